@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kinds of GPU: capacities with their sources, and what calls and copies cost.
+ *
+ * Costs are a line through measurements on an H200 (16 cores, CUDA 13.0, driver 580): so much a call, so
+ * much a byte. Measured whole cycles and what the line makes of them, in ms:
+ *
+ *     layout            resume measured / line    pause measured / line
+ *     8192 x 2 MiB      327 / 311                 268 / 251
+ *     1600 x 20 MiB      63 /  62                  63 /  58
+ *      400 x 160 MiB     22 /  17                  32 /  33
+ *       64 GiB, one       2 to 3 / 2               27 to 37 / 21
+ *
+ * The clearing of just-released memory, which comes and goes (up to 300 ms for 64 GiB), is left out.
+ * Other cards get the same costs a call, and the rate of their own link: estimates, named as such.
+ */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "reveille/sim.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GRANULARITY_BYTES (2 * MIB)
+
+/* Femtoseconds a byte at a rate in tenths of GB/s. */
+#define FS_AT(tenths_gb_per_s) (10000000u / (tenths_gb_per_s))
+
+#define COSTS(link_tenths_gb_per_s)                                                                \
+    {                                                                                              \
+        .reserve = {1800, 0}, .release_range = {1000, 0}, .create = {10000, 6},                    \
+        .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27},                      \
+        .unmap = {18000, 9}, .fill = {20000, FS_AT(30000)},                                        \
+        .host_alloc = {20000, FS_AT(350)}, .host_free = {20000, FS_AT(500)},                       \
+        .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},                                       \
+        .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)},                                     \
+    }
+
+#define PROFILE(id, text, origin, bytes, link)                                                     \
+    {                                                                                              \
+        .struct_size = sizeof(rvl_profile), .name = id, .description = text, .source = origin,     \
+        .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .cost = COSTS(link),      \
+    }
+
+/* Where only the framebuffer total is public, cuMemGetInfo's total is a few hundred MiB below it. */
+#define SMI "total shown by nvidia-smi; costs estimated from H200"
+
+static const rvl_profile profiles[] = {
+    PROFILE("h200", "NVIDIA H200, 141 GB HBM3e",
+            "total of cuMemGetInfo and costs measured, driver 580", UINT64_C(150109880320), 553),
+    PROFILE("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3", SMI, 81559 * MIB, 553),
+    PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3", SMI, 95830 * MIB, 553),
+    PROFILE("h20", "NVIDIA H20, 96 GB HBM3", SMI, 97871 * MIB, 553),
+    PROFILE("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e", SMI, 81920 * MIB, 250),
+    PROFILE("a100-40g", "NVIDIA A100, 40 GB HBM2", SMI, 40960 * MIB, 250),
+    PROFILE("b200", "NVIDIA B200, 180 GB HBM3e usable", SMI, 183359 * MIB, 553),
+    PROFILE("l40s", "NVIDIA L40S, 48 GB GDDR6", SMI, 46068 * MIB, 250),
+    PROFILE("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X", SMI, 24564 * MIB, 250),
+};
+
+#define PROFILES (sizeof profiles / sizeof *profiles)
+
+size_t rvl_profile_count(void)
+{
+    return PROFILES;
+}
+
+rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out)
+{
+    if (index >= PROFILES)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no profile of this index");
+    return rvli_result_write(profile_out, &profiles[index], sizeof profiles[index]);
+}
+
+rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out)
+{
+    uint64_t bytes = 0;
+    if (text == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the name of the profile is NULL");
+    for (size_t i = 0; i < PROFILES; i++)
+        if (strcasecmp(profiles[i].name, text) == 0)
+            return rvl_profile_get(i, profile_out);
+    if (rvl_size_parse(text, &bytes) != RVL_OK)
+        return rvli_error(RVL_ERR_NOT_FOUND,
+                          "no device profile of this name (`reveille devices` lists them), "
+                          "and not a size such as 80GiB");
+    rvl_profile profile = profiles[0];
+    profile.name = NULL;
+    profile.description = "given by its size";
+    profile.source = "given; costs of the H200";
+    profile.capacity_bytes = bytes;
+    return rvli_result_write(profile_out, &profile, sizeof profile);
+}
+
+/* ---- Sizes ---- */
+
+/* The power of two of a unit; -1 if it is none. */
+static int unit_shift(const char *unit)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = {{"", 0},    {"B", 0},    {"K", 10}, {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},  {"TiB", 40}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(units[i].name, unit) == 0)
+            return units[i].shift;
+    return -1;
+}
+
+/* Whole bytes of a decimal fraction (the digits after the point) of a unit. */
+static uint64_t fraction_bytes(const char *digits, size_t count, int shift)
+{
+    uint64_t numerator = 0, denominator = 1;
+    for (size_t i = 0; i < count && i < 6; i++) { /* 10^6 << 40 still fits */
+        numerator = numerator * 10 + (uint64_t)(digits[i] - '0');
+        denominator *= 10;
+    }
+    return (numerator << shift) / denominator;
+}
+
+rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
+{
+    static const char message[] = "not a size: digits, then B, KiB, MiB, GiB or TiB; above 0";
+    uint64_t whole = 0;
+    size_t fraction = 0;
+    if (text == NULL || bytes_out == NULL || !isdigit((unsigned char)text[0]))
+        return rvli_error(RVL_ERR_INVALID, message);
+    for (; isdigit((unsigned char)*text); text++) {
+        if (whole > (uint64_t)INT64_MAX / 10 - 1)
+            return rvli_error(RVL_ERR_INVALID, message);
+        whole = whole * 10 + (uint64_t)(*text - '0');
+    }
+    const char *digits = text + 1;
+    if (*text == '.') {
+        while (isdigit((unsigned char)digits[fraction]))
+            fraction++;
+        text = digits + fraction;
+    }
+    int shift = unit_shift(text);
+    if (shift < 0 || (text[-1] == '.') || whole > (uint64_t)INT64_MAX >> shift)
+        return rvli_error(RVL_ERR_INVALID, message);
+    uint64_t bytes = (whole << shift) + (fraction ? fraction_bytes(digits, fraction, shift) : 0);
+    if (bytes == 0 || bytes > (uint64_t)INT64_MAX)
+        return rvli_error(RVL_ERR_INVALID, message);
+    *bytes_out = bytes;
+    return RVL_OK;
+}

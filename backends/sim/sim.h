@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Simulated GPUs: the state of a backend instance, and its parts.
+ *
+ * A simulated device is as strict as a real driver: blocks are mapped whole, mappings are unmapped
+ * whole, ranges are given back empty. Each device has one lock, so that an op is atomic.
+ */
+#ifndef RVL_BACKENDS_SIM_SIM_H
+#define RVL_BACKENDS_SIM_SIM_H
+
+#include <pthread.h>
+
+#include "backends/sim/ranges.h"
+#include "base/clock.h"
+#include "base/intmap.h"
+#include "base/pool.h"
+#include "core/backend.h"
+
+/* A piece of simulated physical memory. Its handle is its index plus one. */
+typedef struct rvli_sim_block {
+    uint64_t size;     /* 0: the index is free */
+    uint32_t mappings; /* places where it is mapped; next free index while it is free */
+    uint32_t extent;   /* backed memory: number of its extent's start, in granules */
+} rvli_sim_block;
+
+typedef struct rvli_sim_device {
+    pthread_mutex_t lock;
+    rvl_profile profile;
+    bool backed;
+    bool overcommit;
+    uint8_t poison;
+    rvli_clock *clock;
+
+    uint64_t used_bytes;
+    uint64_t external_bytes;
+    rvli_sim_ranges ranges;
+
+    rvli_sim_block *blocks;
+    uint32_t block_count;    /* indices ever used */
+    uint32_t block_capacity;
+    uint32_t free_block;     /* index plus one of a free one, 0: none */
+
+    rvli_intmap host_buffers; /* backed: address to size, so that closing gives them all back */
+    int memory_file;         /* backed: the bytes of all blocks */
+    uint32_t next_extent;    /* backed: extents are never used again, only punched out */
+
+    uint64_t copies_out_end_ns; /* when the copy engines will have finished */
+    uint64_t copies_in_end_ns;
+} rvli_sim_device;
+
+typedef struct rvli_sim {
+    int device_count;
+    rvli_sim_device devices[];
+} rvli_sim;
+
+extern const rvli_backend_ops rvli_sim_ops;
+
+/* The block of a handle, NULL if there is none. With the lock held. */
+rvli_sim_block *rvli_sim_block_of(rvli_sim_device *device, rvli_handle handle);
+
+/* ---- cost.c ---- */
+
+/* Lets the price of a call pass on the clock. */
+void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes);
+/* Queues a copy on an engine. With the lock held. */
+void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,
+                         uint64_t bytes);
+
+/* ---- backed.c: real bytes behind the addresses ---- */
+
+rvl_status rvli_sim_backed_open(rvli_sim_device *device);
+void rvli_sim_backed_close(rvli_sim_device *device);
+/* An inaccessible address range of the process, and its end. */
+rvl_status rvli_sim_backed_reserve(uint64_t size, uint64_t *addr_out);
+void rvli_sim_backed_release_range(uint64_t addr, uint64_t size);
+/* Bytes for a block, filled with the poison. */
+rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32_t *extent_out);
+void rvli_sim_backed_release(rvli_sim_device *device, uint32_t extent, uint64_t size);
+rvl_status rvli_sim_backed_map(rvli_sim_device *device, uint64_t addr, uint64_t size,
+                               uint32_t extent);
+rvl_status rvli_sim_backed_set_access(uint64_t addr, uint64_t size, bool accessible);
+rvl_status rvli_sim_backed_unmap(uint64_t addr, uint64_t size);
+
+#endif

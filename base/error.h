@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The error record of the calling thread.
+ *
+ * A failure is described once, where it is decided: the lowest layer that knows the cause fills the
+ * record and returns the status; layers above add what only they know (tag, bytes) and pass the
+ * status on. Nothing here allocates, takes a lock or calls vsnprintf, so that the out-of-memory
+ * path is safe; the record lives in static thread-local storage (see error.c).
+ */
+#ifndef RVL_BASE_ERROR_H
+#define RVL_BASE_ERROR_H
+
+#include "reveille/status.h"
+
+/* Begins a new record: status and message, everything else cleared. Returns status. */
+rvl_status rvli_error(rvl_status status, const char *message);
+
+/* Adds the backend's own code and name to the record. */
+void rvli_error_native(int code, const char *name);
+
+/* Adds the step ("create") that failed. */
+void rvli_error_op(const char *op);
+
+/* Adds where and how much: device (RVL_NO_DEVICE: none), bytes asked for, bytes free. */
+void rvli_error_bytes(int device, uint64_t requested_bytes, uint64_t free_bytes);
+
+/* Adds the tag. */
+void rvli_error_tag(const char *tag);
+
+/* Replaces the message, keeping everything else. */
+void rvli_error_message(const char *message);
+
+/* The record itself, to read. */
+const rvl_error *rvli_error_get(void);
+
+/* Puts a saved record back: what undoing wrote must not hide the cause. */
+void rvli_error_set(const rvl_error *saved);
+
+#endif

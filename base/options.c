@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Versioned structs. Sizes are the version: only the bytes both sides know are copied, and the rest
+ * is zero, or has to be.
+ */
+#include "base/options.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* struct_size is the first field of every versioned struct. */
+static size_t struct_size_of(const void *versioned)
+{
+    size_t size;
+    memcpy(&size, versioned, sizeof(size));
+    return size;
+}
+
+static bool all_zero(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+rvl_status rvli_options_read(void *options, size_t known_size, const void *user)
+{
+    size_t user_size = known_size;
+    if (user) {
+        user_size = struct_size_of(user);
+        if (user_size < sizeof(size_t))
+            return rvli_error(RVL_ERR_INVALID, "struct_size of the options is not set");
+        if (user_size > known_size &&
+            !all_zero((const unsigned char *)user + known_size, user_size - known_size))
+            return rvli_error(RVL_ERR_VERSION,
+                              "the options use fields that this version of the library lacks");
+    }
+    memset(options, 0, known_size);
+    if (user)
+        memcpy(options, user, user_size < known_size ? user_size : known_size);
+    memcpy(options, &known_size, sizeof(known_size));
+    return RVL_OK;
+}
+
+rvl_status rvli_result_write(void *user_out, const void *result, size_t known_size)
+{
+    if (!user_out)
+        return rvli_error(RVL_ERR_INVALID, "no struct to write the result to");
+    size_t user_size = struct_size_of(user_out);
+    if (user_size < sizeof(size_t))
+        return rvli_error(RVL_ERR_INVALID, "struct_size of the result is not set");
+    size_t common_size = user_size < known_size ? user_size : known_size;
+    memcpy(user_out, result, common_size);
+    memset((char *)user_out + common_size, 0, user_size - common_size);
+    memcpy(user_out, &user_size, sizeof(user_size));
+    return RVL_OK;
+}

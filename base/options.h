@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Versioned structs: reading option structs of older and newer callers, writing result structs.
+ *
+ * Every public struct begins with size_t struct_size and only grows. Fields that an older caller
+ * does not have read as zero; fields that a newer caller has must be zero, or the call is refused
+ * rather than half understood. (The scheme of Linux's copy_struct_from_user.)
+ */
+#ifndef RVL_BASE_OPTIONS_H
+#define RVL_BASE_OPTIONS_H
+
+#include "reveille/status.h"
+
+/*
+ * Copies *user (may be NULL: all defaults) to *options of known_size bytes. RVL_ERR_INVALID if
+ * struct_size is smaller than itself, RVL_ERR_VERSION if unknown fields are set.
+ */
+rvl_status rvli_options_read(void *options, size_t known_size, const void *user);
+
+/*
+ * Copies *result to *user_out, as much as the caller's struct_size has room for, and keeps that
+ * struct_size. RVL_ERR_INVALID if user_out is NULL or its struct_size is smaller than itself.
+ */
+rvl_status rvli_result_write(void *user_out, const void *result, size_t known_size);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pool of equally sized objects.
+ *
+ * Slabs double from 4 KiB to 2 MiB, so that a small pool costs little and a large one is a
+ * handful of allocations. The newest slab is handed out front to back and never walked before that:
+ * memory is touched when it is used. Each slab gives its first cache line to the link, which leaves
+ * objects of whole cache lines aligned to them.
+ */
+#include "base/pool.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLAB_ALIGNMENT ((size_t)64)
+#define SLAB_HEADER SLAB_ALIGNMENT
+#define SLAB_FIRST ((size_t)4 << 10)
+#define SLAB_LARGEST ((size_t)2 << 20)
+
+/* The link that a slab or a free object carries in its first word. */
+static void *link_of(const void *object)
+{
+    void *next;
+    memcpy(&next, object, sizeof(next));
+    return next;
+}
+
+static void set_link(void *object, void *next)
+{
+    memcpy(object, &next, sizeof(next));
+}
+
+void rvli_pool_init(rvli_pool *pool, size_t object_size)
+{
+    *pool = (rvli_pool){.object_size = object_size, .slab_bytes = SLAB_FIRST};
+    while (pool->slab_bytes - SLAB_HEADER < object_size)
+        pool->slab_bytes *= 2;
+}
+
+void rvli_pool_destroy(rvli_pool *pool)
+{
+    while (pool->slabs) {
+        void *slab = pool->slabs;
+        pool->slabs = link_of(slab);
+        free(slab);
+    }
+    rvli_pool_init(pool, pool->object_size);
+}
+
+/* Makes a new slab the one that fresh objects come from; false if there is no memory. */
+static bool add_slab(rvli_pool *pool)
+{
+    char *slab = aligned_alloc(SLAB_ALIGNMENT, pool->slab_bytes);
+    if (!slab)
+        return false;
+    set_link(slab, pool->slabs);
+    pool->slabs = slab;
+    pool->fresh = slab + SLAB_HEADER;
+    pool->fresh_end = slab + pool->slab_bytes;
+    if (pool->slab_bytes < SLAB_LARGEST)
+        pool->slab_bytes *= 2;
+    return true;
+}
+
+void *rvli_pool_get(rvli_pool *pool)
+{
+    void *object = pool->free_objects;
+    if (object) {
+        pool->free_objects = link_of(object);
+        return object;
+    }
+    if ((size_t)(pool->fresh_end - pool->fresh) < pool->object_size && !add_slab(pool))
+        return NULL;
+    object = pool->fresh;
+    pool->fresh += pool->object_size;
+    return object;
+}
+
+void rvli_pool_put(rvli_pool *pool, void *object)
+{
+    set_link(object, pool->free_objects);
+    pool->free_objects = object;
+}

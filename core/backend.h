@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The backend ops table: what drives devices. Mechanism only.
+ *
+ * Policy, rounding, accounting, states and the order of calls live in core, so that simulated and
+ * real runs execute the same code. A backend never calls back into core; it may use base/.
+ *
+ * Rules for every op:
+ *  - Returns RVL_OK, or fills the thread's error record (base/error.h: message, native code) and
+ *    returns its status. A failed op has changed nothing and written no output.
+ *  - Thread-safe against every other op of the same backend instance.
+ *  - Sizes are multiples of the device's granularity, except of host buffers and copies.
+ *  - Leaves the calling thread's state (current CUDA context) as it found it.
+ */
+#ifndef RVL_CORE_BACKEND_H
+#define RVL_CORE_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "reveille/sim.h"
+#include "reveille/status.h"
+
+#define RVLI_BACKEND_VERSION 1u
+
+/* A piece of physical memory, named by the backend. 0 is none. */
+typedef uint64_t rvli_handle;
+
+/* Properties of a block, fixed when it is created. */
+#define RVLI_BLOCK_EXPORTABLE 1u
+#define RVLI_BLOCK_RDMA 2u
+
+typedef struct rvli_device_facts {
+    char name[64];
+    uint64_t capacity_bytes;
+    uint64_t granularity_bytes; /* a power of two */
+    bool simulated;
+    bool overcommit;            /* create goes on past capacity */
+    bool host_accounted;        /* host buffers are numbers without bytes behind them */
+    rvl_cost_model cost;        /* what calls and copies are expected to cost */
+} rvli_device_facts;
+
+/*
+ * 128-bit digest of one granule of device memory.
+ */
+typedef struct rvli_digest {
+    uint64_t low, high;
+} rvli_digest;
+
+/*
+ * X(return-less list of required ops): name, parameters after (void *self). Kept as one list so that
+ * the table, its stubs and the decorators cannot drift apart.
+ *
+ * reserve        An address range, without memory. Aligned to the granularity.
+ * release_range  Gives a whole reserved range back; nothing may be mapped in it.
+ * create         A block of physical memory of size bytes. Content undefined.
+ *                RVL_ERR_DEVICE_OOM if there is no room.
+ * release        Gives a block back. It must not be mapped.
+ * map            Maps the whole block at addr, inside a reserved range, offset zero. Not accessible
+ *                until set_access. A block may be mapped at several places.
+ * set_access     Makes whole neighbouring mappings [addr, addr + size) readable and writable for
+ *                exactly the devices of the mask.
+ * unmap          Unmaps whole neighbouring mappings [addr, addr + size).
+ * memory_info    Free and total physical bytes of a device, every process counted.
+ * fill           Fills mapped memory with a byte; has ended when it returns.
+ * host_alloc     Host memory that copies at link speed. Not zeroed.
+ * host_free      Gives it back.
+ * copy_to_host   Queues a copy on the device's own stream; host memory from host_alloc or any.
+ * copy_to_device Likewise.
+ * record_event   An event that has passed when every copy queued so far on the device has ended.
+ * wait_event     Waits for an event and frees it, also when it reports that a copy failed.
+ * wait_user      Waits for an event of the caller's (CUevent).
+ * synchronize    Waits until the device is idle.
+ * is_capturing   Whether a stream of the caller's (CUstream) is being captured. Disturbs nothing.
+ */
+#define RVLI_BACKEND_OP_MAP(X)                                                                     \
+    X(reserve, (void *self, int device, uint64_t size, uint64_t *addr_out))                        \
+    X(release_range, (void *self, int device, uint64_t addr, uint64_t size))                       \
+    X(create,                                                                                      \
+      (void *self, int device, uint64_t size, uint32_t properties, rvli_handle *block_out))        \
+    X(release, (void *self, int device, rvli_handle block, uint64_t size))                         \
+    X(map, (void *self, int device, uint64_t addr, uint64_t size, rvli_handle block))              \
+    X(set_access, (void *self, int device, uint64_t addr, uint64_t size, uint64_t device_mask))    \
+    X(unmap, (void *self, int device, uint64_t addr, uint64_t size))                               \
+    X(memory_info, (void *self, int device, uint64_t *free_out, uint64_t *total_out))              \
+    X(fill, (void *self, int device, uint64_t addr, uint64_t size, uint8_t byte))                  \
+    X(host_alloc, (void *self, int device, uint64_t size, void **host_out))                        \
+    X(host_free, (void *self, int device, void *host, uint64_t size))                              \
+    X(copy_to_host, (void *self, int device, void *host, uint64_t addr, uint64_t size))            \
+    X(copy_to_device, (void *self, int device, uint64_t addr, const void *host, uint64_t size))    \
+    X(record_event, (void *self, int device, uint64_t *event_out))                                 \
+    X(wait_event, (void *self, int device, uint64_t event))                                        \
+    X(wait_user, (void *self, void *event))                                                        \
+    X(synchronize, (void *self, int device))                                                       \
+    X(is_capturing, (void *self, void *stream, bool *capturing_out))
+
+/*
+ * Optional ops, in groups that are there as a whole or not at all; stubs answer
+ * RVL_ERR_NOT_SUPPORTED.
+ *
+ * Group "external" (simulated devices): memory that something else uses.
+ *   external_set  From now on `bytes` of the device are taken by others, in all.
+ * Group "digest":
+ *   digest        One digest a granule of [addr, addr + size), into digests_out.
+ * Group "share" (exportable blocks between processes):
+ *   export_block  A file descriptor that names the block; the caller closes it.
+ *   import_block  The block that a file descriptor names; released like any other.
+ */
+#define RVLI_BACKEND_EXTERNAL_MAP(X) X(external_set, (void *self, int device, uint64_t bytes))
+#define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
+    X(digest, (void *self, int device, uint64_t addr, uint64_t size, rvli_digest *digests_out))
+#define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
+    X(export_block, (void *self, int device, rvli_handle block, int *fd_out))                      \
+    X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out))
+
+#define RVLI_BACKEND_ALL_OPS_MAP(X)                                                                \
+    RVLI_BACKEND_OP_MAP(X)                                                                         \
+    RVLI_BACKEND_EXTERNAL_MAP(X)                                                                   \
+    RVLI_BACKEND_DIGEST_MAP(X)                                                                     \
+    RVLI_BACKEND_SHARE_MAP(X)
+
+typedef enum rvli_op {
+#define RVLI_OP_ENUM(name, parameters) RVLI_OP_##name,
+    RVLI_BACKEND_ALL_OPS_MAP(RVLI_OP_ENUM)
+#undef RVLI_OP_ENUM
+    RVLI_OP_COUNT
+} rvli_op;
+
+typedef struct rvli_backend_ops {
+    uint32_t size;    /* sizeof(rvli_backend_ops) of whoever filled the table */
+    uint32_t version; /* RVLI_BACKEND_VERSION */
+    const char *name; /* "sim", "cuda" */
+
+    /*
+     * open: starts an instance. options are the caller's backend_options (NULL: defaults); clock
+     * belongs to the context and outlives the instance; *device_count_out: 1 to RVL_MAX_DEVICES.
+     * close: ends it; everything it still holds is given back. Cannot fail.
+     * device_facts: constant while the instance is open.
+     */
+    rvl_status (*open)(const void *options, rvli_clock *clock, void **self_out,
+                       int *device_count_out);
+    void (*close)(void *self);
+    rvl_status (*device_facts)(void *self, int device, rvli_device_facts *facts_out);
+
+#define RVLI_OP_POINTER(name, parameters) rvl_status(*name) parameters;
+    RVLI_BACKEND_ALL_OPS_MAP(RVLI_OP_POINTER)
+#undef RVLI_OP_POINTER
+} rvli_backend_ops;
+
+/* "create" and so on; "?" for what is no op. */
+const char *rvli_op_name(rvli_op op);
+
+/*
+ * Copies a table, checks it (version, required ops, whole groups) and fills what is missing with
+ * stubs that answer RVL_ERR_NOT_SUPPORTED, so that nobody tests for NULL. RVL_ERR_VERSION or
+ * RVL_ERR_INVALID if it cannot be used.
+ */
+rvl_status rvli_backend_ops_copy(rvli_backend_ops *ops_out, const rvli_backend_ops *ops);
+
+/* The built-in table of a name, NULL if this build has none. */
+const rvli_backend_ops *rvli_backend_find(const char *name);
+
+#endif

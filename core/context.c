@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing a context; devices, processes and tags as the public API has them. */
+#include "core/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "core/blocks.h"
+#include "core/model.h"
+#include "reveille/record.h"
+
+#define FIRST_STAGE "start"
+
+/* ---- Fork and callbacks ---- */
+
+/* Rises in every forked child, so that a context knows it was inherited. */
+static _Atomic uint64_t fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+static _Thread_local int callback_depth __attribute__((tls_model("initial-exec")));
+
+void rvli_callback_enter(void)
+{
+    callback_depth++;
+}
+
+void rvli_callback_leave(void)
+{
+    callback_depth--;
+}
+
+rvl_status rvli_context_check(const rvl_context *context)
+{
+    if (context == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the context is NULL");
+    if (context->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
+        return rvli_error(RVL_ERR_FORKED, "the context was opened before fork: open one here");
+    return RVL_OK;
+}
+
+rvl_status rvli_context_check_change(const rvl_context *context)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && callback_depth > 0)
+        return rvli_error(RVL_ERR_STATE, "a callback may only read statistics");
+    return status;
+}
+
+rvl_status rvli_device_check(const rvl_context *context, int device)
+{
+    if (device >= 0 && device < context->device_count)
+        return RVL_OK;
+    rvli_error(RVL_ERR_NO_DEVICE, "no device of this number in the context");
+    rvli_error_bytes(device, 0, 0);
+    return RVL_ERR_NO_DEVICE;
+}
+
+void rvli_log(const rvl_context *context, rvl_log_level level, const char *message)
+{
+    if (context->log == NULL)
+        return;
+    rvli_callback_enter();
+    context->log(context->log_user, level, message);
+    rvli_callback_leave();
+}
+
+/* ---- Opening ---- */
+
+static rvl_status read_devices(rvl_context *context)
+{
+    context->devices = calloc((size_t)context->device_count, sizeof *context->devices);
+    if (context->devices == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the devices");
+    for (int device = 0; device < context->device_count; device++) {
+        rvl_status status = context->ops.device_facts(context->self, device,
+                                                      &context->devices[device].facts);
+        if (status != RVL_OK) {
+            rvli_error_op("device_facts");
+            return status;
+        }
+    }
+    return RVL_OK;
+}
+
+static rvl_status add_log(rvl_context *context)
+{
+    rvli_backend_ops wrapped;
+    void *self = NULL;
+    rvl_status status = rvli_log_wrap(&context->ops, context->self, context->log,
+                                      context->log_user, &wrapped, &self);
+    if (status == RVL_OK) {
+        context->ops = wrapped;
+        context->self = self;
+    }
+    return status;
+}
+
+static rvl_status add_faults(rvl_context *context, rvli_fault **fault_out)
+{
+    rvli_backend_ops wrapped;
+    rvl_status status = rvli_fault_wrap(&context->ops, context->self, &wrapped, fault_out);
+    if (status == RVL_OK) {
+        context->ops = wrapped;
+        context->self = *fault_out;
+    }
+    return status;
+}
+
+static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops,
+                               const rvl_context_options *options, rvli_fault **fault_out)
+{
+    rvl_status status = rvli_backend_ops_copy(&context->ops, ops);
+    if (status == RVL_OK)
+        status = context->ops.open(options->backend_options, &context->clock, &context->self,
+                                   &context->device_count);
+    if (status == RVL_OK && fault_out != NULL)
+        status = add_faults(context, fault_out);
+    if (status == RVL_OK && options->log_ops && options->log != NULL)
+        status = add_log(context);
+    return status;
+}
+
+static void free_context(rvl_context *context)
+{
+    rvli_tables_destroy(context);
+    rvli_ledger_destroy(context);
+    free(context->devices);
+    rvli_index_destroy(&context->by_addr);
+    rvli_pool_destroy(&context->allocation_pool);
+    rvli_pool_destroy(&context->block_pool);
+    if (context->self != NULL)
+        context->ops.close(context->self);
+    pthread_cond_destroy(&context->moved);
+    pthread_mutex_destroy(&context->lock);
+    free(context);
+}
+
+static rvl_context *new_context(const rvl_context_options *options)
+{
+    rvl_context *context = calloc(1, sizeof *context);
+    if (context == NULL)
+        return NULL;
+    pthread_mutex_init(&context->lock, NULL);
+    pthread_cond_init(&context->moved, NULL);
+    rvli_index_init(&context->by_addr);
+    rvli_pool_init(&context->allocation_pool, sizeof(rvli_allocation));
+    rvli_pool_init(&context->block_pool, sizeof(rvli_block));
+    context->log = options->log;
+    context->log_user = options->log_user;
+    context->keep_bytes = options->keep_bytes;
+    context->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
+    return context;
+}
+
+/* The tables' first entries: process 0 and the stage before the first mark. */
+static rvl_status fill_tables(rvl_context *context, const rvl_context_options *options)
+{
+    rvli_process *self;
+    rvl_status status = rvli_process_add(
+        context, options->process_name ? options->process_name : "self", &self);
+    return status == RVL_OK ? rvli_ledger_begin_stage(context, FIRST_STAGE) : status;
+}
+
+rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
+                                 const rvl_context_options *user_options, rvli_fault **fault_out,
+                                 rvl_context **context_out)
+{
+    rvl_context_options options;
+    rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status != RVL_OK)
+        return status;
+    if (context_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "context_out is NULL");
+    pthread_once(&fork_once, watch_forks);
+
+    rvl_context *context = new_context(&options);
+    if (context == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
+    status = open_backend(context, ops, &options, fault_out);
+    if (status == RVL_OK)
+        status = read_devices(context);
+    if (status == RVL_OK)
+        status = fill_tables(context, &options);
+    if (status != RVL_OK) {
+        free_context(context);
+        return status;
+    }
+    *context_out = context;
+    return RVL_OK;
+}
+
+rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,
+                            rvl_context **context_out)
+{
+    if (backend == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the name of the backend is NULL");
+    const rvli_backend_ops *ops = rvli_backend_find(backend);
+    if (ops == NULL)
+        return rvli_error(RVL_ERR_NO_BACKEND, "this build has no backend of that name");
+    return rvli_context_open_ops(ops, options, NULL, context_out);
+}
+
+/* ---- Closing ---- */
+
+/* Forgets an allocation that the backend will not release: closing the backend does. */
+static void abandon(rvl_context *context, rvli_allocation *allocation)
+{
+    while (allocation->blocks != NULL) {
+        rvli_block *block = allocation->blocks;
+        allocation->blocks = block->next;
+        rvli_pool_put(&context->block_pool, block);
+    }
+    rvli_index_remove(&context->by_addr, allocation);
+    rvli_pool_put(&context->allocation_pool, allocation);
+}
+
+/* Frees what is left; the first error. */
+static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
+{
+    rvl_status first = RVL_OK;
+    *live_out = rvli_index_count(&context->by_addr);
+    for (;;) {
+        rvli_allocation *allocation = rvli_index_any(&context->by_addr);
+        if (allocation == NULL)
+            return first;
+        rvl_status status = rvli_free_allocation(context, allocation);
+        if (status != RVL_OK)
+            abandon(context, allocation);
+        if (status != RVL_OK && first == RVL_OK)
+            first = status;
+    }
+}
+
+rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
+{
+    if (context == NULL) {
+        if (live_out != NULL)
+            *live_out = 0;
+        return RVL_OK;
+    }
+    rvl_status status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+
+    uint64_t live = 0;
+    rvl_status recorded =
+        rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;
+    rvl_status freed = free_everything(context, &live);
+    rvl_status closed = rvli_blocks_close(context);
+    free_context(context);
+    if (live_out != NULL)
+        *live_out = live;
+    if (recorded != RVL_OK)
+        return recorded;
+    return freed != RVL_OK ? freed : closed;
+}
+
+/* ---- Devices, clock ---- */
+
+int rvl_device_count(const rvl_context *context)
+{
+    return context != NULL ? context->device_count : 0;
+}
+
+rvl_status rvl_device_get_info(const rvl_context *context, int device, rvl_device_info *info_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    const rvli_device_facts *facts = &context->devices[device].facts;
+    rvl_device_info info = {
+        .capacity_bytes = facts->capacity_bytes,
+        .granularity_bytes = facts->granularity_bytes,
+        .simulated = facts->simulated,
+        .overcommit = facts->overcommit,
+    };
+    memcpy(info.name, facts->name, sizeof info.name);
+    return rvli_result_write(info_out, &info, sizeof info);
+}
+
+uint64_t rvl_clock_ns(const rvl_context *context)
+{
+    return context != NULL ? rvli_clock_now((rvli_clock *)&context->clock) : 0;
+}
+
+/* ---- Processes and tags ---- */
+
+rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_process *process_out)
+{
+    rvli_process *process;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK && process_out == NULL)
+        status = rvli_error(RVL_ERR_INVALID, "process_out is NULL");
+    if (status == RVL_OK)
+        status = rvli_process_add(context, name, &process);
+    if (status == RVL_OK)
+        *process_out = process->number;
+    return status;
+}
+
+/* A block must be made of whole granules of every device. */
+static rvl_status check_tag_options(const rvl_context *context, const rvl_tag_options *options)
+{
+    for (int device = 0; device < context->device_count; device++)
+        if (options->block_bytes % context->devices[device].facts.granularity_bytes != 0)
+            return rvli_error(RVL_ERR_INVALID,
+                              "block_bytes is not a multiple of the device's granularity");
+    return RVL_OK;
+}
+
+static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_options *options)
+{
+    rvli_lock(context);
+    tag->block_bytes = options->block_bytes;
+    tag->before_unmap = options->before_unmap;
+    tag->after_map = options->after_map;
+    tag->callback_user = options->callback_user;
+    rvli_unlock(context);
+}
+
+rvl_status rvl_tag_define(rvl_context *context, const char *name,
+                          const rvl_tag_options *user_options, rvl_tag *tag_out)
+{
+    rvl_tag_options options;
+    rvli_tag *tag;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK && (name == NULL || tag_out == NULL))
+        status = rvli_error(RVL_ERR_INVALID, "the name or tag_out is NULL");
+    if (status == RVL_OK)
+        status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = check_tag_options(context, &options);
+    if (status == RVL_OK)
+        status = rvli_tag_add(context, options.process, name, &tag);
+    if (status != RVL_OK)
+        return status;
+    if (user_options != NULL)
+        set_tag_options(context, tag, &options);
+    *tag_out = tag->number;
+    return RVL_OK;
+}
+
+rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const char *name,
+                        rvl_tag *tag_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && (name == NULL || tag_out == NULL))
+        status = rvli_error(RVL_ERR_INVALID, "the name or tag_out is NULL");
+    if (status != RVL_OK)
+        return status;
+    uint32_t count = atomic_load_explicit(&context->tag_count, memory_order_acquire);
+    for (rvl_tag number = 1; number <= count; number++) {
+        const rvli_tag *tag = rvli_tag_get(context, number);
+        if (tag->process->number == process && strcmp(tag->key->name, name) == 0) {
+            *tag_out = number;
+            return RVL_OK;
+        }
+    }
+    return rvli_error(RVL_ERR_NOT_FOUND, "the process has no tag of this name");
+}
+
+const char *rvl_tag_name(rvl_context *context, rvl_tag number)
+{
+    const rvli_tag *tag = context != NULL ? rvli_tag_get(context, number) : NULL;
+    return tag != NULL ? tag->key->name : "";
+}

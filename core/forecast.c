@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dry run: what a transition would do, and how long it would take.
+ *
+ * Walks the steps of pause.c and resume.c over the same list of allocations, adding up the cost
+ * model's prices instead of making the calls. Copies run beside the calls: each device has an engine
+ * for each direction, and a copy starts when it is queued or when the one before it ends.
+ */
+#include "base/error.h"
+#include "base/options.h"
+#include "core/transition.h"
+
+#define NS_PER_FS_DIVISOR UINT64_C(1000000)
+
+/* Splits the multiplication so that terabytes do not overflow. */
+static uint64_t cost_ns(rvl_cost cost, uint64_t bytes)
+{
+    return cost.call_ns + bytes / NS_PER_FS_DIVISOR * cost.fs_per_byte +
+           bytes % NS_PER_FS_DIVISOR * cost.fs_per_byte / NS_PER_FS_DIVISOR;
+}
+
+/* A run of the model: the caller's time, and when each device's copies end. */
+typedef struct timeline {
+    uint64_t now_ns;
+    uint64_t copies_end_ns[RVL_MAX_DEVICES];
+} timeline;
+
+static void queue_copy(timeline *line, int device, rvl_cost cost, uint64_t bytes)
+{
+    uint64_t start = line->copies_end_ns[device];
+    if (start < line->now_ns)
+        start = line->now_ns;
+    line->copies_end_ns[device] = start + cost_ns(cost, bytes);
+}
+
+static void wait_copies(timeline *line)
+{
+    for (int device = 0; device < RVL_MAX_DEVICES; device++)
+        if (line->now_ns < line->copies_end_ns[device])
+            line->now_ns = line->copies_end_ns[device];
+}
+
+static const rvl_cost_model *costs_of(const rvl_context *context, const rvli_allocation *allocation)
+{
+    return &context->devices[allocation->device].facts.cost;
+}
+
+/* A call made once a block of an allocation. */
+static uint64_t cost_of_blocks(const rvli_allocation *allocation, rvl_cost cost)
+{
+    uint64_t largest = allocation->tag->block_bytes;
+    if (largest == 0 || allocation->size <= largest)
+        return cost_ns(cost, allocation->size);
+    uint64_t rest = allocation->size % largest;
+    return allocation->size / largest * cost_ns(cost, largest) +
+           (rest != 0 ? cost_ns(cost, rest) : 0);
+}
+
+/* ---- Pause ---- */
+
+static void pause_time(const rvli_transition *transition, bool discard, timeline *line)
+{
+    for (size_t i = 0; i < transition->item_count && !discard; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        const rvl_cost_model *cost = costs_of(transition->context, allocation);
+        if (allocation->policy != RVL_BACKUP_HOST)
+            continue;
+        line->now_ns += cost_ns(cost->host_alloc, allocation->size);
+        queue_copy(line, allocation->device, cost->copy_to_host, allocation->size);
+    }
+    wait_copies(line);
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        const rvl_cost_model *cost = costs_of(transition->context, allocation);
+        line->now_ns += cost_ns(cost->unmap, allocation->size);
+        line->now_ns += cost_of_blocks(allocation, cost->release);
+    }
+}
+
+/* ---- Resume ---- */
+
+static void resume_time(const rvli_transition *transition, bool restore, timeline *line)
+{
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        const rvl_cost_model *cost = costs_of(transition->context, allocation);
+        if (!transition->items[i].had_blocks)
+            line->now_ns += cost_of_blocks(allocation, cost->create);
+    }
+    uint64_t free_ns = 0;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        const rvl_cost_model *cost = costs_of(transition->context, allocation);
+        line->now_ns += cost_of_blocks(allocation, cost->map);
+        line->now_ns += cost_ns(cost->set_access, allocation->size);
+        if (allocation->backup == NULL)
+            continue;
+        if (restore)
+            queue_copy(line, allocation->device, cost->copy_to_device, allocation->size);
+        free_ns += cost_ns(cost->host_free, allocation->size);
+    }
+    wait_copies(line);
+    line->now_ns += free_ns;
+}
+
+/* ---- The answer ---- */
+
+static uint64_t moved_bytes(const rvli_transition *transition, int device)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < transition->item_count; i++)
+        if (transition->items[i].allocation->device == device &&
+            !(transition->items[i].had_blocks && transition->items[i].before == RVL_STATE_LOST))
+            bytes += transition->items[i].allocation->size;
+    return bytes;
+}
+
+static uint64_t host_bytes(const rvli_transition *transition, bool pausing, bool discard)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        bool counts = pausing ? allocation->policy == RVL_BACKUP_HOST && !discard
+                              : allocation->backup != NULL;
+        bytes += counts ? allocation->size : 0;
+    }
+    return bytes;
+}
+
+/* Free bytes of every device. Calls the backend: without the lock. */
+static rvl_status read_free(rvl_context *context, uint64_t *free_bytes)
+{
+    for (int device = 0; device < context->device_count; device++) {
+        uint64_t total_bytes = 0;
+        rvl_status status =
+            context->ops.memory_info(context->self, device, &free_bytes[device], &total_bytes);
+        if (status != RVL_OK) {
+            rvli_error_op("memory_info");
+            return status;
+        }
+    }
+    return RVL_OK;
+}
+
+/* Room left on a device, less what is needed; negative if it does not fit. */
+static int64_t room_of(uint64_t free_bytes, uint64_t needed_bytes)
+{
+    return (int64_t)free_bytes - (int64_t)needed_bytes;
+}
+
+/* The device with the least room, and whether all have enough. */
+static void find_tightest(const rvli_transition *transition, bool pausing,
+                          const uint64_t *free_bytes, rvl_forecast *forecast)
+{
+    const rvl_context *context = transition->context;
+    bool first = true;
+    forecast->fits = true;
+    for (int device = 0; device < context->device_count; device++) {
+        if (transition->item_count > 0 && !(transition->device_mask >> device & 1))
+            continue;
+        uint64_t needed = moved_bytes(transition, device);
+        uint64_t available = free_bytes[device] + context->devices[device].kept_bytes;
+        forecast->fits = forecast->fits && (pausing || needed <= available);
+        if (first || room_of(available, needed) <
+                         room_of(forecast->free_bytes, forecast->needed_bytes)) {
+            forecast->device = device;
+            forecast->needed_bytes = needed;
+            forecast->free_bytes = available;
+        }
+        first = false;
+    }
+}
+
+/* With the lock held: nothing is marked, so the list is good only meanwhile. */
+static rvl_status answer(rvli_transition *transition, bool pausing, bool skip_content,
+                         const uint64_t *free_bytes, rvl_forecast *forecast)
+{
+    timeline line = {0};
+    rvl_status status = rvli_transition_collect(
+        transition, pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
+    if (status != RVL_OK)
+        return status;
+    find_tightest(transition, pausing, free_bytes, forecast);
+    if (pausing)
+        pause_time(transition, skip_content, &line);
+    else
+        resume_time(transition, !skip_content, &line);
+    forecast->time_ns = line.now_ns;
+    forecast->host_bytes = host_bytes(transition, pausing, skip_content);
+    forecast->allocation_count = transition->item_count;
+    return RVL_OK;
+}
+
+static rvl_status forecast_claimed(rvli_transition *transition, bool pausing, bool skip_content,
+                                   rvl_forecast *forecast_out)
+{
+    uint64_t free_bytes[RVL_MAX_DEVICES];
+    rvl_forecast forecast = {0};
+    rvl_status status = read_free(transition->context, free_bytes);
+    rvli_lock(transition->context);
+    if (status == RVL_OK)
+        status = answer(transition, pausing, skip_content, free_bytes, &forecast);
+    rvli_unlock(transition->context);
+    rvli_transition_end(transition);
+    if (status != RVL_OK)
+        return status;
+    return rvli_result_write(forecast_out, &forecast, sizeof forecast);
+}
+
+rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                              const rvl_pause_options *user_options, rvl_forecast *forecast_out)
+{
+    rvl_pause_options options;
+    rvli_transition transition;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options.streams, options.stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    if (status != RVL_OK)
+        return status;
+    return forecast_claimed(&transition, true, options.discard, forecast_out);
+}
+
+rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                               const rvl_resume_options *user_options, rvl_forecast *forecast_out)
+{
+    rvl_resume_options options;
+    rvli_transition transition;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options.streams, options.stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    if (status != RVL_OK)
+        return status;
+    return forecast_claimed(&transition, false, options.no_restore, forecast_out);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ledger: physical bytes in use by device, process and tag, now and at every peak.
+ *
+ * Who held what at a peak is known without copying the table at every new peak. Each new peak
+ * starts an epoch. A holder that changes for the first time in an epoch notes what it had before:
+ * that is what it had at the peak. One that has not changed since still has it. So a change costs
+ * O(1), and only the end of a stage walks the holders.
+ *
+ * All functions want the context's lock.
+ */
+#ifndef RVL_CORE_LEDGER_H
+#define RVL_CORE_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/hash.h"
+
+#include "reveille/stats.h"
+
+/* Bytes of one tag, or one cause of external bytes, on one device. */
+typedef struct rvli_holder {
+    uint64_t bytes;
+    uint64_t bytes_at_peak; /* meaningful if epoch is the ledger's */
+    uint64_t epoch;
+    uint64_t peak_bytes;    /* highest of bytes alone */
+    uint64_t paused_bytes;
+    uint64_t host_bytes;
+    uint64_t allocation_count;
+    uint64_t pauses;
+    uint64_t resumes;
+} rvli_holder;
+
+/* External bytes of one cause. */
+typedef struct rvli_cause {
+    rvli_holder holder;
+    UT_hash_handle hh;
+    char name[];
+} rvli_cause;
+
+/* One holder's share of a peak that is over. Strings belong to the context. */
+typedef rvl_holder rvli_share;
+
+/* A stage on one device. */
+typedef struct rvli_stage_device {
+    uint64_t peak_bytes;
+    uint64_t end_bytes;
+    uint64_t host_bytes;      /* highest within the stage */
+    uint64_t transition_ns;
+    rvli_share *shares;       /* at the peak; filled when the stage ends */
+    size_t share_count;
+} rvli_stage_device;
+
+typedef struct rvli_stage {
+    char *name;
+    const char *mark;
+    uint32_t step;
+    rvli_stage_device *devices;
+} rvli_stage;
+
+/* A stage name and how often it came. */
+typedef struct rvli_mark {
+    uint32_t count;
+    UT_hash_handle hh;
+    char name[];
+} rvli_mark;
+
+typedef struct rvli_ledger {
+    uint64_t used_bytes;
+    uint64_t external_bytes;
+    uint64_t peak_bytes;
+    uint32_t peak_stage;
+    uint64_t epoch;
+    uint64_t host_bytes;
+    uint64_t host_peak_bytes;
+    uint64_t allocation_count;
+    uint64_t alloc_calls;
+    uint64_t free_calls;
+    uint64_t pauses;
+    uint64_t resumes;
+    uint64_t backup_out_bytes;
+    uint64_t backup_in_bytes;
+    uint64_t transition_ns;
+    rvli_holder kept;         /* blocks kept for hand-over */
+    rvli_holder stranded;     /* blocks that could not be released */
+    rvli_cause *causes;
+    rvl_oom oom;
+} rvli_ledger;
+
+/* More or fewer bytes for a holder on a device. */
+void rvli_ledger_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
+void rvli_ledger_sub(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
+/* Bytes that change hands within a device: the use stays, who has it changes. */
+void rvli_ledger_hand_over(rvl_context *context, int device, rvli_holder *from, rvli_holder *to,
+                           uint64_t bytes);
+
+/* Host bytes that backups of a holder take or give back. */
+void rvli_ledger_host_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
+void rvli_ledger_host_sub(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
+
+/* Notes the first request that a real device would have refused. tag 0: external. */
+void rvli_ledger_check_fit(rvl_context *context, int device, rvl_tag tag, rvl_process process,
+                           uint64_t requested_bytes);
+
+/* Context clock spent in a transition that moved something on the device. */
+void rvli_ledger_spend(rvl_context *context, int device, uint64_t ns);
+
+/*
+ * The shares of the current stage's peak, largest first. The caller frees *shares_out.
+ * RVL_ERR_HOST_OOM.
+ */
+rvl_status rvli_ledger_shares(rvl_context *context, int device, rvli_share **shares_out,
+                              size_t *count_out);
+
+/* Ends the current stage, if any, and begins one. RVL_ERR_HOST_OOM changes nothing. */
+rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *mark);
+
+/* Frees stages, marks and causes, at close. */
+void rvli_ledger_destroy(rvl_context *context);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Marks: stages, steps, and external bytes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "core/model.h"
+
+#define NAME_BYTES_MAX 255u
+
+static rvl_status check_name(const char *name)
+{
+    size_t length = name != NULL ? strnlen(name, NAME_BYTES_MAX + 1) : 0;
+    if (length == 0 || length > NAME_BYTES_MAX)
+        return rvli_error(RVL_ERR_INVALID, "a name must have 1 to 255 bytes");
+    return RVL_OK;
+}
+
+/* ---- Stages and steps ---- */
+
+/* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read. */
+static void sample_use(rvl_context *context, uint64_t *used_bytes)
+{
+    for (int device = 0; device < context->device_count; device++) {
+        uint64_t free_bytes = 0, total_bytes = 0;
+        rvl_status status =
+            context->ops.memory_info(context->self, device, &free_bytes, &total_bytes);
+        used_bytes[device] = status == RVL_OK ? total_bytes - free_bytes : RVLI_USE_UNKNOWN;
+    }
+}
+
+rvl_status rvl_stage(rvl_context *context, const char *name)
+{
+    uint64_t used_bytes[RVL_MAX_DEVICES];
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = check_name(name);
+    if (status != RVL_OK)
+        return status;
+
+    rvli_lock(context);
+    bool recording = rvli_recording(&context->recorder);
+    rvli_unlock(context);
+    if (recording)
+        sample_use(context, used_bytes);
+
+    rvli_lock(context);
+    status = rvli_ledger_begin_stage(context, name);
+    if (status == RVL_OK && recording && rvli_recording(&context->recorder))
+        rvli_record_stage(context, name, used_bytes);
+    rvli_unlock(context);
+    return status;
+}
+
+rvl_status rvl_step(rvl_context *context)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    context->step++;
+    if (rvli_recording(&context->recorder))
+        rvli_record_step(context);
+    rvli_unlock(context);
+    return RVL_OK;
+}
+
+/* ---- External bytes ---- */
+
+static rvli_cause *find_cause(rvli_ledger *ledger, const char *name)
+{
+    rvli_cause *cause = NULL;
+    size_t length = strlen(name);
+    HASH_FIND(hh, ledger->causes, name, length, cause);
+    if (cause != NULL)
+        return cause;
+    cause = calloc(1, sizeof *cause + length + 1);
+    if (cause == NULL)
+        return NULL;
+    memcpy(cause->name, name, length + 1);
+    HASH_ADD_KEYPTR(hh, ledger->causes, cause->name, length, cause);
+    if (cause->hh.tbl == NULL) {
+        free(cause);
+        return NULL;
+    }
+    return cause;
+}
+
+/* Simulated devices make room for external bytes; real ones have it taken already. */
+static rvl_status take_room(rvl_context *context, int device, uint64_t total_bytes)
+{
+    if (!context->devices[device].facts.simulated)
+        return RVL_OK;
+    rvl_status status = context->ops.external_set(context->self, device, total_bytes);
+    if (status == RVL_ERR_NOT_SUPPORTED)
+        return RVL_OK;
+    if (status != RVL_OK)
+        rvli_error_op("external_set");
+    return status;
+}
+
+/* With the lock held: external_set is of simulated devices alone and does not block. */
+static rvl_status set_external(rvl_context *context, int device, const char *name, uint64_t bytes)
+{
+    rvli_ledger *ledger = &context->devices[device].ledger;
+    rvli_cause *cause = find_cause(ledger, name);
+    if (cause == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a cause of external bytes");
+    uint64_t before = cause->holder.bytes;
+    uint64_t others = ledger->external_bytes - before;
+    if (bytes > (uint64_t)INT64_MAX - others)
+        return rvli_error(RVL_ERR_INVALID, "external bytes of 2^63 and more");
+    rvl_status status = take_room(context, device, others + bytes);
+    if (status != RVL_OK)
+        return status;
+    if (bytes > before) {
+        rvli_ledger_check_fit(context, device, 0, 0, bytes - before);
+        rvli_ledger_add(context, device, &cause->holder, bytes - before);
+    } else if (bytes < before) {
+        rvli_ledger_sub(context, device, &cause->holder, before - bytes);
+    }
+    if (ledger->oom.happened && ledger->oom.external && ledger->oom.cause == NULL)
+        ledger->oom.cause = cause->name;
+    ledger->external_bytes = others + bytes;
+    if (rvli_recording(&context->recorder))
+        rvli_record_external(context, device, name, bytes);
+    return RVL_OK;
+}
+
+rvl_status rvl_external_set(rvl_context *context, int device, const char *cause, uint64_t bytes)
+{
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = check_name(cause);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    status = set_external(context, device, cause, bytes);
+    rvli_unlock(context);
+    return status;
+}

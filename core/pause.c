@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pausing: back up all, unmap all keeping the blocks, release all.
+ *
+ * Until the first block is released nothing is lost: undoing maps the blocks again. A release that
+ * fails is tried once more; if a later one still fails, what is gone already is created anew and
+ * restored from its backup, and what cannot be brought back is LOST. No device memory is allocated
+ * on the way forward.
+ */
+#include "base/error.h"
+#include "base/options.h"
+#include "core/backup.h"
+#include "core/blocks.h"
+#include "core/fail.h"
+#include "core/transition.h"
+
+static rvli_holder *holder_of(const rvli_allocation *allocation)
+{
+    return &allocation->tag->holders[allocation->device];
+}
+
+/* ---- Forward ---- */
+
+static rvl_status ask_callbacks(const rvli_transition *transition)
+{
+    rvl_status status = RVL_OK;
+    rvli_callback_enter();
+    for (size_t i = 0; i < transition->touched_count && status == RVL_OK; i++) {
+        const rvli_tag *tag = transition->touched[i];
+        if (tag->before_unmap == NULL ||
+            tag->before_unmap(tag->callback_user, tag->number) == RVL_OK)
+            continue;
+        status = rvli_error(RVL_ERR_VETOED, "the tag's callback refused the pause");
+        rvli_error_tag(tag->key->name);
+    }
+    rvli_callback_leave();
+    return status;
+}
+
+/* Nothing may still use the memory when it goes. */
+static rvl_status wait_until_unused(const rvli_transition *transition,
+                                    const rvl_pause_options *options)
+{
+    rvl_context *context = transition->context;
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; options->events != NULL && i < options->event_count; i++) {
+        status = context->ops.wait_user(context->self, options->events[i]);
+        if (status != RVL_OK) {
+            rvli_error_op("wait_user");
+            return status;
+        }
+    }
+    for (int device = 0; options->events == NULL && device < context->device_count; device++) {
+        if (!(transition->access_mask >> device & 1))
+            continue;
+        status = context->ops.synchronize(context->self, device);
+        if (status != RVL_OK) {
+            rvli_error_op("synchronize");
+            return status;
+        }
+    }
+    return RVL_OK;
+}
+
+/* Buffers are made while earlier ones are being filled. */
+static rvl_status back_up_all(rvli_transition *transition, size_t *failed_out)
+{
+    for (size_t i = 0; i < transition->item_count; i++) {
+        rvli_move_item *item = &transition->items[i];
+        const rvli_backup_store *store =
+            rvli_backup_store_of((rvl_backup)item->allocation->policy);
+        *failed_out = i;
+        if (store == NULL)
+            continue;
+        rvl_status status = store->hold(transition->context, item->allocation, &item->backup);
+        if (status == RVL_OK)
+            status = store->save(transition->context, item->allocation, item->backup);
+        if (status != RVL_OK)
+            return status;
+    }
+    return rvli_copies_wait(transition->context, transition->device_mask);
+}
+
+static rvl_status unmap_all(rvli_transition *transition, size_t *failed_out)
+{
+    for (size_t i = 0; i < transition->item_count; i++) {
+        *failed_out = i;
+        rvl_status status =
+            rvli_blocks_unmap(transition->context, transition->items[i].allocation->blocks);
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
+/* Releases an allocation's blocks. Once the first is gone, one that is refused is stranded. */
+static rvl_status release_item(rvl_context *context, rvli_allocation *allocation)
+{
+    bool first = true;
+    while (allocation->blocks != NULL) {
+        rvli_block *block = allocation->blocks;
+        rvli_block *next = block->next;
+        rvl_status status = rvli_block_release(context, block, holder_of(allocation));
+        if (status != RVL_OK && first)
+            return status;
+        if (status != RVL_OK)
+            rvli_block_strand(context, block, holder_of(allocation));
+        allocation->blocks = next;
+        first = false;
+    }
+    return RVL_OK;
+}
+
+static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
+{
+    for (size_t i = 0; i < transition->item_count; i++) {
+        *failed_out = i;
+        rvl_status status =
+            release_item(transition->context, transition->items[i].allocation);
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
+static void commit_item(rvl_context *context, const rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    rvli_holder *holder = holder_of(allocation);
+    rvli_ledger *ledger = &context->devices[allocation->device].ledger;
+
+    rvli_allocation_move(allocation, RVLI_MOVE_PAUSE_COMMIT);
+    holder->paused_bytes += allocation->size;
+    holder->pauses++;
+    ledger->pauses++;
+    allocation->backup = item->backup;
+    if (item->backup != NULL) {
+        rvli_ledger_host_add(context, allocation->device, holder, allocation->size);
+        ledger->backup_out_bytes += allocation->size;
+    }
+}
+
+static void commit(rvli_transition *transition, bool discard)
+{
+    rvl_context *context = transition->context;
+    rvli_lock(context);
+    for (size_t i = 0; i < transition->item_count; i++)
+        commit_item(context, &transition->items[i]);
+    for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
+        rvli_record_transition(context, transition->touched[i], RVL_EVENT_PAUSE, discard);
+    rvli_transition_spend(transition);
+    rvli_unlock(context);
+}
+
+/* ---- Backward ---- */
+
+/* Memory anew, and the content from the backup. */
+static bool recreate(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)allocation->policy);
+    if (item->backup == NULL)
+        return false;
+    rvli_lock(context);
+    rvl_status status = rvli_blocks_prepare(context, allocation, &allocation->blocks);
+    rvli_unlock(context);
+    if (status != RVL_OK)
+        return false;
+    status = rvli_blocks_create(context, allocation->blocks);
+    if (status == RVL_OK)
+        status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true);
+    if (status == RVL_OK)
+        status = store->load(context, allocation, item->backup);
+    if (status == RVL_OK)
+        status = rvli_copies_wait(context, UINT64_C(1) << allocation->device);
+    if (status != RVL_OK) {
+        rvli_copies_quiesce(context, UINT64_C(1) << allocation->device);
+        if (allocation->blocks->mapped)
+            rvli_blocks_unmap(context, allocation->blocks);
+        rvli_blocks_undo_create(context, allocation->blocks);
+        allocation->blocks = NULL;
+        return false;
+    }
+    rvli_lock(context);
+    rvli_blocks_commit(context, allocation->blocks, holder_of(allocation));
+    rvli_unlock(context);
+    return true;
+}
+
+/* Brings an allocation's memory and content back, whatever is left of it. */
+static bool restore_item(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    if (allocation->blocks == NULL)
+        return recreate(context, item);
+    if (allocation->blocks->mapped)
+        return true;
+    return rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true) == RVL_OK;
+}
+
+static void undo_item(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)allocation->policy);
+    int device = allocation->device;
+    uint64_t size = allocation->size;
+    bool restored = restore_item(context, item);
+    void *backup = item->backup;
+    rvli_lock(context);
+    if (restored) {
+        rvli_allocation_move(allocation, RVLI_MOVE_PAUSE_UNDO);
+    } else {
+        rvli_allocation_lose(allocation);
+        allocation->backup = backup;
+        if (backup != NULL)
+            rvli_ledger_host_add(context, device, holder_of(allocation), size);
+        backup = NULL;
+    }
+    rvli_unlock(context);
+    if (backup != NULL)
+        store->drop(context, device, size, backup);
+}
+
+static void undo(rvli_transition *transition)
+{
+    rvl_error cause = *rvli_error_get();
+    for (size_t i = 0; i < transition->item_count; i++)
+        undo_item(transition->context, &transition->items[i]);
+    rvli_error_set(&cause);
+}
+
+/* ---- The call ---- */
+
+/* The steps in their order. *failed_out: the item it failed at. */
+static rvl_status run(rvli_transition *transition, const rvl_pause_options *options,
+                      size_t *failed_out)
+{
+    rvl_status status = ask_callbacks(transition);
+    if (status == RVL_OK)
+        status = wait_until_unused(transition, options);
+    if (status == RVL_OK && !options->discard) {
+        status = back_up_all(transition, failed_out);
+        if (status != RVL_OK)
+            rvli_copies_quiesce(transition->context, transition->device_mask);
+    }
+    if (status == RVL_OK)
+        status = unmap_all(transition, failed_out);
+    if (status == RVL_OK)
+        status = release_all(transition, failed_out);
+    return status;
+}
+
+static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_options *options)
+{
+    rvl_context *context = transition->context;
+    size_t failed = 0;
+    rvli_lock(context);
+    rvl_status status = rvli_transition_collect(transition, RVLI_MOVE_PAUSE_BEGIN, true);
+    rvli_unlock(context);
+    if (status != RVL_OK || transition->item_count == 0)
+        return status;
+    status = run(transition, options, &failed);
+    if (status == RVL_OK) {
+        commit(transition, options->discard);
+        return RVL_OK;
+    }
+    const rvli_allocation *allocation = transition->items[failed].allocation;
+    if (status != RVL_ERR_VETOED)
+        rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
+    undo(transition);
+    return status;
+}
+
+rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                     const rvl_pause_options *user_options)
+{
+    rvl_pause_options options;
+    rvli_transition transition;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options.streams, options.stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    if (status != RVL_OK)
+        return status;
+    status = pause_claimed(&transition, &options);
+    rvli_transition_end(&transition);
+    return status;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading: allocations, backups, statistics. Changes nothing. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "core/model.h"
+
+/* ---- Allocations ---- */
+
+static rvl_allocation describe(const rvli_allocation *allocation)
+{
+    return (rvl_allocation){
+        .addr = allocation->addr,
+        .size_bytes = allocation->size,
+        .id = allocation->id,
+        .tag = allocation->tag->number,
+        .process = allocation->tag->process->number,
+        .device = allocation->device,
+        .backup = (rvl_backup)allocation->policy,
+        .state = (rvl_state)allocation->state,
+        .access_mask = allocation->access_mask,
+        .backup_bytes = allocation->backup != NULL ? allocation->size : 0,
+    };
+}
+
+rvl_status rvl_allocation_find(rvl_context *context, rvl_addr addr, rvl_allocation *allocation_out)
+{
+    rvl_allocation result;
+    rvli_allocation *allocation = NULL;
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    status = rvli_index_containing(&context->by_addr, addr, &allocation);
+    bool found = status == RVL_OK && allocation != NULL && !allocation->freeing;
+    if (found)
+        result = describe(allocation);
+    rvli_unlock(context);
+    if (status != RVL_OK)
+        return status;
+    if (!found)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no allocation contains this address");
+    return rvli_result_write(allocation_out, &result, sizeof result);
+}
+
+/* The first at or above an address that nobody is freeing. With the lock held. */
+static rvl_status next_settled(rvl_context *context, rvl_addr from,
+                               rvli_allocation **allocation_out)
+{
+    rvl_status status = rvli_index_next(&context->by_addr, from, allocation_out);
+    while (status == RVL_OK && *allocation_out != NULL && (*allocation_out)->freeing)
+        status = rvli_index_next(&context->by_addr, (*allocation_out)->addr + 1, allocation_out);
+    return status;
+}
+
+rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from, rvl_allocation *allocation_out)
+{
+    rvl_allocation result;
+    rvli_allocation *allocation = NULL;
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    status = next_settled(context, from, &allocation);
+    bool found = status == RVL_OK && allocation != NULL;
+    if (found)
+        result = describe(allocation);
+    rvli_unlock(context);
+    if (status != RVL_OK)
+        return status;
+    if (!found)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no allocation at or above this address");
+    return rvli_result_write(allocation_out, &result, sizeof result);
+}
+
+/* With the lock held. */
+static rvl_status find_backup(rvl_context *context, rvl_addr addr, const void **host_out,
+                              uint64_t *size_out)
+{
+    rvli_allocation *allocation = NULL;
+    rvl_status status = rvli_index_containing(&context->by_addr, addr, &allocation);
+    if (status != RVL_OK)
+        return status;
+    if (allocation == NULL || allocation->freeing || allocation->backup == NULL)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no host backup is held for this address now");
+    if (context->devices[allocation->device].facts.host_accounted)
+        return rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no bytes to point to");
+    uint64_t offset = addr - allocation->addr;
+    *host_out = (const char *)allocation->backup + offset;
+    *size_out = allocation->size - offset;
+    return RVL_OK;
+}
+
+rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **host_out,
+                           uint64_t *size_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && (host_out == NULL || size_out == NULL))
+        status = rvli_error(RVL_ERR_INVALID, "host_out or size_out is NULL");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    status = find_backup(context, addr, host_out, size_out);
+    rvli_unlock(context);
+    return status;
+}
+
+/* ---- Statistics ---- */
+
+static rvl_device_stats device_stats(const rvli_device *device)
+{
+    const rvli_ledger *ledger = &device->ledger;
+    return (rvl_device_stats){
+        .capacity_bytes = device->facts.capacity_bytes,
+        .used_bytes = ledger->used_bytes,
+        .external_bytes = ledger->external_bytes,
+        .kept_bytes = ledger->kept.bytes,
+        .stranded_bytes = ledger->stranded.bytes,
+        .peak_bytes = ledger->peak_bytes,
+        .host_backup_bytes = ledger->host_bytes,
+        .host_peak_bytes = ledger->host_peak_bytes,
+        .allocation_count = ledger->allocation_count,
+        .alloc_calls = ledger->alloc_calls,
+        .free_calls = ledger->free_calls,
+        .pauses = ledger->pauses,
+        .resumes = ledger->resumes,
+        .backup_out_bytes = ledger->backup_out_bytes,
+        .backup_in_bytes = ledger->backup_in_bytes,
+        .transition_ns = ledger->transition_ns,
+        .peak_stage = ledger->peak_stage,
+        .oom = ledger->oom,
+    };
+}
+
+rvl_status rvl_device_get_stats(rvl_context *context, int device, rvl_device_stats *stats_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    rvl_device_stats stats = device_stats(&context->devices[device]);
+    rvli_unlock(context);
+    return rvli_result_write(stats_out, &stats, sizeof stats);
+}
+
+bool rvl_device_overcommitted(const rvl_context *context, int device)
+{
+    return context != NULL && device >= 0 && device < context->device_count &&
+           atomic_load_explicit(&context->devices[device].overcommitted, memory_order_acquire);
+}
+
+static void add_holder(rvl_tag_stats *stats, const rvli_holder *holder)
+{
+    stats->active_bytes += holder->bytes;
+    stats->paused_bytes += holder->paused_bytes;
+    stats->peak_bytes += holder->peak_bytes;
+    stats->host_backup_bytes += holder->host_bytes;
+    stats->allocation_count += holder->allocation_count;
+    stats->pauses += holder->pauses;
+    stats->resumes += holder->resumes;
+}
+
+rvl_status rvl_tag_get_stats(rvl_context *context, rvl_tag number, int device,
+                             rvl_tag_stats *stats_out)
+{
+    rvl_tag_stats stats = {0};
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && device != -1)
+        status = rvli_device_check(context, device);
+    const rvli_tag *tag = status == RVL_OK ? rvli_tag_get(context, number) : NULL;
+    if (status == RVL_OK && tag == NULL)
+        status = rvli_error(RVL_ERR_INVALID, "no tag of this number");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    for (int each = 0; each < context->device_count; each++)
+        if (device == -1 || device == each)
+            add_holder(&stats, &tag->holders[each]);
+    rvli_unlock(context);
+    return rvli_result_write(stats_out, &stats, sizeof stats);
+}
+
+/* ---- Stages ---- */
+
+uint32_t rvl_stage_count(rvl_context *context)
+{
+    if (rvli_context_check(context) != RVL_OK)
+        return 0;
+    rvli_lock(context);
+    uint32_t count = context->stage_count;
+    rvli_unlock(context);
+    return count;
+}
+
+static rvl_status check_stage(rvl_context *context, int device)
+{
+    rvl_status status = rvli_context_check(context);
+    return status == RVL_OK ? rvli_device_check(context, device) : status;
+}
+
+static rvl_status no_such_stage(void)
+{
+    return rvli_error(RVL_ERR_NOT_FOUND, "no stage of this index");
+}
+
+static rvl_stage_stats stage_stats(const rvl_context *context, uint32_t index, int device)
+{
+    const rvli_stage *stage = &context->stages[index];
+    const rvli_stage_device *part = &stage->devices[device];
+    uint64_t capacity = context->devices[device].facts.capacity_bytes;
+    bool current = index == context->stage_count - 1;
+    return (rvl_stage_stats){
+        .name = stage->name,
+        .mark = stage->mark,
+        .step = stage->step,
+        .peak_bytes = part->peak_bytes,
+        .end_bytes = current ? context->devices[device].ledger.used_bytes : part->end_bytes,
+        .free_at_peak_bytes = part->peak_bytes < capacity ? capacity - part->peak_bytes : 0,
+        .host_bytes = part->host_bytes,
+        .transition_ns = part->transition_ns,
+    };
+}
+
+rvl_status rvl_stage_get_stats(rvl_context *context, uint32_t stage, int device,
+                               rvl_stage_stats *stats_out)
+{
+    rvl_stage_stats stats = {0};
+    rvl_status status = check_stage(context, device);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    bool found = stage < context->stage_count;
+    if (found)
+        stats = stage_stats(context, stage, device);
+    rvli_unlock(context);
+    return found ? rvli_result_write(stats_out, &stats, sizeof stats) : no_such_stage();
+}
+
+/* Copies shares out, as many as fit. */
+static void copy_holders(const rvli_share *shares, size_t count, rvl_holder *holders_out,
+                         size_t capacity)
+{
+    for (size_t i = 0; i < count && i < capacity; i++)
+        holders_out[i] = shares[i];
+}
+
+/* With the lock held. */
+static rvl_status holders_of(rvl_context *context, uint32_t index, int device,
+                             rvl_holder *holders_out, size_t capacity, size_t *count_out)
+{
+    const rvli_stage_device *part = &context->stages[index].devices[device];
+    if (index < context->stage_count - 1) {
+        copy_holders(part->shares, part->share_count, holders_out, capacity);
+        *count_out = part->share_count;
+        return RVL_OK;
+    }
+    rvli_share *shares = NULL;
+    rvl_status status = rvli_ledger_shares(context, device, &shares, count_out);
+    if (status == RVL_OK)
+        copy_holders(shares, *count_out, holders_out, capacity);
+    free(shares);
+    return status;
+}
+
+rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
+                                 rvl_holder *holders_out, size_t capacity, size_t *count_out)
+{
+    rvl_status status = check_stage(context, device);
+    if (status == RVL_OK && (count_out == NULL || (holders_out == NULL && capacity > 0)))
+        status = rvli_error(RVL_ERR_INVALID, "count_out or holders_out is NULL");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    bool found = stage < context->stage_count;
+    if (found)
+        status = holders_of(context, stage, device, holders_out, capacity, count_out);
+    rvli_unlock(context);
+    return found ? status : no_such_stage();
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/recorder.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "core/model.h"
+#include "reveille/record.h"
+
+/* ---- Events ---- */
+
+/* Kernel's number of the calling thread, asked for once a thread. */
+static uint32_t thread_number(void)
+{
+    static _Thread_local uint32_t number __attribute__((tls_model("initial-exec")));
+    if (number == 0)
+        number = (uint32_t)gettid();
+    return number;
+}
+
+/* Processes are declared before their first event. */
+static void declare_processes(rvl_context *context)
+{
+    rvli_recorder *recorder = &context->recorder;
+    while (recorder->declared_processes < context->process_count) {
+        uint32_t number = recorder->declared_processes++;
+        uint64_t pid = number == 0 ? (uint64_t)getpid() : 0;
+        rvl_trace_writer_process(recorder->writer, context->processes[number]->name, pid);
+    }
+}
+
+/* The writer remembers its first failure; stop reports it. */
+static void write_event(rvl_context *context, rvl_trace_event *event)
+{
+    rvl_error cause = *rvli_error_get();
+    rvli_recorder *recorder = &context->recorder;
+    declare_processes(context);
+    event->time_ns = rvli_clock_now(&context->clock) - recorder->start_ns;
+    event->thread = thread_number();
+    rvl_trace_writer_event(recorder->writer, event);
+    rvli_error_set(&cause);
+}
+
+static const char *name_of(const rvli_tag *tag)
+{
+    return tag->key->name[0] != '\0' ? tag->key->name : NULL;
+}
+
+void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
+{
+    uint32_t flags = allocation->flags & ~RVL_ALLOC_PAUSED;
+    if (allocation->state != RVL_STATE_ACTIVE)
+        flags |= RVL_ALLOC_PAUSED;
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_ALLOC,
+                             .process = allocation->tag->process->name,
+                             .id = allocation->id,
+                             .device = allocation->device,
+                             .bytes = allocation->size,
+                             .tag = name_of(allocation->tag),
+                             .backup = (rvl_backup)allocation->policy,
+                             .flags = flags,
+                             .access_mask = allocation->access_mask &
+                                            ~(UINT64_C(1) << allocation->device),
+                         });
+}
+
+void rvli_record_free(rvl_context *context, const rvli_allocation *allocation)
+{
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_FREE,
+                             .process = allocation->tag->process->name,
+                             .id = allocation->id,
+                         });
+}
+
+void rvli_record_transition(rvl_context *context, const rvli_tag *tag, rvl_event_kind kind,
+                            bool skip_content)
+{
+    write_event(context, &(rvl_trace_event){
+                             .kind = kind,
+                             .process = tag->process->name,
+                             .tag = name_of(tag),
+                             .skip_content = skip_content,
+                         });
+}
+
+void rvli_record_stage(rvl_context *context, const char *name, const uint64_t *used_bytes)
+{
+    const char *process = context->processes[0]->name;
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_STAGE,
+                             .process = process,
+                             .name = name,
+                         });
+    for (int device = 0; device < context->device_count; device++)
+        if (used_bytes[device] != RVLI_USE_UNKNOWN)
+            write_event(context, &(rvl_trace_event){
+                                     .kind = RVL_EVENT_SAMPLE,
+                                     .process = process,
+                                     .device = (uint32_t)device,
+                                     .bytes = used_bytes[device],
+                                 });
+    rvl_trace_writer_flush(context->recorder.writer);
+}
+
+void rvli_record_step(rvl_context *context)
+{
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_STEP,
+                             .process = context->processes[0]->name,
+                         });
+}
+
+void rvli_record_external(rvl_context *context, int device, const char *cause, uint64_t bytes)
+{
+    write_event(context, &(rvl_trace_event){
+                             .kind = RVL_EVENT_EXTERNAL,
+                             .process = context->processes[0]->name,
+                             .device = (uint32_t)device,
+                             .bytes = bytes,
+                             .name = cause,
+                         });
+}
+
+/* ---- Start and stop ---- */
+
+#define BOOT_ID_BYTES 37
+
+/* The kernel's number of this boot; false where it cannot be read. */
+static bool read_boot_id(char boot_id[BOOT_ID_BYTES])
+{
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t length = read(file, boot_id, BOOT_ID_BYTES - 1);
+    close(file);
+    boot_id[length > 0 ? length : 0] = '\0';
+    return length == BOOT_ID_BYTES - 1;
+}
+
+/* Where time 0 lies. Virtual time has no place on any other clock. */
+static void place_clock(rvl_context *context, rvl_trace_header *header, char *boot_id)
+{
+    struct timespec wall;
+    if (context->clock.virtual_time)
+        return;
+    if (read_boot_id(boot_id))
+        header->boot_id = boot_id;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    header->mono_ns = context->recorder.start_ns;
+    header->wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
+}
+
+static void describe_devices(const rvl_context *context, rvl_trace_device *devices)
+{
+    for (int device = 0; device < context->device_count; device++) {
+        const rvli_device_facts *facts = &context->devices[device].facts;
+        devices[device] = (rvl_trace_device){
+            .index = (uint32_t)device,
+            .profile = facts->name[0] != '\0' ? facts->name : NULL,
+            .capacity_bytes = facts->capacity_bytes,
+            .granularity_bytes = facts->granularity_bytes,
+        };
+    }
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    uint64_t a = (*(rvli_allocation *const *)left)->id;
+    uint64_t b = (*(rvli_allocation *const *)right)->id;
+    return (a > b) - (a < b);
+}
+
+/* What is there already, oldest first: ids must rise. */
+static rvl_status write_existing(rvl_context *context)
+{
+    size_t count = 0;
+    uint64_t from = 0;
+    rvli_allocation *each = NULL;
+    rvli_allocation **existing =
+        malloc((rvli_index_count(&context->by_addr) + 1) * sizeof(rvli_allocation *));
+    rvl_status status = RVL_OK;
+    if (existing == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the list of allocations");
+    for (;;) {
+        status = rvli_index_next(&context->by_addr, from, &each);
+        if (status != RVL_OK || each == NULL)
+            break;
+        if (!each->freeing)
+            existing[count++] = each;
+        from = each->addr + 1;
+    }
+    qsort(existing, count, sizeof(rvli_allocation *), compare_ids);
+    for (size_t i = 0; i < count && status == RVL_OK; i++)
+        rvli_record_alloc(context, existing[i]);
+    free(existing);
+    return status;
+}
+
+/* Writes the header and what is there; undoes itself. With the lock held. */
+static rvl_status start(rvl_context *context, const char *path, const rvl_trace_header *header)
+{
+    rvli_recorder *recorder = &context->recorder;
+    rvl_status status = rvl_trace_writer_open(path, header, &recorder->writer);
+    if (status != RVL_OK) {
+        recorder->writer = NULL;
+        return status;
+    }
+    status = write_existing(context);
+    if (status != RVL_OK) {
+        rvl_trace_writer_close(recorder->writer);
+        recorder->writer = NULL;
+    }
+    return status;
+}
+
+rvl_status rvl_record_start(rvl_context *context, const char *path)
+{
+    char boot_id[BOOT_ID_BYTES];
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    rvl_trace_header header = {.struct_size = sizeof header, .devices = devices};
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK && path == NULL)
+        status = rvli_error(RVL_ERR_INVALID, "the path of the trace is NULL");
+    size_t length = status == RVL_OK ? strlen(path) : 0;
+    if (status == RVL_OK && length >= 4 && strcmp(path + length - 4, ".zst") == 0)
+        status = rvli_error(RVL_ERR_INVALID,
+                            "recording writes plain text: name it .rvt and compress it afterwards");
+    if (status != RVL_OK)
+        return status;
+
+    rvli_lock(context);
+    if (rvli_recording(&context->recorder)) {
+        status = rvli_error(RVL_ERR_STATE, "already recording: rvl_record_stop() first");
+    } else {
+        context->recorder = (rvli_recorder){.start_ns = rvli_clock_now(&context->clock)};
+        place_clock(context, &header, boot_id);
+        describe_devices(context, devices);
+        header.device_count = (size_t)context->device_count;
+        status = start(context, path, &header);
+    }
+    rvli_unlock(context);
+    return status;
+}
+
+rvl_status rvl_record_stop(rvl_context *context)
+{
+    rvl_status status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    rvl_trace_writer *writer = context->recorder.writer;
+    context->recorder.writer = NULL;
+    rvli_unlock(context);
+    if (writer == NULL)
+        return rvli_error(RVL_ERR_STATE, "not recording: rvl_record_start() first");
+    return rvl_trace_writer_close(writer);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The recorder: what a context does, as trace events (include/reveille/record.h).
+ *
+ * All functions want the context's lock, which orders the lines. A failed write is remembered and
+ * reported when recording stops; it never fails the call that was being recorded.
+ */
+#ifndef RVL_CORE_RECORDER_H
+#define RVL_CORE_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reveille/trace.h"
+
+typedef struct rvli_recorder {
+    rvl_trace_writer *writer;   /* NULL: off */
+    uint64_t start_ns;          /* context clock at time 0 of the trace */
+    uint32_t declared_processes; /* processes 0 to n-1 are in the file */
+} rvli_recorder;
+
+#define RVLI_USE_UNKNOWN UINT64_MAX
+
+struct rvli_allocation;
+struct rvli_tag;
+
+static inline bool rvli_recording(const rvli_recorder *recorder)
+{
+    return recorder->writer != NULL;
+}
+
+void rvli_record_alloc(rvl_context *context, const struct rvli_allocation *allocation);
+void rvli_record_free(rvl_context *context, const struct rvli_allocation *allocation);
+void rvli_record_transition(rvl_context *context, const struct rvli_tag *tag, rvl_event_kind kind,
+                            bool skip_content);
+/* used_bytes: true use of each device; RVLI_USE_UNKNOWN where it could not be read. */
+void rvli_record_stage(rvl_context *context, const char *name, const uint64_t *used_bytes);
+void rvli_record_step(rvl_context *context);
+void rvli_record_external(rvl_context *context, int device, const char *cause, uint64_t bytes);
+
+#endif

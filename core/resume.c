@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Resuming: create all, map and restore (overlapped), flip the states last.
+ *
+ * Backups stay until the flip. Undoing unmaps and releases what this call created. An allocation
+ * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and backup.
+ */
+#include <time.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "core/backup.h"
+#include "core/blocks.h"
+#include "core/fail.h"
+#include "core/transition.h"
+
+/* Between two tries to get memory that a neighbour still holds. */
+#define RETRY_NS 2000000u
+
+static rvli_holder *holder_of(const rvli_allocation *allocation)
+{
+    return &allocation->tag->holders[allocation->device];
+}
+
+/* ---- Creating ---- */
+
+static void undo_create_item(rvl_context *context, rvli_move_item *item)
+{
+    if (item->had_blocks || item->blocks == NULL)
+        return;
+    rvli_blocks_undo_create(context, item->blocks);
+    item->blocks = NULL;
+}
+
+static rvl_status create_item(rvl_context *context, rvli_move_item *item)
+{
+    if (item->had_blocks)
+        return RVL_OK;
+    rvli_lock(context);
+    rvl_status status = rvli_blocks_prepare(context, item->allocation, &item->blocks);
+    rvli_unlock(context);
+    if (status == RVL_OK)
+        status = rvli_blocks_create(context, item->blocks);
+    return status;
+}
+
+static rvl_status create_all(rvli_transition *transition, size_t *failed_out)
+{
+    for (size_t i = 0; i < transition->item_count; i++) {
+        *failed_out = i;
+        rvl_status status = create_item(transition->context, &transition->items[i]);
+        if (status == RVL_OK)
+            continue;
+        rvl_error cause = *rvli_error_get();
+        for (size_t done = 0; done <= i; done++)
+            undo_create_item(transition->context, &transition->items[done]);
+        rvli_error_set(&cause);
+        return status;
+    }
+    return RVL_OK;
+}
+
+/*
+ * Creates all, or, while time is left, waits for a neighbour without holding anything: two
+ * processes that each hold half of what they need would wait for ever.
+ */
+static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_ns,
+                                 size_t *failed_out)
+{
+    uint64_t start_ns = rvli_monotonic_ns();
+    for (;;) {
+        rvl_status status = create_all(transition, failed_out);
+        if (status != RVL_ERR_DEVICE_OOM || timeout_ns == 0)
+            return status;
+        if (rvli_monotonic_ns() - start_ns >= timeout_ns)
+            return rvli_error(RVL_ERR_TIMEOUT, "the memory was not given back in time");
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+    }
+}
+
+/* ---- Mapping and restoring ---- */
+
+static rvl_status map_and_restore_item(rvl_context *context, rvli_move_item *item, bool restore)
+{
+    rvli_allocation *allocation = item->allocation;
+    bool load = restore && allocation->backup != NULL;
+    rvl_status status = RVL_OK;
+    if (!item->blocks->mapped)
+        status = rvli_blocks_map(context, item->blocks, allocation->access_mask, load);
+    if (status == RVL_OK && load)
+        status = rvli_backup_store_of((rvl_backup)allocation->policy)
+                     ->load(context, allocation, allocation->backup);
+    return status;
+}
+
+/* While one allocation's content is copied, the next is mapped. */
+static rvl_status map_and_restore_all(rvli_transition *transition, bool restore,
+                                      size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
+        *failed_out = i;
+        status = map_and_restore_item(transition->context, &transition->items[i], restore);
+    }
+    if (status == RVL_OK && restore)
+        status = rvli_copies_wait(transition->context, transition->device_mask);
+    if (status != RVL_OK)
+        rvli_copies_quiesce(transition->context, transition->device_mask);
+    return status;
+}
+
+/* ---- Flip ---- */
+
+static void commit_item(rvl_context *context, rvli_move_item *item, bool restore)
+{
+    rvli_allocation *allocation = item->allocation;
+    rvli_holder *holder = holder_of(allocation);
+    rvli_ledger *ledger = &context->devices[allocation->device].ledger;
+
+    rvli_allocation_move(allocation, RVLI_MOVE_RESUME_COMMIT);
+    if (!item->had_blocks)
+        rvli_blocks_commit(context, item->blocks, holder);
+    allocation->blocks = item->blocks;
+    holder->paused_bytes -= allocation->size;
+    holder->resumes++;
+    ledger->resumes++;
+    item->backup = allocation->backup;
+    item->store = rvli_backup_store_of((rvl_backup)allocation->policy);
+    item->device = allocation->device;
+    item->size = allocation->size;
+    allocation->backup = NULL;
+    if (item->backup != NULL) {
+        rvli_ledger_host_sub(context, allocation->device, holder, allocation->size);
+        ledger->backup_in_bytes += restore ? allocation->size : 0;
+    }
+}
+
+/* Bytes that the transition creates on a device, kept blocks not counted. */
+static uint64_t created_bytes(const rvli_transition *transition, int device)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_move_item *item = &transition->items[i];
+        if (item->allocation->device != device || item->had_blocks)
+            continue;
+        for (const rvli_block *block = item->blocks; block != NULL; block = block->next)
+            bytes += block->handed_over ? 0 : block->size;
+    }
+    return bytes;
+}
+
+static void check_fit(rvli_transition *transition)
+{
+    rvl_context *context = transition->context;
+    const rvli_tag *tag = transition->items[0].allocation->tag;
+    for (int device = 0; device < context->device_count; device++)
+        if (transition->device_mask >> device & 1)
+            rvli_ledger_check_fit(context, device, tag->number, tag->process->number,
+                                  created_bytes(transition, device));
+}
+
+static void commit(rvli_transition *transition, bool restore)
+{
+    rvl_context *context = transition->context;
+    rvli_lock(context);
+    check_fit(transition);
+    for (size_t i = 0; i < transition->item_count; i++)
+        commit_item(context, &transition->items[i], restore);
+    for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
+        rvli_record_transition(context, transition->touched[i], RVL_EVENT_RESUME, !restore);
+    rvli_unlock(context);
+
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_move_item *item = &transition->items[i];
+        if (item->backup != NULL)
+            item->store->drop(context, item->device, item->size, item->backup);
+    }
+    rvli_lock(context);
+    rvli_transition_spend(transition);
+    rvli_unlock(context);
+}
+
+static void tell_callbacks(const rvli_transition *transition)
+{
+    rvli_callback_enter();
+    for (size_t i = 0; i < transition->touched_count; i++) {
+        const rvli_tag *tag = transition->touched[i];
+        if (tag->after_map != NULL)
+            tag->after_map(tag->callback_user, tag->number);
+    }
+    rvli_callback_leave();
+}
+
+/* ---- Backward ---- */
+
+/* Takes the memory away again. false: it could not be unmapped and stays with the allocation. */
+static bool unback_item(rvl_context *context, rvli_move_item *item)
+{
+    if (item->had_blocks || item->blocks == NULL)
+        return true;
+    if (item->blocks->mapped && rvli_blocks_unmap(context, item->blocks) != RVL_OK)
+        return false;
+    undo_create_item(context, item);
+    return true;
+}
+
+static void undo_item(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    bool unbacked = unback_item(context, item);
+    rvli_lock(context);
+    if (!unbacked) {
+        rvli_blocks_commit(context, item->blocks, holder_of(allocation));
+        allocation->blocks = item->blocks;
+    }
+    /* It was counted as paused before and still is. */
+    bool paused = unbacked && item->before == RVL_STATE_PAUSED;
+    rvli_allocation_move(allocation, paused ? RVLI_MOVE_RESUME_UNDO : RVLI_MOVE_LOSE);
+    rvli_unlock(context);
+}
+
+static void undo(rvli_transition *transition)
+{
+    rvl_error cause = *rvli_error_get();
+    for (size_t i = 0; i < transition->item_count; i++)
+        undo_item(transition->context, &transition->items[i]);
+    rvli_error_set(&cause);
+}
+
+/* ---- The call ---- */
+
+/* What the resume asks of a device in all, for the error record. */
+static uint64_t needed_bytes(const rvli_transition *transition, int device)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < transition->item_count; i++)
+        if (transition->items[i].allocation->device == device && !transition->items[i].had_blocks)
+            bytes += transition->items[i].allocation->size;
+    return bytes;
+}
+
+static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_options *options)
+{
+    rvl_context *context = transition->context;
+    size_t failed = 0;
+    rvli_lock(context);
+    rvl_status status = rvli_transition_collect(transition, RVLI_MOVE_RESUME_BEGIN, true);
+    rvli_unlock(context);
+    if (status != RVL_OK || transition->item_count == 0)
+        return status;
+    status = create_in_time(transition, options->timeout_ns, &failed);
+    if (status == RVL_OK)
+        status = map_and_restore_all(transition, !options->no_restore, &failed);
+    if (status == RVL_OK) {
+        commit(transition, !options->no_restore);
+        tell_callbacks(transition);
+        return RVL_OK;
+    }
+    const rvli_allocation *allocation = transition->items[failed].allocation;
+    rvli_fail(context, "resume", allocation->tag, allocation->device,
+              needed_bytes(transition, allocation->device));
+    undo(transition);
+    return status;
+}
+
+rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                      const rvl_resume_options *user_options)
+{
+    rvl_resume_options options;
+    rvli_transition transition;
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options.streams, options.stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    if (status != RVL_OK)
+        return status;
+    status = resume_claimed(&transition, &options);
+    rvli_transition_end(&transition);
+    return status;
+}

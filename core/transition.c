@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/transition.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+/* ---- The set of tags ---- */
+
+static int compare_tags(const void *left, const void *right)
+{
+    const rvli_tag *a = *(rvli_tag *const *)left;
+    const rvli_tag *b = *(rvli_tag *const *)right;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+static size_t drop_repeated(rvli_tag **tags, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || tags[kept - 1] != tags[i])
+            tags[kept++] = tags[i];
+    return kept;
+}
+
+static rvl_status resolve_named(rvl_context *context, const rvl_tag *numbers, size_t count,
+                                rvli_tag **tags)
+{
+    for (size_t i = 0; i < count; i++) {
+        tags[i] = rvli_tag_get(context, numbers[i]);
+        if (tags[i] == NULL)
+            return rvli_error(RVL_ERR_INVALID, "no tag of this number: rvl_tag_define() first");
+    }
+    return RVL_OK;
+}
+
+static size_t tags_of_process(rvl_context *context, rvl_process process, rvli_tag **tags,
+                              size_t capacity)
+{
+    size_t count = 0;
+    for (rvl_tag number = 1; number <= capacity; number++) {
+        rvli_tag *tag = rvli_tag_get(context, number);
+        if (tag->process->number == process)
+            tags[count++] = tag;
+    }
+    return count;
+}
+
+static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t count,
+                          rvl_process process, rvli_transition *transition)
+{
+    size_t capacity = count > 0 ? count : atomic_load(&context->tag_count);
+    if (count > 0 && numbers == NULL)
+        return rvli_error(RVL_ERR_INVALID, "tag_count without tags");
+    transition->tags = malloc((capacity + 1) * 2 * sizeof(rvli_tag *));
+    if (transition->tags == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the set of tags");
+    transition->touched = transition->tags + capacity + 1;
+    if (count == 0) {
+        transition->tag_count = tags_of_process(context, process, transition->tags, capacity);
+        return RVL_OK;
+    }
+    rvl_status status = resolve_named(context, numbers, count, transition->tags);
+    if (status == RVL_OK) {
+        qsort(transition->tags, count, sizeof(rvli_tag *), compare_tags);
+        transition->tag_count = drop_repeated(transition->tags, count);
+    }
+    return status;
+}
+
+rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                 rvl_process process, rvli_transition *transition)
+{
+    *transition = (rvli_transition){.context = context};
+    rvl_status status = resolve(context, tags, tag_count, process, transition);
+    if (status != RVL_OK) {
+        free(transition->tags);
+        return status;
+    }
+    rvli_lock(context);
+    for (size_t i = 0; i < transition->tag_count; i++) {
+        while (transition->tags[i]->moving)
+            pthread_cond_wait(&context->moved, &context->lock);
+        transition->tags[i]->moving = true;
+    }
+    rvli_unlock(context);
+    transition->start_ns = rvli_clock_now(&context->clock);
+    return RVL_OK;
+}
+
+void rvli_transition_end(rvli_transition *transition)
+{
+    rvl_context *context = transition->context;
+    rvli_lock(context);
+    for (size_t i = 0; i < transition->tag_count; i++)
+        transition->tags[i]->moving = false;
+    pthread_cond_broadcast(&context->moved);
+    rvli_unlock(context);
+    free(transition->tags);
+    free(transition->items);
+}
+
+/* ---- What moves ---- */
+
+static size_t count_movable(const rvli_transition *transition, rvli_move move)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < transition->tag_count; i++)
+        for (const rvli_allocation *allocation = transition->tags[i]->allocations;
+             allocation != NULL; allocation = allocation->next)
+            count += rvli_state_move((rvl_state)allocation->state, move, NULL);
+    return count;
+}
+
+static void add_item(rvli_transition *transition, rvli_allocation *allocation)
+{
+    transition->items[transition->item_count++] = (rvli_move_item){
+        .allocation = allocation,
+        .before = (rvl_state)allocation->state,
+        .blocks = allocation->blocks,
+        .had_blocks = allocation->blocks != NULL,
+    };
+    transition->device_mask |= UINT64_C(1) << allocation->device;
+    transition->access_mask |= allocation->access_mask;
+}
+
+static void collect_tag(rvli_transition *transition, rvli_tag *tag, rvli_move move, bool mark)
+{
+    for (rvli_allocation *allocation = tag->allocations; allocation != NULL;
+         allocation = allocation->next) {
+        if (!rvli_state_move((rvl_state)allocation->state, move, NULL))
+            continue;
+        add_item(transition, allocation);
+        if (mark)
+            rvli_allocation_move(allocation, move);
+    }
+}
+
+static int compare_items(const void *left, const void *right)
+{
+    uint64_t a = ((const rvli_move_item *)left)->allocation->id;
+    uint64_t b = ((const rvli_move_item *)right)->allocation->id;
+    return (a > b) - (a < b);
+}
+
+rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, bool mark)
+{
+    size_t count = count_movable(transition, move);
+    transition->items = malloc((count + 1) * sizeof *transition->items);
+    if (transition->items == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the list of allocations");
+    for (size_t i = 0; i < transition->tag_count; i++) {
+        size_t before = transition->item_count;
+        collect_tag(transition, transition->tags[i], move, mark);
+        if (transition->item_count > before)
+            transition->touched[transition->touched_count++] = transition->tags[i];
+    }
+    qsort(transition->items, count, sizeof *transition->items, compare_items);
+    return RVL_OK;
+}
+
+/* ---- Waiting ---- */
+
+rvl_status rvli_streams_check(rvl_context *context, void *const *streams, size_t stream_count)
+{
+    if (stream_count > 0 && streams == NULL)
+        return rvli_error(RVL_ERR_INVALID, "stream_count without streams");
+    for (size_t i = 0; i < stream_count; i++) {
+        bool capturing = false;
+        rvl_status status = context->ops.is_capturing(context->self, streams[i], &capturing);
+        if (status != RVL_OK) {
+            rvli_error_op("is_capturing");
+            return status;
+        }
+        if (capturing)
+            return rvli_error(RVL_ERR_BUSY, "a stream is being captured: end the capture first");
+    }
+    return RVL_OK;
+}
+
+static rvl_status device_copies_wait(rvl_context *context, int device)
+{
+    uint64_t event = 0;
+    rvl_status status = context->ops.record_event(context->self, device, &event);
+    if (status != RVL_OK) {
+        rvli_error_op("record_event");
+        return status;
+    }
+    status = context->ops.wait_event(context->self, device, event);
+    if (status != RVL_OK)
+        rvli_error_op("wait_event");
+    return status;
+}
+
+rvl_status rvli_copies_wait(rvl_context *context, uint64_t device_mask)
+{
+    rvl_status first = RVL_OK;
+    rvl_error cause = *rvli_error_get();
+    for (int device = 0; device < context->device_count; device++) {
+        if (!(device_mask >> device & 1))
+            continue;
+        rvl_status status = device_copies_wait(context, device);
+        if (status != RVL_OK && first == RVL_OK) {
+            first = status;
+            cause = *rvli_error_get();
+        }
+    }
+    if (first != RVL_OK)
+        rvli_error_set(&cause);
+    return first;
+}
+
+void rvli_copies_quiesce(rvl_context *context, uint64_t device_mask)
+{
+    rvl_error cause = *rvli_error_get();
+    for (int device = 0; device < context->device_count; device++)
+        if (device_mask >> device & 1 &&
+            context->ops.synchronize(context->self, device) != RVL_OK)
+            context->ops.synchronize(context->self, device);
+    rvli_error_set(&cause);
+}
+
+void rvli_transition_spend(rvli_transition *transition)
+{
+    rvl_context *context = transition->context;
+    uint64_t spent = rvli_clock_now(&context->clock) - transition->start_ns;
+    for (int device = 0; device < context->device_count; device++)
+        if (transition->device_mask >> device & 1)
+            rvli_ledger_spend(context, device, spent);
+}

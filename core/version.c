@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+#include "reveille/version.h"
+
+const char *rvl_version(void)
+{
+    return RVL_VERSION_STRING;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Contexts and devices.
+ *
+ * A context owns everything else: one backend, its devices, tags, allocations, statistics and
+ * clock. Several contexts may live in one process. All calls on a context may be made from any
+ * thread. After fork, the child's calls on an inherited context answer RVL_ERR_FORKED.
+ *
+ * Option and result structs begin with struct_size, which the caller sets to sizeof the struct;
+ * fields a caller does not know keep their default. Zero is every option's default.
+ */
+#ifndef REVEILLE_CONTEXT_H
+#define REVEILLE_CONTEXT_H
+
+#include <stdbool.h>
+
+#include "reveille/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_context rvl_context;
+
+/* Highest number of devices in one context: access lists are kept as a bit mask. */
+#define RVL_MAX_DEVICES 64
+
+typedef enum rvl_log_level { RVL_LOG_ERROR = 0, RVL_LOG_WARN, RVL_LOG_INFO, RVL_LOG_DEBUG } rvl_log_level;
+
+/*
+ * Receives one line of text, without a newline. Called from whatever thread has something to say,
+ * with no lock held; must not start a transition. The library itself never prints.
+ */
+typedef void (*rvl_log_fn)(void *user, rvl_log_level level, const char *message);
+
+typedef struct rvl_context_options {
+    size_t struct_size;
+    const void *backend_options; /* "sim": const rvl_sim_options *; NULL: the backend's defaults */
+    const char *process_name;    /* name of process 0 in statistics and traces; NULL: "self" */
+    rvl_log_fn log;              /* NULL: nothing is logged */
+    void *log_user;              /* passed to log */
+    bool log_ops;                /* log every backend call at RVL_LOG_DEBUG */
+    uint64_t keep_bytes;         /* released blocks kept per context for the next request of the
+                                    same size and properties; 0: none are kept */
+} rvl_context_options;
+
+/*
+ * Opens a context on the backend of the given name ("sim", "cuda").
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_BACKEND if this build has no such backend;
+ * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM; or what the
+ * backend answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE.
+ * options may be NULL and need not outlive the call. *context_out is owned by the caller, who
+ * closes it with rvl_context_close(). Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,
+                                    rvl_context **context_out);
+
+/*
+ * Closes a context: stops its recorder, releases every allocation that is still there with its
+ * physical memory, backup and address range, and frees the context. Goes on past errors.
+ * live_out: how many allocations were still there; may be NULL.
+ * Returns RVL_OK (also for a NULL context); RVL_ERR_IO if the recorder's last lines could not be
+ * written; the first backend error otherwise; RVL_ERR_FORKED in a forked child, which leaves the
+ * context as it is. Except for RVL_ERR_FORKED and RVL_ERR_STATE (called from a callback) the
+ * context is gone on return. No other call on the context may be running. Since 0.1.
+ */
+RVL_API rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out);
+
+typedef struct rvl_device_info {
+    size_t struct_size;
+    char name[64];             /* "NVIDIA H200", or the simulated profile's name */
+    uint64_t capacity_bytes;   /* physical memory of the device */
+    uint64_t granularity_bytes; /* sizes are rounded up to a multiple of this */
+    bool simulated;
+    bool overcommit;           /* simulated, and goes on past its capacity */
+} rvl_device_info;
+
+/*
+ * Number of devices in the context; they are numbered from 0. Never 0 for an open context, 0 for
+ * NULL. Thread-safe. Since 0.1.
+ */
+RVL_API int rvl_device_count(const rvl_context *context);
+
+/*
+ * Facts about one device. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_device_get_info(const rvl_context *context, int device,
+                                       rvl_device_info *info_out);
+
+/*
+ * The context's clock in nanoseconds: monotonic time on a real device; on a simulated one, time
+ * that starts at 0 and passes only as the cost model of its profile charges for calls and copies.
+ * 0 for NULL. Thread-safe. Since 0.1.
+ */
+RVL_API uint64_t rvl_clock_ns(const rvl_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes, tags and allocations.
+ *
+ * An allocation is one address range with a tag, a device, an access list and a backup policy. A
+ * tag groups the allocations of one process that are paused and resumed together. A context that
+ * replays a trace holds several processes; in production there is one, number 0.
+ */
+#ifndef REVEILLE_MEMORY_H
+#define REVEILLE_MEMORY_H
+
+#include <stdbool.h>
+
+#include "reveille/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A device address. Never dereferenced by the library. */
+typedef uint64_t rvl_addr;
+
+/* Number of a process within a context; 0 is the context's own. */
+typedef uint32_t rvl_process;
+
+/* Number of a tag within a context, unique over all its processes; 0 is none. */
+typedef uint32_t rvl_tag;
+
+/* What keeps the content while an allocation is paused. */
+typedef enum rvl_backup {
+    RVL_BACKUP_NONE = 0, /* nothing: the content is lost */
+    RVL_BACKUP_HOST,     /* host memory */
+    RVL_BACKUP_DISK      /* a file; RVL_ERR_NOT_SUPPORTED in this version */
+} rvl_backup;
+
+/* X(name, text): the states of an allocation. Legal moves: core/state.c. */
+#define RVL_STATE_MAP(X)                                                                           \
+    X(ACTIVE, "active")                                                                            \
+    X(PAUSING, "pausing")                                                                          \
+    X(PAUSED, "paused")                                                                            \
+    X(RESUMING, "resuming")                                                                        \
+    X(LOST, "lost")
+
+typedef enum rvl_state {
+#define RVL_STATE_ENUM(name, text) RVL_STATE_##name,
+    RVL_STATE_MAP(RVL_STATE_ENUM)
+#undef RVL_STATE_ENUM
+} rvl_state;
+
+/*
+ * "active", "pausing", "paused", "resuming", "lost", or "?". Static string. Thread-safe. Since 0.1.
+ */
+RVL_API const char *rvl_state_text(rvl_state state);
+
+/*
+ * Adds a process to the context, or finds it if the name is already there.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_process_define(rvl_context *context, const char *name,
+                                      rvl_process *process_out);
+
+/*
+ * Called before the allocations of a tag lose their physical memory (to deregister NCCL buffers,
+ * RDMA regions, peer mappings). Returning anything but RVL_OK vetoes the pause, which then returns
+ * RVL_ERR_VETOED and changes nothing. Runs on the thread that pauses, with no lock held. May read
+ * statistics; may not allocate, free or start a transition (those answer RVL_ERR_STATE).
+ */
+typedef rvl_status (*rvl_before_unmap_fn)(void *user, rvl_tag tag);
+
+/* Called after the allocations of a tag have their memory back. Same rules; cannot veto. */
+typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
+
+typedef struct rvl_tag_options {
+    size_t struct_size;
+    rvl_process process;              /* the process it belongs to */
+    uint64_t block_bytes;             /* largest block of physical memory, a multiple of the
+                                         granularity; 0: one block an allocation */
+    rvl_before_unmap_fn before_unmap; /* NULL: none */
+    rvl_after_map_fn after_map;       /* NULL: none */
+    void *callback_user;              /* passed to both */
+} rvl_tag_options;
+
+/*
+ * Adds a tag, or finds it and, if options is not NULL, sets its options anew. name: at most 255
+ * bytes; "" is the group of the process's untagged allocations, which can so be paused by number.
+ * Tags are also added, with default options, when an allocation first names them.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_tag_define(rvl_context *context, const char *name,
+                                  const rvl_tag_options *options, rvl_tag *tag_out);
+
+/*
+ * Finds a tag of a process by name. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_FORKED or
+ * RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const char *name,
+                                rvl_tag *tag_out);
+
+/*
+ * Name of a tag, "" for one that does not exist. Lives as long as the context. Thread-safe.
+ * Since 0.1.
+ */
+RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
+
+/* Flags of an allocation. */
+#define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
+#define RVL_ALLOC_RDMA 2u       /* ask for memory that GPUDirect RDMA can reach */
+#define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
+
+typedef struct rvl_alloc_options {
+    size_t struct_size;
+    const char *tag;         /* NULL or "": untagged, unless tag_id is given */
+    rvl_tag tag_id;          /* a tag by number, instead of by name; its process counts */
+    rvl_process process;     /* with a tag by name, and untagged */
+    int device;              /* owner */
+    rvl_backup backup;       /* what keeps its content while paused */
+    uint32_t flags;          /* RVL_ALLOC_* */
+    const int *access;       /* further devices that must reach it; need not outlive the call */
+    size_t access_count;     /* entries of access */
+} rvl_alloc_options;
+
+/*
+ * Reserves an address range of size_bytes, rounded up to the device's granularity, backs it with
+ * physical memory and makes it accessible. The content is not defined.
+ * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown flag, tag or
+ * process); RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM; RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (disk
+ * backup, a flag the backend cannot honour); RVL_ERR_STATE (from a callback); RVL_ERR_FORKED;
+ * RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for the device and never
+ * synchronizes, so it is safe while a stream is captured. The caller frees *addr_out with
+ * rvl_free(). Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
+                             const rvl_alloc_options *options, rvl_addr *addr_out);
+
+/*
+ * Frees the allocation that begins at addr, in any state; waits for a transition that moves it.
+ * Does not wait for work that still uses the memory: that is the caller's to know.
+ * Returns RVL_OK; RVL_ERR_INVALID if no allocation begins at addr (a double free, say);
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; or the backend's error, and then the allocation
+ * is as it was. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
+
+typedef struct rvl_allocation {
+    size_t struct_size;
+    rvl_addr addr;         /* first address */
+    uint64_t size_bytes;   /* rounded up to the granularity */
+    uint64_t id;           /* number within the context, from 1, never reused */
+    rvl_tag tag;           /* the untagged ones are a group of their own, named "" */
+    rvl_process process;
+    int device;
+    rvl_backup backup;
+    rvl_state state;
+    uint64_t access_mask;  /* bit d: device d may reach it */
+    uint64_t backup_bytes; /* host bytes that its backup holds now */
+} rvl_allocation;
+
+/*
+ * Describes the allocation that contains addr, interior addresses included.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_allocation_find(rvl_context *context, rvl_addr addr,
+                                       rvl_allocation *allocation_out);
+
+/*
+ * Iterates in order of address: describes the first allocation that begins at or above from. Start
+ * with 0, go on with addr + 1. Allocations made or freed meanwhile may or may not be seen.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_FOUND (no more) or RVL_ERR_FORKED. Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from,
+                                       rvl_allocation *allocation_out);
+
+/*
+ * Where the host backup of addr (interior addresses included) lies: *host_out points to the byte
+ * that backs addr, and *size_out bytes follow in the same allocation. Valid until the allocation
+ * is resumed or freed. On a simulated device of accounted memory there are no bytes to point to.
+ * Returns RVL_OK; RVL_ERR_NOT_FOUND if addr lies in no allocation or it holds no host backup now;
+ * RVL_ERR_NOT_SUPPORTED (accounted memory); RVL_ERR_INVALID; RVL_ERR_FORKED. Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **host_out,
+                                   uint64_t *size_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

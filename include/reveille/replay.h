@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replay: drives the core with a trace and reports the memory peak of every stage
+ * (libreveille-replay).
+ */
+#ifndef REVEILLE_REPLAY_H
+#define REVEILLE_REPLAY_H
+
+#include "reveille/sim.h"
+#include "reveille/stats.h"
+#include "reveille/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_replay rvl_replay;
+
+typedef enum rvl_wake {
+    RVL_WAKE_STAGED = 0, /* resumes happen where the trace has them */
+    RVL_WAKE_TOGETHER    /* within a step, every resume happens at the step's first one */
+} rvl_wake;
+
+/* An upper bound on the peak of every stage that was marked with this name. */
+typedef struct rvl_budget {
+    const char *stage;
+    uint64_t bytes;
+} rvl_budget;
+
+/* Called now and then while a replay runs. */
+typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *progress);
+
+typedef struct rvl_replay_options {
+    size_t struct_size;
+    const char *backend;          /* NULL: "sim" */
+    const char *device;           /* profile name or size for every device; NULL: the trace's own */
+    const char *conductor;        /* process whose stage and step marks count; NULL: the first that
+                                     marks */
+    rvl_wake wake;
+    bool partial;                 /* as rvl_trace_reader_options.partial */
+    const rvl_budget *budgets;
+    size_t budget_count;
+    rvl_replay_progress_fn progress;
+    void *progress_user;
+} rvl_replay_options;
+
+/*
+ * Replays a trace, or several merged on one clock. options and error_out may be NULL.
+ * Returns RVL_OK (also if it does not fit: ask the result); RVL_ERR_INVALID (options; a budget for
+ * a stage that the trace does not have); RVL_ERR_CORRUPT_TRACE, RVL_ERR_VERSION, RVL_ERR_IO with
+ * *error_out filled; RVL_ERR_HOST_OOM; or what the backend answers.
+ * The caller frees *replay_out with rvl_replay_close(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
+                                  const rvl_replay_options *options, rvl_trace_error *error_out,
+                                  rvl_replay **replay_out);
+
+typedef struct rvl_replay_device {
+    size_t struct_size;
+    int device;              /* index in the trace */
+    const char *profile;     /* NULL: given by its size */
+    uint64_t capacity_bytes;
+    uint64_t peak_bytes;
+    uint32_t peak_stage;     /* index into this device's stages */
+    uint32_t stage_count;
+    bool fits;               /* at every instant within capacity */
+    bool within_budgets;
+    const char *oom_file;    /* the first event that does not fit; NULL if it fits */
+    uint32_t oom_line;
+    uint32_t oom_stage;      /* index into this device's stages */
+    const char *oom_process; /* "external" for external bytes */
+    const char *oom_tag;     /* NULL: untagged; for external bytes their cause */
+    uint64_t oom_requested_bytes;
+    uint64_t oom_free_bytes;
+    uint64_t sample_count;   /* true-use samples after the first */
+    int64_t worst_sample_difference_bytes; /* predicted minus sampled, the largest in size */
+} rvl_replay_device;
+
+/* Number of devices in the result. Since 0.1. */
+RVL_API size_t rvl_replay_device_count(const rvl_replay *replay);
+
+/* Number of events replayed; skipped_out (may be NULL): events of unknown kinds. Since 0.1. */
+RVL_API uint64_t rvl_replay_event_count(const rvl_replay *replay, uint64_t *skipped_out);
+
+/*
+ * One device of the result. Strings live as long as the result. Returns RVL_OK, RVL_ERR_INVALID or
+ * RVL_ERR_NOT_FOUND. Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
+                                         rvl_replay_device *device_out);
+
+/*
+ * One stage of a device of the result. over_budget_out (may be NULL): whether a budget is exceeded.
+ * Returns as rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index,
+                                        uint32_t stage, rvl_stage_stats *stage_out,
+                                        bool *over_budget_out);
+
+/*
+ * Who held what at the peak of a stage; external bytes have process "external". *holders_out lives
+ * as long as the result. Returns as rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
+                                          uint32_t stage, const rvl_holder **holders_out,
+                                          size_t *count_out);
+
+/*
+ * The result as JSON (schema 1, docs/replay.md), one line, without a newline. The caller frees
+ * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_to_json(const rvl_replay *replay, char **json_out);
+
+/* Frees a string that a replay function returned. NULL is fine. Since 0.1. */
+RVL_API void rvl_replay_string_free(char *string);
+
+/* Frees a result. NULL is fine. Since 0.1. */
+RVL_API void rvl_replay_close(rvl_replay *replay);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

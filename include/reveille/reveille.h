@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Everything in libreveille. Traces and replay (libreveille-replay) are reveille/replay.h. */
+#ifndef REVEILLE_REVEILLE_H
+#define REVEILLE_REVEILLE_H
+
+#include "reveille/context.h"
+#include "reveille/memory.h"
+#include "reveille/record.h"
+#include "reveille/sim.h"
+#include "reveille/stats.h"
+#include "reveille/status.h"
+#include "reveille/transition.h"
+#include "reveille/version.h"
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Simulated devices: profiles of real GPUs, and the options of the "sim" backend.
+ */
+#ifndef REVEILLE_SIM_H
+#define REVEILLE_SIM_H
+
+#include <stdbool.h>
+
+#include "reveille/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * What a driver call or a copy costs. A call takes call_ns + bytes * fs_per_byte / 10^6 ns
+ * (fs = femtoseconds). Zero: free of cost. Sources: reference measurements on an H200, see
+ * backends/sim/profiles.c.
+ */
+typedef struct rvl_cost {
+    uint32_t call_ns;
+    uint32_t fs_per_byte;
+} rvl_cost;
+
+/* X(field): the operations that have a cost. */
+#define RVL_COST_MAP(X)                                                                            \
+    X(reserve)                                                                                     \
+    X(release_range)                                                                               \
+    X(create)                                                                                      \
+    X(release)                                                                                     \
+    X(map)                                                                                         \
+    X(set_access)                                                                                  \
+    X(unmap)                                                                                       \
+    X(fill)                                                                                        \
+    X(host_alloc)                                                                                  \
+    X(host_free)                                                                                   \
+    X(copy_to_host)                                                                                \
+    X(copy_to_device)
+
+typedef struct rvl_cost_model {
+#define RVL_COST_FIELD(field) rvl_cost field;
+    RVL_COST_MAP(RVL_COST_FIELD)
+#undef RVL_COST_FIELD
+} rvl_cost_model;
+
+/* A kind of GPU. */
+typedef struct rvl_profile {
+    size_t struct_size;
+    const char *name;           /* "h200"; NULL in rvl_sim_device: given by numbers alone */
+    const char *description;    /* "NVIDIA H200 SXM, 141 GB HBM3e" */
+    const char *source;         /* where capacity_bytes comes from */
+    uint64_t capacity_bytes;    /* what the driver reports as total */
+    uint64_t granularity_bytes; /* of physical memory: a power of two */
+    rvl_cost_model cost;
+} rvl_profile;
+
+/* Number of built-in profiles. Thread-safe. Since 0.1. */
+RVL_API size_t rvl_profile_count(void);
+
+/*
+ * The built-in profile of an index, in the order of the table. Its strings are static.
+ * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out);
+
+/*
+ * The built-in profile of a name, letter case ignored; or, where the text is a size ("80GiB",
+ * "85520809984"), a profile of that capacity with name NULL and h200's granularity and costs.
+ * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);
+
+/*
+ * Reads a size: digits, optionally with a fraction, optionally followed by B, KiB, MiB, GiB or TiB
+ * (powers of two; K, M, G, T mean the same). A fraction is rounded down to whole bytes.
+ * Returns RVL_OK, or RVL_ERR_INVALID for anything else, 0, and sizes of 2^63 and more.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out);
+
+typedef enum rvl_sim_memory {
+    RVL_SIM_BACKED = 0, /* real bytes behind every address; touching paused memory faults */
+    RVL_SIM_ACCOUNTED   /* numbers only: terabytes cost nothing; addresses must not be touched */
+} rvl_sim_memory;
+
+typedef struct rvl_sim_options {
+    size_t struct_size;
+    rvl_sim_memory memory;
+    bool overcommit;                   /* go on past capacity, and remember the first request that
+                                          would have failed (rvl_device_stats.oom) */
+    const rvl_profile *const *devices; /* NULL: one "h200" */
+    size_t device_count;
+    int poison;                        /* byte that fresh memory is filled with, 1 to 255; 0: 0xA5.
+                                          Backed memory only */
+} rvl_sim_options;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

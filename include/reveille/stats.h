@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Marks and statistics: who holds how much, when, and at the peak.
+ *
+ * The ledger knows at every instant the physical bytes in use on each device by process and tag,
+ * and external bytes: device memory in use that no allocation explains. A stage begins at its mark
+ * and lasts until the next. What happens before the first mark belongs to a stage named "start",
+ * which is listed only if memory was in use in it. A stage that comes again is "name#2".
+ */
+#ifndef REVEILLE_STATS_H
+#define REVEILLE_STATS_H
+
+#include "reveille/memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Begins a stage, on every device of the context. name: 1 to 255 bytes.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_stage(rvl_context *context, const char *name);
+
+/*
+ * Begins a step: one round of the run, numbered from 1. Returns RVL_OK, RVL_ERR_INVALID or
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_step(rvl_context *context);
+
+/*
+ * Tells the context of external bytes on a device: from now on `cause` holds `bytes` there (0 takes
+ * it away). On a simulated device they take room. cause: 1 to 255 bytes.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_OOM (simulated, no overcommit),
+ * RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_external_set(rvl_context *context, int device, const char *cause,
+                                    uint64_t bytes);
+
+/* The first request on an overcommitted device that a real one would have refused. */
+typedef struct rvl_oom {
+    bool happened;
+    uint32_t stage;           /* index of the stage it fell in */
+    bool external;            /* it was external bytes: tag 0, process meaningless */
+    const char *cause;        /* of external bytes; NULL otherwise. Lives as long as the context */
+    rvl_process process;
+    rvl_tag tag;
+    uint64_t requested_bytes; /* of the whole call: a resume of several blocks asks for their sum */
+    uint64_t free_bytes;      /* free before it */
+} rvl_oom;
+
+/* X(field): the counters of a device, all uint64_t. */
+#define RVL_DEVICE_COUNTER_MAP(X)                                                                  \
+    X(capacity_bytes)    /* physical memory of the device */                                       \
+    X(used_bytes)        /* allocated and external */                                              \
+    X(external_bytes)    /* external alone */                                                      \
+    X(kept_bytes)        /* part of used: released blocks kept for hand-over */                    \
+    X(stranded_bytes)    /* part of used: blocks the backend refused to release */                 \
+    X(peak_bytes)        /* highest used_bytes so far */                                           \
+    X(host_backup_bytes) /* host memory that backups hold now */                                   \
+    X(host_peak_bytes)   /* highest host_backup_bytes so far */                                    \
+    X(allocation_count)  /* live allocations, paused ones included */                              \
+    X(alloc_calls)       /* successful rvl_alloc() */                                              \
+    X(free_calls)        /* successful rvl_free() */                                               \
+    X(pauses)            /* allocations paused, counting each time */                              \
+    X(resumes)           /* allocations resumed, counting each time */                             \
+    X(backup_out_bytes)  /* copied from the device to backups */                                   \
+    X(backup_in_bytes)   /* copied back */                                                         \
+    X(transition_ns)     /* context clock spent in transitions that moved something here */
+
+typedef struct rvl_device_stats {
+    size_t struct_size;
+#define RVL_DEVICE_COUNTER_FIELD(field) uint64_t field;
+    RVL_DEVICE_COUNTER_MAP(RVL_DEVICE_COUNTER_FIELD)
+#undef RVL_DEVICE_COUNTER_FIELD
+    uint32_t peak_stage; /* index of the stage in which peak_bytes was reached */
+    rvl_oom oom;
+} rvl_device_stats;
+
+/*
+ * Statistics of a device. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE or RVL_ERR_FORKED.
+ * Thread-safe; the numbers are of one instant. Since 0.1.
+ */
+RVL_API rvl_status rvl_device_get_stats(rvl_context *context, int device,
+                                        rvl_device_stats *stats_out);
+
+/*
+ * Whether the device has ever been asked for more than it has: rvl_device_stats.oom.happened, for
+ * callers that ask after every event. Lock-free. false for NULL and for no such device. Since 0.1.
+ */
+RVL_API bool rvl_device_overcommitted(const rvl_context *context, int device);
+
+typedef struct rvl_tag_stats {
+    size_t struct_size;
+    uint64_t active_bytes;      /* physical bytes held now */
+    uint64_t paused_bytes;      /* addresses without memory, lost ones included */
+    uint64_t peak_bytes;        /* highest active_bytes so far */
+    uint64_t host_backup_bytes; /* host memory its backups hold now */
+    uint64_t allocation_count;
+    uint64_t pauses;            /* allocations paused, counting each time */
+    uint64_t resumes;
+} rvl_tag_stats;
+
+/*
+ * Statistics of a tag, on one device, or on all with device = -1. (peak_bytes with -1 is the sum of
+ * the devices' peaks.) Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE or RVL_ERR_FORKED.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_tag_get_stats(rvl_context *context, rvl_tag tag, int device,
+                                     rvl_tag_stats *stats_out);
+
+typedef struct rvl_stage_stats {
+    size_t struct_size;
+    const char *name;            /* "rollout", "rollout#2"; lives as long as the context */
+    const char *mark;            /* the name it was marked with: "rollout" */
+    uint32_t step;               /* number of the step it began in, 0: before the first */
+    uint64_t peak_bytes;         /* highest use within the stage, what it began with included */
+    uint64_t end_bytes;          /* use at its end, or now if it is the current one */
+    uint64_t free_at_peak_bytes; /* capacity less peak, 0 where it does not fit */
+    uint64_t host_bytes;         /* highest host memory held by backups within the stage */
+    uint64_t transition_ns;      /* context clock spent in transitions within the stage */
+} rvl_stage_stats;
+
+/*
+ * Number of stages so far, the current one included. Never 0 for an open context: index 0 is
+ * "start". 0 for NULL. Thread-safe. Since 0.1.
+ */
+RVL_API uint32_t rvl_stage_count(rvl_context *context);
+
+/*
+ * Statistics of one stage on one device. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE,
+ * RVL_ERR_NOT_FOUND (no such stage) or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_stage_get_stats(rvl_context *context, uint32_t stage, int device,
+                                       rvl_stage_stats *stats_out);
+
+/* Who held how much at the peak of a stage. Strings live as long as the context. */
+typedef struct rvl_holder {
+    const char *process; /* NULL: external */
+    const char *tag;     /* NULL: untagged; for external bytes their cause */
+    uint64_t bytes;
+} rvl_holder;
+
+/*
+ * Writes up to capacity holders of the stage's peak to holders_out, largest first (ties: process,
+ * then tag, by name, external last), and how many there are to *count_out. Their bytes sum to the
+ * stage's peak_bytes. Returns as rvl_stage_get_stats(), and RVL_ERR_HOST_OOM. Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
+                                         rvl_holder *holders_out, size_t capacity,
+                                         size_t *count_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Status codes, the per-thread error record, and the export macro.
+ *
+ * Every call that can fail returns an rvl_status. The numbers are stable: they are never reused
+ * and never renumbered. What went wrong in detail is kept in a fixed-size record of the calling
+ * thread, copied out by rvl_last_error(); reading and writing it allocates nothing.
+ */
+#ifndef REVEILLE_STATUS_H
+#define REVEILLE_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define RVL_API __attribute__((visibility("default")))
+#else
+#define RVL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The one list of statuses: X(name, value, text). */
+#define RVL_STATUS_MAP(X)                                                                          \
+    X(OK, 0, "success")                                                                            \
+    X(ERR_INVALID, -1, "invalid argument")                                                         \
+    X(ERR_STATE, -2, "not possible in this state")                                                 \
+    X(ERR_BUSY, -3, "busy: a capture is running")                                                  \
+    X(ERR_TIMEOUT, -4, "timed out")                                                                \
+    X(ERR_NOT_SUPPORTED, -5, "not supported")                                                      \
+    X(ERR_DEVICE_OOM, -6, "out of device memory")                                                  \
+    X(ERR_HOST_OOM, -7, "out of host memory")                                                      \
+    X(ERR_DISK_FULL, -8, "disk full")                                                              \
+    X(ERR_IO, -9, "input/output error")                                                            \
+    X(ERR_NO_BACKEND, -10, "no such backend in this build")                                        \
+    X(ERR_NO_DRIVER, -11, "no GPU driver")                                                         \
+    X(ERR_DRIVER_TOO_OLD, -12, "GPU driver too old")                                               \
+    X(ERR_NO_DEVICE, -13, "no such device")                                                        \
+    X(ERR_DEVICE_LOST, -14, "device lost")                                                         \
+    X(ERR_DIGEST_MISMATCH, -15, "restored content differs from what was backed up")                \
+    X(ERR_CORRUPT_TRACE, -16, "corrupt trace")                                                     \
+    X(ERR_VERSION, -17, "version not understood")                                                  \
+    X(ERR_NOT_FOUND, -18, "not found")                                                             \
+    X(ERR_VETOED, -19, "refused by a callback")                                                    \
+    X(ERR_FORKED, -20, "context belongs to the parent process")
+
+typedef enum rvl_status {
+#define RVL_STATUS_ENUM(name, value, text) RVL_##name = (value),
+    RVL_STATUS_MAP(RVL_STATUS_ENUM)
+#undef RVL_STATUS_ENUM
+} rvl_status;
+
+/* Device and size values that mean "none" in an error record. */
+#define RVL_NO_DEVICE (-1)
+
+/*
+ * What the last failed call of this thread was doing. Strings are NUL-terminated and cut to fit.
+ */
+typedef struct rvl_error {
+    size_t struct_size;       /* set by the caller: sizeof(rvl_error) */
+    rvl_status status;        /* RVL_OK if no call of this thread has failed yet */
+    int native_code;          /* the backend's own number (CUresult, errno), 0 if none */
+    int device;               /* RVL_NO_DEVICE if none */
+    uint64_t requested_bytes; /* 0 if no size was involved */
+    uint64_t free_bytes;      /* free on the device when it failed, 0 if unknown */
+    char op[24];              /* the step that failed: "create", "map", "copy_to_host", ... */
+    char tag[48];             /* the tag it worked on, "" if none */
+    char native_name[40];     /* the backend's own name of native_code, "" if none */
+    char message[256];        /* a sentence: cause, then remedy where there is one */
+} rvl_error;
+
+/*
+ * Name of a status as written in C ("RVL_ERR_DEVICE_OOM"), or "RVL_ERR_?" for an unknown value.
+ * The string is static. Thread-safe. Since 0.1.
+ */
+RVL_API const char *rvl_status_name(rvl_status status);
+
+/*
+ * One short English phrase for a status ("out of device memory"), or "unknown status".
+ * The string is static. Thread-safe. Since 0.1.
+ */
+RVL_API const char *rvl_status_text(rvl_status status);
+
+/*
+ * Copies the calling thread's error record to *error_out; error_out->struct_size must be set.
+ * The record is that of the last call of this thread that failed; successful calls leave it.
+ * Returns RVL_OK, or RVL_ERR_INVALID if error_out is NULL or its struct_size is too small to hold
+ * a status. Allocates nothing. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_last_error(rvl_error *error_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

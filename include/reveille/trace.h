@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Traces: what a run asked of its devices, one event a line (docs/trace-format.md).
+ *
+ * The writer is in libreveille, the reader in libreveille-replay.
+ */
+#ifndef REVEILLE_TRACE_H
+#define REVEILLE_TRACE_H
+
+#include <stdbool.h>
+
+#include "reveille/memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RVL_TRACE_MAJOR 1
+#define RVL_TRACE_MINOR 0
+
+/* X(NAME, keyword): the kinds of event. */
+#define RVL_EVENT_MAP(X)                                                                           \
+    X(ALLOC, "alloc")       /* process, thread, id, device, bytes, tag, backup, flags, access */   \
+    X(FREE, "free")         /* process, thread, id */                                              \
+    X(PAUSE, "pause")       /* process, thread, tag, skip_content (discard) */                     \
+    X(RESUME, "resume")     /* process, thread, tag, skip_content (no_restore) */                  \
+    X(STAGE, "stage")       /* process, thread, name */                                            \
+    X(STEP, "step")         /* process, thread */                                                  \
+    X(EXTERNAL, "external") /* process, thread, device, bytes (0 allowed), name (cause) */         \
+    X(SAMPLE, "sample")     /* process, thread, device, bytes: true use of the whole device */
+
+typedef enum rvl_event_kind {
+#define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
+    RVL_EVENT_MAP(RVL_EVENT_ENUM)
+#undef RVL_EVENT_ENUM
+    RVL_EVENT_KIND_COUNT
+} rvl_event_kind;
+
+/* Index of "no tag". */
+#define RVL_TRACE_NO_TAG UINT32_MAX
+
+/*
+ * One event. Fields that its kind does not use are 0, tag_index RVL_TRACE_NO_TAG. process_index,
+ * tag_index and strings come from the reader's tables and live as long as the reader; the writer
+ * takes the strings and ignores the indexes.
+ */
+typedef struct rvl_trace_event {
+    rvl_event_kind kind;
+    uint32_t process_index;  /* dense, from 0, over all files of a reader */
+    uint64_t time_ns;        /* since the start of the first file of the merged trace */
+    uint64_t id;             /* rises within a process and is never reused */
+    uint64_t bytes;          /* as asked for, not rounded */
+    uint64_t access_mask;    /* bit d: device d, the owner not included */
+    uint32_t thread;
+    uint32_t device;
+    uint32_t tag_index;      /* dense, from 0; one number per distinct tag name */
+    uint32_t flags;          /* RVL_ALLOC_* */
+    rvl_backup backup;
+    bool skip_content;       /* pause: discard; resume: no_restore */
+    const char *process;
+    const char *tag;         /* NULL: untagged */
+    const char *name;        /* stage name, or cause of external bytes */
+    uint32_t file;           /* index of the file it was read from */
+    uint32_t line;           /* from 1 */
+} rvl_trace_event;
+
+typedef struct rvl_trace_device {
+    uint32_t index;
+    const char *profile;        /* NULL: none named */
+    uint64_t capacity_bytes;
+    uint64_t granularity_bytes;
+} rvl_trace_device;
+
+/* ---- Writer ---- */
+
+typedef struct rvl_trace_writer rvl_trace_writer;
+
+typedef struct rvl_trace_header {
+    size_t struct_size;
+    const char *boot_id;  /* NULL: unknown. Times of traces of one boot share a clock */
+    uint64_t mono_ns;     /* monotonic clock at time 0 of the trace */
+    uint64_t wall_ns;     /* wall clock (since 1970) at time 0 of the trace */
+    const rvl_trace_device *devices;
+    size_t device_count;  /* at least 1 */
+} rvl_trace_header;
+
+/*
+ * Creates (or truncates) a trace file and writes its header. Takes no memory after that. Processes
+ * are declared as they first appear. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO or
+ * RVL_ERR_HOST_OOM. The caller ends *writer_out with rvl_trace_writer_close(). Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
+                                         rvl_trace_writer **writer_out);
+
+/*
+ * Declares a process and its operating system id (0: unknown). Events of a process that was not
+ * declared are refused. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_IO. One thread
+ * at a time a writer. Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_process(rvl_trace_writer *writer, const char *name,
+                                            uint64_t pid);
+
+/*
+ * Writes one event. Times and, within a process, ids must not fall. Returns RVL_OK,
+ * RVL_ERR_INVALID (nothing is written) or RVL_ERR_IO (sticky: later calls answer the same). One
+ * thread at a time a writer. Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_event(rvl_trace_writer *writer, const rvl_trace_event *event);
+
+/* Writes out what is buffered. Returns RVL_OK or RVL_ERR_IO. Since 0.1. */
+RVL_API rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);
+
+/*
+ * Writes the end record, closes the file and frees the writer. Returns RVL_OK (also for NULL), or
+ * RVL_ERR_IO if any line was not written; the writer is gone either way. Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_close(rvl_trace_writer *writer);
+
+/* ---- Reader (libreveille-replay) ---- */
+
+typedef struct rvl_trace_reader rvl_trace_reader;
+
+/* Where and why a trace was refused. */
+typedef struct rvl_trace_error {
+    size_t struct_size;
+    const char *file;   /* one of the caller's paths; NULL: no file */
+    uint32_t line;      /* from 1; 0: the file as a whole */
+    uint32_t column;    /* from 1, in bytes; 0: the line as a whole */
+    char message[256];  /* what is wrong, and what is expected */
+} rvl_trace_error;
+
+typedef struct rvl_trace_reader_options {
+    size_t struct_size;
+    bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame) ends
+                     at its last whole line instead of being refused */
+} rvl_trace_reader_options;
+
+/*
+ * Opens one trace, or several to be merged on one clock: the monotonic one if all name the same
+ * boot, else the wall clock. Ties go to the earlier file. Files ending in .zst are decompressed.
+ * paths must outlive the reader. options and error_out may be NULL.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO; RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE;
+ * RVL_ERR_VERSION (a newer major version). The caller closes *reader_out. Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
+                                         const rvl_trace_reader_options *options,
+                                         rvl_trace_error *error_out,
+                                         rvl_trace_reader **reader_out);
+
+/*
+ * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,
+ * RVL_ERR_IO, RVL_ERR_HOST_OOM with *error_out filled if not NULL. One thread at a time a reader.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                         rvl_trace_error *error_out);
+
+/*
+ * Column of a field of the event last read, for errors that are found beyond the reader. field: 1
+ * for the first word of the line. 0 if the line has no such field. Since 0.1.
+ */
+RVL_API uint32_t rvl_trace_reader_column(const rvl_trace_reader *reader, uint32_t field);
+
+/*
+ * Devices that the headers declare, merged over all files and ordered by index. Since 0.1.
+ */
+RVL_API size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
+                                        const rvl_trace_device **devices_out);
+
+/* Path of a file of the reader. Since 0.1. */
+RVL_API const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file);
+
+typedef struct rvl_trace_progress {
+    size_t struct_size;
+    uint64_t bytes_read;     /* of all files as they lie on disk */
+    uint64_t bytes_total;    /* 0: not known (a pipe) */
+    uint64_t events;         /* returned so far */
+    uint64_t skipped_events; /* of kinds that a newer minor version added */
+    uint64_t cut_files;      /* with partial: files that ended without their end record, so far */
+} rvl_trace_progress;
+
+/* How far the reader is. Since 0.1. */
+RVL_API void rvl_trace_reader_get_progress(const rvl_trace_reader *reader,
+                                           rvl_trace_progress *progress_out);
+
+/* Closes the files and frees the reader with all its strings. NULL is fine. Since 0.1. */
+RVL_API void rvl_trace_reader_close(rvl_trace_reader *reader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pause, resume, and the dry run of both.
+ *
+ * A transition is a transaction over all allocations of the tags it names: it succeeds as a whole,
+ * or returns an error that says which step, which tag, how many bytes, and leaves states, content
+ * and counters as they were. Only where undoing fails too (device lost, a neighbour took the
+ * memory) are allocations left LOST: they keep their address and their backup, and a later resume
+ * may bring them back.
+ *
+ * tags: array of tag numbers; tag_count 0 means every allocation of options->process, untagged
+ * ones included. Transitions on overlapping sets wait for each other.
+ */
+#ifndef REVEILLE_TRANSITION_H
+#define REVEILLE_TRANSITION_H
+
+#include "reveille/memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_pause_options {
+    size_t struct_size;
+    rvl_process process;      /* used when tag_count is 0 */
+    bool discard;             /* skip the backup: the content is about to be overwritten */
+    void *const *events;      /* wait for these only (CUevent); NULL: wait until every device in
+                                 the access lists is idle */
+    size_t event_count;
+    void *const *streams;     /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
+    size_t stream_count;
+} rvl_pause_options;
+
+/*
+ * Gives up the physical memory of the tags' active allocations and keeps their addresses. When it
+ * returns RVL_OK the memory is free for other processes. What is paused or lost already
+ * stays so.
+ * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_VETOED; RVL_ERR_HOST_OOM,
+ * RVL_ERR_DISK_FULL, RVL_ERR_IO (backup); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
+ * RVL_ERR_FORKED. Allocates no device memory. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_pause_options *options);
+
+typedef struct rvl_resume_options {
+    size_t struct_size;
+    rvl_process process; /* used when tag_count is 0 */
+    bool no_restore;     /* skip the restore and drop the backup: the content comes from elsewhere */
+    uint64_t timeout_ns; /* how long to wait for memory that a neighbour still holds; 0: not */
+    void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
+    size_t stream_count;
+} rvl_resume_options;
+
+/*
+ * Gives the tags' paused (or lost) allocations physical memory again, at their old addresses and
+ * for every device of their access lists, and restores what was backed up. Without a backup the
+ * content is not defined. What is active already stays so.
+ * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT
+ * (out of memory until the timeout passed); RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO
+ * (restore; the backup is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                              const rvl_resume_options *options);
+
+/* The answer of a dry run: for the device with the least room, except where noted. */
+typedef struct rvl_forecast {
+    size_t struct_size;
+    bool fits;               /* on every device */
+    int device;              /* the device with the least room */
+    uint64_t needed_bytes;   /* physical bytes it must create (resume) or will release (pause) */
+    uint64_t free_bytes;     /* free on it now, blocks kept for hand-over included */
+    uint64_t host_bytes;     /* host bytes the backups will take (pause) or give back (resume), all
+                                devices */
+    uint64_t allocation_count; /* allocations that would move, all devices */
+    uint64_t time_ns;        /* predicted duration of the call */
+} rvl_forecast;
+
+/*
+ * What rvl_pause() with these arguments would do now. Changes nothing; another thread or process
+ * may change the answer. Returns what the arguments of rvl_pause() deserve, RVL_OK even if the
+ * answer is that it does not fit. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                      const rvl_pause_options *options, rvl_forecast *forecast_out);
+
+/* What rvl_resume() with these arguments would do now. As rvl_pause_forecast(). Since 0.1. */
+RVL_API rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                       const rvl_resume_options *options,
+                                       rvl_forecast *forecast_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
