@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The error record of the calling thread, and the names of the statuses.
+ * The error record of the calling thread.
  *
  * The record is static thread-local storage of the initial-exec model: the dynamic models of a
  * shared library allocate a thread's block at its first use, which would be on the out-of-memory
@@ -8,7 +8,6 @@
  */
 #include "base/error.h"
 
-#include "base/options.h"
 #include "base/text.h"
 
 static _Thread_local rvl_error record __attribute__((tls_model("initial-exec"))) = {
@@ -63,37 +62,4 @@ const rvl_error *rvli_error_get(void)
 void rvli_error_set(const rvl_error *saved)
 {
     record = *saved;
-}
-
-rvl_status rvl_last_error(rvl_error *error_out)
-{
-    /* Checked here: a misuse of this call must not replace the record it was meant to read. */
-    if (!error_out ||
-        error_out->struct_size < offsetof(rvl_error, status) + sizeof(error_out->status))
-        return RVL_ERR_INVALID;
-    return rvli_result_write(error_out, &record, sizeof(record));
-}
-
-const char *rvl_status_name(rvl_status status)
-{
-    switch (status) {
-#define STATUS_NAME(name, value, text)                                                             \
-    case RVL_##name:                                                                               \
-        return "RVL_" #name;
-        RVL_STATUS_MAP(STATUS_NAME)
-#undef STATUS_NAME
-    }
-    return "RVL_ERR_?";
-}
-
-const char *rvl_status_text(rvl_status status)
-{
-    switch (status) {
-#define STATUS_TEXT(name, value, text)                                                             \
-    case RVL_##name:                                                                               \
-        return text;
-        RVL_STATUS_MAP(STATUS_TEXT)
-#undef STATUS_TEXT
-    }
-    return "unknown status";
 }

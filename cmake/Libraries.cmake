@@ -2,7 +2,7 @@
 # The two shared libraries and what is installed with them.
 
 function(rvl_library target objects map)
-  add_library(${target} SHARED $<TARGET_OBJECTS:${objects}>)
+  add_library(${target} SHARED $<TARGET_OBJECTS:reveille_base> $<TARGET_OBJECTS:${objects}>)
   set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/${map})
   target_link_options(${target} PRIVATE

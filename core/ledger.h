@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/hash.h"
+#include "base/hash.h"
 
 #include "reveille/stats.h"
 

@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/hash.h"
+#include "base/hash.h"
 
 #include "base/clock.h"
 #include "base/pool.h"

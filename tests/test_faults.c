@@ -154,6 +154,12 @@ static void check_free(scene *s)
     s->weights[1] = 0;
 }
 
+static void check_free_of_paused(scene *s)
+{
+    assert_int_equal(support_stats(s->context, 1).host_backup_bytes, 0);
+    s->weights[1] = 0;
+}
+
 static rvl_status run_pause(scene *s)
 {
     const rvl_tag tags[] = {s->weights_tag, s->cache_tag};
@@ -222,7 +228,7 @@ static void check_external(scene *s)
 static const call calls[] = {
     {"alloc", nothing, run_alloc, check_alloc},
     {"free", nothing, run_free, check_free},
-    {"free of paused", prepare_resume, run_free, nothing},
+    {"free of paused", prepare_resume, run_free, check_free_of_paused},
     {"pause", nothing, run_pause, check_pause},
     {"resume", prepare_resume, run_resume, check_resume},
     {"pause forecast", nothing, run_pause_forecast, nothing},

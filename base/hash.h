@@ -3,8 +3,8 @@
  * uthash, told not to end the process when there is no memory: an element that could not be added
  * is left with hh.tbl NULL.
  */
-#ifndef RVL_CORE_HASH_H
-#define RVL_CORE_HASH_H
+#ifndef RVL_BASE_HASH_H
+#define RVL_BASE_HASH_H
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>

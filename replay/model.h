@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of replay share.
+ *
+ * Replay holds no memory model of its own: every event becomes one call of libreveille, and every
+ * byte of the result is read from there. What is kept here is translation (a trace's numbers to the
+ * context's) and which line of which file was at work.
+ */
+#ifndef RVL_REPLAY_MODEL_H
+#define RVL_REPLAY_MODEL_H
+
+#include "base/options.h"
+#include "replay/ids.h"
+#include "reveille/replay.h"
+#include "reveille/transition.h"
+
+/* Whose stage and step marks count: the named process, or the first that marks. */
+typedef struct rvli_replay_conductor {
+    const char *name; /* NULL: the first */
+    bool seen;        /* the process has been decided, or, if named, has occurred */
+    uint32_t process_index;
+} rvli_replay_conductor;
+
+/* A tag that is resumed within a step. */
+typedef struct rvli_replay_pair {
+    uint32_t process_index;
+    uint32_t tag_slot;     /* rvli_replay_tag_slot() */
+    uint32_t order;        /* place among the step's resumes */
+    bool no_restore;       /* of its first resume within the step */
+} rvli_replay_pair;
+
+/* What is resumed in each step; filled before the replay if the wake is together. */
+typedef struct rvli_replay_together {
+    rvli_replay_pair *pairs;
+    size_t pair_count;
+    size_t pair_capacity;
+    size_t *first;         /* index of a step's first pair; one entry more than there are steps */
+    size_t step_count;
+    size_t step_capacity;
+} rvli_replay_together;
+
+typedef struct rvli_replay_process {
+    const char *name;      /* NULL: it has had no event yet */
+    rvl_process number;
+    bool any_id;
+    uint64_t last_id;      /* the highest so far, with any_id */
+    rvli_replay_ids ids;
+    rvl_tag *tags;         /* by tag slot; 0: nothing was allocated under it yet */
+    uint32_t tag_capacity;
+} rvli_replay_process;
+
+/* Who held what at the peak of a stage, and whether that is within the budgets. */
+typedef struct rvli_replay_stage {
+    rvl_holder *holders;
+    size_t holder_count;
+    bool over_budget;
+} rvli_replay_stage;
+
+typedef struct rvli_replay_device {
+    int trace_index;
+    const char *profile;   /* NULL: given by its size */
+    bool sampled;
+    uint64_t sample_count; /* after the first */
+    int64_t worst_difference_bytes;
+    bool overcommitted;
+    const char *oom_file;
+    uint32_t oom_line;
+    /* Filled in at the end: */
+    rvl_device_stats stats;
+    uint32_t first_stage;  /* the context's stage that is the first listed: 0, or 1 without "start" */
+    uint32_t stage_count;
+    rvli_replay_stage *stages;
+    bool within_budgets;
+} rvli_replay_device;
+
+struct rvl_replay {
+    rvl_context *context;
+    rvl_trace_reader *reader;
+    rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
+    char **paths;               /* copies: the reader and the result outlive the call */
+    size_t path_count;
+    rvl_trace_error error;
+
+    int device_of_index[RVL_MAX_DEVICES]; /* the context's device of a trace's index, -1: none */
+    rvli_replay_device devices[RVL_MAX_DEVICES];
+    int device_count;
+
+    rvli_replay_process *processes;
+    uint32_t process_capacity;
+    rvli_replay_conductor conductor;
+
+    rvli_replay_together together;
+    size_t step;                /* the conductor's steps so far */
+    bool woken;                 /* the step's resumes have been made, wake together */
+
+    rvl_trace_progress progress;
+};
+
+/* A tag's place in rvli_replay_process.tags; the untagged are first. */
+static inline uint32_t rvli_replay_tag_slot(const rvl_trace_event *event)
+{
+    return event->tag_index == RVL_TRACE_NO_TAG ? 0 : event->tag_index + 1;
+}
+
+/* ---- replay.c ---- */
+
+/* Writes down why the replay ends: at a field of an event, or, with event NULL, as a whole. */
+rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                              rvl_status status, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Whether a stage or step mark counts. Decides who the conductor is, if need be. */
+bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event);
+
+/* ---- apply.c ---- */
+
+/* Does what an event says. */
+rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
+
+/* ---- together.c ---- */
+
+/* Reads the whole trace for what is resumed in which step. */
+rvl_status rvli_replay_together_collect(rvl_replay *replay);
+void rvli_replay_together_destroy(rvli_replay_together *together);
+
+/* The pairs of a step, ordered by process and tag. */
+const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *together, size_t step,
+                                                  size_t *count_out);
+
+/* ---- result.c ---- */
+
+/* Reads the result from the context, and holds it against the budgets. */
+rvl_status rvli_replay_finish(rvl_replay *replay);
+void rvli_replay_result_destroy(rvl_replay *replay);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running a replay: trace -> core on a backend -> result.
+ *
+ * The reader and the context stay open in the result, which hands out their strings.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay/model.h"
+
+/* How many events pass between two calls of the caller's progress function. */
+#define PROGRESS_EVENTS 65536u
+
+#define DEFAULT_PROFILE "h200" /* whose costs a device of unknown kind is given */
+
+/* ---- Errors ---- */
+
+rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                              rvl_status status, const char *format, ...)
+{
+    rvl_trace_error *error = &replay->error;
+    va_list arguments;
+
+    *error = (rvl_trace_error){.struct_size = sizeof *error};
+    if (event != NULL) {
+        error->file = replay->paths[event->file];
+        error->line = event->line;
+        error->column = field > 0 ? rvl_trace_reader_column(replay->reader, field) : 0;
+    }
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* A failure of libreveille that no line is to blame for. */
+static rvl_status refuse_as_core(rvl_replay *replay, rvl_status status, const char *what)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    const char *message = rvl_status_text(status);
+    if (rvl_last_error(&error) == RVL_OK && error.status == status && error.message[0] != '\0')
+        message = error.message;
+    return rvli_replay_refuse(replay, NULL, 0, status, "%s: %s", what, message);
+}
+
+/* ---- Who conducts ---- */
+
+bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event)
+{
+    if (conductor->name != NULL)
+        return strcmp(conductor->name, event->process) == 0;
+    if (!conductor->seen) {
+        conductor->seen = true;
+        conductor->process_index = event->process_index;
+    }
+    return conductor->process_index == event->process_index;
+}
+
+/* ---- Devices ---- */
+
+/* The kind of device that the options name for all, if they do. */
+static rvl_status named_profile(rvl_replay *replay, rvl_profile *profile_out)
+{
+    const char *device = replay->options.device;
+    rvl_status status = rvl_profile_find(device, profile_out);
+    if (status == RVL_OK)
+        return RVL_OK;
+    return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
+                              "unknown device \"%.64s\": neither a profile nor a size", device);
+}
+
+/* A device as the trace's header describes it. Costs are those of its profile, if that is known. */
+static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *device,
+                                 rvl_profile *profile_out)
+{
+    rvl_status status = RVL_ERR_NOT_FOUND;
+    if (device->profile != NULL)
+        status = rvl_profile_find(device->profile, profile_out);
+    if (status != RVL_OK)
+        status = rvl_profile_find(DEFAULT_PROFILE, profile_out);
+    if (status != RVL_OK)
+        return refuse_as_core(replay, status, "the profile of a device");
+    profile_out->name = device->profile;
+    profile_out->capacity_bytes = device->capacity_bytes;
+    profile_out->granularity_bytes = device->granularity_bytes;
+    return RVL_OK;
+}
+
+static rvl_status describe_devices(rvl_replay *replay, rvl_profile *profiles)
+{
+    const rvl_trace_device *traced;
+    size_t count = rvl_trace_reader_devices(replay->reader, &traced);
+
+    memset(replay->device_of_index, -1, sizeof replay->device_of_index);
+    for (size_t i = 0; i < count && i < RVL_MAX_DEVICES; i++) {
+        profiles[i] = (rvl_profile){.struct_size = sizeof profiles[i]};
+        rvl_status status = replay->options.device != NULL
+                                ? named_profile(replay, &profiles[i])
+                                : traced_profile(replay, &traced[i], &profiles[i]);
+        if (status != RVL_OK)
+            return status;
+        replay->device_of_index[traced[i].index] = (int)i;
+        replay->devices[i].trace_index = (int)traced[i].index;
+        replay->devices[i].profile = profiles[i].name;
+        replay->device_count = (int)i + 1;
+    }
+    return RVL_OK;
+}
+
+static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
+{
+    const rvl_profile *devices[RVL_MAX_DEVICES];
+    for (int i = 0; i < replay->device_count; i++)
+        devices[i] = &profiles[i];
+    rvl_sim_options sim = {
+        .struct_size = sizeof sim,
+        .memory = RVL_SIM_ACCOUNTED,
+        .overcommit = true,
+        .devices = devices,
+        .device_count = (size_t)replay->device_count,
+    };
+    const char *backend = replay->options.backend != NULL ? replay->options.backend : "sim";
+    bool simulated = strcmp(backend, "sim") == 0;
+    rvl_context_options options = {.struct_size = sizeof options,
+                                   .backend_options = simulated ? &sim : NULL};
+    rvl_status status = rvl_context_open(backend, &options, &replay->context);
+    if (status != RVL_OK) {
+        char what[64];
+        snprintf(what, sizeof what, "backend %.32s", backend);
+        return refuse_as_core(replay, status, what);
+    }
+    if (rvl_device_count(replay->context) < replay->device_count)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_NO_DEVICE,
+                                  "the trace has %d devices, backend %.32s has %d",
+                                  replay->device_count, backend,
+                                  rvl_device_count(replay->context));
+    return RVL_OK;
+}
+
+static rvl_status open_devices(rvl_replay *replay)
+{
+    rvl_profile *profiles = calloc(RVL_MAX_DEVICES, sizeof *profiles);
+    if (profiles == NULL)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM, "no host memory for devices");
+    rvl_status status = describe_devices(replay, profiles);
+    if (status == RVL_OK)
+        status = open_context(replay, profiles);
+    free(profiles);
+    return status;
+}
+
+/* ---- Running ---- */
+
+static rvl_status check_options(rvl_replay *replay)
+{
+    const rvl_replay_options *options = &replay->options;
+    if ((unsigned)options->wake > RVL_WAKE_TOGETHER)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "unknown way to wake");
+    if (options->budgets == NULL && options->budget_count > 0)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "budget_count without budgets");
+    for (size_t i = 0; i < options->budget_count; i++) {
+        if (options->budgets[i].stage == NULL)
+            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a budget without a stage");
+    }
+    return RVL_OK;
+}
+
+static rvl_status copy_paths(rvl_replay *replay, const char *const *paths, size_t count)
+{
+    replay->paths = calloc(count, sizeof *replay->paths);
+    for (size_t i = 0; replay->paths != NULL && i < count; i++) {
+        if (paths[i] == NULL)
+            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a path is NULL");
+        replay->paths[i] = strdup(paths[i]);
+        if (replay->paths[i] == NULL)
+            break;
+        replay->path_count++;
+    }
+    if (replay->path_count < count)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM, "no host memory for paths");
+    return RVL_OK;
+}
+
+static rvl_status prepare(rvl_replay *replay)
+{
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .partial = replay->options.partial};
+    rvl_status status = check_options(replay);
+    if (status == RVL_OK)
+        status = rvl_trace_reader_open((const char *const *)replay->paths, replay->path_count, &options,
+                                       &replay->error, &replay->reader);
+    if (status == RVL_OK)
+        status = open_devices(replay);
+    if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)
+        status = rvli_replay_together_collect(replay);
+    replay->conductor.name = replay->options.conductor;
+    return status;
+}
+
+static void tell_progress(rvl_replay *replay)
+{
+    rvl_trace_reader_get_progress(replay->reader, &replay->progress);
+    if (replay->options.progress != NULL)
+        replay->options.progress(replay->options.progress_user, &replay->progress);
+}
+
+static rvl_status run_events(rvl_replay *replay)
+{
+    rvl_trace_event event;
+    uint32_t until_progress = PROGRESS_EVENTS;
+    for (;;) {
+        rvl_status status = rvl_trace_reader_next(replay->reader, &event, &replay->error);
+        if (status == RVL_ERR_NOT_FOUND)
+            break;
+        if (status == RVL_OK)
+            status = rvli_replay_apply(replay, &event);
+        if (status != RVL_OK)
+            return status;
+        if (--until_progress == 0) {
+            tell_progress(replay);
+            until_progress = PROGRESS_EVENTS;
+        }
+    }
+    tell_progress(replay);
+    if (replay->conductor.name != NULL && !replay->conductor.seen)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
+                                  "unknown conductor \"%.64s\": no process has this name",
+                                  replay->conductor.name);
+    return RVL_OK;
+}
+
+/* What only a running replay needs. */
+static void forget_run(rvl_replay *replay)
+{
+    rvli_replay_together_destroy(&replay->together);
+    for (uint32_t i = 0; i < replay->process_capacity; i++) {
+        rvli_replay_ids_destroy(&replay->processes[i].ids);
+        free(replay->processes[i].tags);
+        replay->processes[i].tags = NULL;
+        replay->processes[i].tag_capacity = 0;
+    }
+    replay->options = (rvl_replay_options){0};
+    replay->conductor.name = NULL;
+}
+
+static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_count,
+                      const rvl_replay_options *options)
+{
+    rvl_status status = rvli_options_read(&replay->options, sizeof replay->options, options);
+    if (status != RVL_OK)
+        return rvli_replay_refuse(replay, NULL, 0, status, "options: %s", rvl_status_text(status));
+    status = copy_paths(replay, paths, path_count);
+    if (status == RVL_OK)
+        status = prepare(replay);
+    if (status == RVL_OK)
+        status = run_events(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_finish(replay);
+    return status;
+}
+
+/* The caller's error names the caller's path, not the copy. */
+static void report(rvl_replay *replay, const char *const *paths, rvl_trace_error *error_out)
+{
+    if (error_out == NULL)
+        return;
+    for (size_t i = 0; i < replay->path_count; i++) {
+        if (replay->error.file == replay->paths[i])
+            replay->error.file = paths[i];
+    }
+    rvli_result_write(error_out, &replay->error, sizeof replay->error);
+}
+
+/* Answers what is wrong before there is a replay to say it. */
+static rvl_status fail_early(rvl_trace_error *error_out, rvl_status status, const char *message)
+{
+    rvl_trace_error error = {.struct_size = sizeof error};
+    snprintf(error.message, sizeof error.message, "%s", message);
+    if (error_out != NULL)
+        rvli_result_write(error_out, &error, sizeof error);
+    return status;
+}
+
+rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
+                          const rvl_replay_options *options, rvl_trace_error *error_out,
+                          rvl_replay **replay_out)
+{
+    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
+        return RVL_ERR_INVALID;
+    if (paths == NULL || path_count == 0 || replay_out == NULL)
+        return fail_early(error_out, RVL_ERR_INVALID, "no trace, or no place for the result");
+    rvl_replay *replay = calloc(1, sizeof *replay);
+    if (replay == NULL)
+        return fail_early(error_out, RVL_ERR_HOST_OOM, "no host memory for the replay");
+
+    replay->error.struct_size = sizeof replay->error;
+    replay->progress.struct_size = sizeof replay->progress;
+    rvl_status status = run(replay, paths, path_count, options);
+    if (status != RVL_OK) {
+        report(replay, paths, error_out);
+        rvl_replay_close(replay);
+        return status;
+    }
+    forget_run(replay);
+    *replay_out = replay;
+    return RVL_OK;
+}
+
+void rvl_replay_close(rvl_replay *replay)
+{
+    if (replay == NULL)
+        return;
+    forget_run(replay);
+    free(replay->processes);
+    rvli_replay_result_destroy(replay);
+    rvl_context_close(replay->context, NULL);
+    rvl_trace_reader_close(replay->reader);
+    for (size_t i = 0; i < replay->path_count; i++)
+        free(replay->paths[i]);
+    free(replay->paths);
+    free(replay);
+}

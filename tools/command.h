@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the command share. */
+#ifndef RVL_TOOLS_COMMAND_H
+#define RVL_TOOLS_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reveille/replay.h"
+
+/* Exit statuses, as docs/replay.md lists them. */
+#define EXIT_FITS 0
+#define EXIT_INTERNAL 1
+#define EXIT_BAD_INPUT 2
+#define EXIT_DOES_NOT_FIT 3
+
+/* A subcommand: argv[0] is its name. Returns the exit status. */
+int command_replay(int argc, char **argv);
+int command_devices(int argc, char **argv);
+
+/* Their help, on stdout. */
+void help_replay(void);
+void help_devices(void);
+
+/* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
+int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "94.2 GiB"; whole bytes below 1 KiB, KiB and MiB below their next unit. */
+#define SIZE_TEXT_BYTES 32
+const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
+
+/* A name as it may be shown: control characters as %XX. The caller frees it. NULL: no memory. */
+char *printable(const char *name);
+
+/* ---- table.c ---- */
+
+typedef struct table table;
+
+/* right: for every column, whether it is aligned to the right. NULL: no memory. */
+table *table_new(const char *const *titles, const bool *right, size_t columns);
+
+/* Adds a row of as many cells as there are columns, which are copied. */
+void table_add(table *rows, const char *const *cells);
+
+/* Marks the row added last. */
+void table_mark_last(table *rows);
+
+/*
+ * Prints it on stdout, each line with an indent. style (may be NULL) goes before a marked row and
+ * style_end behind it. false: no memory, now or when a row was added.
+ */
+bool table_print(const table *rows, const char *indent, const char *style, const char *style_end);
+void table_free(table *rows);
+
+/* ---- report.c ---- */
+
+/* Prints the result for people. false: no memory. */
+bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress);
+
+#endif

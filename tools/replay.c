@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/* reveille replay: predicts the memory peak of every stage of a trace. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+
+/* Smaller traces are done before a bar is worth drawing. */
+#define BAR_BYTES_MIN (UINT64_C(16) << 20)
+#define BAR_WIDTH 40
+
+typedef struct arguments {
+    rvl_replay_options options;
+    rvl_budget *budgets; /* room for one a word of the command line */
+    const char *const *paths;
+    size_t path_count;
+    bool json;
+    bool help;
+} arguments;
+
+typedef struct run_state {
+    rvl_trace_progress progress; /* as last told */
+    bool bar;                    /* stderr is a terminal */
+    bool drawn;
+} run_state;
+
+void help_replay(void)
+{
+    fputs("usage: reveille replay [OPTION]... TRACE...\n"
+          "\n"
+          "Replays traces, merged on one clock, on a simulated device, and prints for every stage\n"
+          "its memory peak and who holds it.\n"
+          "\n"
+          "  --device DEVICE      profile (see `reveille devices`) or size, such as 80GiB\n"
+          "                       (default: the trace's own)\n"
+          "  --wake staged|together\n"
+          "                       together: within a step every resume happens at the first one\n"
+          "                       (default: staged)\n"
+          "  --budget STAGE=SIZE  upper bound on the peak of every stage of that name; may be\n"
+          "                       repeated (default: none)\n"
+          "  --conductor PROCESS  whose stage and step marks count (default: the first process\n"
+          "                       that marks)\n"
+          "  --backend sim|cuda   what replays (default: sim)\n"
+          "  --partial            replay a trace that breaks off as far as it is whole\n"
+          "                       (default: refuse it)\n"
+          "  --json               print JSON, schema 1 (default: a table)\n"
+          "  --help               print this\n"
+          "\n"
+          "Exit status: 0 fits; 3 does not fit or is over budget; 2 bad usage or bad trace; 1 an\n"
+          "internal failure.\n",
+          stdout);
+}
+
+/* ---- Arguments ---- */
+
+static int usage(const char *format, const char *what)
+{
+    complain(EXIT_BAD_INPUT, format, what);
+    fputs("Try `reveille replay --help`.\n", stderr);
+    return EXIT_BAD_INPUT;
+}
+
+static int parse_wake(const char *text, rvl_wake *wake_out)
+{
+    if (strcmp(text, "staged") == 0)
+        *wake_out = RVL_WAKE_STAGED;
+    else if (strcmp(text, "together") == 0)
+        *wake_out = RVL_WAKE_TOGETHER;
+    else
+        return usage("--wake %s: expected staged or together", text);
+    return 0;
+}
+
+static int parse_backend(const char *text, rvl_replay_options *options)
+{
+    if (strcmp(text, "sim") != 0 && strcmp(text, "cuda") != 0)
+        return usage("--backend %s: expected sim or cuda", text);
+    options->backend = text;
+    return 0;
+}
+
+static int parse_device(const char *text, rvl_replay_options *options)
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    if (rvl_profile_find(text, &profile) != RVL_OK)
+        return usage("--device %s: neither a size nor a profile that `reveille devices` lists",
+                     text);
+    options->device = text;
+    return 0;
+}
+
+/* A stage's name may hold '='; a size does not. */
+static int parse_budget(char *text, arguments *parsed)
+{
+    char *equals = strrchr(text, '=');
+    rvl_budget budget = {.stage = text};
+    if (equals == NULL || equals == text)
+        return usage("--budget %s: expected STAGE=SIZE", text);
+    if (rvl_size_parse(equals + 1, &budget.bytes) != RVL_OK)
+        return usage("--budget %s: expected a size such as 90GiB after the =", text);
+    *equals = '\0';
+    parsed->budgets[parsed->options.budget_count++] = budget;
+    return 0;
+}
+
+enum { DEVICE = 256, WAKE, BUDGET, CONDUCTOR, BACKEND, PARTIAL, JSON, HELP };
+
+static const struct option long_options[] = {
+    {"device", required_argument, NULL, DEVICE},
+    {"wake", required_argument, NULL, WAKE},
+    {"budget", required_argument, NULL, BUDGET},
+    {"conductor", required_argument, NULL, CONDUCTOR},
+    {"backend", required_argument, NULL, BACKEND},
+    {"partial", no_argument, NULL, PARTIAL},
+    {"json", no_argument, NULL, JSON},
+    {"help", no_argument, NULL, HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static int parse_option(int option, char *word, arguments *parsed)
+{
+    switch (option) {
+    case DEVICE:
+        return parse_device(optarg, &parsed->options);
+    case WAKE:
+        return parse_wake(optarg, &parsed->options.wake);
+    case BUDGET:
+        return parse_budget(optarg, parsed);
+    case CONDUCTOR:
+        parsed->options.conductor = optarg;
+        return 0;
+    case BACKEND:
+        return parse_backend(optarg, &parsed->options);
+    case PARTIAL:
+        parsed->options.partial = true;
+        return 0;
+    case JSON:
+        parsed->json = true;
+        return 0;
+    case HELP:
+        parsed->help = true;
+        return 0;
+    case ':':
+        return usage("option %s needs a value", word);
+    default:
+        return usage("unknown option %s", word);
+    }
+}
+
+static int parse(int argc, char **argv, arguments *parsed)
+{
+    int option, status = 0;
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        int at = optind;
+        option = getopt_long(argc, argv, ":", long_options, NULL);
+        if (option == -1)
+            break;
+        /* Options may stand behind traces: getopt has then moved the word to just before optind. */
+        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
+        status = parse_option(option, word, parsed);
+        if (status != 0 || parsed->help)
+            return status;
+    }
+    parsed->paths = (const char *const *)(argv + optind);
+    parsed->path_count = (size_t)(argc - optind);
+    parsed->options.budgets = parsed->budgets;
+    return parsed->path_count > 0 ? 0 : usage("%s: name at least one trace", argv[0]);
+}
+
+/* ---- Progress ---- */
+
+static void draw_bar(const rvl_trace_progress *progress)
+{
+    uint64_t done = progress->bytes_read < progress->bytes_total ? progress->bytes_read
+                                                                 : progress->bytes_total;
+    int filled = (int)((double)done / (double)progress->bytes_total * BAR_WIDTH);
+    fprintf(stderr, "\r[%-*.*s] %3d %%  %" PRIu64 " events", BAR_WIDTH, filled,
+            "########################################", filled * 100 / BAR_WIDTH,
+            progress->events);
+}
+
+static void on_progress(void *user, const rvl_trace_progress *progress)
+{
+    run_state *state = user;
+    state->progress = *progress;
+    if (!state->bar || progress->bytes_total <= BAR_BYTES_MIN)
+        return;
+    draw_bar(progress);
+    state->drawn = true;
+}
+
+static void clear_bar(const run_state *state)
+{
+    if (state->drawn)
+        fputs("\r\x1b[K", stderr);
+}
+
+/* ---- Running ---- */
+
+static int exit_status_of(rvl_status status)
+{
+    switch (status) {
+    case RVL_ERR_DEVICE_OOM:
+        return EXIT_DOES_NOT_FIT;
+    case RVL_ERR_HOST_OOM:
+        return EXIT_INTERNAL;
+    default:
+        return EXIT_BAD_INPUT;
+    }
+}
+
+static int explain(rvl_status status, const rvl_trace_error *error)
+{
+    const char *message = error->message[0] != '\0' ? error->message : rvl_status_text(status);
+    int code = exit_status_of(status);
+    if (error->file == NULL)
+        return complain(code, "%s", message);
+    if (error->line == 0)
+        return complain(code, "%s: %s", error->file, message);
+    if (error->column == 0)
+        return complain(code, "%s:%" PRIu32 ": %s", error->file, error->line, message);
+    return complain(code, "%s:%" PRIu32 ":%" PRIu32 ": %s", error->file, error->line,
+                    error->column, message);
+}
+
+static bool print_json(const rvl_replay *replay)
+{
+    char *json;
+    if (rvl_replay_to_json(replay, &json) != RVL_OK)
+        return false;
+    puts(json);
+    rvl_replay_string_free(json);
+    return true;
+}
+
+static bool all_is_well(const rvl_replay *replay)
+{
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        if (rvl_replay_get_device(replay, i, &device) != RVL_OK || !device.fits ||
+            !device.within_budgets)
+            return false;
+    }
+    return true;
+}
+
+static int run(arguments *parsed)
+{
+    run_state state = {.bar = isatty(STDERR_FILENO) == 1};
+    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_replay *replay = NULL;
+    parsed->options.progress = on_progress;
+    parsed->options.progress_user = &state;
+    rvl_status status = rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &error,
+                                       &replay);
+    clear_bar(&state);
+    if (status != RVL_OK)
+        return explain(status, &error);
+    bool printed = parsed->json ? print_json(replay) : report_print(replay, &state.progress);
+    int code = all_is_well(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    rvl_replay_close(replay);
+    return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
+}
+
+int command_replay(int argc, char **argv)
+{
+    arguments parsed = {.options = {.struct_size = sizeof parsed.options}};
+    parsed.budgets = calloc((size_t)argc, sizeof *parsed.budgets);
+    if (parsed.budgets == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    int status = parse(argc, argv, &parsed);
+    if (status == 0 && parsed.help)
+        help_replay();
+    else if (status == 0)
+        status = run(&parsed);
+    free(parsed.budgets);
+    return status;
+}

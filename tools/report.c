@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The result of a replay for people: a table a device, stages down, and below it the first instant
+ * that does not fit.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+
+#define RED "\x1b[31m"
+#define PLAIN "\x1b[0m"
+#define NS_PER_SECOND 1e9
+
+enum { STAGE, PEAK, MARK, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
+
+static const char *const titles[COLUMNS] = {
+    "stage", "peak", "", "end", "free at peak", "host", "seconds", "who holds the peak",
+};
+static const bool right[COLUMNS] = {false, true, false, true, true, true, true, false};
+
+static bool wants_colour(void)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0');
+}
+
+/* "engine/kv_cache"; the caller frees it. NULL: no memory. */
+static char *holder_name(const char *process, const char *tag)
+{
+    char *name = NULL;
+    if (asprintf(&name, "%s/%s", process, tag != NULL ? tag : "untagged") < 0)
+        return NULL;
+    char *text = printable(name);
+    free(name);
+    return text;
+}
+
+/* "engine/kv_cache 94.2 GiB, engine/weights 30.7 GiB"; the caller frees it. NULL: no memory. */
+static char *holders_text(const rvl_replay *replay, size_t device, uint32_t stage)
+{
+    const rvl_holder *holders = NULL;
+    size_t count = 0, size = 0;
+    char *text = NULL;
+    if (rvl_replay_get_holders(replay, device, stage, &holders, &count) != RVL_OK)
+        return NULL;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL)
+        return NULL;
+    bool ok = true;
+    for (size_t i = 0; i < count && ok; i++) {
+        char bytes[SIZE_TEXT_BYTES];
+        char *name = holder_name(holders[i].process, holders[i].tag);
+        ok = name != NULL && fprintf(out, "%s%s %s", i > 0 ? ", " : "", name,
+                                     format_size(holders[i].bytes, bytes)) > 0;
+        free(name);
+    }
+    if (fclose(out) != 0 || !ok) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static const char *mark_of(bool fits, bool over_budget)
+{
+    if (fits)
+        return over_budget ? "* over budget" : "";
+    return over_budget ? "* OOM, over budget" : "* OOM";
+}
+
+static bool add_stage(table *rows, const rvl_replay *replay, size_t index, uint32_t stage,
+                      uint64_t capacity_bytes)
+{
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    bool over_budget = false;
+    char sizes[4][SIZE_TEXT_BYTES], seconds[32];
+    if (rvl_replay_get_stage(replay, index, stage, &stats, &over_budget) != RVL_OK)
+        return false;
+    char *name = printable(stats.name);
+    char *holders = holders_text(replay, index, stage);
+    bool ok = name != NULL && holders != NULL;
+    if (ok) {
+        bool fits = stats.peak_bytes <= capacity_bytes;
+        snprintf(seconds, sizeof seconds, "%.3f", (double)stats.transition_ns / NS_PER_SECOND);
+        const char *cells[COLUMNS] = {
+            [STAGE] = name,
+            [PEAK] = format_size(stats.peak_bytes, sizes[0]),
+            [MARK] = mark_of(fits, over_budget),
+            [END] = format_size(stats.end_bytes, sizes[1]),
+            [FREE] = format_size(stats.free_at_peak_bytes, sizes[2]),
+            [HOST] = format_size(stats.host_bytes, sizes[3]),
+            [SECONDS] = seconds,
+            [HOLDERS] = holders,
+        };
+        table_add(rows, cells);
+        if (!fits || over_budget)
+            table_mark_last(rows);
+    }
+    free(name);
+    free(holders);
+    return ok;
+}
+
+static bool print_stages(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+{
+    table *rows = table_new(titles, right, COLUMNS);
+    bool ok = rows != NULL;
+    for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
+        ok = add_stage(rows, replay, index, stage, device->capacity_bytes);
+    ok = ok && table_print(rows, "  ", wants_colour() ? RED : NULL, PLAIN);
+    table_free(rows);
+    return ok;
+}
+
+/* Name of a stage of a device; the caller frees it. NULL: no memory. */
+static char *stage_text(const rvl_replay *replay, size_t index, uint32_t stage)
+{
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    if (rvl_replay_get_stage(replay, index, stage, &stats, NULL) != RVL_OK)
+        return strdup("no stage");
+    return printable(stats.name);
+}
+
+static bool print_heading(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+{
+    char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
+    char *stage = stage_text(replay, index, device->peak_stage);
+    char *profile = printable(device->profile != NULL ? device->profile : "given by size");
+    bool ok = stage != NULL && profile != NULL;
+    if (ok)
+        printf("device %d: %s, %s; peak %s in %s: %s%s\n", device->device, profile,
+               format_size(device->capacity_bytes, capacity),
+               format_size(device->peak_bytes, peak), stage,
+               device->fits ? "fits" : "does not fit",
+               device->within_budgets ? "" : ", over budget");
+    free(stage);
+    free(profile);
+    return ok;
+}
+
+static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+{
+    char requested[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES];
+    if (device->fits)
+        return true;
+    char *file = printable(device->oom_file != NULL ? device->oom_file : "?");
+    char *holder = holder_name(device->oom_process, device->oom_tag);
+    char *stage = stage_text(replay, index, device->oom_stage);
+    bool ok = file != NULL && holder != NULL && stage != NULL;
+    if (ok)
+        printf("  does not fit from %s:%" PRIu32 " on: in %s, %s asks for %s, %s are free\n", file,
+               device->oom_line, stage, holder, format_size(device->oom_requested_bytes, requested),
+               format_size(device->oom_free_bytes, left));
+    free(file);
+    free(holder);
+    free(stage);
+    return ok;
+}
+
+static void print_samples(const rvl_replay_device *device)
+{
+    char size[SIZE_TEXT_BYTES];
+    int64_t worst = device->worst_sample_difference_bytes;
+    uint64_t bytes = worst < 0 ? (uint64_t)0 - (uint64_t)worst : (uint64_t)worst;
+    if (device->sample_count == 0)
+        return;
+    printf("  %" PRIu64 " samples of the true use: at worst the prediction is %s %s\n",
+           device->sample_count, format_size(bytes, size), worst < 0 ? "below" : "above");
+}
+
+static void print_notes(const rvl_replay *replay, const rvl_trace_progress *progress)
+{
+    uint64_t skipped = 0;
+    rvl_replay_event_count(replay, &skipped);
+    if (skipped > 0)
+        printf("%" PRIu64 " events of unknown kinds were skipped\n", skipped);
+    if (progress->cut_files > 0)
+        printf("%" PRIu64 " of the files break off before their end record\n",
+               progress->cut_files);
+}
+
+bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
+{
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        if (rvl_replay_get_device(replay, i, &device) != RVL_OK)
+            return false;
+        if (i > 0)
+            printf("\n");
+        if (!print_heading(replay, i, &device) || !print_stages(replay, i, &device) ||
+            !print_oom(replay, i, &device))
+            return false;
+        print_samples(&device);
+    }
+    print_notes(replay, progress);
+    return true;
+}

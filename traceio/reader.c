@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The trace reader: opens the files, reads their headers, merges their events on one clock.
+ *
+ * Each file is one event ahead at most; the earliest of those is returned. The event that was
+ * returned last is replaced when the next is asked for, so that its line can still be looked at.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "reveille/trace.h"
+#include "traceio/format.h"
+#include "traceio/lines.h"
+#include "traceio/parse.h"
+
+typedef struct source {
+    const char *path;
+    rvli_lines *lines;
+    rvli_trace_file file;
+    uint32_t line_number;
+    const char *line;        /* that of `event` */
+    size_t line_length;
+    uint64_t offset_ns;      /* from its time 0 to that of the merged trace */
+    rvl_trace_event event;
+    bool has_event;          /* `event` waits to be returned */
+    bool finished;
+    bool cut;
+} source;
+
+struct rvl_trace_reader {
+    bool partial;
+    uint32_t source_count;
+    uint32_t process_count;
+    source *last;            /* whose event was returned last */
+    uint64_t events;
+    rvli_names tags;
+    rvli_names names;
+    char **shown_names;      /* of processes that had to be told apart */
+    size_t shown_count;
+    const char **process_names; /* by index over all files */
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    size_t device_count;
+    source sources[];
+};
+
+/* ---- Errors ---- */
+
+static rvl_status report(rvl_trace_error *user_error, rvl_status status, const char *file,
+                         uint32_t line, uint32_t column, const char *message)
+{
+    rvli_error(status, message);
+    if (user_error != NULL) {
+        rvl_trace_error error = {.file = file, .line = line, .column = column};
+        rvli_text_copy(error.message, sizeof error.message, message);
+        rvli_result_write(user_error, &error, sizeof error);
+    }
+    return status;
+}
+
+static rvl_status report_source(rvl_trace_error *user_error, rvl_status status, const source *s,
+                                uint32_t column, const char *message)
+{
+    return report(user_error, status, s->path, s->line_number, column, message);
+}
+
+/* ---- One file ---- */
+
+/* The next line into the cursor. RVL_ERR_NOT_FOUND at the end of the file, or where it is cut. */
+static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cursor,
+                            rvl_trace_error *error_out)
+{
+    const char *why = "the file cannot be read";
+    rvl_status status = rvli_lines_next(s->lines, &s->line, &s->line_length, &why);
+    if (status == RVL_OK) {
+        s->line_number++;
+        *cursor = (rvli_cursor){.line = s->line, .at = s->line, .end = s->line + s->line_length};
+        return RVL_OK;
+    }
+    if (status == RVL_ERR_NOT_FOUND && s->file.has_end)
+        return status;
+    bool cut = status == RVL_ERR_NOT_FOUND ||
+               (status == RVL_ERR_CORRUPT_TRACE && rvli_lines_cut(s->lines));
+    if (cut && reader->partial) {
+        s->cut = true;
+        return RVL_ERR_NOT_FOUND;
+    }
+    s->line_number++;
+    if (status == RVL_ERR_NOT_FOUND)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
+                             "the end record is missing: the trace was cut off "
+                             "(--partial replays it as far as it is whole)");
+    return report_source(error_out, status, s, 0, why);
+}
+
+static rvl_status shown_name(rvl_trace_reader *reader, const char *name, const char **shown_out)
+{
+    uint32_t same = 1;
+    *shown_out = name;
+    for (uint32_t i = 0; i < reader->process_count; i++) {
+        const char *other = reader->process_names[i];
+        size_t length = strlen(name);
+        same += strncmp(other, name, length) == 0 &&
+                (other[length] == '\0' || other[length] == '#');
+    }
+    if (same == 1)
+        return RVL_OK;
+    size_t size = strlen(name) + 16;
+    char *shown = malloc(size);
+    char **list = realloc(reader->shown_names, (reader->shown_count + 1) * sizeof *list);
+    if (list != NULL)
+        reader->shown_names = list;
+    if (shown == NULL || list == NULL) {
+        free(shown);
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
+    }
+    rvli_text text = rvli_text_begin(shown, size);
+    rvli_text_add(&text, name);
+    rvli_text_add(&text, "#");
+    rvli_text_add_u64(&text, same);
+    reader->shown_names[reader->shown_count++] = shown;
+    *shown_out = shown;
+    return RVL_OK;
+}
+
+/* Gives the process that a line has declared its number over all files. */
+static rvl_status number_process(rvl_trace_reader *reader, source *s)
+{
+    rvli_trace_file *file = &s->file;
+    uint32_t index = file->process_names.count - 1;
+    rvli_trace_process *processes =
+        realloc(file->processes, (index + 1) * sizeof *file->processes);
+    if (processes != NULL)
+        file->processes = processes;
+    const char **names = realloc(reader->process_names,
+                                 (reader->process_count + 1) * sizeof *reader->process_names);
+    if (names != NULL)
+        reader->process_names = names;
+    if (processes == NULL || names == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
+    const char *shown;
+    rvl_status status = shown_name(reader, file->process_names.last->text, &shown);
+    if (status != RVL_OK)
+        return status;
+    reader->process_names[reader->process_count] = shown;
+    file->processes[index] = (rvli_trace_process){.index = reader->process_count++, .name = shown};
+    return RVL_OK;
+}
+
+/* Reads on to the next event. RVL_ERR_NOT_FOUND when there is none. */
+static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+{
+    rvli_cursor cursor;
+    rvli_line_kind kind;
+    for (;;) {
+        rvl_status status = next_line(reader, s, &cursor, error_out);
+        if (status != RVL_OK)
+            return status;
+        if (!rvli_parse_line(&cursor, &s->file, &s->event, &kind))
+            return report_source(error_out, cursor.status, s, cursor.column,
+                                 cursor.why ? cursor.why : "out of host memory");
+        if (kind == RVLI_LINE_EVENT)
+            return RVL_OK;
+        if (kind == RVLI_LINE_PROCESS) {
+            status = number_process(reader, s);
+            if (status != RVL_OK)
+                return report_source(error_out, status, s, 0, "out of host memory");
+        }
+    }
+}
+
+/* Makes sure that a source that is not finished has its next event waiting. */
+static rvl_status ensure_event(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+{
+    if (s->has_event || s->finished)
+        return RVL_OK;
+    rvl_status status = advance(reader, s, error_out);
+    if (status == RVL_ERR_NOT_FOUND) {
+        s->finished = true;
+        return RVL_OK;
+    }
+    if (status != RVL_OK)
+        return status;
+    const rvli_trace_process *process = &s->file.processes[s->event.process_index];
+    s->event.process_index = process->index;
+    s->event.process = process->name;
+    s->event.line = s->line_number;
+    s->event.file = (uint32_t)(s - reader->sources);
+    if (s->event.time_ns > UINT64_MAX - s->offset_ns)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
+                             "the time does not fit into 64 bits on the common clock");
+    s->event.time_ns += s->offset_ns;
+    s->has_event = true;
+    return RVL_OK;
+}
+
+/* ---- Opening ---- */
+
+static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+{
+    rvli_cursor cursor;
+    s->file.tags = &reader->tags;
+    s->file.names = &reader->names;
+    rvl_status status = rvli_lines_open(s->path, &s->lines);
+    if (status != RVL_OK) {
+        rvl_error cause = *rvli_error_get();
+        return report(error_out, status, s->path, 0, 0, cause.message);
+    }
+    status = next_line(reader, s, &cursor, error_out);
+    if (status == RVL_ERR_NOT_FOUND) {
+        s->line_number = 1;
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
+    }
+    if (status != RVL_OK)
+        return status;
+    if (!rvli_parse_first_line(&cursor, &s->file))
+        return report_source(error_out, cursor.status, s, cursor.column, cursor.why);
+    return ensure_event(reader, s, error_out);
+}
+
+static rvl_status check_header(const source *s, rvl_trace_error *error_out)
+{
+    if (!s->file.has_clock)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0, "the file has no clock record");
+    if (s->file.device_mask == 0)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0, "the file has no device record");
+    return RVL_OK;
+}
+
+/* The monotonic clock if all files are of one boot, else the wall clock. */
+static void align_clocks(rvl_trace_reader *reader)
+{
+    const char *boot_id = reader->sources[0].file.boot_id;
+    bool mono = boot_id[0] != '\0';
+    for (uint32_t i = 1; i < reader->source_count; i++)
+        mono = mono && strcmp(reader->sources[i].file.boot_id, boot_id) == 0;
+    uint64_t earliest = UINT64_MAX;
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        source *s = &reader->sources[i];
+        s->offset_ns = mono ? s->file.mono_ns : s->file.wall_ns;
+        if (s->offset_ns < earliest)
+            earliest = s->offset_ns;
+    }
+    for (uint32_t i = 0; i < reader->source_count; i++)
+        reader->sources[i].offset_ns -= earliest;
+}
+
+static bool same_device(const rvl_trace_device *a, const rvl_trace_device *b)
+{
+    return a->capacity_bytes == b->capacity_bytes && a->granularity_bytes == b->granularity_bytes &&
+           a->profile == b->profile;
+}
+
+static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error_out)
+{
+    for (uint32_t index = 0; index < RVL_MAX_DEVICES; index++) {
+        const rvl_trace_device *found = NULL;
+        for (uint32_t i = 0; i < reader->source_count; i++) {
+            const rvli_trace_file *file = &reader->sources[i].file;
+            if (!(file->device_mask >> index & 1))
+                continue;
+            if (found != NULL && !same_device(found, &file->devices[index]))
+                return report(error_out, RVL_ERR_CORRUPT_TRACE, reader->sources[i].path, 0, 0,
+                              "a device is not the same as in the files before");
+            found = &file->devices[index];
+        }
+        if (found != NULL)
+            reader->devices[reader->device_count++] = *found;
+    }
+    return RVL_OK;
+}
+
+static rvl_status open_all(rvl_trace_reader *reader, rvl_trace_error *error_out)
+{
+    rvl_status status = RVL_OK;
+    for (uint32_t i = 0; i < reader->source_count && status == RVL_OK; i++) {
+        status = open_source(reader, &reader->sources[i], error_out);
+        if (status == RVL_OK)
+            status = check_header(&reader->sources[i], error_out);
+    }
+    if (status == RVL_OK)
+        status = merge_devices(reader, error_out);
+    if (status != RVL_OK)
+        return status;
+    align_clocks(reader);
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        source *s = &reader->sources[i];
+        if (s->has_event && s->event.time_ns > UINT64_MAX - s->offset_ns)
+            return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
+                                 "the time does not fit into 64 bits on the common clock");
+        s->event.time_ns += s->has_event ? s->offset_ns : 0;
+    }
+    return RVL_OK;
+}
+
+rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
+                                 const rvl_trace_reader_options *user_options,
+                                 rvl_trace_error *error_out, rvl_trace_reader **reader_out)
+{
+    rvl_trace_reader_options options;
+    rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status != RVL_OK)
+        return report(error_out, status, NULL, 0, 0, "the options are not valid");
+    if (paths == NULL || path_count == 0 || path_count > UINT32_MAX || reader_out == NULL)
+        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "no trace is named");
+    rvl_trace_reader *reader = calloc(1, sizeof *reader + path_count * sizeof *reader->sources);
+    if (reader == NULL)
+        return report(error_out, RVL_ERR_HOST_OOM, NULL, 0, 0, "out of host memory");
+    reader->partial = options.partial;
+    reader->source_count = (uint32_t)path_count;
+    for (size_t i = 0; i < path_count; i++)
+        reader->sources[i].path = paths[i];
+    status = open_all(reader, error_out);
+    if (status != RVL_OK) {
+        rvl_trace_reader_close(reader);
+        return status;
+    }
+    *reader_out = reader;
+    return RVL_OK;
+}
+
+/* ---- Reading ---- */
+
+rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                 rvl_trace_error *error_out)
+{
+    source *earliest = NULL;
+    if (reader == NULL || event_out == NULL)
+        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the reader or event_out is NULL");
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        source *s = &reader->sources[i];
+        rvl_status status = ensure_event(reader, s, error_out);
+        if (status != RVL_OK)
+            return status;
+        if (s->has_event && (earliest == NULL || s->event.time_ns < earliest->event.time_ns))
+            earliest = s;
+    }
+    if (earliest == NULL)
+        return RVL_ERR_NOT_FOUND;
+    *event_out = earliest->event;
+    earliest->has_event = false;
+    reader->last = earliest;
+    reader->events++;
+    return RVL_OK;
+}
+
+uint32_t rvl_trace_reader_column(const rvl_trace_reader *reader, uint32_t field)
+{
+    if (reader == NULL || reader->last == NULL || field == 0)
+        return 0;
+    const source *s = reader->last;
+    uint32_t at = 1;
+    for (size_t i = 0; i < s->line_length; i++) {
+        if (at == field)
+            return (uint32_t)i + 1;
+        at += s->line[i] == ' ';
+    }
+    return 0;
+}
+
+size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
+                                const rvl_trace_device **devices_out)
+{
+    *devices_out = reader->devices;
+    return reader->device_count;
+}
+
+const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file)
+{
+    return reader != NULL && file < reader->source_count ? reader->sources[file].path : NULL;
+}
+
+void rvl_trace_reader_get_progress(const rvl_trace_reader *reader,
+                                   rvl_trace_progress *progress_out)
+{
+    rvl_trace_progress progress = {.events = reader->events};
+    bool known = true;
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        const source *s = &reader->sources[i];
+        progress.bytes_read += rvli_lines_bytes_read(s->lines);
+        progress.bytes_total += rvli_lines_bytes_total(s->lines);
+        known = known && rvli_lines_bytes_total(s->lines) > 0;
+        progress.skipped_events += s->file.skipped_events;
+        progress.cut_files += s->cut;
+    }
+    if (!known)
+        progress.bytes_total = 0;
+    rvli_result_write(progress_out, &progress, sizeof progress);
+}
+
+void rvl_trace_reader_close(rvl_trace_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        source *s = &reader->sources[i];
+        rvli_lines_close(s->lines);
+        rvli_names_destroy(&s->file.process_names);
+        free(s->file.processes);
+    }
+    for (size_t i = 0; i < reader->shown_count; i++)
+        free(reader->shown_names[i]);
+    free(reader->shown_names);
+    free(reader->process_names);
+    rvli_names_destroy(&reader->tags);
+    rvli_names_destroy(&reader->names);
+    free(reader);
+}
