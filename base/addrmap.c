@@ -4,8 +4,9 @@
  *
  * A node is a header word, its keys side by side, then its slots: values in a leaf, children in an
  * inner node. The keys of a node are four cache lines, asked for together before the search, so a
- * level costs about one miss, and the search has no branch to mispredict. keys[i] of an inner node parts the keys of child i (all smaller) from
- * those of child i + 1 (equal or greater); it may outlive the entry it was copied from.
+ * level costs about one miss, and the search has no branch to mispredict. keys[i] of an inner node
+ * parts the keys of child i (all smaller) from those of child i + 1 (equal or greater); it may
+ * outlive the entry it was copied from.
  *
  * Inserting looks at the path first, gets every node that splitting will need, and only then
  * changes anything: without memory nothing has happened. A split in the middle of the tree halves
@@ -57,8 +58,8 @@ static void prefetch_keys(const node *at)
 }
 
 /*
- * Number of keys < key. Ten comparisons whatever the count and the key, none of them a branch: three
- * choose a group of eight, and seven count within it (the eighth is known). Unused keys are
+ * Number of keys < key. Ten comparisons whatever the count and the key, none of them a branch:
+ * three choose a group of eight, and seven count within it (the eighth is known). Unused keys are
  * UINT64_MAX, which is below nothing.
  */
 static inline size_t keys_below(const node *at, uint64_t key)

@@ -14,8 +14,8 @@
 #include <time.h>
 
 typedef struct rvli_clock {
-    bool virtual_time;            /* set once, by the backend at open */
-    _Atomic uint64_t virtual_ns;  /* meaningful with virtual_time */
+    bool virtual_time;           /* set once, by the backend at open */
+    _Atomic uint64_t virtual_ns; /* meaningful with virtual_time */
 } rvli_clock;
 
 static inline uint64_t rvli_monotonic_ns(void)

@@ -23,14 +23,15 @@ typedef struct rvli_intmap_slot {
 /* All zeroes is an empty map. */
 typedef struct rvli_intmap {
     rvli_intmap_slot *slots;
-    size_t mask;  /* slots - 1; 0 while there are none */
+    size_t mask; /* slots - 1; 0 while there are none */
     size_t count;
     unsigned shift; /* 64 - log2(slots) */
 } rvli_intmap;
 
 void rvli_intmap_destroy(rvli_intmap *map);
 
-/* Adds an entry; the key must not be 0. RVL_ERR_HOST_OOM, RVL_ERR_INVALID if it is there already. */
+/* Adds an entry; the key must not be 0. RVL_ERR_HOST_OOM, RVL_ERR_INVALID if it is there already.
+ */
 rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value);
 
 /* Whether the key is there; value_out (may be NULL) gets its value. */

@@ -11,12 +11,12 @@
 #include <stddef.h>
 
 typedef struct rvli_pool {
-    size_t object_size;  /* at least sizeof(void *), a multiple of it */
-    void *free_objects;  /* linked through their first word */
-    void *slabs;         /* linked through their first word */
-    char *fresh;         /* never used yet: [fresh, fresh_end) of the newest slab */
+    size_t object_size; /* at least sizeof(void *), a multiple of it */
+    void *free_objects; /* linked through their first word */
+    void *slabs;        /* linked through their first word */
+    char *fresh;        /* never used yet: [fresh, fresh_end) of the newest slab */
     char *fresh_end;
-    size_t slab_bytes;   /* size of the next slab */
+    size_t slab_bytes; /* size of the next slab */
 } rvli_pool;
 
 void rvli_pool_init(rvli_pool *pool, size_t object_size);

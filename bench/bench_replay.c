@@ -67,7 +67,8 @@ static int write_trace(const char *path, uint64_t events, uint64_t live)
         return 1;
     }
     fprintf(made.out, "reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n");
-    fprintf(made.out, "device 0 profile=- capacity_bytes=%" PRIu64 " granularity_bytes=%" PRIu64 "\n",
+    fprintf(made.out,
+            "device 0 profile=- capacity_bytes=%" PRIu64 " granularity_bytes=%" PRIu64 "\n",
             1024 * GIB, 2 * MIB);
     fprintf(made.out, "process engine pid=1\n");
     for (uint64_t i = 0; i < events; i++) {

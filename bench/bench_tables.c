@@ -43,7 +43,8 @@ static int item_compare(const item *a, const item *b)
     return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
-/* Spelt out: the _STATIC forms of sys/tree.h need a macro that libbsd defines in its overlay only. */
+/* Spelt out: the _STATIC forms of sys/tree.h need a macro that libbsd defines in its overlay only.
+ */
 #define UNUSED_STATIC __attribute__((unused)) static
 RB_PROTOTYPE_INTERNAL(item_tree, item, link, item_compare, UNUSED_STATIC)
 RB_GENERATE_INTERNAL(item_tree, item, link, item_compare, UNUSED_STATIC)

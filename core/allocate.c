@@ -90,15 +90,20 @@ static rvl_status back(rvl_context *context, rvli_allocation *allocation)
 }
 
 /* A range that cannot be given back costs an address, not memory. */
+static void release_range(rvl_context *context, const rvli_allocation *allocation)
+{
+    const rvli_backend_ops *ops = &context->ops;
+    if (ops->release_range(context->self, allocation->device, allocation->addr, allocation->size) !=
+            RVL_OK &&
+        ops->release_range(context->self, allocation->device, allocation->addr, allocation->size) !=
+            RVL_OK)
+        rvli_log(context, RVL_LOG_WARN, "an address range could not be given back");
+}
+
 static void undo_reserve(rvl_context *context, const rvli_allocation *allocation)
 {
     rvl_error cause = *rvli_error_get();
-    const rvli_backend_ops *ops = &context->ops;
-    if (ops->release_range(context->self, allocation->device, allocation->addr,
-                           allocation->size) != RVL_OK &&
-        ops->release_range(context->self, allocation->device, allocation->addr,
-                           allocation->size) != RVL_OK)
-        rvli_log(context, RVL_LOG_WARN, "an address range could not be given back");
+    release_range(context, allocation);
     rvli_error_set(&cause);
 }
 
@@ -258,9 +263,9 @@ static rvl_status unback(rvl_context *context, rvli_allocation *allocation)
 static void put_back(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_error cause = *rvli_error_get();
-    bool lost = allocation->state == RVL_STATE_ACTIVE && !allocation->blocks->mapped &&
-                rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true) !=
-                    RVL_OK;
+    bool lost =
+        allocation->state == RVL_STATE_ACTIVE && !allocation->blocks->mapped &&
+        rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true) != RVL_OK;
     rvli_lock(context);
     if (lost)
         rvli_allocation_lose(allocation);
@@ -302,9 +307,9 @@ rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocatio
     rvli_allocation gone = *allocation;
     forget(context, allocation);
     if (gone.backup != NULL)
-        rvli_backup_store_of((rvl_backup)gone.policy)->drop(context, gone.device, gone.size,
-                                                             gone.backup);
-    undo_reserve(context, &gone);
+        rvli_backup_store_of((rvl_backup)gone.policy)
+            ->drop(context, gone.device, gone.size, gone.backup);
+    release_range(context, &gone);
     return RVL_OK;
 }
 

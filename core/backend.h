@@ -36,9 +36,9 @@ typedef struct rvli_device_facts {
     uint64_t capacity_bytes;
     uint64_t granularity_bytes; /* a power of two */
     bool simulated;
-    bool overcommit;            /* create goes on past capacity */
-    bool host_accounted;        /* host buffers are numbers without bytes behind them */
-    rvl_cost_model cost;        /* what calls and copies are expected to cost */
+    bool overcommit;     /* create goes on past capacity */
+    bool host_accounted; /* host buffers are numbers without bytes behind them */
+    rvl_cost_model cost; /* what calls and copies are expected to cost */
 } rvli_device_facts;
 
 /*
@@ -49,8 +49,8 @@ typedef struct rvli_digest {
 } rvli_digest;
 
 /*
- * X(return-less list of required ops): name, parameters after (void *self). Kept as one list so that
- * the table, its stubs and the decorators cannot drift apart.
+ * X(return-less list of required ops): name, parameters after (void *self). Kept as one list so
+ * that the table, its stubs and the decorators cannot drift apart.
  *
  * reserve        An address range, without memory. Aligned to the granularity.
  * release_range  Gives a whole reserved range back; nothing may be mapped in it.
@@ -124,7 +124,7 @@ typedef enum rvli_op {
 #define RVLI_OP_ENUM(name, parameters) RVLI_OP_##name,
     RVLI_BACKEND_ALL_OPS_MAP(RVLI_OP_ENUM)
 #undef RVLI_OP_ENUM
-    RVLI_OP_COUNT
+        RVLI_OP_COUNT
 } rvli_op;
 
 typedef struct rvli_backend_ops {

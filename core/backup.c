@@ -6,8 +6,8 @@
 static rvl_status host_hold(rvl_context *context, const rvli_allocation *allocation,
                             void **backup_out)
 {
-    rvl_status status = context->ops.host_alloc(context->self, allocation->device,
-                                                allocation->size, backup_out);
+    rvl_status status =
+        context->ops.host_alloc(context->self, allocation->device, allocation->size, backup_out);
     if (status != RVL_OK)
         rvli_error_op("host_alloc");
     return status;

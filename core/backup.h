@@ -2,9 +2,9 @@
 /*
  * Backup stores: what keeps the content of an allocation while it is paused.
  *
- * A store holds a buffer, fills it from the device, and writes it back. Copies are queued; they have
- * ended when an event recorded after them has passed. The buffer of the host store is contiguous,
- * since callers read it through a pointer.
+ * A store holds a buffer, fills it from the device, and writes it back. Copies are queued; they
+ * have ended when an event recorded after them has passed. The buffer of the host store is
+ * contiguous, since callers read it through a pointer.
  */
 #ifndef RVL_CORE_BACKUP_H
 #define RVL_CORE_BACKUP_H

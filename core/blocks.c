@@ -5,7 +5,8 @@
 
 /* ---- Preparing ---- */
 
-/* Takes a kept block of exactly this size and these properties off the list; NULL if there is none. */
+/* Takes a kept block of exactly this size and these properties off the list; NULL if there is none.
+ */
 static rvli_block *take_kept(rvli_device *device, uint64_t size, uint8_t properties)
 {
     for (rvli_block **link = &device->kept; *link != NULL; link = &(*link)->next) {
@@ -95,8 +96,8 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 static rvl_status create_one(rvl_context *context, rvli_block *block)
 {
     const rvli_backend_ops *ops = &context->ops;
-    rvl_status status = ops->create(context->self, block->device, block->size, block->properties,
-                                    &block->handle);
+    rvl_status status =
+        ops->create(context->self, block->device, block->size, block->properties, &block->handle);
     if (status == RVL_ERR_DEVICE_OOM && rvli_kept_give_up(context, block->device) > 0)
         status = ops->create(context->self, block->device, block->size, block->properties,
                              &block->handle);
@@ -158,8 +159,8 @@ static void undo_map(rvl_context *context, rvli_block *blocks, const rvli_block 
     if (blocks == end)
         return;
     rvl_error cause = *rvli_error_get();
-    if (context->ops.unmap(context->self, blocks->device, blocks->addr,
-                           list_bytes(blocks, end)) == RVL_OK)
+    if (context->ops.unmap(context->self, blocks->device, blocks->addr, list_bytes(blocks, end)) ==
+        RVL_OK)
         set_mapped(blocks, end, false);
     rvli_error_set(&cause);
 }
@@ -210,8 +211,8 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
 
 rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks)
 {
-    rvl_status status = context->ops.unmap(context->self, blocks->device, blocks->addr,
-                                           list_bytes(blocks, NULL));
+    rvl_status status =
+        context->ops.unmap(context->self, blocks->device, blocks->addr, list_bytes(blocks, NULL));
     if (status == RVL_OK)
         set_mapped(blocks, NULL, false);
     else

@@ -30,8 +30,8 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks);
 
 /*
  * Maps the blocks at their addresses and makes them accessible for access_mask. overwritten: the
- * whole content is about to be written. On failure none is mapped, or, if even undoing failed, those
- * that still are say so.
+ * whole content is about to be written. On failure none is mapped, or, if even undoing failed,
+ * those that still are say so.
  */
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
                            bool overwritten);
@@ -49,8 +49,8 @@ void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks);
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder);
 
 /*
- * Releases (or keeps) one unmapped block of a holder and frees its record. A backend that refuses is
- * asked a second time, since there is nothing to undo with. On failure the block is as it was.
+ * Releases (or keeps) one unmapped block of a holder and frees its record. A backend that refuses
+ * is asked a second time, since there is nothing to undo with. On failure the block is as it was.
  */
 rvl_status rvli_block_release(rvl_context *context, rvli_block *block, rvli_holder *holder);
 

@@ -84,8 +84,8 @@ static rvl_status read_devices(rvl_context *context)
     if (context->devices == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the devices");
     for (int device = 0; device < context->device_count; device++) {
-        rvl_status status = context->ops.device_facts(context->self, device,
-                                                      &context->devices[device].facts);
+        rvl_status status =
+            context->ops.device_facts(context->self, device, &context->devices[device].facts);
         if (status != RVL_OK) {
             rvli_error_op("device_facts");
             return status;
@@ -98,8 +98,8 @@ static rvl_status add_log(rvl_context *context)
 {
     rvli_backend_ops wrapped;
     void *self = NULL;
-    rvl_status status = rvli_log_wrap(&context->ops, context->self, context->log,
-                                      context->log_user, &wrapped, &self);
+    rvl_status status = rvli_log_wrap(&context->ops, context->self, context->log, context->log_user,
+                                      &wrapped, &self);
     if (status == RVL_OK) {
         context->ops = wrapped;
         context->self = self;
@@ -168,8 +168,8 @@ static rvl_context *new_context(const rvl_context_options *options)
 static rvl_status fill_tables(rvl_context *context, const rvl_context_options *options)
 {
     rvli_process *self;
-    rvl_status status = rvli_process_add(
-        context, options->process_name ? options->process_name : "self", &self);
+    rvl_status status =
+        rvli_process_add(context, options->process_name ? options->process_name : "self", &self);
     return status == RVL_OK ? rvli_ledger_begin_stage(context, FIRST_STAGE) : status;
 }
 
@@ -255,8 +255,7 @@ rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
         return status;
 
     uint64_t live = 0;
-    rvl_status recorded =
-        rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;
+    rvl_status recorded = rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;
     rvl_status freed = free_everything(context, &live);
     rvl_status closed = rvli_blocks_close(context);
     free_context(context);

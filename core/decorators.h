@@ -13,10 +13,10 @@
 
 /* Fails chosen calls without making them. All fields may be changed between calls, atomically. */
 typedef struct rvli_fault_plan {
-    uint64_t op_mask;     /* bit (1 << RVLI_OP_x): calls that are counted and may fail */
-    uint64_t countdown;   /* the countdown-th such call from now fails; 0: none */
-    bool for_good;        /* every such call after it fails too */
-    rvl_status status;    /* what a failed call answers; RVL_OK: one that suits the op */
+    uint64_t op_mask;   /* bit (1 << RVLI_OP_x): calls that are counted and may fail */
+    uint64_t countdown; /* the countdown-th such call from now fails; 0: none */
+    bool for_good;      /* every such call after it fails too */
+    rvl_status status;  /* what a failed call answers; RVL_OK: one that suits the op */
 } rvli_fault_plan;
 
 typedef struct rvli_fault rvli_fault;

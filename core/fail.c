@@ -20,8 +20,7 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
                uint64_t requested_bytes)
 {
     rvl_error cause = *rvli_error_get();
-    bool out_of_memory =
-        cause.status == RVL_ERR_DEVICE_OOM || cause.status == RVL_ERR_TIMEOUT;
+    bool out_of_memory = cause.status == RVL_ERR_DEVICE_OOM || cause.status == RVL_ERR_TIMEOUT;
     uint64_t free_bytes = out_of_memory ? free_on(context, device) : 0;
     const char *name = tag != NULL ? tag->key->name : "";
 

@@ -3,8 +3,8 @@
  * The dry run: what a transition would do, and how long it would take.
  *
  * Walks the steps of pause.c and resume.c over the same list of allocations, adding up the cost
- * model's prices instead of making the calls. Copies run beside the calls: each device has an engine
- * for each direction, and a copy starts when it is queued or when the one before it ends.
+ * model's prices instead of making the calls. Copies run beside the calls: each device has an
+ * engine for each direction, and a copy starts when it is queued or when the one before it ends.
  */
 #include "base/error.h"
 #include "base/options.h"
@@ -161,8 +161,8 @@ static void find_tightest(const rvli_transition *transition, bool pausing,
         uint64_t needed = moved_bytes(transition, device);
         uint64_t available = free_bytes[device] + context->devices[device].kept_bytes;
         forecast->fits = forecast->fits && (pausing || needed <= available);
-        if (first || room_of(available, needed) <
-                         room_of(forecast->free_bytes, forecast->needed_bytes)) {
+        if (first ||
+            room_of(available, needed) < room_of(forecast->free_bytes, forecast->needed_bytes)) {
             forecast->device = device;
             forecast->needed_bytes = needed;
             forecast->free_bytes = available;

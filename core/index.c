@@ -70,8 +70,7 @@ static rvl_status order(rvli_index *index)
 {
     while (index->pending_count > 0) {
         rvli_allocation *allocation = index->pending[index->pending_count - 1];
-        rvl_status status =
-            rvli_addrmap_insert(&index->ordered, allocation->addr, allocation);
+        rvl_status status = rvli_addrmap_insert(&index->ordered, allocation->addr, allocation);
         if (status != RVL_OK)
             return status;
         allocation->pending_slot = RVLI_INDEX_ORDERED;
@@ -80,8 +79,7 @@ static rvl_status order(rvli_index *index)
     return RVL_OK;
 }
 
-rvl_status rvli_index_containing(rvli_index *index, uint64_t addr,
-                                 rvli_allocation **allocation_out)
+rvl_status rvli_index_containing(rvli_index *index, uint64_t addr, rvli_allocation **allocation_out)
 {
     rvl_status status = order(index);
     if (status != RVL_OK)

@@ -11,7 +11,8 @@
 /* Process name of the ledger's own holders (kept and stranded blocks). */
 #define OWN_PROCESS "reveille"
 
-/* Before a holder changes for the first time in an epoch: what it had at the peak is what it has. */
+/* Before a holder changes for the first time in an epoch: what it had at the peak is what it has.
+ */
 static void note_peak_share(const rvli_ledger *ledger, rvli_holder *holder)
 {
     if (holder->epoch != ledger->epoch) {
@@ -154,8 +155,7 @@ static void add_share(share_list *list, const rvli_ledger *ledger, const rvli_ho
 {
     uint64_t bytes = share_at_peak(ledger, holder);
     if (bytes > 0)
-        list->shares[list->count++] =
-            (rvli_share){.process = process, .tag = tag, .bytes = bytes};
+        list->shares[list->count++] = (rvli_share){.process = process, .tag = tag, .bytes = bytes};
 }
 
 rvl_status rvli_ledger_shares(rvl_context *context, int device, rvli_share **shares_out,
@@ -303,15 +303,13 @@ void rvli_ledger_destroy(rvl_context *context)
     free(context->stages);
 
     rvli_mark *mark, *next_mark;
-    HASH_ITER(hh, context->marks, mark, next_mark)
-    {
+    HASH_ITER (hh, context->marks, mark, next_mark) {
         HASH_DEL(context->marks, mark);
         free(mark);
     }
     for (int device = 0; device < context->device_count; device++) {
         rvli_cause *cause, *next_cause;
-        HASH_ITER(hh, context->devices[device].ledger.causes, cause, next_cause)
-        {
+        HASH_ITER (hh, context->devices[device].ledger.causes, cause, next_cause) {
             HASH_DEL(context->devices[device].ledger.causes, cause);
             free(cause);
         }

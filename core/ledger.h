@@ -24,7 +24,7 @@ typedef struct rvli_holder {
     uint64_t bytes;
     uint64_t bytes_at_peak; /* meaningful if epoch is the ledger's */
     uint64_t epoch;
-    uint64_t peak_bytes;    /* highest of bytes alone */
+    uint64_t peak_bytes; /* highest of bytes alone */
     uint64_t paused_bytes;
     uint64_t host_bytes;
     uint64_t allocation_count;
@@ -46,9 +46,9 @@ typedef rvl_holder rvli_share;
 typedef struct rvli_stage_device {
     uint64_t peak_bytes;
     uint64_t end_bytes;
-    uint64_t host_bytes;      /* highest within the stage */
+    uint64_t host_bytes; /* highest within the stage */
     uint64_t transition_ns;
-    rvli_share *shares;       /* at the peak; filled when the stage ends */
+    rvli_share *shares; /* at the peak; filled when the stage ends */
     size_t share_count;
 } rvli_stage_device;
 
@@ -82,8 +82,8 @@ typedef struct rvli_ledger {
     uint64_t backup_out_bytes;
     uint64_t backup_in_bytes;
     uint64_t transition_ns;
-    rvli_holder kept;         /* blocks kept for hand-over */
-    rvli_holder stranded;     /* blocks that could not be released */
+    rvli_holder kept;     /* blocks kept for hand-over */
+    rvli_holder stranded; /* blocks that could not be released */
     rvli_cause *causes;
     rvl_oom oom;
 } rvli_ledger;

@@ -18,7 +18,8 @@ static rvl_status check_name(const char *name)
 
 /* ---- Stages and steps ---- */
 
-/* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read. */
+/* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read.
+ */
 static void sample_use(rvl_context *context, uint64_t *used_bytes)
 {
     for (int device = 0; device < context->device_count; device++) {

@@ -46,29 +46,29 @@ typedef struct rvli_tag {
     rvl_tag number;
     rvli_process *process;
     rvli_tag_key *key;
-    uint64_t block_bytes;             /* 0: one block an allocation */
+    uint64_t block_bytes; /* 0: one block an allocation */
     rvl_before_unmap_fn before_unmap;
     rvl_after_map_fn after_map;
     void *callback_user;
-    bool moving;                      /* claimed by a transition */
-    rvli_allocation *allocations;     /* doubly linked, newest first */
-    rvli_holder *holders;             /* one a device */
-    UT_hash_handle hh;                /* by key */
+    bool moving;                  /* claimed by a transition */
+    rvli_allocation *allocations; /* doubly linked, newest first */
+    rvli_holder *holders;         /* one a device */
+    UT_hash_handle hh;            /* by key */
 } rvli_tag;
 
 /*
- * One piece of physical memory and where it is mapped. The blocks of an allocation follow each other in
- * order of address: the allocation knows the first and how many.
+ * One piece of physical memory and where it is mapped. The blocks of an allocation follow each
+ * other in order of address: the allocation knows the first and how many.
  */
 struct rvli_block {
     rvli_handle handle;
-    uint64_t addr;       /* where it is, or is to be, mapped */
+    uint64_t addr; /* where it is, or is to be, mapped */
     uint64_t size;
-    rvli_block *next;    /* next of the same allocation, or of a list it is on */
+    rvli_block *next; /* next of the same allocation, or of a list it is on */
     uint8_t device;
-    uint8_t properties;  /* RVLI_BLOCK_* */
+    uint8_t properties; /* RVLI_BLOCK_* */
     bool mapped;
-    bool handed_over;    /* came from the kept blocks: the ledger has it there until the commit */
+    bool handed_over; /* came from the kept blocks: the ledger has it there until the commit */
 };
 
 struct rvli_allocation {
@@ -76,25 +76,25 @@ struct rvli_allocation {
     uint64_t size;
     uint64_t id;
     rvli_tag *tag;
-    rvli_block *blocks;          /* NULL while it has no memory */
-    void *backup;                /* host buffer of size bytes, NULL if none */
+    rvli_block *blocks; /* NULL while it has no memory */
+    void *backup;       /* host buffer of size bytes, NULL if none */
     uint64_t access_mask;
     rvli_allocation *next, *previous; /* of the same tag */
-    uint32_t pending_slot;       /* of the index by address */
+    uint32_t pending_slot;            /* of the index by address */
     uint8_t device;
-    uint8_t state;               /* rvl_state */
-    uint8_t policy;              /* rvl_backup */
-    uint8_t flags;               /* RVL_ALLOC_* */
-    bool freeing;                /* somebody is freeing it: as good as gone */
+    uint8_t state;  /* rvl_state */
+    uint8_t policy; /* rvl_backup */
+    uint8_t flags;  /* RVL_ALLOC_* */
+    bool freeing;   /* somebody is freeing it: as good as gone */
 };
 
 typedef struct rvli_device {
     rvli_device_facts facts;
     rvli_ledger ledger;
-    rvli_block *kept;            /* released blocks kept for hand-over */
+    rvli_block *kept; /* released blocks kept for hand-over */
     uint64_t kept_bytes;
-    rvli_block *stranded;        /* blocks the backend refused to release; tried again at close */
-    _Atomic bool overcommitted;  /* copy of ledger.oom.happened for rvl_device_overcommitted() */
+    rvli_block *stranded;       /* blocks the backend refused to release; tried again at close */
+    _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
 } rvli_device;
 
 /* Tags by number without the lock: chunks are published once and never move. */
@@ -103,16 +103,16 @@ typedef struct rvli_device {
 
 struct rvl_context {
     rvli_backend_ops ops;
-    void *self;                  /* the backend's instance */
+    void *self; /* the backend's instance */
     rvli_clock clock;
-    uint64_t fork_generation;    /* that of the process that opened it */
+    uint64_t fork_generation; /* that of the process that opened it */
 
     rvl_log_fn log;
     void *log_user;
-    uint64_t keep_bytes;         /* budget of kept blocks, all devices */
+    uint64_t keep_bytes; /* budget of kept blocks, all devices */
 
     pthread_mutex_t lock;
-    pthread_cond_t moved;        /* a transition has ended */
+    pthread_cond_t moved; /* a transition has ended */
 
     rvli_index by_addr;
     rvli_pool allocation_pool;
@@ -120,20 +120,20 @@ struct rvl_context {
     uint64_t last_id;
 
     rvli_process *processes_by_name;
-    rvli_process **processes;    /* by number */
+    rvli_process **processes; /* by number */
     uint32_t process_count;
 
     rvli_tag *tags_by_key;
     _Atomic(rvli_tag **) tag_chunks[RVLI_TAG_CHUNKS];
-    _Atomic uint32_t tag_count;  /* numbers run from 1 to tag_count */
+    _Atomic uint32_t tag_count; /* numbers run from 1 to tag_count */
 
     int device_count;
     rvli_device *devices;
 
-    rvli_stage *stages;          /* the last is the current one */
+    rvli_stage *stages; /* the last is the current one */
     uint32_t stage_count;
     uint32_t stage_capacity;
-    rvli_mark *marks;            /* distinct stage names, to number repetitions */
+    rvli_mark *marks; /* distinct stage names, to number repetitions */
     uint32_t step;
 
     rvli_recorder recorder;

@@ -67,8 +67,7 @@ static rvl_status back_up_all(rvli_transition *transition, size_t *failed_out)
 {
     for (size_t i = 0; i < transition->item_count; i++) {
         rvli_move_item *item = &transition->items[i];
-        const rvli_backup_store *store =
-            rvli_backup_store_of((rvl_backup)item->allocation->policy);
+        const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)item->allocation->policy);
         *failed_out = i;
         if (store == NULL)
             continue;
@@ -115,8 +114,7 @@ static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
 {
     for (size_t i = 0; i < transition->item_count; i++) {
         *failed_out = i;
-        rvl_status status =
-            release_item(transition->context, transition->items[i].allocation);
+        rvl_status status = release_item(transition->context, transition->items[i].allocation);
         if (status != RVL_OK)
             return status;
     }

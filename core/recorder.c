@@ -54,18 +54,18 @@ void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
     uint32_t flags = allocation->flags & ~RVL_ALLOC_PAUSED;
     if (allocation->state != RVL_STATE_ACTIVE)
         flags |= RVL_ALLOC_PAUSED;
-    write_event(context, &(rvl_trace_event){
-                             .kind = RVL_EVENT_ALLOC,
-                             .process = allocation->tag->process->name,
-                             .id = allocation->id,
-                             .device = allocation->device,
-                             .bytes = allocation->size,
-                             .tag = name_of(allocation->tag),
-                             .backup = (rvl_backup)allocation->policy,
-                             .flags = flags,
-                             .access_mask = allocation->access_mask &
-                                            ~(UINT64_C(1) << allocation->device),
-                         });
+    write_event(context,
+                &(rvl_trace_event){
+                    .kind = RVL_EVENT_ALLOC,
+                    .process = allocation->tag->process->name,
+                    .id = allocation->id,
+                    .device = allocation->device,
+                    .bytes = allocation->size,
+                    .tag = name_of(allocation->tag),
+                    .backup = (rvl_backup)allocation->policy,
+                    .flags = flags,
+                    .access_mask = allocation->access_mask & ~(UINT64_C(1) << allocation->device),
+                });
 }
 
 void rvli_record_free(rvl_context *context, const rvli_allocation *allocation)

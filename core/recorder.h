@@ -14,8 +14,8 @@
 #include "reveille/trace.h"
 
 typedef struct rvli_recorder {
-    rvl_trace_writer *writer;   /* NULL: off */
-    uint64_t start_ns;          /* context clock at time 0 of the trace */
+    rvl_trace_writer *writer;    /* NULL: off */
+    uint64_t start_ns;           /* context clock at time 0 of the trace */
     uint32_t declared_processes; /* processes 0 to n-1 are in the file */
 } rvli_recorder;
 

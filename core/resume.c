@@ -3,7 +3,8 @@
  * Resuming: create all, map and restore (overlapped), flip the states last.
  *
  * Backups stay until the flip. Undoing unmaps and releases what this call created. An allocation
- * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and backup.
+ * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and
+ * backup.
  */
 #include <time.h>
 
@@ -94,8 +95,7 @@ static rvl_status map_and_restore_item(rvl_context *context, rvli_move_item *ite
 }
 
 /* While one allocation's content is copied, the next is mapped. */
-static rvl_status map_and_restore_all(rvli_transition *transition, bool restore,
-                                      size_t *failed_out)
+static rvl_status map_and_restore_all(rvli_transition *transition, bool restore, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {

@@ -22,7 +22,7 @@ typedef enum rvli_move {
 #define RVLI_MOVE_ENUM(name) RVLI_MOVE_##name,
     RVLI_MOVE_MAP(RVLI_MOVE_ENUM)
 #undef RVLI_MOVE_ENUM
-    RVLI_MOVE_COUNT
+        RVLI_MOVE_COUNT
 } rvli_move;
 
 #define RVLI_STATE_COUNT (RVL_STATE_LOST + 1)

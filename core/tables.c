@@ -80,7 +80,8 @@ static void free_tag(rvli_tag *tag)
     free(tag);
 }
 
-/* The place of the next number; makes its chunk if it is the first of it. NULL: no memory or full. */
+/* The place of the next number; makes its chunk if it is the first of it. NULL: no memory or full.
+ */
 static rvli_tag **tag_slot(rvl_context *context)
 {
     uint32_t index = atomic_load_explicit(&context->tag_count, memory_order_relaxed);
@@ -164,8 +165,7 @@ rvli_tag *rvli_tag_get(const rvl_context *context, rvl_tag number)
 void rvli_tables_destroy(rvl_context *context)
 {
     rvli_tag *tag, *next_tag;
-    HASH_ITER(hh, context->tags_by_key, tag, next_tag)
-    {
+    HASH_ITER (hh, context->tags_by_key, tag, next_tag) {
         HASH_DEL(context->tags_by_key, tag);
         free_tag(tag);
     }
@@ -173,8 +173,7 @@ void rvli_tables_destroy(rvl_context *context)
         free(atomic_load_explicit(&context->tag_chunks[chunk], memory_order_relaxed));
 
     rvli_process *process, *next_process;
-    HASH_ITER(hh, context->processes_by_name, process, next_process)
-    {
+    HASH_ITER (hh, context->processes_by_name, process, next_process) {
         HASH_DEL(context->processes_by_name, process);
         free_process(process);
     }

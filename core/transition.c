@@ -214,8 +214,7 @@ void rvli_copies_quiesce(rvl_context *context, uint64_t device_mask)
 {
     rvl_error cause = *rvli_error_get();
     for (int device = 0; device < context->device_count; device++)
-        if (device_mask >> device & 1 &&
-            context->ops.synchronize(context->self, device) != RVL_OK)
+        if (device_mask >> device & 1 && context->ops.synchronize(context->self, device) != RVL_OK)
             context->ops.synchronize(context->self, device);
     rvli_error_set(&cause);
 }

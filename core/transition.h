@@ -15,20 +15,20 @@
 /* One allocation on its way. */
 typedef struct rvli_move_item {
     rvli_allocation *allocation;
-    rvl_state before;     /* its state when the transition began */
-    rvli_block *blocks;   /* resume: what is being put behind the address */
-    void *backup;         /* pause: what is being filled; resume: what is to be dropped, */
+    rvl_state before;   /* its state when the transition began */
+    rvli_block *blocks; /* resume: what is being put behind the address */
+    void *backup;       /* pause: what is being filled; resume: what is to be dropped, */
     const struct rvli_backup_store *store; /* by its store and numbers, */
     uint64_t size;                         /* since an active allocation */
     int device;                            /* may be freed by anyone */
-    bool had_blocks;      /* resume of a lost one: its blocks never went away */
+    bool had_blocks;                       /* resume of a lost one: its blocks never went away */
 } rvli_move_item;
 
 typedef struct rvli_transition {
     rvl_context *context;
-    rvli_tag **tags;      /* claimed, by number, without repetition */
+    rvli_tag **tags; /* claimed, by number, without repetition */
     size_t tag_count;
-    rvli_tag **touched;   /* those with at least one item */
+    rvli_tag **touched; /* those with at least one item */
     size_t touched_count;
     rvli_move_item *items; /* by id */
     size_t item_count;
@@ -45,8 +45,9 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
                                  rvl_process process, rvli_transition *transition);
 
 /*
- * Lists the tags' allocations for which the move is legal and, with `mark`, makes it. Others stay as
- * they are. With the lock held; without `mark` the list is good only while it is. RVL_ERR_HOST_OOM.
+ * Lists the tags' allocations for which the move is legal and, with `mark`, makes it. Others stay
+ * as they are. With the lock held; without `mark` the list is good only while it is.
+ * RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, bool mark);
 
@@ -56,10 +57,12 @@ void rvli_transition_end(rvli_transition *transition);
 /* RVL_ERR_BUSY if one of the caller's streams is being captured. */
 rvl_status rvli_streams_check(rvl_context *context, void *const *streams, size_t stream_count);
 
-/* Waits for what was queued on every device of a mask; the first error, after all were waited for. */
+/* Waits for what was queued on every device of a mask; the first error, after all were waited for.
+ */
 rvl_status rvli_copies_wait(rvl_context *context, uint64_t device_mask);
 
-/* After a failed wait copies may still run: makes sure that none does, as far as the device answers. */
+/* After a failed wait copies may still run: makes sure that none does, as far as the device
+ * answers. */
 void rvli_copies_quiesce(rvl_context *context, uint64_t device_mask);
 
 /* Charges the time since start_ns to the devices that moved something. With the lock held. */

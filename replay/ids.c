@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define CAPACITY_MIN 16u
-#define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15) /* 2^64 / golden ratio: spreads rising ids evenly */
+#define HASH_FACTOR                                                                                \
+    UINT64_C(0x9E3779B97F4A7C15) /* 2^64 / golden ratio: spreads rising ids evenly */
 
 __extension__ typedef unsigned __int128 wide;
 

@@ -28,7 +28,8 @@ static void append(json_t *array, json_t *value, bool *ok)
         *ok = false;
 }
 
-/* Names come from a trace and may hold any bytes; those that are no UTF-8 stay as traces write them. */
+/* Names come from a trace and may hold any bytes; those that are no UTF-8 stay as traces write
+ * them. */
 static json_t *percent_encoded(const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";

@@ -24,9 +24,9 @@ typedef struct rvli_replay_conductor {
 /* A tag that is resumed within a step. */
 typedef struct rvli_replay_pair {
     uint32_t process_index;
-    uint32_t tag_slot;     /* rvli_replay_tag_slot() */
-    uint32_t order;        /* place among the step's resumes */
-    bool no_restore;       /* of its first resume within the step */
+    uint32_t tag_slot; /* rvli_replay_tag_slot() */
+    uint32_t order;    /* place among the step's resumes */
+    bool no_restore;   /* of its first resume within the step */
 } rvli_replay_pair;
 
 /* What is resumed in each step; filled before the replay if the wake is together. */
@@ -34,18 +34,18 @@ typedef struct rvli_replay_together {
     rvli_replay_pair *pairs;
     size_t pair_count;
     size_t pair_capacity;
-    size_t *first;         /* index of a step's first pair; one entry more than there are steps */
+    size_t *first; /* index of a step's first pair; one entry more than there are steps */
     size_t step_count;
     size_t step_capacity;
 } rvli_replay_together;
 
 typedef struct rvli_replay_process {
-    const char *name;      /* NULL: it has had no event yet */
+    const char *name; /* NULL: it has had no event yet */
     rvl_process number;
     bool any_id;
-    uint64_t last_id;      /* the highest so far, with any_id */
+    uint64_t last_id; /* the highest so far, with any_id */
     rvli_replay_ids ids;
-    rvl_tag *tags;         /* by tag slot; 0: nothing was allocated under it yet */
+    rvl_tag *tags; /* by tag slot; 0: nothing was allocated under it yet */
     uint32_t tag_capacity;
 } rvli_replay_process;
 
@@ -58,7 +58,7 @@ typedef struct rvli_replay_stage {
 
 typedef struct rvli_replay_device {
     int trace_index;
-    const char *profile;   /* NULL: given by its size */
+    const char *profile; /* NULL: given by its size */
     bool sampled;
     uint64_t sample_count; /* after the first */
     int64_t worst_difference_bytes;
@@ -67,7 +67,8 @@ typedef struct rvli_replay_device {
     uint32_t oom_line;
     /* Filled in at the end: */
     rvl_device_stats stats;
-    uint32_t first_stage;  /* the context's stage that is the first listed: 0, or 1 without "start" */
+    uint32_t
+        first_stage; /* the context's stage that is the first listed: 0, or 1 without "start" */
     uint32_t stage_count;
     rvli_replay_stage *stages;
     bool within_budgets;
@@ -90,8 +91,8 @@ struct rvl_replay {
     rvli_replay_conductor conductor;
 
     rvli_replay_together together;
-    size_t step;                /* the conductor's steps so far */
-    bool woken;                 /* the step's resumes have been made, wake together */
+    size_t step; /* the conductor's steps so far */
+    bool woken;  /* the step's resumes have been made, wake together */
 
     rvl_trace_progress progress;
 };

@@ -135,8 +135,7 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
     if (rvl_device_count(replay->context) < replay->device_count)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_NO_DEVICE,
                                   "the trace has %d devices, backend %.32s has %d",
-                                  replay->device_count, backend,
-                                  rvl_device_count(replay->context));
+                                  replay->device_count, backend, rvl_device_count(replay->context));
     return RVL_OK;
 }
 
@@ -190,8 +189,8 @@ static rvl_status prepare(rvl_replay *replay)
                                         .partial = replay->options.partial};
     rvl_status status = check_options(replay);
     if (status == RVL_OK)
-        status = rvl_trace_reader_open((const char *const *)replay->paths, replay->path_count, &options,
-                                       &replay->error, &replay->reader);
+        status = rvl_trace_reader_open((const char *const *)replay->paths, replay->path_count,
+                                       &options, &replay->error, &replay->reader);
     if (status == RVL_OK)
         status = open_devices(replay);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)

@@ -263,9 +263,9 @@ rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, u
         return RVL_ERR_INVALID;
     rvl_status status = find_stage(replay, device_index, stage, &found);
     if (status == RVL_OK)
-        status = rvl_stage_get_stats(replay->context,
-                                     replay->devices[device_index].first_stage + stage,
-                                     (int)device_index, stage_out);
+        status =
+            rvl_stage_get_stats(replay->context, replay->devices[device_index].first_stage + stage,
+                                (int)device_index, stage_out);
     if (status == RVL_OK && over_budget_out != NULL)
         *over_budget_out = found->over_budget;
     return status;

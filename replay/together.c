@@ -135,9 +135,8 @@ rvl_status rvli_replay_together_collect(rvl_replay *replay)
     rvl_trace_reader_options options = {.struct_size = sizeof options,
                                         .partial = replay->options.partial};
     rvl_trace_reader *reader;
-    rvl_status status = rvl_trace_reader_open((const char *const *)replay->paths,
-                                              replay->path_count, &options, &replay->error,
-                                              &reader);
+    rvl_status status = rvl_trace_reader_open(
+        (const char *const *)replay->paths, replay->path_count, &options, &replay->error, &reader);
     if (status != RVL_OK)
         return status;
     status = collect(replay, reader);

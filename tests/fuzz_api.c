@@ -2,9 +2,9 @@
 /*
  * Sequences of API calls against a simple model.
  *
- * Each input byte pair is one call on accounted memory, with faults thrown in. The model knows which
- * slots are allocated, whether they are active, and so how many bytes must be in use. A call that
- * fails must leave the model true; an allocation may be LOST only when a fault was injected.
+ * Each input byte pair is one call on accounted memory, with faults thrown in. The model knows
+ * which slots are allocated, whether they are active, and so how many bytes must be in use. A call
+ * that fails must leave the model true; an allocation may be LOST only when a fault was injected.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -156,9 +156,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         slot *s = &m.slots[data[i] / 16];
         bool faulty = data[i] % 16 >= 12;
         if (faulty)
-            rvli_fault_set(m.fault, &(rvli_fault_plan){.op_mask = (UINT64_C(1) << RVLI_OP_COUNT) - 1,
-                                                       .countdown = argument % 12 + 1,
-                                                       .for_good = argument & 64});
+            rvli_fault_set(m.fault,
+                           &(rvli_fault_plan){.op_mask = (UINT64_C(1) << RVLI_OP_COUNT) - 1,
+                                              .countdown = argument % 12 + 1,
+                                              .for_good = argument & 64});
         switch (data[i] % 4) {
         case 0:
             call_alloc(&m, s, argument);

@@ -25,9 +25,9 @@ rvl_context *support_open(support_options options, rvli_fault **fault_out)
         .keep_bytes = options.keep_bytes,
     };
     rvl_context *context = NULL;
-    assert_int_equal(rvli_context_open_ops(rvli_backend_find("sim"), &context_options, fault_out,
-                                           &context),
-                     RVL_OK);
+    assert_int_equal(
+        rvli_context_open_ops(rvli_backend_find("sim"), &context_options, fault_out, &context),
+        RVL_OK);
     assert_non_null(context);
     return context;
 }
@@ -56,7 +56,8 @@ rvl_tag support_tag(rvl_context *context, const char *name)
 
 static uint64_t pattern(uint64_t seed, uint64_t place)
 {
-    uint64_t word = (seed + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ place * UINT64_C(0xD6E8FEB86659FD93);
+    uint64_t word =
+        (seed + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ place * UINT64_C(0xD6E8FEB86659FD93);
     return word ^ word >> 29;
 }
 

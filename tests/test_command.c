@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command as a user meets it: what it prints where, and its exit status. Bad input of every kind
- * ends in status 2, one line that names its place, and nothing on stdout.
+ * The command as a user meets it: what it prints where, and its exit status. Bad input of every
+ * kind ends in status 2, one line that names its place, and nothing on stdout.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -156,7 +156,8 @@ static void test_fits(void **state)
     command("replay", trace_path, NULL);
     check_status(0);
     assert_string_equal(last.err, "");
-    check_contains(last.out, "device 0: given by size, 1000.0 MiB; peak 600.0 MiB in rollout: fits\n");
+    check_contains(last.out,
+                   "device 0: given by size, 1000.0 MiB; peak 600.0 MiB in rollout: fits\n");
     check_contains(last.out, "  stage         peak  ");
     check_contains(last.out, "e/weights 600.0 MiB\n");
     assert_null(strstr(last.out, "OOM"));
@@ -345,7 +346,7 @@ static void test_bad_usage(void **state)
 static void test_help(void **state)
 {
     (void)state;
-    static const char *const options[] = {"--device", "--wake",    "--budget", "--conductor",
+    static const char *const options[] = {"--device",  "--wake",    "--budget", "--conductor",
                                           "--backend", "--partial", "--json",   "--help"};
     command("replay", "--help", NULL);
     check_status(0);
@@ -380,7 +381,7 @@ static void test_version(void **state)
 static void test_devices(void **state)
 {
     (void)state;
-    static const char *const names[] = {"h200",      "h100-80g", "h100-94g", "a100-80g",
+    static const char *const names[] = {"h200",     "h100-80g", "h100-94g", "a100-80g",
                                         "a100-40g", "b200",     "l40s",     "rtx4090"};
     command("devices", NULL);
     check_status(0);

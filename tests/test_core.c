@@ -400,8 +400,8 @@ static void callbacks_hear_and_may_veto(void **state)
 static void kept_blocks_are_handed_over_filled(void **state)
 {
     (void)state;
-    rvl_context *context = support_open(
-        (support_options){.capacity_bytes = 8 * MIB, .keep_bytes = 6 * MIB}, NULL);
+    rvl_context *context =
+        support_open((support_options){.capacity_bytes = 8 * MIB, .keep_bytes = 6 * MIB}, NULL);
     rvl_addr secret = support_alloc(context, "trainer", 0, 4 * MIB, RVL_BACKUP_NONE);
     support_fill(secret, 4 * MIB, 1);
     rvl_tag tag = support_tag(context, "trainer");
@@ -469,8 +469,7 @@ static void forecasts_come_true(void **state)
         assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
         assert_true(forecast.time_ns > 0);
         assert_int_equal(forecast.time_ns, rvl_clock_ns(context) - start);
-        assert_int_equal(forecast.host_bytes,
-                         support_stats(context, 0).host_backup_bytes - host);
+        assert_int_equal(forecast.host_bytes, support_stats(context, 0).host_backup_bytes - host);
         assert_int_equal(forecast.allocation_count, 40);
 
         assert_int_equal(rvl_resume_forecast(context, &tag, 1, NULL, &forecast), RVL_OK);

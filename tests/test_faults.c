@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every public call that reaches the backend, with every op it makes failing in turn: once, and from
- * then on.
+ * Every public call that reaches the backend, with every op it makes failing in turn: once, and
+ * from then on.
  *
- * Once: a call that answers an error has changed nothing (states, content, counters, bytes), and the
- * same call then succeeds. A call may also succeed in spite of the fault, by asking a second time;
- * then its effect is complete. For good: what a backup holds is never lost.
+ * Once: a call that answers an error has changed nothing (states, content, counters, bytes), and
+ * the same call then succeeds. A call may also succeed in spite of the fault, by asking a second
+ * time; then its effect is complete. For good: what a backup holds is never lost.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,9 +79,9 @@ static snapshot take(const scene *s)
                          RVL_OK);
         for (uint32_t stage = 0; stage < 2; stage++) {
             shot.stages[device][stage].struct_size = sizeof(rvl_stage_stats);
-            assert_int_equal(rvl_stage_get_stats(s->context, stage, device,
-                                                 &shot.stages[device][stage]),
-                             RVL_OK);
+            assert_int_equal(
+                rvl_stage_get_stats(s->context, stage, device, &shot.stages[device][stage]),
+                RVL_OK);
             shot.stages[device][stage].transition_ns = 0;
         }
     }

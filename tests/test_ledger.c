@@ -100,8 +100,7 @@ static void holders_at_the_peak_are_those_of_the_peak(void **state)
     }
     assert_int_equal(rvl_stage_get_holders(context, 9, 0, NULL, 0, &(size_t){0}),
                      RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_stage_get_holders(context, 0, 0, NULL, 1, &(size_t){0}),
-                     RVL_ERR_INVALID);
+    assert_int_equal(rvl_stage_get_holders(context, 0, 0, NULL, 1, &(size_t){0}), RVL_ERR_INVALID);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
@@ -137,8 +136,8 @@ static void breakdowns_agree_with_a_plain_model(void **state)
             }
             live[slot].tag = rand_r(&seed) % TAGS;
             live[slot].size = (uint64_t)(rand_r(&seed) % 50 + 1) * GRANULE;
-            live[slot].addr = support_alloc(context, names[live[slot].tag], 0, live[slot].size,
-                                            RVL_BACKUP_NONE);
+            live[slot].addr =
+                support_alloc(context, names[live[slot].tag], 0, live[slot].size, RVL_BACKUP_NONE);
             now[live[slot].tag] += live[slot].size;
             used += live[slot].size;
             if (used > peak) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Replay on small traces written by hand, every number of which can be checked on paper: a device of
- * 1000 MiB with a granularity of 2 MiB.
+ * Replay on small traces written by hand, every number of which can be checked on paper: a device
+ * of 1000 MiB with a granularity of 2 MiB.
  */
 #include "support.h"
 
@@ -108,19 +108,18 @@ static void check_refused(const char *text, rvl_status status, uint32_t line, ui
 
 /* ---- The result ---- */
 
-static const char two_stages[] =
-    HEAD "process engine pid=1\nprocess trainer pid=2\n"
-         "stage 1 engine 1 rollout\n"
-         "alloc 2 engine 1 1 0 " M400 " weights backup=host\n"
-         "alloc 3 engine 1 2 0 1 -\n"
-         "external 4 engine 1 0 " M100 " nccl\n"
-         "stage 5 engine 1 train\n"
-         "pause 6 engine 1 weights\n"
-         "alloc 7 trainer 1 1 0 " M600 " model\n"
-         "free 8 trainer 1 1\n"
-         "resume 9 engine 1 weights\n"
-         "stage 10 engine 1 rollout\n"
-         "end 10\n";
+static const char two_stages[] = HEAD "process engine pid=1\nprocess trainer pid=2\n"
+                                      "stage 1 engine 1 rollout\n"
+                                      "alloc 2 engine 1 1 0 " M400 " weights backup=host\n"
+                                      "alloc 3 engine 1 2 0 1 -\n"
+                                      "external 4 engine 1 0 " M100 " nccl\n"
+                                      "stage 5 engine 1 train\n"
+                                      "pause 6 engine 1 weights\n"
+                                      "alloc 7 trainer 1 1 0 " M600 " model\n"
+                                      "free 8 trainer 1 1\n"
+                                      "resume 9 engine 1 weights\n"
+                                      "stage 10 engine 1 rollout\n"
+                                      "end 10\n";
 
 static void test_bytes(void **state)
 {
@@ -175,7 +174,8 @@ static void test_holders(void **state)
 static void test_json(void **state)
 {
     (void)state;
-    static const char text[] = HEAD "process e pid=0\nstage 1 e 1 only\nalloc 2 e 1 1 0 1 -\nend 2\n";
+    static const char text[] =
+        HEAD "process e pid=0\nstage 1 e 1 only\nalloc 2 e 1 1 0 1 -\nend 2\n";
     rvl_replay *replay = run_well(text, (rvl_replay_options){0});
     char *json;
     assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
@@ -207,9 +207,9 @@ static void test_json_is_the_same_twice(void **state)
 static void test_json_of_names_that_are_not_utf8(void **state)
 {
     (void)state;
-    rvl_replay *replay = run_well(
-        HEAD "process e pid=0\nstage 1 e 1 a\xFF""b\nalloc 2 e 1 1 0 1 \xC3\xA9\nend 2\n",
-        (rvl_replay_options){0});
+    rvl_replay *replay = run_well(HEAD "process e pid=0\nstage 1 e 1 a\xFF"
+                                       "b\nalloc 2 e 1 1 0 1 \xC3\xA9\nend 2\n",
+                                  (rvl_replay_options){0});
     char *json;
     assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
     assert_non_null(strstr(json, "\"name\":\"a%FFb\""));
@@ -513,22 +513,21 @@ static void test_conductor(void **state)
 
     outcome result = run_with(two_markers, (rvl_replay_options){.conductor = "c"});
     assert_int_equal(result.status, RVL_ERR_INVALID);
-    assert_string_equal(result.error.message,
-                        "unknown conductor \"c\": no process has this name");
+    assert_string_equal(result.error.message, "unknown conductor \"c\": no process has this name");
 }
 
 static void test_devices(void **state)
 {
     (void)state;
-    rvl_replay *replay = run_well(
-        "reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
-        "device 1 profile=h200 capacity_bytes=1048576000 granularity_bytes=2097152\n"
-        "device 5 profile=mystery capacity_bytes=4194304 granularity_bytes=2097152\n"
-        "process e pid=0\n"
-        "alloc 1 e 1 1 1 " M100 " w access=5\n"
-        "alloc 2 e 1 2 5 " M2 " w\n"
-        "end 2\n",
-        (rvl_replay_options){0});
+    rvl_replay *replay =
+        run_well("reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
+                 "device 1 profile=h200 capacity_bytes=1048576000 granularity_bytes=2097152\n"
+                 "device 5 profile=mystery capacity_bytes=4194304 granularity_bytes=2097152\n"
+                 "process e pid=0\n"
+                 "alloc 1 e 1 1 1 " M100 " w access=5\n"
+                 "alloc 2 e 1 2 5 " M2 " w\n"
+                 "end 2\n",
+                 (rvl_replay_options){0});
     assert_int_equal(rvl_replay_device_count(replay), 2);
     rvl_replay_device device = device_of(replay, 0);
     assert_int_equal(device.device, 1);

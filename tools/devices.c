@@ -10,20 +10,21 @@ enum { NAME, CAPACITY, GRANULARITY, DESCRIPTION, SOURCE, COLUMNS };
 
 void help_devices(void)
 {
-    fputs("usage: reveille devices [--json]\n"
-          "\n"
-          "Lists the device profiles that `reveille replay --device` takes, with the source of each\n"
-          "capacity.\n"
-          "\n"
-          "  --json   print JSON, schema 1 (default: a table)\n"
-          "  --help   print this\n",
-          stdout);
+    fputs(
+        "usage: reveille devices [--json]\n"
+        "\n"
+        "Lists the device profiles that `reveille replay --device` takes, with the source of each\n"
+        "capacity.\n"
+        "\n"
+        "  --json   print JSON, schema 1 (default: a table)\n"
+        "  --help   print this\n",
+        stdout);
 }
 
 static bool print_table(void)
 {
-    static const char *const titles[COLUMNS] = {"profile", "capacity", "granularity",
-                                                "description", "source of the capacity"};
+    static const char *const titles[COLUMNS] = {"profile", "capacity", "granularity", "description",
+                                                "source of the capacity"};
     static const bool right[COLUMNS] = {false, true, true, false, false};
     table *rows = table_new(titles, right, COLUMNS);
     if (rows == NULL)

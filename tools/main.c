@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The `reveille` command: picks the subcommand, and sees to it that what was printed has arrived. */
+/* The `reveille` command: picks the subcommand, and sees to it that what was printed has arrived.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

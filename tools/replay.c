@@ -177,12 +177,11 @@ static int parse(int argc, char **argv, arguments *parsed)
 
 static void draw_bar(const rvl_trace_progress *progress)
 {
-    uint64_t done = progress->bytes_read < progress->bytes_total ? progress->bytes_read
-                                                                 : progress->bytes_total;
+    uint64_t done =
+        progress->bytes_read < progress->bytes_total ? progress->bytes_read : progress->bytes_total;
     int filled = (int)((double)done / (double)progress->bytes_total * BAR_WIDTH);
     fprintf(stderr, "\r[%-*.*s] %3d %%  %" PRIu64 " events", BAR_WIDTH, filled,
-            "########################################", filled * 100 / BAR_WIDTH,
-            progress->events);
+            "########################################", filled * 100 / BAR_WIDTH, progress->events);
 }
 
 static void on_progress(void *user, const rvl_trace_progress *progress)
@@ -225,8 +224,8 @@ static int explain(rvl_status status, const rvl_trace_error *error)
         return complain(code, "%s: %s", error->file, message);
     if (error->column == 0)
         return complain(code, "%s:%" PRIu32 ": %s", error->file, error->line, message);
-    return complain(code, "%s:%" PRIu32 ":%" PRIu32 ": %s", error->file, error->line,
-                    error->column, message);
+    return complain(code, "%s:%" PRIu32 ":%" PRIu32 ": %s", error->file, error->line, error->column,
+                    message);
 }
 
 static bool print_json(const rvl_replay *replay)
@@ -257,8 +256,8 @@ static int run(arguments *parsed)
     rvl_replay *replay = NULL;
     parsed->options.progress = on_progress;
     parsed->options.progress_user = &state;
-    rvl_status status = rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &error,
-                                       &replay);
+    rvl_status status =
+        rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &error, &replay);
     clear_bar(&state);
     if (status != RVL_OK)
         return explain(status, &error);

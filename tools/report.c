@@ -133,9 +133,8 @@ static bool print_heading(const rvl_replay *replay, size_t index, const rvl_repl
     bool ok = stage != NULL && profile != NULL;
     if (ok)
         printf("device %d: %s, %s; peak %s in %s: %s%s\n", device->device, profile,
-               format_size(device->capacity_bytes, capacity),
-               format_size(device->peak_bytes, peak), stage,
-               device->fits ? "fits" : "does not fit",
+               format_size(device->capacity_bytes, capacity), format_size(device->peak_bytes, peak),
+               stage, device->fits ? "fits" : "does not fit",
                device->within_budgets ? "" : ", over budget");
     free(stage);
     free(profile);
@@ -179,8 +178,7 @@ static void print_notes(const rvl_replay *replay, const rvl_trace_progress *prog
     if (skipped > 0)
         printf("%" PRIu64 " events of unknown kinds were skipped\n", skipped);
     if (progress->cut_files > 0)
-        printf("%" PRIu64 " of the files break off before their end record\n",
-               progress->cut_files);
+        printf("%" PRIu64 " of the files break off before their end record\n", progress->cut_files);
 }
 
 bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)

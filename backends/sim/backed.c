@@ -2,10 +2,10 @@
 /*
  * Backed memory: real bytes behind simulated addresses.
  *
- * A device's memory is one memfd; a block is an extent of it, and mapping a block maps its extent over
- * the inaccessible pages of a reservation. Touching what is not mapped is a fault, as on a GPU.
- * Extents are not used again: a released one is punched out of the file, which gives its pages back,
- * and the file is sparse and as long as a file can be.
+ * A device's memory is one memfd; a block is an extent of it, and mapping a block maps its extent
+ * over the inaccessible pages of a reservation. Touching what is not mapped is a fault, as on a
+ * GPU. Extents are not used again: a released one is punched out of the file, which gives its pages
+ * back, and the file is sparse and as long as a file can be.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,8 +95,8 @@ rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32
     uint64_t granules = size / device->profile.granularity_bytes;
     if (granules > UINT32_MAX - extent)
         return rvli_error(RVL_ERR_HOST_OOM, "the simulated device has used up its file");
-    if (fallocate(device->memory_file, FALLOC_FL_KEEP_SIZE, place(device, extent),
-                  (off_t)size) != 0)
+    if (fallocate(device->memory_file, FALLOC_FL_KEEP_SIZE, place(device, extent), (off_t)size) !=
+        0)
         return os_error("no host memory for a block of a simulated device");
     rvl_status status = poison(device, extent, size);
     if (status != RVL_OK) {

@@ -2,8 +2,8 @@
 /*
  * What calls and copies cost on the context's clock.
  *
- * A call holds the caller up for its price. A copy is queued on one of two engines, one a direction, and
- * runs beside the caller; waiting for it moves the clock to its end.
+ * A call holds the caller up for its price. A copy is queued on one of two engines, one a
+ * direction, and runs beside the caller; waiting for it moves the clock to its end.
  */
 #include "backends/sim/sim.h"
 

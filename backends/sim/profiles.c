@@ -2,8 +2,8 @@
 /*
  * Kinds of GPU: capacities with their sources, and what calls and copies cost.
  *
- * Costs are a line through measurements on an H200 (16 cores, CUDA 13.0, driver 580): so much a call, so
- * much a byte. Measured whole cycles and what the line makes of them, in ms:
+ * Costs are a line through measurements on an H200 (16 cores, CUDA 13.0, driver 580): so much a
+ * call, so much a byte. Measured whole cycles and what the line makes of them, in ms:
  *
  *     layout            resume measured / line    pause measured / line
  *     8192 x 2 MiB      327 / 311                 268 / 251
@@ -11,8 +11,9 @@
  *      400 x 160 MiB     22 /  17                  32 /  33
  *       64 GiB, one       2 to 3 / 2               27 to 37 / 21
  *
- * The clearing of just-released memory, which comes and goes (up to 300 ms for 64 GiB), is left out.
- * Other cards get the same costs a call, and the rate of their own link: estimates, named as such.
+ * The clearing of just-released memory, which comes and goes (up to 300 ms for 64 GiB), is left
+ * out. Other cards get the same costs a call, and the rate of their own link: estimates, named as
+ * such.
  */
 #include <ctype.h>
 #include <string.h>
@@ -31,10 +32,9 @@
 #define COSTS(link_tenths_gb_per_s)                                                                \
     {                                                                                              \
         .reserve = {1800, 0}, .release_range = {1000, 0}, .create = {10000, 6},                    \
-        .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27},                      \
-        .unmap = {18000, 9}, .fill = {20000, FS_AT(30000)},                                        \
-        .host_alloc = {20000, FS_AT(350)}, .host_free = {20000, FS_AT(500)},                       \
-        .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},                                       \
+        .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27}, .unmap = {18000, 9}, \
+        .fill = {20000, FS_AT(30000)}, .host_alloc = {20000, FS_AT(350)},                          \
+        .host_free = {20000, FS_AT(500)}, .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},     \
         .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)},                                     \
     }
 
@@ -44,7 +44,8 @@
         .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .cost = COSTS(link),      \
     }
 
-/* Where only the framebuffer total is public, cuMemGetInfo's total is a few hundred MiB below it. */
+/* Where only the framebuffer total is public, cuMemGetInfo's total is a few hundred MiB below it.
+ */
 #define SMI "total shown by nvidia-smi; costs estimated from H200"
 
 static const rvl_profile profiles[] = {
@@ -102,8 +103,8 @@ static int unit_shift(const char *unit)
     static const struct {
         const char *name;
         int shift;
-    } units[] = {{"", 0},    {"B", 0},    {"K", 10}, {"KiB", 10}, {"M", 20},
-                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},  {"TiB", 40}};
+    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(units[i].name, unit) == 0)
             return units[i].shift;
@@ -129,9 +130,10 @@ rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
     if (text == NULL || bytes_out == NULL || !isdigit((unsigned char)text[0]))
         return rvli_error(RVL_ERR_INVALID, message);
     for (; isdigit((unsigned char)*text); text++) {
-        if (whole > (uint64_t)INT64_MAX / 10 - 1)
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (whole > ((uint64_t)INT64_MAX - digit) / 10)
             return rvli_error(RVL_ERR_INVALID, message);
-        whole = whole * 10 + (uint64_t)(*text - '0');
+        whole = whole * 10 + digit;
     }
     const char *digits = text + 1;
     if (*text == '.') {

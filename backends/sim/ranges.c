@@ -176,9 +176,8 @@ rvli_sim_mapping rvli_sim_range_mapping(const rvli_sim_range *range, uint32_t i)
 {
     if (range->many != NULL)
         return range->many->items[i];
-    return (rvli_sim_mapping){.size = range->one_size,
-                              .block = range->one_block,
-                              .accessible = range->one_accessible};
+    return (rvli_sim_mapping){
+        .size = range->one_size, .block = range->one_block, .accessible = range->one_accessible};
 }
 
 /* Index of the first mapping that ends after offset. */
@@ -203,8 +202,7 @@ static bool make_many(rvli_sim_range *range)
     if (capacity > range->count)
         return true;
     capacity = capacity ? capacity * 2 : 4;
-    rvli_sim_mappings *many =
-        realloc(range->many, sizeof *many + capacity * sizeof *many->items);
+    rvli_sim_mappings *many = realloc(range->many, sizeof *many + capacity * sizeof *many->items);
     if (many == NULL)
         return false;
     if (range->many == NULL && range->count == 1)

@@ -2,10 +2,10 @@
 /*
  * Address ranges of a simulated device, and what is mapped in them.
  *
- * Accounted memory owns its address space: an address says itself which range it lies in. The top bits
- * are the size class (a power of two), the rest the number of the range within its class, so that no
- * search is needed however many there are. Backed memory gets its addresses from the kernel and finds
- * the range in an ordered map.
+ * Accounted memory owns its address space: an address says itself which range it lies in. The top
+ * bits are the size class (a power of two), the rest the number of the range within its class, so
+ * that no search is needed however many there are. Backed memory gets its addresses from the kernel
+ * and finds the range in an ordered map.
  *
  * As a rule a range holds one mapping, kept in place; several are a sorted array. Not thread-safe:
  * the device's lock is held.
@@ -37,19 +37,19 @@ typedef struct rvli_sim_mappings {
 } rvli_sim_mappings;
 
 typedef struct rvli_sim_range {
-    uint64_t size;             /* 0: not reserved */
-    rvli_sim_mappings *many;   /* NULL: at most one mapping, at the start */
-    uint64_t one_size;         /* its size */
-    uint32_t one_block;        /* its block; next free range of the class while not reserved */
-    uint32_t count;            /* mappings */
+    uint64_t size;           /* 0: not reserved */
+    rvli_sim_mappings *many; /* NULL: at most one mapping, at the start */
+    uint64_t one_size;       /* its size */
+    uint32_t one_block;      /* its block; next free range of the class while not reserved */
+    uint32_t count;          /* mappings */
     bool one_accessible;
 } rvli_sim_range;
 
 typedef struct rvli_sim_class {
     rvli_sim_range *ranges;
-    uint32_t count;    /* ever used */
+    uint32_t count; /* ever used */
     uint32_t capacity;
-    uint32_t free;     /* number plus one of a free one, 0: none */
+    uint32_t free; /* number plus one of a free one, 0: none */
 } rvli_sim_class;
 
 typedef struct rvli_sim_ranges {

@@ -475,8 +475,7 @@ static rvl_status sim_host_free(void *self, int device, void *host, uint64_t siz
     return unlock_device(d, RVL_OK);
 }
 
-static rvl_status sim_copy_to_host(void *self, int device, void *host, uint64_t addr,
-                                   uint64_t size)
+static rvl_status sim_copy_to_host(void *self, int device, void *host, uint64_t addr, uint64_t size)
 {
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
@@ -509,8 +508,8 @@ static rvl_status sim_record_event(void *self, int device, uint64_t *event_out)
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    *event_out = d->copies_out_end_ns > d->copies_in_end_ns ? d->copies_out_end_ns
-                                                            : d->copies_in_end_ns;
+    *event_out =
+        d->copies_out_end_ns > d->copies_in_end_ns ? d->copies_out_end_ns : d->copies_in_end_ns;
     return unlock_device(d, RVL_OK);
 }
 
@@ -544,15 +543,13 @@ static rvl_status sim_is_capturing(void *self, void *stream, bool *capturing_out
     return RVL_OK;
 }
 
-const rvli_backend_ops rvli_sim_ops = {
-    .size = sizeof rvli_sim_ops,
-    .version = RVLI_BACKEND_VERSION,
-    .name = "sim",
-    .open = sim_open,
-    .close = sim_close,
-    .device_facts = sim_device_facts,
+const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
+                                       .version = RVLI_BACKEND_VERSION,
+                                       .name = "sim",
+                                       .open = sim_open,
+                                       .close = sim_close,
+                                       .device_facts = sim_device_facts,
 #define SIM_OP(op, parameters) .op = sim_##op,
-    RVLI_BACKEND_OP_MAP(SIM_OP)
-    RVLI_BACKEND_EXTERNAL_MAP(SIM_OP)
+                                       RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP)
 #undef SIM_OP
 };

@@ -36,13 +36,13 @@ typedef struct rvli_sim_device {
     rvli_sim_ranges ranges;
 
     rvli_sim_block *blocks;
-    uint32_t block_count;    /* indices ever used */
+    uint32_t block_count; /* indices ever used */
     uint32_t block_capacity;
-    uint32_t free_block;     /* index plus one of a free one, 0: none */
+    uint32_t free_block; /* index plus one of a free one, 0: none */
 
     rvli_intmap host_buffers; /* backed: address to size, so that closing gives them all back */
-    int memory_file;         /* backed: the bytes of all blocks */
-    uint32_t next_extent;    /* backed: extents are never used again, only punched out */
+    int memory_file;          /* backed: the bytes of all blocks */
+    uint32_t next_extent;     /* backed: extents are never used again, only punched out */
 
     uint64_t copies_out_end_ns; /* when the copy engines will have finished */
     uint64_t copies_in_end_ns;

@@ -25,7 +25,12 @@ typedef struct rvl_context rvl_context;
 /* Highest number of devices in one context: access lists are kept as a bit mask. */
 #define RVL_MAX_DEVICES 64
 
-typedef enum rvl_log_level { RVL_LOG_ERROR = 0, RVL_LOG_WARN, RVL_LOG_INFO, RVL_LOG_DEBUG } rvl_log_level;
+typedef enum rvl_log_level {
+    RVL_LOG_ERROR = 0,
+    RVL_LOG_WARN,
+    RVL_LOG_INFO,
+    RVL_LOG_DEBUG
+} rvl_log_level;
 
 /*
  * Receives one line of text, without a newline. Called from whatever thread has something to say,
@@ -68,11 +73,11 @@ RVL_API rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out);
 
 typedef struct rvl_device_info {
     size_t struct_size;
-    char name[64];             /* "NVIDIA H200", or the simulated profile's name */
-    uint64_t capacity_bytes;   /* physical memory of the device */
+    char name[64];              /* "NVIDIA H200", or the simulated profile's name */
+    uint64_t capacity_bytes;    /* physical memory of the device */
     uint64_t granularity_bytes; /* sizes are rounded up to a multiple of this */
     bool simulated;
-    bool overcommit;           /* simulated, and goes on past its capacity */
+    bool overcommit; /* simulated, and goes on past its capacity */
 } rvl_device_info;
 
 /*

@@ -109,14 +109,14 @@ RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 typedef struct rvl_alloc_options {
     size_t struct_size;
-    const char *tag;         /* NULL or "": untagged, unless tag_id is given */
-    rvl_tag tag_id;          /* a tag by number, instead of by name; its process counts */
-    rvl_process process;     /* with a tag by name, and untagged */
-    int device;              /* owner */
-    rvl_backup backup;       /* what keeps its content while paused */
-    uint32_t flags;          /* RVL_ALLOC_* */
-    const int *access;       /* further devices that must reach it; need not outlive the call */
-    size_t access_count;     /* entries of access */
+    const char *tag;     /* NULL or "": untagged, unless tag_id is given */
+    rvl_tag tag_id;      /* a tag by number, instead of by name; its process counts */
+    rvl_process process; /* with a tag by name, and untagged */
+    int device;          /* owner */
+    rvl_backup backup;   /* what keeps its content while paused */
+    uint32_t flags;      /* RVL_ALLOC_* */
+    const int *access;   /* further devices that must reach it; need not outlive the call */
+    size_t access_count; /* entries of access */
 } rvl_alloc_options;
 
 /*
@@ -143,10 +143,10 @@ RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
 
 typedef struct rvl_allocation {
     size_t struct_size;
-    rvl_addr addr;         /* first address */
-    uint64_t size_bytes;   /* rounded up to the granularity */
-    uint64_t id;           /* number within the context, from 1, never reused */
-    rvl_tag tag;           /* the untagged ones are a group of their own, named "" */
+    rvl_addr addr;       /* first address */
+    uint64_t size_bytes; /* rounded up to the granularity */
+    uint64_t id;         /* number within the context, from 1, never reused */
+    rvl_tag tag;         /* the untagged ones are a group of their own, named "" */
     rvl_process process;
     int device;
     rvl_backup backup;

@@ -32,12 +32,12 @@ typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *pro
 
 typedef struct rvl_replay_options {
     size_t struct_size;
-    const char *backend;          /* NULL: "sim" */
-    const char *device;           /* profile name or size for every device; NULL: the trace's own */
-    const char *conductor;        /* process whose stage and step marks count; NULL: the first that
-                                     marks */
+    const char *backend;   /* NULL: "sim" */
+    const char *device;    /* profile name or size for every device; NULL: the trace's own */
+    const char *conductor; /* process whose stage and step marks count; NULL: the first that
+                              marks */
     rvl_wake wake;
-    bool partial;                 /* as rvl_trace_reader_options.partial */
+    bool partial; /* as rvl_trace_reader_options.partial */
     const rvl_budget *budgets;
     size_t budget_count;
     rvl_replay_progress_fn progress;
@@ -57,22 +57,22 @@ RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
 
 typedef struct rvl_replay_device {
     size_t struct_size;
-    int device;              /* index in the trace */
-    const char *profile;     /* NULL: given by its size */
+    int device;          /* index in the trace */
+    const char *profile; /* NULL: given by its size */
     uint64_t capacity_bytes;
     uint64_t peak_bytes;
-    uint32_t peak_stage;     /* index into this device's stages */
+    uint32_t peak_stage; /* index into this device's stages */
     uint32_t stage_count;
-    bool fits;               /* at every instant within capacity */
+    bool fits; /* at every instant within capacity */
     bool within_budgets;
-    const char *oom_file;    /* the first event that does not fit; NULL if it fits */
+    const char *oom_file; /* the first event that does not fit; NULL if it fits */
     uint32_t oom_line;
     uint32_t oom_stage;      /* index into this device's stages */
     const char *oom_process; /* "external" for external bytes */
     const char *oom_tag;     /* NULL: untagged; for external bytes their cause */
     uint64_t oom_requested_bytes;
     uint64_t oom_free_bytes;
-    uint64_t sample_count;   /* true-use samples after the first */
+    uint64_t sample_count;                 /* true-use samples after the first */
     int64_t worst_sample_difference_bytes; /* predicted minus sampled, the largest in size */
 } rvl_replay_device;
 

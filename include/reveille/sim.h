@@ -91,8 +91,8 @@ typedef struct rvl_sim_options {
                                           would have failed (rvl_device_stats.oom) */
     const rvl_profile *const *devices; /* NULL: one "h200" */
     size_t device_count;
-    int poison;                        /* byte that fresh memory is filled with, 1 to 255; 0: 0xA5.
-                                          Backed memory only */
+    int poison; /* byte that fresh memory is filled with, 1 to 255; 0: 0xA5.
+                   Backed memory only */
 } rvl_sim_options;
 
 #ifdef __cplusplus

@@ -31,8 +31,8 @@ RVL_API rvl_status rvl_step(rvl_context *context);
 /*
  * Tells the context of external bytes on a device: from now on `cause` holds `bytes` there (0 takes
  * it away). On a simulated device they take room. cause: 1 to 255 bytes.
- * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_OOM (simulated, no overcommit),
- * RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_OOM (simulated, no
+ * overcommit), RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_external_set(rvl_context *context, int device, const char *cause,
                                     uint64_t bytes);
@@ -40,9 +40,9 @@ RVL_API rvl_status rvl_external_set(rvl_context *context, int device, const char
 /* The first request on an overcommitted device that a real one would have refused. */
 typedef struct rvl_oom {
     bool happened;
-    uint32_t stage;           /* index of the stage it fell in */
-    bool external;            /* it was external bytes: tag 0, process meaningless */
-    const char *cause;        /* of external bytes; NULL otherwise. Lives as long as the context */
+    uint32_t stage;    /* index of the stage it fell in */
+    bool external;     /* it was external bytes: tag 0, process meaningless */
+    const char *cause; /* of external bytes; NULL otherwise. Lives as long as the context */
     rvl_process process;
     rvl_tag tag;
     uint64_t requested_bytes; /* of the whole call: a resume of several blocks asks for their sum */
@@ -97,7 +97,7 @@ typedef struct rvl_tag_stats {
     uint64_t peak_bytes;        /* highest active_bytes so far */
     uint64_t host_backup_bytes; /* host memory its backups hold now */
     uint64_t allocation_count;
-    uint64_t pauses;            /* allocations paused, counting each time */
+    uint64_t pauses; /* allocations paused, counting each time */
     uint64_t resumes;
 } rvl_tag_stats;
 

@@ -33,7 +33,7 @@ typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
     RVL_EVENT_MAP(RVL_EVENT_ENUM)
 #undef RVL_EVENT_ENUM
-    RVL_EVENT_KIND_COUNT
+        RVL_EVENT_KIND_COUNT
 } rvl_event_kind;
 
 /* Index of "no tag". */
@@ -46,27 +46,27 @@ typedef enum rvl_event_kind {
  */
 typedef struct rvl_trace_event {
     rvl_event_kind kind;
-    uint32_t process_index;  /* dense, from 0, over all files of a reader */
-    uint64_t time_ns;        /* since the start of the first file of the merged trace */
-    uint64_t id;             /* rises within a process and is never reused */
-    uint64_t bytes;          /* as asked for, not rounded */
-    uint64_t access_mask;    /* bit d: device d, the owner not included */
+    uint32_t process_index; /* dense, from 0, over all files of a reader */
+    uint64_t time_ns;       /* since the start of the first file of the merged trace */
+    uint64_t id;            /* rises within a process and is never reused */
+    uint64_t bytes;         /* as asked for, not rounded */
+    uint64_t access_mask;   /* bit d: device d, the owner not included */
     uint32_t thread;
     uint32_t device;
-    uint32_t tag_index;      /* dense, from 0; one number per distinct tag name */
-    uint32_t flags;          /* RVL_ALLOC_* */
+    uint32_t tag_index; /* dense, from 0; one number per distinct tag name */
+    uint32_t flags;     /* RVL_ALLOC_* */
     rvl_backup backup;
-    bool skip_content;       /* pause: discard; resume: no_restore */
+    bool skip_content; /* pause: discard; resume: no_restore */
     const char *process;
-    const char *tag;         /* NULL: untagged */
-    const char *name;        /* stage name, or cause of external bytes */
-    uint32_t file;           /* index of the file it was read from */
-    uint32_t line;           /* from 1 */
+    const char *tag;  /* NULL: untagged */
+    const char *name; /* stage name, or cause of external bytes */
+    uint32_t file;    /* index of the file it was read from */
+    uint32_t line;    /* from 1 */
 } rvl_trace_event;
 
 typedef struct rvl_trace_device {
     uint32_t index;
-    const char *profile;        /* NULL: none named */
+    const char *profile; /* NULL: none named */
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
 } rvl_trace_device;
@@ -77,11 +77,11 @@ typedef struct rvl_trace_writer rvl_trace_writer;
 
 typedef struct rvl_trace_header {
     size_t struct_size;
-    const char *boot_id;  /* NULL: unknown. Times of traces of one boot share a clock */
-    uint64_t mono_ns;     /* monotonic clock at time 0 of the trace */
-    uint64_t wall_ns;     /* wall clock (since 1970) at time 0 of the trace */
+    const char *boot_id; /* NULL: unknown. Times of traces of one boot share a clock */
+    uint64_t mono_ns;    /* monotonic clock at time 0 of the trace */
+    uint64_t wall_ns;    /* wall clock (since 1970) at time 0 of the trace */
     const rvl_trace_device *devices;
-    size_t device_count;  /* at least 1 */
+    size_t device_count; /* at least 1 */
 } rvl_trace_header;
 
 /*
@@ -123,16 +123,16 @@ typedef struct rvl_trace_reader rvl_trace_reader;
 /* Where and why a trace was refused. */
 typedef struct rvl_trace_error {
     size_t struct_size;
-    const char *file;   /* one of the caller's paths; NULL: no file */
-    uint32_t line;      /* from 1; 0: the file as a whole */
-    uint32_t column;    /* from 1, in bytes; 0: the line as a whole */
-    char message[256];  /* what is wrong, and what is expected */
+    const char *file;  /* one of the caller's paths; NULL: no file */
+    uint32_t line;     /* from 1; 0: the file as a whole */
+    uint32_t column;   /* from 1, in bytes; 0: the line as a whole */
+    char message[256]; /* what is wrong, and what is expected */
 } rvl_trace_error;
 
 typedef struct rvl_trace_reader_options {
     size_t struct_size;
-    bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame) ends
-                     at its last whole line instead of being refused */
+    bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame)
+                     ends at its last whole line instead of being refused */
 } rvl_trace_reader_options;
 
 /*
@@ -144,8 +144,7 @@ typedef struct rvl_trace_reader_options {
  */
 RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
                                          const rvl_trace_reader_options *options,
-                                         rvl_trace_error *error_out,
-                                         rvl_trace_reader **reader_out);
+                                         rvl_trace_error *error_out, rvl_trace_reader **reader_out);
 
 /*
  * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,

@@ -22,12 +22,12 @@ extern "C" {
 
 typedef struct rvl_pause_options {
     size_t struct_size;
-    rvl_process process;      /* used when tag_count is 0 */
-    bool discard;             /* skip the backup: the content is about to be overwritten */
-    void *const *events;      /* wait for these only (CUevent); NULL: wait until every device in
-                                 the access lists is idle */
+    rvl_process process; /* used when tag_count is 0 */
+    bool discard;        /* skip the backup: the content is about to be overwritten */
+    void *const *events; /* wait for these only (CUevent); NULL: wait until every device in
+                            the access lists is idle */
     size_t event_count;
-    void *const *streams;     /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
+    void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
     size_t stream_count;
 } rvl_pause_options;
 
@@ -45,8 +45,8 @@ RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t t
 typedef struct rvl_resume_options {
     size_t struct_size;
     rvl_process process; /* used when tag_count is 0 */
-    bool no_restore;     /* skip the restore and drop the backup: the content comes from elsewhere */
-    uint64_t timeout_ns; /* how long to wait for memory that a neighbour still holds; 0: not */
+    bool no_restore; /* skip the restore and drop the backup: the content comes from elsewhere */
+    uint64_t timeout_ns;  /* how long to wait for memory that a neighbour still holds; 0: not */
     void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
     size_t stream_count;
 } rvl_resume_options;
@@ -66,14 +66,14 @@ RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t 
 /* The answer of a dry run: for the device with the least room, except where noted. */
 typedef struct rvl_forecast {
     size_t struct_size;
-    bool fits;               /* on every device */
-    int device;              /* the device with the least room */
-    uint64_t needed_bytes;   /* physical bytes it must create (resume) or will release (pause) */
-    uint64_t free_bytes;     /* free on it now, blocks kept for hand-over included */
-    uint64_t host_bytes;     /* host bytes the backups will take (pause) or give back (resume), all
-                                devices */
+    bool fits;             /* on every device */
+    int device;            /* the device with the least room */
+    uint64_t needed_bytes; /* physical bytes it must create (resume) or will release (pause) */
+    uint64_t free_bytes;   /* free on it now, blocks kept for hand-over included */
+    uint64_t host_bytes;   /* host bytes the backups will take (pause) or give back (resume), all
+                              devices */
     uint64_t allocation_count; /* allocations that would move, all devices */
-    uint64_t time_ns;        /* predicted duration of the call */
+    uint64_t time_ns;          /* predicted duration of the call */
 } rvl_forecast;
 
 /*

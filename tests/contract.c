@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+#include "contract.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+static const rvli_backend_ops *suite_ops;
+static const void *suite_options;
+
+/* An open instance and the facts of its device 0. */
+typedef struct instance {
+    rvli_backend_ops ops;
+    rvli_clock clock;
+    void *self;
+    int device_count;
+    rvli_device_facts facts;
+    uint64_t granule;
+} instance;
+
+static int open_instance(void **state)
+{
+    instance *i = calloc(1, sizeof *i);
+    assert_int_equal(rvli_backend_ops_copy(&i->ops, suite_ops), RVL_OK);
+    assert_int_equal(i->ops.open(suite_options, &i->clock, &i->self, &i->device_count), RVL_OK);
+    assert_int_equal(i->ops.device_facts(i->self, 0, &i->facts), RVL_OK);
+    i->granule = i->facts.granularity_bytes;
+    *state = i;
+    return 0;
+}
+
+static int close_instance(void **state)
+{
+    instance *i = *state;
+    i->ops.close(i->self);
+    free(i);
+    return 0;
+}
+
+static uint64_t free_bytes(instance *i)
+{
+    uint64_t free_bytes = 0, total = 0;
+    assert_int_equal(i->ops.memory_info(i->self, 0, &free_bytes, &total), RVL_OK);
+    assert_int_equal(total, i->facts.capacity_bytes);
+    return free_bytes;
+}
+
+static uint64_t reserve(instance *i, uint64_t size)
+{
+    uint64_t addr = 0;
+    assert_int_equal(i->ops.reserve(i->self, 0, size, &addr), RVL_OK);
+    assert_int_equal(addr % i->granule, 0);
+    assert_true(addr != 0);
+    return addr;
+}
+
+static rvli_handle create(instance *i, uint64_t size)
+{
+    rvli_handle block = 0;
+    assert_int_equal(i->ops.create(i->self, 0, size, 0, &block), RVL_OK);
+    assert_true(block != 0);
+    return block;
+}
+
+static void facts_are_sane(void **state)
+{
+    instance *i = *state;
+    assert_true(i->device_count >= 1);
+    assert_true(i->facts.capacity_bytes > 0);
+    assert_int_equal(i->granule & (i->granule - 1), 0);
+    rvli_device_facts facts;
+    assert_int_equal(i->ops.device_facts(i->self, i->device_count, &facts), RVL_ERR_NO_DEVICE);
+    assert_int_equal(i->ops.device_facts(i->self, -1, &facts), RVL_ERR_NO_DEVICE);
+    uint64_t out = 7;
+    assert_int_equal(i->ops.reserve(i->self, -1, i->granule, &out), RVL_ERR_NO_DEVICE);
+    assert_int_equal(out, 7);
+}
+
+static void memory_is_taken_and_given_back(void **state)
+{
+    instance *i = *state;
+    uint64_t before = free_bytes(i);
+    rvli_handle block = create(i, 3 * i->granule);
+    assert_int_equal(free_bytes(i), before - 3 * i->granule);
+    assert_int_equal(i->ops.release(i->self, 0, block, 3 * i->granule), RVL_OK);
+    assert_int_equal(free_bytes(i), before);
+    assert_int_equal(i->ops.release(i->self, 0, block, 3 * i->granule), RVL_ERR_INVALID);
+}
+
+static void odd_sizes_are_refused(void **state)
+{
+    instance *i = *state;
+    uint64_t addr = 7;
+    rvli_handle block = 7;
+    assert_int_equal(i->ops.reserve(i->self, 0, i->granule + 1, &addr), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.reserve(i->self, 0, 0, &addr), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.create(i->self, 0, i->granule - 1, 0, &block), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.create(i->self, 0, 0, 0, &block), RVL_ERR_INVALID);
+    assert_int_equal(addr, 7);
+    assert_int_equal(block, 7);
+}
+
+static void blocks_are_mapped_whole(void **state)
+{
+    instance *i = *state;
+    uint64_t g = i->granule;
+    uint64_t addr = reserve(i, 8 * g);
+    rvli_handle two = create(i, 2 * g), three = create(i, 3 * g);
+    rvli_backend_ops *ops = &i->ops;
+
+    assert_int_equal(ops->map(i->self, 0, addr, g, two), RVL_ERR_INVALID);
+    assert_int_equal(ops->map(i->self, 0, addr + 7 * g, 2 * g, two), RVL_ERR_INVALID);
+    assert_int_equal(ops->map(i->self, 0, addr + 1, 2 * g, two), RVL_ERR_INVALID);
+    assert_int_equal(ops->map(i->self, 0, addr, 2 * g, 999999), RVL_ERR_INVALID);
+    assert_int_equal(ops->map(i->self, 0, addr, 2 * g, two), RVL_OK);
+    assert_int_equal(ops->map(i->self, 0, addr + g, 3 * g, three), RVL_ERR_INVALID);
+    assert_int_equal(ops->map(i->self, 0, addr + 2 * g, 3 * g, three), RVL_OK);
+    /* The same block at a second address. */
+    assert_int_equal(ops->map(i->self, 0, addr + 6 * g, 2 * g, two), RVL_OK);
+
+    assert_int_equal(ops->set_access(i->self, 0, addr, g, 1), RVL_ERR_INVALID);
+    assert_int_equal(ops->set_access(i->self, 0, addr, 5 * g, 1), RVL_OK);
+    assert_int_equal(ops->unmap(i->self, 0, addr, g), RVL_ERR_INVALID);
+    assert_int_equal(ops->unmap(i->self, 0, addr + g, 2 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->unmap(i->self, 0, addr, 6 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->release(i->self, 0, two, 2 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->unmap(i->self, 0, addr, 5 * g), RVL_OK);
+    assert_int_equal(ops->unmap(i->self, 0, addr, 5 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->unmap(i->self, 0, addr + 6 * g, 2 * g), RVL_OK);
+    assert_int_equal(ops->release_range(i->self, 0, addr, 4 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->release_range(i->self, 0, addr + g, 7 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_OK);
+    assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_ERR_INVALID);
+    assert_int_equal(ops->release(i->self, 0, two, 2 * g), RVL_OK);
+    assert_int_equal(ops->release(i->self, 0, three, 3 * g), RVL_OK);
+}
+
+/* Copies in, moves the block to another address, copies out: the content is the block's. */
+static void content_belongs_to_the_block(void **state)
+{
+    instance *i = *state;
+    uint64_t g = i->granule;
+    uint64_t first = reserve(i, g), second = reserve(i, g);
+    rvli_handle block = create(i, g);
+    void *host = NULL;
+    uint64_t event = 0;
+    assert_int_equal(i->ops.host_alloc(i->self, 0, g, &host), RVL_OK);
+    assert_int_equal(i->ops.copy_to_device(i->self, 0, first, host, g), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.map(i->self, 0, first, g, block), RVL_OK);
+    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, first, g), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.fill(i->self, 0, first, g, 0), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.set_access(i->self, 0, first, g, 1), RVL_OK);
+    if (!i->facts.host_accounted)
+        for (uint64_t at = 0; at < g; at++)
+            ((unsigned char *)host)[at] = (unsigned char)(at * 7 >> 3);
+    assert_int_equal(i->ops.copy_to_device(i->self, 0, first, host, g), RVL_OK);
+    assert_int_equal(i->ops.record_event(i->self, 0, &event), RVL_OK);
+    assert_int_equal(i->ops.wait_event(i->self, 0, event), RVL_OK);
+    assert_int_equal(i->ops.unmap(i->self, 0, first, g), RVL_OK);
+    assert_int_equal(i->ops.map(i->self, 0, second, g, block), RVL_OK);
+    assert_int_equal(i->ops.set_access(i->self, 0, second, g, 1), RVL_OK);
+    if (!i->facts.host_accounted)
+        memset(host, 0, g);
+    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second + 8, g - 8), RVL_OK);
+    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second + 8, g), RVL_ERR_INVALID);
+    assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
+    if (!i->facts.host_accounted)
+        for (uint64_t at = 0; at < g - 8; at++)
+            assert_int_equal(((unsigned char *)host)[at], (unsigned char)((at + 8) * 7 >> 3));
+    assert_int_equal(i->ops.fill(i->self, 0, second, g, 0x5C), RVL_OK);
+    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second, g), RVL_OK);
+    assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
+    if (!i->facts.host_accounted)
+        assert_int_equal(((unsigned char *)host)[g - 1], 0x5C);
+    assert_int_equal(i->ops.host_free(i->self, 0, host, g), RVL_OK);
+    assert_int_equal(i->ops.unmap(i->self, 0, second, g), RVL_OK);
+}
+
+static void out_of_memory_says_how_much(void **state)
+{
+    instance *i = *state;
+    rvli_handle block = 7;
+    uint64_t free_now = free_bytes(i);
+    uint64_t size = (free_now / i->granule + 1) * i->granule;
+    assert_int_equal(i->ops.create(i->self, 0, size, 0, &block), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(block, 7);
+    assert_int_equal(free_bytes(i), free_now);
+}
+
+static void nothing_is_captured(void **state)
+{
+    instance *i = *state;
+    bool capturing = true;
+    assert_int_equal(i->ops.is_capturing(i->self, NULL, &capturing), RVL_OK);
+    assert_false(capturing);
+}
+
+/* Closing gives back what is still there; leaks are the sanitizer's to see. */
+static void closing_takes_everything_back(void **state)
+{
+    instance *i = *state;
+    void *host = NULL;
+    uint64_t addr = reserve(i, 2 * i->granule);
+    rvli_handle block = create(i, i->granule);
+    assert_int_equal(i->ops.map(i->self, 0, addr + i->granule, i->granule, block), RVL_OK);
+    assert_int_equal(i->ops.host_alloc(i->self, 0, 4096, &host), RVL_OK);
+}
+
+int contract_run(const char *name, const rvli_backend_ops *ops, const void *options)
+{
+#define CONTRACT(test) cmocka_unit_test_setup_teardown(test, open_instance, close_instance)
+    const struct CMUnitTest tests[] = {
+        CONTRACT(facts_are_sane),
+        CONTRACT(memory_is_taken_and_given_back),
+        CONTRACT(odd_sizes_are_refused),
+        CONTRACT(blocks_are_mapped_whole),
+        CONTRACT(content_belongs_to_the_block),
+        CONTRACT(out_of_memory_says_how_much),
+        CONTRACT(nothing_is_captured),
+        CONTRACT(closing_takes_everything_back),
+    };
+#undef CONTRACT
+    suite_ops = ops;
+    suite_options = options;
+    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}

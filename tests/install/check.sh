@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Installs into an empty folder, then builds and runs a user's program against it both ways, compiles
+# every public header alone, and looks at what the libraries need and export.
+# usage: check.sh BUILD_DIR SOURCE_DIR C_COMPILER
+set -euo pipefail
+build=$1 source=$2 cc=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+trace=$source/traces/qwen2.5-32b-tp2-h200.rvt
+expected="5 stages, fits: 1"
+
+cmake --install "$build" --prefix "$prefix" >"$work/log"
+libdir=$(dirname "$(find "$prefix" -name libreveille.so)")
+export LD_LIBRARY_PATH=$libdir
+
+# The installed .pc files name the configured prefix; a user installs to where they were built for.
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+flags=$(pkg-config --define-variable=prefix="$prefix" --define-variable=libdir="$libdir" \
+    --define-variable=includedir="$prefix/include" --cflags --libs reveille-replay reveille)
+# shellcheck disable=SC2086
+"$cc" -std=c11 "$source/tests/install/consumer.c" $flags -o "$work/by-pkg-config"
+[ "$("$work/by-pkg-config" "$trace")" = "$expected" ]
+
+cmake -S "$source/tests/install" -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" >"$work/log"
+cmake --build "$work/cmake" >"$work/log"
+[ "$("$work/cmake/consumer" "$trace")" = "$expected" ]
+
+[ "$("$prefix/bin/reveille" --version | cut -d' ' -f1)" = reveille ]
+
+headers=0
+for header in "$prefix"/include/reveille/*.h; do
+    "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only -x c "$header"
+    if command -v c++ >/dev/null; then
+        c++ -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only -x c++ "$header"
+    fi
+    headers=$((headers + 1))
+done
+[ "$headers" -ge 11 ]
+
+# libreveille needs libc alone.
+needed=$(readelf -d "$libdir/libreveille.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
+for library in $needed; do
+    case $library in
+    libc.so.* | ld-linux*) ;;
+    *) echo "libreveille needs $library" >&2; exit 1 ;;
+    esac
+done
+for library in libreveille.so libreveille-replay.so; do
+    if nm -D --defined-only "$libdir/$library" | awk '{print $3}' |
+        grep -vE '^(rvl_[a-z0-9_]+(@@REVEILLE_0)?|REVEILLE_0)$' >&2; then
+        echo "$library exports what does not begin with rvl_" >&2
+        exit 1
+    fi
+done
+echo "installed tree: consumer built both ways, $headers headers alone, symbols checked"
