@@ -7,9 +7,10 @@ function(rvl_library target objects map)
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/${map})
   target_link_options(${target} PRIVATE
     LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/${map}
-    LINKER:--as-needed
-    # Sanitizers and coverage resolve their symbols at run time.
-    $<$<NOT:$<OR:$<BOOL:${RVL_SANITIZE}>,$<BOOL:${RVL_FUZZ}>>>:LINKER:-z,defs>)
+    LINKER:--as-needed)
+  if(NOT RVL_SANITIZE) # sanitizers resolve their symbols at run time
+    target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
   target_link_libraries(${target} PRIVATE reveille_settings Threads::Threads)
   target_include_directories(${target} INTERFACE
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>

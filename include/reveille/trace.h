@@ -148,8 +148,8 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
 
 /*
  * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,
- * RVL_ERR_IO, RVL_ERR_HOST_OOM with *error_out filled if not NULL. One thread at a time a reader.
- * Since 0.1.
+ * RVL_ERR_IO, RVL_ERR_HOST_OOM with *error_out filled if not NULL; these are sticky: every later
+ * call answers with the same status and error. One thread at a time a reader. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
                                          rvl_trace_error *error_out);
