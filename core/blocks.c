@@ -118,20 +118,27 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
     return RVL_OK;
 }
 
+/* Whether a block is where it was before: kept blocks are, created ones once they are released. */
+static bool take_back(rvl_context *context, const rvli_block *block)
+{
+    if (block->mapped) /* unmapping failed: nobody may have it */
+        return false;
+    return block->handed_over || block->handle == 0 ||
+           context->ops.release(context->self, block->device, block->handle, block->size) == RVL_OK;
+}
+
 void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks)
 {
     while (blocks != NULL) {
         rvli_block *next = blocks->next;
-        bool gone = blocks->handed_over || blocks->handle == 0 ||
-                    context->ops.release(context->self, blocks->device, blocks->handle,
-                                         blocks->size) == RVL_OK;
+        rvli_ledger *ledger = &context->devices[blocks->device].ledger;
         blocks->next = NULL;
-        if (gone) {
+        if (take_back(context, blocks)) {
             rvli_lock(context);
             unprepare(context, blocks);
             rvli_unlock(context);
         } else {
-            rvli_block_strand(context, blocks, NULL);
+            rvli_block_strand(context, blocks, blocks->handed_over ? &ledger->kept : NULL);
         }
         blocks = next;
     }

@@ -289,9 +289,9 @@ static void every_op_fails_once(void **state)
 /* ---- For good ---- */
 
 /* From the n-th call of an op on, that op fails. What a backup holds comes back afterwards. */
-static bool fail_for_good(const call *c, rvli_op op, uint64_t n)
+static bool fail_for_good(const call *c, rvli_op op, uint64_t n, uint64_t keep_bytes)
 {
-    scene s = open_scene(0);
+    scene s = open_scene(keep_bytes);
     c->prepare(&s);
     rvli_fault_set(s.fault, &(rvli_fault_plan){
                                 .op_mask = UINT64_C(1) << op, .countdown = n, .for_good = true});
@@ -317,8 +317,9 @@ static void every_op_fails_for_good(void **state)
     (void)state;
     for (size_t i = 0; i < CALLS; i++)
         for (int op = 0; op < RVLI_OP_COUNT; op++)
-            for (uint64_t n = 1; fail_for_good(&calls[i], (rvli_op)op, n); n++) {
-            }
+            for (uint64_t keep = 0; keep <= CAPACITY; keep += CAPACITY)
+                for (uint64_t n = 1; fail_for_good(&calls[i], (rvli_op)op, n, keep); n++) {
+                }
 }
 
 /* Everything fails from the n-th op on, as on a lost device. */

@@ -14,6 +14,9 @@
 #define RVLI_TRACE_NAME_BYTES_MAX 255u
 /* A line, without its end. Longer ones are refused. */
 #define RVLI_TRACE_LINE_BYTES_MAX 65536u
+/* Of one trace, and of a reader over all its files; likewise the files of a reader. */
+#define RVLI_TRACE_PROCESSES_MAX 4096u
+#define RVLI_TRACE_GRANULARITY_MIN 4096u
 
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"

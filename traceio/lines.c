@@ -20,11 +20,12 @@ struct rvli_lines {
     int file;
     uint64_t bytes_read;
     uint64_t bytes_total;
-    bool at_end;           /* no more text will come */
+    bool at_end; /* no more text will come */
     bool cut;
-    size_t begin, end;     /* unread text in buffer */
-    ZSTD_DCtx *zstd;       /* NULL: plain */
-    bool frame_open;       /* the last zstd frame is not finished */
+    size_t begin, end;  /* unread text in buffer */
+    ZSTD_DCtx *zstd;    /* NULL: plain */
+    bool frame_open;    /* the last zstd frame is not finished */
+    bool more_unpacked; /* zstd holds text that had no room in buffer */
     ZSTD_inBuffer packed_in;
     char *packed;
     char buffer[BUFFER_BYTES + 1];
@@ -123,7 +124,7 @@ static rvl_status fill_packed(rvli_lines *lines, const char **why_out)
 {
     ZSTD_outBuffer out = {lines->buffer + lines->end, BUFFER_BYTES - lines->end, 0};
     while (out.pos == 0) {
-        if (lines->packed_in.pos == lines->packed_in.size) {
+        if (lines->packed_in.pos == lines->packed_in.size && !lines->more_unpacked) {
             size_t count = 0;
             rvl_status status = read_some(lines, lines->packed, PACKED_BYTES, &count);
             if (status != RVL_OK)
@@ -143,6 +144,7 @@ static rvl_status fill_packed(rvli_lines *lines, const char **why_out)
             return RVL_ERR_CORRUPT_TRACE;
         }
         lines->frame_open = left != 0;
+        lines->more_unpacked = left != 0 && out.pos == out.size;
     }
     lines->end += out.pos;
     return RVL_OK;
@@ -166,6 +168,12 @@ rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *len
         char *begin = lines->buffer + lines->begin;
         size_t unread = lines->end - lines->begin;
         char *newline = memchr(begin + searched, '\n', unread - searched);
+        bool too_long = newline != NULL ? newline - begin > RVLI_TRACE_LINE_BYTES_MAX
+                                        : unread > RVLI_TRACE_LINE_BYTES_MAX;
+        if (too_long) {
+            *why_out = "the line is longer than 65536 bytes";
+            return RVL_ERR_CORRUPT_TRACE;
+        }
         if (newline != NULL) {
             *line_out = begin;
             *length_out = (size_t)(newline - begin);
@@ -173,10 +181,6 @@ rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *len
             return RVL_OK;
         }
         searched = unread;
-        if (unread > RVLI_TRACE_LINE_BYTES_MAX) {
-            *why_out = "the line is longer than 65536 bytes";
-            return RVL_ERR_CORRUPT_TRACE;
-        }
         if (lines->at_end) {
             lines->cut = true;
             *why_out = "the last line breaks off: it has no newline";

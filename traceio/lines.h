@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines of a file, plain or zstd, through one buffer. A line is not copied: it is good until the next
- * is asked for, and the byte after it is its newline.
+ * Lines of a file, plain or zstd, through one buffer. A line is not copied: it is good until the
+ * next is asked for, and the byte after it is its newline.
  */
 #ifndef RVL_TRACEIO_LINES_H
 #define RVL_TRACEIO_LINES_H
@@ -19,8 +19,8 @@ rvl_status rvli_lines_open(const char *path, rvli_lines **lines_out);
 void rvli_lines_close(rvli_lines *lines);
 
 /*
- * The next line. RVL_ERR_NOT_FOUND at the end; RVL_ERR_CORRUPT_TRACE (message in *why_out) for a last
- * line without newline, a line that is too long, a broken zstd stream; RVL_ERR_IO.
+ * The next line. RVL_ERR_NOT_FOUND at the end; RVL_ERR_CORRUPT_TRACE (message in *why_out) for a
+ * last line without newline, a line that is too long, a broken zstd stream; RVL_ERR_IO.
  */
 rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *length_out,
                            const char **why_out);

@@ -28,6 +28,9 @@ static bool needless(unsigned char byte, size_t raw_length)
 static const char *decode(const char *raw, size_t length, char *text, size_t *at_out)
 {
     size_t used = 0;
+    *at_out = 0;
+    if (length == 1 && raw[0] == '-')
+        return "a name must stand here, not -";
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)raw[i];
         *at_out = i;
@@ -106,8 +109,7 @@ rvl_status rvli_names_get(rvli_names *names, const char *raw, size_t length, rvl
 void rvli_names_destroy(rvli_names *names)
 {
     rvli_name *name, *next;
-    HASH_ITER(hh, names->by_raw, name, next)
-    {
+    HASH_ITER (hh, names->by_raw, name, next) {
         HASH_DEL(names->by_raw, name);
         free(name->text);
         free(name);

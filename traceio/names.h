@@ -20,8 +20,8 @@
 typedef struct rvli_name {
     uint32_t index;
     uint32_t raw_length;
-    char *text;          /* decoded */
-    UT_hash_handle hh;   /* by raw */
+    char *text;        /* decoded */
+    UT_hash_handle hh; /* by raw */
     char raw[];
 } rvli_name;
 

@@ -6,6 +6,8 @@
 #include "traceio/format.h"
 
 #define BYTES_MAX ((uint64_t)INT64_MAX)
+/* That many decimal digits always fit into 64 bits. */
+#define DIGITS_SAFE 19
 
 /* ---- Cursor ---- */
 
@@ -39,21 +41,28 @@ static bool space(rvli_cursor *cursor, const char *why)
     return true;
 }
 
+static bool is_digit(char byte)
+{
+    return (unsigned)(byte - '0') < 10;
+}
+
 /* Decimal digits without leading zeros. The newline after the line ends the loop. */
 static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
 {
     const char *begin = cursor->at;
+    const char *at = begin;
     uint64_t value = 0;
-    for (; (unsigned)(*cursor->at - '0') < 10; cursor->at++) {
-        unsigned digit = (unsigned)(*cursor->at - '0');
-        if (value > (UINT64_MAX - digit) / 10)
+    for (; is_digit(*at) && at - begin < DIGITS_SAFE; at++)
+        value = value * 10 + (uint64_t)(*at - '0');
+    for (; is_digit(*at); at++)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
             return fail_at(cursor, begin, "the number does not fit into 64 bits");
-        value = value * 10 + digit;
-    }
-    if (cursor->at == begin)
+    if (at == begin)
         return fail_at(cursor, begin, why);
-    if (*begin == '0' && cursor->at - begin > 1)
+    if (*begin == '0' && at - begin > 1)
         return fail_at(cursor, begin, "a number has no leading zeros");
+    cursor->at = at;
     *value_out = value;
     return true;
 }
@@ -62,8 +71,8 @@ static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
 static const char *word(rvli_cursor *cursor, size_t *length_out)
 {
     const char *begin = cursor->at;
-    while (cursor->at < cursor->end && *cursor->at != ' ')
-        cursor->at++;
+    const char *found = memchr(begin, ' ', (size_t)(cursor->end - begin));
+    cursor->at = found != NULL ? found : cursor->end;
     *length_out = (size_t)(cursor->at - begin);
     return begin;
 }
@@ -85,9 +94,30 @@ static bool name(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
     return status == RVL_OK;
 }
 
+/* A name, or NULL for `-`. */
+static bool name_or_none(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
+{
+    const char *at = cursor->at;
+    *name_out = NULL;
+    if (at == cursor->end || *at != '-' || (at + 1 < cursor->end && at[1] != ' '))
+        return name(cursor, names, name_out);
+    cursor->at++;
+    return true;
+}
+
 static bool line_end(rvli_cursor *cursor)
 {
     return cursor->at == cursor->end || fail_here(cursor, "the line should end here");
+}
+
+/* Passes over the rest of the line, whose meaning does not matter. */
+static bool skip_rest(rvli_cursor *cursor)
+{
+    const char *nul = memchr(cursor->at, '\0', (size_t)(cursor->end - cursor->at));
+    if (nul != NULL)
+        return fail_at(cursor, nul, "a trace is text: it has no bytes of value 0");
+    cursor->at = cursor->end;
+    return true;
 }
 
 /* ---- Fields of events ---- */
@@ -157,15 +187,11 @@ static bool bytes_field(rvli_cursor *cursor, rvl_trace_event *event, bool zero_a
 static bool tag_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     rvli_name *found;
-    if (!space(cursor, "a space and the tag (- for none) should follow"))
+    if (!space(cursor, "a space and the tag (- for none) should follow") ||
+        !name_or_none(cursor, file->tags, &found))
         return false;
-    if (cursor->at < cursor->end && *cursor->at == '-' &&
-        (cursor->at + 1 == cursor->end || cursor->at[1] == ' ')) {
-        cursor->at++;
+    if (found == NULL)
         return true;
-    }
-    if (!name(cursor, file->tags, &found))
-        return false;
     event->tag = found->text;
     event->tag_index = found->index;
     return true;
@@ -174,8 +200,7 @@ static bool tag_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_even
 static bool name_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     rvli_name *found;
-    if (!space(cursor, "a space and a name should follow") ||
-        !name(cursor, file->names, &found))
+    if (!space(cursor, "a space and a name should follow") || !name(cursor, file->names, &found))
         return false;
     event->name = found->text;
     return true;
@@ -183,13 +208,20 @@ static bool name_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_eve
 
 /* ---- Options: key=value in a fixed order, unknown ones only of newer versions ---- */
 
+/* Skips what a newer minor version added; in ours it is an error. */
+static bool newer_options(rvli_cursor *cursor, const rvli_trace_file *file)
+{
+    if (file->minor <= RVL_TRACE_MINOR || cursor->at == cursor->end)
+        return line_end(cursor);
+    return space(cursor, "a space or the end of the line should follow") && skip_rest(cursor);
+}
+
 /* Whether " key" comes next; if so the cursor is behind it. */
 static bool option(rvli_cursor *cursor, const char *key)
 {
     size_t length = strlen(key);
     if (cursor->at == cursor->end || *cursor->at != ' ' ||
-        (size_t)(cursor->end - cursor->at) < length + 1 ||
-        memcmp(cursor->at + 1, key, length) != 0)
+        (size_t)(cursor->end - cursor->at) < length + 1 || memcmp(cursor->at + 1, key, length) != 0)
         return false;
     cursor->at += length + 1;
     return true;
@@ -217,6 +249,10 @@ static bool access_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_
             return false;
         if (device >= RVL_MAX_DEVICES || !(file->device_mask >> device & 1))
             return fail_at(cursor, begin, "this device has not been declared");
+        if (device == event->device)
+            return fail_at(cursor, begin, "the device of the allocation itself is not listed");
+        if (event->access_mask >> device != 0)
+            return fail_at(cursor, begin, "the devices of access= rise");
         event->access_mask |= UINT64_C(1) << device;
         if (cursor->at == cursor->end || *cursor->at != ',')
             return true;
@@ -224,16 +260,15 @@ static bool access_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_
     }
 }
 
-static bool flag_word(const char *text, size_t length, uint32_t *flags)
+/* 0: no such flag. */
+static uint32_t flag_of(const char *text, size_t length)
 {
 #define READ_FLAG(flag, expected)                                                                  \
-    if (is_word(text, length, expected)) {                                                         \
-        *flags |= (flag);                                                                          \
-        return true;                                                                               \
-    }
+    if (is_word(text, length, expected))                                                           \
+        return (flag);
     RVLI_TRACE_FLAG_MAP(READ_FLAG)
 #undef READ_FLAG
-    return false;
+    return 0;
 }
 
 static bool flags_option(rvli_cursor *cursor, rvl_trace_event *event)
@@ -242,20 +277,16 @@ static bool flags_option(rvli_cursor *cursor, rvl_trace_event *event)
         const char *begin = cursor->at;
         while (cursor->at < cursor->end && *cursor->at != ' ' && *cursor->at != ',')
             cursor->at++;
-        if (!flag_word(begin, (size_t)(cursor->at - begin), &event->flags))
+        uint32_t flag = flag_of(begin, (size_t)(cursor->at - begin));
+        if (flag == 0)
             return fail_at(cursor, begin, "a flag is exportable, rdma or paused");
+        if (event->flags >= flag)
+            return fail_at(cursor, begin, "flags are listed in the order exportable,rdma,paused");
+        event->flags |= flag;
         if (cursor->at == cursor->end || *cursor->at != ',')
             return true;
         cursor->at++;
     }
-}
-
-/* Skips what a newer minor version added; in ours it is an error. */
-static bool newer_options(rvli_cursor *cursor, const rvli_trace_file *file)
-{
-    if (file->minor > RVL_TRACE_MINOR)
-        cursor->at = cursor->end;
-    return line_end(cursor);
 }
 
 static bool alloc_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
@@ -286,7 +317,12 @@ static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_tr
 {
     if (!tag_field(cursor, file, event))
         return false;
+    const char *before = cursor->at;
     event->skip_content = option(cursor, skip_word);
+    if (event->skip_content && cursor->at < cursor->end && *cursor->at != ' ') {
+        event->skip_content = false; /* a longer word that begins with it */
+        cursor->at = before;
+    }
     return newer_options(cursor, file);
 }
 
@@ -316,26 +352,26 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
 
 /* ---- Header ---- */
 
-static bool keyed_number(rvli_cursor *cursor, const char *key, uint64_t *value_out)
+/* " KEY=NUMBER". */
+static bool keyed_number(rvli_cursor *cursor, const char *key, const char *why, uint64_t *value_out)
 {
-    return literal(cursor, key, strlen(key), key) &&
+    return literal(cursor, key, strlen(key), why) &&
            number(cursor, value_out, "a number should stand here");
 }
+#define KEYED_NUMBER(cursor, key, value_out)                                                       \
+    keyed_number(cursor, " " key "=", "` " key "=NUMBER` should follow", value_out)
 
 static bool clock_line(rvli_cursor *cursor, rvli_trace_file *file)
 {
-    size_t length;
+    rvli_name *boot = NULL;
     if (file->has_clock)
         return fail_at(cursor, cursor->line, "the clock is declared once");
-    if (!literal(cursor, " boot=", 6, " boot= should follow"))
+    if (!literal(cursor, " boot=", 6, "` boot=NAME` (- for unknown) should follow") ||
+        !name_or_none(cursor, file->names, &boot))
         return false;
-    const char *begin = word(cursor, &length);
-    if (length == 0 || length >= sizeof file->boot_id)
-        return fail_at(cursor, begin, "a boot id has 1 to 255 bytes");
-    if (!is_word(begin, length, RVLI_TRACE_NONE))
-        memcpy(file->boot_id, begin, length);
-    if (!keyed_number(cursor, " mono_ns=", &file->mono_ns) ||
-        !keyed_number(cursor, " wall_ns=", &file->wall_ns))
+    file->boot_id = boot != NULL ? boot->text : NULL;
+    if (!KEYED_NUMBER(cursor, "mono_ns", &file->mono_ns) ||
+        !KEYED_NUMBER(cursor, "wall_ns", &file->wall_ns))
         return false;
     file->has_clock = true;
     return newer_options(cursor, file);
@@ -344,24 +380,23 @@ static bool clock_line(rvli_cursor *cursor, rvli_trace_file *file)
 static bool device_values(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_device *device)
 {
     rvli_name *profile = NULL;
-    if (!literal(cursor, " profile=", 9, " profile= should follow"))
+    if (!literal(cursor, " profile=", 9, "` profile=NAME` (- for none) should follow"))
         return false;
-    if (cursor->at + 1 < cursor->end && cursor->at[0] == '-' && cursor->at[1] == ' ')
-        cursor->at++;
-    else if (!name(cursor, file->names, &profile))
+    if (!name_or_none(cursor, file->names, &profile))
         return false;
     device->profile = profile != NULL ? profile->text : NULL;
     const char *begin = cursor->at;
-    if (!keyed_number(cursor, " capacity_bytes=", &device->capacity_bytes))
+    if (!KEYED_NUMBER(cursor, "capacity_bytes", &device->capacity_bytes))
         return false;
     if (device->capacity_bytes == 0 || device->capacity_bytes > BYTES_MAX)
         return fail_at(cursor, begin + strlen(" capacity_bytes="),
                        "a capacity is 1 to 2^63 - 1 bytes");
     begin = cursor->at;
-    if (!keyed_number(cursor, " granularity_bytes=", &device->granularity_bytes))
+    if (!KEYED_NUMBER(cursor, "granularity_bytes", &device->granularity_bytes))
         return false;
     uint64_t granularity = device->granularity_bytes;
-    if (granularity < 4096 || granularity > BYTES_MAX || (granularity & (granularity - 1)) != 0)
+    if (granularity < RVLI_TRACE_GRANULARITY_MIN || granularity > BYTES_MAX ||
+        (granularity & (granularity - 1)) != 0)
         return fail_at(cursor, begin + strlen(" granularity_bytes="),
                        "a granularity is a power of two, 4096 at least");
     return newer_options(cursor, file);
@@ -387,18 +422,24 @@ static bool device_line(rvli_cursor *cursor, rvli_trace_file *file)
     return true;
 }
 
+/* The name is entered last: a line that is wrong declares nothing. */
 static bool process_line(rvli_cursor *cursor, rvli_trace_file *file)
 {
     uint64_t pid;
+    size_t length;
     rvli_name *added;
-    const char *begin = cursor->at + 1;
-    uint32_t before = file->process_names.count;
-    if (!space(cursor, "a space and the name of the process should follow") ||
-        !name(cursor, &file->process_names, &added))
+    if (!space(cursor, "a space and the name of the process should follow"))
         return false;
-    if (added->index < before)
+    rvli_cursor named = *cursor;
+    const char *begin = word(cursor, &length);
+    if (rvli_names_find(&file->process_names, begin, length) != NULL)
         return fail_at(cursor, begin, "this process has been declared already");
-    return keyed_number(cursor, " pid=", &pid) && newer_options(cursor, file);
+    if (!KEYED_NUMBER(cursor, "pid", &pid) || !newer_options(cursor, file))
+        return false;
+    if (name(&named, &file->process_names, &added))
+        return true;
+    *cursor = named;
+    return false;
 }
 
 static bool end_line(rvli_cursor *cursor, rvli_trace_file *file)
@@ -473,9 +514,11 @@ static bool other_line(rvli_cursor *cursor, rvli_trace_file *file, const char *t
         return end_line(cursor, file);
     if (file->minor <= RVL_TRACE_MINOR)
         return fail_at(cursor, text, "not a kind of line that this version of the format has");
+    if (length == 0)
+        return fail_at(cursor, text, "a line does not begin with a space");
     file->skipped_events++;
     file->event_lines++;
-    return true;
+    return skip_rest(cursor);
 }
 
 bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
@@ -487,7 +530,7 @@ bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event
     if (file->has_end)
         return fail_here(cursor, "nothing may follow the end record");
     if (cursor->at == cursor->end || *cursor->at == '#')
-        return true;
+        return skip_rest(cursor);
     const char *text = word(cursor, &length);
     if (!event_kind(text, length, &kind))
         return other_line(cursor, file, text, length, kind_out);

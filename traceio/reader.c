@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "reveille/trace.h"
@@ -16,31 +17,40 @@
 #include "traceio/lines.h"
 #include "traceio/parse.h"
 
+#define FILES_MAX 4096u
+
 typedef struct source {
     const char *path;
     rvli_lines *lines;
     rvli_trace_file file;
     uint32_t line_number;
-    const char *line;        /* that of `event` */
+    const char *line; /* that of `event` */
     size_t line_length;
-    uint64_t offset_ns;      /* from its time 0 to that of the merged trace */
+    uint64_t offset_ns; /* from its time 0 to that of the merged trace */
     rvl_trace_event event;
-    bool has_event;          /* `event` waits to be returned */
+    bool has_event; /* `event` waits to be returned */
     bool finished;
     bool cut;
 } source;
+
+/* What a process is called over all files. */
+typedef struct shown_name {
+    UT_hash_handle hh;
+    uint32_t next_number; /* to try when another process has this name */
+    char text[];
+} shown_name;
 
 struct rvl_trace_reader {
     bool partial;
     uint32_t source_count;
     uint32_t process_count;
-    source *last;            /* whose event was returned last */
+    source *last; /* whose event was returned last */
     uint64_t events;
     rvli_names tags;
     rvli_names names;
-    char **shown_names;      /* of processes that had to be told apart */
-    size_t shown_count;
-    const char **process_names; /* by index over all files */
+    shown_name *shown_names; /* of all processes */
+    rvl_status failed;       /* sticky, with its error */
+    rvl_trace_error error;
     rvl_trace_device devices[RVL_MAX_DEVICES];
     size_t device_count;
     source sources[];
@@ -83,11 +93,13 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
         return status;
     bool cut = status == RVL_ERR_NOT_FOUND ||
                (status == RVL_ERR_CORRUPT_TRACE && rvli_lines_cut(s->lines));
-    if (cut && reader->partial) {
+    if (cut && reader->partial && s->line_number > 0) {
         s->cut = true;
         return RVL_ERR_NOT_FOUND;
     }
     s->line_number++;
+    if (status == RVL_ERR_NOT_FOUND && s->line_number == 1)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
     if (status == RVL_ERR_NOT_FOUND)
         return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
                              "the end record is missing: the trace was cut off "
@@ -95,56 +107,60 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
     return report_source(error_out, status, s, 0, why);
 }
 
-static rvl_status shown_name(rvl_trace_reader *reader, const char *name, const char **shown_out)
+static shown_name *find_shown(rvl_trace_reader *reader, const char *text)
 {
-    uint32_t same = 1;
-    *shown_out = name;
-    for (uint32_t i = 0; i < reader->process_count; i++) {
-        const char *other = reader->process_names[i];
-        size_t length = strlen(name);
-        same += strncmp(other, name, length) == 0 &&
-                (other[length] == '\0' || other[length] == '#');
-    }
-    if (same == 1)
-        return RVL_OK;
-    size_t size = strlen(name) + 16;
-    char *shown = malloc(size);
-    char **list = realloc(reader->shown_names, (reader->shown_count + 1) * sizeof *list);
-    if (list != NULL)
-        reader->shown_names = list;
-    if (shown == NULL || list == NULL) {
-        free(shown);
+    shown_name *found = NULL;
+    HASH_FIND(hh, reader->shown_names, text, strlen(text), found);
+    return found;
+}
+
+static rvl_status add_shown(rvl_trace_reader *reader, const char *text, const char **shown_out)
+{
+    size_t length = strlen(text);
+    shown_name *added = calloc(1, sizeof *added + length + 1);
+    if (added == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
+    memcpy(added->text, text, length);
+    added->next_number = 2;
+    HASH_ADD_KEYPTR(hh, reader->shown_names, added->text, length, added);
+    if (added->hh.tbl == NULL) {
+        free(added);
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
     }
-    rvli_text text = rvli_text_begin(shown, size);
-    rvli_text_add(&text, name);
-    rvli_text_add(&text, "#");
-    rvli_text_add_u64(&text, same);
-    reader->shown_names[reader->shown_count++] = shown;
-    *shown_out = shown;
+    *shown_out = added->text;
     return RVL_OK;
 }
 
+/* A name that no process of the reader has yet: NAME, or the first free one of NAME#2, NAME#3... */
+static rvl_status show_name(rvl_trace_reader *reader, const char *name, const char **shown_out)
+{
+    char unique[RVLI_TRACE_NAME_BYTES_MAX + 16];
+    shown_name *taken = find_shown(reader, name);
+    if (taken == NULL)
+        return add_shown(reader, name, shown_out);
+    do {
+        rvli_text text = rvli_text_begin(unique, sizeof unique);
+        rvli_text_add(&text, name);
+        rvli_text_add(&text, "#");
+        rvli_text_add_u64(&text, taken->next_number++);
+    } while (find_shown(reader, unique) != NULL);
+    return add_shown(reader, unique, shown_out);
+}
+
 /* Gives the process that a line has declared its number over all files. */
-static rvl_status number_process(rvl_trace_reader *reader, source *s)
+static rvl_status number_process(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
 {
     rvli_trace_file *file = &s->file;
     uint32_t index = file->process_names.count - 1;
-    rvli_trace_process *processes =
-        realloc(file->processes, (index + 1) * sizeof *file->processes);
+    const char *shown = NULL;
+    if (reader->process_count == RVLI_TRACE_PROCESSES_MAX)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
+                             "more than 4096 processes in all files together");
+    rvli_trace_process *processes = realloc(file->processes, (index + 1) * sizeof *file->processes);
     if (processes != NULL)
         file->processes = processes;
-    const char **names = realloc(reader->process_names,
-                                 (reader->process_count + 1) * sizeof *reader->process_names);
-    if (names != NULL)
-        reader->process_names = names;
-    if (processes == NULL || names == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
-    const char *shown;
-    rvl_status status = shown_name(reader, file->process_names.last->text, &shown);
-    if (status != RVL_OK)
-        return status;
-    reader->process_names[reader->process_count] = shown;
+    if (processes == NULL || show_name(reader, file->process_names.last->text, &shown) != RVL_OK)
+        return report_source(error_out, RVL_ERR_HOST_OOM, s, 0, "out of host memory");
     file->processes[index] = (rvli_trace_process){.index = reader->process_count++, .name = shown};
     return RVL_OK;
 }
@@ -164,9 +180,9 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_error *
         if (kind == RVLI_LINE_EVENT)
             return RVL_OK;
         if (kind == RVLI_LINE_PROCESS) {
-            status = number_process(reader, s);
+            status = number_process(reader, s, error_out);
             if (status != RVL_OK)
-                return report_source(error_out, status, s, 0, "out of host memory");
+                return status;
         }
     }
 }
@@ -209,10 +225,6 @@ static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_err
         return report(error_out, status, s->path, 0, 0, cause.message);
     }
     status = next_line(reader, s, &cursor, error_out);
-    if (status == RVL_ERR_NOT_FOUND) {
-        s->line_number = 1;
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
-    }
     if (status != RVL_OK)
         return status;
     if (!rvli_parse_first_line(&cursor, &s->file))
@@ -223,9 +235,11 @@ static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_err
 static rvl_status check_header(const source *s, rvl_trace_error *error_out)
 {
     if (!s->file.has_clock)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0, "the file has no clock record");
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
+                             "the file has no clock record");
     if (s->file.device_mask == 0)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0, "the file has no device record");
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
+                             "the file has no device record");
     return RVL_OK;
 }
 
@@ -233,9 +247,9 @@ static rvl_status check_header(const source *s, rvl_trace_error *error_out)
 static void align_clocks(rvl_trace_reader *reader)
 {
     const char *boot_id = reader->sources[0].file.boot_id;
-    bool mono = boot_id[0] != '\0';
+    bool mono = boot_id != NULL;
     for (uint32_t i = 1; i < reader->source_count; i++)
-        mono = mono && strcmp(reader->sources[i].file.boot_id, boot_id) == 0;
+        mono = mono && reader->sources[i].file.boot_id == boot_id;
     uint64_t earliest = UINT64_MAX;
     for (uint32_t i = 0; i < reader->source_count; i++) {
         source *s = &reader->sources[i];
@@ -253,21 +267,33 @@ static bool same_device(const rvl_trace_device *a, const rvl_trace_device *b)
            a->profile == b->profile;
 }
 
+static rvl_status report_mismatch(rvl_trace_error *error_out, uint32_t device, const source *s,
+                                  const source *before)
+{
+    char message[sizeof error_out->message];
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&text, "device ");
+    rvli_text_add_u64(&text, device);
+    rvli_text_add(&text, " is not declared as in ");
+    rvli_text_add(&text, before->path);
+    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->path, 0, 0, message);
+}
+
 static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error_out)
 {
     for (uint32_t index = 0; index < RVL_MAX_DEVICES; index++) {
-        const rvl_trace_device *found = NULL;
+        const source *first = NULL;
         for (uint32_t i = 0; i < reader->source_count; i++) {
-            const rvli_trace_file *file = &reader->sources[i].file;
-            if (!(file->device_mask >> index & 1))
+            const source *s = &reader->sources[i];
+            if (!(s->file.device_mask >> index & 1))
                 continue;
-            if (found != NULL && !same_device(found, &file->devices[index]))
-                return report(error_out, RVL_ERR_CORRUPT_TRACE, reader->sources[i].path, 0, 0,
-                              "a device is not the same as in the files before");
-            found = &file->devices[index];
+            if (first == NULL)
+                first = s;
+            else if (!same_device(&first->file.devices[index], &s->file.devices[index]))
+                return report_mismatch(error_out, index, s, first);
         }
-        if (found != NULL)
-            reader->devices[reader->device_count++] = *found;
+        if (first != NULL)
+            reader->devices[reader->device_count++] = first->file.devices[index];
     }
     return RVL_OK;
 }
@@ -303,11 +329,15 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
     if (status != RVL_OK)
         return report(error_out, status, NULL, 0, 0, "the options are not valid");
-    if (paths == NULL || path_count == 0 || path_count > UINT32_MAX || reader_out == NULL)
-        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "no trace is named");
+    if (paths == NULL || path_count == 0 || path_count > FILES_MAX || reader_out == NULL)
+        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "1 to 4096 traces must be named");
+    for (size_t i = 0; i < path_count; i++)
+        if (paths[i] == NULL)
+            return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the path of a trace is NULL");
     rvl_trace_reader *reader = calloc(1, sizeof *reader + path_count * sizeof *reader->sources);
     if (reader == NULL)
         return report(error_out, RVL_ERR_HOST_OOM, NULL, 0, 0, "out of host memory");
+    reader->error.struct_size = sizeof reader->error;
     reader->partial = options.partial;
     reader->source_count = (uint32_t)path_count;
     for (size_t i = 0; i < path_count; i++)
@@ -323,22 +353,46 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
 
 /* ---- Reading ---- */
 
+/* The source whose event comes next, NULL if none has one. */
+static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
+{
+    *earliest_out = NULL;
+    for (uint32_t i = 0; i < reader->source_count; i++) {
+        source *s = &reader->sources[i];
+        rvl_status status = ensure_event(reader, s, &reader->error);
+        if (status != RVL_OK)
+            return status;
+        if (s->has_event &&
+            (*earliest_out == NULL || s->event.time_ns < (*earliest_out)->event.time_ns))
+            *earliest_out = s;
+    }
+    return RVL_OK;
+}
+
+/* The same answer for good: behind an error nothing of a file can be trusted. */
+static rvl_status report_again(const rvl_trace_reader *reader, rvl_trace_error *error_out)
+{
+    const rvl_trace_error *error = &reader->error;
+    return report(error_out, reader->failed, error->file, error->line, error->column,
+                  error->message);
+}
+
 rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
                                  rvl_trace_error *error_out)
 {
-    source *earliest = NULL;
+    source *earliest;
     if (reader == NULL || event_out == NULL)
         return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the reader or event_out is NULL");
-    for (uint32_t i = 0; i < reader->source_count; i++) {
-        source *s = &reader->sources[i];
-        rvl_status status = ensure_event(reader, s, error_out);
-        if (status != RVL_OK)
-            return status;
-        if (s->has_event && (earliest == NULL || s->event.time_ns < earliest->event.time_ns))
-            earliest = s;
+    if (reader->failed == RVL_OK)
+        reader->failed = find_earliest(reader, &earliest);
+    if (reader->failed != RVL_OK) {
+        reader->last = NULL;
+        return report_again(reader, error_out);
     }
-    if (earliest == NULL)
+    if (earliest == NULL) {
+        reader->last = NULL;
         return RVL_ERR_NOT_FOUND;
+    }
     *event_out = earliest->event;
     earliest->has_event = false;
     reader->last = earliest;
@@ -372,8 +426,7 @@ const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file)
     return reader != NULL && file < reader->source_count ? reader->sources[file].path : NULL;
 }
 
-void rvl_trace_reader_get_progress(const rvl_trace_reader *reader,
-                                   rvl_trace_progress *progress_out)
+void rvl_trace_reader_get_progress(const rvl_trace_reader *reader, rvl_trace_progress *progress_out)
 {
     rvl_trace_progress progress = {.events = reader->events};
     bool known = true;
@@ -400,10 +453,11 @@ void rvl_trace_reader_close(rvl_trace_reader *reader)
         rvli_names_destroy(&s->file.process_names);
         free(s->file.processes);
     }
-    for (size_t i = 0; i < reader->shown_count; i++)
-        free(reader->shown_names[i]);
-    free(reader->shown_names);
-    free(reader->process_names);
+    shown_name *shown, *next;
+    HASH_ITER (hh, reader->shown_names, shown, next) {
+        HASH_DEL(reader->shown_names, shown);
+        free(shown);
+    }
     rvli_names_destroy(&reader->tags);
     rvli_names_destroy(&reader->names);
     free(reader);

@@ -182,18 +182,28 @@ static void write_header(rvl_trace_writer *writer, const rvl_trace_header *heade
         write_device(writer, &header->devices[i]);
 }
 
+static bool good_device(const rvl_trace_device *device)
+{
+    uint64_t granularity = device->granularity_bytes;
+    return device->index < RVL_MAX_DEVICES && device->capacity_bytes > 0 &&
+           device->capacity_bytes <= (uint64_t)INT64_MAX &&
+           granularity >= RVLI_TRACE_GRANULARITY_MIN && granularity <= (uint64_t)INT64_MAX &&
+           (granularity & (granularity - 1)) == 0 &&
+           (device->profile == NULL || good_name(device->profile));
+}
+
 static bool good_header(const rvl_trace_header *header)
 {
     if (header == NULL || header->struct_size < sizeof *header || header->devices == NULL ||
         header->device_count == 0 || header->device_count > RVL_MAX_DEVICES ||
         (header->boot_id != NULL && !good_name(header->boot_id)))
         return false;
+    uint64_t seen = 0;
     for (size_t i = 0; i < header->device_count; i++) {
         const rvl_trace_device *device = &header->devices[i];
-        if (device->index >= RVL_MAX_DEVICES || device->capacity_bytes == 0 ||
-            device->capacity_bytes > (uint64_t)INT64_MAX || device->granularity_bytes == 0 ||
-            (device->profile != NULL && !good_name(device->profile)))
+        if (!good_device(device) || seen >> device->index & 1)
             return false;
+        seen |= UINT64_C(1) << device->index;
     }
     return true;
 }
@@ -238,6 +248,8 @@ rvl_status rvl_trace_writer_process(rvl_trace_writer *writer, const char *name, 
     if (writer == NULL || !good_name(name) || find_process(writer, name) != NULL)
         return rvli_error(RVL_ERR_INVALID,
                           "a process is declared once, by a name of 1 to 255 bytes");
+    if (writer->process_count == RVLI_TRACE_PROCESSES_MAX)
+        return rvli_error(RVL_ERR_INVALID, "a trace has at most 4096 processes");
     rvl_status status = begin_line(writer);
     if (status != RVL_OK)
         return status;
@@ -274,7 +286,8 @@ static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *ev
 {
     return event->id > owner->last_id && event->bytes > 0 &&
            (unsigned)event->backup <= RVL_BACKUP_DISK &&
-           (event->access_mask & ~writer->devices) == 0 && event->flags < 8;
+           (event->access_mask & ~writer->devices) == 0 &&
+           !(event->access_mask >> event->device & 1) && event->flags < 8;
 }
 
 static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *event,

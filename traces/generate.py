@@ -126,7 +126,7 @@ def kv_cache_buffers(m, tp, weight_bytes):
     room = FREE_BEFORE * MEM_FRACTION_PERCENT // 100 - weight_bytes
     token_bytes = m.kv_heads // tp * m.head_dim * BF16  # of one buffer
     tokens = room // (2 * m.layers * token_bytes)
-    return [round_up(tokens * token_bytes, 2 * MIB)] * (2 * m.layers)
+    return [tokens * token_bytes] * (2 * m.layers)
 
 
 # ---- Writing ----
@@ -174,8 +174,8 @@ class Trace:
     def pause(self, process, tag):
         self.event("pause", process, tag)
 
-    def resume(self, process, tag):
-        self.event("resume", process, tag)
+    def resume(self, process, tag, *options):
+        self.event("resume", process, tag, *options)
 
     def external(self, process, size, cause):
         self.event("external", process, 0, size, cause)
@@ -184,8 +184,18 @@ class Trace:
         return "\n".join(self.lines + [f"end {self.events}"]) + "\n"
 
 
+def gib(size):
+    return f"{size / GIB:.2f}"
+
+
 def multi_stage(m):
     """One step of an engine and a trainer that share a GPU, woken in stages."""
+    weights = list(segments(engine_tensors(m, TENSOR_PARALLEL)))
+    raw_weights = BF16 * sum(engine_tensors(m, TENSOR_PARALLEL))
+    copy = list(segments(training_tensors(m)))
+    raw_copy = BF16 * sum(training_tensors(m))
+    raw_cache = kv_cache_buffers(m, TENSOR_PARALLEL, sum(weights))
+    cache = [round_up(size, GRANULARITY) for size in raw_cache]
     trace = Trace((
         f"One step of reinforcement learning, {m.name}, GPU 0 of tensor parallel "
         f"{TENSOR_PARALLEL} on H200,",
@@ -195,137 +205,205 @@ def multi_stage(m):
         "leaves behind. All else follows from the model's shape. The engine's allocations are",
         "there from the start, without memory (flags=paused): the trace begins with it asleep.",
         "Nothing is backed up: weights are overwritten by the update, the cache is filled anew.",
+        "",
+        "An allocation here is one that PyTorch makes of the device, not a tensor. Requests of 10",
+        "MiB and more get a segment of their own, rounded up to 2 MiB; smaller ones are packed",
+        "into segments of 2 and 20 MiB. These sums are never below the bare tensors (GiB):",
+        f"  weights        tensors {gib(raw_weights):>6}, segments {gib(sum(weights)):>6}",
+        f"  training copy  tensors {gib(raw_copy):>6}, segments {gib(sum(copy)):>6}",
+        f"The KV cache is {len(cache)} buffers, one for K and one for V a layer, each rounded up",
+        "to 2 MiB:",
+        f"  kv_cache       tokens  {gib(sum(raw_cache)):>6}, buffers  {gib(sum(cache)):>6}",
+        f"Its room is {MEM_FRACTION_PERCENT} % of the bytes free before, less the segments of the",
+        "weights: what rounding adds to those, it takes from the cache; their sum hardly moves.",
     ), ("engine", "trainer"))
-    weights = list(segments(engine_tensors(m, TENSOR_PARALLEL)))
     trace.step("engine")
     trace.stage("engine", "asleep")
     trace.external("engine", int(m.asleep_gib * GIB), "asleep")
     for size in weights:
         trace.alloc("engine", "weights", size, "flags=paused")
-    for size in kv_cache_buffers(m, TENSOR_PARALLEL, sum(weights)):
+    for size in cache:
         trace.alloc("engine", "kv_cache", size, "flags=paused")
     trace.stage("engine", "weights_awake")
-    trace.resume("engine", "weights")
+    trace.resume("engine", "weights", "no_restore")
     trace.stage("engine", "training_copy_loaded")
     trace.external("trainer", TRAINER_CONTEXT, "trainer_context")
-    for size in segments(training_tensors(m)):
+    for size in copy:
         trace.alloc("trainer", "training_copy", size)
     trace.stage("engine", "training_copy_freed")
     trace.free_tag("trainer", "training_copy")
     trace.external("trainer", TRAINER_RESIDUE, "trainer_residue")
     trace.stage("engine", "kv_cache_awake")
-    trace.resume("engine", "kv_cache")
+    trace.resume("engine", "kv_cache", "no_restore")
     return trace.text()
 
 
 # ---- Four ways to share a GPU ----
 
 # Qwen 7B, FSDP on 8 x H200 and an engine on each, a GPU's share, as published; middles of ranges.
-ENGINE = (("weights", 15.4), ("kv_cache", 90), ("cuda_graph", 3), ("buffers", 7.5))
-TRAINER_STATE = (("sharded_weights", 1.9), ("gradients", 1.9), ("optimizer", 3.9))
+WEIGHTS = ("weights", 15.4)
+KV_CACHE = ("kv_cache", 90)
+CUDA_GRAPH = ("cuda_graph", 3)
+BUFFERS = ("buffers", 7.5)
+ENGINE = (WEIGHTS, KV_CACHE, CUDA_GRAPH, BUFFERS)
+SHARDED_WEIGHTS = ("sharded_weights", 1.9)
+GRADIENTS = ("gradients", 1.9)
+OPTIMIZER = ("optimizer", 3.9)
 ACTIVATIONS = ("activations", 30)
 ALL_GATHER = ("all_gather", 15.4)
-STRATEGIES = {
-    "v0": "Nothing is released: trainer and engine hold all they have, always.",
-    "v1": "The engine is shut down before training and launched again with weights from disk.",
-    "v2": "The engine sleeps and wakes as a whole.",
-    "v3": "The engine wakes in stages: weights and buffers, update, then KV cache and graphs.",
-}
+TRAINER_STATE = (SHARDED_WEIGHTS, OPTIMIZER)  # what lives from step to step
 
 
 class Sharing:
     """The moves of one GPU's trainer and engine."""
 
-    def __init__(self, strategy):
+    def __init__(self, strategy, about):
         self.trace = Trace((
             f"One full step of Qwen2.5-7B on 8 x H200, FSDP and an engine on each GPU; GPU 0. "
             f"Strategy {strategy}:",
-            STRATEGIES[strategy],
-            "Sizes as published, in units of 10^9 bytes, middles of the ranges: activations 30,",
-            "KV cache 90, graphs 3, buffers 7.5. Written by traces/generate.py.",
+        ) + about + (
+            "Figures: those published, per GPU, decimal GB (10^9 bytes), middles of ranges where a",
+            "range was published: activations 30 (20-40), KV cache 90 (80-100), graphs 3 (2-4),",
+            "buffers 7.5 (5-10). CUDA contexts are not in them, nor in this trace.",
+            "A step mark stands where a version of the weights begins: before the first rollout",
+            "and before the update. Written by traces/generate.py.",
         ), ("engine", "trainer"))
 
-    def allocate(self, process, *parts):
+    def allocate(self, process, *parts, options=()):
         for tag, size in parts:
-            self.trace.alloc(process, tag, int(size * GB))
+            self.trace.alloc(process, tag, int(size * GB), *options)
 
     def free(self, process, *parts):
         for tag, _ in parts:
             self.trace.free_tag(process, tag)
 
+    def step(self):
+        self.trace.step("trainer")
+
     def stage(self, name):
         self.trace.stage("trainer", name)
 
-    def log_probabilities(self):
-        self.stage("log_probabilities")
+    def note(self, text):
+        self.trace.note(text)
+
+    def pause(self, process, *parts):
+        for tag, _ in parts:
+            self.trace.pause(process, tag)
+
+    def load(self, process, *parts):
+        """With content, from the backup on the host."""
+        for tag, _ in parts:
+            self.trace.resume(process, tag)
+
+    def wake_engine(self, *parts):
+        """Without content: weights are overwritten by the update, the rest is filled anew."""
+        for tag, _ in parts:
+            self.trace.resume("engine", tag, "no_restore")
+
+    def gather(self):
+        """The whole weights, for as long as a pass over them takes."""
         self.allocate("trainer", ALL_GATHER)
         self.free("trainer", ALL_GATHER)
 
     def train(self):
-        self.stage("train")
-        self.allocate("trainer", ALL_GATHER, ACTIVATIONS)
-        self.free("trainer", ACTIVATIONS, ALL_GATHER)
-
-    def sleep(self, *parts):
-        for tag, _ in parts:
-            self.trace.pause("engine", tag)
-
-    def wake(self, *parts):
-        for tag, _ in parts:
-            self.trace.resume("engine", tag)
+        self.allocate("trainer", GRADIENTS, ALL_GATHER, ACTIVATIONS)
+        self.free("trainer", ACTIVATIONS, ALL_GATHER, GRADIENTS)
 
 
 def strategy_v0(s):
-    s.allocate("trainer", *TRAINER_STATE, ALL_GATHER, ACTIVATIONS)
-    for stage in ("log_probabilities", "train", "update_weights"):
+    s.step()
+    s.stage("rollout")
+    s.note("Launched once; caching allocators keep what they have for good.")
+    s.allocate("engine", *ENGINE)
+    s.allocate("trainer", *TRAINER_STATE, GRADIENTS, ALL_GATHER, ACTIVATIONS)
+    for stage in ("log_probabilities", "train"):
+        s.stage(stage)
+    s.step()
+    for stage in ("update_weights", "rollout"):
         s.stage(stage)
 
 
 def strategy_v1(s):
-    s.stage("log_probabilities")
-    s.free("engine", *ENGINE)
-    s.allocate("trainer", *TRAINER_STATE, ALL_GATHER)
-    s.free("trainer", ALL_GATHER)
-    s.train()
-    s.stage("update_weights")
-    s.trace.note("The weights go to disk; the trainer ends before the engine is launched.")
-    s.allocate("trainer", ALL_GATHER)
-    s.free("trainer", ALL_GATHER, *TRAINER_STATE)
+    s.step()
+    s.stage("rollout")
     s.allocate("engine", *ENGINE)
-
-
-def trainer_takes_over(s):
+    s.note("The engine is shut down.")
+    s.free("engine", *ENGINE)
     s.stage("log_probabilities")
-    s.sleep(*ENGINE)
-    s.allocate("trainer", *TRAINER_STATE, ALL_GATHER)
-    s.free("trainer", ALL_GATHER)
+    s.note("The trainer is launched; it loads its state from disk.")
+    s.allocate("trainer", *TRAINER_STATE)
+    s.gather()
+    s.stage("train")
     s.train()
+    s.step()
+    s.stage("update_weights")
+    s.note("The trainer gathers the weights and saves them and its state to disk, then it ends.")
+    s.gather()
+    s.free("trainer", *TRAINER_STATE)
+    s.note("The engine is launched again; it loads the weights from disk and captures its graphs.")
+    s.allocate("engine", *ENGINE)
+    s.stage("rollout")
+
+
+def up_to_the_update(s):
+    """What v2 and v3 have in common."""
+    s.step()
+    s.stage("rollout")
+    s.note("The trainer's state is offloaded to the host before the engine starts.")
+    s.allocate("trainer", *TRAINER_STATE, options=("backup=host",))
+    s.pause("trainer", *TRAINER_STATE)
+    s.allocate("engine", *ENGINE)
+    s.note("Generation has ended: the engine releases all it has, without a backup.")
+    s.pause("engine", *ENGINE)
+    s.stage("log_probabilities")
+    s.load("trainer", SHARDED_WEIGHTS)
+    s.gather()
+    s.stage("train")
+    s.load("trainer", OPTIMIZER)
+    s.train()
+    s.pause("trainer", OPTIMIZER)
+    s.step()
+    s.stage("update_weights")
 
 
 def strategy_v2(s):
-    trainer_takes_over(s)
-    s.stage("update_weights")
-    s.wake(*ENGINE)
-    s.allocate("trainer", ALL_GATHER)
-    s.free("trainer", ALL_GATHER, *TRAINER_STATE)
+    up_to_the_update(s)
+    s.note("The engine wakes as a whole, beside the trainer's gathered weights.")
+    s.wake_engine(*ENGINE)
+    s.gather()
+    s.pause("trainer", SHARDED_WEIGHTS)
+    s.stage("rollout")
 
 
 def strategy_v3(s):
-    trainer_takes_over(s)
-    s.stage("update_weights")
-    s.wake(ENGINE[0], ENGINE[3])
-    s.allocate("trainer", ALL_GATHER)
-    s.free("trainer", ALL_GATHER, *TRAINER_STATE)
-    s.wake(ENGINE[1], ENGINE[2])
+    up_to_the_update(s)
+    s.note("What the update needs wakes; the trainer leaves before the KV cache comes.")
+    s.wake_engine(WEIGHTS, BUFFERS)
+    s.gather()
+    s.pause("trainer", SHARDED_WEIGHTS)
+    s.stage("rollout")
+    s.wake_engine(KV_CACHE, CUDA_GRAPH)
+
+
+STRATEGIES = {
+    "v0": (strategy_v0, (
+        "nothing is released. Trainer and engine hold all they have, always.",)),
+    "v1": (strategy_v1, (
+        "one process at a time. The engine is shut down before the trainer starts; the trainer",
+        "saves its state to disk and ends before the engine is launched again; nothing is kept on",
+        "the host.")),
+    "v2": (strategy_v2, (
+        "the engine sleeps and wakes as a whole; the trainer's state is offloaded to the host.",)),
+    "v3": (strategy_v3, (
+        "the engine wakes in stages: weights and buffers, update, then KV cache and graphs; the",
+        "trainer's state is offloaded to the host.")),
+}
 
 
 def full_step(strategy):
-    s = Sharing(strategy)
-    s.trace.step("trainer")
-    s.stage("rollout")
-    s.allocate("engine", *ENGINE)
-    globals()[f"strategy_{strategy}"](s)
-    s.stage("rollout")
+    moves, about = STRATEGIES[strategy]
+    s = Sharing(strategy, about)
+    moves(s)
     return s.trace.text()
 
 
@@ -400,16 +478,19 @@ def main():
     arguments = parser.parse_args()
     if arguments.table:
         return 0 if print_table() else 1
-    wrong = []
+    good = True
     for name, text in all_traces():
         path = arguments.output / name
-        if not arguments.check:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            wrong.append(str(path))
-    for path in wrong:
-        print(f"{path}: not what traces/generate.py writes; run it again", file=sys.stderr)
-    return 1 if wrong else 0
+        try:
+            if not arguments.check:
+                path.write_bytes(text.encode())
+            elif path.read_bytes() != text.encode():
+                print(f"{path}: not what traces/generate.py writes; run it again", file=sys.stderr)
+                good = False
+        except OSError as error:
+            print(f"{path}: {error.strerror}", file=sys.stderr)
+            good = False
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

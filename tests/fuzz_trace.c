@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzes the trace reader with any bytes at all. What it reads without an error is written by the
+ * writer and read again, which must give the same events. Seeds: tests/corpus/trace/.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "reveille/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define PATH_BYTES 64
+#define PROCESSES_MAX 4096
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static int open_memory(char *path)
+{
+    int file = memfd_create("trace", MFD_CLOEXEC);
+    require(file >= 0);
+    snprintf(path, PATH_BYTES, "/proc/self/fd/%d", file);
+    return file;
+}
+
+static rvl_trace_reader *open_reader(const char *path, bool partial)
+{
+    rvl_trace_reader_options options = {sizeof options, partial};
+    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_trace_reader *reader = NULL;
+    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &error, &reader);
+    require((status == RVL_OK) == (reader != NULL));
+    require(status == RVL_OK || error.message[0] != '\0');
+    return reader;
+}
+
+/* Reads all; the last status, which must stay the same. */
+static rvl_status read_all(const char *path, bool partial)
+{
+    rvl_trace_event event;
+    rvl_status status;
+    rvl_trace_reader *reader = open_reader(path, partial);
+    if (reader == NULL)
+        return RVL_ERR_CORRUPT_TRACE;
+    do
+        status = rvl_trace_reader_next(reader, &event, NULL);
+    while (status == RVL_OK);
+    require(rvl_trace_reader_next(reader, &event, NULL) == status);
+    rvl_trace_reader_close(reader);
+    return status;
+}
+
+static void write_again(const char *from, const char *to)
+{
+    static bool declared[PROCESSES_MAX];
+    rvl_trace_header header = {.struct_size = sizeof header};
+    rvl_trace_writer *writer = NULL;
+    rvl_trace_event event;
+    rvl_trace_reader *reader = open_reader(from, false);
+    memset(declared, 0, sizeof declared);
+    header.device_count = rvl_trace_reader_devices(reader, &header.devices);
+    require(rvl_trace_writer_open(to, &header, &writer) == RVL_OK);
+    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+        require(event.process_index < PROCESSES_MAX);
+        if (!declared[event.process_index])
+            require(rvl_trace_writer_process(writer, event.process, 0) == RVL_OK);
+        declared[event.process_index] = true;
+        require(rvl_trace_writer_event(writer, &event) == RVL_OK);
+    }
+    require(rvl_trace_writer_close(writer) == RVL_OK);
+    rvl_trace_reader_close(reader);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool same_event(const rvl_trace_event *a, const rvl_trace_event *b)
+{
+    return a->kind == b->kind && a->time_ns == b->time_ns && a->id == b->id &&
+           a->bytes == b->bytes && a->access_mask == b->access_mask && a->thread == b->thread &&
+           a->device == b->device && a->tag_index == b->tag_index && a->flags == b->flags &&
+           a->backup == b->backup && a->skip_content == b->skip_content &&
+           same_text(a->process, b->process) && same_text(a->tag, b->tag) &&
+           same_text(a->name, b->name);
+}
+
+static void require_same(const char *path_a, const char *path_b)
+{
+    rvl_trace_event a, b;
+    rvl_status status;
+    rvl_trace_reader *reader_a = open_reader(path_a, false);
+    rvl_trace_reader *reader_b = open_reader(path_b, false);
+    require(reader_a != NULL && reader_b != NULL);
+    do {
+        status = rvl_trace_reader_next(reader_a, &a, NULL);
+        require(rvl_trace_reader_next(reader_b, &b, NULL) == status);
+        require(status != RVL_OK || same_event(&a, &b));
+    } while (status == RVL_OK);
+    rvl_trace_reader_close(reader_a);
+    rvl_trace_reader_close(reader_b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[PATH_BYTES], again[PATH_BYTES];
+    int file = open_memory(path);
+    int copy = open_memory(again);
+    require(write(file, data, size) == (ssize_t)size);
+    bool whole = read_all(path, false) == RVL_ERR_NOT_FOUND;
+    bool partly = read_all(path, true) == RVL_ERR_NOT_FOUND;
+    require(partly || !whole);
+    if (whole) {
+        write_again(path, again);
+        require_same(path, again);
+    }
+    close(file);
+    close(copy);
+    return 0;
+}
