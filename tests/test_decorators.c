@@ -66,8 +66,8 @@ static void chosen_calls_fail(void **state)
     rvl_addr addr;
     rvl_error error = {.struct_size = sizeof error};
 
-    rvli_fault_set(fault, &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_create,
-                                             .countdown = 2});
+    rvli_fault_set(fault,
+                   &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_create, .countdown = 2});
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_OK);
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_ERR_DEVICE_OOM);
     assert_int_equal(rvl_last_error(&error), RVL_OK);
@@ -124,10 +124,8 @@ static void every_call_is_logged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_are_checked),
-        cmocka_unit_test(what_is_missing_is_not_supported),
-        cmocka_unit_test(ops_have_names),
-        cmocka_unit_test(chosen_calls_fail),
+        cmocka_unit_test(tables_are_checked),   cmocka_unit_test(what_is_missing_is_not_supported),
+        cmocka_unit_test(ops_have_names),       cmocka_unit_test(chosen_calls_fail),
         cmocka_unit_test(every_call_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,6 +218,19 @@ static void overcommit_remembers_the_first_instant(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+static void devices_do_not_share_addresses(void **state)
+{
+    (void)state;
+    rvl_context *context = open_accounted(1 * GIB, false);
+    rvl_addr first = support_alloc(context, "weights", 0, 10 * MIB, RVL_BACKUP_NONE);
+    rvl_addr second = support_alloc(context, "weights", 1, 10 * MIB, RVL_BACKUP_NONE);
+    assert_true(first != second);
+    assert_int_equal(rvl_free(context, first), RVL_OK);
+    assert_int_equal(support_stats(context, 0).used_bytes, 0);
+    assert_int_equal(support_stats(context, 1).used_bytes, 10 * MIB);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void transitions_take_time_in_their_stage(void **state)
 {
     (void)state;
@@ -250,6 +263,7 @@ int main(void)
         cmocka_unit_test(breakdowns_agree_with_a_plain_model),
         cmocka_unit_test(external_bytes_take_room),
         cmocka_unit_test(overcommit_remembers_the_first_instant),
+        cmocka_unit_test(devices_do_not_share_addresses),
         cmocka_unit_test(transitions_take_time_in_their_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

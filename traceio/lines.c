@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "traceio/format.h"
 
-#define BUFFER_BYTES (4 * RVLI_TRACE_LINE_BYTES_MAX)
+#define BUFFER_BYTES ((size_t)4 * RVLI_TRACE_LINE_BYTES_MAX)
 #define PACKED_BYTES RVLI_TRACE_LINE_BYTES_MAX
 
 struct rvli_lines {

@@ -7,18 +7,20 @@
 #include "backends/sim/sim.h"
 #include "base/error.h"
 
-/* Address bits below the class; the largest range is that large. */
-#define CLASS_SHIFT 57u
+/* Bits of an accounted address: 6 of the device, 6 of the class, 52 of range and offset. */
+#define DEVICE_SHIFT 58u
+#define CLASS_SHIFT 52u
 
 typedef struct backed_range {
     uint64_t addr;
     rvli_sim_range range;
 } backed_range;
 
-void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed)
+void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device)
 {
     memset(ranges, 0, sizeof *ranges);
     ranges->backed = backed;
+    ranges->device = (uint64_t)device;
     rvli_addrmap_init(&ranges->by_addr);
     rvli_pool_init(&ranges->pool, sizeof(backed_range));
 }
@@ -76,15 +78,16 @@ static rvl_status reserve_accounted(rvli_sim_ranges *ranges, uint64_t size, uint
         slot = class->count++;
     }
     class->ranges[slot] = (rvli_sim_range){.size = size};
-    *addr_out = (uint64_t)number << CLASS_SHIFT | (uint64_t)slot << number;
+    *addr_out =
+        ranges->device << DEVICE_SHIFT | (uint64_t)number << CLASS_SHIFT | (uint64_t)slot << number;
     return RVL_OK;
 }
 
 static rvli_sim_range *find_accounted(const rvli_sim_ranges *ranges, uint64_t addr,
                                       uint64_t *base_out)
 {
-    uint32_t number = (uint32_t)(addr >> CLASS_SHIFT);
-    if (number >= RVLI_SIM_CLASSES)
+    uint32_t number = addr >> CLASS_SHIFT & (RVLI_SIM_CLASSES - 1);
+    if (addr >> DEVICE_SHIFT != ranges->device)
         return NULL;
     uint64_t slot = (addr & ((UINT64_C(1) << CLASS_SHIFT) - 1)) >> number;
     if (slot >= ranges->classes[number].count)
@@ -95,7 +98,7 @@ static rvli_sim_range *find_accounted(const rvli_sim_ranges *ranges, uint64_t ad
 
 static void release_accounted(rvli_sim_ranges *ranges, uint64_t addr, rvli_sim_range *range)
 {
-    rvli_sim_class *class = &ranges->classes[addr >> CLASS_SHIFT];
+    rvli_sim_class *class = &ranges->classes[addr >> CLASS_SHIFT & (RVLI_SIM_CLASSES - 1)];
     range->size = 0;
     range->one_block = class->free;
     class->free = (uint32_t)(range - class->ranges) + 1;

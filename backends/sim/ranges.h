@@ -3,9 +3,9 @@
  * Address ranges of a simulated device, and what is mapped in them.
  *
  * Accounted memory owns its address space: an address says itself which range it lies in. The top
- * bits are the size class (a power of two), the rest the number of the range within its class, so
- * that no search is needed however many there are. Backed memory gets its addresses from the kernel
- * and finds the range in an ordered map.
+ * bits are the device, then comes the size class (a power of two), then the number of the range
+ * within its class, so that no search is needed however many there are. Backed memory gets its
+ * addresses from the kernel and finds the range in an ordered map.
  *
  * As a rule a range holds one mapping, kept in place; several are a sorted array. Not thread-safe:
  * the device's lock is held.
@@ -54,12 +54,13 @@ typedef struct rvli_sim_class {
 
 typedef struct rvli_sim_ranges {
     bool backed;
+    uint64_t device;                          /* number of the device */
     rvli_sim_class classes[RVLI_SIM_CLASSES]; /* accounted */
     rvli_addrmap by_addr;                     /* backed */
     rvli_pool pool;                           /* backed */
 } rvli_sim_ranges;
 
-void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed);
+void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device);
 /* Gives back all memory and, if backed, the address ranges. */
 void rvli_sim_ranges_destroy(rvli_sim_ranges *ranges);
 

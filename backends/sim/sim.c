@@ -125,7 +125,7 @@ static rvl_status check_profile(const rvl_profile *profile)
     return RVL_OK;
 }
 
-static rvl_status open_device(rvli_sim_device *device, const rvl_profile *profile,
+static rvl_status open_device(rvli_sim_device *device, int number, const rvl_profile *profile,
                               const rvl_sim_options *options, rvli_clock *clock)
 {
     rvl_status status = rvli_options_read(&device->profile, sizeof device->profile, profile);
@@ -143,7 +143,7 @@ static rvl_status open_device(rvli_sim_device *device, const rvl_profile *profil
     if (status != RVL_OK)
         return status;
     pthread_mutex_init(&device->lock, NULL);
-    rvli_sim_ranges_init(&device->ranges, device->backed);
+    rvli_sim_ranges_init(&device->ranges, device->backed, number);
     return RVL_OK;
 }
 
@@ -179,7 +179,7 @@ static rvl_status sim_open(const void *user_options, rvli_clock *clock, void **s
     if (sim == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a simulation");
     for (size_t i = 0; i < count && status == RVL_OK; i++) {
-        status = open_device(&sim->devices[i], profiles[i], &options, clock);
+        status = open_device(&sim->devices[i], (int)i, profiles[i], &options, clock);
         sim->device_count += status == RVL_OK;
     }
     if (status != RVL_OK) {

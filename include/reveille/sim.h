@@ -73,9 +73,9 @@ RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);
 
 /*
  * Reads a size: digits, optionally with a fraction, optionally followed by B, KiB, MiB, GiB or TiB
- * (powers of two; K, M, G, T mean the same). A fraction is rounded down to whole bytes.
- * Returns RVL_OK, or RVL_ERR_INVALID for anything else, 0, and sizes of 2^63 and more.
- * Thread-safe. Since 0.1.
+ * (powers of two; K, M, G, T mean the same). A fraction counts to its sixth digit and is rounded
+ * down to whole bytes. Returns RVL_OK, or RVL_ERR_INVALID for anything else, 0, and sizes of 2^63
+ * and more. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out);
 
