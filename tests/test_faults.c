@@ -95,6 +95,31 @@ static snapshot take(const scene *s)
     return shot;
 }
 
+/* Field by field: padding between fields is anybody's. */
+static void check_same(const snapshot *before, const snapshot *after)
+{
+    assert_int_equal(before->stage_count, after->stage_count);
+    for (int device = 0; device < 2; device++) {
+        const rvl_device_stats *was = &before->devices[device], *is = &after->devices[device];
+#define SAME_COUNTER(field) assert_int_equal(was->field, is->field);
+        RVL_DEVICE_COUNTER_MAP(SAME_COUNTER)
+#undef SAME_COUNTER
+        assert_int_equal(was->peak_stage, is->peak_stage);
+        assert_int_equal(was->oom.happened, is->oom.happened);
+        assert_int_equal(before->free_bytes[device], after->free_bytes[device]);
+        assert_memory_equal(&before->tags[device], &after->tags[device], sizeof(rvl_tag_stats));
+        for (int stage = 0; stage < 2; stage++) {
+            const rvl_stage_stats *old = &before->stages[device][stage];
+            const rvl_stage_stats *new = &after->stages[device][stage];
+            assert_int_equal(old->peak_bytes, new->peak_bytes);
+            assert_int_equal(old->end_bytes, new->end_bytes);
+            assert_int_equal(old->host_bytes, new->host_bytes);
+        }
+    }
+    assert_memory_equal(before->states, after->states, sizeof before->states);
+    assert_memory_equal(before->backup_bytes, after->backup_bytes, sizeof before->backup_bytes);
+}
+
 /* Content of what is active; after a failed pause also of what has no backup. */
 static void check_content(const scene *s, bool cache_too)
 {
@@ -264,7 +289,7 @@ static bool fail_once(const call *c, uint64_t n, uint64_t keep_bytes)
         assert_int_equal(error.status, status);
         assert_true(error.op[0] != '\0');
         snapshot after = take(&s);
-        assert_memory_equal(&before, &after, sizeof before);
+        check_same(&before, &after);
         check_content(&s, true);
         assert_int_equal(c->run(&s), RVL_OK);
     }
