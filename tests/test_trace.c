@@ -538,7 +538,7 @@ static void passes_over_comments_and_empty_lines(void **state)
     rvl_trace_reader_close(got.reader);
 }
 
-static void tells_the_columns_of_the_last_event(void **state)
+static void tells_the_columns_of_a_line(void **state)
 {
     static char path[PATH_BYTES];
     const char *paths = path;
@@ -548,15 +548,15 @@ static void tells_the_columns_of_the_last_event(void **state)
     new_path(path, "");
     put_file(path, HEAD "stage 12 p 0 ab\nend 1\n", strlen(HEAD) + 22);
     assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, NULL, &reader), RVL_OK);
-    assert_int_equal(rvl_trace_reader_column(reader, 1), 0);
     assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_OK);
     static const uint32_t columns[] = {0, 1, 7, 10, 12, 14, 0};
     for (uint32_t field = 0; field < 7; field++)
-        assert_int_equal(rvl_trace_reader_column(reader, field), columns[field]);
+        assert_int_equal(rvl_trace_column(path, event.line, field), columns[field]);
     assert_string_equal(rvl_trace_reader_path(reader, 0), path);
     assert_null(rvl_trace_reader_path(reader, 1));
     assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_trace_reader_column(reader, 1), 0);
+    assert_int_equal(rvl_trace_column(path, event.line + 2, 1), 0); /* beyond the end */
+    assert_int_equal(rvl_trace_column(path, 0, 1), 0);
     rvl_trace_reader_close(reader);
     unlink(path);
 }
@@ -825,7 +825,8 @@ static void refuses_what_cannot_be_opened(void **state)
     assert_int_equal(rvl_trace_reader_open(&missing, 1, &options, &error, &reader),
                      RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_reader_next(NULL, &event, &error), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_reader_column(NULL, 1), 0);
+    assert_int_equal(rvl_trace_column(NULL, 1, 1), 0);
+    assert_int_equal(rvl_trace_column(missing, 1, 1), 0);
     assert_null(rvl_trace_reader_path(NULL, 0));
     rvl_trace_reader_close(NULL);
 }
@@ -965,7 +966,7 @@ int main(void)
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
         cmocka_unit_test(refuses_another_major),
         cmocka_unit_test(passes_over_comments_and_empty_lines),
-        cmocka_unit_test(tells_the_columns_of_the_last_event),
+        cmocka_unit_test(tells_the_columns_of_a_line),
         cmocka_unit_test(partial_keeps_the_whole_lines),
         cmocka_unit_test(reads_zstd),
         cmocka_unit_test(reads_zstd_that_unpacks_to_much),

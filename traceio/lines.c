@@ -28,7 +28,7 @@ struct rvli_lines {
     bool more_unpacked; /* zstd holds text that had no room in buffer */
     ZSTD_inBuffer packed_in;
     char *packed;
-    char buffer[BUFFER_BYTES + 1];
+    char buffer[BUFFER_BYTES + RVLI_LINES_PADDING];
 };
 
 static bool ends_in_zst(const char *path)
@@ -69,10 +69,9 @@ static rvl_status open_file(rvli_lines *lines, const char *path)
 
 rvl_status rvli_lines_open(const char *path, rvli_lines **lines_out)
 {
-    rvli_lines *lines = malloc(sizeof *lines);
+    rvli_lines *lines = calloc(1, sizeof *lines);
     if (lines == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory to read a trace");
-    memset(lines, 0, offsetof(rvli_lines, buffer));
     rvl_status status = open_file(lines, path);
     if (status != RVL_OK) {
         rvli_lines_close(lines);

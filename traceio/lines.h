@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lines of a file, plain or zstd, through one buffer. A line is not copied: it is good until the
- * next is asked for, and the byte after it is its newline.
+ * next is asked for. The byte after it is its newline, and RVLI_LINES_PADDING bytes from there on
+ * may be read, so that digits can be looked at eight at a time.
  */
 #ifndef RVL_TRACEIO_LINES_H
 #define RVL_TRACEIO_LINES_H
@@ -11,6 +12,8 @@
 #include <stdint.h>
 
 #include "reveille/status.h"
+
+#define RVLI_LINES_PADDING 16u
 
 typedef struct rvli_lines rvli_lines;
 

@@ -82,9 +82,7 @@ static rvl_status add(rvli_names *names, const char *raw, size_t length, const c
 
 rvli_name *rvli_names_find(rvli_names *names, const char *raw, size_t length)
 {
-    rvli_name *name = names->last;
-    if (name != NULL && name->raw_length == length && memcmp(name->raw, raw, length) == 0)
-        return name;
+    rvli_name *name = NULL;
     HASH_FIND(hh, names->by_raw, raw, length, name);
     if (name != NULL)
         names->last = name;

@@ -3,7 +3,7 @@
  * Names of a trace, each kept once, with a dense number.
  *
  * Looked up by the text as it stands in the file, of which there is one way to write each name. The
- * name that was asked for last is compared first: events of one kind repeat it.
+ * name that was found last is kept for the parser to try first.
  */
 #ifndef RVL_TRACEIO_NAMES_H
 #define RVL_TRACEIO_NAMES_H

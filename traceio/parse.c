@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "traceio/parse.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "traceio/format.h"
 
 #define BYTES_MAX ((uint64_t)INT64_MAX)
-/* That many decimal digits always fit into 64 bits. */
-#define DIGITS_SAFE 19
 
 /* ---- Cursor ---- */
 
@@ -46,24 +45,68 @@ static bool is_digit(char byte)
     return (unsigned)(byte - '0') < 10;
 }
 
-/* Decimal digits without leading zeros. The newline after the line ends the loop. */
+#define EVERY_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/*
+ * The value of the decimal digits that the eight bytes at `at` begin with, and how many there are.
+ * Eight bytes are one 64-bit number, the first its lowest; neighbours are joined in pairs, pairs in
+ * fours, fours in the whole.
+ */
+static uint64_t eight_digits(const char *at, unsigned *count_out)
+{
+    uint64_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    bytes = le64toh(bytes) ^ EVERY_BYTE('0'); /* digits are now 0 to 9, all else is more */
+    /* A carry out of a byte that is no digit spoils what lies above it, which is not looked at. */
+    uint64_t others = ((bytes + EVERY_BYTE(0x76)) | bytes) & EVERY_BYTE(0x80);
+    unsigned count = others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+    *count_out = count;
+    if (count == 0)
+        return 0;
+    bytes <<= 8 * (8 - count); /* leading zeros instead of what follows the digits */
+    bytes = (bytes * 10 + (bytes >> 8)) & UINT64_C(0x00FF00FF00FF00FF);
+    bytes = (bytes * 100 + (bytes >> 16)) & UINT64_C(0x0000FFFF0000FFFF);
+    return (bytes * 10000 + (bytes >> 32)) & UINT64_C(0xFFFFFFFF);
+}
+
+/* Any number of decimal digits; false if they do not fit into 64 bits. */
+static bool digits(const char **at, uint64_t *value_out)
+{
+    static const uint64_t powers[] = {1,      10,      100,      1000,     10000,
+                                      100000, 1000000, 10000000, 100000000};
+    unsigned count;
+    uint64_t value = eight_digits(*at, &count);
+    *at += count;
+    if (count == 8) {
+        uint64_t low = eight_digits(*at, &count);
+        value = value * powers[count] + low;
+        *at += count;
+    }
+    for (; is_digit(**at); ++*at)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(**at - '0'), &value))
+            return false;
+    *value_out = value;
+    return true;
+}
+
+/* Decimal digits without leading zeros. The newline after the line ends them. */
 static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
 {
     const char *begin = cursor->at;
     const char *at = begin;
-    uint64_t value = 0;
-    for (; is_digit(*at) && at - begin < DIGITS_SAFE; at++)
-        value = value * 10 + (uint64_t)(*at - '0');
-    for (; is_digit(*at); at++)
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*at - '0'), &value))
-            return fail_at(cursor, begin, "the number does not fit into 64 bits");
+    if (is_digit(at[0]) && !is_digit(at[1])) { /* threads and devices, as a rule */
+        *value_out = (uint64_t)(at[0] - '0');
+        cursor->at++;
+        return true;
+    }
+    if (!digits(&at, value_out))
+        return fail_at(cursor, begin, "the number does not fit into 64 bits");
     if (at == begin)
         return fail_at(cursor, begin, why);
     if (*begin == '0' && at - begin > 1)
         return fail_at(cursor, begin, "a number has no leading zeros");
     cursor->at = at;
-    *value_out = value;
     return true;
 }
 
@@ -77,6 +120,20 @@ static const char *word(rvli_cursor *cursor, size_t *length_out)
     return begin;
 }
 
+/* The name that was asked for last, if it comes next again: events of one kind repeat it. */
+static rvli_name *repeated(rvli_cursor *cursor, const rvli_names *names)
+{
+    rvli_name *last = names->last;
+    if (last == NULL || (size_t)(cursor->end - cursor->at) < last->raw_length ||
+        memcmp(cursor->at, last->raw, last->raw_length) != 0)
+        return NULL;
+    const char *behind = cursor->at + last->raw_length;
+    if (behind != cursor->end && *behind != ' ')
+        return NULL;
+    cursor->at = behind;
+    return last;
+}
+
 static bool is_word(const char *text, size_t length, const char *expected)
 {
     return strlen(expected) == length && memcmp(text, expected, length) == 0;
@@ -86,6 +143,9 @@ static bool name(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
 {
     size_t length, fault = 0;
     const char *why = NULL;
+    *name_out = repeated(cursor, names);
+    if (*name_out != NULL)
+        return true;
     const char *begin = word(cursor, &length);
     rvl_status status = rvli_names_get(names, begin, length, name_out, &why, &fault);
     if (status == RVL_ERR_CORRUPT_TRACE)
@@ -134,8 +194,11 @@ static bool time_and_process(rvli_cursor *cursor, rvli_trace_file *file, rvl_tra
         return fail_at(cursor, begin, "time goes back");
     if (!space(cursor, "a space and the process should follow"))
         return false;
-    begin = word(cursor, &length);
-    const rvli_name *found = rvli_names_find(&file->process_names, begin, length);
+    const rvli_name *found = repeated(cursor, &file->process_names);
+    if (found == NULL) {
+        begin = word(cursor, &length);
+        found = rvli_names_find(&file->process_names, begin, length);
+    }
     if (found == NULL)
         return fail_at(cursor, begin, "this process has not been declared: process NAME pid=N");
     event->process_index = found->index; /* of the file; the reader knows the one over all */
@@ -467,12 +530,35 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
         RVL_EVENT_MAP(KEYWORD)
 #undef KEYWORD
     };
-    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++)
+    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++) /* the most frequent first */
         if (keywords[kind].length == length && memcmp(keywords[kind].text, text, length) == 0) {
             *kind_out = (rvl_event_kind)kind;
             return true;
         }
     return false;
+}
+
+/* Field by field: for a struct of this size compilers call on instructions that are slow to start.
+ */
+static void clear(rvl_trace_event *event, rvl_event_kind kind)
+{
+    event->kind = kind;
+    event->process_index = 0;
+    event->time_ns = 0;
+    event->id = 0;
+    event->bytes = 0;
+    event->access_mask = 0;
+    event->thread = 0;
+    event->device = 0;
+    event->tag_index = RVL_TRACE_NO_TAG;
+    event->flags = 0;
+    event->backup = RVL_BACKUP_NONE;
+    event->skip_content = false;
+    event->process = NULL;
+    event->tag = NULL;
+    event->name = NULL;
+    event->file = 0;
+    event->line = 0;
 }
 
 static bool event_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
@@ -482,9 +568,7 @@ static bool event_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_eve
         return fail_at(cursor, cursor->line, "the clock must be declared before the first event");
     if (file->device_mask == 0)
         return fail_at(cursor, cursor->line, "a device must be declared before the first event");
-    memset(event, 0, sizeof *event);
-    event->kind = kind;
-    event->tag_index = RVL_TRACE_NO_TAG;
+    clear(event, kind);
     file->has_events = true;
     if (!time_and_process(cursor, file, event) || !event_fields(cursor, file, event))
         return false;

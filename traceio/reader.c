@@ -2,8 +2,8 @@
 /*
  * The trace reader: opens the files, reads their headers, merges their events on one clock.
  *
- * Each file is one event ahead at most; the earliest of those is returned. The event that was
- * returned last is replaced when the next is asked for, so that its line can still be looked at.
+ * Of several files each is one event ahead at most, and the earliest of those is returned; the
+ * events of a single one go straight to the caller.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,6 @@ typedef struct source {
     rvli_lines *lines;
     rvli_trace_file file;
     uint32_t line_number;
-    const char *line; /* that of `event` */
-    size_t line_length;
     uint64_t offset_ns; /* from its time 0 to that of the merged trace */
     rvl_trace_event event;
     bool has_event; /* `event` waits to be returned */
@@ -44,7 +42,6 @@ struct rvl_trace_reader {
     bool partial;
     uint32_t source_count;
     uint32_t process_count;
-    source *last; /* whose event was returned last */
     uint64_t events;
     rvli_names tags;
     rvli_names names;
@@ -83,10 +80,12 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
                             rvl_trace_error *error_out)
 {
     const char *why = "the file cannot be read";
-    rvl_status status = rvli_lines_next(s->lines, &s->line, &s->line_length, &why);
+    const char *line;
+    size_t length;
+    rvl_status status = rvli_lines_next(s->lines, &line, &length, &why);
     if (status == RVL_OK) {
         s->line_number++;
-        *cursor = (rvli_cursor){.line = s->line, .at = s->line, .end = s->line + s->line_length};
+        *cursor = (rvli_cursor){.line = line, .at = line, .end = line + length};
         return RVL_OK;
     }
     if (status == RVL_ERR_NOT_FOUND && s->file.has_end)
@@ -165,8 +164,9 @@ static rvl_status number_process(rvl_trace_reader *reader, source *s, rvl_trace_
     return RVL_OK;
 }
 
-/* Reads on to the next event. RVL_ERR_NOT_FOUND when there is none. */
-static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+/* Reads on to the next event, times as in the file. RVL_ERR_NOT_FOUND when there is none. */
+static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *event,
+                          rvl_trace_error *error_out)
 {
     rvli_cursor cursor;
     rvli_line_kind kind;
@@ -174,7 +174,7 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_error *
         rvl_status status = next_line(reader, s, &cursor, error_out);
         if (status != RVL_OK)
             return status;
-        if (!rvli_parse_line(&cursor, &s->file, &s->event, &kind))
+        if (!rvli_parse_line(&cursor, &s->file, event, &kind))
             return report_source(error_out, cursor.status, s, cursor.column,
                                  cursor.why ? cursor.why : "out of host memory");
         if (kind == RVLI_LINE_EVENT)
@@ -187,29 +187,37 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_error *
     }
 }
 
+/*
+ * The next event of a source, on the common clock. RVL_ERR_NOT_FOUND when there is none: the source
+ * is finished.
+ */
+static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_event *event,
+                             rvl_trace_error *error_out)
+{
+    rvl_status status = s->finished ? RVL_ERR_NOT_FOUND : advance(reader, s, event, error_out);
+    s->finished = status == RVL_ERR_NOT_FOUND;
+    if (status != RVL_OK)
+        return status;
+    const rvli_trace_process *process = &s->file.processes[event->process_index];
+    event->process_index = process->index;
+    event->process = process->name;
+    event->line = s->line_number;
+    event->file = (uint32_t)(s - reader->sources);
+    if (event->time_ns > UINT64_MAX - s->offset_ns)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
+                             "the time does not fit into 64 bits on the common clock");
+    event->time_ns += s->offset_ns;
+    return RVL_OK;
+}
+
 /* Makes sure that a source that is not finished has its next event waiting. */
 static rvl_status ensure_event(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
 {
-    if (s->has_event || s->finished)
+    if (s->has_event)
         return RVL_OK;
-    rvl_status status = advance(reader, s, error_out);
-    if (status == RVL_ERR_NOT_FOUND) {
-        s->finished = true;
-        return RVL_OK;
-    }
-    if (status != RVL_OK)
-        return status;
-    const rvli_trace_process *process = &s->file.processes[s->event.process_index];
-    s->event.process_index = process->index;
-    s->event.process = process->name;
-    s->event.line = s->line_number;
-    s->event.file = (uint32_t)(s - reader->sources);
-    if (s->event.time_ns > UINT64_MAX - s->offset_ns)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
-                             "the time does not fit into 64 bits on the common clock");
-    s->event.time_ns += s->offset_ns;
-    s->has_event = true;
-    return RVL_OK;
+    rvl_status status = read_event(reader, s, &s->event, error_out);
+    s->has_event = status == RVL_OK;
+    return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
 
 /* ---- Opening ---- */
@@ -377,41 +385,67 @@ static rvl_status report_again(const rvl_trace_reader *reader, rvl_trace_error *
                   error->message);
 }
 
-rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
-                                 rvl_trace_error *error_out)
+/* The earliest event of all. RVL_ERR_NOT_FOUND when there is none left. */
+static rvl_status merge(rvl_trace_reader *reader, rvl_trace_event *event_out)
 {
     source *earliest;
-    if (reader == NULL || event_out == NULL)
-        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the reader or event_out is NULL");
-    if (reader->failed == RVL_OK)
-        reader->failed = find_earliest(reader, &earliest);
-    if (reader->failed != RVL_OK) {
-        reader->last = NULL;
-        return report_again(reader, error_out);
-    }
-    if (earliest == NULL) {
-        reader->last = NULL;
+    rvl_status status = find_earliest(reader, &earliest);
+    if (status != RVL_OK)
+        return status;
+    if (earliest == NULL)
         return RVL_ERR_NOT_FOUND;
-    }
     *event_out = earliest->event;
     earliest->has_event = false;
-    reader->last = earliest;
-    reader->events++;
     return RVL_OK;
 }
 
-uint32_t rvl_trace_reader_column(const rvl_trace_reader *reader, uint32_t field)
+rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                 rvl_trace_error *error_out)
 {
-    if (reader == NULL || reader->last == NULL || field == 0)
-        return 0;
-    const source *s = reader->last;
+    if (reader == NULL || event_out == NULL)
+        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the reader or event_out is NULL");
+    rvl_status status = reader->failed;
+    if (status == RVL_OK && reader->source_count == 1 && !reader->sources[0].has_event) {
+        /* Nothing to merge: straight to the caller. */
+        status = read_event(reader, &reader->sources[0], event_out, &reader->error);
+    } else if (status == RVL_OK) {
+        status = merge(reader, event_out);
+    }
+    if (status == RVL_OK) {
+        reader->events++;
+        return RVL_OK;
+    }
+    if (status == RVL_ERR_NOT_FOUND)
+        return status;
+    reader->failed = status;
+    return report_again(reader, error_out);
+}
+
+/* Column of a word, from 1, 0 if there are fewer. */
+static uint32_t column_of(const char *line, size_t length, uint32_t field)
+{
     uint32_t at = 1;
-    for (size_t i = 0; i < s->line_length; i++) {
+    for (size_t i = 0; i < length; i++) {
         if (at == field)
             return (uint32_t)i + 1;
-        at += s->line[i] == ' ';
+        at += line[i] == ' ';
     }
     return 0;
+}
+
+uint32_t rvl_trace_column(const char *path, uint32_t line_number, uint32_t field)
+{
+    rvli_lines *lines;
+    const char *why, *line = NULL;
+    size_t length = 0;
+    if (path == NULL || line_number == 0 || field == 0 || rvli_lines_open(path, &lines) != RVL_OK)
+        return 0;
+    rvl_status status = RVL_OK;
+    for (uint32_t i = 0; i < line_number && status == RVL_OK; i++)
+        status = rvli_lines_next(lines, &line, &length, &why);
+    uint32_t column = status == RVL_OK ? column_of(line, length, field) : 0;
+    rvli_lines_close(lines);
+    return column;
 }
 
 size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,

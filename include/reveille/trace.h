@@ -149,16 +149,18 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
 /*
  * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,
  * RVL_ERR_IO, RVL_ERR_HOST_OOM with *error_out filled if not NULL; these are sticky: every later
- * call answers with the same status and error. One thread at a time a reader. Since 0.1.
+ * call answers with the same status and error, and what *event_out holds then means nothing. One
+ * thread at a time a reader. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
                                          rvl_trace_error *error_out);
 
 /*
- * Column of a field of the event last read, for errors that are found beyond the reader. field: 1
- * for the first word of the line. 0 if the line has no such field. Since 0.1.
+ * Column of a field in a line of a trace, for errors that are found beyond the reader: reads the
+ * file anew up to that line. field: 1 for the first word of the line. 0 if there is no such field,
+ * or the file cannot be read again (a pipe). Any thread. Since 0.1.
  */
-RVL_API uint32_t rvl_trace_reader_column(const rvl_trace_reader *reader, uint32_t field);
+RVL_API uint32_t rvl_trace_column(const char *path, uint32_t line, uint32_t field);
 
 /*
  * Devices that the headers declare, merged over all files and ordered by index. Since 0.1.
