@@ -3,7 +3,8 @@
  * The clock of a context.
  *
  * Real devices read monotonic time. Simulated ones advance a virtual time: a call that blocks adds
- * its cost, waiting for something that ends later moves the clock there. Lock-free.
+ * its cost, waiting for something that ends later moves the clock there. Each device adds to a lane
+ * of its own, under its own lock, and the time is the sum: that costs no locked instruction a call.
  */
 #ifndef RVL_BASE_CLOCK_H
 #define RVL_BASE_CLOCK_H
@@ -13,9 +14,15 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "reveille/context.h"
+
 typedef struct rvli_clock {
-    bool virtual_time;           /* set once, by the backend at open */
-    _Atomic uint64_t virtual_ns; /* meaningful with virtual_time */
+    /* Set by the backend at open: */
+    bool virtual_time;
+    int lane_count;
+    /* Virtual time, what was waited and what calls cost: */
+    _Atomic uint64_t waited_ns;
+    _Atomic uint64_t lanes_ns[RVL_MAX_DEVICES];
 } rvli_clock;
 
 static inline uint64_t rvli_monotonic_ns(void)
@@ -25,27 +32,38 @@ static inline uint64_t rvli_monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline uint64_t rvli_clock_now(rvli_clock *clock)
+static inline uint64_t rvli_clock_lanes_ns(const rvli_clock *clock)
+{
+    uint64_t sum_ns = 0;
+    for (int lane = 0; lane < clock->lane_count; lane++)
+        sum_ns += atomic_load_explicit(&clock->lanes_ns[lane], memory_order_relaxed);
+    return sum_ns;
+}
+
+static inline uint64_t rvli_clock_now(const rvli_clock *clock)
 {
     if (!clock->virtual_time)
         return rvli_monotonic_ns();
-    return atomic_load_explicit(&clock->virtual_ns, memory_order_relaxed);
+    return atomic_load_explicit(&clock->waited_ns, memory_order_relaxed) +
+           rvli_clock_lanes_ns(clock);
 }
 
-/* Lets ns pass on a virtual clock. */
-static inline void rvli_clock_add(rvli_clock *clock, uint64_t ns)
+/* Lets ns pass on a virtual clock. With the lock of the lane's device held. */
+static inline void rvli_clock_add(rvli_clock *clock, int lane, uint64_t ns)
 {
-    atomic_fetch_add_explicit(&clock->virtual_ns, ns, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&clock->lanes_ns[lane], memory_order_relaxed);
+    atomic_store_explicit(&clock->lanes_ns[lane], before + ns, memory_order_relaxed);
 }
 
 /* Moves a virtual clock forward to at_ns; never back. */
 static inline void rvli_clock_wait_until(rvli_clock *clock, uint64_t at_ns)
 {
-    uint64_t now = atomic_load_explicit(&clock->virtual_ns, memory_order_relaxed);
-    while (now < at_ns &&
-           !atomic_compare_exchange_weak_explicit(&clock->virtual_ns, &now, at_ns,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
-    }
+    uint64_t waited = atomic_load_explicit(&clock->waited_ns, memory_order_relaxed);
+    uint64_t now = waited + rvli_clock_lanes_ns(clock);
+    while (now < at_ns && !atomic_compare_exchange_weak_explicit(
+                              &clock->waited_ns, &waited, waited + (at_ns - now),
+                              memory_order_relaxed, memory_order_relaxed))
+        now = waited + rvli_clock_lanes_ns(clock);
 }
 
 #endif

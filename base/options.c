@@ -39,9 +39,12 @@ rvl_status rvli_options_read(void *options, size_t known_size, const void *user)
             return rvli_error(RVL_ERR_VERSION,
                               "the options use fields that this version of the library lacks");
     }
-    memset(options, 0, known_size);
+    size_t common_size = user_size < known_size ? user_size : known_size;
     if (user)
-        memcpy(options, user, user_size < known_size ? user_size : known_size);
+        memcpy(options, user, common_size);
+    else
+        common_size = 0;
+    memset((char *)options + common_size, 0, known_size - common_size);
     memcpy(options, &known_size, sizeof(known_size));
     return RVL_OK;
 }

@@ -275,7 +275,7 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
         allocation->id = ++context->last_id; /* the old number has been recorded as freed */
         rvli_record_alloc(context, allocation);
     }
-    pthread_cond_broadcast(&context->moved);
+    rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_error_set(&cause);
 }
@@ -295,7 +295,7 @@ static void forget(rvl_context *context, rvli_allocation *allocation)
     if (allocation->backup != NULL)
         rvli_ledger_host_sub(context, allocation->device, holder, allocation->size);
     rvli_pool_put(&context->allocation_pool, allocation);
-    pthread_cond_broadcast(&context->moved);
+    rvli_announce_moved(context);
     rvli_unlock(context);
 }
 

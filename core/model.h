@@ -18,6 +18,7 @@
 #include "base/hash.h"
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/pool.h"
 #include "core/backend.h"
 #include "core/index.h"
@@ -141,12 +142,19 @@ struct rvl_context {
 
 static inline void rvli_lock(rvl_context *context)
 {
-    pthread_mutex_lock(&context->lock);
+    rvli_mutex_lock(&context->lock);
 }
 
 static inline void rvli_unlock(rvl_context *context)
 {
-    pthread_mutex_unlock(&context->lock);
+    rvli_mutex_unlock(&context->lock);
+}
+
+/* Wakes whoever waits for an allocation to settle. With the lock held. */
+static inline void rvli_announce_moved(rvl_context *context)
+{
+    if (!RVLI_ONE_THREAD)
+        pthread_cond_broadcast(&context->moved);
 }
 
 /*

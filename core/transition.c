@@ -94,7 +94,7 @@ void rvli_transition_end(rvli_transition *transition)
     rvli_lock(context);
     for (size_t i = 0; i < transition->tag_count; i++)
         transition->tags[i]->moving = false;
-    pthread_cond_broadcast(&context->moved);
+    rvli_announce_moved(context);
     rvli_unlock(context);
     free(transition->tags);
     free(transition->items);

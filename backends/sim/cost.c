@@ -18,7 +18,7 @@ static uint64_t price_ns(rvl_cost cost, uint64_t bytes)
 
 void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes)
 {
-    rvli_clock_add(device->clock, price_ns(cost, bytes));
+    rvli_clock_add(device->clock, device->number, price_ns(cost, bytes));
 }
 
 void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,

@@ -25,6 +25,7 @@ typedef struct rvli_sim_block {
 
 typedef struct rvli_sim_device {
     pthread_mutex_t lock;
+    int number;
     rvl_profile profile;
     bool backed;
     bool overcommit;
@@ -60,7 +61,7 @@ rvli_sim_block *rvli_sim_block_of(rvli_sim_device *device, rvli_handle handle);
 
 /* ---- cost.c ---- */
 
-/* Lets the price of a call pass on the clock. */
+/* Lets the price of a call pass on the clock. With the lock held. */
 void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes);
 /* Queues a copy on an engine. With the lock held. */
 void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A mutex that costs nothing while the process has one thread.
+ *
+ * The C library says whether there ever was a second one. That cannot change while a mutex is held
+ * as long as no thread is started or joined under it, and none is: locks here are never held across
+ * anything that is not ours.
+ */
+#ifndef RVL_BASE_MUTEX_H
+#define RVL_BASE_MUTEX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#if defined(__has_include)
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define RVLI_ONE_THREAD (__libc_single_threaded != 0)
+#endif
+#endif
+#ifndef RVLI_ONE_THREAD
+#define RVLI_ONE_THREAD false
+#endif
+
+static inline void rvli_mutex_lock(pthread_mutex_t *mutex)
+{
+    if (!RVLI_ONE_THREAD)
+        pthread_mutex_lock(mutex);
+}
+
+static inline void rvli_mutex_unlock(pthread_mutex_t *mutex)
+{
+    if (!RVLI_ONE_THREAD)
+        pthread_mutex_unlock(mutex);
+}
+
+#endif
