@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/intmap.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
+#include "base/memory.h"
 
 #define FIRST_SLOTS_LOG2 6u
 
@@ -22,11 +21,18 @@ static rvli_intmap_slot *find(const rvli_intmap *map, uint64_t key)
     return &map->slots[at];
 }
 
+void rvli_intmap_destroy(rvli_intmap *map)
+{
+    if (map->slots != NULL)
+        rvli_memory_free(map->slots, (map->mask + 1) * sizeof *map->slots);
+    *map = (rvli_intmap){0};
+}
+
 static rvl_status grow(rvli_intmap *map)
 {
     unsigned log2 = map->slots == NULL ? FIRST_SLOTS_LOG2 : 64 - map->shift + 1;
     rvli_intmap larger = {
-        .slots = calloc((size_t)1 << log2, sizeof *larger.slots),
+        .slots = rvli_memory_alloc(((size_t)1 << log2) * sizeof *larger.slots),
         .mask = ((size_t)1 << log2) - 1,
         .count = map->count,
         .shift = 64 - log2,
@@ -36,15 +42,9 @@ static rvl_status grow(rvli_intmap *map)
     for (size_t i = 0; map->slots != NULL && i <= map->mask; i++)
         if (map->slots[i].key != 0)
             *find(&larger, map->slots[i].key) = map->slots[i];
-    free(map->slots);
+    rvli_intmap_destroy(map);
     *map = larger;
     return RVL_OK;
-}
-
-void rvli_intmap_destroy(rvli_intmap *map)
-{
-    free(map->slots);
-    *map = (rvli_intmap){0};
 }
 
 rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value)
@@ -74,6 +74,12 @@ bool rvli_intmap_get(const rvli_intmap *map, uint64_t key, uint64_t *value_out)
     if (value_out != NULL)
         *value_out = slot->value;
     return true;
+}
+
+void rvli_intmap_prefetch(const rvli_intmap *map, uint64_t key)
+{
+    if (map->slots != NULL)
+        __builtin_prefetch(&map->slots[home(map, key)]);
 }
 
 /* Moves back what the gap at `gap` would hide from look-ups. */

@@ -37,6 +37,9 @@ rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value);
 /* Whether the key is there; value_out (may be NULL) gets its value. */
 bool rvli_intmap_get(const rvli_intmap *map, uint64_t key, uint64_t *value_out);
 
+/* Brings the slot of a key into the cache, some time before it is looked up. */
+void rvli_intmap_prefetch(const rvli_intmap *map, uint64_t key);
+
 /* Removes an entry; false if it was not there. Never needs memory. */
 bool rvli_intmap_remove(rvli_intmap *map, uint64_t key, uint64_t *value_out);
 

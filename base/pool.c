@@ -4,8 +4,8 @@
  *
  * Slabs double from 4 KiB to 2 MiB, so that a small pool costs little and a large one is a
  * handful of allocations. The newest slab is handed out front to back and never walked before that:
- * memory is touched when it is used. Each slab gives its first cache line to the link, which leaves
- * objects of whole cache lines aligned to them.
+ * memory is touched when it is used. Each slab gives its first cache line to the link and its size,
+ * which leaves objects of whole cache lines aligned to them.
  */
 #include "base/pool.h"
 
@@ -13,12 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 #define SLAB_ALIGNMENT ((size_t)64)
 #define SLAB_HEADER SLAB_ALIGNMENT
 #define SLAB_FIRST ((size_t)4 << 10)
 #define SLAB_LARGEST ((size_t)2 << 20)
 
-/* The link that a slab or a free object carries in its first word. */
+typedef struct slab_header {
+    void *next;
+    size_t bytes;
+} slab_header;
+
+/* The link that a free object carries in its first word. */
 static void *link_of(const void *object)
 {
     void *next;
@@ -38,12 +45,25 @@ void rvli_pool_init(rvli_pool *pool, size_t object_size)
         pool->slab_bytes *= 2;
 }
 
+static void *new_slab(size_t bytes)
+{
+    return bytes < SLAB_LARGEST ? aligned_alloc(SLAB_ALIGNMENT, bytes) : rvli_memory_alloc(bytes);
+}
+
+static void free_slab(slab_header *slab)
+{
+    if (slab->bytes < SLAB_LARGEST)
+        free(slab);
+    else
+        rvli_memory_free(slab, slab->bytes);
+}
+
 void rvli_pool_destroy(rvli_pool *pool)
 {
     while (pool->slabs) {
-        void *slab = pool->slabs;
-        pool->slabs = link_of(slab);
-        free(slab);
+        slab_header *slab = pool->slabs;
+        pool->slabs = slab->next;
+        free_slab(slab);
     }
     rvli_pool_init(pool, pool->object_size);
 }
@@ -51,13 +71,13 @@ void rvli_pool_destroy(rvli_pool *pool)
 /* Makes a new slab the one that fresh objects come from; false if there is no memory. */
 static bool add_slab(rvli_pool *pool)
 {
-    char *slab = aligned_alloc(SLAB_ALIGNMENT, pool->slab_bytes);
+    slab_header *slab = new_slab(pool->slab_bytes);
     if (!slab)
         return false;
-    set_link(slab, pool->slabs);
+    *slab = (slab_header){.next = pool->slabs, .bytes = pool->slab_bytes};
     pool->slabs = slab;
-    pool->fresh = slab + SLAB_HEADER;
-    pool->fresh_end = slab + pool->slab_bytes;
+    pool->fresh = (char *)slab + SLAB_HEADER;
+    pool->fresh_end = (char *)slab + pool->slab_bytes;
     if (pool->slab_bytes < SLAB_LARGEST)
         pool->slab_bytes *= 2;
     return true;

@@ -37,6 +37,12 @@ static rvl_status stub_digest(void *self, int device, uint64_t addr, uint64_t si
     return not_supported();
 }
 
+static rvl_status stub_prefetch(void *self, uint64_t addr, int depth)
+{
+    (void)self, (void)addr, (void)depth;
+    return RVL_OK;
+}
+
 static rvl_status stub_export_block(void *self, int device, rvli_handle block, int *fd_out)
 {
     (void)self, (void)device, (void)block, (void)fd_out;
@@ -71,6 +77,7 @@ static bool fill_groups(rvli_backend_ops *ops)
         ops->name = stub_##name;
     RVLI_BACKEND_EXTERNAL_MAP(FILL_OP)
     RVLI_BACKEND_DIGEST_MAP(FILL_OP)
+    RVLI_BACKEND_PREFETCH_MAP(FILL_OP)
     RVLI_BACKEND_SHARE_MAP(FILL_OP)
 #undef FILL_OP
     return true;

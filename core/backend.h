@@ -103,6 +103,9 @@ typedef struct rvli_digest {
  *   external_set  From now on `bytes` of the device are taken by others, in all.
  * Group "digest":
  *   digest        One digest a granule of [addr, addr + size), into digests_out.
+ * Group "prefetch" (a hint; the stub answers RVL_OK):
+ *   prefetch      Something is about to be done with addr: brings into the caches what the backend
+ *                 will look at, `depth` pointers away. addr may be anything.
  * Group "share" (exportable blocks between processes):
  *   export_block  A file descriptor that names the block; the caller closes it.
  *   import_block  The block that a file descriptor names; released like any other.
@@ -110,6 +113,7 @@ typedef struct rvli_digest {
 #define RVLI_BACKEND_EXTERNAL_MAP(X) X(external_set, (void *self, int device, uint64_t bytes))
 #define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
     X(digest, (void *self, int device, uint64_t addr, uint64_t size, rvli_digest *digests_out))
+#define RVLI_BACKEND_PREFETCH_MAP(X) X(prefetch, (void *self, uint64_t addr, int depth))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
     X(export_block, (void *self, int device, rvli_handle block, int *fd_out))                      \
     X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out))
@@ -118,6 +122,7 @@ typedef struct rvli_digest {
     RVLI_BACKEND_OP_MAP(X)                                                                         \
     RVLI_BACKEND_EXTERNAL_MAP(X)                                                                   \
     RVLI_BACKEND_DIGEST_MAP(X)                                                                     \
+    RVLI_BACKEND_PREFETCH_MAP(X)                                                                   \
     RVLI_BACKEND_SHARE_MAP(X)
 
 typedef enum rvli_op {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/index.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
+#include "base/memory.h"
 #include "core/model.h"
 
 void rvli_index_init(rvli_index *index)
@@ -16,7 +15,7 @@ void rvli_index_destroy(rvli_index *index)
 {
     rvli_intmap_destroy(&index->exact);
     rvli_addrmap_destroy(&index->ordered);
-    free(index->pending);
+    rvli_memory_free(index->pending, index->pending_capacity * sizeof *index->pending);
 }
 
 static rvl_status grow_pending(rvli_index *index)
@@ -24,7 +23,9 @@ static rvl_status grow_pending(rvli_index *index)
     uint32_t capacity = index->pending_capacity ? index->pending_capacity * 2 : 64;
     rvli_allocation **pending = NULL;
     if (capacity > index->pending_capacity)
-        pending = realloc(index->pending, capacity * sizeof(rvli_allocation *));
+        pending =
+            rvli_memory_grow(index->pending, index->pending_capacity * sizeof(rvli_allocation *),
+                             capacity * sizeof(rvli_allocation *));
     if (pending == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the table of allocations");
     index->pending = pending;

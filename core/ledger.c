@@ -307,7 +307,8 @@ void rvli_ledger_destroy(rvl_context *context)
         HASH_DEL(context->marks, mark);
         free(mark);
     }
-    for (int device = 0; device < context->device_count; device++) {
+    /* There may be no records yet: opening has failed. */
+    for (int device = 0; context->devices != NULL && device < context->device_count; device++) {
         rvli_cause *cause, *next_cause;
         HASH_ITER (hh, context->devices[device].ledger.causes, cause, next_cause) {
             HASH_DEL(context->devices[device].ledger.causes, cause);

@@ -2,7 +2,7 @@
 /* From the ids of one process to addresses: see ids.h. */
 #include "replay/ids.h"
 
-#include <stdlib.h>
+#include "base/memory.h"
 
 #define CAPACITY_MIN 16u
 #define HASH_FACTOR                                                                                \
@@ -36,14 +36,14 @@ bool rvli_replay_ids_reserve(rvli_replay_ids *ids)
     rvli_replay_ids grown = {.capacity = CAPACITY_MIN};
     if (ids->capacity > 0)
         grown.capacity = ids->capacity + ids->capacity / 2;
-    grown.slots = calloc(grown.capacity, sizeof *grown.slots);
+    grown.slots = rvli_memory_alloc(grown.capacity * sizeof *grown.slots);
     if (grown.slots == NULL)
         return false;
     for (size_t i = 0; i < ids->capacity; i++) {
         if (ids->slots[i].addr != 0)
             rvli_replay_ids_insert(&grown, ids->slots[i].id, ids->slots[i].addr);
     }
-    free(ids->slots);
+    rvli_replay_ids_destroy(ids);
     *ids = grown;
     return true;
 }
@@ -57,6 +57,12 @@ void rvli_replay_ids_insert(rvli_replay_ids *ids, uint64_t id, rvl_addr addr)
 rvl_addr rvli_replay_ids_get(const rvli_replay_ids *ids, uint64_t id)
 {
     return ids->capacity > 0 ? ids->slots[find(ids, id)].addr : 0;
+}
+
+void rvli_replay_ids_prefetch(const rvli_replay_ids *ids, uint64_t id)
+{
+    if (ids->capacity > 0)
+        __builtin_prefetch(&ids->slots[home_of(ids, id)]);
 }
 
 /* Whether place lies in (from, to], going round the end. */
@@ -96,6 +102,6 @@ rvl_addr rvli_replay_ids_remove(rvli_replay_ids *ids, uint64_t id)
 
 void rvli_replay_ids_destroy(rvli_replay_ids *ids)
 {
-    free(ids->slots);
+    rvli_memory_free(ids->slots, ids->capacity * sizeof *ids->slots);
     *ids = (rvli_replay_ids){0};
 }

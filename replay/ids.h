@@ -35,6 +35,9 @@ void rvli_replay_ids_insert(rvli_replay_ids *ids, uint64_t id, rvl_addr addr);
 /* Address of an id, 0 if it is not there. */
 rvl_addr rvli_replay_ids_get(const rvli_replay_ids *ids, uint64_t id);
 
+/* Brings the slot of an id into the cache, some time before it is looked up. */
+void rvli_replay_ids_prefetch(const rvli_replay_ids *ids, uint64_t id);
+
 /* Removes an id and returns its address, 0 if it is not there. */
 rvl_addr rvli_replay_ids_remove(rvli_replay_ids *ids, uint64_t id);
 

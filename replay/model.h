@@ -74,6 +74,22 @@ typedef struct rvli_replay_device {
     bool within_budgets;
 } rvli_replay_device;
 
+/* Events that have been read and not yet applied, in a ring. */
+#define RVLI_REPLAY_AHEAD_EVENTS 16u
+
+typedef struct rvli_replay_ahead_event {
+    rvl_trace_event event;
+    rvl_addr addr; /* of a free, once it has been looked up; 0: unknown */
+} rvli_replay_ahead_event;
+
+typedef struct rvli_replay_ahead {
+    rvli_replay_ahead_event events[RVLI_REPLAY_AHEAD_EVENTS];
+    uint32_t first;
+    uint32_t count;
+    rvl_status end; /* what the reader answered after the last of them, RVL_OK: nothing yet */
+    rvl_trace_error error;
+} rvli_replay_ahead;
+
 struct rvl_replay {
     rvl_context *context;
     rvl_trace_reader *reader;
@@ -90,6 +106,7 @@ struct rvl_replay {
     uint32_t process_capacity;
     rvli_replay_conductor conductor;
 
+    rvli_replay_ahead ahead;
     rvli_replay_together together;
     size_t step; /* the conductor's steps so far */
     bool woken;  /* the step's resumes have been made, wake together */
@@ -117,6 +134,14 @@ bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_even
 
 /* Does what an event says. */
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
+
+/* ---- ahead.c ---- */
+
+/*
+ * The next event, good until the one after it is asked for. RVL_ERR_NOT_FOUND after the last; an
+ * error of the reader, with the replay's error filled.
+ */
+rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out);
 
 /* ---- together.c ---- */
 

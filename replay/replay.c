@@ -28,7 +28,7 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
     if (event != NULL) {
         error->file = replay->paths[event->file];
         error->line = event->line;
-        error->column = field > 0 ? rvl_trace_reader_column(replay->reader, field) : 0;
+        error->column = field > 0 ? rvl_trace_column(error->file, error->line, field) : 0;
     }
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
@@ -208,14 +208,14 @@ static void tell_progress(rvl_replay *replay)
 
 static rvl_status run_events(rvl_replay *replay)
 {
-    rvl_trace_event event;
+    const rvl_trace_event *event;
     uint32_t until_progress = PROGRESS_EVENTS;
     for (;;) {
-        rvl_status status = rvl_trace_reader_next(replay->reader, &event, &replay->error);
+        rvl_status status = rvli_replay_ahead_next(replay, &event);
         if (status == RVL_ERR_NOT_FOUND)
             break;
         if (status == RVL_OK)
-            status = rvli_replay_apply(replay, &event);
+            status = rvli_replay_apply(replay, event);
         if (status != RVL_OK)
             return status;
         if (--until_progress == 0) {
@@ -296,6 +296,7 @@ rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
         return fail_early(error_out, RVL_ERR_HOST_OOM, "no host memory for the replay");
 
     replay->error.struct_size = sizeof replay->error;
+    replay->ahead.error.struct_size = sizeof replay->ahead.error;
     replay->progress.struct_size = sizeof replay->progress;
     rvl_status status = run(replay, paths, path_count, options);
     if (status != RVL_OK) {

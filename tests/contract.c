@@ -120,6 +120,7 @@ static void blocks_are_mapped_whole(void **state)
     assert_int_equal(ops->map(i->self, 0, addr + 6 * g, 2 * g, two), RVL_OK);
 
     assert_int_equal(ops->set_access(i->self, 0, addr, g, 1), RVL_ERR_INVALID);
+    assert_int_equal(ops->set_access(i->self, 0, addr, 5 * g, UINT64_C(1) << 63), RVL_ERR_INVALID);
     assert_int_equal(ops->set_access(i->self, 0, addr, 5 * g, 1), RVL_OK);
     assert_int_equal(ops->unmap(i->self, 0, addr, g), RVL_ERR_INVALID);
     assert_int_equal(ops->unmap(i->self, 0, addr + g, 2 * g), RVL_ERR_INVALID);

@@ -2,7 +2,8 @@
 /*
  * The address table against a sorted array: the same operations on both, every answer compared.
  *
- * Linked with --wrap=aligned_alloc, so that the host memory of the table can run out on demand.
+ * Linked with --wrap for what its slabs come from, so that the host memory of the table can run out
+ * on demand.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,6 +32,17 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
         return NULL;
     slab_bytes_given += size;
     return __real_aligned_alloc(alignment, size);
+}
+
+void *__real_rvli_memory_alloc(size_t bytes);
+void *__wrap_rvli_memory_alloc(size_t bytes);
+
+void *__wrap_rvli_memory_alloc(size_t bytes)
+{
+    if (out_of_memory)
+        return NULL;
+    slab_bytes_given += bytes;
+    return __real_rvli_memory_alloc(bytes);
 }
 
 /* A value that is never NULL and can be told from the key. */

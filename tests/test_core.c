@@ -45,6 +45,32 @@ static void sizes_are_rounded_and_described(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* A hint changes nothing, whatever address it is given. */
+static void hints_change_nothing(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){.memory = RVL_SIM_ACCOUNTED}, NULL);
+    rvl_addr first = support_alloc(context, "a", 0, GRANULE, RVL_BACKUP_NONE);
+    rvl_addr second = support_alloc(context, "a", 0, 3 * GRANULE, RVL_BACKUP_NONE);
+    rvl_device_stats before = support_stats(context, 0);
+    const rvl_addr addrs[] = {first, second, first + GRANULE, 0, 4096, UINT64_MAX};
+    for (size_t i = 0; i < sizeof addrs / sizeof addrs[0]; i++)
+        for (int depth = -1; depth < 4; depth++)
+            assert_int_equal(rvl_prefetch(context, addrs[i], depth), RVL_OK);
+    rvl_device_stats after = support_stats(context, 0);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(rvl_prefetch(NULL, first, 0), RVL_ERR_INVALID);
+    assert_int_equal(rvl_free(context, first), RVL_OK);
+    assert_int_equal(rvl_free(context, second), RVL_OK);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+
+    context = support_open((support_options){.memory = RVL_SIM_BACKED}, NULL);
+    first = support_alloc(context, "a", 0, GRANULE, RVL_BACKUP_NONE);
+    for (int depth = 0; depth < 3; depth++)
+        assert_int_equal(rvl_prefetch(context, first, depth), RVL_OK);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void misuse_is_answered(void **state)
 {
     (void)state;
@@ -486,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_rounded_and_described),
+        cmocka_unit_test(hints_change_nothing),
         cmocka_unit_test(misuse_is_answered),
         cmocka_unit_test(opening_can_be_refused),
         cmocka_unit_test(closing_releases_and_counts),

@@ -6,6 +6,7 @@
 
 #include "backends/sim/sim.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 /* Bits of an accounted address: 6 of the device, 6 of the class, 52 of range and offset. */
 #define DEVICE_SHIFT 58u
@@ -31,7 +32,8 @@ void rvli_sim_ranges_destroy(rvli_sim_ranges *ranges)
     for (uint32_t class = 0; class < RVLI_SIM_CLASSES; class ++) {
         for (uint32_t i = 0; i < ranges->classes[class].count; i++)
             free(ranges->classes[class].ranges[i].many);
-        free(ranges->classes[class].ranges);
+        rvli_memory_free(ranges->classes[class].ranges,
+                         ranges->classes[class].capacity * sizeof(rvli_sim_range));
     }
     for (backed_range *each = rvli_addrmap_ceil(&ranges->by_addr, 0, &addr); each != NULL;
          each = rvli_addrmap_ceil(&ranges->by_addr, addr + 1, &addr)) {
@@ -54,7 +56,8 @@ static bool grow_class(rvli_sim_class *class)
     if (class->count < class->capacity)
         return true;
     uint32_t capacity = class->capacity ? class->capacity * 2 : 64;
-    rvli_sim_range *ranges = realloc(class->ranges, capacity * sizeof *ranges);
+    rvli_sim_range *ranges = rvli_memory_grow(class->ranges, class->capacity * sizeof *ranges,
+                                              capacity * sizeof *ranges);
     if (ranges == NULL)
         return false;
     class->ranges = ranges;
@@ -83,8 +86,13 @@ static rvl_status reserve_accounted(rvli_sim_ranges *ranges, uint64_t size, uint
     return RVL_OK;
 }
 
-static rvli_sim_range *find_accounted(const rvli_sim_ranges *ranges, uint64_t addr,
-                                      uint64_t *base_out)
+int rvli_sim_ranges_device(uint64_t addr)
+{
+    return (int)(addr >> DEVICE_SHIFT);
+}
+
+rvli_sim_range *rvli_sim_ranges_slot(const rvli_sim_ranges *ranges, uint64_t addr,
+                                     uint64_t *base_out)
 {
     uint32_t number = addr >> CLASS_SHIFT & (RVLI_SIM_CLASSES - 1);
     if (addr >> DEVICE_SHIFT != ranges->device)
@@ -150,7 +158,7 @@ rvli_sim_range *rvli_sim_ranges_find(const rvli_sim_ranges *ranges, uint64_t add
                                      uint64_t *base_out)
 {
     rvli_sim_range *range = ranges->backed ? find_backed(ranges, addr, base_out)
-                                           : find_accounted(ranges, addr, base_out);
+                                           : rvli_sim_ranges_slot(ranges, addr, base_out);
     if (range == NULL || range->size == 0 || addr - *base_out >= range->size)
         return NULL;
     return range;
@@ -243,6 +251,10 @@ rvl_status rvli_sim_range_map(rvli_sim_range *range, uint64_t offset, uint64_t s
 uint32_t rvli_sim_range_whole(const rvli_sim_range *range, uint64_t offset, uint64_t size,
                               uint32_t *first_out)
 {
+    if (range->many == NULL) {
+        *first_out = 0;
+        return range->count == 1 && offset == 0 && size == range->one_size;
+    }
     uint32_t first = first_after(range, offset);
     uint64_t end = offset + size, at = offset;
     uint32_t count = 0;

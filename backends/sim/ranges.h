@@ -74,6 +74,14 @@ rvl_status rvli_sim_ranges_release(rvli_sim_ranges *ranges, uint64_t addr, uint6
 rvli_sim_range *rvli_sim_ranges_find(const rvli_sim_ranges *ranges, uint64_t addr,
                                      uint64_t *base_out);
 
+/*
+ * Accounted addresses: the device's number, and where a range's record is or would be (NULL: there
+ * is no such place). Looks at nothing but the address.
+ */
+int rvli_sim_ranges_device(uint64_t addr);
+rvli_sim_range *rvli_sim_ranges_slot(const rvli_sim_ranges *ranges, uint64_t addr,
+                                     uint64_t *base_out);
+
 /* Enters a mapping at offset. RVL_ERR_INVALID (overlap, out of the range), RVL_ERR_HOST_OOM. */
 rvl_status rvli_sim_range_map(rvli_sim_range *range, uint64_t offset, uint64_t size,
                               uint32_t block);

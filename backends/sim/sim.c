@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/mutex.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "reveille/context.h"
@@ -21,13 +23,13 @@ static rvli_sim_device *lock_device(void *self, int device)
         rvli_error(RVL_ERR_NO_DEVICE, "no such simulated device");
         return NULL;
     }
-    pthread_mutex_lock(&sim->devices[device].lock);
+    rvli_mutex_lock(&sim->devices[device].lock);
     return &sim->devices[device];
 }
 
 static rvl_status unlock_device(rvli_sim_device *device, rvl_status status)
 {
-    pthread_mutex_unlock(&device->lock);
+    rvli_mutex_unlock(&device->lock);
     return status;
 }
 
@@ -38,7 +40,7 @@ static rvl_status invalid(const char *message)
 
 static bool whole_granules(const rvli_sim_device *device, uint64_t size)
 {
-    return size > 0 && size % device->profile.granularity_bytes == 0;
+    return size > 0 && (size & (device->profile.granularity_bytes - 1)) == 0; /* a power of two */
 }
 
 rvli_sim_block *rvli_sim_block_of(rvli_sim_device *device, rvli_handle handle)
@@ -58,7 +60,8 @@ static rvli_sim_block *new_block(rvli_sim_device *device)
     }
     if (device->block_count == device->block_capacity) {
         uint32_t capacity = device->block_capacity ? device->block_capacity * 2 : 64;
-        rvli_sim_block *blocks = realloc(device->blocks, capacity * sizeof *blocks);
+        rvli_sim_block *blocks = rvli_memory_grow(
+            device->blocks, device->block_capacity * sizeof *blocks, capacity * sizeof *blocks);
         if (blocks == NULL)
             return NULL;
         device->blocks = blocks;
@@ -101,7 +104,7 @@ static void close_device(rvli_sim_device *device)
 {
     free_host_buffers(device);
     rvli_sim_ranges_destroy(&device->ranges);
-    free(device->blocks);
+    rvli_memory_free(device->blocks, device->block_capacity * sizeof *device->blocks);
     if (device->backed)
         rvli_sim_backed_close(device);
     pthread_mutex_destroy(&device->lock);
@@ -137,6 +140,7 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
     device->overcommit = options->overcommit;
     device->poison = (uint8_t)(options->poison ? options->poison : DEFAULT_POISON);
     device->clock = clock;
+    device->number = number;
     device->memory_file = -1;
     if (device->backed)
         status = rvli_sim_backed_open(device);
@@ -187,6 +191,7 @@ static rvl_status sim_open(const void *user_options, rvli_clock *clock, void **s
         return status;
     }
     clock->virtual_time = true;
+    clock->lane_count = sim->device_count;
     *self_out = sim;
     *device_count_out = sim->device_count;
     return RVL_OK;
@@ -305,7 +310,7 @@ static rvl_status map_block(rvli_sim_device *d, uint64_t addr, uint64_t size, rv
     rvli_sim_range *range = rvli_sim_ranges_find(&d->ranges, addr, &base);
     if (block == NULL || block->size != size)
         return invalid("a block is mapped whole or not at all");
-    if (range == NULL || (addr - base) % d->profile.granularity_bytes != 0)
+    if (range == NULL || ((addr - base) & (d->profile.granularity_bytes - 1)) != 0)
         return invalid("a block is mapped at a granule of a reserved range");
     uint32_t index = (uint32_t)(handle - 1);
     rvl_status status = rvli_sim_range_map(range, addr - base, size, index);
@@ -353,6 +358,9 @@ static rvl_status sim_set_access(void *self, int device, uint64_t addr, uint64_t
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
+    const rvli_sim *sim = self;
+    if (sim->device_count < 64 && device_mask >> sim->device_count != 0)
+        return unlock_device(d, invalid("access for a device that does not exist"));
     rvli_sim_range *range = whole_mappings(d, addr, size, &first, &count);
     if (range == NULL)
         return unlock_device(d, invalid("access is set for whole mappings"));
@@ -543,6 +551,23 @@ static rvl_status sim_is_capturing(void *self, void *stream, bool *capturing_out
     return RVL_OK;
 }
 
+/* Accounted addresses alone say where their range is; the device is one of their bits. */
+static rvl_status sim_prefetch(void *self, uint64_t addr, int depth)
+{
+    rvli_sim *sim = self;
+    int device = rvli_sim_ranges_device(addr);
+    if (device >= sim->device_count || sim->devices[device].backed)
+        return RVL_OK;
+    rvli_sim_device *d = lock_device(self, device);
+    uint64_t base;
+    const rvli_sim_range *range = rvli_sim_ranges_slot(&d->ranges, addr, &base);
+    if (range != NULL && depth == 0)
+        __builtin_prefetch(range);
+    else if (range != NULL && depth == 1 && range->one_block < d->block_count)
+        __builtin_prefetch(&d->blocks[range->one_block]);
+    return unlock_device(d, RVL_OK);
+}
+
 const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
                                        .version = RVLI_BACKEND_VERSION,
                                        .name = "sim",
@@ -551,5 +576,6 @@ const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
                                        .device_facts = sim_device_facts,
 #define SIM_OP(op, parameters) .op = sim_##op,
                                        RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP)
+                                           RVLI_BACKEND_PREFETCH_MAP(SIM_OP)
 #undef SIM_OP
 };

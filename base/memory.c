@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+}
+
+/* Maps one huge page more than is needed, and cuts off what is not aligned. */
+static void *map_aligned(size_t bytes)
+{
+    char *mapped =
+        mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    size_t before = (HUGE_PAGE - (uintptr_t)mapped % HUGE_PAGE) % HUGE_PAGE;
+    if (before > 0)
+        munmap(mapped, before);
+    munmap(mapped + before + bytes, HUGE_PAGE - before);
+    madvise(mapped + before, bytes, MADV_HUGEPAGE); /* a wish */
+    return mapped + before;
+}
+
+void *rvli_memory_alloc(size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        return calloc(1, bytes);
+    return bytes > SIZE_MAX - 2 * HUGE_PAGE ? NULL : map_aligned(whole_pages(bytes));
+}
+
+void rvli_memory_free(void *memory, size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        free(memory);
+    else if (memory != NULL)
+        munmap(memory, whole_pages(bytes));
+}
+
+void *rvli_memory_grow(void *memory, size_t bytes, size_t larger_bytes)
+{
+    void *larger = rvli_memory_alloc(larger_bytes);
+    if (larger == NULL)
+        return NULL;
+    if (memory != NULL)
+        memcpy(larger, memory, bytes);
+    rvli_memory_free(memory, bytes);
+    return larger;
+}

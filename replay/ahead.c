@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading some events ahead.
+ *
+ * With many allocations live, every free is a chain of cache misses: the id's slot, the address's,
+ * the allocation, its block. Knowing the next few events, each link is fetched while the events
+ * before are applied. What is applied, and in which order, does not change: an error of the reader
+ * is answered when its turn comes.
+ */
+#include "replay/model.h"
+
+#define EVENTS RVLI_REPLAY_AHEAD_EVENTS
+
+/* How many events before its turn each link of an event is fetched. */
+enum { SLOT_EVENTS = 10, RECORD_EVENTS = 6, PARTS_EVENTS = 3 };
+
+static rvli_replay_ahead_event *event_at(rvli_replay_ahead *ahead, uint32_t distance)
+{
+    return &ahead->events[(ahead->first + distance) % EVENTS];
+}
+
+/* The ids of the event's process, NULL if it has had no event yet. */
+static const rvli_replay_ids *ids_of(const rvl_replay *replay, const rvl_trace_event *event)
+{
+    uint32_t index = event->process_index;
+    return index < replay->process_capacity ? &replay->processes[index].ids : NULL;
+}
+
+static void fetch_id(const rvl_replay *replay, const rvl_trace_event *event)
+{
+    const rvli_replay_ids *ids = ids_of(replay, event);
+    if (ids != NULL && event->id != 0)
+        rvli_replay_ids_prefetch(ids, event->id);
+}
+
+/* The address is known by now, unless its allocation is among the events ahead. */
+static void fetch_slot(rvl_replay *replay, rvli_replay_ahead_event *next)
+{
+    const rvli_replay_ids *ids = ids_of(replay, &next->event);
+    next->addr = 0;
+    if (next->event.kind == RVL_EVENT_FREE && ids != NULL)
+        next->addr = rvli_replay_ids_get(ids, next->event.id);
+    if (next->addr != 0)
+        rvl_prefetch(replay->context, next->addr, 0);
+}
+
+static void fetch_further(rvl_replay *replay, const rvli_replay_ahead_event *next, int depth)
+{
+    if (next->addr != 0)
+        rvl_prefetch(replay->context, next->addr, depth);
+}
+
+static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)
+{
+    rvli_replay_ahead_event *last = event_at(ahead, ahead->count);
+    if (ahead->end != RVL_OK)
+        return;
+    ahead->end = rvl_trace_reader_next(replay->reader, &last->event, &ahead->error);
+    if (ahead->end != RVL_OK)
+        return;
+    ahead->count++;
+    last->addr = 0;
+    fetch_id(replay, &last->event);
+}
+
+rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out)
+{
+    rvli_replay_ahead *ahead = &replay->ahead;
+    if (ahead->count > 0) { /* the one that was returned last is done */
+        ahead->first = (ahead->first + 1) % EVENTS;
+        ahead->count--;
+    }
+    do
+        read_one(replay, ahead);
+    while (ahead->count < EVENTS && ahead->end == RVL_OK);
+    if (ahead->count == 0) {
+        replay->error = ahead->error;
+        return ahead->end;
+    }
+    if (ahead->count > SLOT_EVENTS)
+        fetch_slot(replay, event_at(ahead, SLOT_EVENTS));
+    if (ahead->count > RECORD_EVENTS)
+        fetch_further(replay, event_at(ahead, RECORD_EVENTS), 1);
+    if (ahead->count > PARTS_EVENTS)
+        fetch_further(replay, event_at(ahead, PARTS_EVENTS), 2);
+    *event_out = &event_at(ahead, 0)->event;
+    return RVL_OK;
+}

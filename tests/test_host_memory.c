@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host memory runs out: at the first request, at the second, and so on until a whole replay passes.
+ *
+ * Linked with --wrap for every function of the C library that gives memory. Whatever is refused,
+ * the replay must answer RVL_ERR_HOST_OOM and leave nothing behind (the address sanitizer's leak
+ * check sees to that), and the same replay must then succeed with the same result.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "reveille/replay.h"
+
+#define MIB ((size_t)1 << 20)
+#define TRACE RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt"
+
+static uint64_t requests;
+static uint64_t refused_request; /* 0: none */
+
+static bool refuses(void)
+{
+    return ++requests == refused_request;
+}
+
+#define REFUSE_SOMETIMES(type, name, parameters, arguments, refusal)                               \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return refuses() ? (refusal) : __real_##name arguments;                                    \
+    }
+REFUSE_SOMETIMES(void *, malloc, (size_t size), (size), NULL)
+REFUSE_SOMETIMES(void *, calloc, (size_t count, size_t size), (count, size), NULL)
+REFUSE_SOMETIMES(void *, realloc, (void *memory, size_t size), (memory, size), NULL)
+REFUSE_SOMETIMES(char *, strdup, (const char *text), (text), NULL)
+REFUSE_SOMETIMES(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), NULL)
+REFUSE_SOMETIMES(void *, mmap,
+                 (void *at, size_t size, int protection, int flags, int file, off_t offset),
+                 (at, size, protection, flags, file, offset), MAP_FAILED)
+
+/* The highest peak of the trace's first device; 0 if the replay failed. */
+static uint64_t replayed_peak(rvl_wake wake, rvl_status *status_out)
+{
+    const char *path = TRACE;
+    rvl_replay_options options = {.struct_size = sizeof options, .wake = wake};
+    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_replay_device device = {.struct_size = sizeof device};
+    rvl_replay *replay = NULL;
+    *status_out = rvl_replay_run(&path, 1, &options, &error, &replay);
+    if (*status_out != RVL_OK) {
+        assert_null(replay);
+        assert_int_not_equal(error.message[0], '\0');
+        return 0;
+    }
+    assert_int_equal(rvl_replay_get_device(replay, 0, &device), RVL_OK);
+    rvl_replay_close(replay);
+    return device.peak_bytes;
+}
+
+static void sweep(rvl_wake wake)
+{
+    rvl_status status;
+    refused_request = 0;
+    const uint64_t peak = replayed_peak(wake, &status);
+    assert_int_equal(status, RVL_OK);
+    assert_true(peak > 0);
+    uint64_t refusals = 0;
+    for (uint64_t n = 1;; n++) {
+        requests = 0;
+        refused_request = n;
+        uint64_t answered = replayed_peak(wake, &status);
+        if (requests < n)
+            break; /* it needs no more than that */
+        refusals++;
+        if (status == RVL_OK) /* what was refused could be done without */
+            assert_int_equal(answered, peak);
+        else
+            assert_int_equal(status, RVL_ERR_HOST_OOM);
+        refused_request = 0;
+        assert_int_equal(replayed_peak(wake, &status), peak);
+    }
+    refused_request = 0;
+    assert_true(refusals > 20);
+}
+
+static void a_replay_answers_that_memory_is_out(void **state)
+{
+    (void)state;
+    sweep(RVL_WAKE_STAGED);
+    sweep(RVL_WAKE_TOGETHER);
+}
+
+static void check_zero(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(bytes[i], 0);
+}
+
+static void large_tables_lie_on_huge_pages(void **state)
+{
+    (void)state;
+    unsigned char *memory = rvli_memory_alloc(3 * MIB);
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % (2 * MIB), 0);
+    check_zero(memory, 3 * MIB);
+    memory[0] = 1;
+    memory[3 * MIB - 1] = 2;
+    unsigned char *larger = rvli_memory_grow(memory, 3 * MIB, 5 * MIB);
+    assert_non_null(larger);
+    assert_int_equal(larger[0], 1);
+    assert_int_equal(larger[3 * MIB - 1], 2);
+    check_zero(larger + 3 * MIB, 2 * MIB);
+    rvli_memory_free(larger, 5 * MIB);
+}
+
+static void small_tables_grow_into_large_ones(void **state)
+{
+    (void)state;
+    unsigned char *memory = rvli_memory_grow(NULL, 0, 100);
+    assert_non_null(memory);
+    check_zero(memory, 100);
+    memory[99] = 7;
+    requests = 0;
+    refused_request = 1;
+    assert_null(rvli_memory_grow(memory, 100, 2 * MIB));
+    refused_request = 0;
+    assert_int_equal(memory[99], 7); /* as it was */
+    memory = rvli_memory_grow(memory, 100, 2 * MIB);
+    assert_non_null(memory);
+    assert_int_equal(memory[99], 7);
+    rvli_memory_free(memory, 2 * MIB);
+    assert_null(rvli_memory_alloc(SIZE_MAX));
+    rvli_memory_free(NULL, 8 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replay_answers_that_memory_is_out),
+        cmocka_unit_test(large_tables_lie_on_huge_pages),
+        cmocka_unit_test(small_tables_grow_into_large_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
