@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -450,6 +451,76 @@ static int remove_paths(void **state)
     return unlink(trace_path);
 }
 
+/* ---- On a terminal ---- */
+
+/* The command with stdout and stderr on a terminal; the answer is in `last.out`. */
+static void on_a_terminal(const char *option, const char *value)
+{
+    char name[] = "reveille", verb[] = "replay";
+    char *words[] = {name, verb, trace_path, strdup(option), strdup(value), NULL};
+    struct winsize window = {.ws_row = 50, .ws_col = 200};
+    int terminal;
+    pid_t child = forkpty(&terminal, NULL, NULL, &window);
+    if (child == 0) {
+        execv(RVL_COMMAND_PATH, words);
+        _exit(127);
+    }
+    assert_true(child > 0);
+    size_t length = 0;
+    ssize_t count;
+    while (length < OUTPUT_BYTES - 1 &&
+           (count = read(terminal, last.out + length, OUTPUT_BYTES - 1 - length)) > 0)
+        length += (size_t)count;
+    last.out[length] = '\0';
+    last.status = status_of(child);
+    close(terminal);
+    free(words[3]);
+    free(words[4]);
+}
+
+/* More than 16 MiB, so that reading it is worth a bar. */
+static void write_long_trace(void)
+{
+    enum { PAIRS = 280000 };
+    FILE *file = fopen(trace_path, "w");
+    assert_non_null(file);
+    fputs(HEAD, file);
+    for (int id = 1; id <= PAIRS; id++)
+        fprintf(file, "alloc %d e 0 %d 0 2097152 weights\nfree %d e 0 %d\n", id, id, id, id);
+    fprintf(file, "end %d\n", 2 * PAIRS);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void bar_and_colour_are_for_terminals(void **state)
+{
+    (void)state;
+    unsetenv("NO_COLOR");
+    write_long_trace();
+    on_a_terminal("--device", "1GiB");
+    assert_int_equal(last.status, 0);
+    check_contains(last.out, "\r[");
+    check_contains(last.out, "[########################################] 100 %  560000 events");
+    const char *cleared = strstr(last.out, "\r\x1b[K");
+    assert_non_null(cleared);
+    check_contains(cleared, "weights"); /* the table comes after it */
+    assert_null(strstr(cleared + 4, "\x1b["));
+
+    command("replay", "--device", "1GiB", trace_path, NULL);
+    assert_int_equal(last.status, 0);
+    assert_string_equal(last.err, "");
+    assert_null(strchr(last.out, '\x1b'));
+    assert_null(strchr(last.out, '\r'));
+
+    write_trace(HEAD "alloc 1 e 0 1 0 2097152 weights\nend 1\n");
+    on_a_terminal("--device", "1MiB"); /* does not fit: the mark is coloured */
+    assert_int_equal(last.status, 3);
+    assert_null(strstr(last.out, "\r[")); /* too short for a bar */
+    check_contains(last.out, "\x1b[");
+    command("replay", "--device", "1MiB", trace_path, NULL);
+    assert_int_equal(last.status, 3);
+    assert_null(strchr(last.out, '\x1b'));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_devices),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_closed_pipe),
+        cmocka_unit_test(bar_and_colour_are_for_terminals),
     };
     return cmocka_run_group_tests(tests, make_paths, remove_paths);
 }

@@ -14,7 +14,11 @@ void help_devices(void)
         "usage: reveille devices [--json]\n"
         "\n"
         "Lists the device profiles that `reveille replay --device` takes, with the source of each\n"
-        "capacity.\n"
+        "capacity: a public report (GitHub repository and number) that shows the card's own "
+        "answer.\n"
+        "cuda: what the driver gives to programs; smi: what nvidia-smi shows, of which programs "
+        "get a\n"
+        "few hundred MiB less.\n"
         "\n"
         "  --json   print JSON, schema 1 (default: a table)\n"
         "  --help   print this\n",

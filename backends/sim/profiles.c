@@ -44,21 +44,36 @@
         .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .cost = COSTS(link),      \
     }
 
-/* Where only the framebuffer total is public, cuMemGetInfo's total is a few hundred MiB below it.
+/*
+ * Sources name a public report (GitHub repository and number) that shows the card's own answer.
+ * "cuda": what the driver gives to programs. "smi": the framebuffer that nvidia-smi shows, of which
+ * programs get a few hundred MiB less (H200: 616).
  */
-#define SMI "total shown by nvidia-smi; costs estimated from H200"
+#define ESTIMATED "; costs estimated from the H200"
 
 static const rvl_profile profiles[] = {
     PROFILE("h200", "NVIDIA H200, 141 GB HBM3e",
-            "total of cuMemGetInfo and costs measured, driver 580", UINT64_C(150109880320), 553),
-    PROFILE("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3", SMI, 81559 * MIB, 553),
-    PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3", SMI, 95830 * MIB, 553),
-    PROFILE("h20", "NVIDIA H20, 96 GB HBM3", SMI, 97871 * MIB, 553),
-    PROFILE("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e", SMI, 81920 * MIB, 250),
-    PROFILE("a100-40g", "NVIDIA A100, 40 GB HBM2", SMI, 40960 * MIB, 250),
-    PROFILE("b200", "NVIDIA B200, 180 GB HBM3e usable", SMI, 183359 * MIB, 553),
-    PROFILE("l40s", "NVIDIA L40S, 48 GB GDDR6", SMI, 46068 * MIB, 250),
-    PROFILE("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X", SMI, 24564 * MIB, 250),
+            "cuMemGetInfo and costs measured, CUDA 13.0, driver 580", UINT64_C(150109880320), 553),
+    PROFILE("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3", "smi: NVIDIA/nccl#1264" ESTIMATED,
+            81559 * MIB, 553),
+    PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3",
+            "cuda: fastfetch-cli/fastfetch#1658" ESTIMATED, UINT64_C(99961274368), 553),
+    PROFILE("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e",
+            "smi: modal-labs/modal-client#2797" ESTIMATED, 81920 * MIB, 250),
+    PROFILE("a100-40g", "NVIDIA A100 SXM, 40 GB HBM2",
+            "cuda: bottlerocket-os/bottlerocket#3873" ESTIMATED, UINT64_C(42298834944), 250),
+    PROFILE("b200", "NVIDIA B200, 180 GB HBM3e usable", "smi: NVIDIA/TensorRT-LLM#10278" ESTIMATED,
+            183359 * MIB, 553),
+    PROFILE("l40s", "NVIDIA L40S, 48 GB GDDR6", "smi: modal-labs/modal-client#2797" ESTIMATED,
+            46068 * MIB, 250),
+    PROFILE("l4", "NVIDIA L4, 24 GB GDDR6", "smi: modal-labs/modal-client#2797" ESTIMATED,
+            23034 * MIB, 250),
+    PROFILE("a10", "NVIDIA A10, 24 GB GDDR6", "smi: modal-labs/modal-client#2797" ESTIMATED,
+            23028 * MIB, 250),
+    PROFILE("rtx5090", "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
+            "smi: noonghunna/club-3090#617" ESTIMATED, 32607 * MIB, 553),
+    PROFILE("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X", "smi: RLinf/RLinf#255" ESTIMATED,
+            24564 * MIB, 250),
 };
 
 #define PROFILES (sizeof profiles / sizeof *profiles)
