@@ -11,6 +11,7 @@
 #include "core/blocks.h"
 #include "core/fail.h"
 #include "core/model.h"
+#include "core/transition.h"
 
 #define KNOWN_FLAGS (RVL_ALLOC_EXPORTABLE | RVL_ALLOC_RDMA | RVL_ALLOC_PAUSED)
 #define SIZE_MAX_BYTES ((uint64_t)INT64_MAX)
@@ -84,8 +85,15 @@ static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_
 static rvl_status back(rvl_context *context, rvli_allocation *allocation)
 {
     rvl_status status = rvli_blocks_create(context, allocation->blocks);
-    if (status == RVL_OK)
-        status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, false);
+    if (status != RVL_OK)
+        return status;
+    bool filled = rvli_blocks_handed_over(allocation->blocks);
+    status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, false);
+    if (status == RVL_OK && filled) {
+        status = rvli_copies_wait(context, UINT64_C(1) << allocation->device);
+        if (status != RVL_OK)
+            rvli_copies_quiesce(context, UINT64_C(1) << allocation->device);
+    }
     return status;
 }
 

@@ -63,12 +63,13 @@ typedef struct rvli_digest {
  *                exactly the devices of the mask.
  * unmap          Unmaps whole neighbouring mappings [addr, addr + size).
  * memory_info    Free and total physical bytes of a device, every process counted.
- * fill           Fills mapped memory with a byte; has ended when it returns.
+ * fill           Queues filling mapped memory with a byte, as a copy is queued.
  * host_alloc     Host memory that copies at link speed. Not zeroed.
  * host_free      Gives it back.
  * copy_to_host   Queues a copy on the device's own stream; host memory from host_alloc or any.
  * copy_to_device Likewise.
- * record_event   An event that has passed when every copy queued so far on the device has ended.
+ * record_event   An event that has passed when every copy and fill queued so far on the device has
+ *                ended.
  * wait_event     Waits for an event and frees it, also when it reports that a copy failed.
  * wait_user      Waits for an event of the caller's (CUevent).
  * synchronize    Waits until the device is idle.
@@ -140,7 +141,8 @@ typedef struct rvli_backend_ops {
     /*
      * open: starts an instance. options are the caller's backend_options (NULL: defaults); clock
      * belongs to the context and outlives the instance; *device_count_out: 1 to RVL_MAX_DEVICES.
-     * close: ends it; everything it still holds is given back. Cannot fail.
+     * close: ends it; host memory and what else is its own is given back. Cannot fail. Blocks and
+     *        ranges are given back before by whoever holds them: a driver may not know them all.
      * device_facts: constant while the instance is open.
      */
     rvl_status (*open)(const void *options, rvli_clock *clock, void **self_out,

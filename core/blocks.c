@@ -196,6 +196,8 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
     rvli_block *block = blocks;
 
     for (; block != NULL; block = block->next) {
+        if (block->mapped)
+            continue; /* what could not be unmapped when an earlier try was undone */
         status = ops->map(context->self, block->device, block->addr, block->size, block->handle);
         if (status != RVL_OK) {
             rvli_error_op("map");
@@ -358,6 +360,14 @@ rvl_status rvli_blocks_close(rvl_context *context)
             first = kept != RVL_OK ? kept : stranded;
     }
     return first;
+}
+
+bool rvli_blocks_handed_over(const rvli_block *blocks)
+{
+    for (; blocks != NULL; blocks = blocks->next)
+        if (blocks->handed_over)
+            return true;
+    return false;
 }
 
 uint32_t rvli_blocks_count(const rvli_block *blocks)

@@ -60,6 +60,9 @@ void rvli_block_strand(rvl_context *context, rvli_block *block, rvli_holder *hol
 /* Gives all kept blocks of a device back. Returns how many bytes that freed. */
 uint64_t rvli_kept_give_up(rvl_context *context, int device);
 
+/* Whether one of them came from the kept blocks and is not committed yet. */
+bool rvli_blocks_handed_over(const rvli_block *blocks);
+
 /* Number of blocks in a list. */
 uint32_t rvli_blocks_count(const rvli_block *blocks);
 

@@ -19,6 +19,13 @@ static uint64_t cost_ns(rvl_cost cost, uint64_t bytes)
            bytes % NS_PER_FS_DIVISOR * cost.fs_per_byte / NS_PER_FS_DIVISOR;
 }
 
+/* What is asked of the dry run. */
+typedef struct question {
+    bool pausing;
+    bool skip_content; /* discard, or no_restore */
+    bool waits;        /* with a timeout everything is created before anything is mapped */
+} question;
+
 /* A run of the model: the caller's time, and when each device's copies end. */
 typedef struct timeline {
     uint64_t now_ns;
@@ -79,23 +86,28 @@ static void pause_time(const rvli_transition *transition, bool discard, timeline
 
 /* ---- Resume ---- */
 
-static void resume_time(const rvli_transition *transition, bool restore, timeline *line)
+static uint64_t create_ns(const rvli_transition *transition, size_t i)
 {
-    for (size_t i = 0; i < transition->item_count; i++) {
-        const rvli_allocation *allocation = transition->items[i].allocation;
-        const rvl_cost_model *cost = costs_of(transition->context, allocation);
-        if (!transition->items[i].had_blocks)
-            line->now_ns += cost_of_blocks(allocation, cost->create);
-    }
+    const rvli_allocation *allocation = transition->items[i].allocation;
+    if (transition->items[i].had_blocks)
+        return 0;
+    return cost_of_blocks(allocation, costs_of(transition->context, allocation)->create);
+}
+
+static void resume_time(const rvli_transition *transition, const question *asked, timeline *line)
+{
     uint64_t free_ns = 0;
+    for (size_t i = 0; i < transition->item_count && asked->waits; i++)
+        line->now_ns += create_ns(transition, i);
     for (size_t i = 0; i < transition->item_count; i++) {
         const rvli_allocation *allocation = transition->items[i].allocation;
         const rvl_cost_model *cost = costs_of(transition->context, allocation);
+        line->now_ns += asked->waits ? 0 : create_ns(transition, i);
         line->now_ns += cost_of_blocks(allocation, cost->map);
         line->now_ns += cost_ns(cost->set_access, allocation->size);
         if (allocation->backup == NULL)
             continue;
-        if (restore)
+        if (!asked->skip_content)
             queue_copy(line, allocation->device, cost->copy_to_device, allocation->size);
         free_ns += cost_ns(cost->host_free, allocation->size);
     }
@@ -172,26 +184,26 @@ static void find_tightest(const rvli_transition *transition, bool pausing,
 }
 
 /* With the lock held: nothing is marked, so the list is good only meanwhile. */
-static rvl_status answer(rvli_transition *transition, bool pausing, bool skip_content,
+static rvl_status answer(rvli_transition *transition, const question *asked,
                          const uint64_t *free_bytes, rvl_forecast *forecast)
 {
     timeline line = {0};
     rvl_status status = rvli_transition_collect(
-        transition, pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
+        transition, asked->pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
     if (status != RVL_OK)
         return status;
-    find_tightest(transition, pausing, free_bytes, forecast);
-    if (pausing)
-        pause_time(transition, skip_content, &line);
+    find_tightest(transition, asked->pausing, free_bytes, forecast);
+    if (asked->pausing)
+        pause_time(transition, asked->skip_content, &line);
     else
-        resume_time(transition, !skip_content, &line);
+        resume_time(transition, asked, &line);
     forecast->time_ns = line.now_ns;
-    forecast->host_bytes = host_bytes(transition, pausing, skip_content);
+    forecast->host_bytes = host_bytes(transition, asked->pausing, asked->skip_content);
     forecast->allocation_count = transition->item_count;
     return RVL_OK;
 }
 
-static rvl_status forecast_claimed(rvli_transition *transition, bool pausing, bool skip_content,
+static rvl_status forecast_claimed(rvli_transition *transition, const question *asked,
                                    rvl_forecast *forecast_out)
 {
     uint64_t free_bytes[RVL_MAX_DEVICES];
@@ -199,7 +211,7 @@ static rvl_status forecast_claimed(rvli_transition *transition, bool pausing, bo
     rvl_status status = read_free(transition->context, free_bytes);
     rvli_lock(transition->context);
     if (status == RVL_OK)
-        status = answer(transition, pausing, skip_content, free_bytes, &forecast);
+        status = answer(transition, asked, free_bytes, &forecast);
     rvli_unlock(transition->context);
     rvli_transition_end(transition);
     if (status != RVL_OK)
@@ -221,7 +233,8 @@ rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t 
         status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
     if (status != RVL_OK)
         return status;
-    return forecast_claimed(&transition, true, options.discard, forecast_out);
+    const question asked = {.pausing = true, .skip_content = options.discard};
+    return forecast_claimed(&transition, &asked, forecast_out);
 }
 
 rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
@@ -238,5 +251,6 @@ rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t
         status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
     if (status != RVL_OK)
         return status;
-    return forecast_claimed(&transition, false, options.no_restore, forecast_out);
+    const question asked = {.skip_content = options.no_restore, .waits = options.timeout_ns > 0};
+    return forecast_claimed(&transition, &asked, forecast_out);
 }

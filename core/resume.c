@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Resuming: create all, map and restore (overlapped), flip the states last.
+ * Resuming: create, map and restore (overlapped), flip the states last.
  *
  * Backups stay until the flip. Undoing unmaps and releases what this call created. An allocation
  * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and
@@ -62,8 +62,8 @@ static rvl_status create_all(rvli_transition *transition, size_t *failed_out)
 }
 
 /*
- * Creates all, or, while time is left, waits for a neighbour without holding anything: two
- * processes that each hold half of what they need would wait for ever.
+ * Creates all before anything else, or, while time is left, waits for a neighbour without holding
+ * anything: two processes that each hold half of what they need would wait for ever.
  */
 static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_ns,
                                  size_t *failed_out)
@@ -71,7 +71,7 @@ static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_n
     uint64_t start_ns = rvli_monotonic_ns();
     for (;;) {
         rvl_status status = create_all(transition, failed_out);
-        if (status != RVL_ERR_DEVICE_OOM || timeout_ns == 0)
+        if (status != RVL_ERR_DEVICE_OOM)
             return status;
         if (rvli_monotonic_ns() - start_ns >= timeout_ns)
             return rvli_error(RVL_ERR_TIMEOUT, "the memory was not given back in time");
@@ -85,24 +85,26 @@ static rvl_status map_and_restore_item(rvl_context *context, rvli_move_item *ite
 {
     rvli_allocation *allocation = item->allocation;
     bool load = restore && allocation->backup != NULL;
-    rvl_status status = RVL_OK;
-    if (!item->blocks->mapped)
-        status = rvli_blocks_map(context, item->blocks, allocation->access_mask, load);
+    rvl_status status = rvli_blocks_map(context, item->blocks, allocation->access_mask, load);
     if (status == RVL_OK && load)
         status = rvli_backup_store_of((rvl_backup)allocation->policy)
                      ->load(context, allocation, allocation->backup);
     return status;
 }
 
-/* While one allocation's content is copied, the next is mapped. */
-static rvl_status map_and_restore_all(rvli_transition *transition, bool restore, size_t *failed_out)
+/* While one allocation's content is copied, the next is created and mapped. */
+static rvl_status back_all(rvli_transition *transition, bool restore, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
+        rvli_move_item *item = &transition->items[i];
         *failed_out = i;
-        status = map_and_restore_item(transition->context, &transition->items[i], restore);
+        if (item->blocks == NULL)
+            status = create_item(transition->context, item);
+        if (status == RVL_OK)
+            status = map_and_restore_item(transition->context, item, restore);
     }
-    if (status == RVL_OK && restore)
+    if (status == RVL_OK) /* copies, and the filling of blocks that were handed over */
         status = rvli_copies_wait(transition->context, transition->device_mask);
     if (status != RVL_OK)
         rvli_copies_quiesce(transition->context, transition->device_mask);
@@ -248,18 +250,22 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = create_in_time(transition, options->timeout_ns, &failed);
+    if (options->timeout_ns > 0)
+        status = create_in_time(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
-        status = map_and_restore_all(transition, !options->no_restore, &failed);
+        status = back_all(transition, !options->no_restore, &failed);
     if (status == RVL_OK) {
         commit(transition, !options->no_restore);
         tell_callbacks(transition);
         return RVL_OK;
     }
+    /* Once undone, the allocation may be freed by others; and what is free then is what counts. */
     const rvli_allocation *allocation = transition->items[failed].allocation;
-    rvli_fail(context, "resume", allocation->tag, allocation->device,
-              needed_bytes(transition, allocation->device));
+    const rvli_tag *tag = allocation->tag;
+    int device = allocation->device;
+    uint64_t needed = needed_bytes(transition, device);
     undo(transition);
+    rvli_fail(context, "resume", tag, device, needed);
     return status;
 }
 

@@ -17,6 +17,7 @@ typedef struct instance {
     int device_count;
     rvli_device_facts facts;
     uint64_t granule;
+    bool strict; /* the simulator tells every misuse; a driver may trust its caller */
 } instance;
 
 static int open_instance(void **state)
@@ -26,6 +27,7 @@ static int open_instance(void **state)
     assert_int_equal(i->ops.open(suite_options, &i->clock, &i->self, &i->device_count), RVL_OK);
     assert_int_equal(i->ops.device_facts(i->self, 0, &i->facts), RVL_OK);
     i->granule = i->facts.granularity_bytes;
+    i->strict = i->facts.simulated;
     *state = i;
     return 0;
 }
@@ -37,6 +39,14 @@ static int close_instance(void **state)
     free(i);
     return 0;
 }
+
+/* A call that must not succeed. Drivers differ in what they call it. */
+#define refused(i, call)                                                                           \
+    do {                                                                                           \
+        rvl_status refusal = (call);                                                               \
+        if ((i)->strict || refusal != RVL_ERR_NOT_SUPPORTED)                                       \
+            assert_int_equal(refusal, RVL_ERR_INVALID);                                            \
+    } while (0)
 
 static uint64_t free_bytes(instance *i)
 {
@@ -85,7 +95,8 @@ static void memory_is_taken_and_given_back(void **state)
     assert_int_equal(free_bytes(i), before - 3 * i->granule);
     assert_int_equal(i->ops.release(i->self, 0, block, 3 * i->granule), RVL_OK);
     assert_int_equal(free_bytes(i), before);
-    assert_int_equal(i->ops.release(i->self, 0, block, 3 * i->granule), RVL_ERR_INVALID);
+    if (i->strict)
+        assert_int_equal(i->ops.release(i->self, 0, block, 3 * i->granule), RVL_ERR_INVALID);
 }
 
 static void odd_sizes_are_refused(void **state)
@@ -109,31 +120,37 @@ static void blocks_are_mapped_whole(void **state)
     rvli_handle two = create(i, 2 * g), three = create(i, 3 * g);
     rvli_backend_ops *ops = &i->ops;
 
-    assert_int_equal(ops->map(i->self, 0, addr, g, two), RVL_ERR_INVALID);
-    assert_int_equal(ops->map(i->self, 0, addr + 7 * g, 2 * g, two), RVL_ERR_INVALID);
-    assert_int_equal(ops->map(i->self, 0, addr + 1, 2 * g, two), RVL_ERR_INVALID);
-    assert_int_equal(ops->map(i->self, 0, addr, 2 * g, 999999), RVL_ERR_INVALID);
+    refused(i, ops->map(i->self, 0, addr, g, two));
+    refused(i, ops->map(i->self, 0, addr + 1, 2 * g, two));
+    if (i->strict) {
+        refused(i, ops->map(i->self, 0, addr + 7 * g, 2 * g, two));
+        refused(i, ops->map(i->self, 0, addr, 2 * g, 999999));
+    }
     assert_int_equal(ops->map(i->self, 0, addr, 2 * g, two), RVL_OK);
-    assert_int_equal(ops->map(i->self, 0, addr + g, 3 * g, three), RVL_ERR_INVALID);
+    refused(i, ops->map(i->self, 0, addr + g, 3 * g, three));
     assert_int_equal(ops->map(i->self, 0, addr + 2 * g, 3 * g, three), RVL_OK);
     /* The same block at a second address. */
     assert_int_equal(ops->map(i->self, 0, addr + 6 * g, 2 * g, two), RVL_OK);
 
-    assert_int_equal(ops->set_access(i->self, 0, addr, g, 1), RVL_ERR_INVALID);
+    refused(i, ops->set_access(i->self, 0, addr, g, 1));
     assert_int_equal(ops->set_access(i->self, 0, addr, 5 * g, UINT64_C(1) << 63), RVL_ERR_INVALID);
     assert_int_equal(ops->set_access(i->self, 0, addr, 5 * g, 1), RVL_OK);
-    assert_int_equal(ops->unmap(i->self, 0, addr, g), RVL_ERR_INVALID);
-    assert_int_equal(ops->unmap(i->self, 0, addr + g, 2 * g), RVL_ERR_INVALID);
-    assert_int_equal(ops->unmap(i->self, 0, addr, 6 * g), RVL_ERR_INVALID);
-    assert_int_equal(ops->release(i->self, 0, two, 2 * g), RVL_ERR_INVALID);
+    refused(i, ops->unmap(i->self, 0, addr, g));
+    refused(i, ops->unmap(i->self, 0, addr + g, 2 * g));
+    if (i->strict) { /* CUDA unmaps whole mappings and passes over holes */
+        refused(i, ops->unmap(i->self, 0, addr, 6 * g));
+        refused(i, ops->release(i->self, 0, two, 2 * g));
+    }
     assert_int_equal(ops->unmap(i->self, 0, addr, 5 * g), RVL_OK);
-    assert_int_equal(ops->unmap(i->self, 0, addr, 5 * g), RVL_ERR_INVALID);
-    assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_ERR_INVALID);
+    if (i->strict) {
+        refused(i, ops->unmap(i->self, 0, addr, 5 * g));
+        refused(i, ops->release_range(i->self, 0, addr, 8 * g));
+    }
     assert_int_equal(ops->unmap(i->self, 0, addr + 6 * g, 2 * g), RVL_OK);
-    assert_int_equal(ops->release_range(i->self, 0, addr, 4 * g), RVL_ERR_INVALID);
-    assert_int_equal(ops->release_range(i->self, 0, addr + g, 7 * g), RVL_ERR_INVALID);
+    refused(i, ops->release_range(i->self, 0, addr, 4 * g));
+    refused(i, ops->release_range(i->self, 0, addr + g, 7 * g));
     assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_OK);
-    assert_int_equal(ops->release_range(i->self, 0, addr, 8 * g), RVL_ERR_INVALID);
+    refused(i, ops->release_range(i->self, 0, addr, 8 * g));
     assert_int_equal(ops->release(i->self, 0, two, 2 * g), RVL_OK);
     assert_int_equal(ops->release(i->self, 0, three, 3 * g), RVL_OK);
 }
@@ -148,10 +165,13 @@ static void content_belongs_to_the_block(void **state)
     void *host = NULL;
     uint64_t event = 0;
     assert_int_equal(i->ops.host_alloc(i->self, 0, g, &host), RVL_OK);
-    assert_int_equal(i->ops.copy_to_device(i->self, 0, first, host, g), RVL_ERR_INVALID);
+    if (i->strict)
+        assert_int_equal(i->ops.copy_to_device(i->self, 0, first, host, g), RVL_ERR_INVALID);
     assert_int_equal(i->ops.map(i->self, 0, first, g, block), RVL_OK);
-    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, first, g), RVL_ERR_INVALID);
-    assert_int_equal(i->ops.fill(i->self, 0, first, g, 0), RVL_ERR_INVALID);
+    if (i->strict)
+        assert_int_equal(i->ops.copy_to_host(i->self, 0, host, first, g), RVL_ERR_INVALID);
+    if (i->strict)
+        assert_int_equal(i->ops.fill(i->self, 0, first, g, 0), RVL_ERR_INVALID);
     assert_int_equal(i->ops.set_access(i->self, 0, first, g, 1), RVL_OK);
     if (!i->facts.host_accounted)
         for (uint64_t at = 0; at < g; at++)
@@ -165,7 +185,8 @@ static void content_belongs_to_the_block(void **state)
     if (!i->facts.host_accounted)
         memset(host, 0, g);
     assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second + 8, g - 8), RVL_OK);
-    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second + 8, g), RVL_ERR_INVALID);
+    if (i->strict)
+        assert_int_equal(i->ops.copy_to_host(i->self, 0, host, second + 8, g), RVL_ERR_INVALID);
     assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
     if (!i->facts.host_accounted)
         for (uint64_t at = 0; at < g - 8; at++)
@@ -177,6 +198,9 @@ static void content_belongs_to_the_block(void **state)
         assert_int_equal(((unsigned char *)host)[g - 1], 0x5C);
     assert_int_equal(i->ops.host_free(i->self, 0, host, g), RVL_OK);
     assert_int_equal(i->ops.unmap(i->self, 0, second, g), RVL_OK);
+    assert_int_equal(i->ops.release(i->self, 0, block, g), RVL_OK);
+    assert_int_equal(i->ops.release_range(i->self, 0, first, g), RVL_OK);
+    assert_int_equal(i->ops.release_range(i->self, 0, second, g), RVL_OK);
 }
 
 static void out_of_memory_says_how_much(void **state)
@@ -198,11 +222,16 @@ static void nothing_is_captured(void **state)
     assert_false(capturing);
 }
 
-/* Closing gives back what is still there; leaks are the sanitizer's to see. */
+/* Closing gives back what is still there; leaks are the sanitizer's, or the fake driver's, to see.
+ */
 static void closing_takes_everything_back(void **state)
 {
     instance *i = *state;
     void *host = NULL;
+    if (!i->strict) { /* blocks and ranges are the core's to give back */
+        assert_int_equal(i->ops.host_alloc(i->self, 0, 4096, &host), RVL_OK);
+        return;
+    }
     uint64_t addr = reserve(i, 2 * i->granule);
     rvli_handle block = create(i, i->granule);
     assert_int_equal(i->ops.map(i->self, 0, addr + i->granule, i->granule, block), RVL_OK);

@@ -438,7 +438,7 @@ static rvl_status sim_fill(void *self, int device, uint64_t addr, uint64_t size,
         return unlock_device(d, invalid("memory that is not mapped cannot be filled"));
     if (d->backed)
         memset((void *)(uintptr_t)addr, byte, size);
-    rvli_sim_charge(d, d->profile.cost.fill, size);
+    rvli_sim_queue_copy(d, &d->copies_in_end_ns, d->profile.cost.fill, size);
     return unlock_device(d, RVL_OK);
 }
 
