@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies, and waiting for them and for the device.
+ *
+ * Each direction has a stream of its own, so that both run at the speed of the link. Host memory of
+ * the pool may still be in the making: a copy is cut where chunks meet, and each piece is queued as
+ * soon as its chunk is there. What the pool could not pin is copied through the driver's own
+ * buffer.
+ */
+#include "backends/cuda/cuda.h"
+
+#include <stdlib.h>
+
+#include "backends/cuda/pinned.h"
+#include "base/error.h"
+
+/* ---- Streams ---- */
+
+rvl_status rvli_cuda_copies_open(rvli_cuda_device *device)
+{
+    CUresult result = rvli_cuda.cuStreamCreate(&device->out, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuStreamCreate(&device->in, CU_STREAM_NON_BLOCKING);
+    return rvli_cuda_device_check(device, result, "creating the streams for copies");
+}
+
+static void destroy_stream(CUstream stream)
+{
+    if (stream == NULL)
+        return;
+    rvli_cuda.cuStreamSynchronize(stream);
+    rvli_cuda.cuStreamDestroy(stream);
+}
+
+void rvli_cuda_copies_close(rvli_cuda_device *device)
+{
+    destroy_stream(device->out);
+    destroy_stream(device->in);
+    while (device->idle != NULL) {
+        rvli_cuda_event *event = device->idle;
+        device->idle = event->next;
+        rvli_cuda.cuEventDestroy(event->out);
+        rvli_cuda.cuEventDestroy(event->in);
+        free(event);
+    }
+}
+
+/* ---- Host buffers ---- */
+
+rvl_status rvli_cuda_op_host_alloc(void *self, int number, uint64_t size, void **host_out)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    return status == RVL_OK ? rvli_pinned_alloc(size, host_out) : status;
+}
+
+/* Host memory is given back also when the device is lost. */
+rvl_status rvli_cuda_op_host_free(void *self, int number, void *host, uint64_t size)
+{
+    rvli_cuda_instance *instance = self;
+    if (number < 0 || number >= instance->device_count)
+        return rvli_error(RVL_ERR_NO_DEVICE, "no such CUDA device in this context");
+    return rvli_pinned_free(host, size, instance->keep_bytes);
+}
+
+/* ---- Copies ---- */
+
+/* The next piece of a copy: how long it is, once its host memory is there. */
+static rvl_status copy_out(rvli_cuda_device *device, char *host, CUdeviceptr addr, uint64_t size)
+{
+    for (uint64_t done = 0, span = 0; done < size; done += span) {
+        rvl_status status = rvli_pinned_wait(host + done, size - done, &span);
+        if (status == RVL_OK)
+            status = rvli_cuda_device_check(
+                device, rvli_cuda.cuMemcpyDtoHAsync(host + done, addr + done, span, device->out),
+                "copying to the host");
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
+static rvl_status copy_in(rvli_cuda_device *device, CUdeviceptr addr, const char *host,
+                          uint64_t size)
+{
+    for (uint64_t done = 0, span = 0; done < size; done += span) {
+        rvl_status status = rvli_pinned_wait(host + done, size - done, &span);
+        if (status == RVL_OK)
+            status = rvli_cuda_device_check(
+                device, rvli_cuda.cuMemcpyHtoDAsync(addr + done, host + done, span, device->in),
+                "copying to the device");
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
+rvl_status rvli_cuda_op_copy_to_host(void *self, int number, void *host, uint64_t addr,
+                                     uint64_t size)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status == RVL_OK)
+        status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = copy_out(device, host, addr, size);
+    rvli_cuda_leave();
+    return status;
+}
+
+rvl_status rvli_cuda_op_copy_to_device(void *self, int number, uint64_t addr, const void *host,
+                                       uint64_t size)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status == RVL_OK)
+        status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = copy_in(device, addr, host, size);
+    rvli_cuda_leave();
+    return status;
+}
+
+rvl_status rvli_cuda_op_fill(void *self, int number, uint64_t addr, uint64_t size, uint8_t byte)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status == RVL_OK)
+        status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_cuda_device_check(device, rvli_cuda.cuMemsetD8Async(addr, byte, size, device->in),
+                                    "filling device memory");
+    rvli_cuda_leave();
+    return status;
+}
+
+/* ---- Events ---- */
+
+static rvli_cuda_event *take_idle(rvli_cuda_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    rvli_cuda_event *event = device->idle;
+    if (event != NULL)
+        device->idle = event->next;
+    pthread_mutex_unlock(&device->lock);
+    return event;
+}
+
+static void put_idle(rvli_cuda_device *device, rvli_cuda_event *event)
+{
+    pthread_mutex_lock(&device->lock);
+    event->next = device->idle;
+    device->idle = event;
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* With the context current. */
+static rvl_status new_event(rvli_cuda_device *device, rvli_cuda_event **event_out)
+{
+    rvli_cuda_event *event = calloc(1, sizeof *event);
+    if (event == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for an event");
+    CUresult result = rvli_cuda.cuEventCreate(&event->out, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) {
+        result = rvli_cuda.cuEventCreate(&event->in, CU_EVENT_DISABLE_TIMING);
+        if (result != CUDA_SUCCESS)
+            rvli_cuda.cuEventDestroy(event->out);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(event);
+        return rvli_cuda_device_check(device, result, "creating an event");
+    }
+    *event_out = event;
+    return RVL_OK;
+}
+
+static rvl_status record(rvli_cuda_device *device, rvli_cuda_event **event_out)
+{
+    rvl_status status = RVL_OK;
+    rvli_cuda_event *event = take_idle(device);
+    if (event == NULL)
+        status = new_event(device, &event);
+    if (status != RVL_OK)
+        return status;
+    CUresult result = rvli_cuda.cuEventRecord(event->out, device->out);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuEventRecord(event->in, device->in);
+    if (result != CUDA_SUCCESS) {
+        put_idle(device, event);
+        return rvli_cuda_device_check(device, result, "recording an event");
+    }
+    *event_out = event;
+    return RVL_OK;
+}
+
+rvl_status rvli_cuda_op_record_event(void *self, int number, uint64_t *event_out)
+{
+    rvli_cuda_device *device = NULL;
+    rvli_cuda_event *event = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status == RVL_OK)
+        status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = record(device, &event);
+    rvli_cuda_leave();
+    if (status == RVL_OK)
+        *event_out = (uintptr_t)event;
+    return status;
+}
+
+/* Both are waited for whatever happens; the event is idle again afterwards. */
+rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number)
+{
+    rvli_cuda_instance *instance = self;
+    rvli_cuda_event *event = (rvli_cuda_event *)(uintptr_t)event_number;
+    if (number < 0 || number >= instance->device_count)
+        return rvli_error(RVL_ERR_NO_DEVICE, "no such CUDA device in this context");
+    rvli_cuda_device *device = &instance->devices[number];
+    rvl_status entered = rvli_cuda_enter(device);
+    CUresult out = rvli_cuda.cuEventSynchronize(event->out);
+    CUresult in = rvli_cuda.cuEventSynchronize(event->in);
+    if (entered == RVL_OK)
+        rvli_cuda_leave();
+    put_idle(device, event);
+    return rvli_cuda_device_check(device, out != CUDA_SUCCESS ? out : in, "waiting for copies");
+}
+
+rvl_status rvli_cuda_op_wait_user(void *self, void *event)
+{
+    (void)self;
+    return rvli_cuda_check(rvli_cuda.cuEventSynchronize(event), "waiting for the caller's event");
+}
+
+rvl_status rvli_cuda_op_synchronize(void *self, int number)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status == RVL_OK)
+        status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_cuda_device_check(device, rvli_cuda.cuCtxSynchronize(), "waiting for the device");
+    rvli_cuda_leave();
+    return status;
+}
+
+/* The legacy stream answers that some stream is being captured: as good as captured itself. */
+rvl_status rvli_cuda_op_is_capturing(void *self, void *stream, bool *capturing_out)
+{
+    rvli_cuda_instance *instance = self;
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = rvli_cuda.cuStreamIsCapturing(stream, &state);
+    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* none is current */
+        rvl_status status = rvli_cuda_enter(&instance->devices[0]);
+        if (status != RVL_OK)
+            return status;
+        result = rvli_cuda.cuStreamIsCapturing(stream, &state);
+        rvli_cuda_leave();
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return rvli_cuda_check(result, "asking whether a stream is being captured");
+    *capturing_out = result != CUDA_SUCCESS || state != CU_STREAM_CAPTURE_STATUS_NONE;
+    return RVL_OK;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Real GPUs: the state of a backend instance, and its parts.
+ *
+ * Every device is driven through its primary context, which it shares with everybody else in the
+ * process. A context is made current for the calls that need one and taken back on every path; the
+ * calls of virtual memory management need none.
+ */
+#ifndef RVL_BACKENDS_CUDA_CUDA_H
+#define RVL_BACKENDS_CUDA_CUDA_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/cuda/driver.h"
+#include "core/backend.h"
+#include "reveille/cuda.h"
+
+/* When everything queued on both of a device's streams so far has ended. */
+typedef struct rvli_cuda_event {
+    CUevent out;
+    CUevent in;
+    struct rvli_cuda_event *next; /* among those that can be used again */
+} rvli_cuda_event;
+
+typedef struct rvli_cuda_device {
+    CUdevice ordinal;
+    CUcontext context; /* the primary one */
+    bool retained;
+    char name[64];
+    uint64_t capacity_bytes;
+    uint64_t granularity_bytes;
+    _Atomic bool rdma;     /* blocks are created for GPUDirect RDMA; cleared when that is refused */
+    _Atomic int lost;      /* the CUresult that took it from us, 0: none */
+    CUstream out;          /* copies to the host */
+    CUstream in;           /* copies to the device, and fills */
+    pthread_mutex_t lock;  /* guards idle */
+    rvli_cuda_event *idle; /* events that can be used again */
+} rvli_cuda_device;
+
+typedef struct rvli_cuda_instance {
+    int device_count;
+    bool pool_held;
+    uint64_t keep_bytes; /* of pinned host memory, after a backup is gone */
+    rvli_cuda_device devices[];
+} rvli_cuda_instance;
+
+extern const rvli_backend_ops rvli_cuda_ops;
+
+/* The device of a number. RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_LOST. */
+rvl_status rvli_cuda_device_of(void *self, int number, rvli_cuda_device **device_out);
+
+/* The status of a result, its record, and whether the device is lost from now on. */
+rvl_status rvli_cuda_device_check(rvli_cuda_device *device, CUresult result, const char *what);
+
+/*
+ * Makes a device's context current for the calling thread, and its calls harmless to captures that
+ * run elsewhere; leave takes both back. Not nested.
+ */
+rvl_status rvli_cuda_enter(rvli_cuda_device *device);
+void rvli_cuda_leave(void);
+
+/* ---- The ops: memory.c and copies.c ---- */
+
+#define RVLI_CUDA_OP_DECLARE(name, parameters) rvl_status rvli_cuda_op_##name parameters;
+RVLI_BACKEND_OP_MAP(RVLI_CUDA_OP_DECLARE)
+RVLI_BACKEND_SHARE_MAP(RVLI_CUDA_OP_DECLARE)
+#undef RVLI_CUDA_OP_DECLARE
+
+/* ---- copies.c ---- */
+
+rvl_status rvli_cuda_copies_open(rvli_cuda_device *device);
+/* Waits for what is queued. With the device's context current. */
+void rvli_cuda_copies_close(rvli_cuda_device *device);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CUDA driver, opened at run time.
+ *
+ * Nothing links libcuda: it is opened by name and asked for its entry points, each by the version
+ * whose signature we compile against, so that one build runs with any driver that has them, and
+ * without one. RVL_CUDA_LIBRARY names another library.
+ */
+#ifndef RVL_BACKENDS_CUDA_DRIVER_H
+#define RVL_BACKENDS_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#include "reveille/status.h"
+
+/* X(entry point, CUDA version whose signature it has). The pointer's type is that of cuda.h. */
+#define RVLI_CUDA_ENTRY_MAP(X)                                                                     \
+    X(cuInit, 2000)                                                                                \
+    X(cuDriverGetVersion, 2020)                                                                    \
+    X(cuGetErrorName, 6000)                                                                        \
+    X(cuDeviceGetCount, 2000)                                                                      \
+    X(cuDeviceGet, 2000)                                                                           \
+    X(cuDeviceGetName, 2000)                                                                       \
+    X(cuDeviceGetAttribute, 2000)                                                                  \
+    X(cuDeviceGetPCIBusId, 4010)                                                                   \
+    X(cuDevicePrimaryCtxRetain, 7000)                                                              \
+    X(cuDevicePrimaryCtxRelease, 11000)                                                            \
+    X(cuCtxPushCurrent, 4000)                                                                      \
+    X(cuCtxPopCurrent, 4000)                                                                       \
+    X(cuCtxSetCurrent, 4000)                                                                       \
+    X(cuCtxSynchronize, 2000)                                                                      \
+    X(cuMemGetInfo, 3020)                                                                          \
+    X(cuMemGetAllocationGranularity, 10020)                                                        \
+    X(cuMemAddressReserve, 10020)                                                                  \
+    X(cuMemAddressFree, 10020)                                                                     \
+    X(cuMemCreate, 10020)                                                                          \
+    X(cuMemRelease, 10020)                                                                         \
+    X(cuMemMap, 10020)                                                                             \
+    X(cuMemUnmap, 10020)                                                                           \
+    X(cuMemSetAccess, 10020)                                                                       \
+    X(cuMemExportToShareableHandle, 10020)                                                         \
+    X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuMemHostRegister, 6050)                                                                     \
+    X(cuMemHostUnregister, 4000)                                                                   \
+    X(cuMemcpyDtoHAsync, 3020)                                                                     \
+    X(cuMemcpyHtoDAsync, 3020)                                                                     \
+    X(cuMemsetD8Async, 3020)                                                                       \
+    X(cuStreamCreate, 2000)                                                                        \
+    X(cuStreamDestroy, 4000)                                                                       \
+    X(cuStreamSynchronize, 2000)                                                                   \
+    X(cuThreadExchangeStreamCaptureMode, 10010)                                                    \
+    X(cuStreamIsCapturing, 10000)                                                                  \
+    X(cuEventCreate, 2000)                                                                         \
+    X(cuEventDestroy, 4000)                                                                        \
+    X(cuEventRecord, 2000)                                                                         \
+    X(cuEventSynchronize, 2000)
+
+/* The oldest driver that has them all: cuGetProcAddress and the GPUDirect flag of cuMemCreate. */
+#define RVLI_CUDA_DRIVER_MIN 12000
+
+/* Entry points without their prefix's version: rvli_cuda.cuMemMap(...). */
+typedef struct rvli_cuda_driver {
+#define RVLI_CUDA_POINTER(name, version) __typeof__(&name) name;
+    RVLI_CUDA_ENTRY_MAP(RVLI_CUDA_POINTER)
+#undef RVLI_CUDA_POINTER
+} rvli_cuda_driver;
+
+/* Good after rvli_cuda_driver_load() has answered RVL_OK once. Process-wide. */
+extern rvli_cuda_driver rvli_cuda;
+
+/*
+ * Opens the driver and initializes it; does nothing the second time. RVL_ERR_NO_DRIVER: there is
+ * none, or it cannot start; RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. Thread-safe.
+ */
+rvl_status rvli_cuda_driver_load(void);
+
+/* ---- result.c ---- */
+
+/* The status of a result, without a record. */
+rvl_status rvli_cuda_status(CUresult result);
+
+/*
+ * RVL_OK, or the error record filled (message, CUresult and its name) and the status of the result.
+ * what: what was being done, "mapping a block".
+ */
+rvl_status rvli_cuda_check(CUresult result, const char *what);
+
+#endif

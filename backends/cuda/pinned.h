@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pinned host memory, pooled for the process.
+ *
+ * One address range is cut into chunks. A chunk is made by several threads: its pages are brought
+ * in piece by piece, and whoever brings in the last one registers it with the driver. Allocating
+ * only queues that; copies wait for the chunk that they come to, so that the first is being copied
+ * while the next are made. Freed chunks stay as they are and are used again; what is kept beyond
+ * the caller's limit goes back to the system on the same threads.
+ *
+ * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable: slower, and correct.
+ */
+#ifndef RVL_BACKENDS_CUDA_PINNED_H
+#define RVL_BACKENDS_CUDA_PINNED_H
+
+#include <stdint.h>
+
+#include "backends/cuda/driver.h"
+
+#define RVLI_PINNED_KEEP_ALL UINT64_MAX
+
+/* Facts about the pool, bytes. */
+typedef struct rvli_pinned_facts {
+    uint64_t used_bytes;     /* handed out */
+    uint64_t pinned_bytes;   /* registered, used or not */
+    uint64_t pageable_bytes; /* made, but refused by the driver */
+} rvli_pinned_facts;
+
+/*
+ * Counts one more, or one fewer, user of the pool. The first brings it into being on a device,
+ * whose primary context its threads use; with the last it goes, and all memory with it.
+ * RVL_ERR_HOST_OOM.
+ */
+rvl_status rvli_pinned_hold(CUdevice device);
+void rvli_pinned_let_go(void);
+
+/*
+ * size bytes, 2 MiB aligned, content undefined; their pages are being made. RVL_ERR_HOST_OOM: the
+ * system has not so much memory to give.
+ */
+rvl_status rvli_pinned_alloc(uint64_t size, void **host_out);
+
+/* Gives a whole allocation back, then idle chunks as long as more than keep_bytes are pinned. */
+rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
+
+/*
+ * Waits until the memory at `at` is there; *span_out gets how many of the size bytes from there on
+ * lie in one chunk. Memory that is not the pool's is there as a whole. RVL_ERR_HOST_OOM: it could
+ * not be made.
+ */
+rvl_status rvli_pinned_wait(const void *at, uint64_t size, uint64_t *span_out);
+
+rvli_pinned_facts rvli_pinned_get_facts(void);
+
+/* Waits until nothing is being made or given back. */
+void rvli_pinned_settle(void);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A few threads that do small jobs in the order in which they were queued.
+ */
+#ifndef RVL_BACKENDS_CUDA_WORKERS_H
+#define RVL_BACKENDS_CUDA_WORKERS_H
+
+#include "reveille/status.h"
+
+/* Something to do; owned by whoever queues it, and his again once it has begun. */
+typedef struct rvli_job rvli_job;
+struct rvli_job {
+    void (*run)(rvli_job *job);
+    rvli_job *next;
+};
+
+typedef struct rvli_workers rvli_workers;
+
+/*
+ * Starts count threads; each calls begin(user) first. RVL_ERR_HOST_OOM if not one can be started;
+ * fewer than asked for are accepted.
+ */
+rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *user,
+                              rvli_workers **workers_out);
+/* Does what is queued, ends the threads. */
+void rvli_workers_stop(rvli_workers *workers);
+
+void rvli_workers_queue(rvli_workers *workers, rvli_job *job);
+
+#endif
