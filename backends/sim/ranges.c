@@ -299,5 +299,5 @@ void rvli_sim_range_unmap(rvli_sim_range *range, uint32_t i, uint32_t count)
         rvli_sim_mapping *items = range->many->items;
         memmove(&items[i], &items[i + count], (range->count - i - count) * sizeof *items);
     }
-    range->count -= count;
+    range->count = (range->count - count) & 0x7FFFFFFFu;
 }

@@ -41,9 +41,11 @@ typedef struct rvli_sim_range {
     rvli_sim_mappings *many; /* NULL: at most one mapping, at the start */
     uint64_t one_size;       /* its size */
     uint32_t one_block;      /* its block; next free range of the class while not reserved */
-    uint32_t count;          /* mappings */
-    bool one_accessible;
+    uint32_t count : 31;     /* mappings */
+    uint32_t one_accessible : 1;
 } rvli_sim_range;
+
+_Static_assert(sizeof(rvli_sim_range) == 32, "two a cache line: replays have millions");
 
 typedef struct rvli_sim_class {
     rvli_sim_range *ranges;
