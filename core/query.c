@@ -133,6 +133,22 @@ static rvl_device_stats device_stats(const rvli_device *device)
     };
 }
 
+rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
+                             uint64_t *total_bytes_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status == RVL_OK && (free_bytes_out == NULL || total_bytes_out == NULL))
+        status = rvli_error(RVL_ERR_INVALID, "no place for the answer");
+    if (status != RVL_OK)
+        return status;
+    status = context->ops.memory_info(context->self, device, free_bytes_out, total_bytes_out);
+    if (status != RVL_OK)
+        rvli_error_op("memory_info");
+    return status;
+}
+
 rvl_status rvl_device_get_stats(rvl_context *context, int device, rvl_device_stats *stats_out)
 {
     rvl_status status = rvli_context_check(context);

@@ -104,6 +104,11 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
     set(object, "host_bytes", bytes_of(stats.host_bytes), ok);
     set(object, "seconds", json_real((double)stats.transition_ns / NS_PER_SECOND), ok);
     set(object, "at_peak", holders_to_json(replay, device, stage, ok), ok);
+    uint64_t peak_bytes, end_bytes;
+    if (rvl_replay_get_measured(replay, device, stage, &peak_bytes, &end_bytes) == RVL_OK) {
+        set(object, "measured_peak_bytes", bytes_of(peak_bytes), ok);
+        set(object, "measured_end_bytes", bytes_of(end_bytes), ok);
+    }
     return object;
 }
 

@@ -90,6 +90,20 @@ typedef struct rvli_replay_ahead {
     rvl_trace_error error;
 } rvli_replay_ahead;
 
+/* What a real device said, in bytes above what was used before the first event. */
+typedef struct rvli_replay_measured_stage {
+    uint64_t peak_bytes;
+    uint64_t end_bytes;
+} rvli_replay_measured_stage;
+
+typedef struct rvli_replay_measured {
+    uint64_t free_before;               /* 0: a simulated device, which is not asked */
+    uint64_t used_bytes;                /* as last answered */
+    rvli_replay_measured_stage *stages; /* by stage of the context */
+    uint32_t count;
+    uint32_t capacity;
+} rvli_replay_measured;
+
 struct rvl_replay {
     rvl_context *context;
     rvl_trace_reader *reader;
@@ -100,6 +114,7 @@ struct rvl_replay {
 
     int device_of_index[RVL_MAX_DEVICES]; /* the context's device of a trace's index, -1: none */
     rvli_replay_device devices[RVL_MAX_DEVICES];
+    rvli_replay_measured measured[RVL_MAX_DEVICES];
     int device_count;
 
     rvli_replay_process *processes;
@@ -152,6 +167,14 @@ void rvli_replay_together_destroy(rvli_replay_together *together);
 /* The pairs of a step, ordered by process and tag. */
 const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *together, size_t step,
                                                   size_t *count_out);
+
+/* ---- measure.c ---- */
+
+/* Notes what is free before the first event. */
+void rvli_replay_measure_begin(rvl_replay *replay);
+/* Asks real devices, after an event. RVL_ERR_HOST_OOM. */
+rvl_status rvli_replay_measure(rvl_replay *replay);
+void rvli_replay_measure_destroy(rvl_replay *replay);
 
 /* ---- result.c ---- */
 

@@ -132,6 +132,7 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
         snprintf(what, sizeof what, "backend %.32s", backend);
         return refuse_as_core(replay, status, what);
     }
+    rvli_replay_measure_begin(replay);
     if (rvl_device_count(replay->context) < replay->device_count)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_NO_DEVICE,
                                   "the trace has %d devices, backend %.32s has %d",
@@ -210,12 +211,15 @@ static rvl_status run_events(rvl_replay *replay)
 {
     const rvl_trace_event *event;
     uint32_t until_progress = PROGRESS_EVENTS;
+    bool measures = replay->measured[0].free_before > 0;
     for (;;) {
         rvl_status status = rvli_replay_ahead_next(replay, &event);
         if (status == RVL_ERR_NOT_FOUND)
             break;
         if (status == RVL_OK)
             status = rvli_replay_apply(replay, event);
+        if (status == RVL_OK && measures)
+            status = rvli_replay_measure(replay);
         if (status != RVL_OK)
             return status;
         if (--until_progress == 0) {
@@ -316,6 +320,7 @@ void rvl_replay_close(rvl_replay *replay)
     forget_run(replay);
     free(replay->processes);
     rvli_replay_result_destroy(replay);
+    rvli_replay_measure_destroy(replay);
     rvl_context_close(replay->context, NULL);
     rvl_trace_reader_close(replay->reader);
     for (size_t i = 0; i < replay->path_count; i++)

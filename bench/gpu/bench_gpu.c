@@ -55,22 +55,22 @@ double now_s(void)
 }
 
 /*
- * Memory that a virtual machine has never used is far slower to touch the first time: three quarters
- * of what is available are touched once, by as many processes as there are cores.
+ * Memory that a virtual machine has not used lately is far slower to touch, since its host may have
+ * taken it back. Just before a first pause is timed, processes touch a little more than it needs.
  */
-static void warm_host_up(void)
+static void warm_host_up(uint64_t bytes)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3 /
-                     (uint64_t)cores;
+    uint64_t share = (bytes + bytes / 4) / (uint64_t)cores / (2 * MIB) * (2 * MIB);
     for (long i = 0; i < cores; i++) {
         if (fork() != 0)
             continue;
         char *memory =
-            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        need(memory != MAP_FAILED, "host memory to warm up");
-        madvise(memory, bytes, MADV_HUGEPAGE);
-        for (uint64_t at = 0; at < bytes; at += 4096)
+            mmap(NULL, share, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            _exit(1);
+        madvise(memory, share, MADV_HUGEPAGE);
+        for (uint64_t at = 0; at < share; at += 4096)
             memory[at] = 1;
         sleep(1); /* until all hold theirs */
         _exit(0);
@@ -120,6 +120,8 @@ static void run_cycles(const work *w, const subject *s, const char *library)
     s->open(w, library);
     s->allocate(w, "first", addrs);
     write_marks(w, addrs);
+    if (w->backup != BACKUP_NONE)
+        warm_host_up(w->count * w->size);
     for (int cycle = 0; cycle < CYCLES; cycle++) {
         double begin = now_s();
         s->pause("first");
@@ -249,7 +251,6 @@ static int run_all(const char *library, const char *only)
 {
     const char *limits[] = {"bench_gpu", "--limits", NULL};
     in_a_process(limits);
-    warm_host_up();
     for (size_t i = 0; i < WORKS; i++) {
         if (only != NULL && strstr(works[i].name, only) == NULL)
             continue;

@@ -106,6 +106,16 @@ RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t devic
                                           size_t *count_out);
 
 /*
+ * What a real device said while the trace was replayed on it: the most and the last bytes in use in
+ * a stage, above what was in use before the first event (the CUDA context and other processes,
+ * which the trace's external bytes stand for). RVL_ERR_NOT_FOUND on a simulated device, which is
+ * not asked; else as rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index,
+                                           uint32_t stage, uint64_t *peak_bytes_out,
+                                           uint64_t *end_bytes_out);
+
+/*
  * The result as JSON (schema 1, docs/replay.md), one line, without a newline. The caller frees
  * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
  * Since 0.1.

@@ -4,6 +4,7 @@
 #define REVEILLE_REVEILLE_H
 
 #include "reveille/context.h"
+#include "reveille/cuda.h"
 #include "reveille/memory.h"
 #include "reveille/record.h"
 #include "reveille/sim.h"

@@ -85,6 +85,14 @@ RVL_API rvl_status rvl_device_get_stats(rvl_context *context, int device,
                                         rvl_device_stats *stats_out);
 
 /*
+ * What the device itself says: bytes free and in all, every process counted. On a simulated device
+ * what is left of its capacity. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE,
+ * RVL_ERR_DEVICE_LOST or RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
+                                     uint64_t *total_bytes_out);
+
+/*
  * Whether the device has ever been asked for more than it has: rvl_device_stats.oom.happened, for
  * callers that ask after every event. Lock-free. false for NULL and for no such device. Since 0.1.
  */

@@ -310,11 +310,15 @@ static void host_memory_goes_back_if_asked(void **state)
     rvli_pinned_settle();
     assert_int_equal(rvli_pinned_get_facts().pinned_bytes, size);
     assert_int_equal(rvli_pinned_get_facts().used_bytes, size);
+#if !defined(__SANITIZE_THREAD__) /* whose own memory grows with ours */
     assert_true(resident_bytes() > before + size / 2);
+#endif
     resume_well(context, tag);
     rvli_pinned_settle();
     assert_int_equal(rvli_pinned_get_facts().pinned_bytes, 0);
+#if !defined(__SANITIZE_THREAD__)
     assert_true(resident_bytes() < before + size / 4);
+#endif
     assert_true(gpu_holds(context, 0, addr, size, 3));
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
