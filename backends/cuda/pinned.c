@@ -26,7 +26,7 @@
 #define PIECES 8
 #define PIECE_BYTES (CHUNK_BYTES / PIECES)
 
-#define WORKERS_MAX 16
+#define WORKERS_MAX 12 /* more than that wait for each other */
 #define ARENA_BYTES_MIN (UINT64_C(16) << 30)
 
 #ifndef MADV_POPULATE_WRITE
