@@ -30,6 +30,9 @@ typedef struct question {
 typedef struct timeline {
     uint64_t now_ns;
     uint64_t copies_end_ns[RVL_MAX_DEVICES];
+    uint64_t host_bytes[RVL_MAX_DEVICES];       /* that backups hold */
+    uint64_t host_made_bytes[RVL_MAX_DEVICES];  /* the most so far: made once, and kept */
+    uint64_t host_made_end_ns[RVL_MAX_DEVICES]; /* when what was asked for has been made */
 } timeline;
 
 static void queue_copy(timeline *line, int device, rvl_cost cost, uint64_t bytes)
@@ -65,15 +68,43 @@ static uint64_t cost_of_blocks(const rvli_allocation *allocation, rvl_cost cost)
 
 /* ---- Pause ---- */
 
+static void begin_host(const rvl_context *context, timeline *line)
+{
+    for (int device = 0; device < context->device_count; device++) {
+        line->host_bytes[device] = context->devices[device].ledger.host_bytes;
+        line->host_made_bytes[device] = context->devices[device].ledger.host_peak_bytes;
+    }
+}
+
+/* Host memory for a backup: made beside what goes on, if there were never so many bytes. */
+static void make_host(timeline *line, int device, rvl_cost cost, uint64_t bytes)
+{
+    line->now_ns += cost.call_ns;
+    line->host_bytes[device] += bytes;
+    if (line->host_bytes[device] <= line->host_made_bytes[device])
+        return;
+    uint64_t made = line->host_bytes[device] - line->host_made_bytes[device];
+    uint64_t start = line->host_made_end_ns[device];
+    if (start < line->now_ns)
+        start = line->now_ns;
+    cost.call_ns = 0;
+    line->host_made_end_ns[device] = start + cost_ns(cost, made);
+    line->host_made_bytes[device] = line->host_bytes[device];
+}
+
 static void pause_time(const rvli_transition *transition, bool discard, timeline *line)
 {
+    begin_host(transition->context, line);
     for (size_t i = 0; i < transition->item_count && !discard; i++) {
         const rvli_allocation *allocation = transition->items[i].allocation;
         const rvl_cost_model *cost = costs_of(transition->context, allocation);
         if (allocation->policy != RVL_BACKUP_HOST)
             continue;
-        line->now_ns += cost_ns(cost->host_alloc, allocation->size);
-        queue_copy(line, allocation->device, cost->copy_to_host, allocation->size);
+        int device = allocation->device;
+        make_host(line, device, cost->host_alloc, allocation->size);
+        queue_copy(line, device, cost->copy_to_host, allocation->size);
+        if (line->copies_end_ns[device] < line->host_made_end_ns[device])
+            line->copies_end_ns[device] = line->host_made_end_ns[device];
     }
     wait_copies(line);
     for (size_t i = 0; i < transition->item_count; i++) {

@@ -150,6 +150,49 @@ static void time_passes_as_the_costs_say(void **state)
     ops->close(self);
 }
 
+/* Host memory is made once, beside the copy to it; the copy ends no earlier. */
+static void host_memory_is_made_once(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 64 * GIB,
+        .granularity_bytes = GRANULE,
+        .cost = {.host_alloc = {7, 50000}, .copy_to_host = {0, 20000}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {.struct_size = sizeof options,
+                               .memory = RVL_SIM_ACCOUNTED,
+                               .devices = devices,
+                               .device_count = 1};
+    const uint64_t size = 500 * GRANULE, made_ns = size / 1000000 * 50000 + size % 1000000 / 20;
+    const uint64_t copied_ns = size / 1000000 * 20000 + size % 1000000 / 50;
+    rvli_backend_ops ops = *rvli_backend_find("sim");
+    rvli_clock clock = {0};
+    void *self = NULL, *host = NULL;
+    int count = 0;
+    uint64_t addr = 0;
+    rvli_handle block = 0;
+    assert_int_equal(ops.open(&options, &clock, &self, &count), RVL_OK);
+    assert_int_equal(ops.create(self, 0, size, 0, &block), RVL_OK);
+    assert_int_equal(ops.reserve(self, 0, size, &addr), RVL_OK);
+    assert_int_equal(ops.map(self, 0, addr, size, block), RVL_OK);
+    assert_int_equal(ops.set_access(self, 0, addr, size, 1), RVL_OK);
+    uint64_t expected = 0;
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ops.host_alloc(self, 0, size, &host), RVL_OK);
+        expected += 7;
+        assert_int_equal(rvli_clock_now(&clock), expected); /* in the making */
+        assert_int_equal(ops.copy_to_host(self, 0, host, addr, size), RVL_OK);
+        assert_int_equal(ops.synchronize(self, 0), RVL_OK);
+        expected += round == 0 ? made_ns : copied_ns;
+        assert_int_equal(rvli_clock_now(&clock), expected);
+        assert_int_equal(ops.host_free(self, 0, host, size), RVL_OK);
+        assert_int_equal(ops.host_free(self, 0, host, size), RVL_ERR_INVALID);
+    }
+    ops.close(self);
+}
+
 static void bad_options_are_refused(void **state)
 {
     (void)state;
@@ -202,6 +245,7 @@ int main(void)
         cmocka_unit_test(profiles_are_described),
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(time_passes_as_the_costs_say),
+        cmocka_unit_test(host_memory_is_made_once),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(overcommitted_devices_go_on),
     };

@@ -33,8 +33,8 @@
     {                                                                                              \
         .reserve = {1800, 0}, .release_range = {1000, 0}, .create = {10000, 6},                    \
         .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27}, .unmap = {18000, 9}, \
-        .fill = {20000, FS_AT(30000)}, .host_alloc = {20000, FS_AT(350)},                          \
-        .host_free = {20000, FS_AT(500)}, .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},     \
+        .fill = {20000, FS_AT(30000)}, .host_alloc = {2000, FS_AT(282)}, .host_free = {1000, 0},   \
+        .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},                                       \
         .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)},                                     \
     }
 

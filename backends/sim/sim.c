@@ -461,11 +461,12 @@ static rvl_status sim_host_alloc(void *self, int device, uint64_t size, void **h
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    void *host = d->backed ? new_host_buffer(d, size) : &no_bytes;
+    bool too_much = size > (uint64_t)INT64_MAX - d->host_bytes;
+    void *host = too_much ? NULL : d->backed ? new_host_buffer(d, size) : &no_bytes;
     if (host == NULL)
         return unlock_device(d, rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup"));
     *host_out = host;
-    rvli_sim_charge(d, d->profile.cost.host_alloc, size);
+    rvli_sim_make_host(d, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -474,11 +475,12 @@ static rvl_status sim_host_free(void *self, int device, void *host, uint64_t siz
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    if (d->backed) {
-        if (!rvli_intmap_remove(&d->host_buffers, (uintptr_t)host, NULL))
-            return unlock_device(d, invalid("not a host buffer of this device"));
+    if (size > d->host_bytes ||
+        (d->backed && !rvli_intmap_remove(&d->host_buffers, (uintptr_t)host, NULL)))
+        return unlock_device(d, invalid("not a host buffer of this device"));
+    if (d->backed)
         free(host);
-    }
+    d->host_bytes -= size;
     rvli_sim_charge(d, d->profile.cost.host_free, size);
     return unlock_device(d, RVL_OK);
 }
@@ -493,6 +495,8 @@ static rvl_status sim_copy_to_host(void *self, int device, void *host, uint64_t 
     if (d->backed)
         memcpy(host, (const void *)(uintptr_t)addr, size);
     rvli_sim_queue_copy(d, &d->copies_out_end_ns, d->profile.cost.copy_to_host, size);
+    if (d->copies_out_end_ns < d->host_made_end_ns)
+        d->copies_out_end_ns = d->host_made_end_ns; /* it goes on as its memory is made */
     return unlock_device(d, RVL_OK);
 }
 

@@ -45,6 +45,10 @@ typedef struct rvli_sim_device {
     int memory_file;          /* backed: the bytes of all blocks */
     uint32_t next_extent;     /* backed: extents are never used again, only punched out */
 
+    uint64_t host_bytes;       /* in buffers now */
+    uint64_t host_made_bytes;  /* the most so far: made once, and kept */
+    uint64_t host_made_end_ns; /* when what was asked for will have been made */
+
     uint64_t copies_out_end_ns; /* when the copy engines will have finished */
     uint64_t copies_in_end_ns;
 } rvli_sim_device;
@@ -66,6 +70,12 @@ void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes);
 /* Queues a copy on an engine. With the lock held. */
 void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,
                          uint64_t bytes);
+
+/*
+ * Counts size bytes of host memory, and lets them be made beside what goes on if there were never
+ * so many. With the lock held.
+ */
+void rvli_sim_make_host(rvli_sim_device *device, uint64_t size);
 
 /* ---- backed.c: real bytes behind the addresses ---- */
 

@@ -23,7 +23,10 @@ typedef struct rvl_cost {
     uint32_t fs_per_byte;
 } rvl_cost;
 
-/* X(field): the operations that have a cost. */
+/*
+ * X(field): the operations that have a cost. host_alloc: its bytes are those that were never in use
+ * before, since host memory is made once and kept; making them runs beside the copy to them.
+ */
 #define RVL_COST_MAP(X)                                                                            \
     X(reserve)                                                                                     \
     X(release_range)                                                                               \

@@ -306,6 +306,7 @@ static void host_memory_goes_back_if_asked(void **state)
     rvl_addr addr = support_alloc(context, "weights", 0, size, RVL_BACKUP_HOST);
     gpu_fill(context, 0, addr, size, 3);
     uint64_t before = resident_bytes();
+    (void)before;
     rvl_tag tag = pause_well(context, "weights");
     rvli_pinned_settle();
     assert_int_equal(rvli_pinned_get_facts().pinned_bytes, size);
