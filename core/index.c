@@ -15,7 +15,7 @@ void rvli_index_destroy(rvli_index *index)
 {
     rvli_intmap_destroy(&index->exact);
     rvli_addrmap_destroy(&index->ordered);
-    rvli_memory_free(index->pending, index->pending_capacity * sizeof *index->pending);
+    rvli_memory_free(index->pending, index->pending_capacity * sizeof(rvli_allocation *));
 }
 
 static rvl_status grow_pending(rvli_index *index)
