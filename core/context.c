@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "core/allocate.h"
 #include "core/blocks.h"
+#include "core/coalesce.h"
 #include "core/model.h"
 #include "reveille/record.h"
 
@@ -139,6 +141,7 @@ static void free_context(rvl_context *context)
     free(context->devices);
     rvli_index_destroy(&context->by_addr);
     rvli_pool_destroy(&context->allocation_pool);
+    rvli_pool_destroy(&context->carrier_pool);
     rvli_pool_destroy(&context->block_pool);
     if (context->self != NULL)
         context->ops.close(context->self);
@@ -156,6 +159,7 @@ static rvl_context *new_context(const rvl_context_options *options)
     pthread_cond_init(&context->moved, NULL);
     rvli_index_init(&context->by_addr);
     rvli_pool_init(&context->allocation_pool, sizeof(rvli_allocation));
+    rvli_pool_init(&context->carrier_pool, sizeof(rvli_carrier));
     rvli_pool_init(&context->block_pool, sizeof(rvli_block));
     context->log = options->log;
     context->log_user = options->log_user;
@@ -217,9 +221,10 @@ rvl_status rvl_context_open(const char *backend, const rvl_context_options *opti
 /* Forgets an allocation that the backend will not release: closing the backend does. */
 static void abandon(rvl_context *context, rvli_allocation *allocation)
 {
-    while (allocation->blocks != NULL) {
-        rvli_block *block = allocation->blocks;
-        allocation->blocks = block->next;
+    rvli_allocation *mover = rvli_mover(allocation);
+    while (mover->blocks != NULL) {
+        rvli_block *block = mover->blocks;
+        mover->blocks = block->next;
         rvli_pool_put(&context->block_pool, block);
     }
     rvli_index_remove(&context->by_addr, allocation);
@@ -235,6 +240,10 @@ static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
         rvli_allocation *allocation = rvli_index_any(&context->by_addr);
         if (allocation == NULL)
             return first;
+        if (rvli_rides_with_others(allocation)) {
+            rvli_rider_leave(context, allocation);
+            continue;
+        }
         rvl_status status = rvli_free_allocation(context, allocation);
         if (status != RVL_OK)
             abandon(context, allocation);
@@ -314,17 +323,21 @@ rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_proces
 /* A block must be made of whole granules of every device. */
 static rvl_status check_tag_options(const rvl_context *context, const rvl_tag_options *options)
 {
+    if (options->block_bytes != 0 && options->coalesce_bytes != 0)
+        return rvli_error(RVL_ERR_INVALID,
+                          "block_bytes cuts memory, coalesce_bytes joins it: give one of them");
     for (int device = 0; device < context->device_count; device++)
         if (options->block_bytes % context->devices[device].facts.granularity_bytes != 0)
             return rvli_error(RVL_ERR_INVALID,
                               "block_bytes is not a multiple of the device's granularity");
-    return RVL_OK;
+    return rvli_coalesce_check(context, options->coalesce_bytes);
 }
 
 static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_options *options)
 {
     rvli_lock(context);
     tag->block_bytes = options->block_bytes;
+    atomic_store_explicit(&tag->coalesce_bytes, options->coalesce_bytes, memory_order_relaxed);
     tag->before_unmap = options->before_unmap;
     tag->after_map = options->after_map;
     tag->callback_user = options->callback_user;

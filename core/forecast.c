@@ -230,7 +230,8 @@ static rvl_status answer(rvli_transition *transition, const question *asked,
         resume_time(transition, asked, &line);
     forecast->time_ns = line.now_ns;
     forecast->host_bytes = host_bytes(transition, asked->pausing, asked->skip_content);
-    forecast->allocation_count = transition->item_count;
+    for (size_t i = 0; i < transition->item_count; i++)
+        forecast->allocation_count += rvli_weight(transition->items[i].allocation);
     return RVL_OK;
 }
 

@@ -36,6 +36,7 @@ typedef struct rvli_process {
 
 typedef struct rvli_allocation rvli_allocation;
 typedef struct rvli_block rvli_block;
+typedef struct rvli_carrier rvli_carrier;
 
 /* The key of a tag: names belong to processes. name is followed by the name's bytes. */
 typedef struct rvli_tag_key {
@@ -47,12 +48,14 @@ typedef struct rvli_tag {
     rvl_tag number;
     rvli_process *process;
     rvli_tag_key *key;
-    uint64_t block_bytes; /* 0: one block an allocation */
+    uint64_t block_bytes;            /* 0: one block an allocation */
+    _Atomic uint64_t coalesce_bytes; /* size of the carriers of small allocations; 0: none */
     rvl_before_unmap_fn before_unmap;
     rvl_after_map_fn after_map;
     void *callback_user;
     bool moving;                  /* claimed by a transition */
-    rvli_allocation *allocations; /* doubly linked, newest first */
+    rvli_allocation *allocations; /* doubly linked, newest first; riders are not in it */
+    rvli_carrier *carriers;       /* those with room, doubly linked */
     rvli_holder *holders;         /* one a device */
     UT_hash_handle hh;            /* by key */
 } rvli_tag;
@@ -72,6 +75,13 @@ struct rvli_block {
     bool handed_over; /* came from the kept blocks: the ledger has it there until the commit */
 };
 
+/* What an allocation's record stands for. */
+typedef enum rvli_kind {
+    RVLI_KIND_ALONE = 0, /* an allocation with memory of its own */
+    RVLI_KIND_RIDER,     /* an allocation in the memory of a carrier */
+    RVLI_KIND_CARRIER    /* memory that riders share; no allocation that a caller knows */
+} rvli_kind;
+
 struct rvli_allocation {
     uint64_t addr;
     uint64_t size;
@@ -80,14 +90,42 @@ struct rvli_allocation {
     rvli_block *blocks; /* NULL while it has no memory */
     void *backup;       /* host buffer of size bytes, NULL if none */
     uint64_t access_mask;
-    rvli_allocation *next, *previous; /* of the same tag */
-    uint32_t pending_slot;            /* of the index by address */
+    union {
+        struct {
+            rvli_allocation *next, *previous; /* of the same tag */
+        };
+        rvli_carrier *carrier; /* of a rider: it has the memory, the backup and the state */
+    };
+    uint32_t pending_slot; /* of the index by address */
     uint8_t device;
     uint8_t state;  /* rvl_state */
     uint8_t policy; /* rvl_backup */
     uint8_t flags;  /* RVL_ALLOC_* */
+    uint8_t kind;   /* rvli_kind */
     bool freeing;   /* somebody is freeing it: as good as gone */
 };
+
+/* Memory shared by small allocations of a tag: core/coalesce.h. */
+struct rvli_carrier {
+    rvli_allocation as; /* what transitions move; first, so that one can be cast to the other */
+    uint64_t taken;     /* bit g: granule g belongs to a rider */
+    uint32_t riders;
+    bool open;                     /* listed as one with room */
+    rvli_carrier *next, *previous; /* of the same tag, with room */
+};
+
+/* The record that has an allocation's memory, backup and state. */
+static inline rvli_allocation *rvli_mover(const rvli_allocation *allocation)
+{
+    return allocation->kind == RVLI_KIND_RIDER ? &allocation->carrier->as
+                                               : (rvli_allocation *)allocation;
+}
+
+/* How many allocations move when this one does. */
+static inline uint32_t rvli_weight(const rvli_allocation *allocation)
+{
+    return allocation->kind == RVLI_KIND_CARRIER ? ((const rvli_carrier *)allocation)->riders : 1;
+}
 
 typedef struct rvli_device {
     rvli_device_facts facts;
@@ -117,6 +155,7 @@ struct rvl_context {
 
     rvli_index by_addr;
     rvli_pool allocation_pool;
+    rvli_pool carrier_pool;
     rvli_pool block_pool;
     uint64_t last_id;
 
@@ -192,12 +231,6 @@ void rvli_tables_destroy(rvl_context *context);
 /* Links or unlinks an allocation with its tag. With the lock held. */
 void rvli_tag_link(rvli_allocation *allocation);
 void rvli_tag_unlink(rvli_allocation *allocation);
-
-/*
- * Releases everything an allocation has and forgets it. It is the caller's alone: out of its tag's
- * list, marked as freeing. On failure it still has what it had.
- */
-rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocation);
 
 /* Moves an allocation; the move must be legal. With the lock held. */
 void rvli_allocation_move(rvli_allocation *allocation, rvli_move move);

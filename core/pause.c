@@ -129,8 +129,8 @@ static void commit_item(rvl_context *context, const rvli_move_item *item)
 
     rvli_allocation_move(allocation, RVLI_MOVE_PAUSE_COMMIT);
     holder->paused_bytes += allocation->size;
-    holder->pauses++;
-    ledger->pauses++;
+    holder->pauses += rvli_weight(allocation);
+    ledger->pauses += rvli_weight(allocation);
     allocation->backup = item->backup;
     if (item->backup != NULL) {
         rvli_ledger_host_add(context, allocation->device, holder, allocation->size);

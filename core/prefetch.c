@@ -16,6 +16,10 @@ static void prefetch_record(const rvli_allocation *allocation)
 
 static void prefetch_parts(const rvli_allocation *allocation)
 {
+    if (allocation->kind == RVLI_KIND_RIDER) {
+        prefetch_record(&allocation->carrier->as);
+        return;
+    }
     __builtin_prefetch(allocation->blocks);
     if (allocation->next != NULL)
         __builtin_prefetch(&allocation->next->previous);

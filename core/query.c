@@ -18,9 +18,9 @@ static rvl_allocation describe(const rvli_allocation *allocation)
         .process = allocation->tag->process->number,
         .device = allocation->device,
         .backup = (rvl_backup)allocation->policy,
-        .state = (rvl_state)allocation->state,
+        .state = (rvl_state)rvli_mover(allocation)->state,
         .access_mask = allocation->access_mask,
-        .backup_bytes = allocation->backup != NULL ? allocation->size : 0,
+        .backup_bytes = rvli_mover(allocation)->backup != NULL ? allocation->size : 0,
     };
 }
 
@@ -82,13 +82,13 @@ static rvl_status find_backup(rvl_context *context, rvl_addr addr, const void **
     rvl_status status = rvli_index_containing(&context->by_addr, addr, &allocation);
     if (status != RVL_OK)
         return status;
-    if (allocation == NULL || allocation->freeing || allocation->backup == NULL)
+    const rvli_allocation *mover = allocation != NULL ? rvli_mover(allocation) : NULL;
+    if (mover == NULL || allocation->freeing || mover->backup == NULL)
         return rvli_error(RVL_ERR_NOT_FOUND, "no host backup is held for this address now");
     if (context->devices[allocation->device].facts.host_accounted)
         return rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no bytes to point to");
-    uint64_t offset = addr - allocation->addr;
-    *host_out = (const char *)allocation->backup + offset;
-    *size_out = allocation->size - offset;
+    *host_out = (const char *)mover->backup + (addr - mover->addr);
+    *size_out = allocation->size - (addr - allocation->addr);
     return RVL_OK;
 }
 

@@ -52,7 +52,7 @@ static const char *name_of(const rvli_tag *tag)
 void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
 {
     uint32_t flags = allocation->flags & ~RVL_ALLOC_PAUSED;
-    if (allocation->state != RVL_STATE_ACTIVE)
+    if (rvli_mover(allocation)->state != RVL_STATE_ACTIVE)
         flags |= RVL_ALLOC_PAUSED;
     write_event(context,
                 &(rvl_trace_event){

@@ -124,8 +124,8 @@ static void commit_item(rvl_context *context, rvli_move_item *item, bool restore
         rvli_blocks_commit(context, item->blocks, holder);
     allocation->blocks = item->blocks;
     holder->paused_bytes -= allocation->size;
-    holder->resumes++;
-    ledger->resumes++;
+    holder->resumes += rvli_weight(allocation);
+    ledger->resumes += rvli_weight(allocation);
     item->backup = allocation->backup;
     item->store = rvli_backup_store_of((rvl_backup)allocation->policy);
     item->device = allocation->device;

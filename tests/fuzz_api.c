@@ -55,7 +55,9 @@ static void open_model(model *m)
             RVL_OK);
     static const char *const names[TAGS] = {"a", "b", "c", ""};
     for (int i = 0; i < TAGS; i++) {
-        rvl_tag_options tag = {.struct_size = sizeof tag, .block_bytes = i == 1 ? GRANULE : 0};
+        rvl_tag_options tag = {.struct_size = sizeof tag,
+                               .block_bytes = i == 1 ? GRANULE : 0,
+                               .coalesce_bytes = i == 2 ? 8 * GRANULE : 0};
         require(rvl_tag_define(m->context, names[i], &tag, &m->tags[i]) == RVL_OK);
     }
 }
@@ -94,7 +96,7 @@ static void check(model *m, bool faulty)
         tagged_paused += tag.paused_bytes;
     }
     require(stats.used_bytes == tagged + stats.kept_bytes + stats.stranded_bytes);
-    require(tagged_paused == paused);
+    require(tagged_paused >= paused); /* shared blocks have room to spare */
     require(stats.peak_bytes >= stats.used_bytes);
 }
 

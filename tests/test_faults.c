@@ -6,6 +6,9 @@
  * Once: a call that answers an error has changed nothing (states, content, counters, bytes), and
  * the same call then succeeds. A call may also succeed in spite of the fault, by asking a second
  * time; then its effect is complete. For good: what a backup holds is never lost.
+ *
+ * All of it with released blocks given back and kept, and with the weights in blocks of their own
+ * and in shared ones.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +18,20 @@
 #define WEIGHTS 3
 #define CAPACITY (64 * MIB)
 
+/* How the memory lies. */
+typedef struct layout {
+    uint64_t keep_bytes;
+    uint64_t coalesce_bytes; /* of the weights; 0: several blocks each */
+} layout;
+
+static const layout layouts[] = {{0, 0}, {CAPACITY, 0}, {0, 8 * GRANULE}, {CAPACITY, 8 * GRANULE}};
+
+#define LAYOUTS (sizeof layouts / sizeof *layouts)
+
 /* A context in the middle of its life. */
 typedef struct scene {
     rvl_context *context;
+    layout layout;
     rvli_fault *fault;
     rvl_addr weights[WEIGHTS]; /* host backup; the second in several blocks */
     rvl_addr cache;            /* no backup */
@@ -28,11 +42,22 @@ typedef struct scene {
 
 static const uint64_t weight_bytes[WEIGHTS] = {2 * GRANULE, 3 * GRANULE, GRANULE};
 
-static scene open_scene(uint64_t keep_bytes)
+/* What the weights take on a device. */
+static uint64_t weights_bytes(const scene *s, int device)
 {
-    scene s = {0};
-    s.context = support_open((support_options){.devices = 2, .keep_bytes = keep_bytes}, &s.fault);
-    rvl_tag_options options = {.struct_size = sizeof options, .block_bytes = 2 * GRANULE};
+    if (s->layout.coalesce_bytes > 0)
+        return s->layout.coalesce_bytes;
+    return device == 0 ? weight_bytes[0] + weight_bytes[2] : weight_bytes[1];
+}
+
+static scene open_scene(layout how)
+{
+    scene s = {.layout = how};
+    s.context =
+        support_open((support_options){.devices = 2, .keep_bytes = how.keep_bytes}, &s.fault);
+    rvl_tag_options options = {.struct_size = sizeof options,
+                               .block_bytes = how.coalesce_bytes > 0 ? 0 : 2 * GRANULE,
+                               .coalesce_bytes = how.coalesce_bytes};
     assert_int_equal(rvl_tag_define(s.context, "weights", &options, &s.weights_tag), RVL_OK);
     for (int i = 0; i < WEIGHTS; i++) {
         s.weights[i] = support_alloc(s.context, "weights", i % 2, weight_bytes[i], RVL_BACKUP_HOST);
@@ -163,6 +188,39 @@ static void check_alloc(scene *s)
     assert_int_equal(support_stats(s->context, 0).allocation_count, 4);
 }
 
+/* Small enough to share a block, and the first of its policy. */
+static rvl_status run_small_alloc(scene *s)
+{
+    rvl_alloc_options options = {.struct_size = sizeof options, .tag = "weights"};
+    return rvl_alloc(s->context, GRANULE, &options, &s->made);
+}
+
+static void check_small_alloc(scene *s)
+{
+    support_fill(s->made, GRANULE, 5);
+    assert_true(support_holds(s->made, GRANULE, 5));
+    rvl_device_stats stats = support_stats(s->context, 0);
+    uint64_t own = stats.used_bytes - weights_bytes(s, 0) - 4 * GRANULE;
+    /* Where a shared block was refused it has a block of its own. */
+    assert_true(own == GRANULE || (own > 0 && own == s->layout.coalesce_bytes));
+    assert_int_equal(stats.allocation_count, 4);
+}
+
+/* One of two that share a block, where blocks are shared. */
+static rvl_status run_free_of_two(scene *s)
+{
+    return rvl_free(s->context, s->weights[0]);
+}
+
+static void check_free_of_two(scene *s)
+{
+    rvl_device_stats stats = support_stats(s->context, 0);
+    uint64_t left = s->layout.coalesce_bytes > 0 ? weights_bytes(s, 0) : weight_bytes[2];
+    assert_int_equal(stats.used_bytes - stats.kept_bytes, left + 4 * GRANULE);
+    assert_int_equal(stats.allocation_count, 2);
+    s->weights[0] = 0;
+}
+
 static rvl_status run_free(scene *s)
 {
     return rvl_free(s->context, s->weights[1]);
@@ -198,7 +256,8 @@ static void check_pause(scene *s)
     assert_int_equal(support_state(s->context, s->cache), RVL_STATE_PAUSED);
     rvl_device_stats stats = support_stats(s->context, 0);
     assert_int_equal(stats.used_bytes, stats.kept_bytes);
-    assert_int_equal(stats.host_backup_bytes, 3 * GRANULE);
+    assert_int_equal(stats.host_backup_bytes, weights_bytes(s, 0));
+    assert_int_equal(stats.pauses, 3);
 }
 
 static void prepare_resume(scene *s)
@@ -219,7 +278,8 @@ static void check_resume(scene *s)
         assert_true(support_holds(s->weights[i], weight_bytes[i], (uint64_t)i));
     }
     assert_int_equal(support_stats(s->context, 0).host_backup_bytes, 0);
-    assert_int_equal(support_stats(s->context, 0).used_bytes, 7 * GRANULE);
+    assert_int_equal(support_stats(s->context, 0).used_bytes, weights_bytes(s, 0) + 4 * GRANULE);
+    assert_int_equal(support_stats(s->context, 0).resumes, 3);
 }
 
 static rvl_status run_pause_forecast(scene *s)
@@ -227,7 +287,7 @@ static rvl_status run_pause_forecast(scene *s)
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     rvl_status status = rvl_pause_forecast(s->context, &s->weights_tag, 1, NULL, &forecast);
     if (status == RVL_OK)
-        assert_int_equal(forecast.host_bytes, 6 * GRANULE);
+        assert_int_equal(forecast.host_bytes, weights_bytes(s, 0) + weights_bytes(s, 1));
     return status;
 }
 
@@ -252,7 +312,9 @@ static void check_external(scene *s)
 
 static const call calls[] = {
     {"alloc", nothing, run_alloc, check_alloc},
+    {"small alloc", nothing, run_small_alloc, check_small_alloc},
     {"free", nothing, run_free, check_free},
+    {"free of one of two", nothing, run_free_of_two, check_free_of_two},
     {"free of paused", prepare_resume, run_free, check_free_of_paused},
     {"pause", nothing, run_pause, check_pause},
     {"resume", prepare_resume, run_resume, check_resume},
@@ -274,9 +336,9 @@ static uint64_t ops_of(const call *c)
 /* ---- Once ---- */
 
 /* Fails the n-th op. Returns false when the call made fewer than n ops. */
-static bool fail_once(const call *c, uint64_t n, uint64_t keep_bytes)
+static bool fail_once(const call *c, uint64_t n, layout how)
 {
-    scene s = open_scene(keep_bytes);
+    scene s = open_scene(how);
     c->prepare(&s);
     snapshot before = take(&s);
     rvli_fault_set(s.fault, &(rvli_fault_plan){.op_mask = ops_of(c), .countdown = n});
@@ -303,20 +365,20 @@ static void every_op_fails_once(void **state)
 {
     (void)state;
     for (size_t i = 0; i < CALLS; i++)
-        for (uint64_t keep = 0; keep <= CAPACITY; keep += CAPACITY) {
+        for (size_t k = 0; k < LAYOUTS; k++) {
             uint64_t n = 1;
-            while (fail_once(&calls[i], n, keep))
+            while (fail_once(&calls[i], n, layouts[k]))
                 n++;
-            assert_true(n > 1); /* it made at least one op */
+            assert_true(n > 1 || calls[i].run == run_free_of_two); /* it made at least one op */
         }
 }
 
 /* ---- For good ---- */
 
 /* From the n-th call of an op on, that op fails. What a backup holds comes back afterwards. */
-static bool fail_for_good(const call *c, rvli_op op, uint64_t n, uint64_t keep_bytes)
+static bool fail_for_good(const call *c, rvli_op op, uint64_t n, layout how)
 {
-    scene s = open_scene(keep_bytes);
+    scene s = open_scene(how);
     c->prepare(&s);
     rvli_fault_set(s.fault, &(rvli_fault_plan){
                                 .op_mask = UINT64_C(1) << op, .countdown = n, .for_good = true});
@@ -342,8 +404,8 @@ static void every_op_fails_for_good(void **state)
     (void)state;
     for (size_t i = 0; i < CALLS; i++)
         for (int op = 0; op < RVLI_OP_COUNT; op++)
-            for (uint64_t keep = 0; keep <= CAPACITY; keep += CAPACITY)
-                for (uint64_t n = 1; fail_for_good(&calls[i], (rvli_op)op, n, keep); n++) {
+            for (size_t k = 0; k < LAYOUTS; k += LAYOUTS - 1)
+                for (uint64_t n = 1; fail_for_good(&calls[i], (rvli_op)op, n, layouts[k]); n++) {
                 }
 }
 
@@ -351,16 +413,17 @@ static void every_op_fails_for_good(void **state)
 static void device_is_lost(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < CALLS; i++) {
+    for (size_t i = 0; i < CALLS * LAYOUTS; i++) {
         bool hit = true;
+        const call *c = &calls[i / LAYOUTS];
         for (uint64_t n = 1; hit; n++) {
-            scene s = open_scene(0);
-            calls[i].prepare(&s);
+            scene s = open_scene(layouts[i % LAYOUTS]);
+            c->prepare(&s);
             rvli_fault_set(s.fault, &(rvli_fault_plan){.op_mask = ALL_OPS,
                                                        .countdown = n,
                                                        .for_good = true,
                                                        .status = RVL_ERR_DEVICE_LOST});
-            rvl_status status = calls[i].run(&s);
+            rvl_status status = c->run(&s);
             hit = rvli_fault_failures(s.fault) > 0;
             rvli_fault_set(s.fault, &(rvli_fault_plan){0});
             assert_true(status == RVL_OK || status == RVL_ERR_DEVICE_LOST);

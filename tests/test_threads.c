@@ -34,7 +34,9 @@ static void *own_tag(void *argument)
     rvl_addr slots[SLOTS] = {0};
     char name[] = {'w', (char)('0' + w->number), '\0'};
     rvl_tag tag = 0;
-    expect(w, rvl_tag_define(w->context, name, NULL, &tag) == RVL_OK);
+    rvl_tag_options tag_options = {.struct_size = sizeof tag_options,
+                                   .coalesce_bytes = w->number % 2 ? 4 * GRANULE : 0};
+    expect(w, rvl_tag_define(w->context, name, &tag_options, &tag) == RVL_OK);
     for (int round = 0; round < ROUNDS; round++) {
         int slot = rand_r(&w->seed) % SLOTS;
         if (slots[slot] == 0) {
@@ -63,8 +65,11 @@ static void *shared_tags(void *argument)
 {
     worker *w = argument;
     rvl_tag numbers[3];
-    for (int i = 0; i < 3; i++)
-        expect(w, rvl_tag_define(w->context, tags[i], NULL, &numbers[i]) == RVL_OK);
+    for (int i = 0; i < 3; i++) {
+        rvl_tag_options tag_options = {.struct_size = sizeof tag_options,
+                                       .coalesce_bytes = i == 2 ? 8 * GRANULE : 0};
+        expect(w, rvl_tag_define(w->context, tags[i], &tag_options, &numbers[i]) == RVL_OK);
+    }
     for (int round = 0; round < ROUNDS; round++) {
         rvl_tag pair[2] = {numbers[rand_r(&w->seed) % 3], numbers[rand_r(&w->seed) % 3]};
         rvl_alloc_options options = {

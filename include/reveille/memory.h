@@ -75,6 +75,9 @@ typedef struct rvl_tag_options {
     rvl_process process;              /* the process it belongs to */
     uint64_t block_bytes;             /* largest block of physical memory, a multiple of the
                                          granularity; 0: one block an allocation */
+    uint64_t coalesce_bytes;          /* small allocations share blocks of this size, a multiple
+                                         of the granularity, at most 64 of it; 0: none do. See
+                                         rvl_tag_define() */
     rvl_before_unmap_fn before_unmap; /* NULL: none */
     rvl_after_map_fn after_map;       /* NULL: none */
     void *callback_user;              /* passed to both */
@@ -84,6 +87,14 @@ typedef struct rvl_tag_options {
  * Adds a tag, or finds it and, if options is not NULL, sets its options anew. name: at most 255
  * bytes; "" is the group of the process's untagged allocations, which can so be paused by number.
  * Tags are also added, with default options, when an allocation first names them.
+ *
+ * coalesce_bytes makes allocations of at most half that size share blocks with others of the same
+ * tag, device, backup policy, flags and access list, so that pausing and resuming thousands of them
+ * takes the calls of a few. A shared block is given back with its last allocation: the tag holds up
+ * to one block more than its allocations need, and what is freed in between. Exportable and
+ * born-paused allocations never share. If there is no room for a shared block an allocation gets
+ * memory of its own.
+ *
  * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_tag_define(rvl_context *context, const char *name,

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocating and freeing, as far as other parts of the core take part in it.
+ *
+ * Allocating builds everything without the lock and enters it into the tables last; freeing takes
+ * the allocation out of sight first. In between nobody else can see it.
+ */
+#ifndef RVL_CORE_ALLOCATE_H
+#define RVL_CORE_ALLOCATE_H
+
+#include "core/model.h"
+
+/* Both with the lock held. */
+
+/* Enters the memory: with its tag, and in the ledger. */
+void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation);
+/* Enters the address: numbers it, counts it. RVL_ERR_HOST_OOM changes nothing. */
+rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation);
+
+/* Takes an address out again. The record is the caller's. With the lock held. */
+void rvli_forget_address(rvl_context *context, rvli_allocation *allocation);
+
+/*
+ * Releases everything an allocation has and forgets it. It is the caller's alone: out of its tag's
+ * list, marked as freeing. On failure it still has what it had.
+ */
+rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocation);
+
+#endif

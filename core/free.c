@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Freeing.
+ *
+ * Takes the allocation out of sight first, then its memory away, and forgets it last, so that a
+ * backend that refuses can be answered by putting it back. A rider leaves its carrier, which only
+ * the last one takes along.
+ */
+#include "base/error.h"
+#include "core/allocate.h"
+#include "core/backing.h"
+#include "core/backup.h"
+#include "core/blocks.h"
+#include "core/coalesce.h"
+#include "core/fail.h"
+
+/* Finds the allocation that begins at addr, waiting while somebody works on it. Lock held. */
+static rvli_allocation *find_settled(rvl_context *context, rvl_addr addr)
+{
+    for (;;) {
+        rvli_allocation *allocation = rvli_index_get(&context->by_addr, addr);
+        if (allocation == NULL ||
+            (!allocation->freeing &&
+             rvli_state_move((rvl_state)rvli_mover(allocation)->state, RVLI_MOVE_FREE, NULL)))
+            return allocation;
+        pthread_cond_wait(&context->moved, &context->lock);
+    }
+}
+
+/* Freeing failed: the allocation comes back as it was, or, if that fails too, as LOST. */
+static void put_back(rvl_context *context, rvli_allocation *allocation)
+{
+    rvl_error cause = *rvli_error_get();
+    rvli_allocation *mover = rvli_mover(allocation);
+    bool lost = mover->state == RVL_STATE_ACTIVE && !mover->blocks->mapped &&
+                rvli_blocks_map(context, mover->blocks, mover->access_mask, true) != RVL_OK;
+    rvli_lock(context);
+    if (lost)
+        rvli_allocation_lose(mover);
+    allocation->freeing = false;
+    rvli_tag_link(mover);
+    if (allocation->kind == RVLI_KIND_RIDER)
+        rvli_carrier_open(allocation->carrier);
+    if (rvli_recording(&context->recorder)) {
+        allocation->id = ++context->last_id; /* the old number has been recorded as freed */
+        rvli_record_alloc(context, allocation);
+    }
+    rvli_announce_moved(context);
+    rvli_unlock(context);
+    rvli_error_set(&cause);
+}
+
+void rvli_forget_address(rvl_context *context, rvli_allocation *allocation)
+{
+    rvli_ledger *ledger = &context->devices[allocation->device].ledger;
+    rvli_index_remove(&context->by_addr, allocation);
+    ledger->allocation_count--;
+    ledger->free_calls++;
+    allocation->tag->holders[allocation->device].allocation_count--;
+}
+
+/* Takes it out of tables and ledger, before its address can be reserved anew. */
+static void forget(rvl_context *context, rvli_allocation *allocation)
+{
+    rvli_allocation *mover = rvli_mover(allocation);
+    rvli_holder *holder = &mover->tag->holders[mover->device];
+    rvli_lock(context);
+    rvli_forget_address(context, allocation);
+    if (mover->state != RVL_STATE_ACTIVE)
+        holder->paused_bytes -= mover->size;
+    if (mover->backup != NULL)
+        rvli_ledger_host_sub(context, mover->device, holder, mover->size);
+    if (allocation->kind == RVLI_KIND_RIDER)
+        rvli_pool_put(&context->carrier_pool, allocation->carrier);
+    rvli_pool_put(&context->allocation_pool, allocation);
+    rvli_announce_moved(context);
+    rvli_unlock(context);
+}
+
+rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocation)
+{
+    rvli_allocation *mover = rvli_mover(allocation);
+    rvl_status status = mover->blocks != NULL ? rvli_unback(context, mover) : RVL_OK;
+    if (status != RVL_OK)
+        return status;
+    rvli_allocation gone = *mover;
+    forget(context, allocation);
+    if (gone.backup != NULL)
+        rvli_backup_store_of((rvl_backup)gone.policy)
+            ->drop(context, gone.device, gone.size, gone.backup);
+    rvli_range_release(context, &gone);
+    return RVL_OK;
+}
+
+/* Takes an allocation, with the memory that goes along, out of everybody's sight. Lock held. */
+static void hide(rvli_allocation *allocation)
+{
+    /* Its entry by address stays until the end: putting it back must not need memory. */
+    allocation->freeing = true;
+    if (allocation->kind == RVLI_KIND_RIDER)
+        rvli_carrier_close(allocation->carrier);
+    rvli_tag_unlink(rvli_mover(allocation));
+}
+
+/*
+ * Claims the allocation at addr for freeing; *allocation_out is NULL if that was all: a rider that
+ * has left its carrier. false: none begins at addr.
+ */
+static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out)
+{
+    rvli_lock(context);
+    rvli_allocation *allocation = find_settled(context, addr);
+    bool found = allocation != NULL;
+    if (found && rvli_recording(&context->recorder))
+        rvli_record_free(context, allocation);
+    if (found && rvli_rides_with_others(allocation)) {
+        rvli_rider_leave(context, allocation);
+        allocation = NULL;
+    } else if (found) {
+        hide(allocation);
+    }
+    rvli_unlock(context);
+    *allocation_out = allocation;
+    return found;
+}
+
+rvl_status rvl_free(rvl_context *context, rvl_addr addr)
+{
+    rvli_allocation *allocation = NULL;
+    rvl_status status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+    if (!claim(context, addr, &allocation))
+        return rvli_error(RVL_ERR_INVALID, "no allocation begins at this address (freed already?)");
+    if (allocation == NULL)
+        return RVL_OK;
+
+    rvli_tag *tag = allocation->tag;
+    int device = allocation->device;
+    uint64_t size = allocation->size;
+    status = rvli_free_allocation(context, allocation);
+    if (status != RVL_OK) {
+        put_back(context, allocation);
+        rvli_fail(context, "free", tag, device, size);
+    }
+    return status;
+}
