@@ -24,5 +24,18 @@ if(NOT RVL_UTHASH_INCLUDE)
                       "(scripts/test installs everything that is missing).")
 endif()
 
+# Disk backups use threads alone without it. The archive, where there is one: the library then needs
+# nothing more at run time.
+if(RVL_URING)
+  pkg_check_modules(uring IMPORTED_TARGET liburing>=2.1)
+  if(uring_FOUND)
+    find_library(RVL_URING_LIBRARY NAMES liburing.a uring HINTS ${uring_LIBRARY_DIRS})
+    add_library(rvl_uring INTERFACE)
+    target_include_directories(rvl_uring SYSTEM INTERFACE ${uring_INCLUDE_DIRS})
+    target_link_libraries(rvl_uring INTERFACE ${RVL_URING_LIBRARY})
+    add_library(RVL::uring ALIAS rvl_uring)
+  endif()
+endif()
+
 # Only a benchmark compares with it.
 find_path(RVL_LIBBSD_INCLUDE bsd/sys/tree.h)

@@ -20,6 +20,9 @@ endfunction()
 
 rvl_library(reveille reveille_objects reveille.map)
 rvl_library(reveille-replay reveille_replay_objects reveille-replay.map)
+if(TARGET RVL::uring)
+  target_link_libraries(reveille PRIVATE $<BUILD_INTERFACE:RVL::uring>)
+endif()
 target_link_libraries(reveille-replay PUBLIC reveille PRIVATE RVL::jansson RVL::zstd)
 set_target_properties(reveille-replay PROPERTIES EXPORT_NAME replay)
 

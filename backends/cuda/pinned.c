@@ -11,8 +11,8 @@
 
 #include "backends/cuda/arena.h"
 #include "backends/cuda/hostmem.h"
-#include "backends/cuda/workers.h"
 #include "base/error.h"
+#include "base/workers.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define ALIGNMENT_BYTES (2 * MIB) /* a huge page */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "backends/cuda/workers.h"
+#include "base/workers.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -39,7 +39,8 @@ static rvli_job *next_job(rvli_workers *workers)
 static void *work(void *argument)
 {
     rvli_workers *workers = argument;
-    workers->begin(workers->user);
+    if (workers->begin != NULL)
+        workers->begin(workers->user);
     for (rvli_job *job = next_job(workers); job != NULL; job = next_job(workers))
         job->run(job);
     return NULL;

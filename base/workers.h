@@ -2,8 +2,8 @@
 /*
  * A few threads that do small jobs in the order in which they were queued.
  */
-#ifndef RVL_BACKENDS_CUDA_WORKERS_H
-#define RVL_BACKENDS_CUDA_WORKERS_H
+#ifndef RVL_BASE_WORKERS_H
+#define RVL_BASE_WORKERS_H
 
 #include "reveille/status.h"
 
@@ -17,8 +17,8 @@ struct rvli_job {
 typedef struct rvli_workers rvli_workers;
 
 /*
- * Starts count threads; each calls begin(user) first. RVL_ERR_HOST_OOM if not one can be started;
- * fewer than asked for are accepted.
+ * Starts count threads; each calls begin(user) first, unless begin is NULL. RVL_ERR_HOST_OOM if not
+ * one can be started; fewer than asked for are accepted.
  */
 rvl_status rvli_workers_start(unsigned count, void (*begin)(void *user), void *user,
                               rvli_workers **workers_out);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "disk/queue.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "disk/engine.h"
+#include "disk/problem.h"
+
+/* The kernel moves less than 2 GiB in one call. */
+#define MOST_BYTES (UINT64_C(1) << 30)
+
+rvli_disk_rest rvli_disk_request_rest(const rvli_disk_request *request)
+{
+    uint64_t left_bytes = request->bytes - request->moved_bytes;
+    return (rvli_disk_rest){
+        .buffer = (unsigned char *)request->buffer + request->moved_bytes,
+        .offset = request->offset + request->moved_bytes,
+        .bytes = (unsigned)(left_bytes < MOST_BYTES ? left_bytes : MOST_BYTES),
+    };
+}
+
+static bool end_request(rvli_disk_request *request, rvl_status status, int error)
+{
+    request->status = status;
+    request->error = error;
+    return true;
+}
+
+bool rvli_disk_request_answer(rvli_disk_request *request, ssize_t answer)
+{
+    if (answer == -EINTR)
+        return false;
+    if (answer < 0)
+        return end_request(request, rvli_disk_status((int)-answer), (int)-answer);
+    if (answer == 0) /* a write that moves nothing has no space; a read is past the file's end */
+        return request->write ? end_request(request, RVL_ERR_DISK_FULL, ENOSPC)
+                              : end_request(request, RVL_ERR_IO, 0);
+    uint64_t moved_bytes = request->moved_bytes + (uint64_t)answer;
+    if (moved_bytes >= request->bytes) {
+        request->moved_bytes = request->bytes;
+        return end_request(request, RVL_OK, 0);
+    }
+    /* The next call must begin aligned: a little is moved twice. */
+    uint64_t aligned_bytes = moved_bytes & ~(RVLI_DISK_ALIGNMENT - 1);
+    request->moved_bytes = aligned_bytes > request->moved_bytes ? aligned_bytes : moved_bytes;
+    return false;
+}
+
+void rvli_disk_request_run(rvli_disk_request *request)
+{
+    ssize_t answer;
+    do {
+        rvli_disk_rest rest = rvli_disk_request_rest(request);
+        answer = request->write ? pwrite(request->fd, rest.buffer, rest.bytes, (off_t)rest.offset)
+                                : pread(request->fd, rest.buffer, rest.bytes, (off_t)rest.offset);
+    } while (!rvli_disk_request_answer(request, answer < 0 ? -errno : answer));
+}
+
+rvl_status rvli_disk_queue_open(rvli_disk_engine engine, unsigned depth,
+                                rvli_disk_queue **queue_out)
+{
+    if (depth == 0 || depth > RVLI_DISK_MAX_DEPTH)
+        return rvli_error(RVL_ERR_INVALID, "no such depth of a disk queue: pass 1 to 64");
+#ifdef RVL_HAVE_URING
+    if (engine != RVLI_DISK_THREADS) {
+        const rvl_error before = *rvli_error_get();
+        rvl_status status = rvli_disk_uring_open(depth, queue_out);
+        if (status == RVL_OK || engine == RVLI_DISK_URING)
+            return status;
+        rvli_error_set(&before); /* that there is no ring is no failure of this call */
+    }
+#else
+    if (engine == RVLI_DISK_URING)
+        return rvli_error(RVL_ERR_NOT_SUPPORTED,
+                          "built without io_uring: install liburing-dev and build again, or let "
+                          "threads do it");
+#endif
+    return rvli_disk_threads_open(depth, queue_out);
+}
+
+void rvli_disk_queue_close(rvli_disk_queue *queue)
+{
+    queue->ops->settle(queue, 0);
+    queue->ops->close(queue);
+}
+
+const char *rvli_disk_queue_name(const rvli_disk_queue *queue)
+{
+    return queue->ops->name;
+}
+
+static bool is_aligned(uint64_t number)
+{
+    return number % RVLI_DISK_ALIGNMENT == 0;
+}
+
+rvl_status rvli_disk_queue_submit(rvli_disk_queue *queue, rvli_disk_request *request)
+{
+    if (request->bytes == 0 || !is_aligned(request->bytes) || !is_aligned(request->offset) ||
+        !is_aligned((uintptr_t)request->buffer))
+        return rvli_error(RVL_ERR_INVALID, "a disk request is empty or not aligned: pass a buffer, "
+                                           "an offset and bytes that are multiples of 4096");
+    queue->ops->settle(queue, queue->depth - 1);
+    request->done = false;
+    request->status = RVL_OK;
+    request->error = 0;
+    request->moved_bytes = 0;
+    request->queue = queue;
+    request->next = NULL;
+    queue->ops->begin(queue, request);
+    return RVL_OK;
+}
+
+static const char *message_of(const rvli_disk_request *request)
+{
+    if (request->status == RVL_ERR_DISK_FULL)
+        return "the disk of the backup directory is full: free space there, or name a directory on "
+               "another disk";
+    if (request->write)
+        return "writing a backup failed: check the disk (dmesg), or name a directory on another";
+    if (request->error == 0)
+        return "a backup file ended too early: something has cut it short; check the disk";
+    return "reading a backup failed: its content is lost; check the disk (dmesg)";
+}
+
+rvl_status rvli_disk_queue_wait(rvli_disk_queue *queue, rvli_disk_request *request)
+{
+    queue->ops->wait(queue, request);
+    if (request->status == RVL_OK)
+        return RVL_OK;
+    rvli_disk_error(request->status, request->write ? "disk_write" : "disk_read", request->error,
+                    message_of(request));
+    rvli_error_bytes(RVL_NO_DEVICE, request->bytes, 0);
+    return request->status;
+}
+
+void rvli_disk_queue_drain(rvli_disk_queue *queue)
+{
+    queue->ops->settle(queue, 0);
+}
