@@ -43,6 +43,12 @@ static rvl_status stub_prefetch(void *self, uint64_t addr, int depth)
     return RVL_OK;
 }
 
+static rvl_status stub_host_memory(void *self, rvli_host_facts *facts_out)
+{
+    (void)self, (void)facts_out;
+    return not_supported();
+}
+
 static rvl_status stub_export_block(void *self, int device, rvli_handle block, int *fd_out)
 {
     (void)self, (void)device, (void)block, (void)fd_out;
@@ -78,6 +84,7 @@ static bool fill_groups(rvli_backend_ops *ops)
     RVLI_BACKEND_EXTERNAL_MAP(FILL_OP)
     RVLI_BACKEND_DIGEST_MAP(FILL_OP)
     RVLI_BACKEND_PREFETCH_MAP(FILL_OP)
+    RVLI_BACKEND_HOST_MAP(FILL_OP)
     RVLI_BACKEND_SHARE_MAP(FILL_OP)
 #undef FILL_OP
     return true;

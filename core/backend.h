@@ -48,6 +48,15 @@ typedef struct rvli_digest {
     uint64_t low, high;
 } rvli_digest;
 
+/* Host memory of host_alloc; rvl_host_memory says what each field is. */
+typedef struct rvli_host_facts {
+    uint64_t used_bytes;
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+    uint64_t staged_copy_bytes;
+    uint64_t registering_refused;
+} rvli_host_facts;
+
 /*
  * X(return-less list of required ops): name, parameters after (void *self). Kept as one list so
  * that the table, its stubs and the decorators cannot drift apart.
@@ -107,6 +116,8 @@ typedef struct rvli_digest {
  * Group "prefetch" (a hint; the stub answers RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.
+ * Group "host":
+ *   host_memory   What host_alloc has made, and how it is copied.
  * Group "share" (exportable blocks between processes):
  *   export_block  A file descriptor that names the block; the caller closes it.
  *   import_block  The block that a file descriptor names; released like any other.
@@ -115,6 +126,7 @@ typedef struct rvli_digest {
 #define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
     X(digest, (void *self, int device, uint64_t addr, uint64_t size, rvli_digest *digests_out))
 #define RVLI_BACKEND_PREFETCH_MAP(X) X(prefetch, (void *self, uint64_t addr, int depth))
+#define RVLI_BACKEND_HOST_MAP(X) X(host_memory, (void *self, rvli_host_facts *facts_out))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
     X(export_block, (void *self, int device, rvli_handle block, int *fd_out))                      \
     X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out))
@@ -124,6 +136,7 @@ typedef struct rvli_digest {
     RVLI_BACKEND_EXTERNAL_MAP(X)                                                                   \
     RVLI_BACKEND_DIGEST_MAP(X)                                                                     \
     RVLI_BACKEND_PREFETCH_MAP(X)                                                                   \
+    RVLI_BACKEND_HOST_MAP(X)                                                                       \
     RVLI_BACKEND_SHARE_MAP(X)
 
 typedef enum rvli_op {

@@ -149,6 +149,27 @@ rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t *free_by
     return status;
 }
 
+rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out)
+{
+    rvli_host_facts facts;
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    status = context->ops.host_memory(context->self, &facts);
+    if (status != RVL_OK) {
+        rvli_error_op("host_memory");
+        return status;
+    }
+    const rvl_host_memory memory = {
+        .used_bytes = facts.used_bytes,
+        .pinned_bytes = facts.pinned_bytes,
+        .pageable_bytes = facts.pageable_bytes,
+        .staged_copy_bytes = facts.staged_copy_bytes,
+        .registering_refused = facts.registering_refused,
+    };
+    return rvli_result_write(memory_out, &memory, sizeof memory);
+}
+
 rvl_status rvl_device_get_stats(rvl_context *context, int device, rvl_device_stats *stats_out)
 {
     rvl_status status = rvli_context_check(context);

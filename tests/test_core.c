@@ -71,6 +71,59 @@ static void hints_change_nothing(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+static void check_host_memory(rvl_context *context, uint64_t used, uint64_t pinned)
+{
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_int_equal(memory.used_bytes, used);
+    assert_int_equal(memory.pinned_bytes, pinned);
+    assert_int_equal(memory.pageable_bytes, 0);
+    assert_int_equal(memory.staged_copy_bytes, 0);
+    assert_int_equal(memory.registering_refused, 0);
+}
+
+static void host_memory_of_simulated_devices_is_pinned_and_kept(void **state)
+{
+    (void)state;
+    const rvl_sim_memory kinds[] = {RVL_SIM_BACKED, RVL_SIM_ACCOUNTED};
+    for (int i = 0; i < 2; i++) {
+        rvl_context *context =
+            support_open((support_options){.devices = 2, .memory = kinds[i]}, NULL);
+        support_alloc(context, "a", 0, GRANULE, RVL_BACKUP_HOST);
+        support_alloc(context, "a", 1, 3 * GRANULE, RVL_BACKUP_HOST);
+        rvl_tag tag = support_tag(context, "a");
+        check_host_memory(context, 0, 0);
+        assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+        check_host_memory(context, 4 * GRANULE, 4 * GRANULE);
+        assert_int_equal(rvl_resume(context, &tag, 1, NULL), RVL_OK);
+        check_host_memory(context, 0, 4 * GRANULE);
+        assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    }
+}
+
+static void host_memory_is_refused_to_the_wrong(void **state)
+{
+    (void)state;
+    rvli_fault *fault = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_host_memory memory = {0};
+    rvl_context *context = support_open((support_options){0}, &fault);
+    assert_int_equal(rvl_host_get_memory(NULL, &memory), RVL_ERR_INVALID);
+    assert_int_equal(rvl_host_get_memory(context, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_ERR_INVALID); /* no struct_size */
+    memory.struct_size = sizeof memory;
+    rvli_fault_set(fault, &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_host_memory,
+                                             .countdown = 1,
+                                             .status = RVL_ERR_NOT_SUPPORTED});
+    memory.used_bytes = 7;
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(memory.used_bytes, 7);
+    assert_int_equal(rvl_last_error(&error), RVL_OK);
+    assert_string_equal(error.op, "host_memory");
+    check_host_memory(context, 0, 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void misuse_is_answered(void **state)
 {
     (void)state;
@@ -513,6 +566,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_rounded_and_described),
         cmocka_unit_test(hints_change_nothing),
+        cmocka_unit_test(host_memory_of_simulated_devices_is_pinned_and_kept),
+        cmocka_unit_test(host_memory_is_refused_to_the_wrong),
         cmocka_unit_test(misuse_is_answered),
         cmocka_unit_test(opening_can_be_refused),
         cmocka_unit_test(closing_releases_and_counts),

@@ -4,8 +4,8 @@
  *
  * Each direction has a stream of its own, so that both run at the speed of the link. Host memory of
  * the pool may still be in the making: a copy is cut where chunks meet, and each piece is queued as
- * soon as its chunk is there. What the pool could not pin is copied through the driver's own
- * buffer.
+ * soon as its chunk is there. What the pool could not pin is copied through a ring of pinned
+ * buffers (staging.h), or through the driver's own if the ring is refused as well.
  */
 #include "backends/cuda/cuda.h"
 
@@ -51,7 +51,7 @@ rvl_status rvli_cuda_op_host_alloc(void *self, int number, uint64_t size, void *
 {
     rvli_cuda_device *device = NULL;
     rvl_status status = rvli_cuda_device_of(self, number, &device);
-    return status == RVL_OK ? rvli_pinned_alloc(size, host_out) : status;
+    return status == RVL_OK ? rvli_pinned_alloc(size, device->numa_node, host_out) : status;
 }
 
 /* Host memory is given back also when the device is lost. */
@@ -63,17 +63,59 @@ rvl_status rvli_cuda_op_host_free(void *self, int number, void *host, uint64_t s
     return rvli_pinned_free(host, size, instance->keep_bytes);
 }
 
+rvl_status rvli_cuda_op_host_memory(void *self, rvli_host_facts *facts_out)
+{
+    (void)self;
+    rvli_pinned_facts facts = rvli_pinned_get_facts();
+    *facts_out = (rvli_host_facts){
+        .used_bytes = facts.used_bytes,
+        .pinned_bytes = facts.pinned_bytes,
+        .pageable_bytes = facts.pageable_bytes,
+        .staged_copy_bytes = facts.staged_bytes,
+        .registering_refused = facts.refusals,
+    };
+    return RVL_OK;
+}
+
 /* ---- Copies ---- */
 
-/* The next piece of a copy: how long it is, once its host memory is there. */
+/* One stretch of a copy, whose host memory is there. */
+static CUresult span_out(rvli_cuda_device *device, char *host, CUdeviceptr addr,
+                         rvli_pinned_span span)
+{
+    bool staged = false;
+    CUresult result = CUDA_SUCCESS;
+    if (span.pageable)
+        result =
+            rvli_staging_to_host(&device->out_ring, device->out, host, addr, span.bytes, &staged);
+    if (!staged)
+        return rvli_cuda.cuMemcpyDtoHAsync(host, addr, span.bytes, device->out);
+    rvli_pinned_count_staged(result == CUDA_SUCCESS ? span.bytes : 0);
+    return result;
+}
+
+static CUresult span_in(rvli_cuda_device *device, CUdeviceptr addr, const char *host,
+                        rvli_pinned_span span)
+{
+    bool staged = false;
+    CUresult result = CUDA_SUCCESS;
+    if (span.pageable)
+        result =
+            rvli_staging_to_device(&device->in_ring, device->in, addr, host, span.bytes, &staged);
+    if (!staged)
+        return rvli_cuda.cuMemcpyHtoDAsync(addr, host, span.bytes, device->in);
+    rvli_pinned_count_staged(result == CUDA_SUCCESS ? span.bytes : 0);
+    return result;
+}
+
 static rvl_status copy_out(rvli_cuda_device *device, char *host, CUdeviceptr addr, uint64_t size)
 {
-    for (uint64_t done = 0, span = 0; done < size; done += span) {
+    rvli_pinned_span span = {0};
+    for (uint64_t done = 0; done < size; done += span.bytes) {
         rvl_status status = rvli_pinned_wait(host + done, size - done, &span);
         if (status == RVL_OK)
             status = rvli_cuda_device_check(
-                device, rvli_cuda.cuMemcpyDtoHAsync(host + done, addr + done, span, device->out),
-                "copying to the host");
+                device, span_out(device, host + done, addr + done, span), "copying to the host");
         if (status != RVL_OK)
             return status;
     }
@@ -83,12 +125,12 @@ static rvl_status copy_out(rvli_cuda_device *device, char *host, CUdeviceptr add
 static rvl_status copy_in(rvli_cuda_device *device, CUdeviceptr addr, const char *host,
                           uint64_t size)
 {
-    for (uint64_t done = 0, span = 0; done < size; done += span) {
+    rvli_pinned_span span = {0};
+    for (uint64_t done = 0; done < size; done += span.bytes) {
         rvl_status status = rvli_pinned_wait(host + done, size - done, &span);
         if (status == RVL_OK)
-            status = rvli_cuda_device_check(
-                device, rvli_cuda.cuMemcpyHtoDAsync(addr + done, host + done, span, device->in),
-                "copying to the device");
+            status = rvli_cuda_device_check(device, span_in(device, addr + done, host + done, span),
+                                            "copying to the device");
         if (status != RVL_OK)
             return status;
     }

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "backends/cuda/numa.h"
 #include "backends/cuda/pinned.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -117,9 +118,20 @@ static rvl_status read_facts(rvli_cuda_device *device)
     return status;
 }
 
+/* Where it is not known, nothing depends on it. */
+static int numa_node_of(const rvli_cuda_device *device)
+{
+    char bus_id[32];
+    if (rvli_cuda.cuDeviceGetPCIBusId(bus_id, (int)sizeof bus_id, device->ordinal) != CUDA_SUCCESS)
+        return RVLI_NUMA_ANY;
+    return rvli_numa_node_of(bus_id);
+}
+
 static rvl_status open_device(rvli_cuda_device *device, int ordinal)
 {
     pthread_mutex_init(&device->lock, NULL);
+    rvli_staging_open(&device->out_ring);
+    rvli_staging_open(&device->in_ring);
     rvl_status status =
         rvli_cuda_check(rvli_cuda.cuDeviceGet(&device->ordinal, ordinal), "finding a CUDA device");
     if (status == RVL_OK)
@@ -127,19 +139,24 @@ static rvl_status open_device(rvli_cuda_device *device, int ordinal)
             rvli_cuda_check(rvli_cuda.cuDevicePrimaryCtxRetain(&device->context, device->ordinal),
                             "retaining the primary context");
     device->retained = status == RVL_OK;
-    return status == RVL_OK ? read_facts(device) : status;
+    if (status != RVL_OK)
+        return status;
+    device->numa_node = numa_node_of(device);
+    return read_facts(device);
 }
 
 static void close_device(rvli_cuda_device *device)
 {
-    if (device->retained) {
-        CUcontext popped;
-        if (rvli_cuda.cuCtxPushCurrent(device->context) == CUDA_SUCCESS) {
-            rvli_cuda_copies_close(device);
-            rvli_cuda.cuCtxPopCurrent(&popped);
-        }
+    CUcontext popped;
+    bool current = device->retained && rvli_cuda.cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
+    if (current)
+        rvli_cuda_copies_close(device);
+    rvli_staging_close(&device->out_ring);
+    rvli_staging_close(&device->in_ring);
+    if (current)
+        rvli_cuda.cuCtxPopCurrent(&popped);
+    if (device->retained)
         rvli_cuda.cuDevicePrimaryCtxRelease(device->ordinal);
-    }
     pthread_mutex_destroy(&device->lock);
 }
 
@@ -261,6 +278,7 @@ const rvli_backend_ops rvli_cuda_ops = {.size = sizeof rvli_cuda_ops,
                                         .close = cuda_close,
                                         .device_facts = cuda_device_facts,
 #define CUDA_OP(op, parameters) .op = rvli_cuda_op_##op,
-                                        RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_SHARE_MAP(CUDA_OP)
+                                        RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_HOST_MAP(CUDA_OP)
+                                            RVLI_BACKEND_SHARE_MAP(CUDA_OP)
 #undef CUDA_OP
 };

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "backends/cuda/driver.h"
+#include "backends/cuda/staging.h"
 #include "core/backend.h"
 #include "reveille/cuda.h"
 
@@ -36,6 +37,9 @@ typedef struct rvli_cuda_device {
     _Atomic int lost;      /* the CUresult that took it from us, 0: none */
     CUstream out;          /* copies to the host */
     CUstream in;           /* copies to the device, and fills */
+    rvli_staging out_ring; /* for copies from and to what could not be pinned */
+    rvli_staging in_ring;
+    int numa_node;         /* RVLI_NUMA_ANY: not known */
     pthread_mutex_t lock;  /* guards idle */
     rvli_cuda_event *idle; /* events that can be used again */
 } rvli_cuda_device;
@@ -66,6 +70,7 @@ void rvli_cuda_leave(void);
 
 #define RVLI_CUDA_OP_DECLARE(name, parameters) rvl_status rvli_cuda_op_##name parameters;
 RVLI_BACKEND_OP_MAP(RVLI_CUDA_OP_DECLARE)
+RVLI_BACKEND_HOST_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_SHARE_MAP(RVLI_CUDA_OP_DECLARE)
 #undef RVLI_CUDA_OP_DECLARE
 

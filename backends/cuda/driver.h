@@ -40,6 +40,8 @@
     X(cuMemSetAccess, 10020)                                                                       \
     X(cuMemExportToShareableHandle, 10020)                                                         \
     X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuMemHostAlloc, 2020)                                                                        \
+    X(cuMemFreeHost, 2000)                                                                         \
     X(cuMemHostRegister, 6050)                                                                     \
     X(cuMemHostUnregister, 4000)                                                                   \
     X(cuMemcpyDtoHAsync, 3020)                                                                     \

@@ -11,6 +11,7 @@
 
 #include "backends/cuda/arena.h"
 #include "backends/cuda/hostmem.h"
+#include "backends/cuda/numa.h"
 #include "base/error.h"
 #include "base/workers.h"
 
@@ -54,6 +55,9 @@ struct chunk {
     _Atomic int pieces_left;   /* to bring in */
     _Atomic bool out_of_pages; /* a piece could not be had */
     bool wanted;               /* allocated again while it was on its way back */
+    int node_wanted;           /* where whoever asked last would have it */
+    bool placed;               /* its pages prefer a node, the one behind this */
+    int node;
     uint64_t used_bytes;
     piece pieces[PIECES]; /* the first also carries the way back */
 };
@@ -120,6 +124,7 @@ static void finish(chunk *c, chunk_state state)
     set_state(c, state);
     the.facts.pinned_bytes += state == CHUNK_PINNED ? CHUNK_BYTES : 0;
     the.facts.pageable_bytes += state == CHUNK_PAGEABLE ? CHUNK_BYTES : 0;
+    the.facts.refusals += state == CHUNK_PAGEABLE;
     the.moving--;
     if (state == CHUNK_RAW && c->wanted)
         begin_making(c);
@@ -152,6 +157,22 @@ static void run_piece(rvli_job *job)
         finish_making(c);
 }
 
+static void queue_pieces(chunk *c)
+{
+    for (int i = 0; i < PIECES; i++) {
+        c->pieces[i] = (piece){.job.run = run_piece, .owner = c};
+        rvli_workers_queue(the.workers, &c->pieces[i].job);
+    }
+}
+
+/* Before its pages are brought in: those that are there already would stay where they are. */
+static void run_placing(rvli_job *job)
+{
+    chunk *c = ((piece *)(void *)job)->owner;
+    rvli_numa_prefer(chunk_base(c), CHUNK_BYTES, c->node);
+    queue_pieces(c);
+}
+
 static void begin_making(chunk *c)
 {
     uint64_t number = (uint64_t)(c - the.chunks);
@@ -161,10 +182,14 @@ static void begin_making(chunk *c)
     the.moving++;
     atomic_store(&c->out_of_pages, false);
     atomic_store(&c->pieces_left, PIECES);
-    for (int i = 0; i < PIECES; i++) {
-        c->pieces[i] = (piece){.job.run = run_piece, .owner = c};
-        rvli_workers_queue(the.workers, &c->pieces[i].job);
+    if (c->node_wanted == RVLI_NUMA_ANY || (c->placed && c->node == c->node_wanted)) {
+        queue_pieces(c);
+        return;
     }
+    c->placed = true;
+    c->node = c->node_wanted;
+    c->pieces[0] = (piece){.job.run = run_placing, .owner = c};
+    rvli_workers_queue(the.workers, &c->pieces[0].job);
 }
 
 static void run_giving(rvli_job *job)
@@ -330,11 +355,12 @@ static uint64_t bytes_to_make(char *at, const char *end)
     return bytes;
 }
 
-static void use_chunks(char *at, const char *end)
+static void use_chunks(char *at, const char *end, int node)
 {
     while (at < end) {
         chunk *c = chunk_at(at);
         uint64_t span = span_in_chunk(at, end);
+        c->node_wanted = node;
         if (state_of(c) == CHUNK_GIVING)
             c->wanted = true;
         else if (must_be_made(c))
@@ -345,7 +371,7 @@ static void use_chunks(char *at, const char *end)
 }
 
 /* With the lock held. */
-static rvl_status take(uint64_t size, char **host_out)
+static rvl_status take(uint64_t size, int node, char **host_out)
 {
     rvl_status status = start_workers();
     if (status != RVL_OK)
@@ -360,19 +386,19 @@ static rvl_status take(uint64_t size, char **host_out)
                           "not enough host memory available for a backup: free some, raise the "
                           "cgroup's limit, or pause with discard");
     }
-    use_chunks(host, host + size);
+    use_chunks(host, host + size, node);
     the.facts.used_bytes += size;
     *host_out = host;
     return RVL_OK;
 }
 
-rvl_status rvli_pinned_alloc(uint64_t size, void **host_out)
+rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out)
 {
     char *host = NULL;
     if (size == 0 || size > INT64_MAX)
         return rvli_error(RVL_ERR_INVALID, "a host buffer of 0 bytes, or of 2^63 and more");
     pthread_mutex_lock(&lock);
-    rvl_status status = take(rounded(size), &host);
+    rvl_status status = take(rounded(size), node, &host);
     pthread_mutex_unlock(&lock);
     if (status == RVL_OK)
         *host_out = host;
@@ -424,24 +450,32 @@ rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes)
 
 /* ---- Waiting ---- */
 
-rvl_status rvli_pinned_wait(const void *at, uint64_t size, uint64_t *span_out)
+rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *span_out)
 {
     const char *from = at;
-    *span_out = size;
+    *span_out = (rvli_pinned_span){.bytes = size};
     if (!is_ours(from, 1)) /* base and size are constant while somebody holds the pool */
         return RVL_OK;
     chunk *c = chunk_at(from);
-    *span_out = span_in_chunk(from, from + size);
+    span_out->bytes = span_in_chunk(from, from + size);
     if (state_of(c) == CHUNK_PINNED)
         return RVL_OK;
     pthread_mutex_lock(&lock);
     while (state_of(c) == CHUNK_MAKING || state_of(c) == CHUNK_GIVING)
         pthread_cond_wait(&settled, &lock);
-    bool there = state_of(c) == CHUNK_PINNED || state_of(c) == CHUNK_PAGEABLE;
+    span_out->pageable = state_of(c) == CHUNK_PAGEABLE;
+    bool there = state_of(c) == CHUNK_PINNED || span_out->pageable;
     pthread_mutex_unlock(&lock);
     if (there)
         return RVL_OK;
     return rvli_error(RVL_ERR_HOST_OOM, "the host ran out of memory while a backup was made");
+}
+
+void rvli_pinned_count_staged(uint64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    the.facts.staged_bytes += bytes;
+    pthread_mutex_unlock(&lock);
 }
 
 rvli_pinned_facts rvli_pinned_get_facts(void)

@@ -9,22 +9,33 @@
  * the caller's limit goes back to the system on the same threads.
  *
  * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable: slower, and correct.
+ * On a machine of several NUMA nodes a chunk is made near the device that asks for it; when it is
+ * used again it stays where it is.
  */
 #ifndef RVL_BACKENDS_CUDA_PINNED_H
 #define RVL_BACKENDS_CUDA_PINNED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backends/cuda/driver.h"
 
 #define RVLI_PINNED_KEEP_ALL UINT64_MAX
 
-/* Facts about the pool, bytes. */
+/* Facts about the pool. */
 typedef struct rvli_pinned_facts {
     uint64_t used_bytes;     /* handed out */
     uint64_t pinned_bytes;   /* registered, used or not */
     uint64_t pageable_bytes; /* made, but refused by the driver */
+    uint64_t staged_bytes;   /* copied from and to pageable chunks through a ring, in all */
+    uint64_t refusals;       /* chunks that the driver did not register, in all */
 } rvli_pinned_facts;
+
+/* A stretch of host memory that is copied in one way. */
+typedef struct rvli_pinned_span {
+    uint64_t bytes;
+    bool pageable; /* it is the pool's, and was refused by the driver */
+} rvli_pinned_span;
 
 /*
  * Counts one more, or one fewer, user of the pool. The first brings it into being on a device,
@@ -35,10 +46,10 @@ rvl_status rvli_pinned_hold(CUdevice device);
 void rvli_pinned_let_go(void);
 
 /*
- * size bytes, 2 MiB aligned, content undefined; their pages are being made. RVL_ERR_HOST_OOM: the
- * system has not so much memory to give.
+ * size bytes, 2 MiB aligned, content undefined; their pages are being made, on a NUMA node if one
+ * is named (RVLI_NUMA_ANY: none). RVL_ERR_HOST_OOM: the system has not so much memory to give.
  */
-rvl_status rvli_pinned_alloc(uint64_t size, void **host_out);
+rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out);
 
 /* Gives a whole allocation back, then idle chunks as long as more than keep_bytes are pinned. */
 rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
@@ -48,7 +59,10 @@ rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
  * lie in one chunk. Memory that is not the pool's is there as a whole. RVL_ERR_HOST_OOM: it could
  * not be made.
  */
-rvl_status rvli_pinned_wait(const void *at, uint64_t size, uint64_t *span_out);
+rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *span_out);
+
+/* Counts bytes that were copied from or to a pageable chunk through a ring. */
+void rvli_pinned_count_staged(uint64_t bytes);
 
 rvli_pinned_facts rvli_pinned_get_facts(void);
 

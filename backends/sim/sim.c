@@ -572,6 +572,21 @@ static rvl_status sim_prefetch(void *self, uint64_t addr, int depth)
     return unlock_device(d, RVL_OK);
 }
 
+/* Host memory is made once and kept, as the price of making it assumes. */
+static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
+{
+    rvli_sim *sim = self;
+    rvli_host_facts facts = {0};
+    for (int device = 0; device < sim->device_count; device++) {
+        rvli_sim_device *d = lock_device(self, device);
+        facts.used_bytes += d->host_bytes;
+        facts.pinned_bytes += d->host_made_bytes;
+        unlock_device(d, RVL_OK);
+    }
+    *facts_out = facts;
+    return RVL_OK;
+}
+
 const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
                                        .version = RVLI_BACKEND_VERSION,
                                        .name = "sim",
@@ -581,5 +596,6 @@ const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
 #define SIM_OP(op, parameters) .op = sim_##op,
                                        RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP)
                                            RVLI_BACKEND_PREFETCH_MAP(SIM_OP)
+                                               RVLI_BACKEND_HOST_MAP(SIM_OP)
 #undef SIM_OP
 };

@@ -93,6 +93,27 @@ RVL_API rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t 
                                      uint64_t *total_bytes_out);
 
 /*
+ * Host memory that backups are kept in. Real devices share one pool a process: the numbers are
+ * those of all contexts on it, and begin anew when the last closes. Simulated devices have their
+ * own, a context, and it is always pinned.
+ */
+typedef struct rvl_host_memory {
+    size_t struct_size;
+    uint64_t used_bytes;          /* handed out to backups */
+    uint64_t pinned_bytes;        /* registered with the driver, used or kept for the next pause */
+    uint64_t pageable_bytes;      /* likewise, where the driver refused (ulimit -l, cgroup) */
+    uint64_t staged_copy_bytes;   /* copied from and to pageable memory through pinned buffers */
+    uint64_t registering_refused; /* times the driver refused to register memory */
+} rvl_host_memory;
+
+/*
+ * What is known of host memory. pageable_bytes above 0: copies are slower than the link, raise the
+ * limit of locked memory. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_SUPPORTED (the backend does
+ * not say) or RVL_ERR_FORKED. Thread-safe; the numbers are of one instant. Since 0.1.
+ */
+RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
+
+/*
  * Whether the device has ever been asked for more than it has: rvl_device_stats.oom.happened, for
  * callers that ask after every event. Lock-free. false for NULL and for no such device. Since 0.1.
  */

@@ -297,6 +297,18 @@ static uint64_t resident_bytes(void)
     return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static void check_host_memory(rvl_context *context, uint64_t used, uint64_t pinned)
+{
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    rvli_pinned_settle();
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_int_equal(memory.used_bytes, used);
+    assert_int_equal(memory.pinned_bytes, pinned);
+    assert_int_equal(memory.pageable_bytes, 0);
+    assert_int_equal(memory.staged_copy_bytes, 0);
+    assert_int_equal(memory.registering_refused, 0);
+}
+
 static void host_memory_goes_back_if_asked(void **state)
 {
     (void)state;
@@ -308,15 +320,12 @@ static void host_memory_goes_back_if_asked(void **state)
     uint64_t before = resident_bytes();
     (void)before;
     rvl_tag tag = pause_well(context, "weights");
-    rvli_pinned_settle();
-    assert_int_equal(rvli_pinned_get_facts().pinned_bytes, size);
-    assert_int_equal(rvli_pinned_get_facts().used_bytes, size);
+    check_host_memory(context, size, size);
 #if !defined(__SANITIZE_THREAD__) /* whose own memory grows with ours */
     assert_true(resident_bytes() > before + size / 2);
 #endif
     resume_well(context, tag);
-    rvli_pinned_settle();
-    assert_int_equal(rvli_pinned_get_facts().pinned_bytes, 0);
+    check_host_memory(context, 0, 0);
 #if !defined(__SANITIZE_THREAD__)
     assert_true(resident_bytes() < before + size / 4);
 #endif
@@ -339,9 +348,7 @@ static void host_memory_is_kept_and_reused(void **state)
         addr = allocation.addr;
         assert_int_equal(rvl_backup_find(context, addr, round ? &second : &first, &size), RVL_OK);
         resume_well(context, tag);
-        rvli_pinned_settle();
-        assert_int_equal(rvli_pinned_get_facts().pinned_bytes, 128 * MIB);
-        assert_int_equal(rvli_pinned_get_facts().used_bytes, 0);
+        check_host_memory(context, 0, 128 * MIB);
     }
     assert_ptr_equal(first, second);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);

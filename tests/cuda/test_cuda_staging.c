@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host memory that the driver does not register, on the fake driver: what is copied through the
+ * ring comes back as it was, statistics say so, and a copy that fails half-way leaves nothing in
+ * use.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/pinned.h"
+#include "fake.h"
+#include "gpu.h"
+
+#define CHUNK_BYTES (64 * MIB)
+#define WEIGHTS_BYTES                                                                              \
+    (70 * MIB) /* more than a chunk, each part more than a ring or part of one                     \
+                */
+
+typedef struct scene {
+    rvl_context *context;
+    rvl_tag tag;
+    rvl_addr addr;
+} scene;
+
+/* ring_bytes: what the driver still pins; registering is refused whatever it is. */
+static void begin(scene *s, rvl_host_keep keep, uint64_t ring_bytes)
+{
+    const int first = 0;
+    const fake_config config = {
+        .devices = 1, .capacity_bytes = 512 * MIB, .registered_limit_bytes = ring_bytes};
+    const rvl_cuda_options cuda = {
+        .struct_size = sizeof cuda, .devices = &first, .device_count = 1, .host_keep = keep};
+    fake_configure(&config);
+    assert_int_equal(cuInit(0), CUDA_SUCCESS); /* undone by fake_reset() */
+    assert_true(fake_fail("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED, true));
+    s->context = gpu_open(&cuda, NULL);
+    s->addr = support_alloc(s->context, "weights", 0, WEIGHTS_BYTES, RVL_BACKUP_HOST);
+    s->tag = support_tag(s->context, "weights");
+    gpu_fill(s->context, 0, s->addr, WEIGHTS_BYTES, 1);
+}
+
+static void end(scene *s)
+{
+    assert_int_equal(rvl_context_close(s->context, NULL), RVL_OK);
+    const fake_live nothing = {0};
+    fake_live left = fake_reset();
+    assert_memory_equal(&left, &nothing, sizeof nothing);
+}
+
+static rvl_status do_pause(scene *s)
+{
+    return rvl_pause(s->context, &s->tag, 1, NULL);
+}
+
+static rvl_status do_resume(scene *s)
+{
+    return rvl_resume(s->context, &s->tag, 1, NULL);
+}
+
+static void check_content(scene *s)
+{
+    assert_int_equal(support_state(s->context, s->addr), RVL_STATE_ACTIVE);
+    assert_true(gpu_holds(s->context, 0, s->addr, WEIGHTS_BYTES, 1));
+}
+
+static rvl_host_memory host_memory(scene *s)
+{
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    rvli_pinned_settle();
+    assert_int_equal(rvl_host_get_memory(s->context, &memory), RVL_OK);
+    return memory;
+}
+
+static void check_memory(scene *s, uint64_t used, uint64_t pageable, uint64_t staged,
+                         uint64_t refused)
+{
+    rvl_host_memory memory = host_memory(s);
+    assert_int_equal(memory.used_bytes, used);
+    assert_int_equal(memory.pinned_bytes, 0);
+    assert_int_equal(memory.pageable_bytes, pageable);
+    assert_int_equal(memory.staged_copy_bytes, staged);
+    assert_int_equal(memory.registering_refused, refused);
+}
+
+/* ---- What goes well ---- */
+
+static void refused_memory_goes_through_the_ring(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    check_memory(&s, 0, 0, 0, 0);
+    fake_stats before = fake_stats_get();
+    assert_int_equal(before.live.host_allocations, 0); /* no ring before it is needed */
+    assert_int_equal(do_pause(&s), RVL_OK);
+    check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, WEIGHTS_BYTES, 2);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_memory(&s, 0, 2 * CHUNK_BYTES, 2 * WEIGHTS_BYTES, 2);
+    fake_stats after = fake_stats_get();
+    assert_int_equal(after.to_host_pinned_bytes - before.to_host_pinned_bytes, WEIGHTS_BYTES);
+    assert_int_equal(after.to_device_pinned_bytes - before.to_device_pinned_bytes, WEIGHTS_BYTES);
+    assert_int_equal(after.to_host_pageable_bytes, before.to_host_pageable_bytes);
+    assert_int_equal(after.to_device_pageable_bytes, before.to_device_pageable_bytes);
+    assert_int_equal(after.live.host_allocations, 2); /* one a direction */
+    assert_int_equal(after.pinned_bytes, 2 * 16 * MIB);
+    check_content(&s);
+    end(&s);
+}
+
+static void refused_memory_is_given_back(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_NONE, 0);
+    assert_int_equal(do_pause(&s), RVL_OK);
+    check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, WEIGHTS_BYTES, 2);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_memory(&s, 0, 0, 2 * WEIGHTS_BYTES, 2);
+    check_content(&s);
+    assert_int_equal(do_pause(&s), RVL_OK); /* it is made again, and refused again */
+    check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, 3 * WEIGHTS_BYTES, 4);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_content(&s);
+    end(&s);
+}
+
+/* The driver pins 6 MiB: 4 for one ring, what is left for the other. */
+static void a_smaller_ring_does(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 6 * MIB);
+    assert_int_equal(do_pause(&s), RVL_OK);
+    assert_int_equal(fake_stats_get().pinned_bytes, 4 * MIB);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    assert_int_equal(fake_stats_get().pinned_bytes, 6 * MIB);
+    check_memory(&s, 0, 2 * CHUNK_BYTES, 2 * WEIGHTS_BYTES, 2);
+    check_content(&s);
+    end(&s);
+}
+
+static void without_a_ring_the_driver_copies(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    assert_true(fake_fail("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, true));
+    fake_stats before = fake_stats_get();
+    assert_int_equal(do_pause(&s), RVL_OK);
+    assert_int_equal(do_resume(&s), RVL_OK);
+    fake_stats after = fake_stats_get();
+    assert_int_equal(after.to_host_pageable_bytes - before.to_host_pageable_bytes, WEIGHTS_BYTES);
+    assert_int_equal(after.to_device_pageable_bytes - before.to_device_pageable_bytes,
+                     WEIGHTS_BYTES);
+    assert_int_equal(after.live.host_allocations, 0);
+    assert_int_equal(after.live.events, before.live.events); /* those of the ring went with it */
+    check_memory(&s, 0, 2 * CHUNK_BYTES, 0, 2);
+    check_content(&s);
+    end(&s);
+}
+
+static void without_events_the_driver_copies(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    uint64_t events = fake_stats_get().live.events;
+    assert_true(fake_fail("cuEventCreate", 3, CUDA_ERROR_OUT_OF_MEMORY, true));
+    assert_int_equal(do_pause(&s), RVL_OK); /* the event that it waits for is there already */
+    assert_int_equal(fake_stats_get().live.events, events);
+    check_memory(&s, WEIGHTS_BYTES, 2 * CHUNK_BYTES, 0, 2);
+    assert_true(fake_fail("cuEventCreate", 0, CUDA_SUCCESS, false));
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_memory(&s, 0, 2 * CHUNK_BYTES, WEIGHTS_BYTES, 2); /* asked again, and had */
+    check_content(&s);
+    end(&s);
+}
+
+/* ---- Any size, from anywhere ---- */
+
+static void copy_there_and_back(scene *s, char *host, rvl_addr addr, uint64_t size)
+{
+    const rvli_backend_ops *ops = &s->context->ops;
+    uint64_t event = 0;
+    host[-1] = 0;
+    for (uint64_t i = 0; i < size; i++)
+        host[i] = (char)(i * 31 + i / 251);
+    assert_int_equal(ops->fill(s->context->self, 0, addr, size + 1, 7), RVL_OK);
+    assert_int_equal(ops->copy_to_device(s->context->self, 0, addr, host, size), RVL_OK);
+    assert_int_equal(ops->record_event(s->context->self, 0, &event), RVL_OK);
+    assert_int_equal(ops->wait_event(s->context->self, 0, event), RVL_OK);
+    memset(host, 0, size);
+    assert_int_equal(ops->copy_to_host(s->context->self, 0, host, addr, size + 1), RVL_OK);
+    for (uint64_t i = 0; i < size; i++)
+        if (host[i] != (char)(i * 31 + i / 251))
+            fail_msg("byte %llu of %llu", (unsigned long long)i, (unsigned long long)size);
+    assert_int_equal(host[-1], 0);
+    assert_int_equal(host[size], 7); /* filled before, and not overwritten */
+}
+
+static void every_size_is_copied(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {1,       1023 * 1024, 4 * MIB,      4 * MIB + 1,
+                              8 * MIB, 16 * MIB,    16 * MIB + 3, 41 * MIB - 5};
+    scene s;
+    void *host = NULL;
+    uint64_t staged = 0;
+    begin(&s, RVL_HOST_KEEP_NONE, 0);
+    const rvli_backend_ops *ops = &s.context->ops;
+    assert_int_equal(ops->host_alloc(s.context->self, 0, CHUNK_BYTES, &host), RVL_OK);
+    rvli_pinned_settle();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        copy_there_and_back(&s, (char *)host + 7, s.addr + 3 * i, sizes[i]);
+        staged += 2 * sizes[i] + 1;
+        check_memory(&s, CHUNK_BYTES, CHUNK_BYTES, staged, 1);
+    }
+    assert_int_equal(ops->host_free(s.context->self, 0, host, CHUNK_BYTES), RVL_OK);
+    end(&s);
+}
+
+/* ---- What fails half-way ---- */
+
+static void pause_fails_at(scene *s, const char *symbol, uint64_t nth)
+{
+    uint64_t failures = fake_failures();
+    assert_true(fake_fail(symbol, nth, CUDA_ERROR_OUT_OF_MEMORY, false));
+    assert_int_equal(do_pause(s), RVL_ERR_DEVICE_OOM);
+    assert_true(fake_failures() > failures);
+    rvli_pinned_settle();
+    rvl_device_stats stats = support_stats(s->context, 0);
+    assert_int_equal(stats.used_bytes, WEIGHTS_BYTES);
+    assert_int_equal(stats.host_backup_bytes, 0);
+    assert_int_equal(host_memory(s).used_bytes, 0);
+    assert_int_equal(support_state(s->context, s->addr), RVL_STATE_ACTIVE);
+}
+
+static void resume_fails_at(scene *s, const char *symbol, uint64_t nth)
+{
+    rvl_host_memory before = host_memory(s);
+    assert_true(fake_fail(symbol, nth, CUDA_ERROR_OUT_OF_MEMORY, false));
+    assert_int_equal(do_resume(s), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(support_state(s->context, s->addr), RVL_STATE_PAUSED);
+    rvl_device_stats stats = support_stats(s->context, 0);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_int_equal(stats.host_backup_bytes, WEIGHTS_BYTES);
+    assert_int_equal(host_memory(s).used_bytes, before.used_bytes);
+}
+
+/* Pieces 1 to 16 are of the first chunk. */
+static void a_copy_that_fails_is_undone(void **state)
+{
+    (void)state;
+    const uint64_t places[] = {1, 3, 9, 16, 18};
+    const char *const out[] = {"cuMemcpyDtoHAsync", "cuEventRecord", "cuEventSynchronize"};
+    const char *const in[] = {"cuMemcpyHtoDAsync", "cuEventRecord"};
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    for (size_t place = 0; place < sizeof places / sizeof places[0]; place++) {
+        for (size_t i = 0; i < sizeof out / sizeof out[0]; i++)
+            pause_fails_at(&s, out[i], places[place]);
+        check_content(&s);
+        assert_int_equal(do_pause(&s), RVL_OK);
+        for (size_t i = 0; i < sizeof in / sizeof in[0]; i++)
+            resume_fails_at(&s, in[i], places[place]);
+        if (place < 2) /* 12 pieces wait for room in the ring, then the last one is waited for */
+            resume_fails_at(&s, "cuEventSynchronize", 12 + place);
+        assert_int_equal(do_resume(&s), RVL_OK);
+        check_content(&s);
+    }
+    end(&s);
+}
+
+/* While it is not known that the link has let go of the ring, nothing is copied through it. */
+static void a_ring_in_use_is_waited_for(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    assert_true(fake_fail("cuStreamSynchronize", 1, CUDA_ERROR_OUT_OF_MEMORY, true));
+    pause_fails_at(&s, "cuMemcpyDtoHAsync", 3);
+    uint64_t copies = fake_calls("cuMemcpyDtoHAsync");
+    assert_int_equal(do_pause(&s), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(fake_calls("cuMemcpyDtoHAsync"), copies);
+    assert_true(fake_fail("cuStreamSynchronize", 0, CUDA_SUCCESS, false));
+    check_content(&s);
+    assert_int_equal(do_pause(&s), RVL_OK);
+    assert_true(fake_fail("cuStreamSynchronize", 1, CUDA_ERROR_OUT_OF_MEMORY, true));
+    resume_fails_at(&s, "cuMemcpyHtoDAsync", 3);
+    copies = fake_calls("cuMemcpyHtoDAsync");
+    assert_int_equal(do_resume(&s), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(fake_calls("cuMemcpyHtoDAsync"), copies);
+    assert_true(fake_fail("cuStreamSynchronize", 0, CUDA_SUCCESS, false));
+    assert_int_equal(do_resume(&s), RVL_OK);
+    check_content(&s);
+    end(&s);
+}
+
+static void a_device_lost_half_way_is_closed(void **state)
+{
+    (void)state;
+    scene s;
+    begin(&s, RVL_HOST_KEEP_ALL, 0);
+    assert_true(fake_fail("cuMemcpyDtoHAsync", 5, CUDA_ERROR_LAUNCH_FAILED, false));
+    assert_int_equal(do_pause(&s), RVL_ERR_DEVICE_LOST);
+    assert_int_not_equal(rvl_context_close(s.context, NULL), RVL_OK);
+    fake_live left = fake_reset();
+    assert_int_equal(left.host_allocations, 0);
+    assert_int_equal(left.events, 0);
+    assert_int_equal(left.streams, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_memory_goes_through_the_ring),
+        cmocka_unit_test(refused_memory_is_given_back),
+        cmocka_unit_test(a_smaller_ring_does),
+        cmocka_unit_test(without_a_ring_the_driver_copies),
+        cmocka_unit_test(without_events_the_driver_copies),
+        cmocka_unit_test(every_size_is_copied),
+        cmocka_unit_test(a_copy_that_fails_is_undone),
+        cmocka_unit_test(a_ring_in_use_is_waited_for),
+        cmocka_unit_test(a_device_lost_half_way_is_closed),
+    };
+    setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
+    if (!gpu_is_there())
+        return 1;
+    fake_reset();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
