@@ -30,10 +30,10 @@ static rvl_status stub_external_set(void *self, int device, uint64_t bytes)
     return not_supported();
 }
 
-static rvl_status stub_digest(void *self, int device, uint64_t addr, uint64_t size,
+static rvl_status stub_digest(void *self, int device, uint64_t addr, uint64_t size, bool arriving,
                               rvli_digest *digests_out)
 {
-    (void)self, (void)device, (void)addr, (void)size, (void)digests_out;
+    (void)self, (void)device, (void)addr, (void)size, (void)arriving, (void)digests_out;
     return not_supported();
 }
 

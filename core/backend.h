@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "reveille/sim.h"
 #include "reveille/status.h"
 
@@ -38,15 +39,9 @@ typedef struct rvli_device_facts {
     bool simulated;
     bool overcommit;     /* create goes on past capacity */
     bool host_accounted; /* host buffers are numbers without bytes behind them */
+    bool digests;        /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
     rvl_cost_model cost; /* what calls and copies are expected to cost */
 } rvli_device_facts;
-
-/*
- * 128-bit digest of one granule of device memory.
- */
-typedef struct rvli_digest {
-    uint64_t low, high;
-} rvli_digest;
 
 /* Host memory of host_alloc; rvl_host_memory says what each field is. */
 typedef struct rvli_host_facts {
@@ -112,7 +107,12 @@ typedef struct rvli_host_facts {
  * Group "external" (simulated devices): memory that something else uses.
  *   external_set  From now on `bytes` of the device are taken by others, in all.
  * Group "digest":
- *   digest        One digest a granule of [addr, addr + size), into digests_out.
+ *   digest        Queues computing the digests (base/digest.h) of the granules of [addr, addr +
+ *                 size). arriving: after what was queued to the device so far (copy_to_device,
+ *                 fill); otherwise before what will be queued to the host. digests_out may be any
+ *                 host memory: it is written by the time that waiting for an event recorded
+ *                 afterwards, or synchronize, has answered, and must stay until then. Where that
+ *                 answer is a failure, what it holds is undefined.
  * Group "prefetch" (a hint; the stub answers RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.
@@ -124,7 +124,8 @@ typedef struct rvli_host_facts {
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X) X(external_set, (void *self, int device, uint64_t bytes))
 #define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
-    X(digest, (void *self, int device, uint64_t addr, uint64_t size, rvli_digest *digests_out))
+    X(digest, (void *self, int device, uint64_t addr, uint64_t size, bool arriving,                \
+               rvli_digest *digests_out))
 #define RVLI_BACKEND_PREFETCH_MAP(X) X(prefetch, (void *self, uint64_t addr, int depth))
 #define RVLI_BACKEND_HOST_MAP(X) X(host_memory, (void *self, rvli_host_facts *facts_out))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \

@@ -203,6 +203,79 @@ static void content_belongs_to_the_block(void **state)
     assert_int_equal(i->ops.release_range(i->self, 0, second, g), RVL_OK);
 }
 
+/* Maps three granules and makes them differ. */
+static uint64_t fill_three(instance *i, rvli_handle block, uint64_t *host)
+{
+    uint64_t g = i->granule, addr = reserve(i, 3 * g);
+    assert_int_equal(i->ops.map(i->self, 0, addr, 3 * g, block), RVL_OK);
+    assert_int_equal(i->ops.set_access(i->self, 0, addr, 3 * g, 1), RVL_OK);
+    for (uint64_t at = 0; at < 3 * g / 8; at++)
+        host[at] = (at + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ at << 40;
+    assert_int_equal(i->ops.copy_to_device(i->self, 0, addr, host, 3 * g), RVL_OK);
+    return addr;
+}
+
+static void check_digests(const rvli_digest *digests, const void *host, uint64_t granule,
+                          uint64_t count)
+{
+    for (uint64_t k = 0; k < count; k++) {
+        rvli_digest expected = rvli_digest_of((const char *)host + k * granule, granule);
+        assert_int_equal(digests[k].low, expected.low);
+        assert_int_equal(digests[k].high, expected.high);
+    }
+}
+
+static void check_without_digests(instance *i)
+{
+    rvli_digest digest = {7, 7};
+    assert_int_equal(i->ops.digest(i->self, 0, i->granule, i->granule, false, &digest),
+                     RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(digest.low, 7);
+    assert_int_equal(digest.high, 7);
+}
+
+static void digests_are_those_of_the_content(void **state)
+{
+    instance *i = *state;
+    uint64_t g = i->granule, event = 0;
+    void *host = NULL;
+    rvli_digest digests[3] = {{0}}, refused_one = {7, 7};
+    if (!i->facts.digests) {
+        check_without_digests(i);
+        return;
+    }
+    rvli_handle block = create(i, 3 * g);
+    assert_int_equal(i->ops.host_alloc(i->self, 0, 3 * g, &host), RVL_OK);
+    uint64_t addr = fill_three(i, block, host);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 3 * g, true, digests), RVL_OK);
+    assert_int_equal(i->ops.record_event(i->self, 0, &event), RVL_OK);
+    assert_int_equal(i->ops.wait_event(i->self, 0, event), RVL_OK);
+    check_digests(digests, host, g, 3);
+
+    /* Before they leave: of two granules, one of which has changed since. */
+    assert_int_equal(i->ops.fill(i->self, 0, addr + g, g, 0x5C), RVL_OK);
+    assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr + g, 2 * g, false, digests), RVL_OK);
+    assert_int_equal(i->ops.copy_to_host(i->self, 0, host, addr + g, 2 * g), RVL_OK);
+    assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
+    assert_int_equal(*(const unsigned char *)host, 0x5C);
+    check_digests(digests, host, g, 2);
+
+    rvli_backend_ops *ops = &i->ops;
+    assert_int_equal(ops->digest(i->self, 0, addr, g + 8, true, &refused_one), RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, 0, addr, 0, true, &refused_one), RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, 0, addr + 8, g, true, &refused_one), RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, -1, addr, g, true, &refused_one), RVL_ERR_NO_DEVICE);
+    assert_int_equal(ops->unmap(i->self, 0, addr, 3 * g), RVL_OK);
+    if (i->strict)
+        assert_int_equal(ops->digest(i->self, 0, addr, g, true, &refused_one), RVL_ERR_INVALID);
+    assert_int_equal(refused_one.low, 7);
+    assert_int_equal(refused_one.high, 7);
+    assert_int_equal(ops->host_free(i->self, 0, host, 3 * g), RVL_OK);
+    assert_int_equal(ops->release(i->self, 0, block, 3 * g), RVL_OK);
+    assert_int_equal(ops->release_range(i->self, 0, addr, 3 * g), RVL_OK);
+}
+
 static void out_of_memory_says_how_much(void **state)
 {
     instance *i = *state;
@@ -247,6 +320,7 @@ int contract_run(const char *name, const rvli_backend_ops *ops, const void *opti
         CONTRACT(odd_sizes_are_refused),
         CONTRACT(blocks_are_mapped_whole),
         CONTRACT(content_belongs_to_the_block),
+        CONTRACT(digests_are_those_of_the_content),
         CONTRACT(out_of_memory_says_how_much),
         CONTRACT(nothing_is_captured),
         CONTRACT(closing_takes_everything_back),

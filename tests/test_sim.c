@@ -193,6 +193,43 @@ static void host_memory_is_made_once(void **state)
     ops.close(self);
 }
 
+/* Digests are queued with the copies of their direction. */
+static void digests_take_their_time(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 8 * GRANULE,
+        .granularity_bytes = GRANULE,
+        .cost = {.fill = {0, 1000000}, .digest = {100, 3000000}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {
+        .struct_size = sizeof options, .devices = devices, .device_count = 1};
+    const rvli_backend_ops *ops = rvli_backend_find("sim");
+    rvli_clock clock = {0};
+    void *self = NULL;
+    int count = 0;
+    uint64_t addr = 0;
+    rvli_handle block = 0;
+    rvli_digest digest;
+    assert_int_equal(ops->open(&options, &clock, &self, &count), RVL_OK);
+    assert_int_equal(ops->create(self, 0, GRANULE, 0, &block), RVL_OK);
+    assert_int_equal(ops->reserve(self, 0, GRANULE, &addr), RVL_OK);
+    assert_int_equal(ops->map(self, 0, addr, GRANULE, block), RVL_OK);
+    assert_int_equal(ops->set_access(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, false, &digest), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 0);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 100 + 3 * GRANULE); /* beside the filling */
+    assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, true, &digest), RVL_OK);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 200 + 7 * GRANULE); /* after it */
+    ops->close(self);
+}
+
 static void bad_options_are_refused(void **state)
 {
     (void)state;
@@ -246,6 +283,7 @@ int main(void)
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(time_passes_as_the_costs_say),
         cmocka_unit_test(host_memory_is_made_once),
+        cmocka_unit_test(digests_take_their_time),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(overcommitted_devices_go_on),
     };

@@ -227,6 +227,7 @@ static rvl_status record(rvli_cuda_device *device, rvli_cuda_event **event_out)
         status = new_event(device, &event);
     if (status != RVL_OK)
         return status;
+    event->digests = rvli_cuda_digests_queued(device);
     CUresult result = rvli_cuda.cuEventRecord(event->out, device->out);
     if (result == CUDA_SUCCESS)
         result = rvli_cuda.cuEventRecord(event->in, device->in);
@@ -267,8 +268,11 @@ rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number
     CUresult in = rvli_cuda.cuEventSynchronize(event->in);
     if (entered == RVL_OK)
         rvli_cuda_leave();
+    CUresult result = out != CUDA_SUCCESS ? out : in;
+    rvl_status status = rvli_cuda_device_check(device, result, "waiting for copies");
+    rvli_cuda_digests_deliver(device, event->digests, status == RVL_OK);
     put_idle(device, event);
-    return rvli_cuda_device_check(device, out != CUDA_SUCCESS ? out : in, "waiting for copies");
+    return status;
 }
 
 rvl_status rvli_cuda_op_wait_user(void *self, void *event)
@@ -285,7 +289,9 @@ rvl_status rvli_cuda_op_synchronize(void *self, int number)
         status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
+    uint64_t digests = rvli_cuda_digests_queued(device);
     status = rvli_cuda_device_check(device, rvli_cuda.cuCtxSynchronize(), "waiting for the device");
+    rvli_cuda_digests_deliver(device, digests, status == RVL_OK);
     rvli_cuda_leave();
     return status;
 }

@@ -114,6 +114,8 @@ static rvl_status read_facts(rvli_cuda_device *device)
     device->capacity_bytes = total_bytes;
     if (status == RVL_OK)
         status = rvli_cuda_copies_open(device);
+    if (status == RVL_OK)
+        status = rvli_cuda_digests_open(device);
     rvli_cuda_leave();
     return status;
 }
@@ -132,6 +134,7 @@ static rvl_status open_device(rvli_cuda_device *device, int ordinal)
     pthread_mutex_init(&device->lock, NULL);
     rvli_staging_open(&device->out_ring);
     rvli_staging_open(&device->in_ring);
+    pthread_mutex_init(&device->digests.lock, NULL);
     rvl_status status =
         rvli_cuda_check(rvli_cuda.cuDeviceGet(&device->ordinal, ordinal), "finding a CUDA device");
     if (status == RVL_OK)
@@ -149,14 +152,17 @@ static void close_device(rvli_cuda_device *device)
 {
     CUcontext popped;
     bool current = device->retained && rvli_cuda.cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
-    if (current)
+    if (current) {
         rvli_cuda_copies_close(device);
+        rvli_cuda_digests_close(device);
+    }
     rvli_staging_close(&device->out_ring);
     rvli_staging_close(&device->in_ring);
     if (current)
         rvli_cuda.cuCtxPopCurrent(&popped);
     if (device->retained)
         rvli_cuda.cuDevicePrimaryCtxRelease(device->ordinal);
+    pthread_mutex_destroy(&device->digests.lock);
     pthread_mutex_destroy(&device->lock);
 }
 
@@ -264,6 +270,7 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
     rvli_device_facts facts = {
         .capacity_bytes = device->capacity_bytes,
         .granularity_bytes = device->granularity_bytes,
+        .digests = rvli_cuda_digests_available(device),
         .cost = h200.cost,
     };
     rvli_text_copy(facts.name, sizeof facts.name, device->name);
@@ -271,14 +278,15 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
     return RVL_OK;
 }
 
-const rvli_backend_ops rvli_cuda_ops = {.size = sizeof rvli_cuda_ops,
-                                        .version = RVLI_BACKEND_VERSION,
-                                        .name = "cuda",
-                                        .open = cuda_open,
-                                        .close = cuda_close,
-                                        .device_facts = cuda_device_facts,
+const rvli_backend_ops rvli_cuda_ops = {
+    .size = sizeof rvli_cuda_ops,
+    .version = RVLI_BACKEND_VERSION,
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .device_facts = cuda_device_facts,
 #define CUDA_OP(op, parameters) .op = rvli_cuda_op_##op,
-                                        RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_HOST_MAP(CUDA_OP)
-                                            RVLI_BACKEND_SHARE_MAP(CUDA_OP)
+    RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_DIGEST_MAP(CUDA_OP) RVLI_BACKEND_HOST_MAP(CUDA_OP)
+        RVLI_BACKEND_SHARE_MAP(CUDA_OP)
 #undef CUDA_OP
 };

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/cuda/digest.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/staging.h"
 #include "core/backend.h"
@@ -23,6 +24,7 @@
 typedef struct rvli_cuda_event {
     CUevent out;
     CUevent in;
+    uint64_t digests;             /* number of the last digests that it waits for */
     struct rvli_cuda_event *next; /* among those that can be used again */
 } rvli_cuda_event;
 
@@ -42,6 +44,7 @@ typedef struct rvli_cuda_device {
     int numa_node;         /* RVLI_NUMA_ANY: not known */
     pthread_mutex_t lock;  /* guards idle */
     rvli_cuda_event *idle; /* events that can be used again */
+    rvli_cuda_digests digests;
 } rvli_cuda_device;
 
 typedef struct rvli_cuda_instance {
@@ -66,11 +69,12 @@ rvl_status rvli_cuda_device_check(rvli_cuda_device *device, CUresult result, con
 rvl_status rvli_cuda_enter(rvli_cuda_device *device);
 void rvli_cuda_leave(void);
 
-/* ---- The ops: memory.c and copies.c ---- */
+/* ---- The ops: memory.c, copies.c and digest.c ---- */
 
 #define RVLI_CUDA_OP_DECLARE(name, parameters) rvl_status rvli_cuda_op_##name parameters;
 RVLI_BACKEND_OP_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_HOST_MAP(RVLI_CUDA_OP_DECLARE)
+RVLI_BACKEND_DIGEST_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_SHARE_MAP(RVLI_CUDA_OP_DECLARE)
 #undef RVLI_CUDA_OP_DECLARE
 
@@ -79,5 +83,24 @@ RVLI_BACKEND_SHARE_MAP(RVLI_CUDA_OP_DECLARE)
 rvl_status rvli_cuda_copies_open(rvli_cuda_device *device);
 /* Waits for what is queued. With the device's context current. */
 void rvli_cuda_copies_close(rvli_cuda_device *device);
+
+/* ---- digest.c ---- */
+
+/*
+ * Loads the kernel and makes room for results, with the device's context current. A device that
+ * cannot have them is one without digests: the op tells why. RVL_ERR_DEVICE_LOST.
+ */
+rvl_status rvli_cuda_digests_open(rvli_cuda_device *device);
+/* After the streams are gone. With the device's context current. */
+void rvli_cuda_digests_close(rvli_cuda_device *device);
+bool rvli_cuda_digests_available(const rvli_cuda_device *device);
+
+/* The number of the last digests queued: to be asked for before an event is recorded. */
+uint64_t rvli_cuda_digests_queued(rvli_cuda_device *device);
+/*
+ * Gives the results up to a number, which have been waited for, to whoever asked for them; forgets
+ * them instead if the waiting failed.
+ */
+void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool good);
 
 #endif

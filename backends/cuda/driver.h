@@ -55,7 +55,11 @@
     X(cuEventCreate, 2000)                                                                         \
     X(cuEventDestroy, 4000)                                                                        \
     X(cuEventRecord, 2000)                                                                         \
-    X(cuEventSynchronize, 2000)
+    X(cuEventSynchronize, 2000)                                                                    \
+    X(cuModuleLoadData, 2000)                                                                      \
+    X(cuModuleUnload, 2000)                                                                        \
+    X(cuModuleGetFunction, 2000)                                                                   \
+    X(cuLaunchKernel, 4000)
 
 /* The oldest driver that has them all: cuGetProcAddress and the GPUDirect flag of cuMemCreate. */
 #define RVLI_CUDA_DRIVER_MIN 12000

@@ -11,6 +11,8 @@
  *      400 x 160 MiB     22 /  17                  32 /  33
  *       64 GiB, one       2 to 3 / 2               27 to 37 / 21
  *
+ * Digests are priced by the bandwidth of the memory, 4.5 TB/s, and a launch: an estimate.
+ *
  * The clearing of just-released memory, which comes and goes (up to 300 ms for 64 GiB), is left
  * out. Other cards get the same costs a call, and the rate of their own link: estimates, named as
  * such.
@@ -35,7 +37,7 @@
         .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27}, .unmap = {18000, 9}, \
         .fill = {20000, FS_AT(30000)}, .host_alloc = {2000, FS_AT(282)}, .host_free = {1000, 0},   \
         .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},                                       \
-        .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)},                                     \
+        .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)}, .digest = {8000, FS_AT(45000)},     \
     }
 
 #define PROFILE(id, text, origin, bytes, link)                                                     \

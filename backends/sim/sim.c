@@ -208,6 +208,7 @@ static rvl_status sim_device_facts(void *self, int device, rvli_device_facts *fa
         .simulated = true,
         .overcommit = d->overcommit,
         .host_accounted = !d->backed,
+        .digests = d->backed,
         .cost = d->profile.cost,
     };
     rvli_text_copy(facts.name, sizeof facts.name, d->profile.name ? d->profile.name : "");
@@ -514,6 +515,26 @@ static rvl_status sim_copy_to_device(void *self, int device, uint64_t addr, cons
     return unlock_device(d, RVL_OK);
 }
 
+/* Copies have been made when their ops return: digests are right at once. */
+static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t size, bool arriving,
+                             rvli_digest *digests_out)
+{
+    rvli_sim_device *d = lock_device(self, device);
+    if (d == NULL)
+        return RVL_ERR_NO_DEVICE;
+    uint64_t granule = d->profile.granularity_bytes;
+    if (!d->backed)
+        return unlock_device(
+            d, rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no content: no digests"));
+    if (!whole_granules(d, size) || !whole_granules(d, addr) || !accessible(d, addr, size))
+        return unlock_device(d, invalid("digests are made of whole granules of mapped memory"));
+    for (uint64_t i = 0; i < size / granule; i++)
+        digests_out[i] = rvli_digest_of((const void *)(uintptr_t)(addr + i * granule), granule);
+    rvli_sim_queue_copy(d, arriving ? &d->copies_in_end_ns : &d->copies_out_end_ns,
+                        d->profile.cost.digest, size);
+    return unlock_device(d, RVL_OK);
+}
+
 /* An event is the time at which what was queued before it has ended. */
 static rvl_status sim_record_event(void *self, int device, uint64_t *event_out)
 {
@@ -587,15 +608,15 @@ static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
     return RVL_OK;
 }
 
-const rvli_backend_ops rvli_sim_ops = {.size = sizeof rvli_sim_ops,
-                                       .version = RVLI_BACKEND_VERSION,
-                                       .name = "sim",
-                                       .open = sim_open,
-                                       .close = sim_close,
-                                       .device_facts = sim_device_facts,
+const rvli_backend_ops rvli_sim_ops = {
+    .size = sizeof rvli_sim_ops,
+    .version = RVLI_BACKEND_VERSION,
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .device_facts = sim_device_facts,
 #define SIM_OP(op, parameters) .op = sim_##op,
-                                       RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP)
-                                           RVLI_BACKEND_PREFETCH_MAP(SIM_OP)
-                                               RVLI_BACKEND_HOST_MAP(SIM_OP)
+    RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP) RVLI_BACKEND_DIGEST_MAP(SIM_OP)
+        RVLI_BACKEND_PREFETCH_MAP(SIM_OP) RVLI_BACKEND_HOST_MAP(SIM_OP)
 #undef SIM_OP
 };

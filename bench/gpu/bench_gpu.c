@@ -185,22 +185,28 @@ static int run_one(const char *work_name, const char *subject_name, const char *
 
 /* ---- Limits ---- */
 
-/* The link: 4 GiB of pinned memory, each way, best of five. */
-static void measure_link(void)
+static CUdeviceptr map_block(uint64_t size)
 {
-    const uint64_t size = 4 * GIB;
-    void *host;
     CUdeviceptr addr;
     CUmemGenericAllocationHandle block;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemAccessDesc access = {.location = properties.location,
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    cuda_need(cuda.cuMemHostAlloc(&host, size, 0), "pinned memory");
     cuda_need(cuda.cuMemAddressReserve(&addr, size, 0, 0, 0), "reserve");
     cuda_need(cuda.cuMemCreate(&block, size, &properties, 0), "create");
     cuda_need(cuda.cuMemMap(addr, size, 0, block, 0), "map");
     cuda_need(cuda.cuMemSetAccess(addr, size, &access, 1), "set access");
+    return addr;
+}
+
+/* The link: 4 GiB of pinned memory, each way, best of five. */
+static void measure_link(void)
+{
+    const uint64_t size = 4 * GIB;
+    void *host;
+    CUdeviceptr addr = map_block(size);
+    cuda_need(cuda.cuMemHostAlloc(&host, size, 0), "pinned memory");
     double out_s = 1e9, in_s = 1e9;
     for (int i = 0; i < CYCLES; i++) {
         double begin = now_s();
@@ -216,6 +222,44 @@ static void measure_link(void)
     fflush(stdout);
 }
 
+#ifdef RVL_HAVE_DIGEST_KERNEL
+
+static const _Alignas(16) unsigned char digest_kernel[] = {
+#include "digest.fatbin.inc"
+};
+
+/* Digests of 16 GiB by the library's kernel, in granules of 2 MiB, into pinned memory: best of
+ * five. */
+static void measure_digests(void)
+{
+    uint64_t size = 16 * GIB, granule = 2 * MIB, count = size / granule;
+    CUdeviceptr addr = map_block(size);
+    CUmodule module;
+    CUfunction kernel;
+    void *digests;
+    double best_s = 1e9;
+    cuda_need(cuda.cuModuleLoadData(&module, digest_kernel), "the kernel for digests");
+    cuda_need(cuda.cuModuleGetFunction(&kernel, module, "rvl_digest"), "the kernel for digests");
+    cuda_need(cuda.cuMemHostAlloc(&digests, count * 16, CU_MEMHOSTALLOC_DEVICEMAP), "results");
+    cuda_need(cuda.cuMemsetD32(addr, 0x5EED5EED, size / 4), "filling");
+    cuda_need(cuda.cuCtxSynchronize(), "filling");
+    void *params[] = {&addr, &granule, &count, &digests};
+    for (int i = 0; i < CYCLES; i++) {
+        double begin = now_s();
+        cuda_need(
+            cuda.cuLaunchKernel(kernel, (unsigned)count, 1, 1, 512, 1, 1, 0, NULL, params, NULL),
+            "computing digests");
+        cuda_need(cuda.cuCtxSynchronize(), "computing digests");
+        double taken_s = now_s() - begin;
+        best_s = taken_s < best_s ? taken_s : best_s;
+    }
+    printf("{\"limit\":\"digest\",\"bytes\":%llu,\"digest_s\":%.6f}\n", (unsigned long long)size,
+           best_s);
+    fflush(stdout);
+}
+
+#endif
+
 static int run_limits(void)
 {
     char name[64] = "";
@@ -227,6 +271,9 @@ static int run_limits(void)
            sysconf(_SC_NPROCESSORS_ONLN));
     fflush(stdout);
     measure_link();
+#ifdef RVL_HAVE_DIGEST_KERNEL
+    measure_digests();
+#endif
     return 0;
 }
 

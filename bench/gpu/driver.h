@@ -26,7 +26,10 @@
     X(cuMemFreeHost)                                                                               \
     X(cuMemcpyDtoH)                                                                                \
     X(cuMemcpyHtoD)                                                                                \
-    X(cuMemsetD32)
+    X(cuMemsetD32)                                                                                 \
+    X(cuModuleLoadData)                                                                            \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuLaunchKernel)
 
 typedef struct driver {
 #define POINTER(name) __typeof__(&name) name;

@@ -15,11 +15,14 @@ def read(path):
 
 def main():
     lines = read(sys.argv[1])
-    link = next(line for line in lines if "limit" in line)
+    link = next(line for line in lines if line.get("limit") == "link")
     link_out = link["bytes"] / link["out_s"] / 1e9
     link_in = link["bytes"] / link["in_s"] / 1e9
     print(next(line for line in lines if "machine" in line))
     print(f"link: out {link_out:.1f} GB/s, in {link_in:.1f} GB/s")
+    for line in lines:
+        if line.get("limit") == "digest":
+            print(f"digests: {line['bytes'] / line['digest_s'] / 1e9:.0f} GB/s")
     runs = {}
     for line in lines:
         if "work" in line:

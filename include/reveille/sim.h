@@ -26,6 +26,7 @@ typedef struct rvl_cost {
 /*
  * X(field): the operations that have a cost. host_alloc: its bytes are those that were never in use
  * before, since host memory is made once and kept; making them runs beside the copy to them.
+ * digest: queued with the copies, out or in.
  */
 #define RVL_COST_MAP(X)                                                                            \
     X(reserve)                                                                                     \
@@ -39,7 +40,8 @@ typedef struct rvl_cost {
     X(host_alloc)                                                                                  \
     X(host_free)                                                                                   \
     X(copy_to_host)                                                                                \
-    X(copy_to_device)
+    X(copy_to_device)                                                                              \
+    X(digest)
 
 typedef struct rvl_cost_model {
 #define RVL_COST_FIELD(field) rvl_cost field;

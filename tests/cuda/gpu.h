@@ -24,6 +24,10 @@ bool gpu_is_there(void);
 /* Whether the driver is the fake one. */
 bool gpu_is_fake(void);
 
+/* Gives the fake driver the kernels of the library, in C. gpu_is_there() has; fake_reset() takes
+ * them away. */
+void gpu_fake_kernels(void);
+
 /* Opens a context on the CUDA backend; fails the test if it cannot. fault_out may be NULL. */
 rvl_context *gpu_open(const rvl_cuda_options *options, rvli_fault **fault_out);
 

@@ -227,6 +227,7 @@ static void opening_fails_cleanly(void **state)
     (void)state;
     for (uint64_t n = 1;; n++) {
         rvl_context *context = NULL;
+        gpu_fake_kernels();
         assert_int_equal(cuInit(0), CUDA_SUCCESS);
         uint64_t failures = fake_failures();
         fake_fail(NULL, n, CUDA_ERROR_NOT_PERMITTED, false);
@@ -347,6 +348,168 @@ static void captures_are_told_and_left_alone(void **state)
     end(&s);
 }
 
+/* ---- Digests ---- */
+
+static rvl_status queue_digest(rvl_context *context, rvl_addr addr, rvli_digest *digest_out)
+{
+    return context->ops.digest(context->self, 0, addr, GRANULE, true, digest_out);
+}
+
+static bool has_digests(rvl_context *context)
+{
+    return context->devices[0].facts.digests;
+}
+
+/* A failed call has queued nothing, and is repeated with success. */
+static void digests_fail_cleanly(void **state)
+{
+    (void)state;
+    scene s;
+    gpu_fake_kernels();
+    begin(&s, SMALL_BYTES, 0);
+    bool failed = has_digests(s.context);
+    for (uint64_t n = 1; failed; n++) {
+        rvli_digest digest = {7, 7};
+        uint64_t failures = fake_failures();
+        fake_fail(NULL, n, CUDA_ERROR_OUT_OF_MEMORY, false);
+        rvl_status status = queue_digest(s.context, s.kv_addr, &digest);
+        failed = fake_failures() > failures;
+        fake_fail(NULL, 0, CUDA_SUCCESS, false);
+        if (status != RVL_OK) {
+            assert_true(failed);
+            assert_int_equal(status, RVL_ERR_DEVICE_OOM);
+            assert_int_equal(fake_stats_get().pending, 0);
+            assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
+        }
+        assert_int_equal(digest.low, 7);
+        assert_int_equal(s.context->ops.synchronize(s.context->self, 0), RVL_OK);
+        assert_int_not_equal(digest.low, 7);
+    }
+    end(&s);
+}
+
+/* Making room for results waits: when that fails, so does the call; the next one succeeds. */
+static void waiting_for_room_fails_cleanly(void **state)
+{
+    (void)state;
+    static rvli_digest digests[2][200];
+    const fake_config small = {.capacity_bytes = 512 * MIB}; /* and as many results as granules */
+    scene s;
+    fake_configure(&small);
+    gpu_fake_kernels();
+    begin(&s, SMALL_BYTES, 0);
+    rvl_addr addr = support_alloc(s.context, "kv", 0, 200 * GRANULE, RVL_BACKUP_NONE);
+    for (uint64_t i = 0; has_digests(s.context) && i < 2; i++) {
+        digests[0][0].low = digests[1][0].low = 7;
+        assert_int_equal(
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[0]),
+            RVL_OK);
+        fake_fail("cuStreamSynchronize", i + 1, CUDA_ERROR_NOT_PERMITTED, false);
+        assert_int_equal(
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[1]),
+            RVL_ERR_NOT_SUPPORTED);
+        assert_int_equal(digests[0][0].low, 7);
+        assert_int_equal(
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[1]),
+            RVL_OK);
+        assert_int_not_equal(digests[0][0].low, 7); /* was waited for */
+        assert_int_equal(digests[1][0].low, 7);
+        assert_int_equal(s.context->ops.synchronize(s.context->self, 0), RVL_OK);
+        assert_memory_equal(digests[0], digests[1], sizeof digests[0]);
+    }
+    end(&s);
+}
+
+/* After a wait that failed nothing is written any more: the memory may be gone. */
+static void a_failed_wait_forgets_digests(void **state)
+{
+    (void)state;
+    static const char *const waits[] = {"cuEventSynchronize", "cuCtxSynchronize"};
+    scene s;
+    gpu_fake_kernels();
+    begin(&s, SMALL_BYTES, 0);
+    for (int i = 0; has_digests(s.context) && i < 2; i++) {
+        uint64_t event = 0;
+        rvli_digest digest = {7, 7}, next = {7, 7};
+        rvli_backend_ops *ops = &s.context->ops;
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
+        assert_int_equal(ops->record_event(s.context->self, 0, &event), RVL_OK);
+        fake_fail(waits[i], 1, CUDA_ERROR_NOT_PERMITTED, false);
+        if (i == 0)
+            assert_int_equal(ops->wait_event(s.context->self, 0, event), RVL_ERR_NOT_SUPPORTED);
+        else
+            assert_int_equal(ops->synchronize(s.context->self, 0), RVL_ERR_NOT_SUPPORTED);
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &next), RVL_OK);
+        assert_int_equal(ops->synchronize(s.context->self, 0), RVL_OK);
+        assert_int_equal(digest.low, 7);
+        assert_int_not_equal(next.low, 7);
+        if (i == 1)
+            assert_int_equal(ops->wait_event(s.context->self, 0, event), RVL_OK);
+    }
+    end(&s);
+}
+
+static void a_lost_device_writes_nothing(void **state)
+{
+    (void)state;
+    scene s;
+    uint64_t event = 0;
+    rvli_digest digest = {7, 7};
+    gpu_fake_kernels();
+    begin(&s, SMALL_BYTES, 0);
+    if (has_digests(s.context)) {
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
+        assert_int_equal(s.context->ops.record_event(s.context->self, 0, &event), RVL_OK);
+        fake_fail("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_FAILED, false);
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_DEVICE_LOST);
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_DEVICE_LOST);
+        assert_int_equal(s.context->ops.wait_event(s.context->self, 0, event), RVL_OK);
+        assert_int_equal(digest.low, 7);
+    }
+    rvl_context_close(s.context, NULL);
+    fake_reset();
+}
+
+/* Opening does without digests; the op says what the driver answered. */
+static void refused_kernels_are_done_without(void **state)
+{
+    (void)state;
+    static const char *const symbols[] = {"cuModuleLoadData", "cuModuleGetFunction",
+                                          "cuMemHostAlloc"};
+    for (size_t i = 0; i < 3; i++) {
+        scene s;
+        rvli_digest digest = {7, 7};
+        gpu_fake_kernels();
+        assert_int_equal(cuInit(0), CUDA_SUCCESS);
+        fake_fail(symbols[i], 1, CUDA_ERROR_NO_BINARY_FOR_GPU, false);
+        begin(&s, SMALL_BYTES, 0);
+        assert_false(has_digests(s.context));
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_NOT_SUPPORTED);
+        if (fake_failures() > 0) { /* there was a kernel to load */
+            assert_int_equal(rvli_error_get()->native_code, CUDA_ERROR_NO_BINARY_FOR_GPU);
+            assert_string_equal(rvli_error_get()->native_name, "CUDA_ERROR_NO_BINARY_FOR_GPU");
+        }
+        assert_int_equal(digest.low, 7);
+        end(&s);
+    }
+}
+
+static void a_device_lost_while_opening_is_told(void **state)
+{
+    (void)state;
+    rvl_context *context = NULL;
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    fake_fail("cuModuleLoadData", 1, CUDA_ERROR_LAUNCH_FAILED, false);
+    rvl_status status = rvl_context_open("cuda", NULL, &context);
+    if (fake_failures() > 0)
+        assert_int_equal(status, RVL_ERR_DEVICE_LOST);
+    else
+        assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    const fake_live nothing = {0};
+    fake_live left = fake_reset();
+    assert_memory_equal(&left, &nothing, sizeof nothing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +521,12 @@ int main(void)
         cmocka_unit_test(refused_pinning_is_done_without),
         cmocka_unit_test(backups_are_copied_pinned),
         cmocka_unit_test(captures_are_told_and_left_alone),
+        cmocka_unit_test(digests_fail_cleanly),
+        cmocka_unit_test(waiting_for_room_fails_cleanly),
+        cmocka_unit_test(a_failed_wait_forgets_digests),
+        cmocka_unit_test(a_lost_device_writes_nothing),
+        cmocka_unit_test(refused_kernels_are_done_without),
+        cmocka_unit_test(a_device_lost_while_opening_is_told),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     const fake_config config = {.devices = 1, .capacity_bytes = 512 * MIB};

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+#include "backends/cuda/digest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+#include "base/error.h"
+
+#define KERNEL_NAME "rvl_digest"
+#define THREADS 512 /* as in digest.cu */
+
+#ifdef RVL_HAVE_DIGEST_KERNEL
+static const _Alignas(16) unsigned char kernel_bytes[] = {
+#include "digest.fatbin.inc"
+};
+static const void *const kernel_image = kernel_bytes;
+#else
+static const void *const kernel_image = NULL; /* there was no nvcc */
+#endif
+
+/* ---- Opening and closing ---- */
+
+static CUresult load(rvli_cuda_digests *digests, uint64_t slot_count)
+{
+    void *slots = NULL;
+    CUresult result = rvli_cuda.cuModuleLoadData(&digests->module, kernel_image);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuModuleGetFunction(&digests->kernel, digests->module, KERNEL_NAME);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuMemHostAlloc(&slots, slot_count * sizeof *digests->slots,
+                                          CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_SUCCESS) {
+        digests->slots = slots;
+        digests->slot_count = slot_count;
+    }
+    return result;
+}
+
+rvl_status rvli_cuda_digests_open(rvli_cuda_device *device)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    if (kernel_image == NULL)
+        return RVL_OK;
+    digests->refusal = load(digests, device->capacity_bytes / device->granularity_bytes);
+    if (digests->refusal == CUDA_SUCCESS)
+        return RVL_OK;
+    rvli_cuda_digests_close(device);
+    if (rvli_cuda_status(digests->refusal) == RVL_ERR_DEVICE_LOST)
+        return rvli_cuda_device_check(device, digests->refusal, "loading the kernel for digests");
+    return RVL_OK;
+}
+
+/* Forgets the first delivery. With the lock held. */
+static void drop_first(rvli_cuda_digests *digests)
+{
+    rvli_cuda_delivery *first = digests->first;
+    digests->first = first->next;
+    if (digests->first == NULL) {
+        digests->last = NULL;
+        digests->slots_used = 0;
+    }
+    free(first);
+}
+
+void rvli_cuda_digests_close(rvli_cuda_device *device)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    while (digests->first != NULL)
+        drop_first(digests);
+    if (digests->slots != NULL)
+        rvli_cuda.cuMemFreeHost(digests->slots);
+    digests->slots = NULL;
+    if (digests->module != NULL)
+        rvli_cuda.cuModuleUnload(digests->module);
+    digests->module = NULL;
+}
+
+bool rvli_cuda_digests_available(const rvli_cuda_device *device)
+{
+    return device->digests.slots != NULL;
+}
+
+/* ---- Handing over ---- */
+
+uint64_t rvli_cuda_digests_queued(rvli_cuda_device *device)
+{
+    pthread_mutex_lock(&device->digests.lock);
+    uint64_t number = device->digests.last_number;
+    pthread_mutex_unlock(&device->digests.lock);
+    return number;
+}
+
+/* With the lock held. */
+static void deliver(rvli_cuda_digests *digests, uint64_t up_to, bool good)
+{
+    while (digests->first != NULL && digests->first->number <= up_to) {
+        const rvli_cuda_delivery *first = digests->first;
+        if (good)
+            memcpy(first->to, first->from, first->count * sizeof *first->to);
+        drop_first(digests);
+    }
+}
+
+/* The memory of who asked may be gone once he has heard that the device is lost. */
+void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool good)
+{
+    bool lost = atomic_load_explicit(&device->lost, memory_order_relaxed) != 0;
+    pthread_mutex_lock(&device->digests.lock);
+    deliver(&device->digests, up_to, good && !lost);
+    pthread_mutex_unlock(&device->digests.lock);
+}
+
+/* ---- Queueing ---- */
+
+/* Room for count results: if need be, what is queued is waited for. With the lock held. */
+static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    if (count > digests->slot_count)
+        return rvli_error(RVL_ERR_INVALID, "digests of more memory than the device has");
+    if (count <= digests->slot_count - digests->slots_used)
+        return RVL_OK;
+    CUresult result = rvli_cuda.cuStreamSynchronize(device->out);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuStreamSynchronize(device->in);
+    rvl_status status = rvli_cuda_device_check(device, result, "waiting for digests");
+    if (status == RVL_OK)
+        deliver(digests, digests->last_number, true);
+    return status;
+}
+
+static rvl_status launch(rvli_cuda_device *device, CUstream stream, uint64_t addr,
+                         rvli_cuda_delivery *delivery)
+{
+    uint64_t slots = (uintptr_t)delivery->from; /* the address is the GPU's too */
+    void *params[] = {&addr, &device->granularity_bytes, &delivery->count, &slots};
+    return rvli_cuda_device_check(device,
+                                  rvli_cuda.cuLaunchKernel(device->digests.kernel,
+                                                           (unsigned)delivery->count, 1, 1, THREADS,
+                                                           1, 1, 0, stream, params, NULL),
+                                  "computing digests");
+}
+
+/* With the lock held, so that numbers rise in the order of the work. */
+static rvl_status queue(rvli_cuda_device *device, CUstream stream, uint64_t addr,
+                        rvli_cuda_delivery *delivery)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    rvl_status status = make_room(device, delivery->count);
+    if (status != RVL_OK)
+        return status;
+    delivery->from = digests->slots + digests->slots_used;
+    status = launch(device, stream, addr, delivery);
+    if (status != RVL_OK)
+        return status;
+    delivery->number = ++digests->last_number;
+    digests->slots_used += delivery->count;
+    if (digests->last != NULL)
+        digests->last->next = delivery;
+    else
+        digests->first = delivery;
+    digests->last = delivery;
+    return RVL_OK;
+}
+
+static rvl_status queue_locked(rvli_cuda_device *device, CUstream stream, uint64_t addr,
+                               uint64_t count, rvli_digest *digests_out)
+{
+    rvli_cuda_delivery *delivery = calloc(1, sizeof *delivery);
+    if (delivery == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a queue of digests");
+    delivery->to = digests_out;
+    delivery->count = count;
+    pthread_mutex_lock(&device->digests.lock);
+    rvl_status status = queue(device, stream, addr, delivery);
+    pthread_mutex_unlock(&device->digests.lock);
+    if (status != RVL_OK)
+        free(delivery);
+    return status;
+}
+
+static rvl_status not_available(const rvli_cuda_device *device)
+{
+    if (device->digests.refusal == CUDA_SUCCESS)
+        return rvli_error(RVL_ERR_NOT_SUPPORTED,
+                          "no digests: the library was built without nvcc; build it with");
+    rvli_cuda_check(device->digests.refusal, "loading the kernel for digests");
+    rvl_error cause = *rvli_error_get();
+    rvli_error(RVL_ERR_NOT_SUPPORTED, "this device has no digests: their kernel or pinned memory "
+                                      "was refused when it was opened");
+    rvli_error_native(cause.native_code, cause.native_name);
+    return RVL_ERR_NOT_SUPPORTED;
+}
+
+rvl_status rvli_cuda_op_digest(void *self, int number, uint64_t addr, uint64_t size, bool arriving,
+                               rvli_digest *digests_out)
+{
+    rvli_cuda_device *device = NULL;
+    rvl_status status = rvli_cuda_device_of(self, number, &device);
+    if (status != RVL_OK)
+        return status;
+    if (!rvli_cuda_digests_available(device))
+        return not_available(device);
+    uint64_t granule = device->granularity_bytes;
+    if (size == 0 || size % granule != 0 || addr % granule != 0)
+        return rvli_error(RVL_ERR_INVALID, "digests are made of whole granules");
+    status = rvli_cuda_enter(device);
+    if (status != RVL_OK)
+        return status;
+    status = queue_locked(device, arriving ? device->in : device->out, addr, size / granule,
+                          digests_out);
+    rvli_cuda_leave();
+    return status;
+}

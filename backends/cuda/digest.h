@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Digests on a GPU: what a device keeps for them.
+ *
+ * Everything is there when a pause begins: the kernel is loaded, and results go to pinned host
+ * memory with room for one digest of every granule that the device has. The caller's memory may be
+ * pageable, which a GPU cannot write to behind his back: results are handed over by whoever waits
+ * for the work. Each queued piece has a number; an event knows the last one before it.
+ */
+#ifndef RVL_BACKENDS_CUDA_DIGEST_H
+#define RVL_BACKENDS_CUDA_DIGEST_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "backends/cuda/driver.h"
+#include "base/digest.h"
+
+/* Results that are to be handed over. */
+typedef struct rvli_cuda_delivery {
+    const rvli_digest *from;
+    rvli_digest *to;
+    uint64_t count;
+    uint64_t number;
+    struct rvli_cuda_delivery *next;
+} rvli_cuda_delivery;
+
+typedef struct rvli_cuda_digests {
+    CUresult refusal; /* of the driver, at opening; CUDA_SUCCESS: none */
+    CUmodule module;
+    CUfunction kernel;
+    rvli_digest *slots; /* pinned, and written to by the GPU; NULL: no digests */
+    uint64_t slot_count;
+
+    pthread_mutex_t lock; /* guards what follows */
+    uint64_t slots_used;  /* the first of slots; 0 again when nothing is to be handed over */
+    uint64_t last_number;
+    rvli_cuda_delivery *first, *last; /* by number */
+} rvli_cuda_digests;
+
+#endif
