@@ -277,8 +277,16 @@ rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number
 
 rvl_status rvli_cuda_op_wait_user(void *self, void *event)
 {
-    (void)self;
-    return rvli_cuda_check(rvli_cuda.cuEventSynchronize(event), "waiting for the caller's event");
+    rvli_cuda_instance *instance = self;
+    CUresult result = rvli_cuda.cuEventSynchronize(event);
+    if (result == CUDA_ERROR_INVALID_CONTEXT) { /* none is current */
+        rvl_status status = rvli_cuda_enter(&instance->devices[0]);
+        if (status != RVL_OK)
+            return status;
+        result = rvli_cuda.cuEventSynchronize(event);
+        rvli_cuda_leave();
+    }
+    return rvli_cuda_check(result, "waiting for the caller's event");
 }
 
 rvl_status rvli_cuda_op_synchronize(void *self, int number)

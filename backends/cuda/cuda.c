@@ -50,8 +50,12 @@ rvl_status rvli_cuda_enter(rvli_cuda_device *device)
     if (status != RVL_OK)
         return status;
     callers_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    rvli_cuda.cuThreadExchangeStreamCaptureMode(&callers_mode);
-    return RVL_OK;
+    CUresult result = rvli_cuda.cuThreadExchangeStreamCaptureMode(&callers_mode);
+    if (result != CUDA_SUCCESS) {
+        CUcontext popped;
+        rvli_cuda.cuCtxPopCurrent(&popped);
+    }
+    return rvli_cuda_device_check(device, result, "setting the thread's capture mode");
 }
 
 void rvli_cuda_leave(void)

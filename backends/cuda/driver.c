@@ -12,6 +12,8 @@
 
 #define LIBRARY "libcuda.so.1"
 #define LIBRARY_VARIABLE "RVL_CUDA_LIBRARY"
+#define NO_DEVICE                                                                                  \
+    "the CUDA driver finds no device: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES hides them"
 
 rvli_cuda_driver rvli_cuda;
 
@@ -64,7 +66,7 @@ static rvl_status initialize(const rvli_cuda_driver *driver)
     int version = 0, count = 0;
     CUresult result = driver->cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE)
-        return rvli_error(RVL_ERR_NO_DEVICE, "the CUDA driver finds no device");
+        return rvli_error(RVL_ERR_NO_DEVICE, NO_DEVICE);
     if (result != CUDA_SUCCESS) {
         rvli_cuda_check(result, "starting the CUDA driver");
         rvl_error cause = *rvli_error_get();
@@ -76,7 +78,7 @@ static rvl_status initialize(const rvli_cuda_driver *driver)
         return rvli_error(RVL_ERR_DRIVER_TOO_OLD,
                           "the CUDA driver is older than CUDA 12.0: install a newer one");
     if (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0)
-        return rvli_error(RVL_ERR_NO_DEVICE, "the CUDA driver finds no device");
+        return rvli_error(RVL_ERR_NO_DEVICE, NO_DEVICE);
     return RVL_OK;
 }
 
@@ -95,6 +97,8 @@ static rvl_status load_library(void *library, const char *path)
         status = initialize(&driver);
     if (status == RVL_OK)
         rvli_cuda = driver;
+    else
+        rvli_cuda.cuGetErrorName = NULL; /* the library is about to be closed */
     return status;
 }
 

@@ -73,9 +73,12 @@ typedef struct pool {
     rvli_arena arena;
     rvli_workers *workers; /* NULL until memory is first asked for */
     rvli_pinned_facts facts;
-    uint64_t moving; /* chunks that are being made or given back */
+    uint64_t moving;     /* chunks that are being made or given back */
+    uint64_t keep_bytes; /* of the latest free: also for what was being made then */
 } pool;
 
+/* Held while the pool comes into being and while it goes, which leaves `lock` in between. */
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t settled = PTHREAD_COND_INITIALIZER; /* a chunk has been made or given back */
 static pool the;
@@ -116,6 +119,7 @@ static bool populate(char *at, uint64_t size)
 
 /* With the lock held. */
 static void begin_making(chunk *c);
+static void trim(uint64_t keep_bytes);
 
 /* What has become of a chunk; whoever waits for it goes on. */
 static void finish(chunk *c, chunk_state state)
@@ -128,6 +132,8 @@ static void finish(chunk *c, chunk_state state)
     the.moving--;
     if (state == CHUNK_RAW && c->wanted)
         begin_making(c);
+    else if (state != CHUNK_RAW && c->used_bytes == 0)
+        trim(the.keep_bytes); /* freed before it was there */
     c->wanted = false;
     pthread_cond_broadcast(&settled);
     pthread_mutex_unlock(&lock);
@@ -304,6 +310,7 @@ static void tear_down(void)
 rvl_status rvli_pinned_hold(CUdevice device)
 {
     rvl_status status = RVL_OK;
+    pthread_mutex_lock(&users_lock);
     pthread_mutex_lock(&lock);
     if (the.users == 0)
         status = build(device);
@@ -315,15 +322,18 @@ rvl_status rvli_pinned_hold(CUdevice device)
         rvli_error_set(&cause);
     }
     pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&users_lock);
     return status;
 }
 
 void rvli_pinned_let_go(void)
 {
+    pthread_mutex_lock(&users_lock);
     pthread_mutex_lock(&lock);
     if (--the.users == 0)
         tear_down();
     pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&users_lock);
 }
 
 /* ---- Allocating ---- */
@@ -430,7 +440,8 @@ rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes)
     char *at = host;
     pthread_mutex_lock(&lock);
     rvl_status status = RVL_OK;
-    if (size == 0 || !is_ours(at, rounded(size)) || (uintptr_t)host % ALIGNMENT_BYTES != 0)
+    if (size == 0 || size > INT64_MAX || !is_ours(at, rounded(size)) ||
+        (uintptr_t)host % ALIGNMENT_BYTES != 0)
         status = rvli_error(RVL_ERR_INVALID, "not a host buffer of this backend");
     if (status == RVL_OK)
         status = rvli_arena_give(&the.arena, (uintptr_t)host, rounded(size));
@@ -442,6 +453,7 @@ rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes)
             chunk_at(at)->used_bytes -= span;
             at += span;
         }
+        the.keep_bytes = keep_bytes;
         trim(keep_bytes);
     }
     pthread_mutex_unlock(&lock);
