@@ -65,10 +65,9 @@ static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_
         return status;
     if (options->flags & ~KNOWN_FLAGS)
         return rvli_error(RVL_ERR_INVALID, "an allocation flag that this version does not know");
-    if ((unsigned)options->backup > RVL_BACKUP_DISK)
-        return rvli_error(RVL_ERR_INVALID, "a backup policy that this version does not know");
-    if (!rvli_backup_supported(options->backup))
-        return rvli_error(RVL_ERR_NOT_SUPPORTED, "this version has no disk backup: use host");
+    status = rvli_backup_check(context, options->device, options->backup);
+    if (status != RVL_OK)
+        return status;
     allocation->device = (uint8_t)options->device;
     allocation->policy = (uint8_t)options->backup;
     allocation->flags = (uint8_t)options->flags;

@@ -68,7 +68,7 @@ typedef struct rvli_host_facts {
  * unmap          Unmaps whole neighbouring mappings [addr, addr + size).
  * memory_info    Free and total physical bytes of a device, every process counted.
  * fill           Queues filling mapped memory with a byte, as a copy is queued.
- * host_alloc     Host memory that copies at link speed. Not zeroed.
+ * host_alloc     Host memory that copies at link speed, aligned to pages. Not zeroed.
  * host_free      Gives it back.
  * copy_to_host   Queues a copy on the device's own stream; host memory from host_alloc or any.
  * copy_to_device Likewise.

@@ -11,6 +11,7 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/model.h"
+#include "disk/file.h"
 #include "reveille/record.h"
 
 #define FIRST_STAGE "start"
@@ -139,6 +140,7 @@ static void free_context(rvl_context *context)
     rvli_tables_destroy(context);
     rvli_ledger_destroy(context);
     free(context->devices);
+    free(context->disk_directory);
     rvli_index_destroy(&context->by_addr);
     rvli_pool_destroy(&context->allocation_pool);
     rvli_pool_destroy(&context->carrier_pool);
@@ -164,8 +166,19 @@ static rvl_context *new_context(const rvl_context_options *options)
     context->log = options->log;
     context->log_user = options->log_user;
     context->keep_bytes = options->keep_bytes;
+    context->verify = !options->no_verify;
     context->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
     return context;
+}
+
+static rvl_status set_disk_directory(rvl_context *context, const rvl_context_options *options)
+{
+    if (options->disk_directory == NULL)
+        return RVL_OK;
+    context->disk_directory = strdup(options->disk_directory);
+    if (context->disk_directory == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
+    return rvli_disk_directory_check(options->disk_directory, options->disk_tmpfs);
 }
 
 /* The tables' first entries: process 0 and the stage before the first mark. */
@@ -192,7 +205,9 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     rvl_context *context = new_context(&options);
     if (context == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
-    status = open_backend(context, ops, &options, fault_out);
+    status = set_disk_directory(context, &options);
+    if (status == RVL_OK)
+        status = open_backend(context, ops, &options, fault_out);
     if (status == RVL_OK)
         status = read_devices(context);
     if (status == RVL_OK)
@@ -338,6 +353,7 @@ static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_o
     rvli_lock(context);
     tag->block_bytes = options->block_bytes;
     atomic_store_explicit(&tag->coalesce_bytes, options->coalesce_bytes, memory_order_relaxed);
+    tag->retain_backups = options->retain_backups;
     tag->before_unmap = options->before_unmap;
     tag->after_map = options->after_map;
     tag->callback_user = options->callback_user;

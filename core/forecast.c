@@ -6,18 +6,11 @@
  * model's prices instead of making the calls. Copies run beside the calls: each device has an
  * engine for each direction, and a copy starts when it is queued or when the one before it ends.
  */
+#include "base/cost.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "core/backup.h"
 #include "core/transition.h"
-
-#define NS_PER_FS_DIVISOR UINT64_C(1000000)
-
-/* Splits the multiplication so that terabytes do not overflow. */
-static uint64_t cost_ns(rvl_cost cost, uint64_t bytes)
-{
-    return cost.call_ns + bytes / NS_PER_FS_DIVISOR * cost.fs_per_byte +
-           bytes % NS_PER_FS_DIVISOR * cost.fs_per_byte / NS_PER_FS_DIVISOR;
-}
 
 /* What is asked of the dry run. */
 typedef struct question {
@@ -33,6 +26,7 @@ typedef struct timeline {
     uint64_t host_bytes[RVL_MAX_DEVICES];       /* that backups hold */
     uint64_t host_made_bytes[RVL_MAX_DEVICES];  /* the most so far: made once, and kept */
     uint64_t host_made_end_ns[RVL_MAX_DEVICES]; /* when what was asked for has been made */
+    uint64_t disk_end_ns;
 } timeline;
 
 static void queue_copy(timeline *line, int device, rvl_cost cost, uint64_t bytes)
@@ -40,11 +34,20 @@ static void queue_copy(timeline *line, int device, rvl_cost cost, uint64_t bytes
     uint64_t start = line->copies_end_ns[device];
     if (start < line->now_ns)
         start = line->now_ns;
-    line->copies_end_ns[device] = start + cost_ns(cost, bytes);
+    line->copies_end_ns[device] = start + rvli_cost_ns(cost, bytes);
+}
+
+static void queue_disk(timeline *line, rvl_cost cost, uint64_t bytes)
+{
+    if (line->disk_end_ns < line->now_ns)
+        line->disk_end_ns = line->now_ns;
+    line->disk_end_ns += rvli_cost_ns(cost, bytes);
 }
 
 static void wait_copies(timeline *line)
 {
+    if (line->now_ns < line->disk_end_ns)
+        line->now_ns = line->disk_end_ns;
     for (int device = 0; device < RVL_MAX_DEVICES; device++)
         if (line->now_ns < line->copies_end_ns[device])
             line->now_ns = line->copies_end_ns[device];
@@ -60,10 +63,10 @@ static uint64_t cost_of_blocks(const rvli_allocation *allocation, rvl_cost cost)
 {
     uint64_t largest = allocation->tag->block_bytes;
     if (largest == 0 || allocation->size <= largest)
-        return cost_ns(cost, allocation->size);
+        return rvli_cost_ns(cost, allocation->size);
     uint64_t rest = allocation->size % largest;
-    return allocation->size / largest * cost_ns(cost, largest) +
-           (rest != 0 ? cost_ns(cost, rest) : 0);
+    return allocation->size / largest * rvli_cost_ns(cost, largest) +
+           (rest != 0 ? rvli_cost_ns(cost, rest) : 0);
 }
 
 /* ---- Pause ---- */
@@ -88,29 +91,47 @@ static void make_host(timeline *line, int device, rvl_cost cost, uint64_t bytes)
     if (start < line->now_ns)
         start = line->now_ns;
     cost.call_ns = 0;
-    line->host_made_end_ns[device] = start + cost_ns(cost, made);
+    line->host_made_end_ns[device] = start + rvli_cost_ns(cost, made);
     line->host_made_bytes[device] = line->host_bytes[device];
+}
+
+/* Whether the digests of an allocation are computed when it is paused. */
+static bool digested(const rvl_context *context, const rvli_allocation *allocation)
+{
+    return context->devices[allocation->device].facts.digests &&
+           (context->verify || allocation->tag->retain_backups);
+}
+
+/* As if all had changed: what a retained backup spares is known only when it is compared. */
+static void save_time(const rvl_context *context, const rvli_allocation *allocation, timeline *line)
+{
+    const rvl_cost_model *cost = costs_of(context, allocation);
+    int device = allocation->device;
+    bool retained = allocation->backup != NULL;
+    if (allocation->policy == RVL_BACKUP_HOST && !retained)
+        make_host(line, device, cost->host_alloc, allocation->size);
+    if (digested(context, allocation))
+        queue_copy(line, device, cost->digest, allocation->size);
+    if (allocation->policy == RVL_BACKUP_DISK) {
+        queue_disk(line, cost->disk_write, allocation->size);
+        return;
+    }
+    queue_copy(line, device, cost->copy_to_host, allocation->size);
+    if (!retained && line->copies_end_ns[device] < line->host_made_end_ns[device])
+        line->copies_end_ns[device] = line->host_made_end_ns[device];
 }
 
 static void pause_time(const rvli_transition *transition, bool discard, timeline *line)
 {
     begin_host(transition->context, line);
-    for (size_t i = 0; i < transition->item_count && !discard; i++) {
-        const rvli_allocation *allocation = transition->items[i].allocation;
-        const rvl_cost_model *cost = costs_of(transition->context, allocation);
-        if (allocation->policy != RVL_BACKUP_HOST)
-            continue;
-        int device = allocation->device;
-        make_host(line, device, cost->host_alloc, allocation->size);
-        queue_copy(line, device, cost->copy_to_host, allocation->size);
-        if (line->copies_end_ns[device] < line->host_made_end_ns[device])
-            line->copies_end_ns[device] = line->host_made_end_ns[device];
-    }
+    for (size_t i = 0; i < transition->item_count && !discard; i++)
+        if (transition->items[i].allocation->policy != RVL_BACKUP_NONE)
+            save_time(transition->context, transition->items[i].allocation, line);
     wait_copies(line);
     for (size_t i = 0; i < transition->item_count; i++) {
         const rvli_allocation *allocation = transition->items[i].allocation;
         const rvl_cost_model *cost = costs_of(transition->context, allocation);
-        line->now_ns += cost_ns(cost->unmap, allocation->size);
+        line->now_ns += rvli_cost_ns(cost->unmap, allocation->size);
         line->now_ns += cost_of_blocks(allocation, cost->release);
     }
 }
@@ -125,6 +146,29 @@ static uint64_t create_ns(const rvli_transition *transition, size_t i)
     return cost_of_blocks(allocation, costs_of(transition->context, allocation)->create);
 }
 
+static void load_time(const rvl_context *context, const rvli_allocation *allocation, timeline *line)
+{
+    const rvl_cost_model *cost = costs_of(context, allocation);
+    if (allocation->policy == RVL_BACKUP_DISK)
+        queue_disk(line, cost->disk_read, allocation->size);
+    else
+        queue_copy(line, allocation->device, cost->copy_to_device, allocation->size);
+}
+
+/* Content is checked once it is all there or on its way. */
+static void check_time(const rvli_transition *transition, timeline *line)
+{
+    const rvl_context *context = transition->context;
+    if (line->now_ns < line->disk_end_ns)
+        line->now_ns = line->disk_end_ns;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_allocation *allocation = transition->items[i].allocation;
+        if (context->verify && allocation->backup != NULL && allocation->backup->current)
+            queue_copy(line, allocation->device, costs_of(context, allocation)->digest,
+                       allocation->size);
+    }
+}
+
 static void resume_time(const rvli_transition *transition, const question *asked, timeline *line)
 {
     uint64_t free_ns = 0;
@@ -135,13 +179,16 @@ static void resume_time(const rvli_transition *transition, const question *asked
         const rvl_cost_model *cost = costs_of(transition->context, allocation);
         line->now_ns += asked->waits ? 0 : create_ns(transition, i);
         line->now_ns += cost_of_blocks(allocation, cost->map);
-        line->now_ns += cost_ns(cost->set_access, allocation->size);
+        line->now_ns += rvli_cost_ns(cost->set_access, allocation->size);
         if (allocation->backup == NULL)
             continue;
         if (!asked->skip_content)
-            queue_copy(line, allocation->device, cost->copy_to_device, allocation->size);
-        free_ns += cost_ns(cost->host_free, allocation->size);
+            load_time(transition->context, allocation, line);
+        if (allocation->policy == RVL_BACKUP_HOST && !allocation->tag->retain_backups)
+            free_ns += rvli_cost_ns(cost->host_free, allocation->size);
     }
+    if (!asked->skip_content)
+        check_time(transition, line);
     wait_copies(line);
     line->now_ns += free_ns;
 }
@@ -158,14 +205,16 @@ static uint64_t moved_bytes(const rvli_transition *transition, int device)
     return bytes;
 }
 
-static uint64_t host_bytes(const rvli_transition *transition, bool pausing, bool discard)
+/* What backups of a policy will take (pause), or give back (resume). */
+static uint64_t backup_bytes(const rvli_transition *transition, rvl_backup policy, bool pausing,
+                             bool discard)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < transition->item_count; i++) {
         const rvli_allocation *allocation = transition->items[i].allocation;
-        bool counts = pausing ? allocation->policy == RVL_BACKUP_HOST && !discard
-                              : allocation->backup != NULL;
-        bytes += counts ? allocation->size : 0;
+        bool held = allocation->backup != NULL;
+        bool counts = pausing ? !held && !discard : held && !allocation->tag->retain_backups;
+        bytes += allocation->policy == policy && counts ? allocation->size : 0;
     }
     return bytes;
 }
@@ -229,7 +278,10 @@ static rvl_status answer(rvli_transition *transition, const question *asked,
     else
         resume_time(transition, asked, &line);
     forecast->time_ns = line.now_ns;
-    forecast->host_bytes = host_bytes(transition, asked->pausing, asked->skip_content);
+    forecast->host_bytes =
+        backup_bytes(transition, RVL_BACKUP_HOST, asked->pausing, asked->skip_content);
+    forecast->disk_bytes =
+        backup_bytes(transition, RVL_BACKUP_DISK, asked->pausing, asked->skip_content);
     for (size_t i = 0; i < transition->item_count; i++)
         forecast->allocation_count += rvli_weight(transition->items[i].allocation);
     return RVL_OK;

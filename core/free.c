@@ -69,7 +69,7 @@ static void forget(rvl_context *context, rvli_allocation *allocation)
     if (mover->state != RVL_STATE_ACTIVE)
         holder->paused_bytes -= mover->size;
     if (mover->backup != NULL)
-        rvli_ledger_host_sub(context, mover->device, holder, mover->size);
+        rvli_backup_uncount(context, mover->tag, mover->backup);
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_pool_put(&context->carrier_pool, allocation->carrier);
     rvli_pool_put(&context->allocation_pool, allocation);
@@ -85,9 +85,7 @@ rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocatio
         return status;
     rvli_allocation gone = *mover;
     forget(context, allocation);
-    if (gone.backup != NULL)
-        rvli_backup_store_of((rvl_backup)gone.policy)
-            ->drop(context, gone.device, gone.size, gone.backup);
+    rvli_backup_drop(context, gone.backup);
     rvli_range_release(context, &gone);
     return RVL_OK;
 }

@@ -90,6 +90,19 @@ void rvli_ledger_host_sub(rvl_context *context, int device, rvli_holder *holder,
     holder->host_bytes -= bytes;
 }
 
+void rvli_ledger_disk_add(rvl_context *context, int device, uint64_t bytes)
+{
+    rvli_ledger *ledger = &context->devices[device].ledger;
+    ledger->disk_bytes += bytes;
+    if (ledger->disk_bytes > ledger->disk_peak_bytes)
+        ledger->disk_peak_bytes = ledger->disk_bytes;
+}
+
+void rvli_ledger_disk_sub(rvl_context *context, int device, uint64_t bytes)
+{
+    context->devices[device].ledger.disk_bytes -= bytes;
+}
+
 void rvli_ledger_check_fit(rvl_context *context, int device, rvl_tag tag, rvl_process process,
                            uint64_t requested_bytes)
 {

@@ -74,6 +74,8 @@ typedef struct rvli_ledger {
     uint64_t epoch;
     uint64_t host_bytes;
     uint64_t host_peak_bytes;
+    uint64_t disk_bytes;
+    uint64_t disk_peak_bytes;
     uint64_t allocation_count;
     uint64_t alloc_calls;
     uint64_t free_calls;
@@ -98,6 +100,9 @@ void rvli_ledger_hand_over(rvl_context *context, int device, rvli_holder *from, 
 /* Host bytes that backups of a holder take or give back. */
 void rvli_ledger_host_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
 void rvli_ledger_host_sub(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
+/* Bytes of files that backups take or give back. */
+void rvli_ledger_disk_add(rvl_context *context, int device, uint64_t bytes);
+void rvli_ledger_disk_sub(rvl_context *context, int device, uint64_t bytes);
 
 /* Notes the first request that a real device would have refused. tag 0: external. */
 void rvli_ledger_check_fit(rvl_context *context, int device, rvl_tag tag, rvl_process process,

@@ -37,6 +37,7 @@ typedef struct rvli_process {
 typedef struct rvli_allocation rvli_allocation;
 typedef struct rvli_block rvli_block;
 typedef struct rvli_carrier rvli_carrier;
+typedef struct rvli_backup rvli_backup;
 
 /* The key of a tag: names belong to processes. name is followed by the name's bytes. */
 typedef struct rvli_tag_key {
@@ -50,6 +51,7 @@ typedef struct rvli_tag {
     rvli_tag_key *key;
     uint64_t block_bytes;            /* 0: one block an allocation */
     _Atomic uint64_t coalesce_bytes; /* size of the carriers of small allocations; 0: none */
+    bool retain_backups;             /* after the resume, for the next pause */
     rvl_before_unmap_fn before_unmap;
     rvl_after_map_fn after_map;
     void *callback_user;
@@ -87,8 +89,8 @@ struct rvli_allocation {
     uint64_t size;
     uint64_t id;
     rvli_tag *tag;
-    rvli_block *blocks; /* NULL while it has no memory */
-    void *backup;       /* host buffer of size bytes, NULL if none */
+    rvli_block *blocks;  /* NULL while it has no memory */
+    rvli_backup *backup; /* NULL: none */
     uint64_t access_mask;
     union {
         struct {
@@ -148,7 +150,9 @@ struct rvl_context {
 
     rvl_log_fn log;
     void *log_user;
-    uint64_t keep_bytes; /* budget of kept blocks, all devices */
+    uint64_t keep_bytes;  /* budget of kept blocks, all devices */
+    bool verify;          /* content is compared with its digests when it comes back */
+    char *disk_directory; /* of backups; NULL: none */
 
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a transition has ended */

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "core/backup.h"
 #include "core/blocks.h"
+#include "core/content.h"
 #include "core/fail.h"
 #include "core/transition.h"
 
@@ -62,24 +63,6 @@ static rvl_status wait_until_unused(const rvli_transition *transition,
     return RVL_OK;
 }
 
-/* Buffers are made while earlier ones are being filled. */
-static rvl_status back_up_all(rvli_transition *transition, size_t *failed_out)
-{
-    for (size_t i = 0; i < transition->item_count; i++) {
-        rvli_move_item *item = &transition->items[i];
-        const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)item->allocation->policy);
-        *failed_out = i;
-        if (store == NULL)
-            continue;
-        rvl_status status = store->hold(transition->context, item->allocation, &item->backup);
-        if (status == RVL_OK)
-            status = store->save(transition->context, item->allocation, item->backup);
-        if (status != RVL_OK)
-            return status;
-    }
-    return rvli_copies_wait(transition->context, transition->device_mask);
-}
-
 static rvl_status unmap_all(rvli_transition *transition, size_t *failed_out)
 {
     for (size_t i = 0; i < transition->item_count; i++) {
@@ -121,7 +104,7 @@ static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
     return RVL_OK;
 }
 
-static void commit_item(rvl_context *context, const rvli_move_item *item)
+static void commit_item(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
     rvli_holder *holder = holder_of(allocation);
@@ -131,32 +114,50 @@ static void commit_item(rvl_context *context, const rvli_move_item *item)
     holder->paused_bytes += allocation->size;
     holder->pauses += rvli_weight(allocation);
     ledger->pauses += rvli_weight(allocation);
+    ledger->backup_out_bytes += item->copied_bytes;
+    if (item->backup == NULL)
+        return;
+    rvli_content_saved(item);
+    if (item->backup != allocation->backup)
+        rvli_backup_count(context, allocation->tag, item->backup);
     allocation->backup = item->backup;
-    if (item->backup != NULL) {
-        rvli_ledger_host_add(context, allocation->device, holder, allocation->size);
-        ledger->backup_out_bytes += allocation->size;
-    }
+}
+
+/* What was retained is no longer the content: there is none. */
+static void forget_backup(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    item->discarded = allocation->backup;
+    if (allocation->backup != NULL)
+        rvli_backup_uncount(context, allocation->tag, allocation->backup);
+    allocation->backup = NULL;
 }
 
 static void commit(rvli_transition *transition, bool discard)
 {
     rvl_context *context = transition->context;
     rvli_lock(context);
-    for (size_t i = 0; i < transition->item_count; i++)
+    for (size_t i = 0; i < transition->item_count; i++) {
+        if (discard)
+            forget_backup(context, &transition->items[i]);
         commit_item(context, &transition->items[i]);
+    }
     for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
         rvli_record_transition(context, transition->touched[i], RVL_EVENT_PAUSE, discard);
     rvli_transition_spend(transition);
     rvli_unlock(context);
+    for (size_t i = 0; i < transition->item_count; i++)
+        rvli_backup_drop(context, transition->items[i].discarded);
 }
 
 /* ---- Backward ---- */
 
 /* Memory anew, and the content from the backup. */
-static bool recreate(rvl_context *context, rvli_move_item *item)
+static bool recreate(rvli_transition *transition, rvli_move_item *item)
 {
+    rvl_context *context = transition->context;
     rvli_allocation *allocation = item->allocation;
-    const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)allocation->policy);
+    size_t ignored = 0;
     if (item->backup == NULL)
         return false;
     rvli_lock(context);
@@ -168,11 +169,11 @@ static bool recreate(rvl_context *context, rvli_move_item *item)
     if (status == RVL_OK)
         status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true);
     if (status == RVL_OK)
-        status = store->load(context, allocation, item->backup);
+        status = rvli_content_load(transition, allocation, item->backup);
     if (status == RVL_OK)
-        status = rvli_copies_wait(context, UINT64_C(1) << allocation->device);
+        status = rvli_content_settle(transition, false, &ignored);
     if (status != RVL_OK) {
-        rvli_copies_quiesce(context, UINT64_C(1) << allocation->device);
+        rvli_content_quiesce(transition);
         if (allocation->blocks->mapped)
             rvli_blocks_unmap(context, allocation->blocks);
         rvli_blocks_undo_create(context, allocation->blocks);
@@ -186,44 +187,55 @@ static bool recreate(rvl_context *context, rvli_move_item *item)
 }
 
 /* Brings an allocation's memory and content back, whatever is left of it. */
-static bool restore_item(rvl_context *context, rvli_move_item *item)
+static bool restore_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
     if (allocation->blocks == NULL)
-        return recreate(context, item);
+        return recreate(transition, item);
     if (allocation->blocks->mapped)
         return true;
-    return rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true) == RVL_OK;
+    return rvli_blocks_map(transition->context, allocation->blocks, allocation->access_mask,
+                           true) == RVL_OK;
 }
 
-static void undo_item(rvl_context *context, rvli_move_item *item)
+/* Its content stays with the backup: all of it was saved before the first block was released. */
+static void lose_item(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
-    const rvli_backup_store *store = rvli_backup_store_of((rvl_backup)allocation->policy);
-    int device = allocation->device;
-    uint64_t size = allocation->size;
-    bool restored = restore_item(context, item);
-    void *backup = item->backup;
+    rvli_allocation_lose(allocation);
+    if (item->backup == NULL)
+        return;
+    rvli_content_saved(item);
+    if (allocation->backup != item->backup)
+        rvli_backup_count(context, allocation->tag, item->backup);
+    allocation->backup = item->backup;
+}
+
+static void undo_item(rvli_transition *transition, rvli_move_item *item)
+{
+    rvl_context *context = transition->context;
+    rvli_allocation *allocation = item->allocation;
+    rvli_backup *unused = NULL;
+    bool restored = restore_item(transition, item);
     rvli_lock(context);
-    if (restored) {
-        rvli_allocation_move(allocation, RVLI_MOVE_PAUSE_UNDO);
+    if (!restored) {
+        lose_item(context, item);
     } else {
-        rvli_allocation_lose(allocation);
-        allocation->backup = backup;
-        if (backup != NULL)
-            rvli_ledger_host_add(context, device, holder_of(allocation), size);
-        backup = NULL;
+        if (item->backup != allocation->backup)
+            unused = item->backup;
+        else
+            rvli_content_unsaved(item);
+        rvli_allocation_move(allocation, RVLI_MOVE_PAUSE_UNDO);
     }
     rvli_unlock(context);
-    if (backup != NULL)
-        store->drop(context, device, size, backup);
+    rvli_backup_drop(context, unused);
 }
 
 static void undo(rvli_transition *transition)
 {
     rvl_error cause = *rvli_error_get();
     for (size_t i = 0; i < transition->item_count; i++)
-        undo_item(transition->context, &transition->items[i]);
+        undo_item(transition, &transition->items[i]);
     rvli_error_set(&cause);
 }
 
@@ -237,9 +249,9 @@ static rvl_status run(rvli_transition *transition, const rvl_pause_options *opti
     if (status == RVL_OK)
         status = wait_until_unused(transition, options);
     if (status == RVL_OK && !options->discard) {
-        status = back_up_all(transition, failed_out);
+        status = rvli_content_save(transition, failed_out);
         if (status != RVL_OK)
-            rvli_copies_quiesce(transition->context, transition->device_mask);
+            rvli_content_quiesce(transition);
     }
     if (status == RVL_OK)
         status = unmap_all(transition, failed_out);

@@ -4,9 +4,16 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "core/model.h"
+#include "core/backup.h"
 
 /* ---- Allocations ---- */
+
+/* The host backup that an allocation, or its carrier, has; NULL if none. */
+static const rvli_backup *host_backup(const rvli_allocation *allocation)
+{
+    const rvli_backup *backup = rvli_mover(allocation)->backup;
+    return backup != NULL && backup->store == &rvli_host_store ? backup : NULL;
+}
 
 static rvl_allocation describe(const rvli_allocation *allocation)
 {
@@ -20,7 +27,7 @@ static rvl_allocation describe(const rvli_allocation *allocation)
         .backup = (rvl_backup)allocation->policy,
         .state = (rvl_state)rvli_mover(allocation)->state,
         .access_mask = allocation->access_mask,
-        .backup_bytes = rvli_mover(allocation)->backup != NULL ? allocation->size : 0,
+        .backup_bytes = host_backup(allocation) != NULL ? allocation->size : 0,
     };
 }
 
@@ -82,12 +89,15 @@ static rvl_status find_backup(rvl_context *context, rvl_addr addr, const void **
     rvl_status status = rvli_index_containing(&context->by_addr, addr, &allocation);
     if (status != RVL_OK)
         return status;
-    const rvli_allocation *mover = allocation != NULL ? rvli_mover(allocation) : NULL;
-    if (mover == NULL || allocation->freeing || mover->backup == NULL)
+    const rvli_backup *backup =
+        allocation != NULL && !allocation->freeing ? host_backup(allocation) : NULL;
+    const rvli_allocation *mover = backup != NULL ? rvli_mover(allocation) : NULL;
+    /* One that was retained may be older than the content. */
+    if (mover == NULL || mover->state == RVL_STATE_ACTIVE || mover->state == RVL_STATE_PAUSING)
         return rvli_error(RVL_ERR_NOT_FOUND, "no host backup is held for this address now");
     if (context->devices[allocation->device].facts.host_accounted)
         return rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no bytes to point to");
-    *host_out = (const char *)mover->backup + (addr - mover->addr);
+    *host_out = (const char *)backup->host + (addr - mover->addr);
     *size_out = allocation->size - (addr - allocation->addr);
     return RVL_OK;
 }
@@ -120,6 +130,8 @@ static rvl_device_stats device_stats(const rvli_device *device)
         .peak_bytes = ledger->peak_bytes,
         .host_backup_bytes = ledger->host_bytes,
         .host_peak_bytes = ledger->host_peak_bytes,
+        .disk_backup_bytes = ledger->disk_bytes,
+        .disk_peak_bytes = ledger->disk_peak_bytes,
         .allocation_count = ledger->allocation_count,
         .alloc_calls = ledger->alloc_calls,
         .free_calls = ledger->free_calls,

@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "core/backup.h"
 #include "core/blocks.h"
+#include "core/content.h"
 #include "core/fail.h"
 #include "core/transition.h"
 
@@ -81,14 +82,15 @@ static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_n
 
 /* ---- Mapping and restoring ---- */
 
-static rvl_status map_and_restore_item(rvl_context *context, rvli_move_item *item, bool restore)
+static rvl_status map_and_restore_item(rvli_transition *transition, rvli_move_item *item,
+                                       bool restore)
 {
     rvli_allocation *allocation = item->allocation;
     bool load = restore && allocation->backup != NULL;
-    rvl_status status = rvli_blocks_map(context, item->blocks, allocation->access_mask, load);
+    rvl_status status =
+        rvli_blocks_map(transition->context, item->blocks, allocation->access_mask, load);
     if (status == RVL_OK && load)
-        status = rvli_backup_store_of((rvl_backup)allocation->policy)
-                     ->load(context, allocation, allocation->backup);
+        status = rvli_content_load(transition, allocation, allocation->backup);
     return status;
 }
 
@@ -102,12 +104,12 @@ static rvl_status back_all(rvli_transition *transition, bool restore, size_t *fa
         if (item->blocks == NULL)
             status = create_item(transition->context, item);
         if (status == RVL_OK)
-            status = map_and_restore_item(transition->context, item, restore);
+            status = map_and_restore_item(transition, item, restore);
     }
     if (status == RVL_OK) /* copies, and the filling of blocks that were handed over */
-        status = rvli_copies_wait(transition->context, transition->device_mask);
+        status = rvli_content_settle(transition, restore, failed_out);
     if (status != RVL_OK)
-        rvli_copies_quiesce(transition->context, transition->device_mask);
+        rvli_content_quiesce(transition);
     return status;
 }
 
@@ -126,15 +128,14 @@ static void commit_item(rvl_context *context, rvli_move_item *item, bool restore
     holder->paused_bytes -= allocation->size;
     holder->resumes += rvli_weight(allocation);
     ledger->resumes += rvli_weight(allocation);
-    item->backup = allocation->backup;
-    item->store = rvli_backup_store_of((rvl_backup)allocation->policy);
-    item->device = allocation->device;
-    item->size = allocation->size;
+    if (allocation->backup == NULL)
+        return;
+    ledger->backup_in_bytes += restore ? allocation->size : 0;
+    if (allocation->tag->retain_backups)
+        return;
+    rvli_backup_uncount(context, allocation->tag, allocation->backup);
+    item->discarded = allocation->backup;
     allocation->backup = NULL;
-    if (item->backup != NULL) {
-        rvli_ledger_host_sub(context, allocation->device, holder, allocation->size);
-        ledger->backup_in_bytes += restore ? allocation->size : 0;
-    }
 }
 
 /* Bytes that the transition creates on a device, kept blocks not counted. */
@@ -172,11 +173,8 @@ static void commit(rvli_transition *transition, bool restore)
         rvli_record_transition(context, transition->touched[i], RVL_EVENT_RESUME, !restore);
     rvli_unlock(context);
 
-    for (size_t i = 0; i < transition->item_count; i++) {
-        const rvli_move_item *item = &transition->items[i];
-        if (item->backup != NULL)
-            item->store->drop(context, item->device, item->size, item->backup);
-    }
+    for (size_t i = 0; i < transition->item_count; i++)
+        rvli_backup_drop(context, transition->items[i].discarded);
     rvli_lock(context);
     rvli_transition_spend(transition);
     rvli_unlock(context);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "core/backup_disk.h"
 
 /* ---- The set of tags ---- */
 
@@ -96,6 +97,9 @@ void rvli_transition_end(rvli_transition *transition)
         transition->tags[i]->moving = false;
     rvli_announce_moved(context);
     rvli_unlock(context);
+    rvli_disk_end(transition);
+    for (size_t i = 0; i < transition->item_count; i++)
+        free(transition->items[i].digests);
     free(transition->tags);
     free(transition->items);
 }

@@ -15,13 +15,14 @@
 /* One allocation on its way. */
 typedef struct rvli_move_item {
     rvli_allocation *allocation;
-    rvl_state before;   /* its state when the transition began */
-    rvli_block *blocks; /* resume: what is being put behind the address */
-    void *backup;       /* pause: what is being filled; resume: what is to be dropped, */
-    const struct rvli_backup_store *store; /* by its store and numbers, */
-    uint64_t size;                         /* since an active allocation */
-    int device;                            /* may be freed by anyone */
-    bool had_blocks;                       /* resume of a lost one: its blocks never went away */
+    rvl_state before;    /* its state when the transition began */
+    rvli_block *blocks;  /* resume: what is being put behind the address */
+    rvli_backup *backup; /* pause: what is being filled */
+    rvli_backup
+        *discarded;        /* to be dropped once all is done: the allocation may be freed by then */
+    rvli_digest *digests;  /* of its content, as it is being learned */
+    uint64_t copied_bytes; /* pause: to the backup */
+    bool had_blocks;       /* resume of a lost one: its blocks never went away */
 } rvli_move_item;
 
 typedef struct rvli_transition {
@@ -32,9 +33,10 @@ typedef struct rvli_transition {
     size_t touched_count;
     rvli_move_item *items; /* by id */
     size_t item_count;
-    uint64_t device_mask; /* owners of the items */
-    uint64_t access_mask; /* devices that can reach them */
-    uint64_t start_ns;    /* context clock */
+    uint64_t device_mask;            /* owners of the items */
+    uint64_t access_mask;            /* devices that can reach them */
+    struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
+    uint64_t start_ns;               /* context clock */
 } rvli_transition;
 
 /*

@@ -8,6 +8,8 @@ rvl_context *support_open(support_options options, rvli_fault **fault_out)
     assert_int_equal(rvl_profile_find("h200", &profile), RVL_OK);
     profile.name = NULL;
     profile.capacity_bytes = options.capacity_bytes > 0 ? options.capacity_bytes : 64 * MIB;
+    if (options.granularity_bytes > 0)
+        profile.granularity_bytes = options.granularity_bytes;
     const rvl_profile *devices[RVL_MAX_DEVICES];
     for (int device = 0; device < count; device++)
         devices[device] = &profile;
@@ -23,6 +25,9 @@ rvl_context *support_open(support_options options, rvli_fault **fault_out)
         .backend_options = &sim,
         .process_name = "test",
         .keep_bytes = options.keep_bytes,
+        .no_verify = options.no_verify,
+        .disk_directory = options.disk_directory,
+        .disk_tmpfs = true,
     };
     rvl_context *context = NULL;
     assert_int_equal(

@@ -21,11 +21,14 @@
 #define GRANULE (2 * MIB)
 
 typedef struct support_options {
-    int devices;             /* 0: 1 */
-    uint64_t capacity_bytes; /* 0: 64 MiB */
+    int devices;                /* 0: 1 */
+    uint64_t capacity_bytes;    /* 0: 64 MiB */
+    uint64_t granularity_bytes; /* 0: 2 MiB */
     rvl_sim_memory memory;
     bool overcommit;
     uint64_t keep_bytes;
+    const char *disk_directory; /* in memory is fine */
+    bool no_verify;
 } support_options;
 
 /* Opens a context; fault_out may be NULL: no fault decorator then. Fails the test if it cannot. */

@@ -148,8 +148,8 @@ static void misuse_is_answered(void **state)
     options.process = 5;
     assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_INVALID);
     options.process = 0;
-    options.backup = RVL_BACKUP_DISK;
-    assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_NOT_SUPPORTED);
+    options.backup = RVL_BACKUP_DISK; /* and no directory */
+    assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_INVALID);
     options.backup = (rvl_backup)9;
     assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_INVALID);
     options.backup = RVL_BACKUP_NONE;

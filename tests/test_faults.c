@@ -7,24 +7,36 @@
  * the same call then succeeds. A call may also succeed in spite of the fault, by asking a second
  * time; then its effect is complete. For good: what a backup holds is never lost.
  *
- * All of it with released blocks given back and kept, and with the weights in blocks of their own
- * and in shared ones.
+ * All of it with released blocks given back and kept, with the weights in blocks of their own and
+ * in shared ones, and with their backups in host memory, retained there, and on disk.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "support.h"
 
+/* Small granules: every scene is played thousands of times, and all its content is digested. */
+#undef GRANULE
+#define GRANULE (UINT64_C(64) << 10)
 #define WEIGHTS 3
-#define CAPACITY (64 * MIB)
+#define CAPACITY (32 * GRANULE)
 
 /* How the memory lies. */
 typedef struct layout {
     uint64_t keep_bytes;
     uint64_t coalesce_bytes; /* of the weights; 0: several blocks each */
+    rvl_backup backup;       /* of the weights */
+    bool retain;             /* backups outlive the resume */
 } layout;
 
-static const layout layouts[] = {{0, 0}, {CAPACITY, 0}, {0, 8 * GRANULE}, {CAPACITY, 8 * GRANULE}};
+static const layout layouts[] = {
+    {.backup = RVL_BACKUP_HOST},
+    {.backup = RVL_BACKUP_HOST, .keep_bytes = CAPACITY},
+    {.backup = RVL_BACKUP_HOST, .coalesce_bytes = 8 * GRANULE},
+    {.backup = RVL_BACKUP_HOST, .retain = true},
+    {.backup = RVL_BACKUP_DISK},
+    {.backup = RVL_BACKUP_DISK, .keep_bytes = CAPACITY, .coalesce_bytes = 8 * GRANULE},
+};
 
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
 
@@ -36,6 +48,7 @@ typedef struct scene {
     rvl_addr weights[WEIGHTS]; /* host backup; the second in several blocks */
     rvl_addr cache;            /* no backup */
     rvl_addr made;             /* what a tested allocation made */
+    bool changed;              /* the second half of the first weight, between two pauses */
     rvl_tag weights_tag;
     rvl_tag cache_tag;
 } scene;
@@ -50,17 +63,28 @@ static uint64_t weights_bytes(const scene *s, int device)
     return device == 0 ? weight_bytes[0] + weight_bytes[2] : weight_bytes[1];
 }
 
+/* Host memory that the backups of the weights on a device take while they are paused. */
+static uint64_t weights_host_bytes(const scene *s, int device)
+{
+    return s->layout.backup == RVL_BACKUP_HOST ? weights_bytes(s, device) : 0;
+}
+
 static scene open_scene(layout how)
 {
     scene s = {.layout = how};
-    s.context =
-        support_open((support_options){.devices = 2, .keep_bytes = how.keep_bytes}, &s.fault);
+    s.context = support_open((support_options){.devices = 2,
+                                               .capacity_bytes = CAPACITY,
+                                               .granularity_bytes = GRANULE,
+                                               .keep_bytes = how.keep_bytes,
+                                               .disk_directory = "/tmp"},
+                             &s.fault);
     rvl_tag_options options = {.struct_size = sizeof options,
                                .block_bytes = how.coalesce_bytes > 0 ? 0 : 2 * GRANULE,
-                               .coalesce_bytes = how.coalesce_bytes};
+                               .coalesce_bytes = how.coalesce_bytes,
+                               .retain_backups = how.retain};
     assert_int_equal(rvl_tag_define(s.context, "weights", &options, &s.weights_tag), RVL_OK);
     for (int i = 0; i < WEIGHTS; i++) {
-        s.weights[i] = support_alloc(s.context, "weights", i % 2, weight_bytes[i], RVL_BACKUP_HOST);
+        s.weights[i] = support_alloc(s.context, "weights", i % 2, weight_bytes[i], how.backup);
         support_fill(s.weights[i], weight_bytes[i], (uint64_t)i);
     }
     s.cache = support_alloc(s.context, "cache", 0, 4 * GRANULE, RVL_BACKUP_NONE);
@@ -145,12 +169,22 @@ static void check_same(const snapshot *before, const snapshot *after)
     assert_memory_equal(before->backup_bytes, after->backup_bytes, sizeof before->backup_bytes);
 }
 
+#define CHANGED_SEED 40
+
+static bool weight_holds(const scene *s, int i)
+{
+    if (i != 0 || !s->changed)
+        return support_holds(s->weights[i], weight_bytes[i], (uint64_t)i);
+    return support_holds(s->weights[0], GRANULE, 0) &&
+           support_holds(s->weights[0] + GRANULE, GRANULE, CHANGED_SEED);
+}
+
 /* Content of what is active; after a failed pause also of what has no backup. */
 static void check_content(const scene *s, bool cache_too)
 {
     for (int i = 0; i < WEIGHTS; i++)
         if (s->weights[i] != 0 && support_state(s->context, s->weights[i]) == RVL_STATE_ACTIVE)
-            assert_true(support_holds(s->weights[i], weight_bytes[i], (uint64_t)i));
+            assert_true(weight_holds(s, i));
     if (cache_too && support_state(s->context, s->cache) == RVL_STATE_ACTIVE)
         assert_true(support_holds(s->cache, 4 * GRANULE, 77));
 }
@@ -256,7 +290,8 @@ static void check_pause(scene *s)
     assert_int_equal(support_state(s->context, s->cache), RVL_STATE_PAUSED);
     rvl_device_stats stats = support_stats(s->context, 0);
     assert_int_equal(stats.used_bytes, stats.kept_bytes);
-    assert_int_equal(stats.host_backup_bytes, weights_bytes(s, 0));
+    assert_int_equal(stats.host_backup_bytes, weights_host_bytes(s, 0));
+    assert_int_equal(stats.host_backup_bytes + stats.disk_backup_bytes, weights_bytes(s, 0));
     assert_int_equal(stats.pauses, 3);
 }
 
@@ -275,11 +310,32 @@ static void check_resume(scene *s)
 {
     for (int i = 0; i < WEIGHTS; i++) {
         assert_int_equal(support_state(s->context, s->weights[i]), RVL_STATE_ACTIVE);
-        assert_true(support_holds(s->weights[i], weight_bytes[i], (uint64_t)i));
+        assert_true(weight_holds(s, i));
     }
-    assert_int_equal(support_stats(s->context, 0).host_backup_bytes, 0);
+    assert_int_equal(support_stats(s->context, 0).host_backup_bytes,
+                     s->layout.retain ? weights_bytes(s, 0) : 0);
+    assert_int_equal(support_stats(s->context, 0).disk_backup_bytes, 0);
     assert_int_equal(support_stats(s->context, 0).used_bytes, weights_bytes(s, 0) + 4 * GRANULE);
     assert_int_equal(support_stats(s->context, 0).resumes, 3);
+}
+
+/* Some of what was paused before has changed since. */
+static void prepare_second_pause(scene *s)
+{
+    assert_int_equal(run_pause(s), RVL_OK);
+    assert_int_equal(run_resume(s), RVL_OK);
+    support_fill(s->cache, 4 * GRANULE, 77); /* it had no backup */
+    support_fill(s->weights[0] + GRANULE, GRANULE, CHANGED_SEED);
+    s->changed = true;
+}
+
+static void check_second_pause(scene *s)
+{
+    rvl_device_stats stats = support_stats(s->context, 0);
+    assert_int_equal(stats.host_backup_bytes + stats.disk_backup_bytes, weights_bytes(s, 0));
+    assert_int_equal(run_resume(s), RVL_OK);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_true(weight_holds(s, i));
 }
 
 static rvl_status run_pause_forecast(scene *s)
@@ -287,7 +343,8 @@ static rvl_status run_pause_forecast(scene *s)
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     rvl_status status = rvl_pause_forecast(s->context, &s->weights_tag, 1, NULL, &forecast);
     if (status == RVL_OK)
-        assert_int_equal(forecast.host_bytes, weights_bytes(s, 0) + weights_bytes(s, 1));
+        assert_int_equal(forecast.host_bytes + forecast.disk_bytes,
+                         weights_bytes(s, 0) + weights_bytes(s, 1));
     return status;
 }
 
@@ -302,12 +359,12 @@ static rvl_status run_resume_forecast(scene *s)
 
 static rvl_status run_external(scene *s)
 {
-    return rvl_external_set(s->context, 0, "nccl", 4 * MIB);
+    return rvl_external_set(s->context, 0, "nccl", 2 * GRANULE);
 }
 
 static void check_external(scene *s)
 {
-    assert_int_equal(support_stats(s->context, 0).external_bytes, 4 * MIB);
+    assert_int_equal(support_stats(s->context, 0).external_bytes, 2 * GRANULE);
 }
 
 static const call calls[] = {
@@ -318,6 +375,7 @@ static const call calls[] = {
     {"free of paused", prepare_resume, run_free, check_free_of_paused},
     {"pause", nothing, run_pause, check_pause},
     {"resume", prepare_resume, run_resume, check_resume},
+    {"second pause", prepare_second_pause, run_pause, check_second_pause},
     {"pause forecast", nothing, run_pause_forecast, nothing},
     {"resume forecast", prepare_resume, run_resume_forecast, nothing},
     {"external", nothing, run_external, check_external},
@@ -393,7 +451,7 @@ static bool fail_for_good(const call *c, rvli_op op, uint64_t n, layout how)
         if (rvl_allocation_find(s.context, s.weights[i], &allocation) != RVL_OK)
             continue; /* freed */
         assert_int_equal(allocation.state, RVL_STATE_ACTIVE);
-        assert_true(support_holds(s.weights[i], weight_bytes[i], (uint64_t)i));
+        assert_true(weight_holds(&s, i));
     }
     rvl_context_close(s.context, NULL);
     return hit;
@@ -404,7 +462,7 @@ static void every_op_fails_for_good(void **state)
     (void)state;
     for (size_t i = 0; i < CALLS; i++)
         for (int op = 0; op < RVLI_OP_COUNT; op++)
-            for (size_t k = 0; k < LAYOUTS; k += LAYOUTS - 1)
+            for (size_t k = 0; k < LAYOUTS; k += 2)
                 for (uint64_t n = 1; fail_for_good(&calls[i], (rvli_op)op, n, layouts[k]); n++) {
                 }
 }
@@ -433,7 +491,8 @@ static void device_is_lost(void **state)
                     continue;
                 /* What is not active has its backup, or never left its memory. */
                 if (allocation.state == RVL_STATE_PAUSED)
-                    assert_int_equal(allocation.backup_bytes, weight_bytes[w]);
+                    assert_int_equal(allocation.backup_bytes,
+                                     s.layout.backup == RVL_BACKUP_HOST ? weight_bytes[w] : 0);
             }
             rvl_context_close(s.context, NULL);
         }

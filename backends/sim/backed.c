@@ -61,12 +61,17 @@ void rvli_sim_backed_close(rvli_sim_device *device)
 
 /* ---- Addresses ---- */
 
-rvl_status rvli_sim_backed_reserve(uint64_t size, uint64_t *addr_out)
+rvl_status rvli_sim_backed_reserve(uint64_t size, uint64_t alignment, uint64_t *addr_out)
 {
-    void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *at =
+        mmap(NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return os_error("no address range of this size (see sysctl vm.max_map_count)");
-    *addr_out = (uint64_t)(uintptr_t)at;
+    uint64_t before = (alignment - (uintptr_t)at % alignment) % alignment;
+    if (before > 0)
+        munmap(at, before);
+    munmap(at + before + size, alignment - before);
+    *addr_out = (uint64_t)(uintptr_t)(at + before);
     return RVL_OK;
 }
 

@@ -8,18 +8,11 @@
  */
 #include "backends/sim/sim.h"
 
-#define FS_PER_NS UINT64_C(1000000)
-
-/* Splits the multiplication so that terabytes do not overflow. */
-static uint64_t price_ns(rvl_cost cost, uint64_t bytes)
-{
-    return cost.call_ns + bytes / FS_PER_NS * cost.fs_per_byte +
-           bytes % FS_PER_NS * cost.fs_per_byte / FS_PER_NS;
-}
+#include "base/cost.h"
 
 void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes)
 {
-    rvli_clock_add(device->clock, device->number, price_ns(cost, bytes));
+    rvli_clock_add(device->clock, device->number, rvli_cost_ns(cost, bytes));
 }
 
 void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,
@@ -28,7 +21,7 @@ void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_c
     uint64_t start_ns = rvli_clock_now(device->clock);
     if (start_ns < *engine_end_ns)
         start_ns = *engine_end_ns;
-    *engine_end_ns = start_ns + price_ns(cost, bytes);
+    *engine_end_ns = start_ns + rvli_cost_ns(cost, bytes);
 }
 
 void rvli_sim_make_host(rvli_sim_device *device, uint64_t size)

@@ -17,9 +17,10 @@ typedef struct backed_range {
     rvli_sim_range range;
 } backed_range;
 
-void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device)
+void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device, uint64_t alignment)
 {
     memset(ranges, 0, sizeof *ranges);
+    ranges->alignment = alignment;
     ranges->backed = backed;
     ranges->device = (uint64_t)device;
     rvli_addrmap_init(&ranges->by_addr);
@@ -120,7 +121,7 @@ static rvl_status reserve_backed(rvli_sim_ranges *ranges, uint64_t size, uint64_
     if (backed == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for an address range");
     *backed = (backed_range){.range = {.size = size}};
-    rvl_status status = rvli_sim_backed_reserve(size, &backed->addr);
+    rvl_status status = rvli_sim_backed_reserve(size, ranges->alignment, &backed->addr);
     if (status == RVL_OK) {
         status = rvli_addrmap_insert(&ranges->by_addr, backed->addr, backed);
         if (status != RVL_OK)

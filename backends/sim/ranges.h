@@ -57,12 +57,14 @@ typedef struct rvli_sim_class {
 typedef struct rvli_sim_ranges {
     bool backed;
     uint64_t device;                          /* number of the device */
+    uint64_t alignment;                       /* backed; accounted ones are aligned to their size */
     rvli_sim_class classes[RVLI_SIM_CLASSES]; /* accounted */
     rvli_addrmap by_addr;                     /* backed */
     rvli_pool pool;                           /* backed */
 } rvli_sim_ranges;
 
-void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device);
+/* alignment: of what is reserved. */
+void rvli_sim_ranges_init(rvli_sim_ranges *ranges, bool backed, int device, uint64_t alignment);
 /* Gives back all memory and, if backed, the address ranges. */
 void rvli_sim_ranges_destroy(rvli_sim_ranges *ranges);
 

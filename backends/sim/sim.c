@@ -147,7 +147,8 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
     if (status != RVL_OK)
         return status;
     pthread_mutex_init(&device->lock, NULL);
-    rvli_sim_ranges_init(&device->ranges, device->backed, number);
+    rvli_sim_ranges_init(&device->ranges, device->backed, number,
+                         device->profile.granularity_bytes);
     return RVL_OK;
 }
 
@@ -448,9 +449,11 @@ static rvl_status sim_fill(void *self, int device, uint64_t addr, uint64_t size,
 /* Accounted memory has no bytes: any address will do, and none is ever touched. */
 static char no_bytes;
 
+#define PAGE_BYTES UINT64_C(4096) /* what buffers are aligned to */
+
 static void *new_host_buffer(rvli_sim_device *device, uint64_t size)
 {
-    void *host = malloc(size);
+    void *host = aligned_alloc(PAGE_BYTES, (size + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
     if (host == NULL || rvli_intmap_insert(&device->host_buffers, (uintptr_t)host, size) == RVL_OK)
         return host;
     free(host);

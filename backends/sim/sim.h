@@ -81,8 +81,8 @@ void rvli_sim_make_host(rvli_sim_device *device, uint64_t size);
 
 rvl_status rvli_sim_backed_open(rvli_sim_device *device);
 void rvli_sim_backed_close(rvli_sim_device *device);
-/* An inaccessible address range of the process, and its end. */
-rvl_status rvli_sim_backed_reserve(uint64_t size, uint64_t *addr_out);
+/* An inaccessible, aligned address range of the process, and its end. */
+rvl_status rvli_sim_backed_reserve(uint64_t size, uint64_t alignment, uint64_t *addr_out);
 void rvli_sim_backed_release_range(uint64_t addr, uint64_t size);
 /* Bytes for a block, filled with the poison. */
 rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32_t *extent_out);

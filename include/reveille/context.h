@@ -47,15 +47,22 @@ typedef struct rvl_context_options {
     bool log_ops;                /* log every backend call at RVL_LOG_DEBUG */
     uint64_t keep_bytes;         /* released blocks kept per context for the next request of the
                                     same size and properties; 0: none are kept */
+    bool no_verify;              /* do not compare restored content with digests of what was backed
+                                    up, where the device computes them (1 to 2 % of the time) */
+    const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere. A file
+                                    system in memory is refused, since backups there take the
+                                    memory that is short, unless */
+    bool disk_tmpfs;             /* it is wanted */
 } rvl_context_options;
 
 /*
  * Opens a context on the backend of the given name ("sim", "cuda").
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_BACKEND if this build has no such backend;
- * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM; or what the
- * backend answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE.
- * options may be NULL and need not outlive the call. *context_out is owned by the caller, who
- * closes it with rvl_context_close(). Thread-safe. Since 0.1.
+ * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM;
+ * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used; or what the backend
+ * answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE. options may be NULL and
+ * need not outlive the call. *context_out is owned by the caller, who closes it with
+ * rvl_context_close(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,
                                     rvl_context **context_out);

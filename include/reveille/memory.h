@@ -30,7 +30,7 @@ typedef uint32_t rvl_tag;
 typedef enum rvl_backup {
     RVL_BACKUP_NONE = 0, /* nothing: the content is lost */
     RVL_BACKUP_HOST,     /* host memory */
-    RVL_BACKUP_DISK      /* a file; RVL_ERR_NOT_SUPPORTED in this version */
+    RVL_BACKUP_DISK      /* a file without a name, in the disk_directory of the context */
 } rvl_backup;
 
 /* X(name, text): the states of an allocation. Legal moves: core/state.c. */
@@ -78,6 +78,9 @@ typedef struct rvl_tag_options {
     uint64_t coalesce_bytes;          /* small allocations share blocks of this size, a multiple
                                          of the granularity, at most 64 of it; 0: none do. See
                                          rvl_tag_define() */
+    bool retain_backups;              /* backups outlive the resume: the next pause copies only
+                                         what has changed, where the device computes digests, and
+                                         needs no new memory. The host bytes stay in use */
     rvl_before_unmap_fn before_unmap; /* NULL: none */
     rvl_after_map_fn after_map;       /* NULL: none */
     void *callback_user;              /* passed to both */
@@ -134,9 +137,9 @@ typedef struct rvl_alloc_options {
  * Reserves an address range of size_bytes, rounded up to the device's granularity, backs it with
  * physical memory and makes it accessible. The content is not defined.
  * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown flag, tag or
- * process); RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM; RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (disk
- * backup, a flag the backend cannot honour); RVL_ERR_STATE (from a callback); RVL_ERR_FORKED;
- * RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for the device and never
+ * process; a disk backup where the context has no disk_directory); RVL_ERR_NO_DEVICE;
+ * RVL_ERR_DEVICE_OOM; RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (a flag the backend cannot honour);
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for the device and never
  * synchronizes, so it is safe while a stream is captured. The caller frees *addr_out with
  * rvl_free(). Thread-safe. Since 0.1.
  */

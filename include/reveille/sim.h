@@ -26,7 +26,7 @@ typedef struct rvl_cost {
 /*
  * X(field): the operations that have a cost. host_alloc: its bytes are those that were never in use
  * before, since host memory is made once and kept; making them runs beside the copy to them.
- * digest: queued with the copies, out or in.
+ * digest: queued with the copies, out or in. The disk is one for all devices, beside everything.
  */
 #define RVL_COST_MAP(X)                                                                            \
     X(reserve)                                                                                     \
@@ -41,7 +41,9 @@ typedef struct rvl_cost {
     X(host_free)                                                                                   \
     X(copy_to_host)                                                                                \
     X(copy_to_device)                                                                              \
-    X(digest)
+    X(digest)                                                                                      \
+    X(disk_write)                                                                                  \
+    X(disk_read)
 
 typedef struct rvl_cost_model {
 #define RVL_COST_FIELD(field) rvl_cost field;

@@ -59,6 +59,8 @@ typedef struct rvl_oom {
     X(peak_bytes)        /* highest used_bytes so far */                                           \
     X(host_backup_bytes) /* host memory that backups hold now */                                   \
     X(host_peak_bytes)   /* highest host_backup_bytes so far */                                    \
+    X(disk_backup_bytes) /* file space that backups hold now */                                    \
+    X(disk_peak_bytes)   /* highest disk_backup_bytes so far */                                    \
     X(allocation_count)  /* live allocations, paused ones included */                              \
     X(alloc_calls)       /* successful rvl_alloc() */                                              \
     X(free_calls)        /* successful rvl_free() */                                               \

@@ -72,6 +72,7 @@ typedef struct rvl_forecast {
     uint64_t free_bytes;   /* free on it now, blocks kept for hand-over included */
     uint64_t host_bytes;   /* host bytes the backups will take (pause) or give back (resume), all
                               devices */
+    uint64_t disk_bytes;   /* file space, likewise */
     uint64_t allocation_count; /* allocations that would move, all devices */
     uint64_t time_ns;          /* predicted duration of the call */
 } rvl_forecast;
