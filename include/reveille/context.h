@@ -59,9 +59,9 @@ typedef struct rvl_context_options {
  * Opens a context on the backend of the given name ("sim", "cuda").
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_BACKEND if this build has no such backend;
  * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM;
- * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used; or what the backend
- * answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE. options may be NULL and
- * need not outlive the call. *context_out is owned by the caller, who closes it with
+ * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used; or what the
+ * backend answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE. options may be
+ * NULL and need not outlive the call. *context_out is owned by the caller, who closes it with
  * rvl_context_close(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,

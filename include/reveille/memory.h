@@ -139,9 +139,9 @@ typedef struct rvl_alloc_options {
  * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown flag, tag or
  * process; a disk backup where the context has no disk_directory); RVL_ERR_NO_DEVICE;
  * RVL_ERR_DEVICE_OOM; RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (a flag the backend cannot honour);
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for the device and never
- * synchronizes, so it is safe while a stream is captured. The caller frees *addr_out with
- * rvl_free(). Thread-safe. Since 0.1.
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has
+ * changed. Never waits for the device and never synchronizes, so it is safe while a stream is
+ * captured. The caller frees *addr_out with rvl_free(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
                              const rvl_alloc_options *options, rvl_addr *addr_out);
