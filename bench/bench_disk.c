@@ -6,14 +6,13 @@
  *
  *     bench_disk [DIRECTORY [GIB [DEPTH [REQUEST_MIB]]]]
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/plain_disk.h"
 #include "disk/file.h"
 #include "disk/queue.h"
 
@@ -69,47 +68,16 @@ static void by_threads(const setting *s, bool write)
     by_queue(s, write, RVLI_DISK_THREADS);
 }
 
-static void plain_loop(const setting *s, bool write, uint64_t begin, uint64_t end,
-                       unsigned char *buffer)
-{
-    for (uint64_t at = begin; at < end; at += s->request_bytes) {
-        ssize_t moved = write ? pwrite(s->file.fd, buffer, s->request_bytes, (off_t)at)
-                              : pread(s->file.fd, buffer, s->request_bytes, (off_t)at);
-        require(moved == (ssize_t)s->request_bytes, "a plain call");
-    }
-}
-
 static void by_loop(const setting *s, bool write)
 {
-    plain_loop(s, write, 0, s->bytes, s->buffers);
-}
-
-typedef struct part {
-    const setting *s;
-    bool write;
-    unsigned number;
-    pthread_t thread;
-} part;
-
-static void *run_part(void *argument)
-{
-    const part *p = argument;
-    uint64_t count = p->s->bytes / p->s->request_bytes;
-    plain_loop(p->s, p->write, count * p->number / THREADS * p->s->request_bytes,
-               count * (p->number + 1) / THREADS * p->s->request_bytes,
-               p->s->buffers + p->number * p->s->request_bytes);
-    return NULL;
+    require(plain_disk_move(s->file.fd, write, s->bytes, s->request_bytes, 1, s->buffers),
+            "a plain call");
 }
 
 static void by_parts(const setting *s, bool write)
 {
-    part parts[THREADS];
-    for (unsigned i = 0; i < THREADS; i++) {
-        parts[i] = (part){.s = s, .write = write, .number = i};
-        require(pthread_create(&parts[i].thread, NULL, run_part, &parts[i]) == 0, "a thread");
-    }
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(parts[i].thread, NULL);
+    require(plain_disk_move(s->file.fd, write, s->bytes, s->request_bytes, THREADS, s->buffers),
+            "a plain call of some threads");
 }
 
 static double measured_gb_s(const setting *s, bool write,
@@ -161,10 +129,8 @@ int main(int argc, char **argv)
     setting s = {.depth = (unsigned)depth, .request_bytes = mib * MIB};
     s.bytes = gib * GIB / s.request_bytes * s.request_bytes;
     uint64_t memory_bytes = (depth > THREADS ? depth : THREADS) * s.request_bytes;
-    s.buffers = aligned_alloc(RVLI_DISK_ALIGNMENT, memory_bytes);
+    s.buffers = plain_disk_buffers(memory_bytes);
     require(s.buffers != NULL, "allocating buffers");
-    for (uint64_t i = 0; i < memory_bytes; i++) /* some disks make less of zeros */
-        s.buffers[i] = (unsigned char)(i * UINT64_C(2654435761) >> 13);
     printf("%s: %llu GiB, depth %u, requests of %llu MiB\n", directory, (unsigned long long)gib,
            s.depth, (unsigned long long)mib);
     if (uring_is_here())

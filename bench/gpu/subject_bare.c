@@ -69,10 +69,10 @@ static void pause_tag(const char *name)
     tag *t = tag_of(name);
     for (size_t i = 0; i < the_work->count; i++) {
         cuda_need(cuda.cuMemUnmap(t->addrs[i], the_work->size), "unmap");
-        if (!the_work->hand_over)
+        if (the_work->kind != WORK_HAND_OVER)
             cuda_need(cuda.cuMemRelease(t->blocks[i]), "release");
     }
-    if (the_work->hand_over) {
+    if (the_work->kind == WORK_HAND_OVER) {
         spare = t->blocks;
         t->blocks = calloc(the_work->count, sizeof *t->blocks);
     }
@@ -81,15 +81,15 @@ static void pause_tag(const char *name)
 static void resume_tag(const char *name)
 {
     tag *t = tag_of(name);
-    if (the_work->hand_over) {
+    if (the_work->kind == WORK_HAND_OVER) {
         free(t->blocks);
         t->blocks = spare;
     }
     for (size_t i = 0; i < the_work->count; i++) {
-        if (!the_work->hand_over)
+        if (the_work->kind != WORK_HAND_OVER)
             cuda_need(cuda.cuMemCreate(&t->blocks[i], the_work->size, &properties, 0), "create");
         back(t, i);
     }
 }
 
-const subject subject_bare = {"bare", open_bare, allocate, pause_tag, resume_tag, NULL};
+const subject subject_bare = {"bare", open_bare, allocate, pause_tag, resume_tag};

@@ -31,7 +31,7 @@ static void find(void *library, const char *name, void *pointer)
 
 static void open_peer(const work *w, const char *path)
 {
-    need(path != NULL, "--library: the peer's .so (PyPI: torch-memory-saver)");
+    need(path != NULL, "--peer: the peer's .so (PyPI: torch-memory-saver)");
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     need(library != NULL, dlerror());
 #define FIND(name) find(library, #name, &tms.name)
@@ -69,4 +69,4 @@ static void resume_tag(const char *tag)
     tms.tms_resume(tag);
 }
 
-const subject subject_peer = {"peer", open_peer, allocate, pause_tag, resume_tag, NULL};
+const subject subject_peer = {"peer", open_peer, allocate, pause_tag, resume_tag};
