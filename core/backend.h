@@ -109,10 +109,10 @@ typedef struct rvli_host_facts {
  * Group "digest":
  *   digest        Queues computing the digests (base/digest.h) of the granules of [addr, addr +
  *                 size). arriving: after what was queued to the device so far (copy_to_device,
- *                 fill); otherwise before what will be queued to the host. digests_out may be any
- *                 host memory: it is written by the time that waiting for an event recorded
- *                 afterwards, or synchronize, has answered, and must stay until then. Where that
- *                 answer is a failure, what it holds is undefined.
+ *                 fill). digests_out may be any host memory: it is written by the time that waiting
+ *                 for an event recorded afterwards, or synchronize, has answered; until then it
+ *                 must stay, and the content as it is. Where that answer is a failure, what it
+ *                 holds is undefined.
  * Group "prefetch" (a hint; the stub answers RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.

@@ -32,6 +32,15 @@ static void destroy_stream(CUstream stream)
     rvli_cuda.cuStreamDestroy(stream);
 }
 
+static void destroy_event(rvli_cuda_event *event)
+{
+    CUevent parts[] = {event->out, event->in, event->computed};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i] != NULL)
+            rvli_cuda.cuEventDestroy(parts[i]);
+    free(event);
+}
+
 void rvli_cuda_copies_close(rvli_cuda_device *device)
 {
     destroy_stream(device->out);
@@ -39,9 +48,7 @@ void rvli_cuda_copies_close(rvli_cuda_device *device)
     while (device->idle != NULL) {
         rvli_cuda_event *event = device->idle;
         device->idle = event->next;
-        rvli_cuda.cuEventDestroy(event->out);
-        rvli_cuda.cuEventDestroy(event->in);
-        free(event);
+        destroy_event(event);
     }
 }
 
@@ -205,18 +212,29 @@ static rvl_status new_event(rvli_cuda_device *device, rvli_cuda_event **event_ou
     rvli_cuda_event *event = calloc(1, sizeof *event);
     if (event == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for an event");
-    CUresult result = rvli_cuda.cuEventCreate(&event->out, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) {
-        result = rvli_cuda.cuEventCreate(&event->in, CU_EVENT_DISABLE_TIMING);
-        if (result != CUDA_SUCCESS)
-            rvli_cuda.cuEventDestroy(event->out);
-    }
+    CUevent *parts[] = {&event->out, &event->in, &event->computed};
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && result == CUDA_SUCCESS; i++)
+        result = rvli_cuda.cuEventCreate(parts[i], CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS) {
-        free(event);
+        destroy_event(event);
         return rvli_cuda_device_check(device, result, "creating an event");
     }
     *event_out = event;
     return RVL_OK;
+}
+
+static rvl_status record_parts(rvli_cuda_device *device, rvli_cuda_event *event)
+{
+    rvl_status status = rvli_cuda_digests_compute(device, &event->digests);
+    if (status != RVL_OK)
+        return status;
+    CUresult result = rvli_cuda.cuEventRecord(event->out, device->out);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuEventRecord(event->in, device->in);
+    if (result == CUDA_SUCCESS && event->digests != 0)
+        result = rvli_cuda.cuEventRecord(event->computed, device->digests.stream);
+    return rvli_cuda_device_check(device, result, "recording an event");
 }
 
 static rvl_status record(rvli_cuda_device *device, rvli_cuda_event **event_out)
@@ -227,16 +245,12 @@ static rvl_status record(rvli_cuda_device *device, rvli_cuda_event **event_out)
         status = new_event(device, &event);
     if (status != RVL_OK)
         return status;
-    event->digests = rvli_cuda_digests_queued(device);
-    CUresult result = rvli_cuda.cuEventRecord(event->out, device->out);
-    if (result == CUDA_SUCCESS)
-        result = rvli_cuda.cuEventRecord(event->in, device->in);
-    if (result != CUDA_SUCCESS) {
+    status = record_parts(device, event);
+    if (status == RVL_OK)
+        *event_out = event;
+    else
         put_idle(device, event);
-        return rvli_cuda_device_check(device, result, "recording an event");
-    }
-    *event_out = event;
-    return RVL_OK;
+    return status;
 }
 
 rvl_status rvli_cuda_op_record_event(void *self, int number, uint64_t *event_out)
@@ -255,7 +269,7 @@ rvl_status rvli_cuda_op_record_event(void *self, int number, uint64_t *event_out
     return status;
 }
 
-/* Both are waited for whatever happens; the event is idle again afterwards. */
+/* All parts are waited for whatever happens; the event is idle again afterwards. */
 rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number)
 {
     rvli_cuda_instance *instance = self;
@@ -266,9 +280,11 @@ rvl_status rvli_cuda_op_wait_event(void *self, int number, uint64_t event_number
     rvl_status entered = rvli_cuda_enter(device);
     CUresult out = rvli_cuda.cuEventSynchronize(event->out);
     CUresult in = rvli_cuda.cuEventSynchronize(event->in);
+    CUresult computed =
+        event->digests != 0 ? rvli_cuda.cuEventSynchronize(event->computed) : CUDA_SUCCESS;
     if (entered == RVL_OK)
         rvli_cuda_leave();
-    CUresult result = out != CUDA_SUCCESS ? out : in;
+    CUresult result = out != CUDA_SUCCESS ? out : in != CUDA_SUCCESS ? in : computed;
     rvl_status status = rvli_cuda_device_check(device, result, "waiting for copies");
     rvli_cuda_digests_deliver(device, event->digests, status == RVL_OK);
     put_idle(device, event);
@@ -297,11 +313,12 @@ rvl_status rvli_cuda_op_synchronize(void *self, int number)
         status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
-    uint64_t digests = rvli_cuda_digests_queued(device);
+    uint64_t digests = 0;
+    rvl_status computing = rvli_cuda_digests_compute(device, &digests);
     status = rvli_cuda_device_check(device, rvli_cuda.cuCtxSynchronize(), "waiting for the device");
-    rvli_cuda_digests_deliver(device, digests, status == RVL_OK);
+    rvli_cuda_digests_deliver(device, digests, computing == RVL_OK && status == RVL_OK);
     rvli_cuda_leave();
-    return status;
+    return computing != RVL_OK ? computing : status;
 }
 
 /* The legacy stream answers that some stream is being captured: as good as captured itself. */

@@ -20,11 +20,12 @@
 #include "core/backend.h"
 #include "reveille/cuda.h"
 
-/* When everything queued on both of a device's streams so far has ended. */
+/* When everything queued on a device's streams so far has ended. */
 typedef struct rvli_cuda_event {
     CUevent out;
     CUevent in;
-    uint64_t digests;             /* number of the last digests that it waits for */
+    CUevent computed;             /* of the digests, if it waits for any */
+    uint64_t digests;             /* number of the last of them; 0: none */
     struct rvli_cuda_event *next; /* among those that can be used again */
 } rvli_cuda_event;
 
@@ -95,8 +96,11 @@ rvl_status rvli_cuda_digests_open(rvli_cuda_device *device);
 void rvli_cuda_digests_close(rvli_cuda_device *device);
 bool rvli_cuda_digests_available(const rvli_cuda_device *device);
 
-/* The number of the last digests queued: to be asked for before an event is recorded. */
-uint64_t rvli_cuda_digests_queued(rvli_cuda_device *device);
+/*
+ * Begins to compute what was gathered, before an event is recorded or something is waited for.
+ * *number_out: of the last digests that are not handed over yet, also on failure; 0: none.
+ */
+rvl_status rvli_cuda_digests_compute(rvli_cuda_device *device, uint64_t *number_out);
 /*
  * Gives the results up to a number, which have been waited for, to whoever asked for them; forgets
  * them instead if the waiting failed.

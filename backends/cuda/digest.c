@@ -23,15 +23,21 @@ static const void *const kernel_image = NULL; /* there was no nvcc */
 
 static CUresult load(rvli_cuda_digests *digests, uint64_t slot_count)
 {
-    void *slots = NULL;
+    void *pinned = NULL;
     CUresult result = rvli_cuda.cuModuleLoadData(&digests->module, kernel_image);
     if (result == CUDA_SUCCESS)
         result = rvli_cuda.cuModuleGetFunction(&digests->kernel, digests->module, KERNEL_NAME);
     if (result == CUDA_SUCCESS)
-        result = rvli_cuda.cuMemHostAlloc(&slots, slot_count * sizeof *digests->slots,
-                                          CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+        result = rvli_cuda.cuStreamCreate(&digests->stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuEventCreate(&digests->arrived, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuMemHostAlloc(
+            &pinned, slot_count * (sizeof *digests->slots + sizeof *digests->granules),
+            CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_SUCCESS) {
-        digests->slots = slots;
+        digests->slots = pinned;
+        digests->granules = (uint64_t *)(digests->slots + slot_count);
         digests->slot_count = slot_count;
     }
     return result;
@@ -58,7 +64,8 @@ static void drop_first(rvli_cuda_digests *digests)
     digests->first = first->next;
     if (digests->first == NULL) {
         digests->last = NULL;
-        digests->slots_used = 0;
+        digests->slots_used = digests->slots_launched = 0;
+        digests->await_arrival = false;
     }
     free(first);
 }
@@ -68,6 +75,14 @@ void rvli_cuda_digests_close(rvli_cuda_device *device)
     rvli_cuda_digests *digests = &device->digests;
     while (digests->first != NULL)
         drop_first(digests);
+    if (digests->stream != NULL) {
+        rvli_cuda.cuStreamSynchronize(digests->stream);
+        rvli_cuda.cuStreamDestroy(digests->stream);
+    }
+    digests->stream = NULL;
+    if (digests->arrived != NULL)
+        rvli_cuda.cuEventDestroy(digests->arrived);
+    digests->arrived = NULL;
     if (digests->slots != NULL)
         rvli_cuda.cuMemFreeHost(digests->slots);
     digests->slots = NULL;
@@ -82,14 +97,6 @@ bool rvli_cuda_digests_available(const rvli_cuda_device *device)
 }
 
 /* ---- Handing over ---- */
-
-uint64_t rvli_cuda_digests_queued(rvli_cuda_device *device)
-{
-    pthread_mutex_lock(&device->digests.lock);
-    uint64_t number = device->digests.last_number;
-    pthread_mutex_unlock(&device->digests.lock);
-    return number;
-}
 
 /* With the lock held. */
 static void deliver(rvli_cuda_digests *digests, uint64_t up_to, bool good)
@@ -111,9 +118,53 @@ void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool go
     pthread_mutex_unlock(&device->digests.lock);
 }
 
-/* ---- Queueing ---- */
+/* ---- Computing ---- */
 
-/* Room for count results: if need be, what is queued is waited for. With the lock held. */
+static CUresult launch(rvli_cuda_device *device)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    uint64_t count = digests->slots_used - digests->slots_launched;
+    uint64_t *granules = digests->granules + digests->slots_launched;
+    rvli_digest *slots = digests->slots + digests->slots_launched; /* the GPU's addresses, too */
+    void *params[] = {&granules, &device->granularity_bytes, &count, &slots};
+    CUresult result = CUDA_SUCCESS;
+    if (digests->await_arrival)
+        result = rvli_cuda.cuEventRecord(digests->arrived, device->in);
+    if (digests->await_arrival && result == CUDA_SUCCESS)
+        result = rvli_cuda.cuStreamWaitEvent(digests->stream, digests->arrived, 0);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuLaunchKernel(digests->kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
+                                          digests->stream, params, NULL);
+    return result;
+}
+
+/* Has all that was gathered computed. With the lock held. */
+static rvl_status compute(rvli_cuda_device *device)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    if (digests->slots_launched == digests->slots_used)
+        return RVL_OK;
+    rvl_status status = rvli_cuda_device_check(device, launch(device), "computing digests");
+    if (status != RVL_OK)
+        return status;
+    digests->slots_launched = digests->slots_used;
+    digests->await_arrival = false;
+    return RVL_OK;
+}
+
+rvl_status rvli_cuda_digests_compute(rvli_cuda_device *device, uint64_t *number_out)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    pthread_mutex_lock(&digests->lock);
+    rvl_status status = compute(device);
+    *number_out = digests->first != NULL ? digests->last_number : 0;
+    pthread_mutex_unlock(&digests->lock);
+    return status;
+}
+
+/* ---- Gathering ---- */
+
+/* Room for count results: if need be, what is there is waited for. With the lock held. */
 static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
 {
     rvli_cuda_digests *digests = &device->digests;
@@ -121,41 +172,29 @@ static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
         return rvli_error(RVL_ERR_INVALID, "digests of more memory than the device has");
     if (count <= digests->slot_count - digests->slots_used)
         return RVL_OK;
-    CUresult result = rvli_cuda.cuStreamSynchronize(device->out);
-    if (result == CUDA_SUCCESS)
-        result = rvli_cuda.cuStreamSynchronize(device->in);
-    rvl_status status = rvli_cuda_device_check(device, result, "waiting for digests");
+    rvl_status status = compute(device);
+    if (status == RVL_OK)
+        status = rvli_cuda_device_check(device, rvli_cuda.cuStreamSynchronize(digests->stream),
+                                        "waiting for digests");
     if (status == RVL_OK)
         deliver(digests, digests->last_number, true);
     return status;
 }
 
-static rvl_status launch(rvli_cuda_device *device, CUstream stream, uint64_t addr,
-                         rvli_cuda_delivery *delivery)
-{
-    uint64_t slots = (uintptr_t)delivery->from; /* the address is the GPU's too */
-    void *params[] = {&addr, &device->granularity_bytes, &delivery->count, &slots};
-    return rvli_cuda_device_check(device,
-                                  rvli_cuda.cuLaunchKernel(device->digests.kernel,
-                                                           (unsigned)delivery->count, 1, 1, THREADS,
-                                                           1, 1, 0, stream, params, NULL),
-                                  "computing digests");
-}
-
 /* With the lock held, so that numbers rise in the order of the work. */
-static rvl_status queue(rvli_cuda_device *device, CUstream stream, uint64_t addr,
-                        rvli_cuda_delivery *delivery)
+static rvl_status gather(rvli_cuda_device *device, uint64_t addr, bool arriving,
+                         rvli_cuda_delivery *delivery)
 {
     rvli_cuda_digests *digests = &device->digests;
     rvl_status status = make_room(device, delivery->count);
     if (status != RVL_OK)
         return status;
     delivery->from = digests->slots + digests->slots_used;
-    status = launch(device, stream, addr, delivery);
-    if (status != RVL_OK)
-        return status;
+    for (uint64_t i = 0; i < delivery->count; i++)
+        digests->granules[digests->slots_used + i] = addr + i * device->granularity_bytes;
     delivery->number = ++digests->last_number;
     digests->slots_used += delivery->count;
+    digests->await_arrival = digests->await_arrival || arriving;
     if (digests->last != NULL)
         digests->last->next = delivery;
     else
@@ -164,8 +203,8 @@ static rvl_status queue(rvli_cuda_device *device, CUstream stream, uint64_t addr
     return RVL_OK;
 }
 
-static rvl_status queue_locked(rvli_cuda_device *device, CUstream stream, uint64_t addr,
-                               uint64_t count, rvli_digest *digests_out)
+static rvl_status gather_locked(rvli_cuda_device *device, uint64_t addr, uint64_t count,
+                                bool arriving, rvli_digest *digests_out)
 {
     rvli_cuda_delivery *delivery = calloc(1, sizeof *delivery);
     if (delivery == NULL)
@@ -173,7 +212,7 @@ static rvl_status queue_locked(rvli_cuda_device *device, CUstream stream, uint64
     delivery->to = digests_out;
     delivery->count = count;
     pthread_mutex_lock(&device->digests.lock);
-    rvl_status status = queue(device, stream, addr, delivery);
+    rvl_status status = gather(device, addr, arriving, delivery);
     pthread_mutex_unlock(&device->digests.lock);
     if (status != RVL_OK)
         free(delivery);
@@ -208,8 +247,7 @@ rvl_status rvli_cuda_op_digest(void *self, int number, uint64_t addr, uint64_t s
     status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
-    status = queue_locked(device, arriving ? device->in : device->out, addr, size / granule,
-                          digests_out);
+    status = gather_locked(device, addr, size / granule, arriving, digests_out);
     rvli_cuda_leave();
     return status;
 }

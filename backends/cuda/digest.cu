@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The digests of base/digest.h on the GPU: one block of threads a granule.
+ * The digests of base/digest.h on the GPU: one block of threads a granule, wherever it lies.
  *
  * Each thread takes every blockDim-th 16 bytes, with several loads in flight, so that memory is
  * what it waits for; what is read once is not kept in the caches. Sums are made in registers, then
@@ -52,15 +52,19 @@ static __device__ __forceinline__ sums sum_of_warp(sums sum)
     return sum;
 }
 
-/* digests: granule_count pairs of numbers, in memory of the device or of the host. */
+/*
+ * granules: the address of each; digests: a pair of numbers for each. Both in memory of the device
+ * or of the host.
+ */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    rvl_digest(uint64_t addr, uint64_t granule_bytes, uint64_t granule_count, ulonglong2 *digests)
+    rvl_digest(const uint64_t *granules, uint64_t granule_bytes, uint64_t granule_count,
+               ulonglong2 *digests)
 {
     __shared__ sums of_warps[WARPS];
     unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (blockIdx.x >= granule_count)
         return;
-    sums sum = sum_of_warp(sum_of_thread((const ulonglong2 *)(addr + blockIdx.x * granule_bytes),
+    sums sum = sum_of_warp(sum_of_thread((const ulonglong2 *)granules[blockIdx.x],
                                          granule_bytes / sizeof(ulonglong2)));
     if (lane == 0)
         of_warps[warp] = sum;

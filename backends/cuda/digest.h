@@ -6,11 +6,16 @@
  * memory with room for one digest of every granule that the device has. The caller's memory may be
  * pageable, which a GPU cannot write to behind his back: results are handed over by whoever waits
  * for the work. Each queued piece has a number; an event knows the last one before it.
+ *
+ * A granule keeps one multiprocessor busy and no more, so pieces are gathered until somebody
+ * records an event or waits, and then computed by one launch, on a stream of its own: the GPU's
+ * processors read what its copy engines are copying.
  */
 #ifndef RVL_BACKENDS_CUDA_DIGEST_H
 #define RVL_BACKENDS_CUDA_DIGEST_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backends/cuda/driver.h"
@@ -29,11 +34,16 @@ typedef struct rvli_cuda_digests {
     CUresult refusal; /* of the driver, at opening; CUDA_SUCCESS: none */
     CUmodule module;
     CUfunction kernel;
+    CUstream stream;
+    CUevent arrived;    /* in the stream of what comes in: that digests are to wait for */
     rvli_digest *slots; /* pinned, and written to by the GPU; NULL: no digests */
+    uint64_t *granules; /* pinned: the address of the granule of each slot */
     uint64_t slot_count;
 
-    pthread_mutex_t lock; /* guards what follows */
-    uint64_t slots_used;  /* the first of slots; 0 again when nothing is to be handed over */
+    pthread_mutex_t lock;    /* guards what follows */
+    uint64_t slots_used;     /* the first of slots; 0 again when nothing is to be handed over */
+    uint64_t slots_launched; /* of those, the first are being computed */
+    bool await_arrival;      /* some of the others are of what is still coming in */
     uint64_t last_number;
     rvli_cuda_delivery *first, *last; /* by number */
 } rvli_cuda_digests;

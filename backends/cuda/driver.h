@@ -40,6 +40,7 @@
     X(cuMemSetAccess, 10020)                                                                       \
     X(cuMemExportToShareableHandle, 10020)                                                         \
     X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuStreamWaitEvent, 3020)                                                                     \
     X(cuMemHostAlloc, 2020)                                                                        \
     X(cuMemFreeHost, 2000)                                                                         \
     X(cuMemHostRegister, 6050)                                                                     \

@@ -90,27 +90,44 @@ double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Touches memory, says so, and holds it until the other end of `go` is closed. */
+static void touch_and_hold(uint64_t bytes, int done, int go)
+{
+    char byte = 0;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        _exit(1);
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    for (uint64_t at = 0; at < bytes; at += 4096)
+        memory[at] = 1;
+    bool told = write(done, &byte, 1) == 1;
+    _exit(told && read(go, &byte, 1) == 0 ? 0 : 1);
+}
+
 /*
  * Memory that a virtual machine has not used lately is far slower to touch, since its host may have
- * taken it back. Just before a first pause is timed, processes touch a little more than it needs.
+ * taken it back. Just before a first pause is timed, processes touch twice what it needs, all of it
+ * at one time: which pages the pause will get is not known.
  */
 static void warm_host_up(uint64_t bytes)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t share = (bytes + bytes / 4) / (uint64_t)cores / (2 * MIB) * (2 * MIB);
-    for (long i = 0; i < cores; i++) {
-        if (fork() != 0)
-            continue;
-        char *memory =
-            mmap(NULL, share, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED)
-            _exit(1);
-        madvise(memory, share, MADV_HUGEPAGE);
-        for (uint64_t at = 0; at < share; at += 4096)
-            memory[at] = 1;
-        sleep(1); /* until all hold theirs */
-        _exit(0);
+    uint64_t share = 2 * bytes / (uint64_t)cores / (2 * MIB) * (2 * MIB) + 2 * MIB;
+    int done[2], go[2];
+    char byte;
+    need(pipe(done) == 0 && pipe(go) == 0, "pipes");
+    for (long i = 0; i < cores; i++)
+        if (fork() == 0) {
+            close(done[0]);
+            close(go[1]);
+            touch_and_hold(share, done[1], go[0]);
+        }
+    close(done[1]); /* so that one who fails is not waited for */
+    for (long i = 0; i < cores && read(done[0], &byte, 1) == 1; i++) {
     }
+    close(done[0]);
+    close(go[0]);
+    close(go[1]);
     while (wait(NULL) > 0) {
     }
 }
@@ -272,7 +289,7 @@ static void run_verified(const work *w)
     arm arms[2];
     open_arm(&arms[0], w, false);
     open_arm(&arms[1], w, true);
-    warm_host_up(2 * w->count * w->size);
+    warm_host_up(w->count * w->size * 5 / 4);
     for (int cycle = 0; cycle < VERIFY_CYCLES; cycle++) {
         run_arm(&arms[cycle % 2], cycle);
         run_arm(&arms[1 - cycle % 2], cycle);

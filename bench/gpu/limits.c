@@ -50,14 +50,18 @@ static void measure_digests(uint64_t size)
     CUdeviceptr addr = map_block(size);
     CUmodule module;
     CUfunction kernel;
-    void *digests;
+    void *pinned;
     double best_s = 1e9;
     cuda_need(cuda.cuModuleLoadData(&module, digest_kernel), "the kernel for digests");
     cuda_need(cuda.cuModuleGetFunction(&kernel, module, "rvl_digest"), "the kernel for digests");
-    cuda_need(cuda.cuMemHostAlloc(&digests, count * 16, CU_MEMHOSTALLOC_DEVICEMAP), "results");
+    cuda_need(cuda.cuMemHostAlloc(&pinned, (count + 1) * 24, CU_MEMHOSTALLOC_DEVICEMAP),
+              "addresses and results");
+    uint64_t *granules = pinned, *digests = granules + count + count % 2; /* pairs are aligned */
+    for (uint64_t i = 0; i < count; i++)
+        granules[i] = addr + i * granule;
     cuda_need(cuda.cuMemsetD8Async(addr, 0x5E, size, NULL), "filling");
     cuda_need(cuda.cuCtxSynchronize(), "filling");
-    void *params[] = {&addr, &granule, &count, &digests};
+    void *params[] = {&granules, &granule, &count, &digests};
     for (int i = 0; i < TIMES; i++) {
         double begin = now_s();
         cuda_need(

@@ -9,14 +9,14 @@
 /* The kernel of digest.cu, by the same parameters. */
 static void fake_digest(void **params)
 {
-    uint64_t addr, granule_bytes, granule_count, digests;
-    memcpy(&addr, params[0], sizeof addr);
+    uint64_t granules, granule_bytes, granule_count, digests;
+    memcpy(&granules, params[0], sizeof granules);
     memcpy(&granule_bytes, params[1], sizeof granule_bytes);
     memcpy(&granule_count, params[2], sizeof granule_count);
     memcpy(&digests, params[3], sizeof digests);
     for (uint64_t i = 0; i < granule_count; i++)
-        ((rvli_digest *)(uintptr_t)digests)[i] =
-            rvli_digest_of((const void *)(uintptr_t)(addr + i * granule_bytes), granule_bytes);
+        ((rvli_digest *)(uintptr_t)digests)[i] = rvli_digest_of(
+            (const void *)(uintptr_t)((const uint64_t *)(uintptr_t)granules)[i], granule_bytes);
 }
 
 /* The control is found in the driver that was opened: on a real one there is nothing to link. */

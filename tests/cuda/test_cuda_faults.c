@@ -393,6 +393,7 @@ static void waiting_for_room_fails_cleanly(void **state)
 {
     (void)state;
     static rvli_digest digests[2][200];
+    static const char *const steps[] = {"cuLaunchKernel", "cuStreamSynchronize"};
     const fake_config small = {.capacity_bytes = 512 * MIB}; /* and as many results as granules */
     scene s;
     fake_configure(&small);
@@ -404,7 +405,7 @@ static void waiting_for_room_fails_cleanly(void **state)
         assert_int_equal(
             s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[0]),
             RVL_OK);
-        fake_fail("cuStreamSynchronize", i + 1, CUDA_ERROR_NOT_PERMITTED, false);
+        fake_fail(steps[i], 1, CUDA_ERROR_NOT_PERMITTED, false);
         assert_int_equal(
             s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[1]),
             RVL_ERR_NOT_SUPPORTED);
@@ -416,6 +417,30 @@ static void waiting_for_room_fails_cleanly(void **state)
         assert_int_equal(digests[1][0].low, 7);
         assert_int_equal(s.context->ops.synchronize(s.context->self, 0), RVL_OK);
         assert_memory_equal(digests[0], digests[1], sizeof digests[0]);
+    }
+    end(&s);
+}
+
+/* What was gathered stays so when computing cannot begin, and is computed by the next try. */
+static void computing_fails_cleanly(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"};
+    scene s;
+    gpu_fake_kernels();
+    begin(&s, SMALL_BYTES, 0);
+    for (size_t i = 0; has_digests(s.context) && i < 3; i++) {
+        uint64_t event = 0;
+        rvli_digest digest = {7, 7};
+        rvli_backend_ops *ops = &s.context->ops;
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
+        fake_fail(steps[i], 1, CUDA_ERROR_NOT_PERMITTED, false);
+        assert_int_equal(ops->record_event(s.context->self, 0, &event), RVL_ERR_NOT_SUPPORTED);
+        assert_non_null(strstr(rvli_error_get()->message, "computing digests"));
+        assert_int_equal(digest.low, 7);
+        assert_int_equal(ops->record_event(s.context->self, 0, &event), RVL_OK);
+        assert_int_equal(ops->wait_event(s.context->self, 0, event), RVL_OK);
+        assert_int_not_equal(digest.low, 7);
     }
     end(&s);
 }
@@ -461,7 +486,10 @@ static void a_lost_device_writes_nothing(void **state)
         assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
         assert_int_equal(s.context->ops.record_event(s.context->self, 0, &event), RVL_OK);
         fake_fail("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_FAILED, false);
-        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_DEVICE_LOST);
+        uint64_t later = 0;
+        assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_OK);
+        assert_int_equal(s.context->ops.record_event(s.context->self, 0, &later),
+                         RVL_ERR_DEVICE_LOST);
         assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_DEVICE_LOST);
         assert_int_equal(s.context->ops.wait_event(s.context->self, 0, event), RVL_OK);
         assert_int_equal(digest.low, 7);
@@ -474,14 +502,21 @@ static void a_lost_device_writes_nothing(void **state)
 static void refused_kernels_are_done_without(void **state)
 {
     (void)state;
-    static const char *const symbols[] = {"cuModuleLoadData", "cuModuleGetFunction",
-                                          "cuMemHostAlloc"};
-    for (size_t i = 0; i < 3; i++) {
+    static const struct {
+        const char *name;
+        uint64_t nth;
+    } calls_of_opening[] = {{"cuModuleLoadData", 1},
+                            {"cuModuleGetFunction", 1},
+                            {"cuStreamCreate", 3}, /* behind those for copies */
+                            {"cuEventCreate", 1},
+                            {"cuMemHostAlloc", 1}};
+    for (size_t i = 0; i < 5; i++) {
         scene s;
         rvli_digest digest = {7, 7};
         gpu_fake_kernels();
         assert_int_equal(cuInit(0), CUDA_SUCCESS);
-        fake_fail(symbols[i], 1, CUDA_ERROR_NO_BINARY_FOR_GPU, false);
+        fake_fail(calls_of_opening[i].name, calls_of_opening[i].nth, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                  false);
         begin(&s, SMALL_BYTES, 0);
         assert_false(has_digests(s.context));
         assert_int_equal(queue_digest(s.context, s.kv_addr, &digest), RVL_ERR_NOT_SUPPORTED);
@@ -523,6 +558,7 @@ int main(void)
         cmocka_unit_test(captures_are_told_and_left_alone),
         cmocka_unit_test(digests_fail_cleanly),
         cmocka_unit_test(waiting_for_room_fails_cleanly),
+        cmocka_unit_test(computing_fails_cleanly),
         cmocka_unit_test(a_failed_wait_forgets_digests),
         cmocka_unit_test(a_lost_device_writes_nothing),
         cmocka_unit_test(refused_kernels_are_done_without),
