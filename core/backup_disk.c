@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/backup_disk.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/cost.h"
 #include "base/error.h"
 #include "core/backup.h"
+#include "core/disk_space.h"
 #include "disk/queue.h"
 
 /*
@@ -15,18 +15,6 @@
  */
 #define SLOTS 16u
 #define SLOT_BYTES (UINT64_C(4) << 20)
-
-/* A file and how many shares of it are left. */
-typedef struct disk_file {
-    rvli_disk_file file;
-    uint64_t used_bytes;    /* given out so far */
-    _Atomic uint64_t users; /* shares, and the transition that fills it */
-} disk_file;
-
-typedef struct rvli_disk_share {
-    disk_file *in; /* NULL: of a simulated disk */
-    uint64_t offset;
-} rvli_disk_share;
 
 typedef enum slot_state {
     SLOT_FREE = 0,
@@ -48,7 +36,7 @@ typedef struct slot {
 
 struct rvli_disk_transfer {
     rvl_context *context;
-    disk_file *file; /* of a pause */
+    rvli_disk_share *keeper; /* of the file of a pause */
     rvli_disk_queue *queue;
     int device; /* the one the ring was made for */
     void *ring;
@@ -56,42 +44,6 @@ struct rvli_disk_transfer {
     unsigned turn;   /* the slot that has waited longest */
     uint64_t end_ns; /* when a simulated disk is done */
 };
-
-/* ---- Files and shares ---- */
-
-static void let_go(disk_file *in)
-{
-    if (atomic_fetch_sub(&in->users, 1) > 1)
-        return;
-    rvli_disk_file_close(&in->file);
-    free(in);
-}
-
-/* What all disk backups that a pause may make take in its file. */
-static uint64_t file_bytes(const rvli_transition *transition)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < transition->item_count; i++)
-        if (transition->items[i].allocation->policy == RVL_BACKUP_DISK)
-            bytes += transition->items[i].allocation->size;
-    return bytes;
-}
-
-static rvl_status open_file(const rvli_transition *transition, disk_file **file_out)
-{
-    disk_file *in = calloc(1, sizeof *in);
-    if (in == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup");
-    rvl_status status =
-        rvli_disk_file_open(transition->context->disk_directory, file_bytes(transition), &in->file);
-    if (status != RVL_OK) {
-        free(in);
-        return status;
-    }
-    in->users = 1;
-    *file_out = in;
-    return RVL_OK;
-}
 
 /* ---- The transfer ---- */
 
@@ -114,8 +66,8 @@ static void close_transfer(rvli_disk_transfer *transfer)
         context->ops.host_free(context->self, transfer->device, transfer->ring,
                                SLOTS * SLOT_BYTES) != RVL_OK)
         rvli_log(context, RVL_LOG_WARN, "the buffers of a disk backup could not be given back");
-    if (transfer->file != NULL)
-        let_go(transfer->file);
+    if (transfer->keeper != NULL)
+        rvli_disk_share_drop(context, transfer->keeper);
     free(transfer);
 }
 
@@ -326,26 +278,29 @@ void rvli_disk_abort(rvli_transition *transition)
 
 /* ---- The store ---- */
 
+/* What all disk backups that a pause may make take in its file. */
+static uint64_t file_bytes(const rvli_transition *transition)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < transition->item_count; i++)
+        if (transition->items[i].allocation->policy == RVL_BACKUP_DISK)
+            bytes += transition->items[i].allocation->size;
+    return bytes;
+}
+
 static rvl_status disk_hold(rvli_transition *transition, const rvli_allocation *allocation,
                             rvli_backup *backup)
 {
     rvli_disk_transfer *transfer = NULL;
     rvl_status status = transfer_of(transition, allocation->device, &transfer);
     bool bytes = !accounted(transition->context, allocation->device);
-    if (status == RVL_OK && bytes && transfer->file == NULL)
-        status = open_file(transition, &transfer->file);
+    if (status == RVL_OK && bytes && transfer->keeper == NULL)
+        status =
+            rvli_disk_space_open(transition->context, file_bytes(transition), &transfer->keeper);
     if (status != RVL_OK)
         return status;
-    backup->disk = calloc(1, sizeof *backup->disk);
-    if (backup->disk == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup");
-    if (bytes) {
-        backup->disk->in = transfer->file;
-        backup->disk->offset = transfer->file->used_bytes;
-        transfer->file->used_bytes += backup->size;
-        atomic_fetch_add(&transfer->file->users, 1);
-    }
-    return RVL_OK;
+    return rvli_disk_share_new(transition->context, bytes ? transfer->keeper->in : NULL,
+                               backup->size, &backup->disk);
 }
 
 /* A simulated disk works in the order of what it is asked, beside everything else. */
@@ -401,18 +356,9 @@ static rvl_status disk_load(rvli_transition *transition, const rvli_allocation *
     return RVL_OK;
 }
 
-/* The share's space goes back at once where the file system can do that, else with the last one. */
 static void disk_drop(rvl_context *context, rvli_backup *backup)
 {
-    (void)context;
-    rvli_disk_share *share = backup->disk;
-    if (share->in != NULL) {
-        if (atomic_load(&share->in->users) > 1)
-            (void)fallocate(share->in->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                            (off_t)share->offset, (off_t)backup->size);
-        let_go(share->in);
-    }
-    free(share);
+    rvli_disk_share_drop(context, backup->disk);
 }
 
 const rvli_backup_store rvli_disk_store = {

@@ -10,6 +10,7 @@
 #include "core/allocate.h"
 #include "core/blocks.h"
 #include "core/coalesce.h"
+#include "core/disk_space.h"
 #include "core/model.h"
 #include "disk/file.h"
 #include "reveille/record.h"
@@ -140,6 +141,7 @@ static void free_context(rvl_context *context)
     rvli_tables_destroy(context);
     rvli_ledger_destroy(context);
     free(context->devices);
+    rvli_disk_remover_delete(context->disk_remover);
     free(context->disk_directory);
     rvli_index_destroy(&context->by_addr);
     rvli_pool_destroy(&context->allocation_pool);
@@ -178,7 +180,8 @@ static rvl_status set_disk_directory(rvl_context *context, const rvl_context_opt
     context->disk_directory = strdup(options->disk_directory);
     if (context->disk_directory == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
-    return rvli_disk_directory_check(options->disk_directory, options->disk_tmpfs);
+    rvl_status status = rvli_disk_directory_check(options->disk_directory, options->disk_tmpfs);
+    return status == RVL_OK ? rvli_disk_remover_new(&context->disk_remover) : status;
 }
 
 /* The tables' first entries: process 0 and the stage before the first mark. */

@@ -12,6 +12,7 @@
 #include "core/backup.h"
 #include "core/blocks.h"
 #include "core/coalesce.h"
+#include "core/disk_space.h"
 #include "core/fail.h"
 
 /* Finds the allocation that begins at addr, waiting while somebody works on it. Lock held. */
@@ -86,6 +87,7 @@ rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocatio
     rvli_allocation gone = *mover;
     forget(context, allocation);
     rvli_backup_drop(context, gone.backup);
+    rvli_disk_space_clear(context);
     rvli_range_release(context, &gone);
     return RVL_OK;
 }

@@ -153,6 +153,7 @@ struct rvl_context {
     uint64_t keep_bytes;  /* budget of kept blocks, all devices */
     bool verify;          /* content is compared with its digests when it comes back */
     char *disk_directory; /* of backups; NULL: none */
+    struct rvli_disk_remover *disk_remover; /* NULL: without a directory */
 
     pthread_mutex_t lock;
     pthread_cond_t moved; /* a transition has ended */

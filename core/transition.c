@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/backup_disk.h"
+#include "core/disk_space.h"
 
 /* ---- The set of tags ---- */
 
@@ -98,6 +99,7 @@ void rvli_transition_end(rvli_transition *transition)
     rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_disk_end(transition);
+    rvli_disk_space_clear(context);
     for (size_t i = 0; i < transition->item_count; i++)
         free(transition->items[i].digests);
     free(transition->tags);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "disk/queue.h"
@@ -34,6 +35,9 @@ static int remove_directory(void **state)
 
 /* The n-th call from now on fails; 0: none does. */
 static int fail_open, fail_submit, fail_wait, fail_queue;
+static bool full_for_good;     /* and a second try of opening fails, too */
+static _Atomic int files_open; /* now */
+static int last_fd;            /* of the file opened last */
 
 static bool is_turn(int *countdown)
 {
@@ -44,9 +48,23 @@ rvl_status __real_rvli_disk_file_open(const char *path, uint64_t size, rvli_disk
 rvl_status __wrap_rvli_disk_file_open(const char *path, uint64_t size, rvli_disk_file *file_out);
 rvl_status __wrap_rvli_disk_file_open(const char *path, uint64_t size, rvli_disk_file *file_out)
 {
-    if (is_turn(&fail_open))
+    if (is_turn(&fail_open)) {
+        fail_open = full_for_good ? 1 : 0;
+        full_for_good = false;
         return rvli_error(RVL_ERR_DISK_FULL, "the disk is full");
-    return __real_rvli_disk_file_open(path, size, file_out);
+    }
+    rvl_status status = __real_rvli_disk_file_open(path, size, file_out);
+    files_open += status == RVL_OK;
+    last_fd = status == RVL_OK ? file_out->fd : last_fd;
+    return status;
+}
+
+void __real_rvli_disk_file_close(rvli_disk_file *file);
+void __wrap_rvli_disk_file_close(rvli_disk_file *file);
+void __wrap_rvli_disk_file_close(rvli_disk_file *file)
+{
+    files_open--;
+    __real_rvli_disk_file_close(file);
 }
 
 rvl_status __real_rvli_disk_queue_open(rvli_disk_engine engine, unsigned depth,
@@ -90,7 +108,9 @@ typedef struct scene {
 static scene open_scene(rvl_backup backup, bool retain, bool no_verify)
 {
     scene s = {0};
-    s.context = support_open((support_options){.disk_directory = directory, .no_verify = no_verify},
+    s.context = support_open((support_options){.capacity_bytes = 128 * MIB,
+                                               .disk_directory = directory,
+                                               .no_verify = no_verify},
                              &s.fault);
     rvl_tag_options options = {.struct_size = sizeof options, .retain_backups = retain};
     assert_int_equal(rvl_tag_define(s.context, "w", &options, &s.tag), RVL_OK);
@@ -321,15 +341,15 @@ static void files_keep_content(void **state)
 {
     (void)state;
     scene s = open_scene(RVL_BACKUP_DISK, false, false);
-    rvl_addr large = support_alloc(s.context, "w", 0, 17 * GRANULE, RVL_BACKUP_DISK);
-    support_fill(large, 17 * GRANULE, 60); /* more than the ring of buffers holds */
+    rvl_addr large = support_alloc(s.context, "w", 0, 34 * GRANULE, RVL_BACKUP_DISK);
+    support_fill(large, 34 * GRANULE, 60); /* more than the ring of buffers holds */
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     assert_int_equal(rvl_pause_forecast(s.context, &s.tag, 1, NULL, &forecast), RVL_OK);
-    assert_int_equal(forecast.disk_bytes, COUNT * BYTES + 17 * GRANULE);
+    assert_int_equal(forecast.disk_bytes, COUNT * BYTES + 34 * GRANULE);
     assert_int_equal(forecast.host_bytes, 0);
     assert_int_equal(pause_all(&s), RVL_OK);
     rvl_device_stats stats = support_stats(s.context, 0);
-    assert_int_equal(stats.disk_backup_bytes, COUNT * BYTES + 17 * GRANULE);
+    assert_int_equal(stats.disk_backup_bytes, COUNT * BYTES + 34 * GRANULE);
     assert_int_equal(stats.host_backup_bytes, 0);
     assert_int_equal(stats.used_bytes, 0);
     assert_int_equal(files_in_directory(), 0); /* it has no name */
@@ -338,14 +358,14 @@ static void files_keep_content(void **state)
     assert_int_equal(rvl_backup_find(s.context, large, &host, &size), RVL_ERR_NOT_FOUND);
 
     assert_int_equal(rvl_free(s.context, s.addrs[0]), RVL_OK);
-    assert_int_equal(support_stats(s.context, 0).disk_backup_bytes, 3 * BYTES + 17 * GRANULE);
+    assert_int_equal(support_stats(s.context, 0).disk_backup_bytes, 3 * BYTES + 34 * GRANULE);
     assert_int_equal(resume_all(&s), RVL_OK);
     for (int i = 1; i < COUNT; i++)
         assert_true(support_holds(s.addrs[i], BYTES, (uint64_t)i));
-    assert_true(support_holds(large, 17 * GRANULE, 60));
+    assert_true(support_holds(large, 34 * GRANULE, 60));
     stats = support_stats(s.context, 0);
     assert_int_equal(stats.disk_backup_bytes, 0);
-    assert_int_equal(stats.disk_peak_bytes, COUNT * BYTES + 17 * GRANULE);
+    assert_int_equal(stats.disk_peak_bytes, COUNT * BYTES + 34 * GRANULE);
     assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
 }
 
@@ -372,9 +392,11 @@ static bool disk_fails_at(int *countdown, int turn, bool pausing, rvl_status exp
     if (!pausing)
         assert_int_equal(pause_all(&s), RVL_OK);
     *countdown = turn;
+    full_for_good = countdown == &fail_open;
     rvl_status status = pausing ? pause_all(&s) : resume_all(&s);
     bool hit = *countdown == 0;
     *countdown = 0;
+    full_for_good = false;
     assert_int_equal(status, hit ? expected : RVL_OK);
     if (hit) {
         rvl_state state = pausing ? RVL_STATE_ACTIVE : RVL_STATE_PAUSED;
@@ -412,6 +434,60 @@ static void a_failing_disk_changes_nothing(void **state)
                 turn++;
             assert_int_equal(turn > 1, pausing ? calls[i].pauses : calls[i].resumes);
         }
+}
+
+/* Waits, at most some seconds, for what another thread does. */
+static bool comes_true(bool (*question)(uint64_t), uint64_t about)
+{
+    for (int i = 0; i < 1000 && !question(about); i++)
+        usleep(5000);
+    return question(about);
+}
+
+static bool file_takes(uint64_t bytes)
+{
+    struct stat facts;
+    assert_int_equal(fstat(last_fd, &facts), 0);
+    return (uint64_t)facts.st_blocks * 512 == bytes;
+}
+
+static bool files_are_open(uint64_t count)
+{
+    return (uint64_t)files_open == count;
+}
+
+/* Of one backup at once, of the last one with the file. */
+static void space_is_given_back(void **state)
+{
+    (void)state;
+    scene s = open_scene(RVL_BACKUP_DISK, false, false);
+    assert_int_equal(pause_all(&s), RVL_OK);
+    assert_true(files_are_open(1));
+    assert_true(file_takes(COUNT * BYTES));
+    assert_int_equal(rvl_free(s.context, s.addrs[1]), RVL_OK);
+    assert_true(comes_true(file_takes, (COUNT - 1) * BYTES));
+    assert_int_equal(resume_all(&s), RVL_OK);
+    assert_true(comes_true(files_are_open, 0));
+    assert_true(support_holds(s.addrs[2], BYTES, 2));
+    assert_int_equal(pause_all(&s), RVL_OK);
+    assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
+    assert_true(files_are_open(0)); /* closing waits */
+}
+
+/* What is being given back is room, too. */
+static void a_full_disk_is_tried_again(void **state)
+{
+    (void)state;
+    scene s = open_scene(RVL_BACKUP_DISK, false, false);
+    assert_int_equal(pause_all(&s), RVL_OK);
+    assert_int_equal(resume_all(&s), RVL_OK);
+    fail_open = 1;
+    assert_int_equal(pause_all(&s), RVL_OK);
+    assert_int_equal(fail_open, 0);
+    assert_true(files_are_open(1)); /* the first one was closed before the second try */
+    assert_int_equal(resume_all(&s), RVL_OK);
+    check_content(&s);
+    assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
 }
 
 static void directories_are_checked(void **state)
@@ -453,6 +529,8 @@ int main(void)
         cmocka_unit_test(files_keep_content),
         cmocka_unit_test(retained_files_are_brought_up_to_date),
         cmocka_unit_test(a_failing_disk_changes_nothing),
+        cmocka_unit_test(space_is_given_back),
+        cmocka_unit_test(a_full_disk_is_tried_again),
         cmocka_unit_test(directories_are_checked),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
