@@ -106,13 +106,16 @@ static void touch_and_hold(uint64_t bytes, int done, int go)
 
 /*
  * Memory that a virtual machine has not used lately is far slower to touch, since its host may have
- * taken it back. Just before a first pause is timed, processes touch twice what it needs, all of it
- * at one time: which pages the pause will get is not known.
+ * taken it back. Just before a first pause is timed, processes touch three quarters of what is
+ * free, all of it at one time: which pages the pause will get is not known.
  */
-static void warm_host_up(uint64_t bytes)
+static void warm_host_up(void)
 {
+    if (given.small)
+        return;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t share = 2 * bytes / (uint64_t)cores / (2 * MIB) * (2 * MIB) + 2 * MIB;
+    uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t share = free_bytes / 4 * 3 / (uint64_t)cores / (2 * MIB) * (2 * MIB) + 2 * MIB;
     int done[2], go[2];
     char byte;
     need(pipe(done) == 0 && pipe(go) == 0, "pipes");
@@ -164,7 +167,7 @@ static void run_cycles(const work *w, const subject *s)
         content_change_all(written);
     }
     if (w->backup == BACKUP_KEPT || w->backup == BACKUP_GIVEN_BACK)
-        warm_host_up(w->count * w->size);
+        warm_host_up();
     for (int cycle = 0; cycle < cycles; cycle++) {
         if (w->backup == BACKUP_ON_DISK && cycle > 0 && now_s() - started > DISK_ENOUGH_S)
             cycles = cycle + 1;
@@ -232,7 +235,7 @@ static void run_changes(const work *w, const subject *s)
     s->open(w, given.peer);
     s->allocate(w, "first", addrs);
     content *written = content_new(w, addrs);
-    warm_host_up(w->count * w->size);
+    warm_host_up();
     for (int cycle = 0; cycle < CHANGE_CYCLES; cycle++)
         for (int i = 0; i < 3; i++) {
             cases[i].change(written);
@@ -289,7 +292,7 @@ static void run_verified(const work *w)
     arm arms[2];
     open_arm(&arms[0], w, false);
     open_arm(&arms[1], w, true);
-    warm_host_up(w->count * w->size * 5 / 4);
+    warm_host_up();
     for (int cycle = 0; cycle < VERIFY_CYCLES; cycle++) {
         run_arm(&arms[cycle % 2], cycle);
         run_arm(&arms[1 - cycle % 2], cycle);

@@ -60,7 +60,7 @@ bench=$(find_program bench_gpu)
 bench=${bench:-bench_gpu}
 peer=$(find_program 'torch_memory_saver*.so')
 costless=$(find_program libcuda-costless.so)
-part "bench_gpu" 330 "$bench" "${bench_args[@]}" ${peer:+--peer "$peer"} \
+part "bench_gpu" 400 "$bench" "${bench_args[@]}" ${peer:+--peer "$peer"} \
     >"$out/bench.jsonl" 2>>"$out/bench.log"
 part "bench_gpu, disk" 200 "$bench" "${bench_args[@]}" --disk "${BENCH_DISK:-$out}" \
     --disk-gib "${BENCH_DISK_GIB:-8}" --one disk reveille >>"$out/bench.jsonl" 2>>"$out/bench.log"
