@@ -18,10 +18,12 @@
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
 int command_devices(int argc, char **argv);
+int command_model(int argc, char **argv);
 
 /* Their help, on stdout. */
 void help_replay(void);
 void help_devices(void);
+void help_model(void);
 
 /* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -18,6 +18,7 @@
 #define BUFFER_BYTES 65536u
 /* Longest line: three escaped names and a list of 64 devices. */
 #define LINE_BYTES_MAX 4096u
+#define COMMENT_BYTES_MAX 4000u
 
 typedef struct process {
     char *name;
@@ -136,6 +137,44 @@ static rvl_status begin_line(rvl_trace_writer *writer)
     return BUFFER_BYTES - writer->length < LINE_BYTES_MAX ? write_out(writer) : RVL_OK;
 }
 
+/* ---- Comments ---- */
+
+static bool good_comment(const char *text)
+{
+    size_t length = 0;
+    for (; *text != '\0'; text++) {
+        length = *text == '\n' ? 0 : length + 1;
+        if (length > COMMENT_BYTES_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* One line after the other, so that no text is too long for the buffer. A last LF ends a line. */
+static rvl_status write_comment(rvl_trace_writer *writer, const char *text)
+{
+    do {
+        size_t length = strcspn(text, "\n");
+        rvl_status status = begin_line(writer);
+        if (status != RVL_OK)
+            return status;
+        add_text(writer, length > 0 ? "# " : "#");
+        memcpy(writer->buffer + writer->length, text, length);
+        writer->length += length;
+        add_byte(writer, '\n');
+        text += length + (text[length] == '\n');
+    } while (*text != '\0');
+    return RVL_OK;
+}
+
+rvl_status rvl_trace_writer_comment(rvl_trace_writer *writer, const char *text)
+{
+    if (writer == NULL || text == NULL || !good_comment(text))
+        return rvli_error(RVL_ERR_INVALID,
+                          "a comment is missing, or has a line of over 4000 bytes");
+    return write_comment(writer, text);
+}
+
 /* ---- Header ---- */
 
 static bool good_name(const char *name)
@@ -161,13 +200,20 @@ static void write_device(rvl_trace_writer *writer, const rvl_trace_device *devic
     writer->devices |= UINT64_C(1) << device->index;
 }
 
-static void write_header(rvl_trace_writer *writer, const rvl_trace_header *header)
+static rvl_status write_header(rvl_trace_writer *writer, const rvl_trace_header *header)
 {
     add_text(writer, RVLI_TRACE_MAGIC);
     add_number(writer, RVL_TRACE_MAJOR);
     add_byte(writer, '.');
     add_number(writer, RVL_TRACE_MINOR);
     add_byte(writer, '\n');
+    if (header->comment != NULL) {
+        rvl_status status = write_comment(writer, header->comment);
+        if (status == RVL_OK)
+            status = write_out(writer); /* 64 devices need the whole buffer */
+        if (status != RVL_OK)
+            return status;
+    }
     add_text(writer, RVLI_WORD_CLOCK " boot=");
     if (header->boot_id != NULL)
         add_name(writer, header->boot_id);
@@ -180,6 +226,7 @@ static void write_header(rvl_trace_writer *writer, const rvl_trace_header *heade
     add_byte(writer, '\n');
     for (size_t i = 0; i < header->device_count; i++)
         write_device(writer, &header->devices[i]);
+    return RVL_OK;
 }
 
 static bool good_device(const rvl_trace_device *device)
@@ -196,7 +243,8 @@ static bool good_header(const rvl_trace_header *header)
 {
     if (header == NULL || header->struct_size < sizeof *header || header->devices == NULL ||
         header->device_count == 0 || header->device_count > RVL_MAX_DEVICES ||
-        (header->boot_id != NULL && !good_name(header->boot_id)))
+        (header->boot_id != NULL && !good_name(header->boot_id)) ||
+        (header->comment != NULL && !good_comment(header->comment)))
         return false;
     uint64_t seen = 0;
     for (size_t i = 0; i < header->device_count; i++) {
@@ -223,7 +271,12 @@ rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *heade
         free(writer);
         return status;
     }
-    write_header(writer, header);
+    rvl_status status = write_header(writer, header);
+    if (status != RVL_OK) {
+        close(writer->file);
+        free(writer);
+        return status;
+    }
     *writer_out = writer;
     return RVL_OK;
 }

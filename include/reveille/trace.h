@@ -82,6 +82,7 @@ typedef struct rvl_trace_header {
     uint64_t wall_ns;    /* wall clock (since 1970) at time 0 of the trace */
     const rvl_trace_device *devices;
     size_t device_count; /* at least 1 */
+    const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
 } rvl_trace_header;
 
 /*
@@ -106,6 +107,13 @@ RVL_API rvl_status rvl_trace_writer_process(rvl_trace_writer *writer, const char
  * thread at a time a writer. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_event(rvl_trace_writer *writer, const rvl_trace_event *event);
+
+/*
+ * Writes a comment: one line, or several with LF between. Returns RVL_OK, RVL_ERR_INVALID (NULL, or
+ * a line of more than 4000 bytes; nothing is written) or RVL_ERR_IO. One thread at a time a writer.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_comment(rvl_trace_writer *writer, const char *text);
 
 /* Writes out what is buffered. Returns RVL_OK or RVL_ERR_IO. Since 0.1. */
 RVL_API rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);

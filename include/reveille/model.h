@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Model configs to traces: reads a Hugging Face config.json and works out, to the byte, what one
+ * step of reinforcement learning with that model asks of one GPU (libreveille-replay). The formulas
+ * and their sources are in docs/model.md.
+ */
+#ifndef REVEILLE_MODEL_H
+#define REVEILLE_MODEL_H
+
+#include "reveille/replay.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_model rvl_model;
+typedef struct rvl_model_step rvl_model_step;
+
+/* Why a config or a set of options was refused. */
+typedef struct rvl_model_error {
+    size_t struct_size;
+    uint32_t line;     /* of the config, from 1, where it is no JSON; else 0 */
+    char key[64];      /* of the config, or the name of an option ("--tp"); "": none */
+    char message[256]; /* what is wrong, and the remedy */
+} rvl_model_error;
+
+/* ---- Models ---- */
+
+/*
+ * Reads a config from a file, or from length bytes of text. Values that are missing take the
+ * default that the family's own code has, where it has one. error_out may be NULL.
+ * Returns RVL_OK; RVL_ERR_INVALID (no JSON, an unknown family, a missing key, an impossible value;
+ * also NULL); RVL_ERR_IO; RVL_ERR_HOST_OOM. The caller frees *model_out with rvl_model_close().
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_open(const char *path, rvl_model_error *error_out,
+                                  rvl_model **model_out);
+RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model_error *error_out,
+                                   rvl_model **model_out);
+
+/* Frees a model. NULL is fine. Since 0.1. */
+RVL_API void rvl_model_close(rvl_model *model);
+
+/* Its model_type: the name of its family. Lives as long as the model. Since 0.1. */
+RVL_API const char *rvl_model_type(const rvl_model *model);
+
+/* Number of its parameters: exact, tied embeddings once. Thread-safe. Since 0.1. */
+RVL_API uint64_t rvl_model_parameters(const rvl_model *model);
+
+#define RVL_MODEL_NO_LAYER UINT32_MAX
+
+/* A parameter, whole and unfused, under the name that most families give it. */
+typedef struct rvl_model_tensor {
+    char name[96];
+    uint32_t layer; /* RVL_MODEL_NO_LAYER: embedding, last norm, head */
+    uint64_t rows;
+    uint64_t columns; /* 1 for vectors */
+} rvl_model_tensor;
+
+typedef void (*rvl_model_tensor_fn)(void *user, const rvl_model_tensor *tensor);
+
+/* Calls fn for every parameter, in the order of the layers. Thread-safe. Since 0.1. */
+RVL_API void rvl_model_each_tensor(const rvl_model *model, rvl_model_tensor_fn fn, void *user);
+
+/* The families that can be read, in the order of the table; NULL behind the last. Since 0.1. */
+RVL_API const char *rvl_model_family(size_t index);
+
+/* ---- What a step holds ---- */
+
+/*
+ * X(NAME, tag or cause, meaning): the terms. Those up to LOGITS are memory of engine or trainer,
+ * TRAINING_COPY is there without a trainer, the rest is beyond PyTorch's allocator.
+ */
+#define RVL_MODEL_TERM_MAP(X)                                                                      \
+    X(WEIGHTS, "weights", "the engine's share of the weights, fused")                              \
+    X(KV_CACHE, "kv_cache", "what the memory fraction leaves, in whole tokens")                    \
+    X(CUDA_GRAPH, "cuda_graph", "pools of captured graphs")                                        \
+    X(BUFFERS, "buffers", "the engine's working set of one prefill, and its workspace")            \
+    X(SHARDED_WEIGHTS, "sharded_weights", "the trainer's bf16 weights")                            \
+    X(MASTER_WEIGHTS, "master_weights", "fp32 weights that the optimizer updates")                 \
+    X(OPTIMIZER, "optimizer", "states of the optimizer")                                           \
+    X(GRADIENTS, "gradients", "bf16 gradients")                                                    \
+    X(GRADIENT_BUCKETS, "gradient_buckets", "DDP's copies of the gradients, for the reduction")    \
+    X(ALL_GATHER, "all_gather", "whole weights gathered from the shards, bf16")                    \
+    X(ACTIVATIONS, "activations", "what the forward pass keeps for the backward pass")             \
+    X(LOGITS, "logits", "logits of a micro-batch, their fp32 copy and its gradient")               \
+    X(TRAINING_COPY, "training_copy", "all parameters in bf16, as a trainer allocates them")       \
+    X(ENGINE_CONTEXT, "engine_context", "CUDA context of the engine")                              \
+    X(TRAINER_CONTEXT, "trainer_context", "CUDA context of the trainer")                           \
+    X(TRAINER_RESIDUE, "trainer_residue", "what the trainer leaves behind")                        \
+    X(ASLEEP, "asleep", "in use while the engine sleeps")
+
+typedef enum rvl_model_term {
+#define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
+    RVL_MODEL_TERM_MAP(RVL_MODEL_TERM_ENUM)
+#undef RVL_MODEL_TERM_ENUM
+        RVL_MODEL_TERM_COUNT
+} rvl_model_term;
+
+/* Who trains on this GPU. */
+typedef enum rvl_model_train {
+    RVL_MODEL_TRAIN_NONE = 0, /* nobody: a whole copy of the new weights arrives for the update */
+    RVL_MODEL_TRAIN_FSDP,     /* weights, gradients, optimizer sharded over train_ranks GPUs */
+    RVL_MODEL_TRAIN_DDP       /* all of them whole */
+} rvl_model_train;
+
+/* How engine and trainer share the GPU: docs/strategies.md. */
+typedef enum rvl_model_strategy {
+    RVL_MODEL_V3 = 0, /* the engine wakes in stages */
+    RVL_MODEL_V0,     /* nothing is released */
+    RVL_MODEL_V1,     /* one process at a time */
+    RVL_MODEL_V2      /* the engine sleeps and wakes as a whole */
+} rvl_model_strategy;
+
+typedef enum rvl_model_dtype {
+    RVL_MODEL_DTYPE_AUTO = 0, /* weights: as quantization_config says, else bf16; cache: bf16 */
+    RVL_MODEL_BF16,
+    RVL_MODEL_FP8,
+    RVL_MODEL_INT4 /* weights only */
+} rvl_model_dtype;
+
+/* X(NAME, word, states, bytes of each a parameter, in blocks of 256 with a scale, fp32 master) */
+#define RVL_MODEL_OPTIMIZER_MAP(X)                                                                 \
+    X(ADAMW, "adamw", 2, 4, false, true)                                                           \
+    X(ADAMW_BF16, "adamw-bf16", 2, 2, false, false)                                                \
+    X(ADAMW_8BIT, "adamw-8bit", 2, 1, true, false)                                                 \
+    X(SGD_MOMENTUM, "sgd-momentum", 1, 4, false, true)                                             \
+    X(SGD, "sgd", 0, 0, false, false)
+
+typedef enum rvl_model_optimizer {
+#define RVL_MODEL_OPTIMIZER_ENUM(name, word, states, bytes, blocks, master) RVL_MODEL_##name,
+    RVL_MODEL_OPTIMIZER_MAP(RVL_MODEL_OPTIMIZER_ENUM)
+#undef RVL_MODEL_OPTIMIZER_ENUM
+        RVL_MODEL_OPTIMIZER_COUNT
+} rvl_model_optimizer;
+
+/* A term whose size is known better than a formula gives it. 0 bytes leave it out. */
+typedef struct rvl_model_given {
+    rvl_model_term term;
+    uint64_t bytes;
+} rvl_model_given;
+
+typedef struct rvl_model_options {
+    size_t struct_size;
+    const char *device; /* profile or size; NULL: "h200" */
+    uint32_t tp;        /* engine: tensor parallel; 0: 1 */
+    uint32_t pp;        /* engine: pipeline stages; 0: 1 */
+    uint32_t pp_rank;   /* the stage that is predicted */
+    uint32_t ep;        /* engine: expert parallel, within tp; 0: 1 */
+    rvl_model_train train;
+    uint32_t train_ranks;      /* FSDP; 0: 1 */
+    uint32_t mem_fraction_ppm; /* engine: weights and KV cache, in millionths; 0: 900000 */
+    rvl_model_strategy strategy;
+    rvl_wake wake;        /* together: v3 resumes all of the engine at its first resume */
+    uint32_t micro_batch; /* sequences; 0: 1 */
+    uint32_t seq_len;     /* tokens of a sequence; 0: 4096 */
+    bool recompute;       /* activations are computed anew, layer by layer */
+    bool reshard;         /* FSDP: frees gathered layers after use; false: keeps all */
+    rvl_model_optimizer optimizer;
+    rvl_model_dtype weights_dtype; /* of the engine */
+    rvl_model_dtype kv_dtype;
+    const char *name;         /* of the model, for comments; NULL: its model_type */
+    const char *const *notes; /* comment lines */
+    size_t note_count;
+    const rvl_model_given *given;
+    size_t given_count;
+} rvl_model_options;
+
+/*
+ * Works out a step for one GPU and makes its trace in memory. error_out may be NULL.
+ * Returns RVL_OK; RVL_ERR_INVALID (an option; sizes that do not divide; no room for a KV cache);
+ * RVL_ERR_HOST_OOM. The caller frees *step_out with rvl_model_step_close(). Many threads may make
+ * steps of one model. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
+                                       rvl_model_error *error_out, rvl_model_step **step_out);
+
+/* Frees a step. NULL is fine. Since 0.1. */
+RVL_API void rvl_model_step_close(rvl_model_step *step);
+
+/* Bytes of a term as they are asked of the device; 0: it is not part of the step. Since 0.1. */
+RVL_API uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term);
+
+/* Number of allocations that these are. Since 0.1. */
+RVL_API size_t rvl_model_step_allocations(const rvl_model_step *step, rvl_model_term term);
+
+/* Tag or cause of a term in the trace. Static string. Since 0.1. */
+RVL_API const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term);
+
+/* Tokens that the KV cache holds; 0 where its size was given. Since 0.1. */
+RVL_API uint64_t rvl_model_step_tokens(const rvl_model_step *step);
+
+/* The device, as the trace's header declares it. Lives as long as the step. Since 0.1. */
+RVL_API const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step);
+
+/* The events, as a writer takes them. They live as long as the step. Since 0.1. */
+RVL_API size_t rvl_model_step_events(const rvl_model_step *step,
+                                     const rvl_trace_event **events_out);
+
+/*
+ * Writes the step as a trace. A file of that name is replaced when the new one is whole; what is no
+ * regular file (a pipe) is written to as it is. Returns RVL_OK, RVL_ERR_INVALID (NULL), RVL_ERR_IO
+ * (nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

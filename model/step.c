@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps as objects: made from a model and options, asked for their terms and events, written. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "model/internal.h"
+
+#define SUFFIX_BYTES 48 /* of a name that is used while a trace is written */
+
+rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
+                               rvl_model_error *error_out, rvl_model_step **step_out)
+{
+    rvli_plan plan;
+    if (model == NULL || step_out == NULL)
+        return rvli_model_fail(error_out, RVL_ERR_INVALID, "", "the model or the output is NULL");
+    rvl_status status = rvli_plan_make(model, options, error_out, &plan);
+    if (status != RVL_OK)
+        return status;
+    rvl_model_step *step = calloc(1, sizeof *step);
+    if (step == NULL)
+        return rvli_model_fail(error_out, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+    status = rvli_terms_make(model, &plan, error_out, &step->terms);
+    if (status != RVL_OK) {
+        free(step);
+        return status;
+    }
+    step->train = plan.options.train;
+    step->device = (rvl_trace_device){.profile = plan.device.name,
+                                      .capacity_bytes = plan.device.capacity_bytes,
+                                      .granularity_bytes = plan.device.granularity_bytes};
+    rvli_step_play(step, &plan);
+    step->header = rvli_step_describe(step, model, &plan);
+    if (step->failed || step->header == NULL) {
+        rvl_model_step_close(step);
+        return rvli_model_fail(error_out, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+    }
+    *step_out = step;
+    return RVL_OK;
+}
+
+void rvl_model_step_close(rvl_model_step *step)
+{
+    if (step == NULL)
+        return;
+    rvli_terms_free(&step->terms);
+    free(step->events);
+    free(step->header);
+    free(step);
+}
+
+uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term)
+{
+    return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.total : 0;
+}
+
+size_t rvl_model_step_allocations(const rvl_model_step *step, rvl_model_term term)
+{
+    return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.count : 0;
+}
+
+const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term)
+{
+    return (unsigned)term < RVL_MODEL_TERM_COUNT ? rvli_term_tag(term, step->train) : "?";
+}
+
+uint64_t rvl_model_step_tokens(const rvl_model_step *step)
+{
+    return step->terms.tokens;
+}
+
+const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step)
+{
+    return &step->device;
+}
+
+size_t rvl_model_step_events(const rvl_model_step *step, const rvl_trace_event **events_out)
+{
+    *events_out = step->events;
+    return step->event_count;
+}
+
+/* ---- Writing ---- */
+
+static rvl_status write_events(const rvl_model_step *step, rvl_trace_writer *writer)
+{
+    size_t comment = 0;
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < step->event_count && status == RVL_OK; i++) {
+        while (comment < step->comment_count && step->comments[comment].event == i &&
+               status == RVL_OK)
+            status = rvl_trace_writer_comment(writer, step->comments[comment++].text);
+        if (status == RVL_OK)
+            status = rvl_trace_writer_event(writer, &step->events[i]);
+    }
+    return status;
+}
+
+static rvl_status write_trace(const rvl_model_step *step, const char *path)
+{
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = &step->device,
+                               .device_count = 1,
+                               .comment = step->header};
+    rvl_trace_writer *writer;
+    rvl_status status = rvl_trace_writer_open(path, &header, &writer);
+    if (status != RVL_OK)
+        return status;
+    status = rvl_trace_writer_process(writer, "engine", 0);
+    if (status == RVL_OK)
+        status = rvl_trace_writer_process(writer, "trainer", 0);
+    if (status == RVL_OK)
+        status = write_events(step, writer);
+    rvl_status closed = rvl_trace_writer_close(writer);
+    return status != RVL_OK ? status : closed;
+}
+
+static bool is_special(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+static rvl_status not_renamed(const char *temporary)
+{
+    int number = errno;
+    unlink(temporary);
+    rvl_status status = rvli_error(RVL_ERR_IO, "the trace was written but could not take its name");
+    rvli_error_native(number, strerrorname_np(number));
+    return status;
+}
+
+/* A name beside the path's, that no other thread or process uses. NULL: no memory. */
+static char *temporary_name(const char *path)
+{
+    static atomic_uint counter;
+    size_t size = strlen(path) + SUFFIX_BYTES;
+    char *name = malloc(size);
+    if (name != NULL)
+        snprintf(name, size, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&counter, 1));
+    return name;
+}
+
+rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
+{
+    if (step == NULL || path == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the step or the path is NULL");
+    if (is_special(path))
+        return write_trace(step, path);
+    char *temporary = temporary_name(path);
+    if (temporary == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a path");
+    rvl_status status = write_trace(step, temporary);
+    if (status != RVL_OK)
+        unlink(temporary);
+    else if (rename(temporary, path) != 0)
+        status = not_renamed(temporary);
+    free(temporary);
+    return status;
+}

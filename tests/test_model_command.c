@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `reveille model` as a user meets it: what it prints, what it writes, and that bad input of every
+ * kind ends in status 2 with one line that names its place, and writes nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define TEXT_BYTES 16384
+
+static char folder[] = "/tmp/reveille-model-command-XXXXXX";
+static char output[TEXT_BYTES]; /* what the last command printed, on stdout and stderr */
+
+/* Runs the command in the test's folder with words as a shell takes them. Its exit status. */
+static int command(const char *words)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "cd %s && %s %s 2>&1", folder, RVL_COMMAND_PATH, words);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void check_contains(const char *part)
+{
+    if (strstr(output, part) == NULL)
+        print_error("expected \"%s\" in:\n%s\n", part, output);
+    assert_non_null(strstr(output, part));
+}
+
+static bool exists(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void remove_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void prints_its_terms_and_writes_a_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(command("model " CONFIGS "qwen2.5-32b.json --tp 2 -o x.rvt"), 0);
+    check_contains("x.rvt: qwen2, 32763876352 parameters; 1302 events; the KV cache holds "
+                   "775393 tokens\n");
+    check_contains("weights           30.7 GiB   32969326592");
+    check_contains("training_copy     61.0 GiB   65531805696");
+    assert_int_equal(command("replay x.rvt"), 0);
+    check_contains("kv_cache_awake");
+    remove_file("x.rvt");
+}
+
+static void takes_every_option(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        command("model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
+                "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
+                "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v2 "
+                "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
+                "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
+        0);
+    check_contains("cuda_graph         2.0 GiB");
+    assert_null(strstr(output, "buffers"));
+    assert_int_equal(command("--version; head -n 60 x.rvt"), 0);
+    check_contains("\n# One full step of Mine on 80GiB, FSDP over 16 GPUs and an engine of tensor "
+                   "parallel 2; GPU 0.\n# Strategy v2: the engine sleeps");
+    check_contains("\n# a note\n");
+    check_contains("\n#   cuda_graph          2147483648  given\n");
+    check_contains("\ndevice 0 profile=- capacity_bytes=85899345920 granularity_bytes=2097152\n");
+    assert_int_equal(command("replay x.rvt"), 0);
+    remove_file("x.rvt");
+}
+
+static void helps(void **state)
+{
+    (void)state;
+    assert_int_equal(command("model --help"), 0);
+    check_contains("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n");
+    assert_int_equal(command("help model"), 0);
+    check_contains("--optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n");
+    assert_int_equal(command("--help"), 0);
+    check_contains("  model     write the trace of a step from a model's config.json\n");
+}
+
+static void bad_usage_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *message;
+    } cases[] = {
+        {"", "model: name one config.json"},
+        {"a b -o x.rvt", "model: name one config.json"},
+        {"a", "model: say where the trace goes with -o TRACE"},
+        {"a -o", "option -o needs a value"},
+        {"a --tp", "option --tp needs a value"},
+        {"a --what", "unknown option --what"},
+        {"a --tp 0", "--tp 0: expected a whole number from 1 to 16777216"},
+        {"a --tp x", "--tp x: expected a whole number"},
+        {"a --tp 2x", "--tp 2x: expected a whole number"},
+        {"a --pp 99999999999999999999", "expected a whole number"},
+        {"a --ep -1", "--ep -1: expected a whole number"},
+        {"a --pp-rank -1", "--pp-rank -1: expected a whole number from 0"},
+        {"a --micro-batch 0", "--micro-batch 0: expected"},
+        {"a --seq-len 0", "--seq-len 0: expected"},
+        {"a --mem-fraction 0", "--mem-fraction 0: expected more than 0 and at most 1"},
+        {"a --mem-fraction 1.1", "--mem-fraction 1.1: expected"},
+        {"a --mem-fraction 2", "--mem-fraction 2: expected"},
+        {"a --mem-fraction 0.", "--mem-fraction 0.: expected"},
+        {"a --mem-fraction .9", "--mem-fraction .9: expected"},
+        {"a --mem-fraction ''", "--mem-fraction : expected"},
+        {"a --mem-fraction 0.1234567", "at most six decimals"},
+        {"a --weights-dtype fp16", "--weights-dtype fp16: expected bf16, fp8 or int4"},
+        {"a --weights-dtype ''", "expected bf16, fp8 or int4"},
+        {"a --kv-dtype int4", "--kv-dtype int4: expected bf16 or fp8"},
+        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp or none"},
+        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp or none"},
+        {"a --optimizer adam", "--optimizer adam: expected adamw, adamw-bf16"},
+        {"a --strategy v4", "--strategy v4: expected v0, v1, v2 or v3"},
+        {"a --wake up", "--wake up: expected staged or together"},
+        {"a --given x", "--given x: expected TERM=SIZE"},
+        {"a --given x=3", "--given x: no such term"},
+        {"a --given weights=lots", "--given weights=lots: expected a size such as 2.5GiB, or 0"},
+        {"a --note 'x\ny'", "expected one line"},
+        {"a --name 'x\ny'", "expected one line"},
+    };
+    char words[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(words, sizeof words, "model %s", cases[i].words);
+        assert_int_equal(command(words), 2);
+        check_contains(cases[i].message);
+        check_contains("\nTry `reveille model --help`.\n");
+        assert_false(exists("x.rvt"));
+    }
+}
+
+static void bad_input_names_file_key_and_remedy(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *message;
+    } cases[] = {
+        {"none.json -o x.rvt",
+         "reveille: none.json: the config cannot be opened: No such file or directory\n"},
+        {CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt",
+         "qwen2.5-7b.json: num_attention_heads: 28 does not divide by tp = 3: choose another tp\n"},
+        {CONFIGS "qwen2.5-7b.json --mem-fraction 0.1 -o x.rvt",
+         "qwen2.5-7b.json: --mem-fraction: no room for a KV cache"},
+        {CONFIGS "qwen2.5-7b.json --device h900 -o x.rvt",
+         "qwen2.5-7b.json: --device: neither a size nor a profile"},
+        {CONFIGS "qwen2.5-7b.json -o none/x.rvt",
+         "reveille: none/x.rvt: the trace could not be written: ENOENT\n"},
+        {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: no JSON object"},
+        {"/dev/stdin -o x.rvt <<END\n{\"model_type\":\"llama\"}\nEND\n",
+         "reveille: /dev/stdin: num_hidden_layers: missing: take the config.json"},
+    };
+    char words[512];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        /* The here-document stands first in its line, so that stderr is still redirected. */
+        snprintf(words, sizeof words, "model 2>&1 %s", cases[i].words);
+        command(words);
+        check_contains(cases[i].message);
+        assert_false(exists("x.rvt"));
+    }
+    assert_int_equal(command("model none.json -o x.rvt"), 2);
+    assert_int_equal(command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
+    assert_int_equal(command("model " CONFIGS "qwen2.5-7b.json -o none/x.rvt"), 2);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prints_its_terms_and_writes_a_trace),
+        cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(helps),
+        cmocka_unit_test(bad_usage_is_named),
+        cmocka_unit_test(bad_input_names_file_key_and_remedy),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
