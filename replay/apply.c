@@ -249,7 +249,7 @@ static rvl_status apply_alloc(rvl_replay *replay, const rvl_trace_event *event,
     process->any_id = true;
     process->last_id = event->id;
     note_overcommit(replay, event, options.device);
-    return RVL_OK;
+    return rvli_replay_note_alloc(replay, event, options.tag_id, options.device);
 }
 
 static rvl_status apply_free(rvl_replay *replay, const rvl_trace_event *event,
@@ -264,8 +264,12 @@ static rvl_status apply_free(rvl_replay *replay, const rvl_trace_event *event,
                  : "free of an unknown id: no allocation %" PRIu64 " of process %s so far",
             event->id, event->process);
     }
+    rvl_allocation freed;
+    rvli_replay_before_free(replay, addr, &freed);
     rvl_status status = rvl_free(replay->context, addr);
-    return status == RVL_OK ? RVL_OK : refuse_as_core(replay, event, FIELD_ID, status);
+    if (status != RVL_OK)
+        return refuse_as_core(replay, event, FIELD_ID, status);
+    return rvli_replay_note_free(replay, event, &freed);
 }
 
 /* ---- Transitions ---- */
@@ -278,7 +282,9 @@ static rvl_status apply_pause(rvl_replay *replay, const rvl_trace_event *event)
         return status;
     rvl_pause_options options = {.struct_size = sizeof options, .discard = event->skip_content};
     status = rvl_pause(replay->context, &tag, 1, &options);
-    return status == RVL_OK ? RVL_OK : refuse_as_core(replay, event, FIELD_TAG, status);
+    if (status != RVL_OK)
+        return refuse_as_core(replay, event, FIELD_TAG, status);
+    return rvli_replay_note_tags(replay, event, &tag, 1);
 }
 
 static rvl_status resume(rvl_replay *replay, const rvl_trace_event *event, const rvl_tag *tags,
@@ -291,7 +297,7 @@ static rvl_status resume(rvl_replay *replay, const rvl_trace_event *event, const
     if (status != RVL_OK)
         return refuse_as_core(replay, event, FIELD_TAG, status);
     note_overcommits(replay, event);
-    return RVL_OK;
+    return rvli_replay_note_tags(replay, event, tags, count);
 }
 
 /* Those of the step's tags that exist by now and are to be resumed the given way. */
@@ -343,7 +349,9 @@ static rvl_status apply_stage(rvl_replay *replay, const rvl_trace_event *event)
     if (!rvli_replay_conducts(&replay->conductor, event))
         return RVL_OK;
     rvl_status status = rvl_stage(replay->context, event->name);
-    return status == RVL_OK ? RVL_OK : refuse_value(replay, event, FIELD_NAME, status);
+    if (status != RVL_OK)
+        return refuse_value(replay, event, FIELD_NAME, status);
+    return rvli_replay_note_stage(replay, event);
 }
 
 static rvl_status apply_step(rvl_replay *replay, const rvl_trace_event *event)
@@ -365,7 +373,7 @@ static rvl_status set_external(rvl_replay *replay, const rvl_trace_event *event,
     if (status != RVL_OK)
         return refuse_value(replay, event, FIELD_BYTES, status);
     note_overcommit(replay, event, device);
-    return RVL_OK;
+    return rvli_replay_note_external(replay, event, device, cause, bytes);
 }
 
 static rvl_status apply_external(rvl_replay *replay, const rvl_trace_event *event)

@@ -104,6 +104,14 @@ typedef struct rvli_replay_measured {
     uint32_t capacity;
 } rvli_replay_measured;
 
+/* A tag on a device, as the timeline knows it. */
+typedef struct rvli_replay_watched {
+    const char *process; /* NULL: nothing was allocated there yet */
+    const char *tag;
+    uint32_t held; /* number of its series, from 1; 0: none yet */
+    uint32_t paused;
+} rvli_replay_watched;
+
 struct rvl_replay {
     rvl_context *context;
     rvl_trace_reader *reader;
@@ -125,6 +133,9 @@ struct rvl_replay {
     rvli_replay_together together;
     size_t step; /* the conductor's steps so far */
     bool woken;  /* the step's resumes have been made, wake together */
+
+    rvli_replay_watched *watched; /* by tag, then by device; only with a timeline */
+    uint32_t watched_tags;
 
     rvl_trace_progress progress;
 };
@@ -175,6 +186,23 @@ void rvli_replay_measure_begin(rvl_replay *replay);
 /* Asks real devices, after an event. RVL_ERR_HOST_OOM. */
 rvl_status rvli_replay_measure(rvl_replay *replay);
 void rvli_replay_measure_destroy(rvl_replay *replay);
+
+/* ---- observe.c: nothing happens without a timeline ---- */
+
+rvl_status rvli_replay_watch(rvl_replay *replay);
+rvl_status rvli_replay_watch_end(rvl_replay *replay);
+rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
+                                  int device);
+void rvli_replay_before_free(rvl_replay *replay, rvl_addr addr, rvl_allocation *allocation_out);
+rvl_status rvli_replay_note_free(rvl_replay *replay, const rvl_trace_event *event,
+                                 const rvl_allocation *allocation);
+rvl_status rvli_replay_note_tags(rvl_replay *replay, const rvl_trace_event *event,
+                                 const rvl_tag *tags, size_t count);
+rvl_status rvli_replay_note_external(rvl_replay *replay, const rvl_trace_event *event, int device,
+                                     const char *cause, uint64_t bytes);
+rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event);
+/* The event is over: what was noted becomes one instant. */
+void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event);
 
 /* ---- result.c ---- */
 

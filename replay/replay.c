@@ -196,6 +196,8 @@ static rvl_status prepare(rvl_replay *replay)
         status = open_devices(replay);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)
         status = rvli_replay_together_collect(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_watch(replay);
     replay->conductor.name = replay->options.conductor;
     return status;
 }
@@ -218,6 +220,8 @@ static rvl_status run_events(rvl_replay *replay)
             break;
         if (status == RVL_OK)
             status = rvli_replay_apply(replay, event);
+        if (status == RVL_OK)
+            rvli_replay_note_event(replay, event);
         if (status == RVL_OK && measures)
             status = rvli_replay_measure(replay);
         if (status != RVL_OK)
@@ -239,6 +243,8 @@ static rvl_status run_events(rvl_replay *replay)
 static void forget_run(rvl_replay *replay)
 {
     rvli_replay_together_destroy(&replay->together);
+    free(replay->watched);
+    replay->watched = NULL;
     for (uint32_t i = 0; i < replay->process_capacity; i++) {
         rvli_replay_ids_destroy(&replay->processes[i].ids);
         free(replay->processes[i].tags);
@@ -260,6 +266,8 @@ static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_
         status = prepare(replay);
     if (status == RVL_OK)
         status = run_events(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_watch_end(replay);
     if (status == RVL_OK)
         status = rvli_replay_finish(replay);
     return status;

@@ -2,4 +2,9 @@
 # What is needed, by purpose; sourced by the other scripts.
 build_packages=(build-essential cmake ninja-build pkg-config python3
     libcmocka-dev libjansson-dev libzstd-dev uthash-dev libbsd-dev liburing-dev)
+# The page of `reveille report` needs a library that npm fetches; everything is built without it.
+optional_packages=()
+command -v npm >/dev/null || optional_packages+=(npm)
+browser_packages=()
+command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)
 check_packages=(clang clang-format clang-tidy libclang-rt-14-dev gcovr)

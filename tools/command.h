@@ -17,16 +17,24 @@
 
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_model(int argc, char **argv);
 
 /* Their help, on stdout. */
 void help_replay(void);
+void help_report(void);
 void help_devices(void);
 void help_model(void);
 
 /* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says why a replay was refused, and where. Returns the exit status. */
+int explain_replay(rvl_status status, const rvl_trace_error *error);
+
+/* Whether the standard output is a terminal that is to have colours. */
+bool wants_colour(void);
 
 /* "94.2 GiB"; whole bytes below 1 KiB, KiB and MiB below their next unit. */
 #define SIZE_TEXT_BYTES 32

@@ -19,6 +19,8 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"replay", "predict the memory peak of every stage of a trace", command_replay, help_replay},
     {"model", "write the trace of a step from a model's config.json", command_model, help_model},
+    {"report", "show memory over time: a page, a picture, a chart here", command_report,
+     help_report},
     {"devices", "list the devices that can be simulated", command_devices, help_devices},
 };
 

@@ -214,7 +214,7 @@ static int exit_status_of(rvl_status status)
     }
 }
 
-static int explain(rvl_status status, const rvl_trace_error *error)
+int explain_replay(rvl_status status, const rvl_trace_error *error)
 {
     const char *message = error->message[0] != '\0' ? error->message : rvl_status_text(status);
     int code = exit_status_of(status);
@@ -260,7 +260,7 @@ static int run(arguments *parsed)
         rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &error, &replay);
     clear_bar(&state);
     if (status != RVL_OK)
-        return explain(status, &error);
+        return explain_replay(status, &error);
     bool printed = parsed->json ? print_json(replay) : report_print(replay, &state.progress);
     int code = all_is_well(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);

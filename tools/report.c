@@ -22,7 +22,7 @@ static const char *const titles[COLUMNS] = {
 };
 static const bool right[COLUMNS] = {false, true, false, true, true, true, true, false};
 
-static bool wants_colour(void)
+bool wants_colour(void)
 {
     const char *no_color = getenv("NO_COLOR");
     return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0');

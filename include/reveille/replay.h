@@ -8,6 +8,7 @@
 
 #include "reveille/sim.h"
 #include "reveille/stats.h"
+#include "reveille/timeline.h"
 #include "reveille/trace.h"
 
 #ifdef __cplusplus
@@ -42,6 +43,8 @@ typedef struct rvl_replay_options {
     size_t budget_count;
     rvl_replay_progress_fn progress;
     void *progress_user;
+    rvl_timeline *timeline; /* filled with who held how much when; one that no replay has filled
+                               yet, whose content means nothing if the replay fails. NULL: none */
 } rvl_replay_options;
 
 /*

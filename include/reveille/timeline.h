@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Timelines: who held how much at every moment of a replay, in bounded memory
+ * (libreveille-replay).
+ *
+ * A timeline is filled by a replay (rvl_replay_options.timeline). For each device it has series,
+ * one a process and tag: bytes held, and as series of their own bytes paused (an address and no
+ * physical memory). Points follow each other in time; one stands for one change while there is room
+ * for all of them, and else for several. Of those it knows exactly: the instant at which the device
+ * had most in use and what every series held then, and of each series the least, the most and the
+ * last. So no peak is lost, however many changes there were.
+ */
+#ifndef REVEILLE_TIMELINE_H
+#define REVEILLE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reveille/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_timeline rvl_timeline;
+
+#define RVL_TIMELINE_POINTS_DEFAULT 4000u
+#define RVL_TIMELINE_POINTS_MIN 16u
+#define RVL_TIMELINE_POINTS_MAX 1000000u
+
+typedef struct rvl_timeline_options {
+    size_t struct_size;
+    uint32_t points; /* most points a device; 0: RVL_TIMELINE_POINTS_DEFAULT */
+} rvl_timeline_options;
+
+/*
+ * Makes an empty timeline, for one replay. options may be NULL. Returns RVL_OK, RVL_ERR_INVALID
+ * (points out of bounds), RVL_ERR_VERSION or RVL_ERR_HOST_OOM. The caller frees *timeline_out with
+ * rvl_timeline_close(), after the replay; it may outlive the replay's result. Since 0.1.
+ */
+RVL_API rvl_status rvl_timeline_open(const rvl_timeline_options *options,
+                                     rvl_timeline **timeline_out);
+
+typedef struct rvl_timeline_device {
+    size_t struct_size;
+    int device;          /* index in the trace */
+    const char *profile; /* NULL: given by its size */
+    uint64_t capacity_bytes;
+    uint64_t peak_bytes; /* most in use at one instant: that of the replay */
+    uint64_t peak_ns;    /* when that was first reached */
+    uint64_t changes;    /* instants at which bytes changed */
+    uint32_t series_count;
+    uint32_t point_count;
+} rvl_timeline_device;
+
+/* Number of devices; 0 before a replay. One thread at a time a timeline. Since 0.1. */
+RVL_API size_t rvl_timeline_device_count(const rvl_timeline *timeline);
+
+/* Time of the last event. Since 0.1. */
+RVL_API uint64_t rvl_timeline_end_ns(const rvl_timeline *timeline);
+
+/*
+ * One device. Strings live as long as the timeline. Returns RVL_OK, RVL_ERR_INVALID or
+ * RVL_ERR_NOT_FOUND. Since 0.1.
+ */
+RVL_API rvl_status rvl_timeline_get_device(const rvl_timeline *timeline, size_t index,
+                                           rvl_timeline_device *device_out);
+
+typedef struct rvl_timeline_series {
+    size_t struct_size;
+    const char *process; /* "external" for external bytes */
+    const char *tag;     /* NULL: untagged; for external bytes their cause */
+    bool external;
+    bool paused;         /* bytes paused, not held: they take no room on the device */
+    uint64_t peak_bytes; /* most of this series alone */
+} rvl_timeline_series;
+
+/* One series of a device, in the order in which they first had bytes. Returns as
+ * rvl_timeline_get_device(). Since 0.1. */
+RVL_API rvl_status rvl_timeline_get_series(const rvl_timeline *timeline, size_t device_index,
+                                           uint32_t series, rvl_timeline_series *series_out);
+
+/* What one series did within a point. */
+typedef struct rvl_timeline_value {
+    uint32_t series;
+    uint64_t before_bytes; /* until the point began */
+    uint64_t min_bytes;
+    uint64_t max_bytes;
+    uint64_t last_bytes;    /* from the point's end on */
+    uint64_t at_peak_bytes; /* when the device had most in use */
+} rvl_timeline_value;
+
+typedef struct rvl_timeline_point {
+    size_t struct_size;
+    uint64_t begin_ns; /* first change */
+    uint64_t end_ns;   /* last change; until the next point begins nothing changes */
+    uint64_t changes;
+    uint64_t min_bytes; /* of the whole device: least after a change */
+    uint64_t max_bytes; /* most */
+    uint64_t last_bytes;
+    uint64_t peak_ns;                 /* when max_bytes was first in use */
+    const rvl_timeline_value *values; /* series that changed, by number; lives as the timeline */
+    uint32_t value_count;
+} rvl_timeline_point;
+
+/* One point of a device, in order of time. Returns as rvl_timeline_get_device(). Since 0.1. */
+RVL_API rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_index,
+                                          uint32_t point, rvl_timeline_point *point_out);
+
+typedef struct rvl_timeline_stage {
+    size_t struct_size;
+    const char *name; /* "rollout", "rollout#2" */
+    uint32_t step;    /* number of the step it began in, 0: before the first */
+    uint64_t begin_ns;
+} rvl_timeline_stage;
+
+/* Number of stages. The first is "start", what was before the first mark. Since 0.1. */
+RVL_API uint32_t rvl_timeline_stage_count(const rvl_timeline *timeline);
+
+/* One stage. Returns as rvl_timeline_get_device(). Since 0.1. */
+RVL_API rvl_status rvl_timeline_get_stage(const rvl_timeline *timeline, uint32_t stage,
+                                          rvl_timeline_stage *stage_out);
+
+/* Frees a timeline and its strings. NULL is fine. Since 0.1. */
+RVL_API void rvl_timeline_close(rvl_timeline *timeline);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

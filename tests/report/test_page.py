@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+The page of `reveille report` in a real browser: test_page.py COMMAND SOURCE_DIR [OUT_DIR].
+
+What the page says at an instant is held against `reveille replay --json`. With OUT_DIR the
+screenshots stay there, to be looked at. Exit status 77: no Chromium, or built without the page.
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import browser as chromium
+
+MIB = 1 << 20
+EVENTS = 1_000_000
+REDRAW_MS_MAX = 100.0  # generous: a test machine may have one slow core
+
+
+def command(*words):
+    return subprocess.run([sys.argv[1], *map(str, words)], capture_output=True, text=True)
+
+
+def replay(*words):
+    return json.loads(command("replay", "--json", *words).stdout)["devices"]
+
+
+def check(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(map(str, what)))
+
+
+def same(found, expected, what):
+    check(found == expected, f"{what}: {found}, expected {expected}")
+
+
+def near(found, expected, allowed, what):
+    check(abs(found - expected) <= allowed, f"{what}: {found}, expected {expected}")
+
+
+# ---- Asking the page ----
+
+def box(page):
+    """Left, top, width and height of the plot."""
+    return page.run("(() => { const b = document.querySelector('#held .u-over').getBoundingClientRect();"
+                    "return [b.left, b.top, b.width, b.height]; })()")
+
+
+def view(page):
+    return page.run("(({from, to}) => [+from, +to])(document.getElementById('charts').dataset)")
+
+
+def table(page):
+    """Held and paused bytes by holder, and of all."""
+    return page.run("""(() => {
+        const rows = [...document.querySelectorAll('#holders tbody tr')].map((r) => r.dataset);
+        const all = document.querySelector('#holders tfoot tr').dataset;
+        return { held: Object.fromEntries(rows.filter((r) => +r.held).map((r) => [r.holder, +r.held])),
+                 paused: Object.fromEntries(rows.filter((r) => +r.paused).map((r) => [r.holder, +r.paused])),
+                 total: +all.held };
+    })()""")
+
+
+def hover(page, ns):
+    left, top, width, height = box(page)
+    begin, end = view(page)
+    page.mouse("mouseMoved", left + (ns - begin) / (end - begin) * width, top + height / 2)
+    page.settle()
+
+
+def drag(page, part_from, part_to, shift=False):
+    left, top, width, height = box(page)
+    modifiers = 8 if shift else 0
+    y = top + height / 2
+    page.mouse("mouseMoved", left + part_from * width, y, modifiers=modifiers)
+    page.mouse("mousePressed", left + part_from * width, y, button="left", clickCount=1,
+               modifiers=modifiers)
+    for i in range(1, 6):
+        page.mouse("mouseMoved", left + (part_from + (part_to - part_from) * i / 5) * width, y,
+                   button="left", modifiers=modifiers)
+    page.mouse("mouseReleased", left + part_to * width, y, button="left", clickCount=1,
+               modifiers=modifiers)
+    page.settle()
+
+
+def holders_of(stage):
+    return {f"{h['process']}/{h['tag'] if h['tag'] is not None else 'untagged'}": h["bytes"]
+            for h in stage["at_peak"]}
+
+
+# ---- Tests ----
+
+def test_hover(page, device):
+    """In the middle of each stage of this trace its peak is still in use, but where it falls at once."""
+    stages = page.run("JSON.parse(document.getElementById('data').textContent)"
+                      ".runs[0].devices[0].stages.map((s) => s.begin_ns)")
+    ends = stages[1:] + [view(page)[1]]
+    compared = 0
+    for stage, begin, end in zip(device["stages"], stages, ends):
+        hover(page, (begin + end) // 2)
+        seen = table(page)
+        same(seen["total"], stage["end_bytes"], stage["name"])
+        if stage["end_bytes"] == stage["peak_bytes"]:
+            same(seen["held"], holders_of(stage), "who holds " + stage["name"])
+            compared += 1
+    check(compared >= 4, "stages whose holders were compared:", compared)
+    hover(page, (stages[0] + stages[1]) // 2)
+    check(table(page)["paused"].get("engine/kv_cache", 0) > 90 << 30, "paused:", table(page))
+
+
+def test_stages(page, device):
+    rows = page.run("[...document.querySelectorAll('#stages tbody tr')].map((r) => [r.dataset.stage, +r.dataset.peak])")
+    same(rows, [[s["name"], s["peak_bytes"]] for s in device["stages"]], "table of stages")
+    page.run("document.querySelectorAll('#stages button')[2].click()")
+    page.settle()
+    begin, end = view(page)
+    near(begin, 3000392000, 2, "a stage's button shows the stage")
+    near(end, 4000846000, 2, "to its end")
+
+
+def test_zoom(page):
+    page.run("document.getElementById('charts').focus()")
+    page.key("0")
+    whole = view(page)
+    left, top, width, height = box(page)
+    page.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=-100)
+    page.settle()
+    begin, end = view(page)
+    check(0.5 < (end - begin) / (whole[1] - whole[0]) < 0.9, "wheel:", begin, end)
+    near((begin + end) / 2, (whole[0] + whole[1]) / 2, whole[1] / 100, "the pointer stays where it is")
+    drag(page, 0.25, 0.75)
+    inner = view(page)
+    near(inner[1] - inner[0], (end - begin) / 2, (end - begin) / 50, "dragged range")
+    drag(page, 0.5, 0.25, shift=True)
+    moved = view(page)
+    near(moved[0] - inner[0], (inner[1] - inner[0]) / 4, whole[1] / 100, "moved by dragging")
+    near(moved[1] - moved[0], inner[1] - inner[0], 10, "width after moving")
+    for count in (1, 2):
+        page.mouse("mousePressed", left + 50, top + 50, button="left", clickCount=count)
+        page.mouse("mouseReleased", left + 50, top + 50, button="left", clickCount=count)
+    page.settle()
+    same(view(page), whole, "double click")
+
+
+def test_keys(page, device):
+    page.run("document.getElementById('charts').focus()")
+    page.key("Escape")
+    whole = view(page)
+    page.key("p")
+    same(table(page)["total"], device["peak_bytes"], "at the peak")
+    page.key("+")
+    half = view(page)
+    near(half[1] - half[0], whole[1] / 2, 2, "+")
+    page.key("ArrowLeft")
+    near(view(page)[0], half[0] - whole[1] / 20, 2, "left")
+    page.key("ArrowRight")
+    near(view(page)[0], half[0], 2, "right")
+    before = page.run("+document.getElementById('instant').dataset.ns")
+    page.key("ArrowLeft", shift=True)
+    after = page.run("+document.getElementById('instant').dataset.ns")
+    check(after < before, "the change before", before, "is", after)
+    check(page.run("document.getElementById('live').textContent").startswith("At "), "is told")
+    page.key("ArrowRight", shift=True)
+    same(page.run("+document.getElementById('instant').dataset.ns"), before, "and back")
+    page.key("-")
+    same(view(page), whole, "-")
+    page.key("Escape")
+    check("(held)" not in page.run("document.getElementById('instant').textContent"), "let go")
+    check(page.run("document.getElementById('charts').getAttribute('aria-label')").startswith("Memory over time: "),
+          "label")
+    page.key("Tab")
+
+
+def test_hold(page):
+    hover(page, 3_500_000_000)
+    seen = table(page)
+    left, top, width, height = box(page)
+    x = left + 3.5e9 / view(page)[1] * width
+    page.mouse("mousePressed", x, top + 30, button="left", clickCount=1)
+    page.mouse("mouseReleased", x, top + 30, button="left", clickCount=1)
+    hover(page, 1_500_000_000)
+    same(table(page), seen, "a held instant")
+    page.run("document.getElementById('charts').focus()")
+    page.key("Escape")
+    hover(page, 1_500_000_000)
+    check(table(page) != seen, "let go, the table follows the pointer")
+
+
+def test_against(page, together):
+    page.run("(() => { const r = document.getElementById('run'); r.value = 1; r.dispatchEvent(new Event('change')); })()")
+    page.settle()
+    page.run("document.getElementById('charts').focus()")
+    page.key("p")
+    seen = table(page)
+    same(seen["total"], together["peak_bytes"], "the other run's peak")
+    stage = next(s for s in together["stages"] if s["name"] == together["peak_stage"])
+    same(seen["held"], holders_of(stage), "the other run's holders")
+    check("does not fit" in page.run("document.getElementById('summary').textContent"), "verdict")
+    page.run("(() => { const r = document.getElementById('run'); r.value = 0; r.dispatchEvent(new Event('change')); })()")
+    page.key("Escape")
+    page.settle()
+
+
+def test_shipped(page, source, out):
+    trace = source / "traces" / "qwen2.5-32b-tp2-h200.rvt"
+    report = out / "step.html"
+    made = command("report", trace, "-o", report, "--against-wake", "together")
+    if "built without the page" in made.stderr:
+        print("built without the page")
+        sys.exit(77)
+    same(made.returncode, 0, made.stderr)
+    staged, together = replay(trace)[0], replay("--wake", "together", trace)[0]
+    page.open(report.as_uri())
+    page.screenshot(out / "light.png")
+    test_hover(page, staged)
+    test_stages(page, staged)
+    test_zoom(page)
+    test_keys(page, staged)
+    test_hold(page)
+    test_against(page, together)
+    page.media(dark=True)
+    hover(page, 1_500_000_000)
+    page.screenshot(out / "dark.png")
+    page.media("print", dark=True)
+    page.screenshot(out / "print.png")
+    page.media()
+    same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
+
+
+def test_names(page, out):
+    """Names that would end the script, or are no text at all, are shown and do nothing."""
+    trace = out / "names.rvt"
+    text = (
+        "reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
+        "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
+        "device 1 profile=h200 capacity_bytes=150109880320 granularity_bytes=2097152\n"
+        "process e pid=0\n"
+        "stage 1 e 1 </script><script>alert(1)</script>\n"
+        'alloc 2 e 1 1 0 2097152 "quoted"\n'
+        "alloc 3 e 1 2 0 2097152 <b>&amp;\n"
+        "alloc 4 e 1 3 0 2097152 \xff\xferaw\n"
+        "alloc 5 e 1 4 0 2097152 caf\xc3\xa9%0A\n"
+        "alloc 6 e 1 5 1 4194304 other\nend 6\n")
+    trace.write_bytes(text.encode("latin-1"))
+    report = out / "names.html"
+    made = command("report", trace, "-o", report)
+    same(made.returncode, 0, made.stderr)
+    page.open(report.as_uri())
+    page.run("document.getElementById('charts').focus()")
+    page.key("End")
+    same(table(page)["held"], {'e/"quoted"': 2 * MIB, "e/<b>&amp;": 2 * MIB, "e/%FF%FEraw": 2 * MIB,
+                               "e/café\n": 2 * MIB}, "names")
+    same(page.run("document.querySelectorAll('script').length"), 3, "scripts of the page")
+    page.run("(() => { const d = document.getElementById('device'); d.value = 1;"
+             "d.dispatchEvent(new Event('change')); })()")
+    page.key("End")
+    same(table(page)["held"], {"e/other": 4 * MIB}, "the other device")
+    check("device 1, h200" in page.run("document.getElementById('summary').textContent"), "its name")
+
+
+def write_million(path):
+    """Bursts and silences over ten minutes, twelve tags, stages, and spikes one event long."""
+    chance = random.Random(7)
+    live, time_ns, number, events = [], 0, 0, 0
+    with open(path, "w") as out:
+        out.write("reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
+                  "device 0 profile=h200 capacity_bytes=150109880320 granularity_bytes=2097152\n"
+                  "process engine pid=0\nprocess trainer pid=0\n")
+        for event in range(EVENTS):
+            time_ns += chance.randrange(1, 1200) if event % 1000 else chance.randrange(1, 1_000_000_000)
+            process = "engine" if event % 100_000 < 50_000 else "trainer"
+            if event % 25_000 == 0:
+                events += 1
+                out.write(f"stage {time_ns} engine 1 {'rollout' if event % 50_000 else 'train'}\n")
+            elif live and (len(live) > 3000 or chance.random() < 0.48):
+                index = chance.randrange(len(live))
+                owner, identity = live[index]
+                live[index] = live[-1]
+                live.pop()
+                events += 1
+                out.write(f"free {time_ns} {owner} 1 {identity}\n")
+            else:
+                number += 1
+                events += 1
+                size = chance.choice((2, 4, 8, 16)) * MIB if chance.random() > 1e-4 else 40 << 30
+                live.append((process, number))
+                out.write(f"alloc {time_ns} {process} 1 {number} 0 {size} tag{chance.randrange(6)}\n")
+                if size > 1 << 30:
+                    live.pop()
+                    events += 1
+                    out.write(f"free {time_ns} {process} 1 {number}\n")
+        out.write(f"end {events}\n")
+    return events
+
+
+FRAMES = """new Promise((done) => {
+    const over = document.querySelector('#held .u-over'), b = over.getBoundingClientRect();
+    performance.clearMeasures('redraw');
+    const frames = [];
+    let last = performance.now(), n = 0;
+    const step = (now) => {
+        frames.push(now - last);
+        last = now;
+        if (++n > 80) {
+            const redraws = performance.getEntriesByName('redraw').map((m) => m.duration);
+            done([frames.slice(2), redraws]);
+            return;
+        }
+        over.dispatchEvent(new WheelEvent('wheel', { deltaY: n <= 40 ? -60 : 60, bubbles: true,
+            cancelable: true, clientX: b.left + b.width * 0.4, clientY: b.top + 100 }));
+        requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+})"""
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def test_million(page, out):
+    trace, report = out / "million.rvt", out / "million.html"
+    events = write_million(trace)
+    begun = time.monotonic()
+    made = command("report", trace, "-o", report)
+    same(made.returncode, 0, made.stderr)
+    written_s = time.monotonic() - begun
+    device = replay(trace)[0]
+    loaded_s = page.open(report.as_uri())
+    page.run("document.getElementById('charts').focus()")
+    page.key("p")
+    seen = table(page)
+    stage = next(s for s in device["stages"] if s["name"] == device["peak_stage"])
+    same(seen["total"], device["peak_bytes"], "the peak of a million events")
+    same(seen["held"], holders_of(stage), "who holds it")
+    page.screenshot(out / "million.png")
+    frames, redraws = page.run(FRAMES)
+    check(len(redraws) > 40, "redraws:", len(redraws))
+    print(f"{events} events: written in {written_s:.2f} s ({report.stat().st_size / MIB:.1f} MiB), "
+          f"loaded in {loaded_s:.2f} s; while zooming a redraw takes {median(redraws):.1f} ms "
+          f"(at most {max(redraws):.1f}), a frame {median(frames):.1f} ms (at most {max(frames):.1f})")
+    check(median(redraws) < REDRAW_MS_MAX, "zooming lags:", median(redraws), "ms a redraw")
+    trace.unlink()
+
+
+def main():
+    path = chromium.find()
+    if path is None:
+        print("no Chromium (Debian package chromium; RVL_CHROMIUM names another)")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="reveille-page-") as scratch:
+        out = pathlib.Path(sys.argv[3] if len(sys.argv) > 3 else scratch).resolve()
+        out.mkdir(parents=True, exist_ok=True)
+        page = chromium.Browser(path)
+        try:
+            test_shipped(page, pathlib.Path(sys.argv[2]), out)
+            test_names(page, out)
+            test_million(page, out)
+            same(page.problems, [], "errors on the console")
+        finally:
+            page.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

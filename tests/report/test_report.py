@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`reveille report` without a browser: test_report.py COMMAND SOURCE_DIR."""
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+STEP = SOURCE / "traces" / "qwen2.5-32b-tp2-h200.rvt"
+GIB = 1 << 30
+MIB = 1 << 20
+SVG = "{http://www.w3.org/2000/svg}"
+HEAD = (b"reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
+        b"device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
+        b"device 1 profile=- capacity_bytes=2097152000 granularity_bytes=2097152\n"
+        b"process e pid=0\n")
+NAMES = HEAD + (b"stage 1000 e 1 </title>&\n"
+                b"alloc 2000 e 1 1 0 4194304 \"q\"</svg>\n"
+                b"alloc 3000 e 1 2 0 2097152 \xff\xfe%01\n"
+                b"alloc 4000 e 1 3 1 2097152 -\n"
+                b"pause 5000 e 1 \"q\"</svg>\n"
+                b"end 5\n")
+
+
+def run(*words, **more):
+    env = {**os.environ, **more.pop("env", {})}
+    return subprocess.run([COMMAND, "report", *map(str, words)], capture_output=True, env=env, **more)
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="reveille-report-")
+        self.addCleanup(self.scratch.cleanup)
+        self.out = pathlib.Path(self.scratch.name)
+        self.names = self.out / "names.rvt"
+        self.names.write_bytes(NAMES)
+
+    def good(self, *words, **more):
+        made = run(*words, **more)
+        self.assertEqual((made.returncode, made.stderr), (0, b""))
+        return made.stdout
+
+    def bad(self, status, part, *words):
+        made = run(*words)
+        self.assertEqual(made.returncode, status, made.stderr)
+        self.assertEqual(made.stdout, b"")
+        self.assertTrue(made.stderr.startswith(b"reveille: "))
+        self.assertIn(part, made.stderr.decode())
+
+    # ---- Chrome's trace ----
+
+    def counters(self, path):
+        """Of each process and counter the values in order of time; and the slices."""
+        events = json.loads(path.read_text())["traceEvents"]
+        values = {}
+        for event in events:
+            if event["ph"] == "C":
+                values.setdefault((event["pid"], event["name"]), []).append(
+                    (event["ts"], event["args"]["bytes"]))
+        return values, [event for event in events if event["ph"] == "X"]
+
+    def test_chrome(self):
+        path = self.out / "step.json"
+        self.good(STEP, "--chrome", path, "--against-wake", "together")
+        values, slices = self.counters(path)
+        self.assertEqual(values[1, "capacity"], [(0, 150109880320)])
+        self.assertEqual(max(bytes_ for _, bytes_ in values[1, "in use"]), 142007808818)
+        together = json.loads(subprocess.run([COMMAND, "replay", "--json", "--wake", "together", STEP],
+                                             capture_output=True).stdout)["devices"][0]
+        self.assertEqual(max(bytes_ for _, bytes_ in values[2, "in use"]), together["peak_bytes"])
+        self.assertEqual(values[1, "engine/kv_cache (paused)"][-1], (5001301.0, 0))
+        self.assertEqual(values[1, "engine/kv_cache"], [(5001301.0, 101737037824)])
+        for times in values.values():
+            self.assertEqual([time for time, _ in times], sorted(time for time, _ in times))
+        own = [(each["name"], each["ts"]) for each in slices if each["pid"] == 1]
+        self.assertEqual(own[1:4], [("asleep", 1000001.0), ("weights_awake", 2000390.0),
+                                    ("training_copy_loaded", 3000392.0)])
+
+    def test_chrome_names(self):
+        path = self.out / "names.json"
+        self.good(self.names, "--chrome", path)
+        self.assertNotIn("</", path.read_text())
+        values, slices = self.counters(path)
+        self.assertEqual(values[1, 'e/"q"</svg>'], [(2, 4 * MIB), (5, 0)])
+        self.assertEqual(values[1, 'e/"q"</svg> (paused)'], [(5, 4 * MIB)])
+        self.assertEqual(values[1, "e/%FF%FE\x01"], [(3, 2 * MIB)])
+        self.assertEqual(values[2, "e/untagged"], [(4, 2 * MIB)])
+        self.assertIn("</title>&", [each["name"] for each in slices])
+
+    # ---- Pictures ----
+
+    def test_svg(self):
+        path = self.out / "step.svg"
+        self.good(STEP, "--svg", path, "--against-wake", "together")
+        root = xml.parse(path).getroot()
+        texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
+        for text in ("capacity 139.8 GiB", "peak 132.3 GiB", "weights_awake",
+                     "engine/kv_cache, at most 94.8 GiB",
+                     "paused: an address, no memory; at most 125.5 GiB",
+                     "all of qwen2.5-32b-tp2-h200.rvt, woken together"):
+            self.assertIn(text, texts)
+        self.assertIn("peak 132.3 GiB", root.find(SVG + "title").text)
+
+    def test_svg_shows_the_peak_where_it_is(self):
+        path = self.out / "names.svg"
+        self.good(self.names, "--svg", path)
+        root = xml.parse(path).getroot()
+        peak = next(c for c in root.iter(SVG + "circle"))
+        grid = [p.get("d") for p in root.iter(SVG + "path") if p.get("class") == "grid"]
+        zero = float(re.match(r"M[\d.]+ ([\d.]+)", grid[0])[1])
+        # 6 MiB of 6 MiB and a sixteenth: a device 160 times larger is not shown whole.
+        self.assertAlmostEqual((zero - float(peak.get("cy"))) / 360, 16 / 17, places=3)
+        self.assertIn("e/\"q\"</svg>, at most 4.0 MiB",
+                      ["".join(t.itertext()) for t in root.iter(SVG + "text")])
+        self.assertIn("e/%FF%FE%01, at most 2.0 MiB",
+                      ["".join(t.itertext()) for t in root.iter(SVG + "text")])
+
+    def test_svg_of_another_device(self):
+        self.good(self.names, "--svg", self.out / "one.svg", "--index", "1")
+        title = xml.parse(self.out / "one.svg").getroot().find(SVG + "title").text
+        self.assertIn("device 1, given by size, 2.0 GiB; peak 2.0 MiB", title)
+        self.bad(2, "--index: the trace has fewer devices", self.names, "--svg", "-", "--index", "2")
+
+    # ---- The terminal ----
+
+    def test_terminal(self):
+        lines = self.good(STEP, env={"COLUMNS": "100"}).decode().split("\n")
+        self.assertEqual(lines[0], "device 0: h200, 139.8 GiB; peak 132.3 GiB at 5.001 s; "
+                                   "paused at most 125.5 GiB")
+        self.assertTrue(lines[1].startswith(" 139.8 GiB ╌"))
+        self.assertEqual({len(line) for line in lines[1:17]}, {100})
+        self.assertIn("|weights_awake", lines[17])
+        self.assertIn("engine/kv_cache, at most 94.8 GiB", "\n".join(lines))
+        self.assertNotIn("\x1b", "\n".join(lines))
+        # The last column shows the peak: 132.3 of 139.8 GiB fill 15 of 16 rows.
+        self.assertEqual(sum(line[-1] not in " ╌" for line in lines[1:17]), 15)
+
+    def test_terminal_colours(self):
+        def on_terminal(env):
+            parent, child = pty.openpty()
+            made = subprocess.Popen([COMMAND, "report", str(STEP)], stdout=child,
+                                    env={**os.environ, "COLUMNS": "60", **env})
+            os.close(child)
+            text = b""
+            try:
+                while piece := os.read(parent, 1 << 16):
+                    text += piece
+            except OSError:
+                pass
+            os.close(parent)
+            self.assertEqual(made.wait(), 0)
+            return text.decode()
+        self.assertIn("\x1b[38;5;", on_terminal({"NO_COLOR": ""}))
+        self.assertNotIn("\x1b", on_terminal({"NO_COLOR": "1"}))
+
+    def test_terminal_of_two_runs_and_devices(self):
+        other = self.out / "other.rvt"
+        other.write_bytes(NAMES.replace(b" e ", b" f "))
+        text = self.good(self.names, "--against", self.names, "--against", other).decode()
+        self.assertEqual(re.findall(r"^device (\d)", text, re.M), ["0", "1", "0", "1"])
+        self.assertIn("names.rvt and 1 more\n", text)
+
+    def test_empty_trace(self):
+        path = self.out / "empty.rvt"
+        path.write_bytes(HEAD + b"end 0\n")
+        self.assertIn("peak 0 B", self.good(path).decode())
+        self.good(path, "--svg", self.out / "e.svg", "--chrome", self.out / "e.json")
+        xml.parse(self.out / "e.svg")
+        json.loads((self.out / "e.json").read_text())
+
+    # ---- Pages ----
+
+    def test_page(self):
+        path = self.out / "page.html"
+        made = run(self.names, "-o", path, "--points", "16")
+        if made.returncode == 2 and b"built without the page" in made.stderr:
+            self.assertFalse(path.exists())
+            self.skipTest("built without the page")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        text = path.read_text()
+        data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+        first = data["runs"][0]["devices"][0]
+        self.assertEqual([(s["tag"], s["paused"], s["peak_bytes"]) for s in first["series"]],
+                         [('"q"</svg>', False, 4 * MIB), ("%FF%FE\x01", False, 2 * MIB),
+                          ('"q"</svg>', True, 4 * MIB)])
+        self.assertEqual(first["points"][2], [5000, 5000, 5000, 1, 2 * MIB, 2 * MIB, 2 * MIB,
+                                              [[0, 0], [2, 4 * MIB]]])
+        self.assertEqual(first["peak_ns"], 3000)
+        self.assertNotRegex(text, r'(src|href)="http')
+        self.assertEqual(text.count("</script>"), 3)
+
+    # ---- What goes wrong ----
+
+    def test_bad_usage(self):
+        self.bad(2, "name at least one trace")
+        self.bad(2, "unknown option --what", "--what", STEP)
+        self.bad(2, "option -o needs a value", STEP, "-o")
+        self.bad(2, "--points 15: expected a number from 16 to 1000000", STEP, "--points", "15")
+        self.bad(2, "--points x: expected", STEP, "--points", "x")
+        self.bad(2, "--index 64: expected", STEP, "--index", "64")
+        self.bad(2, "--wake never: expected staged or together", STEP, "--wake", "never")
+        self.bad(2, "--against-wake never: expected", STEP, "--against-wake", "never")
+        self.bad(2, "--device tube: neither a size", STEP, "--device", "tube")
+        self.bad(2, "only one file can be the standard output", STEP, "--svg", "-", "--chrome", "-")
+
+    def test_bad_trace(self):
+        path = self.out / "bad.rvt"
+        path.write_bytes(HEAD + b"free 1 e 1 7\nend 1\n")
+        self.bad(2, f"{path}:6:12: free of an unknown id", path, "--svg", self.out / "x.svg")
+        self.bad(2, f"{path}:6:12: ", STEP, "--against", path)
+        self.assertFalse((self.out / "x.svg").exists())
+
+    def test_files_are_whole_or_not_there(self):
+        target = self.out / "there.svg"
+        target.write_text("as it was")
+        self.bad(1, "No such file or directory", STEP, "--svg", self.out / "none" / "x.svg")
+        self.bad(1, "/dev/full: No space left on device", STEP, "--svg", "/dev/full")
+        # No room for the file: what was there before stays, and no draft is left behind.
+        made = subprocess.run(["bash", "-c", "ulimit -f 4; trap '' XFSZ; exec \"$@\"", "-", COMMAND,
+                               "report", STEP, "--svg", target], capture_output=True)
+        self.assertEqual(made.returncode, 1, made.stderr)
+        self.assertIn(b"File too large", made.stderr)
+        self.assertEqual(target.read_text(), "as it was")
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["names.rvt", "there.svg"])
+        self.good(STEP, "--svg", target)
+        xml.parse(target)
+
+    def test_output_to_stdout(self):
+        xml.fromstring(self.good(STEP, "--svg", "-"))
+
+    def test_help(self):
+        self.assertIn(b"--against-wake", self.good("--help"))
+        self.assertIn(b"report", subprocess.run([COMMAND, "--help"], capture_output=True).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

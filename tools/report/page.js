@@ -1,0 +1,784 @@
+/* The page of a report: the data that the command has put into it, drawn, asked and walked over. */
+(() => {
+'use strict';
+const MAX_DRAWN = 14, MAX_ROWS = 60;
+const PALETTE = ['#4269d0', '#efb118', '#ff725c', '#3ca951', '#a463f2', '#6cc5b0', '#ff8ab7',
+    '#97bbf5', '#9c6b4e', '#d0b7f2', '#7d8f2f', '#c2528b', '#2f8f8f', '#e08a3c'];
+const GREYS = ['#8a939c', '#b3bac1', '#6b747c', '#cfd4d9'];
+const OTHERS = '#c9c2b0';
+const NS = 1e9;
+const HELD_HEIGHT = 400, PAUSED_HEIGHT = 130, AXIS_WIDTH = 68;
+
+const data = JSON.parse(document.getElementById('data').textContent);
+const at = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/* ---- Sizes and times as people read them ---- */
+
+const UNITS = [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10], ['B', 1]];
+const unitFor = (bytes) => UNITS.find(([, size]) => bytes >= size) || UNITS[3];
+function sizeText(bytes) {
+    const [name, size] = unitFor(Math.abs(bytes));
+    return size === 1 ? bytes + ' B' : (bytes / size).toFixed(1) + ' ' + name;
+}
+const count = (number) => number.toLocaleString('en-US');
+/* Seconds with as many digits as tell two instants of a range apart. */
+function timeText(ns, range) {
+    const digits = Math.min(9, Math.max(0, Math.ceil(Math.log10(NS * 1000 / Math.max(range, 1)))));
+    return (ns / NS).toFixed(digits) + ' s';
+}
+
+/* ---- From points to instants ---- */
+
+const holderName = (series) => series.process + '/' + (series.tag === null ? 'untagged' : series.tag);
+
+/*
+ * A point becomes up to two instants: its peak and its end. At both, what every series had is exact.
+ * Kept by series, so that a row of a table or a layer of the chart is one array.
+ */
+function unfold(run, device) {
+    const times = [], pointOf = [];
+    const bytes = device.series.map(() => []);
+    const now = device.series.map(() => 0);
+    const note = (time, point) => {
+        times.push(time);
+        pointOf.push(point);
+        bytes.forEach((list, series) => list.push(now[series]));
+    };
+    note(0, -1);
+    device.points.forEach((point, index) => {
+        const [, end, peak, changes, , , , values] = point;
+        const differs = changes > 1 && (peak < end || values.some((v) => v.length > 2 && v[5] !== v[4]));
+        if (differs) {
+            for (const v of values) now[v[0]] = v.length > 2 ? v[5] : v[1];
+            note(peak, index);
+        }
+        for (const v of values) now[v[0]] = v.length > 2 ? v[4] : v[1];
+        note(end, index);
+    });
+    if (times[times.length - 1] < run.end_ns) note(run.end_ns, -1);
+    const total = new Float64Array(times.length), paused = new Float64Array(times.length);
+    device.series.forEach((series, s) => {
+        const sum = series.paused ? paused : total;
+        for (let i = 0; i < sum.length; i++) sum[i] += bytes[s][i];
+    });
+    return { times, pointOf, bytes, total, paused };
+}
+
+const colours = new Map();
+function colourOf(series) {
+    const name = series.name;
+    if (!colours.has(name)) {
+        const of = series.external ? GREYS : PALETTE;
+        const used = [...colours.values()].filter((colour) => of.includes(colour)).length;
+        colours.set(name, of[used % of.length]);
+    }
+    return colours.get(name);
+}
+
+/* What is drawn from the bottom up: external bytes, then by process, then the largest first. */
+function layersOf(device, paused) {
+    const order = device.series.map((series, index) => ({ series, index }))
+        .filter((each) => each.series.paused === paused);
+    const large = [...order].sort((a, b) => b.series.peak_bytes - a.series.peak_bytes);
+    const drawn = new Set(large.slice(0, large.length > MAX_DRAWN ? MAX_DRAWN - 1 : MAX_DRAWN));
+    const layers = order.filter((each) => drawn.has(each)).sort((a, b) =>
+        Number(b.series.external) - Number(a.series.external) ||
+        a.series.process.localeCompare(b.series.process) || b.series.peak_bytes - a.series.peak_bytes)
+        .map((each) => ({ name: each.series.name, colour: colourOf(each.series), members: [each.index] }));
+    const rest = order.filter((each) => !drawn.has(each));
+    if (rest.length > 0)
+        layers.push({ name: `${rest.length} others`, colour: OTHERS, members: rest.map((each) => each.index) });
+    return layers;
+}
+
+for (const run of data.runs) {
+    for (const device of run.devices) {
+        for (const series of device.series) series.name = holderName(series);
+        Object.assign(device, unfold(run, device));
+        [...device.series].sort((a, b) => b.peak_bytes - a.peak_bytes).forEach(colourOf);
+        device.heldLayers = layersOf(device, false);
+        device.pausedLayers = layersOf(device, true);
+    }
+}
+
+/* ---- What is shown ---- */
+
+const view = { run: 0, device: 0, from: 0, to: 1, instant: 0, time: 0, held: false, showPaused: true };
+const run = () => data.runs[view.run];
+const shown = () => run().devices[Math.min(view.device, run().devices.length - 1)];
+const other = () => {
+    const against = data.runs[1 - view.run];
+    return against && against.devices[view.device];
+};
+const endOf = () => Math.max(1, ...data.runs.map((each) => each.end_ns));
+
+/* Index of the last instant at or before a time. */
+function instantAt(device, ns) {
+    let low = 0, high = device.times.length - 1;
+    while (low < high) {
+        const middle = (low + high + 1) >> 1;
+        if (device.times[middle] <= ns) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+/*
+ * Instants worth drawing: in each column of pixels that which has most and the last one, and one
+ * before and after the view. So redrawing costs the same however many there are.
+ */
+function pick(device, sum, columns) {
+    const first = instantAt(device, view.from);
+    const last = Math.min(instantAt(device, view.to) + 1, device.times.length - 1);
+    const picked = [];
+    if (last - first <= 2 * columns) {
+        for (let i = first; i <= last; i++) picked.push(i);
+        return picked;
+    }
+    const scale = columns / (view.to - view.from);
+    for (let i = first; i <= last;) {
+        const column = Math.floor((device.times[i] - view.from) * scale);
+        let highest = i, next = i;
+        for (; next <= last && Math.floor((device.times[next] - view.from) * scale) === column; next++)
+            if (sum[next] > sum[highest]) highest = next;
+        picked.push(highest);
+        if (next - 1 !== highest) picked.push(next - 1);
+        i = next;
+    }
+    return picked;
+}
+
+/* Times of the own and the other run's instants in one ascending list, for one x axis. */
+function merge(a, b) {
+    const all = [];
+    let i = 0, j = 0;
+    while (i < a.length || j < b.length)
+        all.push(j >= b.length || (i < a.length && a[i] <= b[j]) ? a[i++] : b[j++]);
+    return all;
+}
+
+function stacked(device, layers, sum, columns, unit, against) {
+    const picked = pick(device, sum, columns);
+    const own = picked.map((i) => device.times[i]);
+    const lists = layers.map((layer) => picked.map((i) => layer.members.reduce((s, m) => s + device.bytes[m][i], 0)));
+    for (let l = 1; l < lists.length; l++)
+        for (let i = 0; i < picked.length; i++) lists[l][i] += lists[l - 1][i];
+    let x = own, line = null;
+    if (against) {
+        const there = pick(against, against.total, columns);
+        x = merge(own, there.map((i) => against.times[i]));
+        line = spread(x, there.map((i) => against.times[i]), there.map((i) => against.total[i]), unit);
+    }
+    const drawn = lists.reverse().map((list) => spread(x, own, list, unit));
+    return [x.map((ns) => ns / NS), ...drawn, ...(line ? [line] : [])];
+}
+
+/* Values at the times of x, which has all of times: between two of them the earlier one holds. */
+function spread(x, times, values, unit) {
+    const result = new Array(x.length);
+    let next = 0, value = null, i = 0;
+    while (i < x.length) {
+        let same = i;
+        while (same < x.length && x[same] === x[i]) same++;
+        for (; i < same; i++) {
+            if (next < times.length && times[next] === x[i]) value = values[next++] / unit;
+            result[i] = value;
+        }
+    }
+    return result;
+}
+
+/* ---- Drawing ---- */
+
+let charts = [];
+let drawnAt = 0;
+
+function hatch(colour) {
+    const tile = document.createElement('canvas');
+    const size = 8 * devicePixelRatio;
+    tile.width = tile.height = size;
+    const ctx = tile.getContext('2d');
+    ctx.fillStyle = colour + '30';
+    ctx.fillRect(0, 0, size, size);
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = 1.6 * devicePixelRatio;
+    for (const shift of [-size, 0, size]) {
+        ctx.beginPath();
+        ctx.moveTo(shift, size);
+        ctx.lineTo(shift + size, 0);
+        ctx.stroke();
+    }
+    return ctx.createPattern(tile, 'repeat');
+}
+
+function stageSpans() {
+    const stages = shown().stages;
+    return stages.map((stage, i) => ({
+        stage, index: i, from: stage.begin_ns, to: i + 1 < stages.length ? stages[i + 1].begin_ns : endOf(),
+    })).filter((span) => span.to > view.from && span.from < view.to);
+}
+
+function drawBands(u) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.fillStyle = css('--band');
+    for (const span of stageSpans()) {
+        const left = Math.max(bbox.left, u.valToPos(span.from / NS, 'x', true));
+        const right = Math.min(bbox.left + bbox.width, u.valToPos(span.to / NS, 'x', true));
+        if (span.index % 2 === 0 && right > left) ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    }
+    ctx.restore();
+}
+
+function fitted(ctx, text, width) {
+    if (ctx.measureText(text).width <= width) return text;
+    let cut = text.length;
+    while (cut > 1 && ctx.measureText(text.slice(0, cut) + '…').width > width) cut--;
+    return cut > 4 ? text.slice(0, cut) + '…' : '';
+}
+
+/* Names of the stages above the plot, where there is room for them, and lines where they begin. */
+function drawStageNames(u, names) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio;
+    ctx.save();
+    ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = 'left';
+    ctx.fillStyle = css('--ink');
+    ctx.strokeStyle = css('--soft');
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([2 * ratio, 3 * ratio]);
+    const spans = stageSpans();
+    for (const span of spans) {
+        const left = Math.max(bbox.left, u.valToPos(span.from / NS, 'x', true));
+        const right = Math.min(bbox.left + bbox.width, u.valToPos(span.to / NS, 'x', true));
+        if (span.from > view.from && spans.length < bbox.width / (6 * ratio)) {
+            ctx.beginPath();
+            ctx.moveTo(left, bbox.top - (names ? 18 * ratio : 0));
+            ctx.lineTo(left, bbox.top + bbox.height);
+            ctx.stroke();
+        }
+        if (names)
+            ctx.fillText(fitted(ctx, span.stage.name, right - left - 10 * ratio), left + 5 * ratio, bbox.top - 6 * ratio);
+    }
+    ctx.restore();
+}
+
+function label(ctx, text, x, y, colour, align) {
+    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = align;
+    ctx.lineJoin = 'round';
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeStyle = css('--paper');
+    ctx.strokeText(text, x, y);
+    ctx.fillStyle = colour;
+    ctx.fillText(text, x, y);
+}
+
+function drawCapacity(u, unit) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
+    const y = u.valToPos(device.capacity_bytes / unit, 'y', true);
+    if (y < bbox.top) return;
+    ctx.save();
+    ctx.strokeStyle = css('--danger');
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.setLineDash([8 * ratio, 5 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    const below = y - bbox.top < 20 * ratio;
+    label(ctx, 'capacity ' + sizeText(device.capacity_bytes), bbox.left + 6 * ratio,
+        below ? y + 15 * ratio : y - 6 * ratio, css('--danger'), 'left');
+    ctx.restore();
+}
+
+function drawPeak(u, unit) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
+    if (device.peak_ns < view.from || device.peak_ns > view.to || device.peak_bytes === 0) return;
+    const x = u.valToPos(device.peak_ns / NS, 'x', true);
+    const y = u.valToPos(device.peak_bytes / unit, 'y', true);
+    ctx.save();
+    ctx.fillStyle = css('--ink');
+    ctx.strokeStyle = css('--paper');
+    ctx.lineWidth = 2 * ratio;
+    ctx.beginPath();
+    ctx.arc(x, y, 4.5 * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.stroke();
+    const right = x > bbox.left + bbox.width - 140 * ratio;
+    const over = y - bbox.top > 22 * ratio;
+    label(ctx, 'peak ' + sizeText(device.peak_bytes), x + (right ? -9 : 9) * ratio,
+        over ? y - 8 * ratio : y + 18 * ratio, css('--ink'), right ? 'right' : 'left');
+    ctx.restore();
+}
+
+function drawLabel(u, text) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    label(ctx, text, bbox.left + 6 * devicePixelRatio, bbox.top + 16 * devicePixelRatio, css('--ink'), 'left');
+    ctx.restore();
+}
+
+const axisOf = (extra) => ({
+    stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, ...extra,
+});
+
+function timeAxis(hidden) {
+    return axisOf({
+        show: !hidden, size: 34, space: 90,
+        values: (u, splits, axis, space, step) => {
+            const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-6)));
+            return splits.map((s) => s.toFixed(digits) + ' s');
+        },
+    });
+}
+
+function highest(device) {
+    const against = other();
+    const peak = Math.max(device.peak_bytes, against ? against.peak_bytes : 0, 1);
+    /* A device far larger than what is used would leave nothing to see. */
+    return device.capacity_bytes <= 20 * peak ? Math.max(peak, device.capacity_bytes) : peak;
+}
+
+function makeChart(host, kind) {
+    const device = shown(), isHeld = kind === 'held';
+    const layers = isHeld ? device.heldLayers : device.pausedLayers;
+    const top = isHeld ? highest(device) : device.paused.reduce((a, b) => Math.max(a, b), 1);
+    const [unitName, unit] = unitFor(top);
+    const steps = uPlot.paths.stepped({ align: 1 });
+    const series = [{}];
+    for (const layer of [...layers].reverse())
+        series.push({
+            /* The line keeps what is narrower than a pixel in sight. */
+            stroke: layer.colour, width: isHeld ? 1 : 0, points: { show: false }, paths: steps,
+            fill: isHeld ? layer.colour : hatch(layer.colour),
+        });
+    const against = isHeld && other();
+    if (against)
+        series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: steps });
+    const options = {
+        width: host.clientWidth, height: isHeld ? HELD_HEIGHT : PAUSED_HEIGHT,
+        padding: [isHeld ? 24 : 8, 14, isHeld ? 0 : 10, 0], legend: { show: false }, series,
+        scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => [0, top / unit * 1.06] } },
+        axes: [timeAxis(!isHeld), axisOf({
+            size: AXIS_WIDTH, values: (u, splits) => splits.map((s) => `${+s.toFixed(2)} ${unitName}`),
+        })],
+        cursor: {
+            y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
+            bind: { dblclick: () => () => { zoomTo(0, endOf()); } },
+        },
+        hooks: {
+            drawClear: [drawBands],
+            draw: [(u) => {
+                drawStageNames(u, isHeld);
+                if (isHeld) {
+                    drawCapacity(u, unit);
+                    drawPeak(u, unit);
+                    performance.measure('redraw', { start: drawnAt });
+                } else {
+                    drawLabel(u, 'paused: an address, no memory');
+                }
+            }],
+            setSelect: [onSelect],
+            ready: [placeCursor], /* not before: it has no size */
+        },
+    };
+    const columns = Math.max(100, Math.round((host.clientWidth - AXIS_WIDTH) * 1));
+    const make = () => stacked(device, layers, isHeld ? device.total : device.paused, columns, unit, against);
+    const chart = new uPlot(options, make(), host);
+    chart.remake = () => chart.setData(make());
+    chart.over.addEventListener('wheel', onWheel, { passive: false });
+    chart.over.addEventListener('mousedown', onPanStart, true);
+    chart.over.addEventListener('click', onClick);
+    chart.over.addEventListener('mousemove', onMove);
+    chart.over.addEventListener('mouseleave', placeCursor);
+    charts.push(chart);
+}
+
+function rebuild() {
+    drawnAt = performance.now();
+    charts.forEach((chart) => chart.destroy());
+    charts = [];
+    makeChart(at('held'), 'held');
+    const withPaused = shown().pausedLayers.length > 0;
+    at('paused-choice').hidden = !withPaused;
+    at('paused').hidden = !withPaused || !view.showPaused;
+    if (!at('paused').hidden) makeChart(at('paused'), 'paused');
+    tellView();
+    placeCursor();
+}
+
+/* What is in view, for scripts that drive the page. */
+function tellView() {
+    Object.assign(at('charts').dataset, { from: view.from, to: view.to });
+}
+
+let scheduled = false;
+function redraw() {
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => {
+        scheduled = false;
+        drawnAt = performance.now();
+        charts.forEach((chart) => chart.remake());
+        tellView();
+        placeCursor();
+    });
+}
+
+/* ---- Zoom and movement ---- */
+
+const NARROWEST = 10; /* ns */
+
+function zoomTo(from, to) {
+    const end = endOf();
+    let width = Math.min(end, Math.max(NARROWEST, to - from));
+    let left = Math.min(Math.max(0, from), end - width);
+    view.from = left;
+    view.to = left + width;
+    redraw();
+}
+
+function zoomAround(ns, factor) {
+    zoomTo(ns - (ns - view.from) * factor, ns + (view.to - ns) * factor);
+}
+
+function moveBy(part) {
+    const shift = (view.to - view.from) * part;
+    zoomTo(view.from + shift, view.to + shift);
+}
+
+function onSelect(u) {
+    const { left, width } = u.select;
+    if (width < 4) return;
+    const from = u.posToVal(left, 'x') * NS, to = u.posToVal(left + width, 'x') * NS;
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    suppressClick = true;
+    zoomTo(from, to);
+}
+
+function onWheel(event) {
+    event.preventDefault();
+    const over = event.currentTarget, box = over.getBoundingClientRect();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+        moveBy((event.deltaX || event.deltaY) / box.width);
+        return;
+    }
+    zoomAround(timeUnder(event), Math.exp(Math.max(-100, Math.min(100, event.deltaY)) / 400));
+}
+
+let suppressClick = false;
+function onPanStart(event) {
+    suppressClick = false;
+    if (!event.shiftKey || event.button !== 0) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    const width = event.currentTarget.clientWidth, begin = event.clientX, { from, to } = view;
+    const move = (moved) => {
+        const shift = (begin - moved.clientX) / width * (to - from);
+        suppressClick = true;
+        zoomTo(from + shift, to + shift);
+    };
+    const end = () => {
+        removeEventListener('mousemove', move);
+        removeEventListener('mouseup', end);
+    };
+    addEventListener('mousemove', move);
+    addEventListener('mouseup', end);
+}
+
+/* ---- The instant ---- */
+
+function timeUnder(event) {
+    const box = event.currentTarget.getBoundingClientRect();
+    return view.from + (event.clientX - box.left) / box.width * (view.to - view.from);
+}
+
+/* The chart under the pointer moves its own line. */
+let movedTo = null;
+function onMove(event) {
+    if (view.held) {
+        placeCursor();
+        return;
+    }
+    const over = event.currentTarget, left = event.clientX - over.getBoundingClientRect().left;
+    if (movedTo === null) requestAnimationFrame(() => {
+        if (!view.held) selectTime(movedTo);
+        movedTo = null;
+    });
+    movedTo = timeUnder(event);
+    charts.filter((chart) => chart.over !== over).forEach((chart) => chart.setCursor({ left, top: 1 }));
+}
+
+function onClick(event) {
+    if (suppressClick) return;
+    view.held = true;
+    selectTime(timeUnder(event));
+    placeCursor();
+}
+
+/* The line of the cursor, at the time that is shown. */
+function placeCursor() {
+    const ns = view.time;
+    for (const chart of charts) {
+        const left = (ns - view.from) / (view.to - view.from) * chart.over.clientWidth;
+        const inside = left >= 0 && left <= chart.over.clientWidth;
+        chart.setCursor({ left: inside ? left : -10, top: inside ? 1 : -10 });
+    }
+}
+
+/* Goes to an instant by key or button: it is held, and brought into view. */
+function goTo(index) {
+    const device = shown(), width = view.to - view.from;
+    view.held = true;
+    select(Math.min(Math.max(0, index), device.times.length - 1));
+    const ns = device.times[view.instant];
+    if (ns < view.from || ns > view.to) zoomTo(ns - width / 2, ns + width / 2);
+    else placeCursor();
+    at('live').textContent = at('instant').textContent;
+}
+
+function peakInstant() {
+    const { total, peak_bytes: peak } = shown();
+    return Math.max(0, total.indexOf(peak));
+}
+
+function stageAt(ns) {
+    let found = null;
+    for (const stage of shown().stages) if (stage.begin_ns <= ns) found = stage;
+    return found;
+}
+
+/* ---- Tables ---- */
+
+function element(name, text, className) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+}
+
+function rowOf(cells) {
+    const row = element('tr');
+    for (const [text, className, node] of cells) {
+        const cell = element('td', text, className);
+        if (node) cell.prepend(node);
+        row.append(cell);
+    }
+    return row;
+}
+
+function titles(table, names) {
+    const row = element('tr');
+    for (const [name, className] of names) {
+        const cell = element('th', name, className);
+        cell.scope = 'col';
+        row.append(cell);
+    }
+    table.tHead.replaceChildren(row);
+}
+
+/* Where an instant stands for several changes: the least and the most of a series among them. */
+function rangesAt(device, index) {
+    const point = device.points[device.pointOf[index]], ranges = new Map();
+    if (point && point[3] > 1)
+        for (const [series, , least, most] of point[7]) if (least !== most) ranges.set(series, [least, most]);
+    return ranges;
+}
+
+/* Held, paused, and the range within the point, of every holder that has anything. */
+function holdersAt(device, index) {
+    const holders = new Map(), ranges = rangesAt(device, index);
+    device.series.forEach((series, s) => {
+        const { name } = series;
+        const holder = holders.get(name) || { name, colour: colourOf(series), held: 0, paused: 0, range: null };
+        holder[series.paused ? 'paused' : 'held'] += device.bytes[s][index];
+        if (!series.paused && ranges.has(s)) holder.range = ranges.get(s);
+        holders.set(name, holder);
+    });
+    return [...holders.values()].filter((each) => each.held > 0 || each.paused > 0)
+        .sort((a, b) => b.held - a.held || b.paused - a.paused || (a.name < b.name ? -1 : 1));
+}
+
+function swatch(colour) {
+    const made = element('span', '', 'swatch');
+    made.style.background = colour;
+    made.setAttribute('aria-hidden', 'true');
+    return made;
+}
+
+const share = (part, whole) => whole > 0 && part > 0 ? (100 * part / whole).toFixed(1) + ' %' : '';
+const rangeText = (range) => range ? `${sizeText(range[0])} to ${sizeText(range[1])}` : '';
+const numberCell = (bytes) => [bytes > 0 ? sizeText(bytes) : '', 'number'];
+
+const selectTime = (ns) => select(instantAt(shown(), ns), ns);
+
+/* Shows what holds at a time: what the instant says, which is the last one before it. */
+function select(index, time) {
+    const device = shown(), table = at('holders'), since = device.times[index];
+    const ns = time === undefined ? since : Math.round(time);
+    view.instant = index;
+    view.time = ns;
+    const total = device.total[index], paused = device.paused[index];
+    const stage = stageAt(ns), point = device.points[device.pointOf[index]];
+    const against = other(), there = against ? against.total[instantAt(against, ns)] : 0;
+    const range = view.to - view.from, shows = (each) => timeText(each, range);
+    const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, as since ${shows(since)}` : '')];
+    if (stage) parts.push(`in ${stage.name}`);
+    parts.push(`${sizeText(total)} in use, ${sizeText(Math.max(0, device.capacity_bytes - total))} free`);
+    if (total > device.capacity_bytes) parts.push(`${sizeText(total - device.capacity_bytes)} too much`);
+    if (paused > 0) parts.push(`${sizeText(paused)} paused`);
+    if (against) parts.push(`${data.runs[1 - view.run].label}: ${sizeText(there)}`);
+    if (point && point[3] > 1) parts.push(`one of ${count(point[3])} changes that this point stands for`);
+    at('instant').textContent = parts.join('; ') + (view.held ? ' (held)' : '');
+    at('instant').dataset.ns = ns;
+
+    const holders = holdersAt(device, index), withRange = holders.some((each) => each.range);
+    titles(table, [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'], ['paused', 'number'],
+        ...(withRange ? [['within the point', 'number']] : [])]);
+    /* While the pointer moves, as many as can be read. */
+    const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
+    const rest = holders.slice(rows.length).reduce((held, each) => held + each.held, 0);
+    table.tBodies[0].replaceChildren(...rows.map((each) => {
+        const row = rowOf([[each.name, '', swatch(each.colour)], numberCell(each.held),
+            [each.held > 0 ? count(each.held) : '', 'number bytes'], [share(each.held, total), 'number'],
+            numberCell(each.paused), ...(withRange ? [[rangeText(each.range), 'number']] : [])]);
+        Object.assign(row.dataset, { holder: each.name, held: each.held, paused: each.paused });
+        return row;
+    }));
+    if (rows.length < holders.length)
+        table.tBodies[0].append(rowOf([[`${holders.length - rows.length} smaller: click to see all`], numberCell(rest),
+            [count(rest), 'number bytes']]));
+    const sum = rowOf([['all', ''], [sizeText(total), 'number'], [count(total), 'number'], [share(total, device.capacity_bytes) +
+        ' of capacity', 'number'], numberCell(paused), ...(withRange ? [['', '']] : [])]);
+    Object.assign(sum.dataset, { held: total, paused });
+    table.tFoot.replaceChildren(sum);
+}
+
+function showStages() {
+    const device = shown(), table = at('stages'), end = endOf();
+    titles(table, [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
+        ['host', 'number'], ['transitions', 'number'], ['who holds the peak']]);
+    table.tBodies[0].replaceChildren(...device.stages.map((stage, i) => {
+        const go = element('button', stage.name);
+        go.type = 'button';
+        go.title = 'Zoom to this stage';
+        go.addEventListener('click', () => {
+            const to = i + 1 < device.stages.length ? device.stages[i + 1].begin_ns : end;
+            zoomTo(stage.begin_ns, Math.max(to, stage.begin_ns + NARROWEST));
+        });
+        const over = stage.peak_bytes > device.capacity_bytes;
+        const row = rowOf([['', '', go], [timeText(stage.begin_ns, end), 'number'],
+            [sizeText(stage.peak_bytes) + (over ? ' does not fit' : ''), over ? 'number bad' : 'number'],
+            [sizeText(stage.end_bytes), 'number'], [sizeText(stage.free_at_peak_bytes), 'number'],
+            [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
+            [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
+                (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6} more` : ''), 'holders']]);
+        Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
+        return row;
+    }));
+}
+
+function showLegend() {
+    const device = shown(), entries = [];
+    const add = (mark, name) => {
+        const entry = element('li');
+        entry.append(mark, name);
+        entries.push(entry);
+    };
+    const names = new Set();
+    for (const layer of [...device.heldLayers].reverse().concat(device.pausedLayers)) {
+        if (names.has(layer.name)) continue;
+        names.add(layer.name);
+        add(swatch(layer.colour), layer.name);
+    }
+    if (device.pausedLayers.length > 0) add(element('span', '', 'swatch hatched'), 'hatched: paused');
+    if (other()) add(element('span', '', 'dashed'), `all of ${data.runs[1 - view.run].label}`);
+    at('legend').replaceChildren(...entries);
+}
+
+function showSummary() {
+    const device = shown(), stage = stageAt(device.peak_ns);
+    const verdict = element('span', device.fits ? 'fits' : 'does not fit', device.fits ? '' : 'bad');
+    const peak = element('strong', sizeText(device.peak_bytes));
+    at('summary').replaceChildren(
+        `${run().label}: device ${device.device}, ${device.profile || 'given by size'}, ${sizeText(device.capacity_bytes)}; peak `,
+        peak, (stage ? ` in ${stage.name}` : '') + `: `, verdict, `; ${count(run().events)} events`);
+    at('charts').setAttribute('aria-label', `Memory over time: ${at('summary').textContent}. ` +
+        'Use the keys below to move an instant; the table below says who holds what.');
+}
+
+function showAll() {
+    rebuild();
+    showSummary();
+    showLegend();
+    showStages();
+    selectTime(view.time);
+    placeCursor();
+}
+
+/* ---- Choices, keys ---- */
+
+function fillChoice(id, names, chosen) {
+    at(id).replaceChildren(...names.map((name, i) => new Option(name, i)));
+    at(id).addEventListener('change', () => {
+        chosen(Number(at(id).value));
+        showAll();
+    });
+    at(id + '-choice').hidden = names.length < 2;
+}
+
+fillChoice('run', data.runs.map((each) => each.label), (i) => { view.run = i; });
+fillChoice('device', data.runs[0].devices.map((each) => `${each.device}: ${each.profile || 'given by size'}`),
+    (i) => { view.device = i; });
+at('show-paused').addEventListener('change', (event) => {
+    view.showPaused = event.target.checked;
+    rebuild();
+});
+const zoomHere = (factor) => {
+    const ns = view.time;
+    const inside = ns >= view.from && ns <= view.to;
+    zoomAround(inside ? ns : (view.from + view.to) / 2, factor);
+};
+const letGo = () => {
+    view.held = false;
+    select(view.instant, view.time);
+};
+const actions = {
+    '+': () => zoomHere(0.5), '=': () => zoomHere(0.5), '-': () => zoomHere(2), '0': () => zoomTo(0, endOf()),
+    'p': () => goTo(peakInstant()), 'Escape': letGo, 'Home': () => goTo(0), 'End': () => goTo(Infinity),
+    'ArrowLeft': () => moveBy(-0.1), 'ArrowRight': () => moveBy(0.1),
+    'Shift+ArrowLeft': () => goTo(view.instant - 1), 'Shift+ArrowRight': () => goTo(view.instant + 1),
+    'ArrowUp': () => zoomHere(0.5), 'ArrowDown': () => zoomHere(2),
+};
+at('charts').addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const shifted = event.shiftKey && event.key.startsWith('Arrow') ? 'Shift+' : '';
+    const action = actions[shifted + event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+});
+at('zoom-in').addEventListener('click', actions['+']);
+at('zoom-out').addEventListener('click', actions['-']);
+at('zoom-all').addEventListener('click', actions['0']);
+at('go-peak').addEventListener('click', actions.p);
+at('choices').addEventListener('submit', (event) => event.preventDefault());
+
+/* Colours follow the scheme, and paper is white; sizes follow the window. */
+for (const query of ['(prefers-color-scheme: dark)', 'print'])
+    matchMedia(query).addEventListener('change', rebuild);
+let width = at('charts').clientWidth;
+new ResizeObserver(() => {
+    if (at('charts').clientWidth === width) return;
+    width = at('charts').clientWidth;
+    rebuild();
+}).observe(at('charts'));
+
+view.to = endOf();
+showAll();
+select(peakInstant());
+placeCursor();
+})();
