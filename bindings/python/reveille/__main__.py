@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""`python -m reveille`: what was found, of the libraries, the driver and the devices."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import _c
+from ._context import Context
+from ._options import profiles
+from ._sizes import format_size
+from .errors import ReveilleError
+
+
+def driver_version() -> str | None:
+    """CUDA version that the driver speaks ("12.4"), None without a driver."""
+    try:
+        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as the C library looks
+        function = ctypes.CDLL(name).cuDriverGetVersion
+    except (OSError, AttributeError):
+        return None
+    number = ctypes.c_int()
+    if function(ctypes.byref(number)) != 0:
+        return None
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
+def _device(context: Context, device: Any) -> dict[str, Any]:
+    free, total = context.memory(device.index)
+    return {"index": device.index, "name": device.name, "free_bytes": free, "total_bytes": total}
+
+
+def backend_facts(name: str) -> dict[str, Any]:
+    """A backend: whether it can be used, why not, and its devices."""
+    try:
+        with Context(name) as context:
+            devices = [_device(context, device) for device in context.devices]
+        return {"name": name, "usable": True, "status": "RVL_OK", "why": "", "devices": devices}
+    except ReveilleError as error:
+        return {
+            "name": name,
+            "usable": False,
+            "status": error.status_name,
+            "why": error.message,
+            "devices": [],
+        }
+
+
+def facts() -> dict[str, Any]:
+    """Everything that is printed."""
+    return {
+        "schema": 1,
+        "version": _c.some_text(_c.core().rvl_version()),
+        "library": str(_c.library_path()),
+        "replay_library": str(_c.library_path("reveille-replay")),
+        "driver": driver_version(),
+        "backends": [backend_facts(name) for name in ("cuda", "sim")],
+        "profiles": [profile.name for profile in profiles()],
+    }
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"reveille   {found['version']}",
+        f"library    {found['library']}",
+        f"driver     {'CUDA ' + found['driver'] if found['driver'] else 'none'}",
+    ]
+    for backend in found["backends"]:
+        verdict = "usable" if backend["usable"] else backend["why"]
+        lines.append(f"{backend['name']:<10} {verdict}")
+        for device in backend["devices"]:
+            sizes = f"{format_size(device['free_bytes'])} of {format_size(device['total_bytes'])}"
+            lines.append(f"           device {device['index']}: {device['name']}, {sizes} free")
+    lines.append(f"simulates  {', '.join(found['profiles'])}")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints what was found. 0 also without a GPU, 1 without the C libraries."""
+    parser = argparse.ArgumentParser(
+        prog="python -m reveille", description="Says what Reveille found on this machine."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    try:
+        found = facts()
+    except ImportError as error:
+        print(f"reveille: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(found) if options.json else "\n".join(_lines(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

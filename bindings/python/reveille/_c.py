@@ -1,0 +1,534 @@
+# SPDX-License-Identifier: MIT
+"""The C API as ctypes sees it: structs, constants, prototypes, and where the libraries are.
+
+Only what the package uses is declared. Names are those of ``include/reveille/*.h`` in Python's
+spelling; a test compares sizes, offsets, constants and prototypes with what the C compiler says.
+The libraries are opened at the first use, so that ``import reveille`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+from typing import Any, Callable
+
+API_VERSION = "0.1"
+LIBRARY_VARIABLE = "RVL_LIBRARY_DIR"
+
+OK = 0
+ERR_INVALID = -1
+ERR_NOT_SUPPORTED = -5
+ERR_NO_BACKEND = -10
+ERR_NOT_FOUND = -18
+ERR_VETOED = -19
+ERR_FORKED = -20
+
+NO_DEVICE = -1
+
+ALLOC_EXPORTABLE = 1
+ALLOC_RDMA = 2
+ALLOC_PAUSED = 4
+
+# Enums, as tuples in the order of their values.
+BACKUPS = ("none", "host", "disk")
+STATES = ("active", "pausing", "paused", "resuming", "lost")
+SIM_MEMORIES = ("backed", "accounted")
+HOST_KEEPS = ("all", "bytes", "none")
+WAKES = ("staged", "together")
+LOG_LEVELS = ("error", "warn", "info", "debug")
+
+
+class Sized(Structure):
+    """A struct of the C API that begins with its own size."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.struct_size = ctypes.sizeof(self)
+
+
+LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+BeforeUnmapFunction = CFUNCTYPE(c_int, c_void_p, c_uint32)
+AfterMapFunction = CFUNCTYPE(None, c_void_p, c_uint32)
+
+
+class Error(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("status", c_int),
+        ("native_code", c_int),
+        ("device", c_int),
+        ("requested_bytes", c_uint64),
+        ("free_bytes", c_uint64),
+        ("op", c_char * 24),
+        ("tag", c_char * 48),
+        ("native_name", c_char * 40),
+        ("message", c_char * 256),
+    ]
+
+
+class ContextOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("backend_options", c_void_p),
+        ("process_name", c_char_p),
+        ("log", LogFunction),
+        ("log_user", c_void_p),
+        ("log_ops", c_bool),
+        ("keep_bytes", c_uint64),
+        ("no_verify", c_bool),
+        ("disk_directory", c_char_p),
+        ("disk_tmpfs", c_bool),
+    ]
+
+
+class DeviceInfo(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char * 64),
+        ("capacity_bytes", c_uint64),
+        ("granularity_bytes", c_uint64),
+        ("simulated", c_bool),
+        ("overcommit", c_bool),
+    ]
+
+
+class CudaOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("devices", POINTER(c_int)),
+        ("device_count", c_size_t),
+        ("host_keep", c_int),
+        ("host_keep_bytes", c_uint64),
+    ]
+
+
+class Cost(Structure):
+    _fields_ = [("call_ns", c_uint32), ("fs_per_byte", c_uint32)]
+
+
+COSTS = (
+    "reserve",
+    "release_range",
+    "create",
+    "release",
+    "map",
+    "set_access",
+    "unmap",
+    "fill",
+    "host_alloc",
+    "host_free",
+    "copy_to_host",
+    "copy_to_device",
+    "digest",
+    "disk_write",
+    "disk_read",
+)
+
+
+class CostModel(Structure):
+    _fields_ = [(name, Cost) for name in COSTS]
+
+
+class Profile(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("description", c_char_p),
+        ("source", c_char_p),
+        ("capacity_bytes", c_uint64),
+        ("granularity_bytes", c_uint64),
+        ("cost", CostModel),
+    ]
+
+
+class SimOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("memory", c_int),
+        ("overcommit", c_bool),
+        ("devices", POINTER(POINTER(Profile))),
+        ("device_count", c_size_t),
+        ("poison", c_int),
+    ]
+
+
+class TagOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("process", c_uint32),
+        ("block_bytes", c_uint64),
+        ("coalesce_bytes", c_uint64),
+        ("retain_backups", c_bool),
+        ("before_unmap", BeforeUnmapFunction),
+        ("after_map", AfterMapFunction),
+        ("callback_user", c_void_p),
+    ]
+
+
+class AllocOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("tag", c_char_p),
+        ("tag_id", c_uint32),
+        ("process", c_uint32),
+        ("device", c_int),
+        ("backup", c_int),
+        ("flags", c_uint32),
+        ("access", POINTER(c_int)),
+        ("access_count", c_size_t),
+    ]
+
+
+class Allocation(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("addr", c_uint64),
+        ("size_bytes", c_uint64),
+        ("id", c_uint64),
+        ("tag", c_uint32),
+        ("process", c_uint32),
+        ("device", c_int),
+        ("backup", c_int),
+        ("state", c_int),
+        ("access_mask", c_uint64),
+        ("backup_bytes", c_uint64),
+    ]
+
+
+class PauseOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("process", c_uint32),
+        ("discard", c_bool),
+        ("events", POINTER(c_void_p)),
+        ("event_count", c_size_t),
+        ("streams", POINTER(c_void_p)),
+        ("stream_count", c_size_t),
+    ]
+
+
+class ResumeOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("process", c_uint32),
+        ("no_restore", c_bool),
+        ("timeout_ns", c_uint64),
+        ("streams", POINTER(c_void_p)),
+        ("stream_count", c_size_t),
+    ]
+
+
+class Forecast(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("fits", c_bool),
+        ("device", c_int),
+        ("needed_bytes", c_uint64),
+        ("free_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("disk_bytes", c_uint64),
+        ("allocation_count", c_uint64),
+        ("time_ns", c_uint64),
+    ]
+
+
+class Oom(Structure):
+    _fields_ = [
+        ("happened", c_bool),
+        ("stage", c_uint32),
+        ("external", c_bool),
+        ("cause", c_char_p),
+        ("process", c_uint32),
+        ("tag", c_uint32),
+        ("requested_bytes", c_uint64),
+        ("free_bytes", c_uint64),
+    ]
+
+
+DEVICE_COUNTERS = (
+    "capacity_bytes",
+    "used_bytes",
+    "external_bytes",
+    "kept_bytes",
+    "stranded_bytes",
+    "peak_bytes",
+    "host_backup_bytes",
+    "host_peak_bytes",
+    "disk_backup_bytes",
+    "disk_peak_bytes",
+    "allocation_count",
+    "alloc_calls",
+    "free_calls",
+    "pauses",
+    "resumes",
+    "backup_out_bytes",
+    "backup_in_bytes",
+    "transition_ns",
+)
+
+
+class DeviceStats(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        *((name, c_uint64) for name in DEVICE_COUNTERS),
+        ("peak_stage", c_uint32),
+        ("oom", Oom),
+    ]
+
+
+class HostMemory(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("used_bytes", c_uint64),
+        ("pinned_bytes", c_uint64),
+        ("pageable_bytes", c_uint64),
+        ("staged_copy_bytes", c_uint64),
+        ("registering_refused", c_uint64),
+    ]
+
+
+class TagStats(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("active_bytes", c_uint64),
+        ("paused_bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("host_backup_bytes", c_uint64),
+        ("allocation_count", c_uint64),
+        ("pauses", c_uint64),
+        ("resumes", c_uint64),
+    ]
+
+
+class StageStats(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("mark", c_char_p),
+        ("step", c_uint32),
+        ("peak_bytes", c_uint64),
+        ("end_bytes", c_uint64),
+        ("free_at_peak_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("transition_ns", c_uint64),
+    ]
+
+
+class Holder(Structure):
+    _fields_ = [("process", c_char_p), ("tag", c_char_p), ("bytes", c_uint64)]
+
+
+class TraceError(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("file", c_char_p),
+        ("line", c_uint32),
+        ("column", c_uint32),
+        ("message", c_char * 256),
+    ]
+
+
+class Budget(Structure):
+    _fields_ = [("stage", c_char_p), ("bytes", c_uint64)]
+
+
+class ReplayOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("backend", c_char_p),
+        ("device", c_char_p),
+        ("conductor", c_char_p),
+        ("wake", c_int),
+        ("partial", c_bool),
+        ("budgets", POINTER(Budget)),
+        ("budget_count", c_size_t),
+        ("progress", c_void_p),
+        ("progress_user", c_void_p),
+    ]
+
+
+class ReplayDevice(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device", c_int),
+        ("profile", c_char_p),
+        ("capacity_bytes", c_uint64),
+        ("peak_bytes", c_uint64),
+        ("peak_stage", c_uint32),
+        ("stage_count", c_uint32),
+        ("fits", c_bool),
+        ("within_budgets", c_bool),
+        ("oom_file", c_char_p),
+        ("oom_line", c_uint32),
+        ("oom_stage", c_uint32),
+        ("oom_process", c_char_p),
+        ("oom_tag", c_char_p),
+        ("oom_requested_bytes", c_uint64),
+        ("oom_free_bytes", c_uint64),
+        ("sample_count", c_uint64),
+        ("worst_sample_difference_bytes", c_int64),
+    ]
+
+
+_TAGS = [POINTER(c_uint32), c_size_t]
+
+# name: (result, arguments)
+CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "rvl_version": (c_char_p, []),
+    "rvl_status_name": (c_char_p, [c_int]),
+    "rvl_status_text": (c_char_p, [c_int]),
+    "rvl_last_error": (c_int, [POINTER(Error)]),
+    "rvl_context_open": (c_int, [c_char_p, POINTER(ContextOptions), POINTER(c_void_p)]),
+    "rvl_context_close": (c_int, [c_void_p, POINTER(c_uint64)]),
+    "rvl_device_count": (c_int, [c_void_p]),
+    "rvl_device_get_info": (c_int, [c_void_p, c_int, POINTER(DeviceInfo)]),
+    "rvl_clock_ns": (c_uint64, [c_void_p]),
+    "rvl_tag_define": (c_int, [c_void_p, c_char_p, POINTER(TagOptions), POINTER(c_uint32)]),
+    "rvl_tag_find": (c_int, [c_void_p, c_uint32, c_char_p, POINTER(c_uint32)]),
+    "rvl_tag_name": (c_char_p, [c_void_p, c_uint32]),
+    "rvl_alloc": (c_int, [c_void_p, c_uint64, POINTER(AllocOptions), POINTER(c_uint64)]),
+    "rvl_free": (c_int, [c_void_p, c_uint64]),
+    "rvl_allocation_find": (c_int, [c_void_p, c_uint64, POINTER(Allocation)]),
+    "rvl_allocation_next": (c_int, [c_void_p, c_uint64, POINTER(Allocation)]),
+    "rvl_backup_find": (c_int, [c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_uint64)]),
+    "rvl_pause": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions)]),
+    "rvl_resume": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions)]),
+    "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
+    "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),
+    "rvl_stage": (c_int, [c_void_p, c_char_p]),
+    "rvl_step": (c_int, [c_void_p]),
+    "rvl_external_set": (c_int, [c_void_p, c_int, c_char_p, c_uint64]),
+    "rvl_device_get_stats": (c_int, [c_void_p, c_int, POINTER(DeviceStats)]),
+    "rvl_device_memory": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
+    "rvl_host_get_memory": (c_int, [c_void_p, POINTER(HostMemory)]),
+    "rvl_tag_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(TagStats)]),
+    "rvl_stage_count": (c_uint32, [c_void_p]),
+    "rvl_stage_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(StageStats)]),
+    "rvl_stage_get_holders": (
+        c_int,
+        [c_void_p, c_uint32, c_int, POINTER(Holder), c_size_t, POINTER(c_size_t)],
+    ),
+    "rvl_record_start": (c_int, [c_void_p, c_char_p]),
+    "rvl_record_stop": (c_int, [c_void_p]),
+    "rvl_profile_count": (c_size_t, []),
+    "rvl_profile_get": (c_int, [c_size_t, POINTER(Profile)]),
+    "rvl_profile_find": (c_int, [c_char_p, POINTER(Profile)]),
+    "rvl_size_parse": (c_int, [c_char_p, POINTER(c_uint64)]),
+}
+
+REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "rvl_replay_run": (
+        c_int,
+        [
+            POINTER(c_char_p),
+            c_size_t,
+            POINTER(ReplayOptions),
+            POINTER(TraceError),
+            POINTER(c_void_p),
+        ],
+    ),
+    "rvl_replay_device_count": (c_size_t, [c_void_p]),
+    "rvl_replay_event_count": (c_uint64, [c_void_p, POINTER(c_uint64)]),
+    "rvl_replay_get_device": (c_int, [c_void_p, c_size_t, POINTER(ReplayDevice)]),
+    "rvl_replay_get_stage": (
+        c_int,
+        [c_void_p, c_size_t, c_uint32, POINTER(StageStats), POINTER(c_bool)],
+    ),
+    "rvl_replay_get_holders": (
+        c_int,
+        [c_void_p, c_size_t, c_uint32, POINTER(POINTER(Holder)), POINTER(c_size_t)],
+    ),
+    "rvl_replay_get_measured": (
+        c_int,
+        [c_void_p, c_size_t, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
+    ),
+    "rvl_replay_to_json": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "rvl_replay_string_free": (None, [c_void_p]),
+    "rvl_replay_close": (None, [c_void_p]),
+}
+
+_core: ctypes.CDLL | None = None
+_replay: ctypes.CDLL | None = None
+
+
+def library_directory() -> Path:
+    """Where the libraries are taken from: RVL_LIBRARY_DIR, or the package itself."""
+    chosen = os.environ.get(LIBRARY_VARIABLE)
+    return Path(chosen) if chosen else Path(__file__).resolve().parent / "lib"
+
+
+def library_path(name: str = "reveille") -> Path:
+    """The file of a library of the package, whether or not it is there."""
+    return library_directory() / f"lib{name}.so.0"
+
+
+def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDLL:
+    path = library_path(name)
+    if not path.exists():
+        raise ImportError(
+            f"{path} is missing: install the package with `pip install .` in Reveille's "
+            f"repository, or name the folder of a build in {LIBRARY_VARIABLE}"
+        )
+    try:
+        library = ctypes.CDLL(str(path))
+        for function, (result, arguments) in prototypes.items():
+            entry = getattr(library, function)
+            entry.restype = result
+            entry.argtypes = arguments
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{path} cannot be used: {error}") from error
+    return library
+
+
+def core() -> ctypes.CDLL:
+    """libreveille, opened at the first call."""
+    global _core
+    if _core is None:
+        library = _open("reveille", CORE_PROTOTYPES)
+        version = library.rvl_version().decode()
+        if version != API_VERSION and not version.startswith(API_VERSION + "."):
+            raise ImportError(
+                f"{library_path()} is version {version}, and this package was written for "
+                f"{API_VERSION}: install both from one source"
+            )
+        _core = library
+    return _core
+
+
+def replay() -> ctypes.CDLL:
+    """libreveille-replay, opened at the first call."""
+    global _replay
+    if _replay is None:
+        core()
+        _replay = _open("reveille-replay", REPLAY_PROTOTYPES)
+    return _replay
+
+
+def text(value: bytes | None) -> str | None:
+    """A C string as str; what is not UTF-8, or was cut within a letter, is replaced."""
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def some_text(value: bytes | None) -> str:
+    """As text(), with "" for NULL."""
+    return text(value) or ""
+
+
+def null_function(kind: Callable[..., Any]) -> Any:
+    """A NULL function pointer of this type."""
+    return ctypes.cast(None, kind)  # type: ignore[arg-type]

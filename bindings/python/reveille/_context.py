@@ -1,0 +1,550 @@
+# SPDX-License-Identifier: MIT
+"""Context: devices, tags, allocations, pause and resume, stages, statistics, recording."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, TypeVar, Union
+
+from . import _c
+from ._handle import AfterMap, BeforeUnmap, Callbacks, Handle, Log
+from ._options import (
+    Devices,
+    address_of,
+    choice,
+    cuda_options,
+    handles_of,
+    nanoseconds,
+    sim_options,
+    whole_number,
+)
+from ._results import (
+    Allocation,
+    Device,
+    DeviceStats,
+    Forecast,
+    Holder,
+    HostMemory,
+    Oom,
+    StageStats,
+    Stats,
+    TagStats,
+    from_struct,
+    holder_of,
+)
+from ._sizes import Size, name_bytes, parse_size
+from .errors import InvalidArgument, NotFound, NotSupported, Vetoed
+
+Path = Union[str, "os.PathLike[str]"]
+Answer = TypeVar("Answer")
+AnyContext = TypeVar("AnyContext", bound="Context")
+
+
+class Context:
+    """GPU memory by tags, on one backend. All methods may be called from any thread.
+
+    A ``with`` block, the garbage collector and the end of the process close it. In a forked child
+    every call raises Forked: open a context there.
+    """
+
+    def __init__(
+        self,
+        backend: str = "sim",
+        *,
+        devices: Devices = None,
+        memory: str = "backed",
+        overcommit: bool = False,
+        poison: int = 0,
+        host_keep: str | int = "all",
+        process_name: str | None = None,
+        keep_bytes: Size = 0,
+        verify: bool = True,
+        disk_directory: Path | None = None,
+        disk_tmpfs: bool = False,
+        log: Log | None = None,
+        log_ops: bool = False,
+    ) -> None:
+        """Opens a context.
+
+        Args:
+            backend: "sim" or "cuda"
+            devices: sim: profiles or sizes ("h200", "80GiB", ["l4", "l4"]), None is one h200;
+                cuda: ordinals (0, [0, 1]), None is all that the driver shows
+            memory: sim: "backed", real bytes at every address; "accounted", numbers only
+            overcommit: sim: go on past the capacity, and say so in stats()
+            poison: sim: the byte that fresh memory is filled with
+            host_keep: cuda: pinned memory that outlives its use: "all", "none" or bytes
+            process_name: name of this process in statistics and traces; None: "self"
+            keep_bytes: released blocks kept for the next request of the same size
+            verify: compare restored content with digests of what was backed up
+            disk_directory: where files of disk backups are made
+            disk_tmpfs: allow disk_directory to be in memory
+            log: called with a level ("error", "warn", "info", "debug") and a line of text
+            log_ops: log every call of the backend
+        """
+        name_bytes(backend, "backend")
+        if backend != "sim" and (memory != "backed" or overcommit or poison):
+            raise InvalidArgument("memory, overcommit and poison are for backend 'sim' alone")
+        if backend == "sim":
+            own: Any = sim_options(devices, memory, overcommit, poison)
+        elif backend == "cuda":
+            own = cuda_options(devices, host_keep)
+        else:
+            own = None
+        own_pointer = None if own is None else ctypes.cast(ctypes.byref(own), ctypes.c_void_p)
+        callbacks = Callbacks(log)
+        options = _c.ContextOptions(
+            backend_options=own_pointer,
+            process_name=None if process_name is None else name_bytes(process_name, "process_name"),
+            log=callbacks.log,
+            log_ops=bool(log_ops),
+            keep_bytes=parse_size(keep_bytes),
+            no_verify=not verify,
+            disk_directory=None if disk_directory is None else os.fsencode(disk_directory),
+            disk_tmpfs=bool(disk_tmpfs),
+        )
+        self._handle = Handle(backend, options, callbacks)
+        self._tag_names: dict[str, None] = {}
+        self._finalizer = weakref.finalize(self, self._handle.finish)
+
+    # ---- Life ----
+
+    def close(self) -> int:
+        """Releases everything; returns how many allocations were still there. Again: does nothing.
+
+        Waits for calls of other threads. Raises InvalidState from a callback, Forked in a child.
+        """
+        return self._handle.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._handle.closed
+
+    def __enter__(self: AnyContext) -> AnyContext:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<reveille.Context {self.backend} {state}>"
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend it was opened on."""
+        return self._handle.backend
+
+    # ---- Devices ----
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices, in the order of their numbers."""
+        return tuple(self._device(i) for i in range(self._handle.ask("rvl_device_count")))
+
+    def _device(self, index: int) -> Device:
+        struct = _c.DeviceInfo()
+        self._handle.call("rvl_device_get_info", index, ctypes.byref(struct))
+        return from_struct(Device, struct, index=index)
+
+    def memory(self, device: int = 0) -> tuple[int, int]:
+        """Bytes free and bytes in all, as the device itself says."""
+        free, total = ctypes.c_uint64(), ctypes.c_uint64()
+        number = whole_number(device, "device")
+        self._handle.call("rvl_device_memory", number, ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    @property
+    def clock_ns(self) -> int:
+        """The context's clock: on simulated devices the time that their cost model charges."""
+        return self._handle.ask("rvl_clock_ns")
+
+    # ---- Tags ----
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names of the tags, in the order of their first use."""
+        return tuple(self._tag_names)
+
+    def tag(
+        self,
+        name: str,
+        *,
+        block_bytes: Size = 0,
+        coalesce_bytes: Size = 0,
+        retain_backups: bool = False,
+        before_unmap: BeforeUnmap | None = None,
+        after_map: AfterMap | None = None,
+    ) -> None:
+        """Adds a tag, or sets the options of one anew. Tags are also added by the first alloc.
+
+        Args:
+            name: at most 255 bytes; "" is the group of what has no tag
+            block_bytes: largest block of physical memory; 0: one block an allocation
+            coalesce_bytes: small allocations share blocks of this size; 0: none do
+            retain_backups: the next pause copies only what has changed
+            before_unmap: called with the name before memory goes; what it raises refuses the pause
+            after_map: called with the name after memory is back
+
+        Callbacks run on the thread that pauses or resumes, and may only read statistics.
+        """
+        callbacks, number = self._handle.callbacks, ctypes.c_uint32()
+        for function in (before_unmap, after_map):
+            if function is not None and not callable(function):
+                raise InvalidArgument(f"a callback must be callable, not {function!r}")
+        options = _c.TagOptions(
+            block_bytes=parse_size(block_bytes),
+            coalesce_bytes=parse_size(coalesce_bytes),
+            retain_backups=bool(retain_backups),
+            before_unmap=callbacks.before_unmap,
+            after_map=callbacks.after_map,
+        )
+        self._handle.call(
+            "rvl_tag_define", name_bytes(name, "a tag"), ctypes.byref(options), ctypes.byref(number)
+        )
+        callbacks.set(number.value, name, before_unmap, after_map)
+        self._remember(name)
+
+    def _remember(self, name: str) -> None:
+        if name:
+            self._tag_names.setdefault(name)
+
+    def _tag_number(self, name: str) -> int:
+        number = ctypes.c_uint32()
+        try:
+            self._handle.call("rvl_tag_find", 0, name_bytes(name, "a tag"), ctypes.byref(number))
+        except NotFound as error:
+            known = ", ".join(f'"{tag}"' for tag in self._tag_names) or "none yet"
+            raise NotFound(
+                f'no tag "{name}"; there are: {known}. A tag begins with its first alloc or with '
+                "tag()",
+                tag=name,
+            ) from error
+        return number.value
+
+    def _tags(self, names: Sequence[str]) -> tuple[Any, int]:
+        numbers = [self._tag_number(name) for name in names]
+        return (ctypes.c_uint32 * len(numbers))(*numbers) if numbers else None, len(numbers)
+
+    # ---- Allocations ----
+
+    def alloc(
+        self,
+        size: Size,
+        tag: str = "",
+        *,
+        device: int = 0,
+        backup: str = "none",
+        access: Sequence[int] = (),
+        exportable: bool = False,
+        rdma: bool = False,
+        paused: bool = False,
+    ) -> int:
+        """Allocates memory, rounded up to the device's granularity; returns its address.
+
+        Args:
+            size: bytes, or text such as "1.5GiB"
+            tag: what it is paused and resumed with; "": none
+            device: number of the device
+            backup: what keeps its content while paused: "none", "host" or "disk"
+            access: further devices that must reach it
+            exportable: other processes may import it
+            rdma: ask for memory that GPUDirect RDMA can reach
+            paused: an address now, memory at the first resume
+        """
+        others = [whole_number(other, "a device of access") for other in access]
+        flags = (exportable, _c.ALLOC_EXPORTABLE), (rdma, _c.ALLOC_RDMA), (paused, _c.ALLOC_PAUSED)
+        options = _c.AllocOptions(
+            tag=name_bytes(tag, "a tag"),
+            device=whole_number(device, "device"),
+            backup=choice(backup, _c.BACKUPS, "backup"),
+            flags=sum(flag for wanted, flag in flags if wanted),
+            access=(ctypes.c_int * len(others))(*others) if others else None,
+            access_count=len(others),
+        )
+        address = ctypes.c_uint64()
+        self._handle.call(
+            "rvl_alloc", parse_size(size), ctypes.byref(options), ctypes.byref(address)
+        )
+        self._remember(tag)
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Frees the allocation that begins at an address, paused or not."""
+        self._handle.call("rvl_free", address_of(address))
+
+    def allocation(self, address: Any) -> Allocation:
+        """The allocation that contains an address or a tensor. Raises NotFound."""
+        return self._find("rvl_allocation_find", address_of(address))
+
+    def _find(self, function: str, address: int) -> Allocation:
+        struct = _c.Allocation()
+
+        def find(context: ctypes.c_void_p) -> Allocation:
+            self._handle.call(function, address, ctypes.byref(struct))
+            return from_struct(
+                Allocation,
+                struct,
+                tag=_c.some_text(_c.core().rvl_tag_name(context, struct.tag)),
+                backup=_c.BACKUPS[struct.backup],
+                state=_c.STATES[struct.state],
+                access=tuple(bit for bit in range(64) if struct.access_mask >> bit & 1),
+            )
+
+        return self._handle.run(find)
+
+    def allocations(self) -> Iterator[Allocation]:
+        """All allocations, in the order of their addresses."""
+        address = 0
+        with contextlib.suppress(NotFound):
+            while True:
+                found = self._find("rvl_allocation_next", address)
+                yield found
+                address = found.addr + 1
+
+    def backup(self, where: Any, size: int | None = None) -> bytes:
+        """Copy of the host backup of a paused address or tensor, without resuming it.
+
+        Args:
+            where: an address within the allocation, or a tensor
+            size: bytes; None: those of the tensor, or all to the end of the allocation
+
+        Raises NotFound if nothing is backed up there. Do not resume or free it meanwhile.
+        """
+        address = address_of(where)
+        if size is None and hasattr(where, "data_ptr"):
+            size = where.numel() * where.element_size()
+        host, there = ctypes.c_void_p(), ctypes.c_uint64()
+
+        def copy(_context: ctypes.c_void_p) -> bytes:
+            self._handle.call("rvl_backup_find", address, ctypes.byref(host), ctypes.byref(there))
+            wanted = there.value if size is None else size
+            if not 0 <= wanted <= there.value:
+                raise InvalidArgument(f"{there.value} bytes are backed up from there, not {wanted}")
+            return ctypes.string_at(host, wanted) if wanted else b""
+
+        return self._handle.run(copy)
+
+    # ---- Transitions ----
+
+    def _pause_options(
+        self, discard: bool, streams: Sequence[Any], events: Sequence[Any] | None
+    ) -> _c.PauseOptions:
+        return _c.PauseOptions(
+            discard=bool(discard),
+            events=None if events is None else handles_of(events, "cuda_event"),
+            event_count=len(events or ()),
+            streams=handles_of(streams, "cuda_stream"),
+            stream_count=len(streams),
+        )
+
+    def pause(
+        self,
+        *tags: str,
+        discard: bool = False,
+        streams: Sequence[Any] = (),
+        events: Sequence[Any] | None = None,
+    ) -> None:
+        """Gives up the memory of the tags, of everything without any; addresses stay.
+
+        Args:
+            tags: names; NotFound for one that was never used
+            discard: make no backup, the content is about to be overwritten
+            streams: refuse with Busy if one of these is being captured
+            events: wait for these alone; None: wait until the devices are idle
+        """
+        options = self._pause_options(discard, streams, events)
+        try:
+            self._handle.call("rvl_pause", *self._tags(tags), ctypes.byref(options))
+        except Vetoed as veto:
+            raise veto from self._handle.callbacks.take_veto()
+
+    def resume(
+        self,
+        *tags: str,
+        restore: bool = True,
+        timeout: float | None = None,
+        streams: Sequence[Any] = (),
+    ) -> None:
+        """Gives the tags memory again at their addresses, everything without any.
+
+        Args:
+            tags: names; NotFound for one that was never used
+            restore: bring the backup back; False drops it, the content comes from elsewhere
+            timeout: seconds to wait for memory that a neighbour still holds; None: not at all
+            streams: refuse with Busy if one of these is being captured
+
+        Raises OutOfDeviceMemory (TimedOut with a timeout): nothing has changed, free and retry.
+        """
+        options = _c.ResumeOptions(
+            no_restore=not restore,
+            timeout_ns=nanoseconds(timeout),
+            streams=handles_of(streams, "cuda_stream"),
+            stream_count=len(streams),
+        )
+        self._handle.call("rvl_resume", *self._tags(tags), ctypes.byref(options))
+
+    def fits(self, *tags: str, restore: bool = True) -> Forecast:
+        """What resume() with these arguments would do now; true if it fits. Changes nothing."""
+        return self._forecast("rvl_resume_forecast", tags, _c.ResumeOptions(no_restore=not restore))
+
+    def pause_forecast(self, *tags: str, discard: bool = False) -> Forecast:
+        """What pause() with these arguments would do now. Changes nothing."""
+        return self._forecast("rvl_pause_forecast", tags, _c.PauseOptions(discard=bool(discard)))
+
+    def _forecast(self, function: str, tags: Sequence[str], options: Any) -> Forecast:
+        struct = _c.Forecast()
+        self._handle.call(function, *self._tags(tags), ctypes.byref(options), ctypes.byref(struct))
+        return from_struct(Forecast, struct)
+
+    # ---- Stages and statistics ----
+
+    def stage(self, name: str) -> None:
+        """Begins a stage, on every device."""
+        self._handle.call("rvl_stage", name_bytes(name, "a stage"))
+
+    def step(self) -> None:
+        """Begins a step: one round of the run."""
+        self._handle.call("rvl_step")
+
+    def external(self, cause: str, size: Size, device: int = 0) -> None:
+        """Tells of memory in use that no allocation explains; 0 takes it away."""
+        self._handle.call(
+            "rvl_external_set",
+            whole_number(device, "device"),
+            name_bytes(cause, "a cause"),
+            parse_size(size),
+        )
+
+    def stats(self) -> Stats:
+        """Everything that is counted: devices, tags, stages, host memory."""
+        count = len(self.devices)
+        stages = tuple(s for s in self._stages(range(count)) if s.peak_bytes or s.name != "start")
+        return Stats(
+            clock_ns=self.clock_ns,
+            devices=tuple(self._device_stats(device) for device in range(count)),
+            tags={name: self._tag_stats(name) for name in self.tags},
+            stages=stages,
+            host=self._host_memory(),
+        )
+
+    def _stages(self, devices: Sequence[int]) -> Iterator[StageStats]:
+        for index in range(self._handle.ask("rvl_stage_count")):
+            for device in devices:
+                yield self._stage_stats(index, device)
+
+    def _stage_stats(self, index: int, device: int) -> StageStats:
+        struct = _c.StageStats()
+        return self._filled(
+            "rvl_stage_get_stats",
+            (index, whole_number(device, "device")),
+            struct,
+            lambda: from_struct(StageStats, struct, device=device),
+        )
+
+    def _filled(
+        self, function: str, key: tuple[int, ...], struct: Any, made: Callable[[], Answer]
+    ) -> Answer:
+        """made(), after C has filled the struct and before a close can take its strings."""
+
+        def work(_context: ctypes.c_void_p) -> Answer:
+            self._handle.call(function, *key, ctypes.byref(struct))
+            return made()
+
+        return self._handle.run(work)
+
+    def _device_stats(self, device: int) -> DeviceStats:
+        struct = _c.DeviceStats()
+        return self._filled(
+            "rvl_device_get_stats",
+            (device,),
+            struct,
+            lambda: from_struct(
+                DeviceStats,
+                struct,
+                index=device,
+                peak_stage=self._stage_stats(struct.peak_stage, device).name,
+                oom=self._oom(struct.oom, device),
+            ),
+        )
+
+    def _oom(self, struct: _c.Oom, device: int) -> Oom | None:
+        if not struct.happened:
+            return None
+        if struct.external:
+            tag = _c.some_text(struct.cause)
+        else:
+            tag = self._handle.run(
+                lambda context: _c.some_text(_c.core().rvl_tag_name(context, struct.tag))
+            )
+        stage = self._stage_stats(struct.stage, device).name
+        return from_struct(Oom, struct, stage=stage, tag=tag)
+
+    def _tag_stats(self, name: str) -> TagStats:
+        struct = _c.TagStats()
+        self._handle.call("rvl_tag_get_stats", self._tag_number(name), -1, ctypes.byref(struct))
+        return from_struct(TagStats, struct)
+
+    def _host_memory(self) -> HostMemory | None:
+        struct = _c.HostMemory()
+        try:
+            self._handle.call("rvl_host_get_memory", ctypes.byref(struct))
+        except NotSupported:
+            return None
+        return from_struct(HostMemory, struct)
+
+    def holders(self, stage: str, device: int = 0) -> tuple[Holder, ...]:
+        """Who held how much at the peak of a stage ("rollout", "rollout#2"), largest first."""
+        number = whole_number(device, "device")
+        names = [each.name for each in self._stages([number])]
+        if stage not in names:
+            raise NotFound(f'no stage "{stage}"; there are: {", ".join(names)}')
+        index, room = names.index(stage), 16
+        while True:
+            holders, count = (_c.Holder * room)(), ctypes.c_size_t()
+            found = self._filled_holders(index, number, holders, count)
+            if count.value <= room:
+                return found
+            room = count.value
+
+    def _filled_holders(
+        self, index: int, device: int, holders: Any, count: ctypes.c_size_t
+    ) -> tuple[Holder, ...]:
+        def work(_context: ctypes.c_void_p) -> tuple[Holder, ...]:
+            self._handle.call(
+                "rvl_stage_get_holders", index, device, holders, len(holders), ctypes.byref(count)
+            )
+            return tuple(holder_of(holders[i]) for i in range(min(count.value, len(holders))))
+
+        return self._handle.run(work)
+
+    # ---- Recording ----
+
+    def record(self, path: Path) -> Recording:
+        """Records what the context does within a ``with`` block, as a trace for replay().
+
+        Entering raises InputOutputError if the file cannot be written, InvalidState if the context
+        is recording already. Closing the context ends the recording too.
+        """
+        return Recording(self, self._handle, os.fsencode(path))
+
+
+class Recording:
+    """What Context.record() answers."""
+
+    def __init__(self, context: Context, handle: Handle, path: bytes) -> None:
+        self._context = context  # which would be closed with its last reference
+        self._handle = handle
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._handle.call("rvl_record_start", self._path)
+
+    def __exit__(self, *_raised: object) -> None:
+        if not self._handle.closed:
+            self._handle.call("rvl_record_stop")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""From the arguments of Context to the option structs of the backends, and small conversions."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, Union
+
+from . import _c
+from ._results import Profile, from_struct
+from ._sizes import Size, name_bytes, whole, whole_bytes
+from .errors import InvalidArgument, check
+
+Devices = Union[None, Size, Sequence[Size]]
+
+INT_MAX = (1 << 31) - 1
+
+
+def choice(value: str, choices: Sequence[str], what: str) -> int:
+    """Number of an enum's value."""
+    if value not in choices:
+        raise InvalidArgument(f"{what} must be one of {', '.join(choices)}, not {value!r}")
+    return choices.index(value)
+
+
+def whole_number(value: int, what: str) -> int:
+    """An int that fits C's."""
+    number = whole(value, what)
+    if abs(number) > INT_MAX:
+        raise InvalidArgument(f"{what} is out of range: {number}")
+    return number
+
+
+def address_of(where: Any) -> int:
+    """An address, or that of a tensor or of anything else with data_ptr()."""
+    address = whole(where.data_ptr() if hasattr(where, "data_ptr") else where, "an address")
+    if not 0 <= address < 1 << 64:
+        raise InvalidArgument(f"an address must be from 0 to 2^64 - 1, not {address}")
+    return address
+
+
+def handles_of(objects: Sequence[Any], attribute: str) -> Any:
+    """C array of streams or events, each a number or an object of torch.cuda."""
+    return (ctypes.c_void_p * len(objects))(*(getattr(each, attribute, each) for each in objects))
+
+
+def nanoseconds(timeout: float | None) -> int:
+    """A timeout in seconds; None does not wait."""
+    if timeout is None:
+        return 0
+    if not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
+        raise InvalidArgument(f"timeout must be seconds from 0, or None, not {timeout!r}")
+    return min(int(timeout * 1e9), (1 << 64) - 1)
+
+
+# ---- Profiles ----
+
+
+def _find_profile(text: Size) -> _c.Profile:
+    struct = _c.Profile()
+    if not isinstance(text, str):
+        text = str(whole_bytes(text))
+    check(_c.core().rvl_profile_find(name_bytes(text, "a device"), ctypes.byref(struct)))
+    return struct
+
+
+def _profile(struct: _c.Profile) -> Profile:
+    return from_struct(
+        Profile,
+        struct,
+        name=_c.some_text(struct.name),
+        description=_c.some_text(struct.description),
+        source=_c.some_text(struct.source),
+    )
+
+
+def profile(name: Size) -> Profile:
+    """The simulated GPU of a name ("h200") or of a size ("80GiB", then with the name "")."""
+    return _profile(_find_profile(name))
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Every kind of GPU that can be simulated by name."""
+    structs = []
+    for index in range(_c.core().rvl_profile_count()):
+        structs.append(_c.Profile())
+        check(_c.core().rvl_profile_get(index, ctypes.byref(structs[-1])))
+    return tuple(_profile(struct) for struct in structs)
+
+
+# ---- Backends ----
+
+
+def _as_list(devices: Devices) -> list[Size]:
+    return [devices] if isinstance(devices, (int, str)) else list(devices or ())
+
+
+def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) -> _c.SimOptions:
+    """Options of simulated devices: each a profile's name or a size."""
+    structs = [_find_profile(device) for device in _as_list(devices)]
+    if devices is not None and not structs:
+        raise InvalidArgument("devices is empty: leave it out for one h200")
+    pointers = (ctypes.POINTER(_c.Profile) * len(structs))(*map(ctypes.pointer, structs))
+    return _c.SimOptions(
+        memory=choice(memory, _c.SIM_MEMORIES, "memory"),
+        overcommit=bool(overcommit),
+        devices=pointers if structs else None,
+        device_count=len(structs),
+        poison=whole_number(poison, "poison"),
+    )
+
+
+def cuda_options(devices: Devices, host_keep: str | int) -> _c.CudaOptions:
+    """Options of real devices: CUDA ordinals, and how much pinned memory is kept."""
+    ordinals = []
+    for device in _as_list(devices):
+        if isinstance(device, str):
+            raise InvalidArgument(f"devices of cuda are numbers, not {device!r}")
+        ordinals.append(whole_number(device, "a device of cuda"))
+    if devices is not None and not ordinals:
+        raise InvalidArgument("devices is empty: leave it out for all that the driver shows")
+    limited = not isinstance(host_keep, str)
+    return _c.CudaOptions(
+        devices=(ctypes.c_int * len(ordinals))(*ordinals) if ordinals else None,
+        device_count=len(ordinals),
+        host_keep=choice("bytes" if limited else str(host_keep), _c.HOST_KEEPS, "host_keep"),
+        host_keep_bytes=whole_bytes(host_keep) if not isinstance(host_keep, str) else 0,
+    )

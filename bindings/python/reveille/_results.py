@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: MIT
+"""What the calls answer, as frozen dataclasses. Sizes are bytes, times nanoseconds."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from . import _c
+from ._sizes import format_size
+
+Result = TypeVar("Result")
+
+
+def from_struct(cls: type[Result], struct: ctypes.Structure, **given: Any) -> Result:
+    """A dataclass from the fields of a struct that have the same name, and what is given."""
+    values = dict(given)
+    for each in fields(cls):  # type: ignore[arg-type]
+        if each.name not in values:
+            value = getattr(struct, each.name)
+            values[each.name] = _c.text(value) if isinstance(value, bytes) else value
+    return cls(**values)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of a context."""
+
+    index: int
+    name: str
+    capacity_bytes: int
+    granularity_bytes: int
+    simulated: bool
+    overcommit: bool
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A kind of GPU that can be simulated."""
+
+    name: str
+    description: str
+    source: str
+    capacity_bytes: int
+    granularity_bytes: int
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One allocation. backup is "none", "host" or "disk"; state "active", "paused", "lost", ..."""
+
+    addr: int
+    size_bytes: int
+    id: int
+    tag: str
+    device: int
+    backup: str
+    state: str
+    access: tuple[int, ...]
+    backup_bytes: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a pause or resume would do now, for the device with the least room. True if it fits."""
+
+    fits: bool
+    device: int
+    needed_bytes: int
+    free_bytes: int
+    host_bytes: int
+    disk_bytes: int
+    allocation_count: int
+    time_ns: int
+
+    def __bool__(self) -> bool:
+        return self.fits
+
+    def __str__(self) -> str:
+        verdict = "fits" if self.fits else "does not fit"
+        return (
+            f"{verdict}: needs {format_size(self.needed_bytes)}, {format_size(self.free_bytes)} "
+            f"free on device {self.device}, about {self.time_ns / 1e9:.3f} s"
+        )
+
+
+@dataclass(frozen=True)
+class Oom:
+    """The first request on an overcommitted device that a real one would have refused."""
+
+    stage: str
+    external: bool
+    tag: str
+    requested_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceStats:
+    """Counters of a device; include/reveille/stats.h says what each counts."""
+
+    index: int
+    capacity_bytes: int
+    used_bytes: int
+    external_bytes: int
+    kept_bytes: int
+    stranded_bytes: int
+    peak_bytes: int
+    host_backup_bytes: int
+    host_peak_bytes: int
+    disk_backup_bytes: int
+    disk_peak_bytes: int
+    allocation_count: int
+    alloc_calls: int
+    free_calls: int
+    pauses: int
+    resumes: int
+    backup_out_bytes: int
+    backup_in_bytes: int
+    transition_ns: int
+    peak_stage: str
+    oom: Oom | None
+
+
+@dataclass(frozen=True)
+class TagStats:
+    """Counters of a tag, over all devices. peak_bytes is the sum of the devices' peaks."""
+
+    active_bytes: int
+    paused_bytes: int
+    peak_bytes: int
+    host_backup_bytes: int
+    allocation_count: int
+    pauses: int
+    resumes: int
+
+
+@dataclass(frozen=True)
+class StageStats:
+    """One stage on one device. A stage that comes again has the name "name#2"."""
+
+    name: str
+    mark: str
+    device: int
+    step: int
+    peak_bytes: int
+    end_bytes: int
+    free_at_peak_bytes: int
+    host_bytes: int
+    transition_ns: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who held how much at the peak of a stage. process "external": no allocation explains it."""
+
+    process: str
+    tag: str
+    bytes: int
+
+    def __str__(self) -> str:
+        name = f"{self.process}/{self.tag}" if self.tag else self.process
+        return f"{name} {format_size(self.bytes)}"
+
+
+@dataclass(frozen=True)
+class HostMemory:
+    """Host memory that backups are kept in."""
+
+    used_bytes: int
+    pinned_bytes: int
+    pageable_bytes: int
+    staged_copy_bytes: int
+    registering_refused: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Everything that a context counts, of one moment."""
+
+    clock_ns: int
+    devices: tuple[DeviceStats, ...]
+    tags: dict[str, TagStats]
+    stages: tuple[StageStats, ...]
+    host: HostMemory | None
+
+
+@dataclass(frozen=True)
+class ReplayOom:
+    """The first event of a replay that does not fit, and where it is in the trace."""
+
+    file: str
+    line: int
+    stage: str
+    process: str
+    tag: str
+    requested_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class ReplayStage(StageStats):
+    """A stage of a replay. measured_*: what a real device said, None on a simulated one."""
+
+    over_budget: bool
+    holders: tuple[Holder, ...]
+    measured_peak_bytes: int | None
+    measured_end_bytes: int | None
+
+
+@dataclass(frozen=True)
+class ReplayDevice:
+    """A device of a replay. profile is None where it was given by its size."""
+
+    device: int
+    profile: str | None
+    capacity_bytes: int
+    peak_bytes: int
+    peak_stage: str
+    fits: bool
+    within_budgets: bool
+    oom: ReplayOom | None
+    sample_count: int
+    worst_sample_difference_bytes: int
+    stages: tuple[ReplayStage, ...]
+
+    def stage(self, name: str) -> ReplayStage:
+        """The first stage of this name."""
+        for each in self.stages:
+            if each.name == name:
+                return each
+        raise KeyError(f"no stage {name!r}; there are {', '.join(s.name for s in self.stages)}")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Result of a replay. json: the same as `reveille replay --json` prints."""
+
+    event_count: int
+    skipped_events: int
+    devices: tuple[ReplayDevice, ...]
+    json: str = field(repr=False)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every device has enough memory at every instant."""
+        return all(device.fits for device in self.devices)
+
+    @property
+    def within_budgets(self) -> bool:
+        """Whether every stage keeps to its budget."""
+        return all(device.within_budgets for device in self.devices)
+
+
+def holder_of(struct: _c.Holder) -> Holder:
+    """A holder with "external" for the process that is none, and "" for no tag."""
+    return Holder(
+        process="external" if struct.process is None else _c.some_text(struct.process),
+        tag=_c.some_text(struct.tag),
+        bytes=struct.bytes,
+    )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Sizes: read as the command reads them ("80GiB"), written as its tables write them."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from typing import Any, Union
+
+from . import _c
+from .errors import InvalidArgument, check
+
+Size = Union[int, str]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def parse_size(size: Size) -> int:
+    """Bytes of an int, or of a text such as "80GiB" or "1.5T" (powers of two)."""
+    if isinstance(size, str):
+        bytes_out = ctypes.c_uint64()
+        check(_c.core().rvl_size_parse(name_bytes(size, "a size"), ctypes.byref(bytes_out)))
+        return bytes_out.value
+    return whole_bytes(size)
+
+
+def whole_bytes(size: int) -> int:
+    """The size, if it is an int that C can hold; ctypes would cut it silently."""
+    number = whole(size, "a size")
+    if not 0 <= number < 1 << 64:
+        raise InvalidArgument(f"a size must be from 0 to 2^64 - 1 bytes, not {number}")
+    return number
+
+
+def whole(value: Any, what: str) -> int:
+    """An int, or what counts as one (NumPy's); not a bool, which would be a slip."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise InvalidArgument(f"{what} must be a whole number, not {value!r}")
+
+
+def name_bytes(name: str, what: str) -> bytes:
+    """A text for C, which would cut it at a NUL."""
+    if not isinstance(name, str):
+        raise InvalidArgument(f"{what} must be a str, not {name!r}")
+    if "\0" in name:
+        raise InvalidArgument(f"{what} must not contain a NUL: {name!r}")
+    return name.encode()
+
+
+def format_size(size: int) -> str:
+    """For people: "94.2 GiB"."""
+    if abs(size) < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in _UNITS:
+        if abs(round(value, 1)) < 1024 or unit == _UNITS[-1]:
+            return f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Installs the Python package into a fresh virtual environment, from the root of the repository and
+# from bindings/python, and runs its tests there. Exits 77 where that cannot be tried.
+# usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE_LIBRARY]
+set -euo pipefail
+python=$1 build=$2 source=$3
+export RVL_TEST_CUDA_FAKE=${4-}
+venv=$build/python/venv
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+unset RVL_LIBRARY_DIR PYTHONPATH PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+rm -rf "$venv"
+mkdir -p "$build/python"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
+    skip "$python is older than Python 3.9"
+"$python" -m venv "$venv" ||
+    skip "$python makes no virtual environment with pip: apt-get install python3-venv"
+"$venv/bin/python" -m pip --version || skip "$python has no pip: apt-get install python3-pip"
+"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
+    'scikit-build-core>=0.10' 'pytest>=7' ||
+    skip "pip cannot get scikit-build-core and pytest: no package index can be reached"
+
+# One build folder for both: the second finds everything built.
+for from in "$source/bindings/python" "$source"; do
+    "$venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall \
+        --config-settings=build-dir="$build/python/build" "$from"
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+"$venv/bin/python" -B -m pytest -q -p no:cacheprovider -c "$source/pyproject.toml" \
+    "$source/tests/python"

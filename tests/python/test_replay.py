@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Replay from Python against the golden results of the traces, and broken traces."""
+
+import json
+
+import pytest
+import reveille
+
+GIB = 1 << 30
+
+HEADER = """reveille-trace 1.0
+clock boot=- mono_ns=0 wall_ns=0
+device 0 profile=h200 capacity_bytes=150109880320 granularity_bytes=2097152
+process engine pid=0
+"""
+
+
+def golden_trace(source):
+    return source / "traces" / "qwen2.5-32b-tp2-h200.rvt"
+
+
+def test_replay_tells_every_stage(source):
+    result = reveille.replay(golden_trace(source))
+    device = result.devices[0]
+    assert (result.fits, result.within_budgets, result.skipped_events) == (True, True, 0)
+    assert (device.profile, device.peak_stage, device.oom) == ("h200", "kv_cache_awake", None)
+    assert [stage.name for stage in device.stages] == [
+        "asleep",
+        "weights_awake",
+        "training_copy_loaded",
+        "training_copy_freed",
+        "kv_cache_awake",
+    ]
+    golden = json.loads(result.json)["devices"][0]
+    for stage, expected in zip(device.stages, golden["stages"]):
+        for key in ("peak_bytes", "end_bytes", "free_at_peak_bytes"):
+            assert getattr(stage, key) == expected[key]
+        assert sum(holder.bytes for holder in stage.holders) == stage.peak_bytes
+    assert str(device.stages[0].holders[0]) == "external/asleep 5.8 GiB"
+    assert device.stage("weights_awake").measured_peak_bytes is None
+    with pytest.raises(KeyError, match="no stage 'lunch'; there are asleep, "):
+        device.stage("lunch")
+
+
+def test_wake_together_does_not_fit(source):
+    result = reveille.replay(golden_trace(source), wake="together")
+    device = result.devices[0]
+    assert not result.fits
+    assert reveille.format_size(device.peak_bytes) == "192.7 GiB"
+    assert device.oom.file == str(golden_trace(source))
+    assert device.oom.line > 0
+    assert device.oom.stage in [stage.name for stage in device.stages]
+    assert device.oom.requested_bytes > device.oom.free_bytes
+
+
+def test_device_and_budgets(source):
+    path = golden_trace(source)
+    budgets = {"asleep": "5GiB", "weights_awake": 100 * GIB}
+    result = reveille.replay([path], device="80GiB", budgets=budgets)
+    device = result.devices[0]
+    assert (device.profile, device.capacity_bytes) == (None, 80 * GIB)
+    assert (result.fits, result.within_budgets) == (False, False)
+    assert [s.name for s in device.stages if s.over_budget] == ["asleep"]
+    assert reveille.replay(path, device=200 * GIB).devices[0].capacity_bytes == 200 * GIB
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wake": "late"}, "wake must be one of staged, together, not 'late'"),
+        ({"budgets": {"lunch": 1}}, "lunch"),
+        ({"budgets": {"asleep": -1}}, "from 0 to"),
+        ({"device": "1 parsec"}, "parsec|profile"),
+        ({"conductor": "nobody"}, "nobody"),
+        ({"conductor": "a\0"}, "NUL"),
+    ],
+)
+def test_bad_options(source, options, message):
+    with pytest.raises((reveille.InvalidArgument, reveille.NotFound), match=message):
+        reveille.replay(golden_trace(source), **options)
+
+
+def test_no_file_and_no_files(tmp_path):
+    with pytest.raises(reveille.InputOutputError) as caught:
+        reveille.replay(tmp_path / "missing.rvt")
+    assert "missing.rvt" in str(caught.value)
+    with pytest.raises(reveille.InvalidArgument):
+        reveille.replay([])
+
+
+def test_corrupt_trace_tells_the_place(tmp_path):
+    path = tmp_path / "broken.rvt"
+    path.write_text(HEADER + "alloc 1 engine 0 1 0 minus weights\nend\n")
+    with pytest.raises(reveille.CorruptTrace) as caught:
+        reveille.replay(path)
+    error = caught.value
+    assert (error.file, error.line, error.column) == (str(path), 5, 22)
+    assert str(error).startswith(f"{path}:5:22: ")
+    assert error.status_name == "RVL_ERR_CORRUPT_TRACE"
+
+
+def test_trace_that_breaks_off(tmp_path):
+    path = tmp_path / "cut.rvt"
+    path.write_text(HEADER + "alloc 1 engine 0 1 0 2097152 weights\nalloc 2 engi")
+    with pytest.raises(reveille.CorruptTrace):
+        reveille.replay(path)
+    assert reveille.replay(path, partial=True).devices[0].peak_bytes == 2097152
+
+
+def test_newer_major_version(source):
+    with pytest.raises(reveille.VersionMismatch):
+        reveille.replay(source / "tests" / "corpus" / "trace" / "newer-major.rvt")
