@@ -7,7 +7,7 @@ function(rvl_library target objects map)
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/${map})
   target_link_options(${target} PRIVATE
     LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/${map}
-    LINKER:--as-needed)
+    LINKER:--as-needed,-Bsymbolic-functions)
   if(NOT RVL_SANITIZE) # sanitizers resolve their symbols at run time
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()

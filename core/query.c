@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/backup.h"
+#include "core/disk_space.h"
 
 /* ---- Allocations ---- */
 
@@ -81,37 +82,77 @@ rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from, rvl_allocati
     return rvli_result_write(allocation_out, &result, sizeof result);
 }
 
-/* With the lock held. */
-static rvl_status find_backup(rvl_context *context, rvl_addr addr, const void **host_out,
-                              uint64_t *size_out)
+/* ---- Backups ---- */
+
+/* A place in an allocation, and the backup that its memory has. */
+typedef struct backup_place {
+    const rvli_backup *backup;
+    uint64_t offset; /* in the backup */
+    uint64_t size;   /* from there to the end of the allocation */
+} backup_place;
+
+/* The backup of a store that holds the content of addr. With the lock held. */
+static rvl_status find_backup(rvl_context *context, rvl_addr addr, const rvli_backup_store *store,
+                              backup_place *place_out)
 {
     rvli_allocation *allocation = NULL;
     rvl_status status = rvli_index_containing(&context->by_addr, addr, &allocation);
     if (status != RVL_OK)
         return status;
-    const rvli_backup *backup =
-        allocation != NULL && !allocation->freeing ? host_backup(allocation) : NULL;
-    const rvli_allocation *mover = backup != NULL ? rvli_mover(allocation) : NULL;
+    const rvli_allocation *mover =
+        allocation != NULL && !allocation->freeing ? rvli_mover(allocation) : NULL;
+    bool held = mover != NULL && mover->backup != NULL && mover->backup->store == store;
     /* One that was retained may be older than the content. */
-    if (mover == NULL || mover->state == RVL_STATE_ACTIVE || mover->state == RVL_STATE_PAUSING)
-        return rvli_error(RVL_ERR_NOT_FOUND, "no host backup is held for this address now");
+    if (!held || mover->state == RVL_STATE_ACTIVE || mover->state == RVL_STATE_PAUSING)
+        return rvli_error(RVL_ERR_NOT_FOUND, store == &rvli_disk_store
+                                                 ? "no disk backup is held for this address now"
+                                                 : "no host backup is held for this address now");
     if (context->devices[allocation->device].facts.host_accounted)
         return rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no bytes to point to");
-    *host_out = (const char *)backup->host + (addr - mover->addr);
-    *size_out = allocation->size - (addr - allocation->addr);
+    *place_out = (backup_place){
+        .backup = mover->backup,
+        .offset = addr - mover->addr,
+        .size = allocation->size - (addr - allocation->addr),
+    };
     return RVL_OK;
 }
 
 rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **host_out,
                            uint64_t *size_out)
 {
+    backup_place place;
     rvl_status status = rvli_context_check(context);
     if (status == RVL_OK && (host_out == NULL || size_out == NULL))
         status = rvli_error(RVL_ERR_INVALID, "host_out or size_out is NULL");
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
-    status = find_backup(context, addr, host_out, size_out);
+    status = find_backup(context, addr, &rvli_host_store, &place);
+    if (status == RVL_OK) {
+        *host_out = (const char *)place.backup->host + place.offset;
+        *size_out = place.size;
+    }
+    rvli_unlock(context);
+    return status;
+}
+
+rvl_status rvl_backup_find_file(rvl_context *context, rvl_addr addr, int *fd_out,
+                                uint64_t *offset_out, uint64_t *size_out)
+{
+    backup_place place;
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && (fd_out == NULL || offset_out == NULL || size_out == NULL))
+        status = rvli_error(RVL_ERR_INVALID, "fd_out, offset_out or size_out is NULL");
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    status = find_backup(context, addr, &rvli_disk_store, &place);
+    if (status == RVL_OK) {
+        const rvli_disk_share *share = place.backup->disk;
+        *fd_out = share->in->file.fd;
+        *offset_out = share->offset + place.offset;
+        *size_out = place.size;
+    }
     rvli_unlock(context);
     return status;
 }

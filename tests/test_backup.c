@@ -337,6 +337,20 @@ static int files_in_directory(void)
     return count - 1; /* ".." */
 }
 
+/* What lies in the file is the content, which the same bytes in memory show after resuming. */
+static unsigned char from_file[4096] __attribute__((aligned(4096)));
+
+static void check_in_file(const scene *s, rvl_addr addr, uint64_t size)
+{
+    int fd = -1;
+    uint64_t offset = 1, left = 0;
+    assert_int_equal(rvl_backup_find_file(s->context, addr, &fd, &offset, &left), RVL_OK);
+    assert_int_equal(fd, last_fd);
+    assert_int_equal(left, size);
+    assert_int_equal(pread(fd, from_file, sizeof from_file, (off_t)offset), sizeof from_file);
+    assert_int_equal(rvl_backup_find_file(s->context, addr, NULL, &offset, &left), RVL_ERR_INVALID);
+}
+
 static void files_keep_content(void **state)
 {
     (void)state;
@@ -356,6 +370,7 @@ static void files_keep_content(void **state)
     const void *host = NULL;
     uint64_t size = 0;
     assert_int_equal(rvl_backup_find(s.context, large, &host, &size), RVL_ERR_NOT_FOUND);
+    check_in_file(&s, large + GRANULE, 34 * GRANULE - GRANULE);
 
     assert_int_equal(rvl_free(s.context, s.addrs[0]), RVL_OK);
     assert_int_equal(support_stats(s.context, 0).disk_backup_bytes, 3 * BYTES + 34 * GRANULE);
@@ -363,6 +378,9 @@ static void files_keep_content(void **state)
     for (int i = 1; i < COUNT; i++)
         assert_true(support_holds(s.addrs[i], BYTES, (uint64_t)i));
     assert_true(support_holds(large, 34 * GRANULE, 60));
+    assert_memory_equal((const void *)(uintptr_t)(large + GRANULE), from_file, sizeof from_file);
+    assert_int_equal(rvl_backup_find_file(s.context, large, &last_fd, &size, &size),
+                     RVL_ERR_NOT_FOUND);
     stats = support_stats(s.context, 0);
     assert_int_equal(stats.disk_backup_bytes, 0);
     assert_int_equal(stats.disk_peak_bytes, COUNT * BYTES + 34 * GRANULE);

@@ -429,6 +429,15 @@ static void trim(uint64_t keep_bytes)
     }
 }
 
+void rvli_pinned_trim(uint64_t keep_bytes)
+{
+    pthread_mutex_lock(&lock);
+    trim(keep_bytes);
+    while (the.moving > 0)
+        pthread_cond_wait(&settled, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 static bool is_ours(const char *at, uint64_t size)
 {
     return the.base != NULL && at >= the.base && at < the.base + the.size &&

@@ -54,6 +54,9 @@ rvl_status rvli_pinned_alloc(uint64_t size, int node, void **host_out);
 /* Gives a whole allocation back, then idle chunks as long as more than keep_bytes are pinned. */
 rvl_status rvli_pinned_free(void *host, uint64_t size, uint64_t keep_bytes);
 
+/* Gives idle chunks back as long as more than keep_bytes are there, and waits for it. */
+void rvli_pinned_trim(uint64_t keep_bytes);
+
 /*
  * Waits until the memory at `at` is there; *span_out gets how many of the size bytes from there on
  * lie in one chunk. Memory that is not the pool's is there as a whole. RVL_ERR_HOST_OOM: it could

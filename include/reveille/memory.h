@@ -204,6 +204,16 @@ RVL_API rvl_status rvl_allocation_next(rvl_context *context, rvl_addr from,
 RVL_API rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **host_out,
                                    uint64_t *size_out);
 
+/*
+ * Where the disk backup of addr lies: from *offset_out on in the file of *fd_out, with *size_out
+ * bytes in the same allocation. The file has no name and belongs to the context: read it with
+ * pread() and do not close it. It was opened with O_DIRECT if the file system allows that. Valid
+ * until the allocation is resumed or freed. Errors as those of rvl_backup_find(). Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_backup_find_file(rvl_context *context, rvl_addr addr, int *fd_out,
+                                        uint64_t *offset_out, uint64_t *size_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -55,4 +55,26 @@ for library in libreveille.so libreveille-replay.so; do
         exit 1
     fi
 done
+# The hook libraries, if they were built: as little needed, nothing else exported, and what others
+# look for in them.
+for library in libreveille-preload.so libreveille-torch.so; do
+    [ -e "$libdir/$library" ] || continue
+    needed=$(readelf -d "$libdir/$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc\.so|ld-linux)' || true)
+    [ -z "$needed" ] || { echo "$library needs $needed" >&2; exit 1; }
+    if nm -D --defined-only "$libdir/$library" | awk '{print $3}' |
+        grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+$|^(set_memory_margin_bytes|dlsym|dlvsym)$' >&2; then
+        echo "$library exports what is not its interface" >&2
+        exit 1
+    fi
+    grep -q TMS_INIT_ENABLE_DISK_BACKUP "$libdir/$library"
+    mode=${library#libreveille-}
+    for major in 12 13; do
+        cmp "$libdir/$library" \
+            "$libdir/torch_memory_saver/torch_memory_saver_hook_mode_${mode%.so}_cu$major.abi3.so"
+    done
+done
+[ ! -e "$libdir/libreveille-torch.so" ] || ! nm -D --defined-only "$libdir/libreveille-torch.so" |
+    grep -qE ' (cudaMalloc|cudaFree|dlsym)$'
+
 echo "installed tree: consumer built both ways, $headers headers alone, symbols checked"

@@ -359,6 +359,7 @@ class ReplayOptions(Sized):
         ("budget_count", c_size_t),
         ("progress", c_void_p),
         ("progress_user", c_void_p),
+        ("timeline", c_void_p),
     ]
 
 

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/preload/driver_calls.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "hooks/captures.h"
+#include "hooks/preload/observe.h"
+#include "hooks/preload/runtime_calls.h"
+
+/* The versioned names that cuda.h puts on functions are spelled out here. */
+#undef cuMemAlloc
+#undef cuMemAllocPitch
+#undef cuMemFree
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
+#undef cuGetProcAddress
+#undef cuStreamBeginCaptureToGraph
+
+/* Older headers do not have its types. */
+#define TO_GRAPH                                                                                   \
+    (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data,            \
+     size_t count, CUstreamCaptureMode mode)
+
+/*
+ * X(exported name, name for cuGetProcAddress, version, for per-thread default streams,
+ * (parameters), what it does, (arguments), bytes, device)
+ */
+#define DRIVER_MAP(X)                                                                              \
+    X(cuMemAlloc_v2, "cuMemAlloc", 3020, false, (CUdeviceptr * out, size_t size), ALLOC,           \
+      (out, size), size, -1)                                                                       \
+    X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, false,                                          \
+      (CUdeviceptr * out, size_t * pitch, size_t width, size_t height, unsigned element), ALLOC,   \
+      (out, pitch, width, height, element), *pitch *height, -1)                                    \
+    X(cuMemAllocManaged, "cuMemAllocManaged", 6000, false,                                         \
+      (CUdeviceptr * out, size_t size, unsigned flags), ALLOC, (out, size, flags), size, -1)       \
+    X(cuMemAllocAsync, "cuMemAllocAsync", 11020, false,                                            \
+      (CUdeviceptr * out, size_t size, CUstream stream), ALLOC, (out, size, stream), size, -1)     \
+    X(cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, true,                                        \
+      (CUdeviceptr * out, size_t size, CUstream stream), ALLOC, (out, size, stream), size, -1)     \
+    X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, false,                            \
+      (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream stream), ALLOC,                 \
+      (out, size, pool, stream), size, -1)                                                         \
+    X(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, true,                        \
+      (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream stream), ALLOC,                 \
+      (out, size, pool, stream), size, -1)                                                         \
+    X(cuMemCreate, "cuMemCreate", 10020, false,                                                    \
+      (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *properties,     \
+       unsigned long long flags),                                                                  \
+      CREATE, (out, size, properties, flags), size, device_of(properties))                         \
+    X(cuMemFree_v2, "cuMemFree", 3020, false, (CUdeviceptr id), FREE, (id), 0, 0)                  \
+    X(cuMemFreeAsync, "cuMemFreeAsync", 11020, false, (CUdeviceptr id, CUstream stream), FREE,     \
+      (id, stream), 0, 0)                                                                          \
+    X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, true, (CUdeviceptr id, CUstream stream), FREE, \
+      (id, stream), 0, 0)                                                                          \
+    X(cuMemRelease, "cuMemRelease", 10020, false, (CUmemGenericAllocationHandle id), RELEASE,      \
+      (id), 0, 0)                                                                                  \
+    X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, false,                               \
+      (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
+    X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, true,                           \
+      (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
+    X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, false, TO_GRAPH, BEGIN,   \
+      (stream, graph, dependencies, data, count, mode), 0, 0)                                      \
+    X(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, true, TO_GRAPH,      \
+      BEGIN, (stream, graph, dependencies, data, count, mode), 0, 0)                               \
+    X(cuStreamEndCapture, "cuStreamEndCapture", 10000, false, (CUstream stream, CUgraph * graph),  \
+      END, (stream, graph), 0, 0)                                                                  \
+    X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, true,                                  \
+      (CUstream stream, CUgraph * graph), END, (stream, graph), 0, 0)                              \
+    X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, false, (CUstream stream), END, (stream), 0, 0)  \
+    X(cuGetProcAddress, "cuGetProcAddress", 11030, false,                                          \
+      (const char *name, void **out, int version, cuuint64_t flags), LOOK_UP,                      \
+      (name, out, version, flags), 0, 0)                                                           \
+    X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, false,                                       \
+      (const char *name, void **out, int version, cuuint64_t flags,                                \
+       CUdriverProcAddressQueryResult *answer),                                                    \
+      LOOK_UP, (name, out, version, flags, answer), 0, 0)
+
+typedef enum driver_call {
+#define CALL(symbol, ...) CALL_##symbol,
+    DRIVER_MAP(CALL)
+#undef CALL
+        CALL_COUNT
+} driver_call;
+
+/* The driver's functions, as the program last found them. */
+static _Atomic(void *) reals[CALL_COUNT];
+
+static int device_of(const CUmemAllocationProp *properties)
+{
+    return properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+               ? properties->location.id
+               : -1;
+}
+
+/* ---- What is done around a call; `result` is what it answers ---- */
+
+#define AROUND_ALLOC(symbol, kind, call, bytes, device)                                            \
+    rvli_call_begin();                                                                             \
+    CUresult result = call;                                                                        \
+    rvli_call_end((int)result, #symbol, kind, result == CUDA_SUCCESS ? *out : 0,                   \
+                  result == CUDA_SUCCESS ? (bytes) : 0, device)
+#define AROUND_FREE(symbol, kind, call)                                                            \
+    rvli_return_begin(#symbol, kind, id);                                                          \
+    CUresult result = call;                                                                        \
+    rvli_return_end()
+
+#define DO_ALLOC(symbol, call, bytes, device)                                                      \
+    AROUND_ALLOC(symbol, RVLI_SEEN_ALLOC, call, bytes, device)
+#define DO_CREATE(symbol, call, bytes, device)                                                     \
+    AROUND_ALLOC(symbol, RVLI_SEEN_CREATE, call, bytes, device)
+#define DO_FREE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_FREE, call)
+#define DO_RELEASE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_RELEASE, call)
+#define DO_BEGIN(symbol, call, bytes, device)                                                      \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS)                                                                    \
+    rvli_capture_begin(stream)
+#define DO_END(symbol, call, bytes, device)                                                        \
+    CUresult result = call;                                                                        \
+    rvli_capture_end(stream)
+#define DO_LOOK_UP(symbol, call, bytes, device)                                                    \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && out != NULL)                                                     \
+    *out = rvli_driver_front_of(                                                                   \
+        name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, *out)
+
+#define FRONT(symbol, name, version, per_thread, parameters, what, arguments, bytes, device)       \
+    static CUresult front_##symbol parameters                                                      \
+    {                                                                                              \
+        CUresult(*next) parameters;                                                                \
+        void *real = atomic_load_explicit(&reals[CALL_##symbol], memory_order_acquire);            \
+        memcpy(&next, &real, sizeof next);                                                         \
+        DO_##what(symbol, next arguments, bytes, device);                                          \
+        return result;                                                                             \
+    }
+DRIVER_MAP(FRONT)
+#undef FRONT
+
+/* ---- Finding them ---- */
+
+static const struct {
+    const char *symbol;
+    const char *name;
+    int version;
+    bool per_thread;
+    void (*front)(void);
+} fronts[] = {
+#define ROW(symbol, name, version, per_thread, ...)                                                \
+    {#symbol, name, version, per_thread, (void (*)(void))front_##symbol},
+    DRIVER_MAP(ROW)
+#undef ROW
+};
+
+static int call_of(const char *symbol)
+{
+    for (int call = 0; call < CALL_COUNT; call++)
+        if (strcmp(fronts[call].symbol, symbol) == 0)
+            return call;
+    return -1;
+}
+
+static void *front_with(int call, void *found)
+{
+    if (found == NULL || rvli_is_own(found))
+        return found;
+    atomic_store_explicit(&reals[call], found, memory_order_release);
+    void *front;
+    memcpy(&front, &fronts[call].front, sizeof front);
+    return front;
+}
+
+bool rvli_driver_has_front(const char *symbol)
+{
+    return call_of(symbol) >= 0;
+}
+
+void *rvli_driver_front(const char *symbol, void *found)
+{
+    int call = call_of(symbol);
+    return call >= 0 ? front_with(call, found) : NULL;
+}
+
+/* The newest of that name up to the version; of the flavour that was asked for if there are two. */
+void *rvli_driver_front_of(const char *name, int version, bool per_thread, void *found)
+{
+    int best = -1;
+    for (int call = 0; name != NULL && call < CALL_COUNT; call++) {
+        if (strcmp(fronts[call].name, name) != 0 || fronts[call].version > version ||
+            (fronts[call].per_thread && !per_thread))
+            continue;
+        if (best < 0 || fronts[call].version > fronts[best].version ||
+            (fronts[call].version == fronts[best].version && fronts[call].per_thread))
+            best = call;
+    }
+    return best >= 0 ? front_with(best, found) : found;
+}
+
+/* ---- By way of the runtime ---- */
+
+#define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER
+
+static int pass_on(int error, const char *name, void **pointer, int version, bool per_thread)
+{
+    if (error == RVLI_CUDA_SUCCESS && pointer != NULL)
+        *pointer = rvli_driver_front_of(name, version, per_thread, *pointer);
+    return error;
+}
+
+#define PER_THREAD(flags) (((flags)&CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
+/* Flags that name neither flavour mean that of the code that asks. */
+#define PER_THREAD_HERE(flags) ((flags) == CU_GET_PROC_ADDRESS_DEFAULT || PER_THREAD(flags))
+
+#define FRONT_ENTRY_POINT(function, flavour)                                                       \
+    int function(const char *symbol, void **pointer, unsigned long long flags, void *result)       \
+    {                                                                                              \
+        rvli_runtime_##function next = RVLI_RUNTIME(function);                                     \
+        return next != NULL ? pass_on(next(symbol, pointer, flags, result), symbol, pointer,       \
+                                      INT_MAX, flavour(flags))                                     \
+                            : ABSENT;                                                              \
+    }
+#define FRONT_ENTRY_POINT_BY_VERSION(function, flavour)                                            \
+    int function(const char *symbol, void **pointer, unsigned version, unsigned long long flags,   \
+                 void *result)                                                                     \
+    {                                                                                              \
+        rvli_runtime_##function next = RVLI_RUNTIME(function);                                     \
+        return next != NULL ? pass_on(next(symbol, pointer, version, flags, result), symbol,       \
+                                      pointer, (int)version, flavour(flags))                       \
+                            : ABSENT;                                                              \
+    }
+
+FRONT_ENTRY_POINT(cudaGetDriverEntryPoint, PER_THREAD)
+FRONT_ENTRY_POINT(cudaGetDriverEntryPoint_ptsz, PER_THREAD_HERE)
+FRONT_ENTRY_POINT_BY_VERSION(cudaGetDriverEntryPointByVersion, PER_THREAD)
+FRONT_ENTRY_POINT_BY_VERSION(cudaGetDriverEntryPointByVersion_ptsz, PER_THREAD_HERE)

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/preload/lookup.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "hooks/message.h"
+#include "hooks/preload/driver_calls.h"
+#include "hooks/preload/runtime_calls.h"
+
+void *rvli_libc_dlsym;
+void *rvli_libc_dlvsym;
+
+/* ---- The C library's symbol table ---- */
+
+typedef struct library {
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Half) * versions;
+    const uint32_t *hash;
+    uintptr_t base;
+} library;
+
+#define VERSION_HIDDEN 0x8000u /* not the one that a plain look-up finds */
+
+static const void *at(uintptr_t base, uintptr_t pointer)
+{
+    return (const void *)(pointer < base ? base + pointer : pointer);
+}
+
+static bool read_library(const struct dl_phdr_info *info, library *library_out)
+{
+    const ElfW(Dyn) *entry = NULL;
+    uintptr_t base = info->dlpi_addr;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            entry = (const ElfW(Dyn) *)(base + info->dlpi_phdr[i].p_vaddr);
+    library found = {.base = base};
+    for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            found.symbols = at(base, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_STRTAB)
+            found.strings = at(base, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_VERSYM)
+            found.versions = at(base, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_GNU_HASH)
+            found.hash = at(base, entry->d_un.d_ptr);
+    }
+    *library_out = found;
+    return found.symbols != NULL && found.strings != NULL && found.hash != NULL;
+}
+
+static uint32_t gnu_hash(const char *name)
+{
+    uint32_t hash = 5381;
+    for (; *name != '\0'; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash;
+}
+
+/* The table: bucket count, first hashed symbol, words of a filter, shift; then these three. */
+static void *find_symbol(const library *in, const char *name)
+{
+    uint32_t bucket_count = in->hash[0], first = in->hash[1], filter_words = in->hash[2];
+    const uint32_t *buckets = in->hash + 4 + filter_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = buckets + bucket_count;
+    uint32_t hash = gnu_hash(name);
+    uint32_t index = bucket_count > 0 ? buckets[hash % bucket_count] : 0;
+    for (bool last = index < first; !last; index++) {
+        const ElfW(Sym) *symbol = &in->symbols[index];
+        uint32_t entry = chain[index - first];
+        last = entry & 1;
+        if ((entry | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            strcmp(in->strings + symbol->st_name, name) == 0 &&
+            (in->versions == NULL || !(in->versions[index] & VERSION_HIDDEN)))
+            return (void *)(in->base + symbol->st_value);
+    }
+    return NULL;
+}
+
+static bool is_libc(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    name = name != NULL ? name + 1 : path;
+    return strncmp(name, "libc.so.", 8) == 0 || strncmp(name, "libdl.so.", 9) == 0;
+}
+
+static int search(struct dl_phdr_info *info, size_t size, void *user)
+{
+    library found;
+    (void)size;
+    (void)user;
+    if (!is_libc(info->dlpi_name) || !read_library(info, &found))
+        return 0;
+    void *function = find_symbol(&found, "dlvsym");
+    if (function != NULL)
+        __atomic_store_n(&rvli_libc_dlvsym, function, __ATOMIC_RELEASE);
+    function = find_symbol(&found, "dlsym");
+    if (function != NULL)
+        __atomic_store_n(&rvli_libc_dlsym, function, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Any thread, any time: before main, and before our own constructors. */
+static void need_libc(void)
+{
+    if (__atomic_load_n(&rvli_libc_dlsym, __ATOMIC_ACQUIRE) != NULL)
+        return;
+    dl_iterate_phdr(search, NULL);
+    if (rvli_libc_dlsym == NULL || rvli_libc_dlvsym == NULL)
+        rvli_give_up("dlsym was not found in the C library: run without the preload library, and "
+                     "say which C library this is");
+}
+
+/* ---- Look-ups ---- */
+
+/* Whether anybody here is interested, told by its first letters before anything else. */
+static bool concerns_us(void *handle, const char *name, const void *caller)
+{
+    return name != NULL && name[0] == 'c' && name[1] == 'u' && handle != RTLD_NEXT &&
+           !rvli_is_own(caller) && (rvli_driver_has_front(name) || rvli_runtime_slot_of(name) >= 0);
+}
+
+static void *front_of(const char *name, void *found)
+{
+    void *front = rvli_driver_front(name, found);
+    int slot = rvli_runtime_slot_of(name);
+    if (front != NULL || slot < 0)
+        return front;
+    rvli_runtime_note((rvli_runtime_slot)slot, found);
+    return rvli_runtime_front((rvli_runtime_slot)slot);
+}
+
+void *rvli_lookup_dlsym(void *handle, const char *name, const void *caller)
+{
+    void *(*next)(void *, const char *);
+    need_libc();
+    if (!concerns_us(handle, name, caller))
+        return NULL;
+    memcpy(&next, &rvli_libc_dlsym, sizeof next);
+    void *found = next(handle, name);
+    return found != NULL ? front_of(name, found) : NULL;
+}
+
+void *rvli_lookup_dlvsym(void *handle, const char *name, const char *version, const void *caller)
+{
+    void *(*next)(void *, const char *, const char *);
+    need_libc();
+    if (!concerns_us(handle, name, caller))
+        return NULL;
+    memcpy(&next, &rvli_libc_dlvsym, sizeof next);
+    void *found = next(handle, name, version);
+    return found != NULL ? front_of(name, found) : NULL;
+}

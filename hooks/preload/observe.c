@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/preload/observe.h"
+
+#include "reveille/hooks.h"
+
+_Atomic(rvli_observer) rvli_observer_now;
+_Thread_local unsigned rvli_calls_open;
+
+void rvli_observe(rvli_observer observer)
+{
+    atomic_store(&rvli_observer_now, observer);
+}
+
+/* What the observer calls itself is nobody's event. */
+void rvli_seen_tell(const rvli_seen *seen)
+{
+    rvli_observer observer = atomic_load_explicit(&rvli_observer_now, memory_order_acquire);
+    if (observer == NULL)
+        return;
+    rvli_calls_open++;
+    observer(seen);
+    rvli_calls_open--;
+}
+
+const char *rvl_hooks_mode(void)
+{
+    return "preload";
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of the CUDA runtime that the preload library stands in front of. */
+#ifndef RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
+#define RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
+
+#include "hooks/runtime.h"
+#include "reveille/status.h"
+
+#define RVLI_RUNTIME_DECLARE(name, parameters) RVL_API int name parameters;
+RVLI_RUNTIME_FRONT_MAP(RVLI_RUNTIME_DECLARE)
+#undef RVLI_RUNTIME_DECLARE
+
+/* Our function in front of the one of a slot, NULL if there is none. */
+void *rvli_runtime_front(rvli_runtime_slot slot);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/region.h"
+
+#include "hooks/message.h"
+#include "hooks/runtime.h"
+#include "hooks/saver.h"
+
+int rvli_region_alloc(int device, size_t size, void **pointer_out)
+{
+    rvl_addr addr = 0;
+    rvl_status status = rvli_saver_alloc(device, size, rvli_thread_settings_get(), &addr);
+    if (status == RVL_OK)
+        *pointer_out = (void *)(uintptr_t)addr;
+    else if (status != RVL_ERR_DEVICE_OOM) /* which PyTorch tries again, after freeing */
+        rvli_say_error("allocating in a region");
+    return rvli_saver_cuda_error(status);
+}
+
+bool rvli_region_free(void *pointer, int *error_out)
+{
+    if (atomic_load_explicit(&rvli_saver_live, memory_order_relaxed) == 0)
+        return false;
+    rvl_status status = rvli_saver_free((uintptr_t)pointer);
+    if (status == RVL_ERR_NOT_FOUND)
+        return false;
+    *error_out = rvli_saver_cuda_error(status);
+    /* At exit the driver may be gone before the program's last allocations, and they with it. */
+    if (*error_out != RVLI_CUDA_SUCCESS && *error_out != RVLI_CUDA_UNLOADING)
+        rvli_say_error("freeing memory of a region");
+    return true;
+}

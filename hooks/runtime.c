@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/runtime.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+_Atomic(void *) rvli_runtime_found[RVLI_RUNTIME_COUNT];
+
+static const char *const names[] = {
+#define NAME(name, parameters) #name,
+    RVLI_RUNTIME_MAP(NAME)
+#undef NAME
+};
+
+/* The first and the last byte of this library: symbols that the linker makes. */
+extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
+
+bool rvli_is_own(const void *address)
+{
+    return (const char *)address >= own_begin && (const char *)address < own_end;
+}
+
+int rvli_runtime_slot_of(const char *name)
+{
+    for (int slot = 0; slot < RVLI_RUNTIME_COUNT; slot++)
+        if (strcmp(names[slot], name) == 0)
+            return slot;
+    return -1;
+}
+
+static void *foreign(void *function)
+{
+    return function != NULL && !rvli_is_own(function) ? function : NULL;
+}
+
+/* In what a library that is loaded depends on, itself included. */
+static void *search_library(const char *path, const char *name)
+{
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL)
+        return NULL;
+    void *function = foreign(dlsym(library, name));
+    dlclose(library);
+    return function;
+}
+
+static void *search_caller(const void *caller, const char *name)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (caller == NULL || rvli_is_own(caller) ||
+        dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
+        return NULL;
+    return map->l_name[0] != '\0' ? search_library(map->l_name, name) : NULL;
+}
+
+static void *search_known(const char *name)
+{
+    static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so"};
+    void *function = NULL;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && function == NULL; i++)
+        function = search_library(libraries[i], name);
+    return function;
+}
+
+/* Whoever closes the library must not take away what we go on calling. */
+static void keep_loaded(const void *function)
+{
+    Dl_info info;
+    if (dladdr(function, &info) != 0 && info.dli_fname != NULL)
+        (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+void rvli_runtime_note(rvli_runtime_slot slot, void *function)
+{
+    void *none = NULL;
+    if (foreign(function) != NULL &&
+        atomic_compare_exchange_strong(&rvli_runtime_found[slot], &none, function))
+        keep_loaded(function);
+}
+
+void *rvli_runtime_search(rvli_runtime_slot slot, const void *caller)
+{
+    const char *name = names[slot];
+    void *function = foreign(dlsym(RTLD_NEXT, name));
+    if (function == NULL)
+        function = search_caller(caller, name);
+    if (function == NULL)
+        function = foreign(dlsym(RTLD_DEFAULT, name));
+    if (function == NULL)
+        function = search_known(name);
+    rvli_runtime_note(slot, function);
+    return atomic_load(&rvli_runtime_found[slot]);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a thread wants of its allocations, and where that comes from at first: the environment.
+ *
+ * The state of a thread is a few bytes of static thread-local storage, so that a call outside a
+ * region costs one read. Names of tags are kept for good: there are few.
+ */
+#ifndef RVL_HOOKS_SETTINGS_H
+#define RVL_HOOKS_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RVLI_TAG_DEFAULT "default"
+#define RVLI_TAG_MAX_BYTES 255u
+
+typedef enum rvli_region {
+    RVLI_REGION_UNKNOWN = 0, /* the thread has not asked yet */
+    RVLI_REGION_OUTSIDE,
+    RVLI_REGION_INSIDE
+} rvli_region;
+
+typedef struct rvli_thread_settings {
+    const char *tag;
+    uint8_t region; /* rvli_region */
+    bool host_backup;
+    bool reclaimed; /* host memory of the backup goes back to the system at resume: "mmap" */
+    bool disk_backup;
+} rvli_thread_settings;
+
+/* What the whole process shares, as the environment has it. */
+typedef struct rvli_process_settings {
+    rvli_thread_settings thread; /* with which every thread begins */
+    bool retain;
+    bool keep_host; /* host memory of backups is kept for the next pause */
+    const char *disk_directory;
+} rvli_process_settings;
+
+extern _Thread_local rvli_thread_settings rvli_thread_of_caller
+    __attribute__((tls_model("initial-exec")));
+
+/* Reads the environment, once. Ends the process with a message if it is not understood. */
+const rvli_process_settings *rvli_settings(void);
+
+/* The calling thread's. */
+rvli_thread_settings *rvli_thread_settings_fill(void);
+static inline rvli_thread_settings *rvli_thread_settings_get(void)
+{
+    rvli_thread_settings *settings = &rvli_thread_of_caller;
+    return settings->region != RVLI_REGION_UNKNOWN ? settings : rvli_thread_settings_fill();
+}
+
+/* A copy of a name that lives for good; NULL: no host memory. Thread-safe. */
+const char *rvli_intern(const char *name);
+
+#endif

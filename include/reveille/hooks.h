@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the hook libraries offer beside torch_memory_saver's C interface (docs/hooks.md). Nothing of
+ * this is in libreveille: find it in the hook library that is loaded, by dlsym(), and call rvl_
+ * functions of that library alone on the contexts it gives.
+ */
+#ifndef REVEILLE_HOOKS_H
+#define REVEILLE_HOOKS_H
+
+#include "reveille/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The context in which regions allocate on a CUDA device of a number, opened if need be; in it the
+ * device has the number 0. It belongs to the library and is never closed. Allocations with a disk
+ * backup lie in others. Returns RVL_OK, RVL_ERR_INVALID, or as rvl_context_open(). Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_context(int device, rvl_context **context_out);
+
+/*
+ * As tms_pause() and tms_resume(), and instead of ending the process they return why not. tag:
+ * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
+ * RVL_ERR_BUSY while a stream is captured; else as rvl_pause() and rvl_resume(). Each device is a
+ * transaction of its own. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_pause(const char *tag);
+RVL_API rvl_status rvl_hooks_resume(const char *tag);
+
+/* "preload" or "torch". Static string. Since 0.1. */
+RVL_API const char *rvl_hooks_mode(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

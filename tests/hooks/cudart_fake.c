@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A CUDA runtime that is none, on top of the fake driver: what tests of the hooks call.
+ *
+ * Like the real one it finds the driver when it is first needed, by dlopen(), dlsym() and
+ * cuGetProcAddress(). Device memory is memory of the process. Allocations are blocks of their own.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "cudart_fake.h"
+
+#define GRANULE (UINT64_C(2) << 20)
+
+#define ENTRY_MAP(X)                                                                               \
+    X(cuInit, 2000)                                                                                \
+    X(cuDevicePrimaryCtxRetain, 7000)                                                              \
+    X(cuCtxSetCurrent, 4000)                                                                       \
+    X(cuMemGetInfo, 3020)                                                                          \
+    X(cuMemCreate, 10020)                                                                          \
+    X(cuMemRelease, 10020)                                                                         \
+    X(cuMemAddressReserve, 10020)                                                                  \
+    X(cuMemAddressFree, 10020)                                                                     \
+    X(cuMemMap, 10020)                                                                             \
+    X(cuMemUnmap, 10020)                                                                           \
+    X(cuMemSetAccess, 10020)                                                                       \
+    X(cuMemHostRegister, 6050)                                                                     \
+    X(cuMemHostUnregister, 4000)                                                                   \
+    X(cuStreamCreate, 2000)                                                                        \
+    X(cuStreamDestroy, 4000)
+
+typedef struct allocation {
+    struct allocation *next;
+    CUdeviceptr addr;
+    size_t size;
+    CUmemGenericAllocationHandle handle;
+} allocation;
+
+static struct {
+#define POINTER(name, version) __typeof__(&name) name;
+    ENTRY_MAP(POINTER)
+#undef POINTER
+    bool (*set_capturing)(CUstream stream, bool capturing);
+    CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+} driver;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool ready;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static allocation *allocations;
+static _Thread_local int current;
+static _Thread_local int last_error;
+static _Thread_local bool current_set;
+
+static void load(void)
+{
+    const char *path = getenv("RVL_CUDA_LIBRARY");
+    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *symbol = library != NULL ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    if (symbol == NULL)
+        return;
+    memcpy(&driver.get, &symbol, sizeof driver.get);
+    symbol = dlsym(library, "fake_stream_set_capturing");
+    memcpy(&driver.set_capturing, &symbol, sizeof symbol);
+    ready = true;
+#define LOAD(name, version)                                                                        \
+    ready = ready && driver.get(#name, &symbol, version, CU_GET_PROC_ADDRESS_DEFAULT, NULL) ==     \
+                         CUDA_SUCCESS;                                                             \
+    memcpy(&driver.name, &symbol, sizeof symbol);
+    ENTRY_MAP(LOAD)
+#undef LOAD
+    ready = ready && driver.cuInit(0) == CUDA_SUCCESS;
+}
+
+/* The thread's device has its primary context current. */
+static int enter(void)
+{
+    CUcontext context;
+    pthread_once(&once, load);
+    if (!ready)
+        return 35;
+    if (current_set)
+        return 0;
+    if (driver.cuDevicePrimaryCtxRetain(&context, current) != 0)
+        return 100;
+    current_set = true;
+    return (int)driver.cuCtxSetCurrent(context);
+}
+
+static int remember(int error)
+{
+    if (error != 0)
+        last_error = error;
+    return error;
+}
+
+/* ---- Memory ---- */
+
+static int give_memory(allocation *new, size_t size)
+{
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = current},
+    };
+    CUmemAccessDesc access = {.location = properties.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    new->size = (size + GRANULE - 1) / GRANULE *GRANULE;
+    CUresult result = driver.cuMemCreate(&new->handle, new->size, &properties, 0);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = driver.cuMemAddressReserve(&new->addr, new->size, 0, 0, 0);
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemMap(new->addr, new->size, 0, new->handle, 0);
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemSetAccess(new->addr, new->size, &access, 1);
+    return (int)result;
+}
+
+int cudaMalloc(void **pointer, size_t size)
+{
+    int error = enter();
+    if (error != 0)
+        return remember(error);
+    if (pointer == NULL)
+        return remember(1);
+    *pointer = NULL;
+    if (size == 0)
+        return 0;
+    allocation *new = calloc(1, sizeof *new);
+    error = give_memory(new, size);
+    if (error != 0) {
+        free(new);
+        return remember(error);
+    }
+    pthread_mutex_lock(&lock);
+    new->next = allocations;
+    allocations = new;
+    pthread_mutex_unlock(&lock);
+    *pointer = (void *)(uintptr_t) new->addr;
+    return 0;
+}
+
+int cudaFree(void *pointer)
+{
+    int error = enter();
+    if (pointer == NULL || error != 0)
+        return remember(error);
+    pthread_mutex_lock(&lock);
+    allocation **at = &allocations;
+    while (*at != NULL && (*at)->addr != (uintptr_t)pointer)
+        at = &(*at)->next;
+    allocation *gone = *at;
+    if (gone != NULL)
+        *at = gone->next;
+    pthread_mutex_unlock(&lock);
+    if (gone == NULL)
+        return remember(1);
+    driver.cuMemUnmap(gone->addr, gone->size);
+    driver.cuMemRelease(gone->handle);
+    driver.cuMemAddressFree(gone->addr, gone->size);
+    free(gone);
+    return 0;
+}
+
+int cudaMallocAsync(void **pointer, size_t size, void *stream)
+{
+    (void)stream;
+    return cudaMalloc(pointer, size);
+}
+
+int cudaMallocFromPoolAsync(void **pointer, size_t size, void *pool, void *stream)
+{
+    (void)pool;
+    return cudaMallocAsync(pointer, size, stream);
+}
+
+int cudaMallocManaged(void **pointer, size_t size, unsigned flags)
+{
+    (void)flags;
+    return cudaMalloc(pointer, size);
+}
+
+int cudaFreeAsync(void *pointer, void *stream)
+{
+    (void)stream;
+    return cudaFree(pointer);
+}
+
+int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    int error = enter();
+    if (error == 0)
+        error = (int)driver.cuMemGetInfo(free_bytes, total_bytes);
+    return remember(error);
+}
+
+/* ---- Devices and errors ---- */
+
+int cudaGetDevice(int *device)
+{
+    *device = current;
+    return 0;
+}
+
+int cudaSetDevice(int device)
+{
+    if (device < 0 || device > 1)
+        return remember(101);
+    current_set = current_set && current == device;
+    current = device;
+    return remember(enter());
+}
+
+int cudaGetLastError(void)
+{
+    int error = last_error;
+    last_error = 0;
+    return error;
+}
+
+/* The driver refuses to register what is registered already. */
+int cudaHostGetFlags(unsigned *flags, void *pointer)
+{
+    int error = enter();
+    if (error != 0)
+        return remember(error);
+    void *page = (void *)((uintptr_t)pointer & ~(uintptr_t)4095);
+    CUresult result = driver.cuMemHostRegister(page, 4096, 0);
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
+        *flags = 1;
+        return 0;
+    }
+    if (result == CUDA_SUCCESS)
+        driver.cuMemHostUnregister(page);
+    return remember(1);
+}
+
+/* ---- Streams ---- */
+
+int cudaStreamCreate(void **stream)
+{
+    int error = enter();
+    if (error == 0)
+        error = (int)driver.cuStreamCreate((CUstream *)stream, 1);
+    return remember(error);
+}
+
+int cudaStreamDestroy(void *stream)
+{
+    return remember((int)driver.cuStreamDestroy(stream));
+}
+
+int cudaStreamBeginCapture(void *stream, int mode)
+{
+    (void)mode;
+    return remember(driver.set_capturing(stream, true) ? 0 : 400);
+}
+
+int cudaStreamEndCapture(void *stream, void *graph)
+{
+    (void)graph;
+    return remember(driver.set_capturing(stream, false) ? 0 : 400);
+}
+
+int cudaStreamBeginCaptureToGraph(void *stream, void *graph, const void *dependencies,
+                                  const void *data, size_t count, int mode)
+{
+    (void)graph;
+    (void)dependencies;
+    (void)data;
+    (void)count;
+    return cudaStreamBeginCapture(stream, mode);
+}
+
+/* ---- The driver ---- */
+
+int cudaGetDriverEntryPointByVersion(const char *symbol, void **pointer, unsigned version,
+                                     unsigned long long flags, void *result)
+{
+    (void)result;
+    int error = enter();
+    if (error != 0)
+        return remember(error);
+    return remember((int)driver.get(symbol, pointer, (int)version, flags, NULL));
+}
+
+#ifdef CUDART_FAKE_12 /* CUDA 13 has it no more */
+int cudaGetDriverEntryPoint(const char *symbol, void **pointer, unsigned long long flags,
+                            void *result)
+{
+    return cudaGetDriverEntryPointByVersion(symbol, pointer, 12000, flags, result);
+}
+#endif
+
+int cudaRuntimeGetVersion(int *version)
+{
+#ifdef CUDART_FAKE_12
+    *version = 12000;
+#else
+    *version = 13000;
+#endif
+    return 0;
+}
+
+/* ---- With a default stream a thread ---- */
+
+int cudaMallocAsync_ptsz(void **pointer, size_t size, void *stream)
+{
+    return cudaMallocAsync(pointer, size, stream);
+}
+
+int cudaMallocFromPoolAsync_ptsz(void **pointer, size_t size, void *pool, void *stream)
+{
+    return cudaMallocFromPoolAsync(pointer, size, pool, stream);
+}
+
+int cudaFreeAsync_ptsz(void *pointer, void *stream)
+{
+    return cudaFreeAsync(pointer, stream);
+}
+
+int cudaStreamBeginCapture_ptsz(void *stream, int mode)
+{
+    return cudaStreamBeginCapture(stream, mode);
+}
+
+int cudaStreamBeginCaptureToGraph_ptsz(void *stream, void *graph, const void *dependencies,
+                                       const void *data, size_t count, int mode)
+{
+    return cudaStreamBeginCaptureToGraph(stream, graph, dependencies, data, count, mode);
+}
+
+int cudaStreamEndCapture_ptsz(void *stream, void *graph)
+{
+    return cudaStreamEndCapture(stream, graph);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* What processes do: threads, forks, captures, libraries that come and go, look-ups. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "plugin.h"
+#include "program.h"
+
+/* ---- Threads ---- */
+
+#define THREADS 8
+#define ROUNDS 20
+
+static void *work(void *argument)
+{
+    char tag[16];
+    uint8_t number = (uint8_t)(uintptr_t)argument;
+    snprintf(tag, sizeof tag, "thread%u", number);
+    for (int i = 0; i < ROUNDS; i++) {
+        uint8_t *at = in_region(tag, i % 2 ? HOST : NOTHING, number % 2, number);
+        uint8_t *outside = hook_malloc(SIZE, number % 2);
+        EXPECT(outside != NULL, true);
+        EXPECT(h.tms_pause(tag), 0);
+        EXPECT(h.tms_resume(tag), 0);
+        EXPECT(i % 2 == 0 || holds(at, number), true);
+        hook_free(outside);
+        hook_free(at);
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t all[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&all[i], NULL, work, (void *)(i + 1)), 0);
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_join(all[i], NULL), 0);
+    EXPECT(used(0) + used(1), 0);
+}
+
+/* ---- Fork ---- */
+
+static int exit_of(pid_t child)
+{
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A child that was forked before anybody allocated is a process like any other. */
+static void fork_before(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        uint8_t *at = in_region("c", HOST, 0, 1);
+        EXPECT(h.tms_pause("c"), 0);
+        EXPECT(h.tms_resume("c"), 0);
+        EXPECT(holds(at, 1), true);
+        exit(0);
+    }
+    EXPECT(exit_of(child), 0);
+    EXPECT(used(0), 0);
+}
+
+/* One that inherits memory may not use it: CUDA says so, and so do we. */
+static void fork_after(void)
+{
+    uint8_t *at = in_region("p", HOST, 0, 2);
+    pid_t child = fork();
+    if (child == 0) {
+        EXPECT(h.rvl_hooks_pause("p"), RVL_ERR_FORKED);
+        h.tms_set_interesting_region(true);
+        EXPECT(hook_malloc(SIZE, 0) == NULL, true);
+        if (h.preload)
+            EXPECT(cudaFree(at), 3);
+        EXPECT(h.tms_get_cpu_backup_pointer(at, 1) == NULL, true);
+        exit(0);
+    }
+    EXPECT(exit_of(child), 0);
+    EXPECT(h.tms_pause("p"), 0);
+    EXPECT(h.tms_resume("p"), 0);
+    EXPECT(holds(at, 2), true);
+    hook_free(at);
+}
+
+static volatile bool stop;
+
+static void *allocate_all_the_time(void *unused)
+{
+    while (!stop)
+        hook_free(in_region("busy", NOTHING, 0, 1));
+    return unused;
+}
+
+/* The child's locks are free, whatever the parent's threads were doing. */
+static void fork_busy(void)
+{
+    pthread_t other;
+    EXPECT(pthread_create(&other, NULL, allocate_all_the_time, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            EXPECT(h.tms_get_cpu_backup_pointer(NULL, 1) == NULL, true);
+            _exit(0);
+        }
+        EXPECT(exit_of(child), 0);
+    }
+    stop = true;
+    EXPECT(pthread_join(other, NULL), 0);
+}
+
+/* ---- Captures ---- */
+
+static void capture(void)
+{
+    void *stream = NULL;
+    uint8_t *at = in_region("g", HOST, 0, 3);
+    EXPECT(cudaStreamCreate(&stream), 0);
+    EXPECT(cudaStreamBeginCapture(stream, 0), 0);
+    EXPECT(h.rvl_hooks_pause("g"), RVL_ERR_BUSY);
+    EXPECT(h.rvl_hooks_resume(NULL), RVL_ERR_BUSY);
+    EXPECT(cudaFree(at), 900);
+    uint8_t *during = in_region("g", HOST, 0, 4); /* which PyTorch does */
+    EXPECT(fake_capture_invalidated(), false);
+    EXPECT(holds(at, 3), true);
+    EXPECT(cudaStreamEndCapture(stream, NULL), 0);
+    EXPECT(h.tms_pause("g"), 0);
+    EXPECT(h.tms_resume("g"), 0);
+    EXPECT(holds(at, 3), true);
+    EXPECT(holds(during, 4), true);
+    EXPECT(cudaStreamBeginCapture(stream, 0), 0);
+    EXPECT(cudaStreamDestroy(stream), 0);
+    EXPECT(h.tms_pause("g"), 0);
+    EXPECT(cudaStreamBeginCapture((void *)8, 0), 400); /* there is no such stream */
+    EXPECT(h.tms_resume("g"), 0);
+}
+
+static void capture_pause(void)
+{
+    void *stream = NULL;
+    in_region("g", HOST, 0, 3);
+    EXPECT(cudaStreamCreate(&stream), 0);
+    EXPECT(cudaStreamBeginCapture(stream, 0), 0);
+    h.tms_pause(NULL);
+}
+
+/* ---- Runtimes that programs keep for themselves ---- */
+
+static void *need(void *library, const char *name)
+{
+    void *symbol = library != NULL ? dlsym(library, name) : NULL;
+    if (symbol == NULL) {
+        printf("%s\n", dlerror());
+        exit(1);
+    }
+    return symbol;
+}
+
+/* As `program` is built for this, it has no runtime of its own but what the plugin brings. */
+static void local_runtime(void)
+{
+    int (*alloc)(void **, size_t);
+    int (*give_back)(void *);
+    int (*version)(void);
+    void *plugin = dlopen(RVL_PLUGIN_PATH, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = need(plugin, "plugin_malloc");
+    memcpy(&alloc, &symbol, sizeof symbol);
+    symbol = need(plugin, "plugin_free");
+    memcpy(&give_back, &symbol, sizeof symbol);
+    symbol = need(plugin, "plugin_version");
+    memcpy(&version, &symbol, sizeof symbol);
+    EXPECT(version(), 12000);
+
+    void *outside = NULL, *inside = NULL;
+    EXPECT(alloc(&outside, SIZE), 0);
+    h.tms_set_interesting_region(true);
+    h.tms_set_enable_cpu_backup(true);
+    EXPECT(alloc(&inside, SIZE), 0);
+    h.tms_set_interesting_region(false);
+    fill(inside, 61);
+    fill(outside, 62);
+    EXPECT(h.tms_pause(NULL), 0);
+    EXPECT(used(0), SIZE);
+    EXPECT(h.tms_resume(NULL), 0);
+    EXPECT(holds(inside, 61), true);
+    EXPECT(holds(outside, 62), true);
+    EXPECT(dlclose(plugin), 0);
+    EXPECT(cudaFree(inside), 0);
+    EXPECT(cudaFree(outside), 0); /* the runtime is still there */
+    EXPECT(used(0), 0);
+}
+
+/* As ctypes does it: its own handle of a runtime. */
+static void looked_up_runtime(void)
+{
+    int (*alloc)(void **, size_t);
+    void *inside = NULL;
+    void *runtime = dlopen(RVL_CUDART_12_PATH, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = need(runtime, "cudaMalloc");
+    memcpy(&alloc, &symbol, sizeof symbol);
+    h.tms_set_interesting_region(true);
+    EXPECT(alloc(&inside, SIZE), 0);
+    EXPECT(h.tms_pause(NULL), 0);
+    EXPECT(used(0), 0);
+    EXPECT(dlvsym(runtime, "cudaMalloc", "NONE") == NULL, true);
+    EXPECT(dlsym(runtime, "cudaNoSuchFunction") == NULL, true);
+    EXPECT(dlerror() != NULL, true);
+}
+
+static void no_runtime(void)
+{
+    void *pointer = NULL;
+    if (!h.preload) {
+        EXPECT(h.tms_torch_malloc((ssize_t)SIZE, 0, NULL) == NULL, true);
+        return;
+    }
+    EXPECT(cudaMalloc(&pointer, SIZE), 35);
+    EXPECT(cudaFree((void *)8), 35);
+    h.tms_set_interesting_region(true);
+    EXPECT(cudaMalloc(&pointer, SIZE), 35);
+    EXPECT(h.tms_pause(NULL), 0);
+}
+
+/* The caller's place in the search order is what it was. */
+static void next_of_caller(void)
+{
+    EXPECT(cuda_chain(), 41);
+    EXPECT(dlsym(RTLD_DEFAULT, "cuda_chain") == (void *)(uintptr_t)cuda_chain, true);
+    EXPECT(dlsym(RTLD_DEFAULT, "cu") == NULL, true);
+}
+
+/* ---- Beginning and end ---- */
+
+/* With PROGRAM_BEFORE_MAIN and TMS_INIT_ENABLE=1: one was allocated before main. */
+static void before_main(void)
+{
+    EXPECT(used(0), SIZE);
+    EXPECT(h.tms_pause(NULL), 0);
+    EXPECT(used(0), 0);
+    EXPECT(h.tms_resume(NULL), 0);
+    EXPECT(used(0), SIZE);
+}
+
+/* Whoever opened the library closes it; memory is still in its care. */
+static void closed(void)
+{
+    uint8_t *at = in_region("c", HOST, 0, 71);
+    EXPECT(dlclose(h.library), 0);
+    EXPECT(h.tms_pause("c"), 0);
+    EXPECT(used(0), 0);
+    EXPECT(h.tms_resume("c"), 0);
+    EXPECT(holds(at, 71), true);
+    hook_free(at);
+    EXPECT(used(0), 0);
+}
+
+static void killed(void)
+{
+    h.tms_set_disk_backup_dir(getenv("PROGRAM_DIRECTORY"));
+    in_region("k", DISK, 0, 1);
+    EXPECT(h.tms_pause("k"), 0);
+    raise(SIGKILL);
+}
+
+static void nothing(void)
+{
+}
+
+const scenario process_scenarios[] = {
+#define SCENARIO(name)                                                                             \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    SCENARIO(threads),        SCENARIO(fork_before),       SCENARIO(fork_after),
+    SCENARIO(fork_busy),      SCENARIO(capture),           SCENARIO(capture_pause),
+    SCENARIO(local_runtime),  SCENARIO(looked_up_runtime), SCENARIO(no_runtime),
+    SCENARIO(next_of_caller), SCENARIO(before_main),       SCENARIO(closed),
+    SCENARIO(killed),         SCENARIO(nothing),           {NULL, NULL},
+};

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hook libraries under real processes: each scenario of program.h is a process of its own, with
+ * the preload library by LD_PRELOAD or the torch library by dlopen(), on the fake driver and a fake
+ * CUDA runtime. Scenarios compare values; here is how the process must end and what it may say.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TIMEOUT_S 100
+
+typedef enum mode { PRELOAD = 1, TORCH = 2, BOTH = 3 } mode;
+
+typedef struct expectation {
+    const char *scenario;
+    mode modes;
+    bool bare;           /* the program that has no CUDA runtime */
+    int signal;          /* that ends it; 0: it ends well */
+    const char *says[4]; /* each must be in what it writes; none: it must write nothing */
+    const char *environment[5];
+} expectation;
+
+static char directory[] = "/tmp/reveille-hooks-XXXXXX";
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) != NULL ? 0 : -1;
+}
+
+static int count_entries(void)
+{
+    int count = 0;
+    DIR *entries = opendir(directory);
+    for (struct dirent *each; entries != NULL && (each = readdir(entries)) != NULL;)
+        count += each->d_name[0] != '.';
+    closedir(entries);
+    return count;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    return rmdir(directory);
+}
+
+/* ---- Running ---- */
+
+static _Noreturn void become(const expectation *e, mode which, int out)
+{
+    char library[] = "RVL_CUDA_LIBRARY=" RVL_CUDA_FAKE_PATH;
+    char preload[] = "LD_PRELOAD=" RVL_PRELOAD_PATH;
+    char folder[64], path[64];
+    snprintf(folder, sizeof folder, "PROGRAM_DIRECTORY=%s", directory);
+    snprintf(path, sizeof path, "TMS_DISK_BACKUP_DIR=%s", directory);
+    char *environment[16] = {library, folder, NULL};
+    size_t count = 2;
+    if (which == PRELOAD)
+        environment[count++] = preload;
+    for (size_t i = 0; e->environment[i] != NULL; i++)
+        environment[count++] = strcmp(e->environment[i], "TMS_DISK_BACKUP_DIR=here") == 0
+                                   ? path
+                                   : (char *)(uintptr_t)e->environment[i];
+    environment[count] = NULL;
+    char *program = e->bare ? RVL_BARE_PROGRAM_PATH : RVL_PROGRAM_PATH;
+    char *mode_name = which == PRELOAD ? "preload" : "torch";
+    char *arguments[] = {program, mode_name, (char *)(uintptr_t)e->scenario, NULL};
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    alarm(TIMEOUT_S);
+    execve(program, arguments, environment);
+    _exit(127);
+}
+
+static void run(const expectation *e, mode which)
+{
+    char text[8192];
+    int ends[2], status = 0;
+    size_t length = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0)
+        become(e, which, ends[1]);
+    close(ends[1]);
+    for (ssize_t bytes; length < sizeof text - 1 &&
+                        (bytes = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)bytes;
+    close(ends[0]);
+    text[length] = '\0';
+    assert_int_equal(waitpid(child, &status, 0), child);
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    bool good = signal == e->signal && code == 0 && (e->says[0] != NULL || length == 0);
+    for (size_t i = 0; i < 4 && e->says[i] != NULL; i++)
+        good = good && strstr(text, e->says[i]) != NULL;
+    if (!good)
+        fail_msg("%s %s: signal %d, exit %d, says: %s", which == PRELOAD ? "preload" : "torch",
+                 e->scenario, signal, code, text);
+    /* One message, on one line. */
+    if (e->signal == SIGABRT)
+        assert_ptr_equal(strchr(text, '\n'), text + length - 1);
+}
+
+static void run_all(const expectation *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (unsigned which = PRELOAD; which <= TORCH; which++)
+            if ((unsigned)list[i].modes & which)
+                run(&list[i], (mode)which);
+}
+
+#define RUN(...)                                                                                   \
+    do {                                                                                           \
+        const expectation list_[] = {__VA_ARGS__};                                                 \
+        run_all(list_, sizeof list_ / sizeof *list_);                                              \
+    } while (false)
+
+/* ---- Tests ---- */
+
+static void test_settings(void **state)
+{
+    (void)state;
+    RUN({.scenario = "settings", .modes = BOTH},
+        {.scenario = "environment",
+         .modes = BOTH,
+         .environment = {"TMS_INIT_ENABLE=1", "TMS_INIT_ENABLE_CPU_BACKUP=yes",
+                         "TMS_INIT_CPU_BACKUP_BACKEND=mmap", "TMS_RETAIN_CPU_BACKUP=TRUE"}},
+        {.scenario = "disk_environment",
+         .modes = BOTH,
+         .environment = {"TMS_INIT_ENABLE=true", "TMS_INIT_ENABLE_DISK_BACKUP=YES",
+                         "TMS_INIT_ENABLE_CPU_BACKUP=0", "TMS_DISK_BACKUP_CHUNK_MB=1"}},
+        {.scenario = "settings",
+         .modes = BOTH,
+         .environment = {"TMS_INIT_ENABLE=no", "TMS_INIT_ENABLE_CPU_BACKUP=FALSE",
+                         "TMS_INIT_CPU_BACKUP_BACKEND=", "TMS_RETAIN_CPU_BACKUP=NO"}});
+}
+
+#define REFUSED(assignment, name)                                                                  \
+    {                                                                                              \
+        "nothing", PRELOAD, false, SIGABRT, {name, "not understood"},                              \
+        {                                                                                          \
+            assignment                                                                             \
+        }                                                                                          \
+    }
+
+static void test_environment_that_is_not_understood(void **state)
+{
+    (void)state;
+    RUN(REFUSED("TMS_INIT_ENABLE=on", "TMS_INIT_ENABLE has the value \"on\""),
+        REFUSED("TMS_INIT_ENABLE=", "TMS_INIT_ENABLE"),
+        REFUSED("TMS_INIT_ENABLE_CPU_BACKUP=2", "TMS_INIT_ENABLE_CPU_BACKUP"),
+        REFUSED("TMS_INIT_CPU_BACKUP_BACKEND=numa", "TMS_INIT_CPU_BACKUP_BACKEND"),
+        REFUSED("TMS_INIT_ENABLE_DISK_BACKUP=True", "TMS_INIT_ENABLE_DISK_BACKUP"),
+        REFUSED("TMS_RETAIN_CPU_BACKUP=y", "TMS_RETAIN_CPU_BACKUP"),
+        REFUSED("TMS_DISK_BACKUP_DIR=", "TMS_DISK_BACKUP_DIR"),
+        REFUSED("TMS_DISK_BACKUP_CHUNK_MB=-1", "TMS_DISK_BACKUP_CHUNK_MB"),
+        REFUSED("TMS_DISK_BACKUP_CHUNK_MB=1G", "TMS_DISK_BACKUP_CHUNK_MB"),
+        REFUSED("RVL_HOST_KEEP=some", "RVL_HOST_KEEP"),
+        {.scenario = "nothing",
+         .modes = TORCH,
+         .signal = SIGABRT,
+         .says = {"TMS_INIT_ENABLE"},
+         .environment = {"TMS_INIT_ENABLE=maybe"}});
+}
+
+static void test_pausing(void **state)
+{
+    (void)state;
+    RUN({.scenario = "cycle", .modes = BOTH}, {.scenario = "tags", .modes = BOTH},
+        {.scenario = "devices", .modes = BOTH}, {.scenario = "freeing", .modes = BOTH});
+}
+
+static void test_host_backups(void **state)
+{
+    (void)state;
+    RUN({.scenario = "retain", .modes = BOTH}, {.scenario = "retained_free", .modes = BOTH},
+        {.scenario = "reclaim", .modes = BOTH},
+        {.scenario = "keep_none", .modes = BOTH, .environment = {"RVL_HOST_KEEP=none"}});
+}
+
+static void test_disk_backups(void **state)
+{
+    (void)state;
+    RUN({.scenario = "disk", .modes = BOTH}, {.scenario = "disk_directories", .modes = BOTH},
+        {.scenario = "disk_retained",
+         .modes = BOTH,
+         .environment = {"TMS_DISK_BACKUP_DIR=here", "TMS_RETAIN_CPU_BACKUP=1"}});
+    assert_int_equal(count_entries(), 0);
+    /* A link to nothing is all that is left of a process that was killed. */
+    RUN({.scenario = "killed", .modes = BOTH, .signal = SIGKILL});
+    assert_int_equal(count_entries(), 2);
+    char command[128];
+    snprintf(command, sizeof command, "rm %s/reveille-*", directory);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_memory_that_is_short(void **state)
+{
+    (void)state;
+    RUN({.scenario = "margin", .modes = BOTH}, {.scenario = "out_of_memory", .modes = BOTH},
+        {.scenario = "both_backups",
+         .modes = BOTH,
+         .says = {"allocating in a region failed", "not both"}},
+        {.scenario = "bad_directory", .modes = BOTH, .says = {"the backup directory /proc/none"}},
+        {.scenario = "free_fails",
+         .modes = BOTH,
+         .says = {"freeing memory of a region failed", "RVL_ERR"}});
+}
+
+static void test_failures_end_the_process(void **state)
+{
+    (void)state;
+    RUN({.scenario = "pause_fails",
+         .modes = BOTH,
+         .signal = SIGABRT,
+         .says = {"reveille: tms_pause(\"weights\") failed: pause of \"weights\"", "step unmap",
+                  "code 999"}},
+        {.scenario = "resume_fails",
+         .modes = BOTH,
+         .signal = SIGABRT,
+         .says =
+             {"tms_resume(\"kv_cache\") failed: resume of \"kv_cache\" needs 4.0 MiB, 2.0 MiB free",
+              "RVL_ERR_DEVICE_OOM", "asked for 4194304 bytes, free 2097152 bytes"}},
+        {.scenario = "resume_told", .modes = BOTH},
+        {.scenario = "bad_kind",
+         .modes = BOTH,
+         .signal = SIGABRT,
+         .says = {"\"numa\"", "pinned or mmap"}},
+        {.scenario = "bad_tag", .modes = BOTH, .signal = SIGABRT, .says = {"tms_set_current_tag"}},
+        {.scenario = "long_tag", .modes = BOTH, .signal = SIGABRT, .says = {"255 bytes"}},
+        {.scenario = "no_directory",
+         .modes = BOTH,
+         .signal = SIGABRT,
+         .says = {"tms_set_disk_backup_dir"}});
+}
+
+static void test_threads_and_forks(void **state)
+{
+    (void)state;
+    RUN({.scenario = "threads", .modes = BOTH}, {.scenario = "fork_before", .modes = BOTH},
+        {.scenario = "fork_after", .modes = BOTH, .says = {"RVL_ERR_FORKED"}},
+        {.scenario = "fork_busy", .modes = BOTH});
+}
+
+static void test_captures(void **state)
+{
+    (void)state;
+    RUN({.scenario = "capture",
+         .modes = PRELOAD,
+         .says = {"cannot be freed while a stream is captured"}},
+        {.scenario = "capture_pause",
+         .modes = PRELOAD,
+         .signal = SIGABRT,
+         .says = {"tms_pause failed", "being captured"}});
+}
+
+static void test_runtimes(void **state)
+{
+    (void)state;
+    RUN({.scenario = "local_runtime", .modes = PRELOAD, .bare = true},
+        {.scenario = "looked_up_runtime", .modes = PRELOAD, .bare = true},
+        {.scenario = "no_runtime", .modes = PRELOAD, .bare = true},
+        {.scenario = "no_runtime", .modes = TORCH, .bare = true, .says = {"no CUDA runtime"}},
+        {.scenario = "next_of_caller", .modes = PRELOAD});
+}
+
+static void test_beginning_and_end(void **state)
+{
+    (void)state;
+    RUN({.scenario = "before_main",
+         .modes = PRELOAD,
+         .environment = {"PROGRAM_BEFORE_MAIN=1", "TMS_INIT_ENABLE=1"}},
+        {.scenario = "nothing", .modes = PRELOAD, .environment = {"PROGRAM_BEFORE_MAIN=1"}},
+        {.scenario = "nothing", .modes = PRELOAD, .bare = true},
+        {.scenario = "nothing", .modes = TORCH}, {.scenario = "closed", .modes = TORCH});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_environment_that_is_not_understood),
+        cmocka_unit_test(test_pausing),
+        cmocka_unit_test(test_host_backups),
+        cmocka_unit_test(test_disk_backups),
+        cmocka_unit_test(test_memory_that_is_short),
+        cmocka_unit_test(test_failures_end_the_process),
+        cmocka_unit_test(test_threads_and_forks),
+        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_runtimes),
+        cmocka_unit_test(test_beginning_and_end),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
