@@ -14,6 +14,7 @@ endfunction()
 
 rvl_need(jansson jansson libjansson-dev)
 rvl_need(zstd libzstd libzstd-dev)
+rvl_need(zlib zlib zlib1g-dev)
 if(RVL_BUILD_TESTS)
   rvl_need(cmocka cmocka libcmocka-dev)
 endif()

@@ -23,7 +23,8 @@ rvl_library(reveille-replay reveille_replay_objects reveille-replay.map)
 if(TARGET RVL::uring)
   target_link_libraries(reveille PRIVATE $<BUILD_INTERFACE:RVL::uring>)
 endif()
-target_link_libraries(reveille-replay PUBLIC reveille PRIVATE RVL::jansson RVL::zstd)
+target_link_libraries(reveille-replay PUBLIC reveille PRIVATE RVL::jansson RVL::zstd
+  RVL::zlib)
 set_target_properties(reveille-replay PROPERTIES EXPORT_NAME replay)
 
 install(TARGETS reveille reveille-replay EXPORT ReveilleTargets

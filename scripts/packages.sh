@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What is needed, by purpose; sourced by the other scripts.
 build_packages=(build-essential cmake ninja-build pkg-config python3
-    libcmocka-dev libjansson-dev libzstd-dev uthash-dev libbsd-dev liburing-dev
+    libcmocka-dev libjansson-dev libzstd-dev zlib1g-dev uthash-dev libbsd-dev liburing-dev
     python3-venv python3-pip)
 # The page of `reveille report` needs a library that npm fetches; everything is built without it.
 optional_packages=()

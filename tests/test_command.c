@@ -403,6 +403,94 @@ static void test_devices(void **state)
 
 /* ---- Output that nobody takes ---- */
 
+#define SNAPSHOTS RVL_SOURCE_DIR "/tests/corpus/snapshot/"
+
+static void test_snapshot_table(void **state)
+{
+    (void)state;
+    command("snapshot", SNAPSHOTS "default.pickle.gz", "--verify", NULL);
+    check_status(0);
+    assert_string_equal(
+        last.out,
+        "verified, 11 entries, confidence: exact\n"
+        "  stage  allocated  reserved       end  retries  rounding     split  cached  pending"
+        "  most pinned\n"
+        "  a        5.0 MiB  20.0 MiB  20.0 MiB        0       0 B  17.0 MiB     0 B      0 B"
+        "  17.0 MiB by entry 1 (3.0 MiB)\n"
+        "  b        1.0 KiB  20.0 MiB   2.0 MiB        1       0 B  18.0 MiB     0 B  2.0 MiB\n");
+    command("snapshot", "--capacity", "10MiB", SNAPSHOTS "default.pickle", NULL);
+    check_status(3);
+    check_contains(last.out, "1 requests did not fit; the first is entry 1, 3.0 MiB\n");
+    check_contains(last.out, "note: requests did not fit");
+    command("snapshot", "--stage-prefix", "none:", SNAPSHOTS "default.pickle", NULL);
+    check_status(0);
+    check_contains(last.out, "note: no annotation begins with the stage prefix");
+    assert_string_equal(last.err, "");
+}
+
+static void test_snapshot_json(void **state)
+{
+    (void)state;
+    command("snapshot", "--json", "--set", "expandable_segments=true", "--empty-cache-at-stages",
+            "--device", "0", SNAPSHOTS "default.pickle", NULL);
+    check_status(0);
+    json_t *root = json_loads(last.out, 0, NULL);
+    assert_non_null(root);
+    assert_string_equal(json_string_value(json_object_get(root, "mode")), "predict");
+    json_t *stage = json_array_get(json_object_get(root, "stages"), 1);
+    assert_int_equal(json_integer_value(json_object_get(stage, "end_reserved_bytes")), 2 << 20);
+    json_decref(root);
+}
+
+static void check_bad_snapshot(const char *bytes, size_t size, const char *part)
+{
+    char beginning[128];
+    FILE *file = fopen(trace_path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    command("snapshot", trace_path, NULL);
+    check_status(2);
+    assert_string_equal(last.out, "");
+    snprintf(beginning, sizeof beginning, "reveille: %s: ", trace_path);
+    assert_ptr_equal(strstr(last.err, beginning), last.err);
+    check_contains(last.err, part);
+}
+
+static void test_bad_snapshots(void **state)
+{
+    (void)state;
+    check_bad_snapshot("\x80\x04"
+                       "cos\nsystem\n",
+                       13, "byte 2: opcode GLOBAL names or calls code, which is refused");
+    check_bad_snapshot("\x80\x04}(", 4, "byte 4: the pickle breaks off");
+    check_bad_snapshot("{}", 2, "byte 0: not a pickle");
+    command("snapshot", NULL);
+    check_bad_usage("name one snapshot");
+    command("snapshot", "a", "b", NULL);
+    check_bad_usage("name one snapshot");
+    command("snapshot", "a", "--capacity", "much", NULL);
+    check_bad_usage("--capacity much: expected a size such as 80GiB");
+    command("snapshot", "a", "--device", "x", NULL);
+    check_bad_usage("--device x: expected the index of a device");
+    command("snapshot", "a", "--quick", NULL);
+    check_bad_usage("unknown option --quick");
+    command("snapshot", "a", "--set", NULL);
+    check_bad_usage("option --set needs a value");
+    command("snapshot", SNAPSHOTS "default.pickle", "--set", "colour=red", NULL);
+    check_status(2);
+    check_contains(last.err, "setting colour=red: the model follows expandable_segments");
+    command("snapshot", "--verify", "--empty-cache-at-stages", SNAPSHOTS "default.pickle", NULL);
+    check_status(2);
+    check_contains(last.err, "a verification runs with the recorded settings");
+    command("snapshot", "--device", "7", SNAPSHOTS "default.pickle", NULL);
+    check_status(2);
+    check_contains(last.err, "this device has no trace in it");
+    command("snapshot", "--help", NULL);
+    check_status(0);
+    check_contains(last.out, "usage: reveille snapshot");
+}
+
 static void test_full_disk(void **state)
 {
     (void)state;
@@ -538,6 +626,9 @@ int main(void)
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_snapshot_table),
+        cmocka_unit_test(test_snapshot_json),
+        cmocka_unit_test(test_bad_snapshots),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_closed_pipe),
         cmocka_unit_test(bar_and_colour_are_for_terminals),

@@ -20,12 +20,14 @@ int command_replay(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_model(int argc, char **argv);
+int command_snapshot(int argc, char **argv);
 
 /* Their help, on stdout. */
 void help_replay(void);
 void help_report(void);
 void help_devices(void);
 void help_model(void);
+void help_snapshot(void);
 
 /* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

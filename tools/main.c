@@ -21,6 +21,8 @@ static const subcommand subcommands[] = {
     {"model", "write the trace of a step from a model's config.json", command_model, help_model},
     {"report", "show memory over time: a page, a picture, a chart here", command_report,
      help_report},
+    {"snapshot", "predict the memory of a PyTorch snapshot, stage by stage", command_snapshot,
+     help_snapshot},
     {"devices", "list the devices that can be simulated", command_devices, help_devices},
 };
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PyTorch memory snapshots: what torch.cuda.memory._dump_snapshot() wrote, run through a model of
+ * the caching allocator (libreveille-replay). docs/snapshot.md has the rules.
+ */
+#ifndef REVEILLE_SNAPSHOT_H
+#define REVEILLE_SNAPSHOT_H
+
+#include "reveille/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_snapshot rvl_snapshot;
+
+typedef struct rvl_snapshot_options {
+    size_t struct_size;
+    bool verify;                 /* feed recorded addresses in and compare; default: predict */
+    bool empty_cache_at_stages;  /* predict: call empty_cache before every stage */
+    const char *stage_prefix;    /* of annotations that are stages; NULL: "stage:" */
+    const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF; predict */
+    size_t setting_count;
+    uint64_t capacity_bytes; /* what the device has for this process; 0: without bound */
+    uint32_t device;         /* index + 1 into device_traces; 0: the first with a trace */
+} rvl_snapshot_options;
+
+/*
+ * Reads a snapshot, gzipped or not, and runs it. options and error_out may be NULL. Returns RVL_OK
+ * (also if a verification diverges: ask the result); RVL_ERR_INVALID (options); RVL_ERR_IO;
+ * RVL_ERR_CORRUPT_TRACE (no snapshot, a broken one, or one that names code; the message has the
+ * byte); RVL_ERR_VERSION (a newer pickle protocol); RVL_ERR_NOT_FOUND (no such device);
+ * RVL_ERR_HOST_OOM. The caller frees *snapshot_out with rvl_snapshot_close(). Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
+                                    rvl_trace_error *error_out, rvl_snapshot **snapshot_out);
+
+typedef struct rvl_snapshot_facts {
+    size_t struct_size;
+    bool verify;
+    bool exact;           /* nothing lowers the confidence; else rvl_snapshot_note() says what */
+    bool diverged;        /* verify: the model did something else than the recording */
+    uint64_t diverged_at; /* index of the first entry of the trace that differs */
+    const char *diverged_action; /* of that entry */
+    const char *diverged_why;
+    uint64_t diverged_addr;          /* as recorded; 0: none */
+    uint64_t diverged_expected_addr; /* the model's; 0: none */
+    uint64_t diverged_bytes;
+    uint64_t diverged_expected_bytes;
+    uint64_t event_count;
+    uint64_t skipped_count; /* entries that were not understood */
+    uint64_t oom_count;     /* requests that the capacity had no room for */
+    uint64_t oom_event;     /* index of the first of them */
+    uint64_t oom_requested_bytes;
+    uint32_t stage_count;
+    uint32_t note_count;
+} rvl_snapshot_facts;
+
+/* The result as a whole. Strings live as long as it. RVL_OK or RVL_ERR_INVALID. Since 0.1. */
+RVL_API rvl_status rvl_snapshot_get(const rvl_snapshot *snapshot, rvl_snapshot_facts *facts_out);
+
+/* A sentence on what lowers the confidence; NULL: no such note. Since 0.1. */
+RVL_API const char *rvl_snapshot_note(const rvl_snapshot *snapshot, uint32_t note);
+
+typedef struct rvl_snapshot_stage {
+    size_t struct_size;
+    const char *name;
+    uint64_t peak_allocated_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t end_reserved_bytes;
+    uint64_t num_alloc_retries; /* from the trace's begin to the stage's end, as PyTorch counts */
+    /* At the first instant at which reserved is at its peak; sums to reserved less requested: */
+    uint64_t rounding_bytes; /* live blocks less what was asked for */
+    uint64_t split_bytes;    /* free, beside live blocks in segments that stay */
+    uint64_t cached_bytes;   /* free, and empty_cache would give it back */
+    uint64_t pending_bytes;  /* freed, but another stream may still use it */
+    /* The live block beside which the most bytes are free but stay: */
+    uint64_t pinned_bytes;       /* 0: none */
+    uint64_t pinning_event;      /* index of the entry that allocated it */
+    uint64_t pinning_addr;       /* as recorded */
+    uint64_t pinning_size_bytes; /* as asked for */
+} rvl_snapshot_stage;
+
+/* One stage, in order of their starts. RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Since 0.1. */
+RVL_API rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t stage,
+                                          rvl_snapshot_stage *stage_out);
+
+/*
+ * The result as JSON (schema 1, docs/snapshot.md), one line, without a newline. The caller frees
+ * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out);
+
+/* Frees a result. NULL is fine. Since 0.1. */
+RVL_API void rvl_snapshot_close(rvl_snapshot *snapshot);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

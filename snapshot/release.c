@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/* What is given back to the device, in PyTorch's order, and what keeps the rest from it. */
+#include <stdlib.h>
+
+#include "snapshot/parts.h"
+
+/* ---- Lists ---- */
+
+static rvl_status push(rvli_allocator *allocator, rvli_block *block)
+{
+    if (allocator->list_count == allocator->list_capacity) {
+        size_t capacity = allocator->list_capacity > 0 ? allocator->list_capacity * 2 : 64;
+        rvli_block **list = realloc(allocator->list, capacity * sizeof *list);
+        if (list == NULL)
+            return RVL_ERR_HOST_OOM;
+        allocator->list = list;
+        allocator->list_capacity = capacity;
+    }
+    allocator->list[allocator->list_count++] = block;
+    return RVL_OK;
+}
+
+static bool is_whole_segment(const rvli_block *block)
+{
+    return block->range == NULL && block->prev == NULL && block->next == NULL;
+}
+
+/* Free blocks of a side by stream, size and address: whole segments, or blocks of ranges. */
+static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool ranges)
+{
+    uint32_t number = side < allocator->side_count ? allocator->sides[side].first : 0;
+    for (; number > 0; number = allocator->buckets[number - 1].next) {
+        rvli_block *root = allocator->buckets[number - 1].free_blocks;
+        rvli_block *block = rvli_blocks_at_least(root, 0, 0);
+        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+            if (ranges ? block->range == NULL || block->releasable == 0 : !is_whole_segment(block))
+                continue;
+            rvl_status status = push(allocator, block);
+            if (status != RVL_OK)
+                return status;
+        }
+    }
+    return RVL_OK;
+}
+
+static rvl_status list_both(rvli_allocator *allocator, uint32_t side)
+{
+    rvl_status status = list_side(allocator, side, false);
+    return status == RVL_OK ? list_side(allocator, side, true) : status;
+}
+
+rvl_status rvli_allocator_list_cached(rvli_allocator *allocator)
+{
+    allocator->list_count = 0;
+    rvl_status status = list_both(allocator, 0);
+    if (status == RVL_OK)
+        status = list_both(allocator, 1);
+    for (uint32_t side = 2; side + 1 < allocator->side_count && status == RVL_OK; side += 2) {
+        if (!allocator->sides[side].freeable)
+            continue;
+        status = list_both(allocator, side + 1);
+        if (status == RVL_OK)
+            status = list_both(allocator, side);
+    }
+    return status;
+}
+
+/*
+ * Rounds over the candidates: each takes those that are at least as old as the mean of what is
+ * left, until enough is reclaimed. Candidates that are taken become NULL.
+ */
+static rvl_status collect_rounds(rvli_allocator *allocator, rvli_block **candidates, size_t count,
+                                 uint64_t target_bytes)
+{
+    uint64_t calls = allocator->sides[0].calls, age = 0, reclaimed = 0;
+    size_t left = count;
+    bool freed = true;
+    for (size_t i = 0; i < count; i++)
+        age += calls - candidates[i]->calls_before;
+    while (reclaimed < target_bytes && freed && left > 0) {
+        double mean = (double)age / (double)left;
+        freed = false;
+        for (size_t i = 0; i < count; i++) {
+            rvli_block *block = candidates[i];
+            if (block == NULL || (double)(calls - block->calls_before) < mean)
+                continue;
+            freed = true;
+            reclaimed += block->size;
+            age -= calls - block->calls_before;
+            left--;
+            candidates[i] = NULL;
+            rvl_status status = push(allocator, block);
+            if (status != RVL_OK)
+                return status;
+        }
+    }
+    return RVL_OK;
+}
+
+rvl_status rvli_allocator_list_garbage(rvli_allocator *allocator, uint64_t target_bytes)
+{
+    allocator->list_count = 0;
+    rvl_status status = list_side(allocator, 0, false);
+    if (status != RVL_OK || allocator->list_count == 0)
+        return status;
+    size_t count = allocator->list_count;
+    rvli_block **candidates = allocator->list;
+    allocator->list = NULL;
+    allocator->list_count = allocator->list_capacity = 0;
+    status = collect_rounds(allocator, candidates, count, target_bytes);
+    free(candidates);
+    return status;
+}
+
+rvl_status rvli_allocator_list_oversize(rvli_allocator *allocator, const rvli_request *request,
+                                        bool *enough_out)
+{
+    uint64_t rounded = rvli_allocator_round(&allocator->settings, request->size);
+    uint64_t bound = allocator->settings.max_split_bytes;
+    uint64_t needed = rounded < bound ? bound : rounded, total = 0;
+    uint32_t number;
+    rvl_status status = rvli_bucket_get(allocator, request->pool, rounded <= RVLI_SMALL_SIZE,
+                                        request->stream, &number);
+    allocator->list_count = 0;
+    *enough_out = false;
+    if (status != RVL_OK)
+        return status;
+    rvli_block *root = allocator->buckets[number].free_blocks;
+    rvli_block *block = rvli_blocks_at_least(root, needed, 0);
+    if (block != NULL) {
+        *enough_out = is_whole_segment(block);
+        return *enough_out ? push(allocator, block) : RVL_OK;
+    }
+    block = rvli_blocks_below(root, UINT64_MAX, UINT64_MAX);
+    while (block != NULL && total < needed && block->size >= bound && is_whole_segment(block)) {
+        total += block->size;
+        status = push(allocator, block);
+        if (status != RVL_OK)
+            return status;
+        block = rvli_blocks_below(root, block->key, block->addr);
+    }
+    *enough_out = total >= needed;
+    return RVL_OK;
+}
+
+/* ---- Releasing ---- */
+
+static void release_segment(rvli_allocator *allocator, rvli_block *block)
+{
+    rvli_free_remove(allocator, block);
+    allocator->bytes.reserved -= block->size;
+    allocator->change(allocator->owner, RVLI_CHANGE_FREE, block->addr, block->size,
+                      rvli_bucket_of(allocator, block)->stream);
+    rvli_pool_put(&allocator->blocks, block);
+}
+
+rvl_status rvli_allocator_release_list(rvli_allocator *allocator)
+{
+    for (size_t i = 0; i < allocator->list_count; i++) {
+        rvli_block *block = allocator->list[i];
+        if (block->range == NULL) {
+            release_segment(allocator, block);
+            continue;
+        }
+        rvl_status status = rvli_unmap(allocator, block);
+        if (status != RVL_OK)
+            return status;
+    }
+    allocator->list_count = 0;
+    return RVL_OK;
+}
+
+/* ---- Looking ---- */
+
+rvli_block *rvli_allocator_find_free(const rvli_allocator *allocator, uint64_t addr)
+{
+    for (uint32_t i = 0; i < allocator->bucket_count; i++) {
+        rvli_block *root = allocator->buckets[i].free_blocks;
+        rvli_block *block = rvli_blocks_at_least(root, 0, 0);
+        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+            if (addr >= block->addr && addr - block->addr < block->size)
+                return block;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t stuck(const rvli_block *block)
+{
+    return block != NULL && block->use == RVLI_USE_FREE && block->mapped
+               ? block->size - block->releasable
+               : 0;
+}
+
+static void weigh(const rvli_block *block, const rvli_block **most, uint64_t *bytes)
+{
+    if (block == NULL || block->use != RVLI_USE_LIVE)
+        return;
+    uint64_t pinned = stuck(block->prev) + stuck(block->next);
+    if (pinned > *bytes || (pinned == *bytes && *most != NULL && block->event < (*most)->event)) {
+        *most = block;
+        *bytes = pinned;
+    }
+}
+
+const rvli_block *rvli_allocator_pinning(const rvli_allocator *allocator, uint64_t *bytes_out,
+                                         uint64_t *work)
+{
+    const rvli_block *most = NULL;
+    *bytes_out = 0;
+    for (uint32_t i = 0; i < allocator->bucket_count; i++) {
+        rvli_block *root = allocator->buckets[i].free_blocks;
+        const rvli_block *block = rvli_blocks_at_least(root, 0, 0);
+        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+            ++*work;
+            weigh(block->prev, &most, bytes_out);
+            weigh(block->next, &most, bytes_out);
+        }
+    }
+    return most;
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares `reveille snapshot` with what PyTorch measured when the snapshots of traces/snapshots/ were recorded.
+
+usage: snapshot_truth.py REVEILLE SNAPSHOT_DIR
+
+Verification must reproduce every stage's peaks exactly. A prediction must be within 1 %, also when every entry that
+tells where a segment begins has been taken out, and when the oldest entries have been lost; the default allocator's
+snapshot, asked what expandable segments would do, within 5 % of the run that was recorded with them.
+"""
+import gzip
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+
+KEYS = ("peak_allocated_bytes", "peak_reserved_bytes", "end_reserved_bytes")
+BEGINS = ("segment_alloc", "segment_map")
+
+
+def run(command, path, *options, status=0):
+    done = subprocess.run([command, "snapshot", path, "--json", *options], capture_output=True, text=True)
+    assert done.returncode == status, (path, options, done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+def check_gap(stage):
+    gap = stage["gap"]
+    assert min(gap.values()) >= 0, stage
+    assert sum(gap.values()) <= stage["peak_reserved_bytes"], stage
+
+
+def compare(what, result, truth, tolerance):
+    """The stages' names and values; the largest relative difference."""
+    worst = 0.0
+    assert [s["name"] for s in result["stages"]] == [s["name"] for s in truth["stages"]], what
+    for stage, expected in zip(result["stages"], truth["stages"]):
+        check_gap(stage)
+        assert stage["num_alloc_retries"] == expected["num_alloc_retries"], (what, stage)
+        for key in KEYS:
+            difference = abs(stage[key] - expected[key]) / expected[key]
+            worst = max(worst, difference)
+            assert difference <= tolerance, (what, stage["name"], key, stage[key], expected[key])
+    print(f"{what}: within {worst:.4%}")
+
+
+def without(snapshot, actions):
+    traces = [[entry for entry in trace if entry["action"] not in actions] for trace in snapshot["device_traces"]]
+    return {**snapshot, "device_traces": traces}
+
+
+def without_oldest(snapshot, truth, stages):
+    """Without the entries before the end of some stages, and the truth of the stages behind them."""
+    end = truth["stages"][stages - 1]["end_us"]
+    traces = [[entry for entry in trace if entry["time_us"] > end] for trace in snapshot["device_traces"]]
+    notes = [note for note in snapshot["external_annotations"] if note["time_us"] > end]
+    return ({**snapshot, "device_traces": traces, "external_annotations": notes},
+            {**truth, "stages": truth["stages"][stages:]})
+
+
+def main(command, folder):
+    names = ("default", "expandable", "maxsplit")
+    truths, snapshots = {}, {}
+    for name in names:
+        with open(f"{folder}/dev-{name}.truth.json") as file:
+            truths[name] = json.load(file)
+        with gzip.open(f"{folder}/dev-{name}.pickle.gz") as file:
+            snapshots[name] = pickle.load(file)
+    for name in names:
+        path = f"{folder}/dev-{name}.pickle.gz"
+        verified = run(command, path, "--verify")
+        compare(f"{name}, verified", verified, truths[name], 0)
+        assert verified["diverged_at"] is None and verified["confidence"] == "exact", verified
+        compare(f"{name}, predicted", run(command, path), truths[name], 0.01)
+        with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+            for protocol in (2, 4, 5):
+                file.seek(0)
+                file.truncate()
+                pickle.dump(without(snapshots[name], BEGINS), file, protocol=protocol)
+                file.flush()
+                compare(f"{name}, stripped, protocol {protocol}", run(command, file.name), truths[name], 0.01)
+            for stages in (4, 8):
+                late, truth = without_oldest(snapshots[name], truths[name], stages)
+                file.seek(0)
+                file.truncate()
+                pickle.dump(late, file)
+                file.flush()
+                for options in ((), ("--verify",)):
+                    result = run(command, file.name, *options)
+                    compare(f"{name}, without {stages} stages {options}", result, truth, 0.01)
+                    assert result["confidence"] == "interval" and result["diverged_at"] is None, result["diverged_at"]
+    path = f"{folder}/dev-default.pickle.gz"
+    compare("default, with expandable segments", run(command, path, "--set", "expandable_segments=true"),
+            truths["expandable"], 0.05)
+    small = run(command, path, "--capacity", "4500MiB")
+    retries = [stage["num_alloc_retries"] for stage in small["stages"]]
+    assert retries[-1] > 0 and retries == sorted(retries), retries
+    assert max(stage["peak_reserved_bytes"] for stage in small["stages"]) <= 4500 << 20
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
