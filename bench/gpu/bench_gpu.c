@@ -90,50 +90,7 @@ double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Touches memory, says so, and holds it until the other end of `go` is closed. */
-static void touch_and_hold(uint64_t bytes, int done, int go)
-{
-    char byte = 0;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        _exit(1);
-    madvise(memory, bytes, MADV_HUGEPAGE);
-    for (uint64_t at = 0; at < bytes; at += 4096)
-        memory[at] = 1;
-    bool told = write(done, &byte, 1) == 1;
-    _exit(told && read(go, &byte, 1) == 0 ? 0 : 1);
-}
-
-/*
- * Memory that a virtual machine has not used lately is far slower to touch, since its host may have
- * taken it back. Just before a first pause is timed, processes touch three quarters of what is
- * free, all of it at one time: which pages the pause will get is not known.
- */
-static void warm_host_up(void)
-{
-    if (given.small)
-        return;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t share = free_bytes / 4 * 3 / (uint64_t)cores / (2 * MIB) * (2 * MIB) + 2 * MIB;
-    int done[2], go[2];
-    char byte;
-    need(pipe(done) == 0 && pipe(go) == 0, "pipes");
-    for (long i = 0; i < cores; i++)
-        if (fork() == 0) {
-            close(done[0]);
-            close(go[1]);
-            touch_and_hold(share, done[1], go[0]);
-        }
-    close(done[1]); /* so that one who fails is not waited for */
-    for (long i = 0; i < cores && read(done[0], &byte, 1) == 1; i++) {
-    }
-    close(done[0]);
-    close(go[0]);
-    close(go[1]);
-    while (wait(NULL) > 0) {
-    }
-}
+static bool rehearsing; /* what is done is not measured */
 
 /* ---- One measurement ---- */
 
@@ -156,7 +113,7 @@ static uint64_t *addresses_of(const work *w)
 
 static void run_cycles(const work *w, const subject *s)
 {
-    int cycles = w->backup == BACKUP_ON_DISK ? DISK_CYCLES : CYCLES;
+    int cycles = rehearsing ? 1 : w->backup == BACKUP_ON_DISK ? DISK_CYCLES : CYCLES;
     double started = now_s();
     uint64_t *addrs = addresses_of(w);
     content *written = NULL;
@@ -166,8 +123,6 @@ static void run_cycles(const work *w, const subject *s)
         written = content_new(w, addrs);
         content_change_all(written);
     }
-    if (w->backup == BACKUP_KEPT || w->backup == BACKUP_GIVEN_BACK)
-        warm_host_up();
     for (int cycle = 0; cycle < cycles; cycle++) {
         if (w->backup == BACKUP_ON_DISK && cycle > 0 && now_s() - started > DISK_ENOUGH_S)
             cycles = cycle + 1;
@@ -235,8 +190,7 @@ static void run_changes(const work *w, const subject *s)
     s->open(w, given.peer);
     s->allocate(w, "first", addrs);
     content *written = content_new(w, addrs);
-    warm_host_up();
-    for (int cycle = 0; cycle < CHANGE_CYCLES; cycle++)
+    for (int cycle = 0; cycle < (rehearsing ? 1 : CHANGE_CYCLES); cycle++)
         for (int i = 0; i < 3; i++) {
             cases[i].change(written);
             double begin = now_s();
@@ -292,8 +246,7 @@ static void run_verified(const work *w)
     arm arms[2];
     open_arm(&arms[0], w, false);
     open_arm(&arms[1], w, true);
-    warm_host_up();
-    for (int cycle = 0; cycle < VERIFY_CYCLES; cycle++) {
+    for (int cycle = 0; cycle < (rehearsing ? 1 : VERIFY_CYCLES); cycle++) {
         run_arm(&arms[cycle % 2], cycle);
         run_arm(&arms[1 - cycle % 2], cycle);
     }
@@ -318,6 +271,38 @@ static work fitted(const work *plain)
     return w;
 }
 
+static void run_work(const work *w, const subject *s)
+{
+    driver_open();
+    if (w->kind == WORK_HAND_OVER)
+        run_hand_over(w, s);
+    else if (w->kind == WORK_CHANGES)
+        run_changes(w, s);
+    else if (w->kind == WORK_VERIFIED)
+        run_verified(w);
+    else
+        run_cycles(w, s);
+}
+
+/*
+ * Memory that a virtual machine has not used lately is far slower to touch, since its host may have
+ * taken it back: the first process on an idle machine takes twice as long as the second. So one
+ * cycle of the same work is done by a process of its own just before. (Touching more than that is
+ * worse: the machine then reports to its host what was freed, beside the measurement.)
+ */
+static void rehearse(const work *w, const subject *s)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        rehearsing = true;
+        need(freopen("/dev/null", "w", stdout) != NULL, "/dev/null");
+        run_work(w, s);
+        exit(0);
+    }
+    int status = 0;
+    need(child > 0 && waitpid(child, &status, 0) == child && status == 0, "the rehearsal");
+}
+
 static int run_one(const char *work_name, const char *subject_name)
 {
     const work *plain = NULL;
@@ -334,15 +319,9 @@ static int run_one(const char *work_name, const char *subject_name)
         need(w.disk_directory != NULL, "this work needs --disk DIRECTORY");
         need_disk(w.disk_directory, w.count * w.size);
     }
-    driver_open();
-    if (w.kind == WORK_HAND_OVER)
-        run_hand_over(&w, s);
-    else if (w.kind == WORK_CHANGES)
-        run_changes(&w, s);
-    else if (w.kind == WORK_VERIFIED)
-        run_verified(&w);
-    else
-        run_cycles(&w, s);
+    if (w.backup == BACKUP_KEPT || w.backup == BACKUP_GIVEN_BACK)
+        rehearse(&w, s);
+    run_work(&w, s);
     return 0;
 }
 
