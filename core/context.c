@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/allocate.h"
+#include "core/backup.h"
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/disk_space.h"
@@ -245,6 +246,8 @@ static void abandon(rvl_context *context, rvli_allocation *allocation)
         mover->blocks = block->next;
         rvli_pool_put(&context->block_pool, block);
     }
+    rvli_backup_drop(context, mover->backup);
+    mover->backup = NULL;
     rvli_index_remove(&context->by_addr, allocation);
     rvli_pool_put(&context->allocation_pool, allocation);
 }

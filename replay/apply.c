@@ -293,6 +293,7 @@ static rvl_status resume(rvl_replay *replay, const rvl_trace_event *event, const
     if (count == 0)
         return RVL_OK;
     rvl_resume_options options = {.struct_size = sizeof options, .no_restore = no_restore};
+    rvli_replay_measure_settle(replay);
     rvl_status status = rvl_resume(replay->context, tags, count, &options);
     if (status != RVL_OK)
         return refuse_as_core(replay, event, FIELD_TAG, status);

@@ -7,7 +7,9 @@
  * are the figures that predictions are held against. A simulated device is not asked: it would
  * answer what the prediction is made of.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "replay/model.h"
 
@@ -25,6 +27,16 @@ void rvli_replay_measure_begin(rvl_replay *replay)
         rvl_device_info info = {.struct_size = sizeof info};
         if (rvl_device_get_info(replay->context, device, &info) == RVL_OK && !info.simulated)
             replay->measured[device].free_before = free_bytes_of(replay, device);
+    }
+}
+
+void rvli_replay_measure_settle(const rvl_replay *replay)
+{
+    if (replay->measured[0].free_before == 0)
+        return;
+    struct timespec left = {.tv_sec = replay->options.settle_ms / 1000,
+                            .tv_nsec = replay->options.settle_ms % 1000 * 1000000L};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
     }
 }
 

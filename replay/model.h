@@ -185,6 +185,8 @@ const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *to
 void rvli_replay_measure_begin(rvl_replay *replay);
 /* Asks real devices, after an event. RVL_ERR_HOST_OOM. */
 rvl_status rvli_replay_measure(rvl_replay *replay);
+/* On a real device: gives the driver the time that was asked for. */
+void rvli_replay_measure_settle(const rvl_replay *replay);
 void rvli_replay_measure_destroy(rvl_replay *replay);
 
 /* ---- observe.c: nothing happens without a timeline ---- */

@@ -322,6 +322,10 @@ static void test_bad_usage(void **state)
     check_bad_usage("name at least one trace");
     command("replay", trace_path, "--frobnicate", NULL);
     check_bad_usage("unknown option --frobnicate");
+    command("replay", trace_path, "--settle", "1s", NULL);
+    check_bad_usage("--settle 1s: expected milliseconds");
+    command("replay", trace_path, "--settle", "60001", NULL);
+    check_bad_usage("--settle 60001");
     command("replay", trace_path, "--device", NULL);
     check_bad_usage("option --device needs a value");
     command("replay", trace_path, "--device", "h999", NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille replay: predicts the memory peak of every stage of a trace. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 /* Smaller traces are done before a bar is worth drawing. */
 #define BAR_BYTES_MIN (UINT64_C(16) << 20)
 #define BAR_WIDTH 40
+#define MOST_SETTLE_MS 60000
 
 typedef struct arguments {
     rvl_replay_options options;
@@ -45,6 +47,9 @@ void help_replay(void)
           "  --conductor PROCESS  whose stage and step marks count (default: the first process\n"
           "                       that marks)\n"
           "  --backend sim|cuda   what replays (default: sim)\n"
+          "  --settle MS          on a real GPU, wait before each resume: the driver clears what "
+          "was\n"
+          "                       just released before it gives it out again (default: 0)\n"
           "  --partial            replay a trace that breaks off as far as it is whole\n"
           "                       (default: refuse it)\n"
           "  --json               print JSON, schema 1 (default: a table)\n"
@@ -83,6 +88,17 @@ static int parse_backend(const char *text, rvl_replay_options *options)
     return 0;
 }
 
+static int parse_settle(const char *text, rvl_replay_options *options)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long settle_ms = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || settle_ms > MOST_SETTLE_MS)
+        return usage("--settle %s: expected milliseconds, at most 60000", text);
+    options->settle_ms = (uint32_t)settle_ms;
+    return 0;
+}
+
 static int parse_device(const char *text, rvl_replay_options *options)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -107,7 +123,7 @@ static int parse_budget(char *text, arguments *parsed)
     return 0;
 }
 
-enum { DEVICE = 256, WAKE, BUDGET, CONDUCTOR, BACKEND, PARTIAL, JSON, HELP };
+enum { DEVICE = 256, WAKE, BUDGET, CONDUCTOR, BACKEND, SETTLE, PARTIAL, JSON, HELP };
 
 static const struct option long_options[] = {
     {"device", required_argument, NULL, DEVICE},
@@ -115,6 +131,7 @@ static const struct option long_options[] = {
     {"budget", required_argument, NULL, BUDGET},
     {"conductor", required_argument, NULL, CONDUCTOR},
     {"backend", required_argument, NULL, BACKEND},
+    {"settle", required_argument, NULL, SETTLE},
     {"partial", no_argument, NULL, PARTIAL},
     {"json", no_argument, NULL, JSON},
     {"help", no_argument, NULL, HELP},
@@ -135,6 +152,8 @@ static int parse_option(int option, char *word, arguments *parsed)
         return 0;
     case BACKEND:
         return parse_backend(optarg, &parsed->options);
+    case SETTLE:
+        return parse_settle(optarg, &parsed->options);
     case PARTIAL:
         parsed->options.partial = true;
         return 0;

@@ -45,6 +45,8 @@ typedef struct rvl_replay_options {
     void *progress_user;
     rvl_timeline *timeline; /* filled with who held how much when; one that no replay has filled
                                yet, whose content means nothing if the replay fails. NULL: none */
+    uint32_t settle_ms;     /* on a real device: how long to wait before each resume, so that the
+                               driver has cleared what was just released */
 } rvl_replay_options;
 
 /*

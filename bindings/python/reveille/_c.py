@@ -360,6 +360,7 @@ class ReplayOptions(Sized):
         ("progress", c_void_p),
         ("progress_user", c_void_p),
         ("timeline", c_void_p),
+        ("settle_ms", c_uint32),
     ]
 
 
