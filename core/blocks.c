@@ -231,6 +231,18 @@ rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks)
 
 /* ---- Ledger ---- */
 
+static void charge_created(rvl_context *context, const rvli_block *block, rvli_holder *holder)
+{
+    rvli_ledger_add(context, block->device, holder, block->size);
+    context->devices[block->device].released_bytes = 0;
+}
+
+static void charge_released(rvl_context *context, const rvli_block *block, rvli_holder *holder)
+{
+    rvli_ledger_sub(context, block->device, holder, block->size);
+    context->devices[block->device].released_bytes += block->size;
+}
+
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder)
 {
     for (; blocks != NULL; blocks = blocks->next) {
@@ -238,7 +250,7 @@ void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *h
         if (blocks->handed_over)
             rvli_ledger_hand_over(context, blocks->device, &ledger->kept, holder, blocks->size);
         else
-            rvli_ledger_add(context, blocks->device, holder, blocks->size);
+            charge_created(context, blocks, holder);
         blocks->handed_over = false;
     }
 }
@@ -283,7 +295,7 @@ rvl_status rvli_block_release(rvl_context *context, rvli_block *block, rvli_hold
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
-    rvli_ledger_sub(context, block->device, holder, block->size);
+    charge_released(context, block, holder);
     rvli_pool_put(&context->block_pool, block);
     rvli_unlock(context);
     return RVL_OK;
@@ -320,7 +332,7 @@ static rvl_status release_list(rvl_context *context, rvli_block **list, rvli_hol
         rvl_status status = release_handle(context, block);
         rvli_lock(context);
         if (status == RVL_OK) {
-            rvli_ledger_sub(context, block->device, holder, size);
+            charge_released(context, block, holder);
             rvli_pool_put(&context->block_pool, block);
             *freed_out += size;
         } else {

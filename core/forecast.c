@@ -27,6 +27,7 @@ typedef struct timeline {
     uint64_t host_made_bytes[RVL_MAX_DEVICES];  /* the most so far: made once, and kept */
     uint64_t host_made_end_ns[RVL_MAX_DEVICES]; /* when what was asked for has been made */
     uint64_t disk_end_ns;
+    uint64_t released_bytes[RVL_MAX_DEVICES]; /* since blocks were last created */
 } timeline;
 
 static void queue_copy(timeline *line, int device, rvl_cost cost, uint64_t bytes)
@@ -138,12 +139,16 @@ static void pause_time(const rvli_transition *transition, bool discard, timeline
 
 /* ---- Resume ---- */
 
-static uint64_t create_ns(const rvli_transition *transition, size_t i)
+/* The first block that is created on a device pays for those that were released before. */
+static void create_time(const rvli_transition *transition, size_t i, timeline *line)
 {
     const rvli_allocation *allocation = transition->items[i].allocation;
+    const rvl_cost_model *cost = costs_of(transition->context, allocation);
     if (transition->items[i].had_blocks)
-        return 0;
-    return cost_of_blocks(allocation, costs_of(transition->context, allocation)->create);
+        return;
+    line->now_ns += rvli_cost_ns(cost->reclaim, line->released_bytes[allocation->device]);
+    line->released_bytes[allocation->device] = 0;
+    line->now_ns += cost_of_blocks(allocation, cost->create);
 }
 
 static void load_time(const rvl_context *context, const rvli_allocation *allocation, timeline *line)
@@ -172,12 +177,15 @@ static void check_time(const rvli_transition *transition, timeline *line)
 static void resume_time(const rvli_transition *transition, const question *asked, timeline *line)
 {
     uint64_t free_ns = 0;
+    for (int device = 0; device < transition->context->device_count; device++)
+        line->released_bytes[device] = transition->context->devices[device].released_bytes;
     for (size_t i = 0; i < transition->item_count && asked->waits; i++)
-        line->now_ns += create_ns(transition, i);
+        create_time(transition, i, line);
     for (size_t i = 0; i < transition->item_count; i++) {
         const rvli_allocation *allocation = transition->items[i].allocation;
         const rvl_cost_model *cost = costs_of(transition->context, allocation);
-        line->now_ns += asked->waits ? 0 : create_ns(transition, i);
+        if (!asked->waits)
+            create_time(transition, i, line);
         line->now_ns += cost_of_blocks(allocation, cost->map);
         line->now_ns += rvli_cost_ns(cost->set_access, allocation->size);
         if (allocation->backup == NULL)

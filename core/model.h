@@ -134,6 +134,7 @@ typedef struct rvli_device {
     rvli_ledger ledger;
     rvli_block *kept; /* released blocks kept for hand-over */
     uint64_t kept_bytes;
+    uint64_t released_bytes;    /* since blocks were last created */
     rvli_block *stranded;       /* blocks the backend refused to release; tried again at close */
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
 } rvli_device;

@@ -150,6 +150,44 @@ static void time_passes_as_the_costs_say(void **state)
     ops->close(self);
 }
 
+/* What was released is paid for once, by the next create. */
+static void released_memory_is_reclaimed(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 64 * GIB,
+        .granularity_bytes = GRANULE,
+        .cost = {.create = {1000, 0}, .reclaim = {0, 163}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {.struct_size = sizeof options,
+                               .memory = RVL_SIM_ACCOUNTED,
+                               .devices = devices,
+                               .device_count = 1};
+    rvl_context_options context_options = {.struct_size = sizeof context_options,
+                                           .backend_options = &options};
+    rvl_context *context = NULL;
+    rvl_addr addr = 0;
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    assert_int_equal(rvl_context_open("sim", &context_options, &context), RVL_OK);
+    rvl_alloc_options kv = {.struct_size = sizeof kv, .tag = "kv"};
+    rvl_alloc_options copy = {.struct_size = sizeof copy, .tag = "copy"};
+    assert_int_equal(rvl_alloc(context, 10 * GIB, &kv, &addr), RVL_OK);
+    rvl_tag tag = 0;
+    assert_int_equal(rvl_tag_find(context, 0, "kv", &tag), RVL_OK);
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_alloc(context, 4 * GIB, &copy, &addr), RVL_OK);
+    assert_int_equal(rvl_clock_ns(context), 2 * 1000 + 10 * GIB * 163 / 1000000);
+    assert_int_equal(rvl_free(context, addr), RVL_OK);
+    assert_int_equal(rvl_resume_forecast(context, &tag, 1, NULL, &forecast), RVL_OK);
+    assert_int_equal(forecast.time_ns, 1000 + 4 * GIB * 163 / 1000000);
+    uint64_t before = rvl_clock_ns(context);
+    assert_int_equal(rvl_resume(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_clock_ns(context) - before, forecast.time_ns);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 /* Host memory is made once, beside the copy to it; the copy ends no earlier. */
 static void host_memory_is_made_once(void **state)
 {
@@ -282,6 +320,7 @@ int main(void)
         cmocka_unit_test(profiles_are_described),
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(time_passes_as_the_costs_say),
+        cmocka_unit_test(released_memory_is_reclaimed),
         cmocka_unit_test(host_memory_is_made_once),
         cmocka_unit_test(digests_take_their_time),
         cmocka_unit_test(bad_options_are_refused),

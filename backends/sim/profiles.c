@@ -36,9 +36,9 @@
 #define COSTS(link_tenths_gb_per_s)                                                                \
     {                                                                                              \
         .reserve = {1800, 0}, .release_range = {1000, 0}, .create = {10000, 6},                    \
-        .release = {12000, 300}, .map = {4400, 0}, .set_access = {23500, 27}, .unmap = {18000, 9}, \
-        .fill = {20000, FS_AT(30000)}, .host_alloc = {2000, FS_AT(282)}, .host_free = {1000, 0},   \
-        .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},                                       \
+        .release = {12000, 300}, .reclaim = {0, 163}, .map = {4400, 0}, .set_access = {23500, 27}, \
+        .unmap = {18000, 9}, .fill = {20000, FS_AT(30000)}, .host_alloc = {2000, FS_AT(282)},      \
+        .host_free = {1000, 0}, .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},               \
         .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)}, .digest = {8000, FS_AT(45000)},     \
         .disk_write = {0, FS_AT(27)}, .disk_read = {0, FS_AT(18)},                                 \
     }

@@ -279,8 +279,11 @@ static rvl_status sim_create(void *self, int device, uint64_t size, uint32_t pro
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
     rvl_status status = create_block(d, size, block_out);
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
+        rvli_sim_charge(d, d->profile.cost.reclaim, d->released_bytes);
         rvli_sim_charge(d, d->profile.cost.create, size);
+        d->released_bytes = 0;
+    }
     return unlock_device(d, status);
 }
 
@@ -298,6 +301,7 @@ static rvl_status sim_release(void *self, int device, rvli_handle handle, uint64
         rvli_sim_backed_release(d, block->extent, size);
     forget_block(d, block);
     d->used_bytes -= size;
+    d->released_bytes += size;
     rvli_sim_charge(d, d->profile.cost.release, size);
     return unlock_device(d, RVL_OK);
 }

@@ -33,6 +33,7 @@ typedef struct rvli_sim_device {
     rvli_clock *clock;
 
     uint64_t used_bytes;
+    uint64_t released_bytes; /* since the last create */
     uint64_t external_bytes;
     rvli_sim_ranges ranges;
 

@@ -24,15 +24,18 @@ typedef struct rvl_cost {
 } rvl_cost;
 
 /*
- * X(field): the operations that have a cost. host_alloc: its bytes are those that were never in use
- * before, since host memory is made once and kept; making them runs beside the copy to them.
- * digest: queued with the copies, out or in. The disk is one for all devices, beside everything.
+ * X(field): the operations that have a cost. reclaim: the first create after blocks were released,
+ * by the bytes of those; a driver clears released memory in between, which this leaves out.
+ * host_alloc: its bytes are those that were never in use before, since host memory is made once and
+ * kept; making them runs beside the copy to them. digest: queued with the copies, out or in. The
+ * disk is one for all devices, beside everything.
  */
 #define RVL_COST_MAP(X)                                                                            \
     X(reserve)                                                                                     \
     X(release_range)                                                                               \
     X(create)                                                                                      \
     X(release)                                                                                     \
+    X(reclaim)                                                                                     \
     X(map)                                                                                         \
     X(set_access)                                                                                  \
     X(unmap)                                                                                       \

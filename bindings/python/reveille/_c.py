@@ -126,6 +126,7 @@ COSTS = (
     "release_range",
     "create",
     "release",
+    "reclaim",
     "map",
     "set_access",
     "unmap",

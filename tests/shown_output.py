@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Holds what the documents show of `reveille replay` against what it prints.
+
+    shown_output.py REVEILLE SOURCE_DIR [--update]
+
+Every indented line that begins with `$ reveille replay` stands for a run; the lines behind it, up to
+an empty one, must be what is printed, each as far as it is shown (tables are cut on the right, and
+"..." stands for the rest of a line). --update rewrites the shown parts instead.
+"""
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+PROMPT = "    $ reveille replay "
+SED = "    $ sed "  # makes a trace of another
+CUT = " who holds the peak"
+
+
+def printed(command, words, where):
+    result = subprocess.run([command, "replay", *words], cwd=where, capture_output=True, text=True,
+                            check=False)
+    if result.returncode not in (0, 3):
+        sys.exit(f"reveille replay {shlex.join(words)}: {result.stderr}")
+    return result.stdout.splitlines()
+
+
+def check(path, command, where, update):
+    lines = path.read_text(encoding="utf-8").split("\n")
+    wrong = 0
+    i = 0
+    while i < len(lines):
+        if lines[i].startswith(SED):
+            subprocess.run(lines[i][len("    $ "):], shell=True, cwd=where, check=True)
+        if not lines[i].startswith(PROMPT):
+            i += 1
+            continue
+        output = printed(command, shlex.split(lines[i][len(PROMPT):]), where)
+        i += 1
+        cut = None  # the column from which on tables are not shown
+        for k, line in enumerate(output):
+            if i >= len(lines) or lines[i].strip() == "":
+                break
+            if "stage" in line and CUT in line and "who" not in lines[i]:
+                cut = len(line) - len(CUT)
+            if line.startswith("device "):
+                cut = None
+            full = "    " + line
+            expected = full[:4 + cut].rstrip() if cut is not None and line.startswith("  ") and \
+                not line.startswith("  does not fit") else full
+            if lines[i].endswith(", ..."):
+                stem = lines[i][:-len(", ...")]
+                expected = expected[:len(stem)] + ", ..."
+            if lines[i] != expected:
+                wrong += 1
+                if not update:
+                    print(f"{path.name}:{i + 1}: shows\n{lines[i]}\nbut it is\n{expected}")
+                lines[i] = expected
+            i += 1
+    if update:
+        path.write_text("\n".join(lines), encoding="utf-8")
+    return wrong
+
+
+def main():
+    command, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    update = "--update" in sys.argv
+    runs = wrong = 0
+    with tempfile.TemporaryDirectory() as where:
+        (pathlib.Path(where) / "traces").symlink_to(source.resolve() / "traces")
+        for path in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
+            runs += path.read_text(encoding="utf-8").count("\n" + PROMPT)
+            wrong += check(path, command, where, update)
+    if runs == 0:
+        sys.exit("no document shows a replay")
+    print(f"{runs} runs, {wrong} lines {'updated' if update else 'wrong'}")
+    sys.exit(0 if update or wrong == 0 else 1)
+
+
+main()
