@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hooks/message.h"
+#include "hooks/recorder.h"
 #include "hooks/runtime.h"
 #include "hooks/saver.h"
 #include "reveille/hooks.h"
@@ -158,6 +159,21 @@ rvl_status rvl_hooks_context(int device, rvl_context **context_out)
     if (context_out == NULL || device < 0)
         return rvli_error(RVL_ERR_INVALID, "context_out is NULL, or the device's number negative");
     return rvli_saver_context(device, context_out);
+}
+
+/* ---- Marks ---- */
+
+rvl_status rvl_hooks_stage(const char *name)
+{
+    size_t length = name != NULL ? strnlen(name, RVLI_TAG_MAX_BYTES + 1) : 0;
+    if (length == 0 || length > RVLI_TAG_MAX_BYTES)
+        return rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
+    return rvli_recorder_stage(name);
+}
+
+rvl_status rvl_hooks_step(void)
+{
+    return rvli_recorder_step();
 }
 
 /* ---- The CUDA runtime ---- */

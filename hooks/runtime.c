@@ -22,6 +22,12 @@ bool rvli_is_own(const void *address)
     return (const char *)address >= own_begin && (const char *)address < own_end;
 }
 
+void rvli_own_range(const void **begin_out, const void **end_out)
+{
+    *begin_out = own_begin;
+    *end_out = own_end;
+}
+
 int rvli_runtime_slot_of(const char *name)
 {
     for (int slot = 0; slot < RVLI_RUNTIME_COUNT; slot++)

@@ -93,6 +93,9 @@ int rvli_runtime_slot_of(const char *name);
 /* Whether an address lies in this library. */
 bool rvli_is_own(const void *address);
 
+/* Where this library begins and ends. */
+void rvli_own_range(const void **begin_out, const void **end_out);
+
 static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
 {
     void *function = atomic_load_explicit(&rvli_runtime_found[slot], memory_order_acquire);

@@ -15,6 +15,7 @@
 #include "core/model.h"
 #include "hooks/captures.h"
 #include "hooks/disk_names.h"
+#include "hooks/recorder.h"
 #include "hooks/runtime.h"
 
 typedef struct saver_tag {
@@ -185,7 +186,9 @@ static rvl_status add_context(int device, const char *directory, saver_context *
     in->directory = directory;
     if (directory != NULL)
         make_directories(directory);
+    uint64_t before_bytes = rvli_recorder_context_begin(device);
     rvl_status status = open_context(in);
+    rvli_recorder_context_end(device, before_bytes);
     if (status != RVL_OK) {
         free(in);
         return status;
@@ -581,7 +584,14 @@ rvl_status rvli_saver_pause(const char *tag)
     rvl_status status = refuse_capture("pausing");
     if (status != RVL_OK)
         return status;
-    return tag != NULL ? move_tag(tag, pause_one) : move_all(pause_one);
+    uint64_t pause = rvli_recorder_pause(tag); /* before anybody else can have the memory */
+    status = tag != NULL ? move_tag(tag, pause_one) : move_all(pause_one);
+    if (status != RVL_OK) {
+        rvl_error cause = *rvli_error_get();
+        rvli_recorder_pause_failed(pause);
+        rvli_error_set(&cause);
+    }
+    return status;
 }
 
 rvl_status rvli_saver_resume(const char *tag)
@@ -589,7 +599,10 @@ rvl_status rvli_saver_resume(const char *tag)
     rvl_status status = refuse_capture("resuming");
     if (status != RVL_OK)
         return status;
-    return tag != NULL ? move_tag(tag, resume_one) : move_all(resume_one);
+    status = tag != NULL ? move_tag(tag, resume_one) : move_all(resume_one);
+    if (status == RVL_OK)
+        rvli_recorder_resume(tag);
+    return status;
 }
 
 /* ---- Backups ---- */

@@ -55,7 +55,7 @@ const char *rvli_intern(const char *name)
 
 /* ---- The environment ---- */
 
-static _Noreturn void refuse(const char *variable, const char *value, const char *understood)
+_Noreturn void rvli_settings_refuse(const char *variable, const char *value, const char *understood)
 {
     char message[RVLI_MESSAGE_BYTES];
     rvli_text text = rvli_text_begin(message, sizeof message);
@@ -85,7 +85,7 @@ static bool read_bool(const char *variable)
     if (value == NULL || is_one_of(value, no))
         return false;
     if (!is_one_of(value, yes))
-        refuse(variable, value, "1, true, TRUE, yes, YES or 0, false, FALSE, no, NO");
+        rvli_settings_refuse(variable, value, "1, true, TRUE, yes, YES or 0, false, FALSE, no, NO");
     return true;
 }
 
@@ -101,7 +101,7 @@ static bool read_second_of(const char *variable, const char *first, const char *
     rvli_text_add(&text, " or ");
     rvli_text_add(&text, second);
     if (strcmp(value, second) != 0)
-        refuse(variable, value, understood);
+        rvli_settings_refuse(variable, value, understood);
     return true;
 }
 
@@ -111,7 +111,7 @@ static const char *read_directory(const char *variable)
     if (value == NULL)
         return DEFAULT_DIRECTORY;
     if (value[0] == '\0')
-        refuse(variable, value, "the path of a directory");
+        rvli_settings_refuse(variable, value, "the path of a directory");
     char *copy = strdup(value); /* the program may change its environment */
     return copy != NULL ? copy : DEFAULT_DIRECTORY;
 }
@@ -126,7 +126,7 @@ static void check_number(const char *variable)
     errno = 0;
     unsigned long long number = strtoull(value, &end, 10);
     if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > 1u << 20)
-        refuse(variable, value, "a number of MiB");
+        rvli_settings_refuse(variable, value, "a number of MiB");
 }
 
 static void read_environment(void)

@@ -50,6 +50,11 @@ static inline rvli_thread_settings *rvli_thread_settings_get(void)
     return settings->region != RVLI_REGION_UNKNOWN ? settings : rvli_thread_settings_fill();
 }
 
+/* Ends the process: a variable has a value that is not understood. understood: "a number of MiB".
+ */
+_Noreturn void rvli_settings_refuse(const char *variable, const char *value,
+                                    const char *understood);
+
 /* A copy of a name that lives for good; NULL: no host memory. Thread-safe. */
 const char *rvli_intern(const char *name);
 

@@ -352,6 +352,7 @@ static rvl_status apply_stage(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = rvl_stage(replay->context, event->name);
     if (status != RVL_OK)
         return refuse_value(replay, event, FIELD_NAME, status);
+    replay->moved = false;
     return rvli_replay_note_stage(replay, event);
 }
 
@@ -422,7 +423,12 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
     if (magnitude(difference) > magnitude(state->worst_difference_bytes))
         state->worst_difference_bytes = difference;
     state->sample_count++;
-    return RVL_OK;
+    return rvli_replay_note_reading(replay, device, event->bytes, stats.used_bytes);
+}
+
+static bool moves_memory(rvl_event_kind kind)
+{
+    return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE;
 }
 
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
@@ -431,6 +437,7 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = process_of(replay, event, &process);
     if (status != RVL_OK)
         return status;
+    replay->moved = replay->moved || moves_memory(event->kind);
     switch (event->kind) {
     case RVL_EVENT_ALLOC:
         return apply_alloc(replay, event, process);

@@ -109,6 +109,11 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
         set(object, "measured_peak_bytes", bytes_of(peak_bytes), ok);
         set(object, "measured_end_bytes", bytes_of(end_bytes), ok);
     }
+    uint64_t read_bytes, predicted_bytes;
+    if (rvl_replay_get_reading(replay, device, stage, &read_bytes, &predicted_bytes) == RVL_OK) {
+        set(object, "read_bytes", bytes_of(read_bytes), ok);
+        set(object, "predicted_bytes", bytes_of(predicted_bytes), ok);
+    }
     return object;
 }
 

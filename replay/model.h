@@ -56,12 +56,21 @@ typedef struct rvli_replay_stage {
     bool over_budget;
 } rvli_replay_stage;
 
+/* The last sample of the true use in a stage, and what was predicted at that instant. */
+typedef struct rvli_replay_reading {
+    bool made;
+    uint64_t read_bytes;
+    uint64_t predicted_bytes;
+} rvli_replay_reading;
+
 typedef struct rvli_replay_device {
     int trace_index;
     const char *profile; /* NULL: given by its size */
     bool sampled;
     uint64_t sample_count; /* after the first */
     int64_t worst_difference_bytes;
+    rvli_replay_reading *readings; /* by stage of the context */
+    uint32_t reading_capacity;
     bool overcommitted;
     const char *oom_file;
     uint32_t oom_line;
@@ -132,6 +141,7 @@ struct rvl_replay {
     rvli_replay_ahead ahead;
     rvli_replay_together together;
     size_t step; /* the conductor's steps so far */
+    bool moved;  /* since the last mark of a stage something was taken or given back */
     bool woken;  /* the step's resumes have been made, wake together */
 
     rvli_replay_watched *watched; /* by tag, then by device; only with a timeline */
@@ -188,6 +198,13 @@ rvl_status rvli_replay_measure(rvl_replay *replay);
 /* On a real device: gives the driver the time that was asked for. */
 void rvli_replay_measure_settle(const rvl_replay *replay);
 void rvli_replay_measure_destroy(rvl_replay *replay);
+
+/* ---- readings.c ---- */
+
+/* Notes a sample, of all but the first. RVL_ERR_HOST_OOM. */
+rvl_status rvli_replay_note_reading(rvl_replay *replay, int device, uint64_t read_bytes,
+                                    uint64_t predicted_bytes);
+void rvli_replay_readings_destroy(rvl_replay *replay);
 
 /* ---- observe.c: nothing happens without a timeline ---- */
 

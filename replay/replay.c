@@ -329,6 +329,7 @@ void rvl_replay_close(rvl_replay *replay)
     free(replay->processes);
     rvli_replay_result_destroy(replay);
     rvli_replay_measure_destroy(replay);
+    rvli_replay_readings_destroy(replay);
     rvl_context_close(replay->context, NULL);
     rvl_trace_reader_close(replay->reader);
     for (size_t i = 0; i < replay->path_count; i++)

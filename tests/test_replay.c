@@ -494,6 +494,51 @@ static void test_samples(void **state)
     rvl_replay_close(replay);
 }
 
+static void assert_reading(const rvl_replay *replay, uint32_t stage, uint64_t read_mib,
+                           uint64_t predicted_mib)
+{
+    uint64_t read = 0, predicted = 0;
+    assert_int_equal(rvl_replay_get_reading(replay, 0, stage, &read, &predicted), RVL_OK);
+    assert_int_equal(read, read_mib * MIB);
+    assert_int_equal(predicted, predicted_mib * MIB);
+}
+
+/* Before a mark or right behind it; the first says nothing, nor does a stage without one. */
+static void test_readings(void **state)
+{
+    (void)state;
+    uint64_t read, predicted;
+    rvl_replay *replay = run_well(HEAD "process e pid=0\n"
+                                       "stage 1 e 1 a\n"
+                                       "alloc 2 e 1 1 0 " M100 " w\n"
+                                       "sample 3 e 1 0 " M400 "\n"
+                                       "stage 4 e 1 b\n"
+                                       "alloc 5 e 1 2 0 " M100 " w\n"
+                                       "sample 6 e 1 0 " M100 "\n"
+                                       "sample 7 e 1 0 " M600 "\n"
+                                       "stage 8 e 1 c\n"
+                                       "free 9 e 1 2\n"
+                                       "stage 10 e 1 d\n"
+                                       "sample 11 e 1 0 " M100 "\n"
+                                       "free 12 e 1 1\n"
+                                       "sample 13 e 1 0 " M400 "\n"
+                                       "end 13\n",
+                                  (rvl_replay_options){0});
+    assert_int_equal(rvl_replay_get_reading(replay, 0, 0, &read, &predicted), RVL_ERR_NOT_FOUND);
+    assert_reading(replay, 1, 600, 500);
+    assert_reading(replay, 2, 100, 400);
+    assert_reading(replay, 3, 400, 300);
+    assert_int_equal(rvl_replay_get_reading(replay, 0, 4, &read, &predicted), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_replay_get_reading(replay, 1, 0, &read, &predicted), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_replay_get_reading(NULL, 0, 0, &read, &predicted), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_get_reading(replay, 0, 0, NULL, &predicted), RVL_ERR_INVALID);
+    char *json = NULL;
+    assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
+    assert_non_null(strstr(json, "\"read_bytes\":629145600,\"predicted_bytes\":524288000}"));
+    rvl_replay_string_free(json);
+    rvl_replay_close(replay);
+}
+
 static void test_first_sample_below_what_is_known(void **state)
 {
     (void)state;
@@ -723,6 +768,7 @@ int main(void)
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_budget_for_an_unknown_stage),
         cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_readings),
         cmocka_unit_test(test_first_sample_below_what_is_known),
         cmocka_unit_test(test_conductor),
         cmocka_unit_test(test_devices),

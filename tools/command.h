@@ -17,6 +17,7 @@
 
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
+int command_record(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_model(int argc, char **argv);
@@ -24,6 +25,7 @@ int command_snapshot(int argc, char **argv);
 
 /* Their help, on stdout. */
 void help_replay(void);
+void help_record(void);
 void help_report(void);
 void help_devices(void);
 void help_model(void);

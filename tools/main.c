@@ -18,6 +18,7 @@ typedef struct subcommand {
 
 static const subcommand subcommands[] = {
     {"replay", "predict the memory peak of every stage of a trace", command_replay, help_replay},
+    {"record", "run a command and record its memory as a trace", command_record, help_record},
     {"model", "write the trace of a step from a model's config.json", command_model, help_model},
     {"report", "show memory over time: a page, a picture, a chart here", command_report,
      help_report},

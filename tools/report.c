@@ -160,6 +160,26 @@ static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_d
     return ok;
 }
 
+/* What was truly in use when a stage ended, as far as the trace says. */
+static bool print_readings(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
+{
+    bool ok = true;
+    for (uint32_t stage = 0; ok && stage < device->stage_count; stage++) {
+        uint64_t read = 0, predicted = 0;
+        char sizes[2][SIZE_TEXT_BYTES];
+        if (rvl_replay_get_reading(replay, index, stage, &read, &predicted) != RVL_OK)
+            continue;
+        char *name = stage_text(replay, index, stage);
+        ok = name != NULL;
+        if (ok)
+            printf("  last reading in %s: %s, predicted %s (%+.2f %%)\n", name,
+                   format_size(read, sizes[0]), format_size(predicted, sizes[1]),
+                   read > 0 ? ((double)predicted - (double)read) / (double)read * 100 : 0.0);
+        free(name);
+    }
+    return ok;
+}
+
 static void print_samples(const rvl_replay_device *device)
 {
     char size[SIZE_TEXT_BYTES];
@@ -190,7 +210,7 @@ bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)
         if (i > 0)
             printf("\n");
         if (!print_heading(replay, i, &device) || !print_stages(replay, i, &device) ||
-            !print_oom(replay, i, &device))
+            !print_oom(replay, i, &device) || !print_readings(replay, i, &device))
             return false;
         print_samples(&device);
     }

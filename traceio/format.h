@@ -37,4 +37,10 @@ static inline bool rvli_trace_must_escape(unsigned char byte)
     return byte <= 0x20 || byte == 0x7f || byte == '%';
 }
 
+/*
+ * Closes the file without writing another byte and frees the writer: that of the parent, in a child
+ * by fork. What is buffered is the parent's to write.
+ */
+void rvli_trace_writer_abandon(rvl_trace_writer *writer);
+
 #endif

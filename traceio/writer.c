@@ -47,14 +47,21 @@ static void add_text(rvl_trace_writer *writer, const char *text)
     writer->length += length;
 }
 
+/* Two digits a division: most of what is written is numbers. */
 static void add_number(rvl_trace_writer *writer, uint64_t value)
 {
     char digits[20];
     size_t at = sizeof digits;
-    do {
+    for (; value >= 100; value /= 100) {
+        unsigned two = (unsigned)(value % 100);
+        digits[--at] = (char)('0' + two % 10);
+        digits[--at] = (char)('0' + two / 10);
+    }
+    if (value >= 10) {
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
-    } while (value > 0);
+    }
+    digits[--at] = (char)('0' + value);
     memcpy(writer->buffer + writer->length, digits + at, sizeof digits - at);
     writer->length += sizeof digits - at;
 }
@@ -458,6 +465,14 @@ rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer)
     return write_out(writer);
 }
 
+static void free_writer(rvl_trace_writer *writer)
+{
+    for (size_t i = 0; i < writer->process_count; i++)
+        free(writer->processes[i].name);
+    free(writer->processes);
+    free(writer);
+}
+
 rvl_status rvl_trace_writer_close(rvl_trace_writer *writer)
 {
     if (writer == NULL)
@@ -471,9 +486,12 @@ rvl_status rvl_trace_writer_close(rvl_trace_writer *writer)
     }
     if (close(writer->file) != 0 && status == RVL_OK)
         status = remember(writer);
-    for (size_t i = 0; i < writer->process_count; i++)
-        free(writer->processes[i].name);
-    free(writer->processes);
-    free(writer);
+    free_writer(writer);
     return status;
+}
+
+void rvli_trace_writer_abandon(rvl_trace_writer *writer)
+{
+    close(writer->file);
+    free_writer(writer);
 }

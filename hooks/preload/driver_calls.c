@@ -11,6 +11,7 @@
 #include "hooks/captures.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
+#include "hooks/recorder.h"
 
 /* The versioned names that cuda.h puts on functions are spelled out here. */
 #undef cuMemAlloc
@@ -59,6 +60,8 @@
       (id, stream), 0, 0)                                                                          \
     X(cuMemRelease, "cuMemRelease", 10020, false, (CUmemGenericAllocationHandle id), RELEASE,      \
       (id), 0, 0)                                                                                  \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, false,                           \
+      (CUcontext * out, CUdevice number), RETAIN, (out, number), 0, 0)                             \
     X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, false,                               \
       (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
     X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, true,                           \
@@ -115,6 +118,10 @@ static int device_of(const CUmemAllocationProp *properties)
     AROUND_ALLOC(symbol, RVLI_SEEN_CREATE, call, bytes, device)
 #define DO_FREE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_FREE, call)
 #define DO_RELEASE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_RELEASE, call)
+#define DO_RETAIN(symbol, call, bytes, device)                                                     \
+    uint64_t before_bytes = rvli_recorder_context_begin(number);                                   \
+    CUresult result = call;                                                                        \
+    rvli_recorder_context_end(number, before_bytes)
 #define DO_BEGIN(symbol, call, bytes, device)                                                      \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS)                                                                    \

@@ -10,6 +10,7 @@
 
 #include "hooks/message.h"
 #include "hooks/preload/driver_calls.h"
+#include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
 
 void *rvli_libc_dlsym;
@@ -122,7 +123,8 @@ static void need_libc(void)
 static bool concerns_us(void *handle, const char *name, const void *caller)
 {
     return name != NULL && name[0] == 'c' && name[1] == 'u' && handle != RTLD_NEXT &&
-           !rvli_is_own(caller) && (rvli_driver_has_front(name) || rvli_runtime_slot_of(name) >= 0);
+           !rvli_is_own(caller) && !rvli_is_friend(caller) &&
+           (rvli_driver_has_front(name) || rvli_runtime_slot_of(name) >= 0);
 }
 
 static void *front_of(const char *name, void *found)

@@ -4,9 +4,12 @@
  * Reveille's, outside it comes from the program's CUDA runtime. NULL is how PyTorch learns that
  * memory is short.
  */
+#include <dlfcn.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "hooks/message.h"
+#include "hooks/recorder.h"
 #include "hooks/region.h"
 #include "hooks/runtime.h"
 #include "hooks/settings.h"
@@ -18,6 +21,19 @@ RVL_API void tms_torch_free(void *pointer, ssize_t size, int device, void *strea
 const char *rvl_hooks_mode(void)
 {
     return "torch";
+}
+
+/* A preload library that records, in this process, records what happens here as well. */
+__attribute__((constructor)) static void join_recording(void)
+{
+    rvli_recorder_export offer;
+    const void *begin, *end;
+    void *symbol = dlsym(RTLD_DEFAULT, RVLI_RECORDER_EXPORT);
+    if (symbol == NULL)
+        return;
+    memcpy(&offer, &symbol, sizeof offer);
+    rvli_own_range(&begin, &end);
+    rvli_recorder_join(offer(begin, end));
 }
 
 /* The runtime allocates on the thread's device. */

@@ -30,6 +30,15 @@ RVL_API rvl_status rvl_hooks_context(int device, rvl_context **context_out);
 RVL_API rvl_status rvl_hooks_pause(const char *tag);
 RVL_API rvl_status rvl_hooks_resume(const char *tag);
 
+/*
+ * Marks, for the trace that the preload library records (docs/record.md): a stage of the run
+ * begins; a step of it ends. Without recording nothing happens. name: 1 to 255 bytes. Returns
+ * RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_IO if the trace cannot be written.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_stage(const char *name);
+RVL_API rvl_status rvl_hooks_step(void);
+
 /* "preload" or "torch". Static string. Since 0.1. */
 RVL_API const char *rvl_hooks_mode(void);
 

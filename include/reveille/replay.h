@@ -121,6 +121,16 @@ RVL_API rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t devi
                                            uint64_t *end_bytes_out);
 
 /*
+ * What was truly in use on the device at the last sample that the trace has of a stage, and what is
+ * predicted for that instant. A sample right behind the mark of the next stage counts for both. The
+ * first sample of a device enters the prediction and is none. RVL_ERR_NOT_FOUND if there is no
+ * sample; else as rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index,
+                                          uint32_t stage, uint64_t *read_bytes_out,
+                                          uint64_t *predicted_bytes_out);
+
+/*
  * The result as JSON (schema 1, docs/replay.md), one line, without a newline. The caller frees
  * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
  * Since 0.1.

@@ -120,6 +120,18 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    FAKE_ENTER(cuDevicePrimaryCtxGetState, FAKE_NEEDS_INIT);
+    if (flags == NULL || active == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!fake_device_exists(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *flags = 0;
+    *active = primary_of(dev) != NULL;
+    return CUDA_SUCCESS;
+}
+
 /* ---- The current context ---- */
 
 static CUresult push(CUcontext context)

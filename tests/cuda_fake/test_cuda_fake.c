@@ -144,7 +144,16 @@ static void test_context_stack(void **state)
     (void)state;
     CUcontext first = current(), second = NULL, popped = NULL;
     CUdevice device = -1;
+    unsigned flags = 1;
+    int active = -1;
+    assert_int_equal(cu.cuDevicePrimaryCtxGetState(1, &flags, &active), CUDA_SUCCESS);
+    assert_int_equal(active, 0);
+    assert_int_equal(flags, 0);
+    assert_int_equal(cu.cuDevicePrimaryCtxGetState(99, &flags, &active), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cu.cuDevicePrimaryCtxGetState(1, NULL, &active), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cu.cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+    assert_int_equal(cu.cuDevicePrimaryCtxGetState(1, &flags, &active), CUDA_SUCCESS);
+    assert_int_equal(active, 1);
     assert_ptr_not_equal(first, second);
     assert_int_equal(cu.cuCtxPushCurrent(second), CUDA_SUCCESS);
     assert_ptr_equal(current(), second);

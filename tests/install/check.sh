@@ -63,7 +63,7 @@ for library in libreveille-preload.so libreveille-torch.so; do
         grep -vE '^(libc\.so|ld-linux)' || true)
     [ -z "$needed" ] || { echo "$library needs $needed" >&2; exit 1; }
     if nm -D --defined-only "$libdir/$library" | awk '{print $3}' |
-        grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+$|^(set_memory_margin_bytes|dlsym|dlvsym)$' >&2; then
+        grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+$|^(set_memory_margin_bytes|dlsym|dlvsym|_exit|_Exit|InitializeInjectionNvtx2)$' >&2; then
         echo "$library exports what is not its interface" >&2
         exit 1
     fi
@@ -76,5 +76,11 @@ for library in libreveille-preload.so libreveille-torch.so; do
 done
 [ ! -e "$libdir/libreveille-torch.so" ] || ! nm -D --defined-only "$libdir/libreveille-torch.so" |
     grep -qE ' (cudaMalloc|cudaFree|dlsym)$'
+
+# The command finds the library that is installed with it.
+if [ -e "$libdir/libreveille-preload.so" ]; then
+    "$prefix/bin/reveille" record -o "$work/run.rvt" true 2>"$work/log"
+    grep -q "nothing was recorded" "$work/log"
+fi
 
 echo "installed tree: consumer built both ways, $headers headers alone, symbols checked"

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recording, switched on by the environment: RVL_RECORD and the variables beside it.
+ *
+ * A file without its end record is one of a process that was killed, so every orderly way out ends
+ * it: exit() by the destructor, and _exit(), which forked workers of Python leave by, here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hooks/message.h"
+#include "hooks/preload/nvtx.h"
+#include "hooks/preload/observe.h"
+#include "hooks/recorder.h"
+#include "hooks/settings.h"
+
+#define PATH_VARIABLE "RVL_RECORD"
+#define NAME_VARIABLE "RVL_RECORD_NAME"
+#define PERIOD_VARIABLE "RVL_RECORD_PERIOD_MS"
+#define NVTX_VARIABLE "RVL_RECORD_NVTX"
+#define PERIOD_USUAL_MS 1000u
+#define PERIOD_MAX_MS 3600000u
+#define NS_PER_MS UINT64_C(1000000)
+
+/* ---- What the program does ---- */
+
+static void see(const rvli_seen *seen)
+{
+    const rvli_recorded what = {.size_bytes = seen->size_bytes, .device = seen->device};
+    switch (seen->kind) {
+    case RVLI_SEEN_ALLOC:
+        rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, seen->id, &what);
+        break;
+    case RVLI_SEEN_CREATE:
+        if (seen->device >= 0) /* else it is memory of the host */
+            rvli_recorder_alloc(RVLI_RECORDED_HANDLE, seen->id, &what);
+        break;
+    case RVLI_SEEN_FREE:
+        rvli_recorder_free(RVLI_RECORDED_ADDRESS, seen->id, NULL);
+        break;
+    case RVLI_SEEN_RELEASE:
+        rvli_recorder_free(RVLI_RECORDED_HANDLE, seen->id, NULL);
+        break;
+    }
+}
+
+/* ---- The torch library beside this one ---- */
+
+__attribute__((visibility("default"))) const rvli_recorder_calls *
+rvl_hooks_recorder(const void *begin, const void *end);
+
+const rvli_recorder_calls *rvl_hooks_recorder(const void *begin, const void *end)
+{
+    if (!rvli_recorder_on())
+        return NULL;
+    rvli_befriend(begin, end);
+    return rvli_recorder_own_calls();
+}
+
+/* ---- The beginning ---- */
+
+static uint64_t read_period(void)
+{
+    const char *value = getenv(PERIOD_VARIABLE);
+    char *end = NULL;
+    if (value == NULL)
+        return PERIOD_USUAL_MS * NS_PER_MS;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > PERIOD_MAX_MS)
+        rvli_settings_refuse(PERIOD_VARIABLE, value, "milliseconds, up to an hour; 0: none");
+    return number * NS_PER_MS;
+}
+
+static _Noreturn void refuse_path(const char *path)
+{
+    const rvl_error *error = rvli_error_get();
+    char message[RVLI_MESSAGE_BYTES];
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&text, "environment variable " PATH_VARIABLE ", \"");
+    rvli_text_add(&text, path);
+    rvli_text_add(&text, "\": ");
+    rvli_text_add(&text, error->message);
+    rvli_text_add(&text, error->native_name[0] != '\0' ? " (" : "");
+    rvli_text_add(&text, error->native_name);
+    rvli_text_add(&text, error->native_name[0] != '\0' ? ")" : "");
+    rvli_text_add(&text, ": name a file in a directory that exists and can be written, or unset "
+                         "the variable to run without recording");
+    rvli_give_up(message);
+}
+
+__attribute__((constructor)) static void record_from_start(void)
+{
+    const char *path = getenv(PATH_VARIABLE);
+    const char *name = getenv(NAME_VARIABLE);
+    const char *nvtx = getenv(NVTX_VARIABLE);
+    if (path == NULL)
+        return;
+    if (name != NULL && (name[0] == '\0' || strlen(name) > RVLI_TAG_MAX_BYTES))
+        rvli_settings_refuse(NAME_VARIABLE, name, "a name of 1 to 255 bytes");
+    const rvli_recorder_options options = {path, name, read_period()};
+    if (rvli_recorder_start(&options) != RVL_OK)
+        refuse_path(path);
+    if (nvtx != NULL)
+        rvli_nvtx_set_prefix(nvtx);
+    rvli_observe(see);
+}
+
+/* ---- The end ---- */
+
+__attribute__((destructor)) static void record_to_end(void)
+{
+    rvli_recorder_close();
+}
+
+__attribute__((visibility("default"))) _Noreturn void _exit(int status)
+{
+    (void)rvli_recorder_try_close();
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+__attribute__((visibility("default"))) _Noreturn void _Exit(int status)
+{
+    _exit(status);
+}

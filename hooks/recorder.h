@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What this process does with device memory, as a trace (docs/record.md).
+ *
+ * One recorder a process. A free is written before the driver is called and an allocation after it,
+ * so that memory that went from one process to another is never counted twice when their files are
+ * merged. The file begins with the first event of a device: a header has to say what the devices
+ * are, and asking earlier would start the driver in processes that never do. Marks before that
+ * wait. Off, it costs one read a call.
+ */
+#ifndef RVL_HOOKS_RECORDER_H
+#define RVL_HOOKS_RECORDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reveille/memory.h"
+
+typedef struct rvli_recorder_options {
+    const char *pattern; /* path of the file; %p is the process id */
+    const char *name;    /* of the process in the trace; NULL: the program's own */
+    uint64_t period_ns;  /* between samples of the true use; 0: at stage marks alone */
+} rvli_recorder_options;
+
+/* What a number stands for. */
+typedef enum rvli_recorded_space {
+    RVLI_RECORDED_ADDRESS,
+    RVLI_RECORDED_HANDLE, /* of physical memory */
+    RVLI_RECORDED_SPACES
+} rvli_recorded_space;
+
+typedef struct rvli_recorded {
+    uint64_t id;
+    uint64_t size_bytes;
+    const char *tag; /* interned; NULL: none */
+    int device;
+    rvl_backup backup;
+} rvli_recorded;
+
+extern _Atomic bool rvli_recorder_is_on;
+
+static inline bool rvli_recorder_on(void)
+{
+    return atomic_load_explicit(&rvli_recorder_is_on, memory_order_relaxed);
+}
+
+/*
+ * Begins, also for children by fork. Strings are copied. RVL_ERR_INVALID: the pattern has a % that
+ * is neither %p nor %%, is too long or ends in .zst, or the name has more than 255 bytes;
+ * RVL_ERR_IO: a file cannot be made there, with errno's value as the native code.
+ */
+rvl_status rvli_recorder_start(const rvli_recorder_options *options);
+
+/* Writes what is left and the end record. Whatever happens later is not recorded. */
+void rvli_recorder_close(void);
+
+/* The same from a place that must not wait: false if somebody else is writing. */
+bool rvli_recorder_try_close(void);
+
+/* ---- Memory. device -1: that of the thread's context ---- */
+
+void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
+
+/* false: nothing is known of the key, and nothing is written. was_out may be NULL. */
+bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
+
+/*
+ * All memory of a tag, NULL: of every tag, is about to be given up; that has failed, and what this
+ * very pause has told is taken back; it has been taken again.
+ */
+uint64_t rvli_recorder_pause(const char *tag);
+void rvli_recorder_pause_failed(uint64_t pause);
+void rvli_recorder_resume(const char *tag);
+
+/* ---- Around the making of a device's context ---- */
+
+#define RVLI_RECORDER_UNMEASURED UINT64_MAX
+
+/* What is in use before; to be passed on to the other. */
+uint64_t rvli_recorder_context_begin(int device);
+void rvli_recorder_context_end(int device, uint64_t before_bytes);
+
+/* ---- Marks: RVL_ERR_IO if the trace cannot be written, RVL_ERR_HOST_OOM ---- */
+
+rvl_status rvli_recorder_stage(const char *name);
+rvl_status rvli_recorder_step(void);
+
+/* ---- Two hook libraries in one process: one of them records for both ---- */
+
+typedef struct rvli_recorder_calls {
+    size_t struct_size;
+    void (*alloc)(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
+    bool (*free)(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
+    uint64_t (*pause)(const char *tag);
+    void (*pause_failed)(uint64_t pause);
+    void (*resume)(const char *tag);
+    uint64_t (*context_begin)(int device);
+    void (*context_end)(int device, uint64_t before_bytes);
+    rvl_status (*stage)(const char *name);
+    rvl_status (*step)(void);
+} rvli_recorder_calls;
+
+/* This library's own. */
+const rvli_recorder_calls *rvli_recorder_own_calls(void);
+
+/* From now on everything above goes to another library's. One of another size is left alone. */
+void rvli_recorder_join(const rvli_recorder_calls *other);
+
+/*
+ * What the recording library exports for that: its calls, if it records. What the code between the
+ * two addresses asks of the driver is then Reveille's own, and nobody's event.
+ */
+#define RVLI_RECORDER_EXPORT "rvl_hooks_recorder"
+typedef const rvli_recorder_calls *(*rvli_recorder_export)(const void *begin, const void *end);
+
+#endif

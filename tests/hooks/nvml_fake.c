@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An NVML that is none, beside the fake driver of the same process. What is in use is what the
+ * driver has given out, FAKE_NVML_OTHERS bytes of other processes, and FAKE_NVML_CONTEXT bytes
+ * while this one has a context. Cards have other numbers than the driver's devices.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fake.h"
+
+#define API __attribute__((visibility("default")))
+#define FIRST_BUS 0x19u
+#define FIRST_INDEX 2u
+#define RESERVED_BYTES (UINT64_C(16) << 20)
+#define ERROR 999
+
+typedef struct memory {
+    unsigned long long total, free, used;
+} memory;
+
+API int nvmlInit_v2(void);
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
+API int nvmlDeviceGetIndex(void *device, unsigned *index);
+API int nvmlDeviceGetMemoryInfo(void *device, memory *memory_out);
+
+static bool gone;
+
+/* The real one is not asked either once its library has been finished. */
+__attribute__((destructor)) static void go(void)
+{
+    gone = true;
+}
+
+static uint64_t number_of(const char *variable, uint64_t unset)
+{
+    const char *value = getenv(variable);
+    return value != NULL ? strtoull(value, NULL, 10) : unset;
+}
+
+int nvmlInit_v2(void)
+{
+    return getenv("FAKE_NVML_BROKEN") != NULL ? ERROR : 0;
+}
+
+/* A card is its bus number. */
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
+{
+    unsigned bus = 0;
+    if (sscanf(bus_id, "0000:%2X", &bus) != 1)
+        return ERROR;
+    *device = (void *)(uintptr_t)bus;
+    return 0;
+}
+
+int nvmlDeviceGetIndex(void *device, unsigned *index)
+{
+    *index = (unsigned)(uintptr_t)device - FIRST_BUS + FIRST_INDEX;
+    return 0;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, memory *memory_out)
+{
+    unsigned number = (unsigned)(uintptr_t)device - FIRST_BUS;
+    if (gone)
+        abort();
+    uint64_t capacity = number_of("FAKE_CUDA_CAPACITY_BYTES", UINT64_C(1) << 30);
+    fake_stats stats = fake_stats_get();
+    bool context = stats.live.context_references > 0;
+    uint64_t used = stats.used_bytes[number] + number_of("FAKE_NVML_OTHERS", 0) +
+                    (context ? number_of("FAKE_NVML_CONTEXT", 0) : 0);
+    memory_out->total = capacity + RESERVED_BYTES;
+    memory_out->free = capacity - used;
+    memory_out->used = used + RESERVED_BYTES;
+    return 0;
+}

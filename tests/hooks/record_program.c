@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/* usage: record_program SCENARIO: what test_hooks_record.c records; one process a scenario. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#include "cudart_fake.h"
+#include "fake.h"
+#include "reveille/hooks.h"
+
+#ifdef RVL_HAVE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+#define MIB (UINT64_C(1) << 20)
+
+static const char *self;
+static rvl_status (*stage)(const char *name);
+static rvl_status (*step)(void);
+static rvl_status (*hooks_pause)(const char *tag);
+static rvl_status (*hooks_resume)(const char *tag);
+static void (*set_tag)(const char *tag);
+static void (*set_region)(bool on);
+static void (*set_backup)(bool on);
+
+static void find_in(void *library, const char *name, void *function_out)
+{
+    void *symbol = dlsym(library, name);
+    if (symbol != NULL)
+        memcpy(function_out, &symbol, sizeof symbol);
+}
+
+static void find(const char *name, void *function_out)
+{
+    find_in(RTLD_DEFAULT, name, function_out);
+}
+
+static void need(bool good, const char *what)
+{
+    if (good)
+        return;
+    printf("failed: %s\n", what);
+    fflush(stdout);
+    kill(getpid(), SIGTERM);
+}
+#define NEED(condition) need(condition, #condition)
+
+static void *get(uint64_t bytes)
+{
+    void *pointer = NULL;
+    NEED(cudaMalloc(&pointer, bytes) == 0);
+    return pointer;
+}
+
+static void give(void *pointer)
+{
+    NEED(cudaFree(pointer) == 0);
+}
+
+static void *get_in_region(const char *tag, bool backup, uint64_t bytes)
+{
+    set_tag(tag);
+    set_backup(backup);
+    set_region(true);
+    void *pointer = get(bytes);
+    set_region(false);
+    return pointer;
+}
+
+/* ---- Every kind of event ---- */
+
+static void driver_calls(void)
+{
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                       unsigned long long);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+    };
+    CUmemGenericAllocationHandle handle = 0;
+    void *function = NULL;
+    NEED(cudaGetDriverEntryPointByVersion("cuMemCreate", &function, 12000, 0, NULL) == 0);
+    memcpy(&create, &function, sizeof create);
+    NEED(cudaGetDriverEntryPointByVersion("cuMemRelease", &function, 12000, 0, NULL) == 0);
+    memcpy(&release, &function, sizeof release);
+    NEED(create(&handle, 6 * MIB, &properties, 0) == CUDA_SUCCESS);
+    NEED(release(handle) == CUDA_SUCCESS);
+    NEED(release(handle) != CUDA_SUCCESS); /* and is no event */
+}
+
+static void kinds(void)
+{
+    void *async = NULL, *managed = NULL;
+    NEED(stage("load") == RVL_OK);
+    void *plain = get(2 * MIB);
+    NEED(cudaMallocAsync(&async, 4 * MIB, NULL) == 0);
+    NEED(cudaMallocManaged(&managed, 6 * MIB, 1) == 0);
+    void *weights = get_in_region("weights", true, 8 * MIB);
+    void *kv = get_in_region("kv cache", false, 10 * MIB);
+    void *nameless = get_in_region("", false, 2 * MIB);
+    driver_calls();
+    NEED(stage("") == RVL_ERR_INVALID);
+    NEED(stage(NULL) == RVL_ERR_INVALID);
+    NEED(stage("asleep") == RVL_OK);
+    NEED(hooks_pause("weights") == RVL_OK);
+    NEED(hooks_pause(NULL) == RVL_OK);
+    NEED(hooks_pause("never") == RVL_ERR_NOT_FOUND);
+    NEED(step() == RVL_OK);
+    NEED(hooks_resume("weights") == RVL_OK);
+    NEED(cudaFreeAsync(async, NULL) == 0);
+    give(managed);
+    give(plain);
+    give(kv);
+    give(weights);
+    give(nameless);
+    give(NULL);
+}
+
+/* ---- What fails ---- */
+
+static void refused(void)
+{
+    void *stream = NULL;
+    void *weights = get_in_region("weights", false, 4 * MIB);
+    NEED(cudaStreamCreate(&stream) == 0);
+    NEED(cudaStreamBeginCapture(stream, 0) == 0);
+    NEED(cudaFree(weights) == 900);
+    NEED(hooks_pause("weights") == RVL_ERR_BUSY);
+    NEED(cudaStreamEndCapture(stream, NULL) == 0);
+    void *other = get_in_region("other", false, 4 * MIB);
+    NEED(hooks_pause("other") == RVL_OK);
+    NEED(fake_fail("cuMemUnmap", 1, CUDA_ERROR_UNKNOWN, false));
+    NEED(hooks_pause(NULL) != RVL_OK);
+    NEED(hooks_pause("weights") == RVL_OK);
+    set_region(true);
+    void *pointer = NULL;
+    NEED(cudaMalloc(&pointer, UINT64_C(1) << 40) == 2);
+    set_region(false);
+    NEED(cudaMalloc(&pointer, UINT64_C(1) << 40) == 2);
+    give(weights);
+    give(other);
+}
+
+static void disk_full(void)
+{
+    const struct rlimit none = {0, 0};
+    void *plain = get(2 * MIB);
+    signal(SIGXFSZ, SIG_IGN);
+    NEED(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    NEED(stage("full") == RVL_ERR_IO);
+    NEED(stage("again") == RVL_OK); /* there is no recording any more */
+    give(plain);
+}
+
+/* ---- Threads ---- */
+
+#define THREADS 4
+#define ROUNDS 100
+
+static void *work(void *argument)
+{
+    char tag[16];
+    snprintf(tag, sizeof tag, "t%u", (unsigned)(uintptr_t)argument);
+    for (int i = 0; i < ROUNDS; i++) {
+        void *plain = get(2 * MIB);
+        void *region = get_in_region(tag, false, 4 * MIB);
+        give(plain);
+        give(region);
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t all[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        NEED(pthread_create(&all[i], NULL, work, (void *)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        NEED(pthread_join(all[i], NULL) == 0);
+}
+
+/* ---- Ends ---- */
+
+static void *leave(void *unused)
+{
+    (void)unused;
+    exit(0);
+}
+
+static void exit_in_thread(void)
+{
+    pthread_t other;
+    get(2 * MIB);
+    NEED(pthread_create(&other, NULL, leave, NULL) == 0);
+    pthread_join(other, NULL);
+}
+
+static void exit_at_once(void)
+{
+    get(2 * MIB);
+    _exit(0);
+}
+
+static void killed(void)
+{
+    get(2 * MIB);
+    NEED(stage("one") == RVL_OK);
+    raise(SIGKILL);
+}
+
+static void killed_later(void)
+{
+    void *plain = get(2 * MIB);
+    get(4 * MIB);
+    give(plain);
+    const struct timespec longer = {2, 500000000};
+    nanosleep(&longer, NULL);
+    raise(SIGKILL);
+}
+
+static void executes(void)
+{
+    get(2 * MIB);
+    NEED(stage("before") == RVL_OK);
+    execl(self, self, "plain", (char *)NULL);
+}
+
+static void plain(void)
+{
+    give(get(4 * MIB));
+}
+
+static void only_marks(void)
+{
+    NEED(stage("alone") == RVL_OK);
+    NEED(step() == RVL_OK);
+}
+
+static void nothing(void)
+{
+}
+
+/* ---- Fork ---- */
+
+static int exit_of(pid_t child)
+{
+    int status = 0;
+    NEED(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void turn(int from, int to)
+{
+    char byte = 0;
+    if (from >= 0)
+        NEED(read(from, &byte, 1) == 1);
+    if (to >= 0)
+        NEED(write(to, &byte, 1) == 1);
+}
+
+/*
+ * Two processes, one device: 8 MiB of the parent, 16 of the child beside them, and 20 of the parent
+ * once the child has given up its own. At most 8 + 16 = 24, then 8 + 20 = 28 at once.
+ */
+static void forked(void)
+{
+    int to_child[2], to_parent[2];
+    NEED(pipe(to_child) == 0 && pipe(to_parent) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        turn(to_child[0], -1);
+        void *kv = get_in_region("kv", false, 16 * MIB);
+        turn(-1, to_parent[1]);
+        turn(to_child[0], -1);
+        NEED(hooks_pause("kv") == RVL_OK);
+        turn(-1, to_parent[1]);
+        turn(to_child[0], -1);
+        give(kv);
+        _exit(0); /* as Python's workers do */
+    }
+    void *first = get(8 * MIB);
+    turn(-1, to_child[1]);
+    turn(to_parent[0], to_child[1]);
+    turn(to_parent[0], -1);
+    void *second = get(20 * MIB);
+    give(second);
+    turn(-1, to_child[1]);
+    NEED(exit_of(child) == 0);
+    give(first);
+}
+
+/* A child that inherits memory cannot use it, and has nothing to say. */
+static void forked_after(void)
+{
+    void *first = get(8 * MIB);
+    pid_t child = fork();
+    if (child == 0)
+        exit(0);
+    NEED(exit_of(child) == 0);
+    child = vfork();
+    if (child == 0)
+        _exit(0);
+    NEED(exit_of(child) == 0);
+    give(first);
+}
+
+/* ---- NVTX ---- */
+
+static void nvtx(void)
+{
+#ifdef RVL_HAVE_NVTX
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("domain");
+    nvtxEventAttributes_t range = {
+        .version = NVTX_VERSION,
+        .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
+        .messageType = NVTX_MESSAGE_TYPE_ASCII,
+        .message = {.ascii = "stage:three"},
+    };
+    nvtxRangePushA("stage:one");
+    void *first = get(2 * MIB);
+    nvtxRangePop();
+    nvtxRangePushA("other");
+    nvtxRangePop();
+    nvtxRangePushA("stage:");
+    nvtxRangeEnd(nvtxRangeStartA("stage:two"));
+    nvtxRangePushEx(&range);
+    range.message.ascii = "stage:four";
+    nvtxDomainRangePushEx(domain, &range);
+    nvtxDomainRangePop(domain);
+    range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    range.message.registered = nvtxDomainRegisterStringA(domain, "stage:five");
+    nvtxDomainRangePushEx(domain, &range);
+    nvtxDomainRangeEnd(domain, nvtxDomainRangeStartEx(domain, &range));
+    range.messageType = NVTX_MESSAGE_TYPE_UNICODE;
+    range.message.unicode = L"stage:wide";
+    nvtxRangeStartEx(&range);
+    range.messageType = NVTX_MESSAGE_UNKNOWN;
+    nvtxRangePushEx(&range);
+    give(first);
+#endif
+}
+
+/* ---- Samples ---- */
+
+static void sampled(void)
+{
+    const struct timespec some = {0, 300000000};
+    void *first = get(8 * MIB);
+    nanosleep(&some, NULL);
+    NEED(stage("two") == RVL_OK);
+    give(first);
+    NEED(cudaSetDevice(1) == 0);
+    get(2 * MIB);
+    NEED(stage("three") == RVL_OK);
+    _Exit(0);
+}
+
+/* PyTorch opens the torch library, whose allocations the preload library records. */
+static void torch(void)
+{
+    void *(*torch_malloc)(ssize_t size, int device, void *stream) = NULL;
+    void (*torch_free)(void *pointer, ssize_t size, int device, void *stream) = NULL;
+    void *library = dlopen(RVL_TORCH_PATH, RTLD_NOW | RTLD_LOCAL);
+    NEED(library != NULL);
+    find_in(library, "tms_torch_malloc", &torch_malloc);
+    find_in(library, "tms_torch_free", &torch_free);
+    find_in(library, "tms_set_current_tag", &set_tag);
+    find_in(library, "tms_set_interesting_region", &set_region);
+    find_in(library, "rvl_hooks_pause", &hooks_pause);
+    find_in(library, "rvl_hooks_resume", &hooks_resume);
+    find_in(library, "rvl_hooks_stage", &stage);
+    find_in(library, "rvl_hooks_step", &step);
+    NEED(stage("load") == RVL_OK);
+    set_tag("weights");
+    set_region(true);
+    void *weights = torch_malloc(4 * MIB, 0, NULL);
+    set_region(false);
+    NEED(weights != NULL);
+    void *plain = get(2 * MIB);
+    NEED(hooks_pause("weights") == RVL_OK);
+    NEED(step() == RVL_OK);
+    NEED(hooks_resume(NULL) == RVL_OK);
+    NEED(fake_fail("cuMemUnmap", 1, CUDA_ERROR_UNKNOWN, false));
+    NEED(hooks_pause("weights") != RVL_OK);
+    torch_free(weights, 4 * MIB, 0, NULL);
+    give(plain);
+}
+
+static void region_first(void)
+{
+    give(get_in_region("kv", false, 4 * MIB));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } scenarios[] = {
+#define SCENARIO(name) {#name, name}
+        SCENARIO(kinds),   SCENARIO(refused),        SCENARIO(disk_full),
+        SCENARIO(threads), SCENARIO(exit_in_thread), SCENARIO(exit_at_once),
+        SCENARIO(killed),  SCENARIO(killed_later),   SCENARIO(executes),
+        SCENARIO(plain),   SCENARIO(only_marks),     SCENARIO(nothing),
+        SCENARIO(forked),  SCENARIO(forked_after),   SCENARIO(nvtx),
+        SCENARIO(sampled), SCENARIO(region_first),   SCENARIO(torch),
+    };
+    self = argv[0];
+    find("rvl_hooks_stage", &stage);
+    find("rvl_hooks_step", &step);
+    find("rvl_hooks_pause", &hooks_pause);
+    find("rvl_hooks_resume", &hooks_resume);
+    find("tms_set_current_tag", &set_tag);
+    find("tms_set_interesting_region", &set_region);
+    find("tms_set_enable_cpu_backup", &set_backup);
+    if (argc == 3 && strcmp(argv[1], "exit") == 0)
+        return atoi(argv[2]);
+    for (size_t i = 0; argc == 2 && i < sizeof scenarios / sizeof *scenarios; i++)
+        if (strcmp(scenarios[i].name, argv[1]) == 0) {
+            scenarios[i].run();
+            return 0;
+        }
+    return 64;
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recording under real processes, on the fake driver, CUDA runtime and NVML: what is in the files,
+ * line by line, and what replaying them says.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "reveille/replay.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define FILES_MAX 4
+#define TEXT_BYTES 65536
+#define PATH_BYTES 512
+#define VARIABLES_MAX 12
+
+#define NVML "RVL_NVML_LIBRARY=" RVL_NVML_FAKE_PATH
+
+static char directory[] = "/tmp/reveille-record-XXXXXX";
+
+/* What the last run has left. */
+static struct {
+    int signal, status;
+    char says[4096];
+    pid_t process;
+    char paths[FILES_MAX][PATH_BYTES]; /* ordered by name */
+    size_t count;
+    char text[TEXT_BYTES]; /* of a file: its lines without time, process and thread */
+} ran;
+
+/* ---- Running ---- */
+
+static int compare(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+static void list_files(void)
+{
+    DIR *entries = opendir(directory);
+    ran.count = 0;
+    for (struct dirent *each; (each = readdir(entries)) != NULL;) {
+        if (each->d_name[0] == '.')
+            continue;
+        assert_true(ran.count < FILES_MAX);
+        snprintf(ran.paths[ran.count++], PATH_BYTES, "%s/%s", directory, each->d_name);
+    }
+    closedir(entries);
+    qsort(ran.paths, ran.count, sizeof ran.paths[0], compare);
+}
+
+static void remove_files(void)
+{
+    list_files();
+    for (size_t i = 0; i < ran.count; i++)
+        unlink(ran.paths[i]);
+}
+
+static _Noreturn void become(const char *scenario, const char *const *variables, int out)
+{
+    char record[PATH_BYTES];
+    char *environment[VARIABLES_MAX + 6] = {"RVL_CUDA_LIBRARY=" RVL_CUDA_FAKE_PATH,
+                                            "LD_PRELOAD=" RVL_PRELOAD_PATH,
+                                            "RVL_RECORD_PERIOD_MS=0"};
+    char *const words[] = {RVL_RECORD_PROGRAM_PATH, (char *)(uintptr_t)scenario, NULL};
+    size_t count = 3;
+    snprintf(record, sizeof record, "RVL_RECORD=%s/run.rvt", directory);
+    environment[count++] = record;
+    for (; *variables != NULL; variables++) { /* one that is given again is meant instead */
+        size_t name = strcspn(*variables, "=") + 1;
+        size_t at = 0;
+        while (at < count && strncmp(environment[at], *variables, name) != 0)
+            at++;
+        count += at == count;
+        environment[at] = (char *)(uintptr_t)*variables;
+    }
+    environment[count] = NULL;
+    if (chdir(directory) != 0)
+        _exit(126);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    alarm(100);
+    execve(words[0], words, environment);
+    _exit(127);
+}
+
+static void run_with(const char *const *words)
+{
+    int ends[2], status = 0;
+    size_t length = 0;
+    remove_files();
+    assert_int_equal(pipe(ends), 0);
+    ran.process = fork();
+    if (ran.process == 0)
+        become(words[0], words + 1, ends[1]);
+    close(ends[1]);
+    for (ssize_t bytes;
+         length < sizeof ran.says - 1 &&
+         (bytes = read(ends[0], ran.says + length, sizeof ran.says - 1 - length)) > 0;)
+        length += (size_t)bytes;
+    close(ends[0]);
+    ran.says[length] = '\0';
+    assert_int_equal(waitpid(ran.process, &status, 0), ran.process);
+    ran.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    list_files();
+}
+
+/* RUN(scenario, variables...) */
+#define RUN(...) run_with((const char *const[]){__VA_ARGS__, NULL})
+
+/* It ended well, said nothing and left so many files. */
+static void assert_clean(size_t files)
+{
+    assert_string_equal(ran.says, "");
+    assert_int_equal(ran.signal, 0);
+    assert_int_equal(ran.status, 0);
+    assert_int_equal(ran.count, files);
+}
+
+/* ---- Reading ---- */
+
+static void add_line(char *text, const char *line)
+{
+    char kind[16], process[64];
+    unsigned long long time, thread;
+    int rest = 0;
+    size_t length = strlen(text);
+    int words = sscanf(line, "%15s %llu %63s %llu%n", kind, &time, process, &thread, &rest);
+    if (words == 4 && rest > 0)
+        snprintf(text + length, TEXT_BYTES - length, "%s%s", kind, line + rest);
+    else if (strncmp(line, "end ", 4) == 0 || strncmp(line, "process ", 8) == 0)
+        snprintf(text + length, TEXT_BYTES - length, "%.3s\n", line);
+}
+
+/* The whole file is well-formed, as the reader sees it. */
+static void read_whole(size_t index, bool partial)
+{
+    const char *path = ran.paths[index];
+    rvl_trace_error error = {.struct_size = sizeof error};
+    const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
+    rvl_trace_event event;
+    rvl_trace_reader *reader = NULL;
+    assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &error, &reader), RVL_OK);
+    rvl_status status;
+    while ((status = rvl_trace_reader_next(reader, &event, &error)) == RVL_OK)
+        ;
+    assert_int_equal(status, RVL_ERR_NOT_FOUND);
+    rvl_trace_reader_close(reader);
+}
+
+static const char *lines_of(size_t index, bool partial)
+{
+    char line[1024];
+    assert_true(index < ran.count);
+    read_whole(index, partial);
+    FILE *file = fopen(ran.paths[index], "r");
+    assert_non_null(file);
+    ran.text[0] = '\0';
+    while (fgets(line, sizeof line, file) != NULL)
+        add_line(ran.text, line);
+    fclose(file);
+    return ran.text;
+}
+
+static bool has(const char *part)
+{
+    return strstr(ran.text, part) != NULL;
+}
+
+static size_t count_of(const char *part)
+{
+    size_t count = 0;
+    for (const char *at = ran.text; (at = strstr(at, part)) != NULL; at++)
+        count++;
+    return count;
+}
+
+static rvl_replay *replay(bool partial)
+{
+    const char *paths[FILES_MAX];
+    rvl_trace_error error = {.struct_size = sizeof error};
+    const rvl_replay_options options = {.struct_size = sizeof options, .partial = partial};
+    rvl_replay *result = NULL;
+    for (size_t i = 0; i < ran.count; i++)
+        paths[i] = ran.paths[i];
+    rvl_status status = rvl_replay_run(paths, ran.count, &options, &error, &result);
+    if (status != RVL_OK)
+        fail_msg("%s:%u: %s", error.file != NULL ? error.file : "", error.line, error.message);
+    return result;
+}
+
+static uint64_t peak_of(bool partial)
+{
+    rvl_replay_device device = {.struct_size = sizeof device};
+    rvl_replay *result = replay(partial);
+    assert_int_equal(rvl_replay_get_device(result, 0, &device), RVL_OK);
+    rvl_replay_close(result);
+    return device.peak_bytes;
+}
+
+/* ---- Tests ---- */
+
+static void test_every_kind(void **state)
+{
+    (void)state;
+    RUN("kinds");
+    assert_clean(1);
+    char name[PATH_BYTES];
+    snprintf(name, sizeof name, "%s/run.%d.rvt", directory, (int)ran.process);
+    assert_string_equal(ran.paths[0], name);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "stage load\n"
+                                            "alloc 1 0 2097152 -\n"
+                                            "sample 0 2097152\n"
+                                            "alloc 2 0 4194304 -\n"
+                                            "alloc 3 0 6291456 -\n"
+                                            "alloc 4 0 8388608 weights backup=host\n"
+                                            "alloc 5 0 10485760 kv%20cache\n"
+                                            "alloc 6 0 2097152 \"\"\n"
+                                            "alloc 7 1 6291456 -\n"
+                                            "free 7\n"
+                                            "sample 0 33554432\n"
+                                            "stage asleep\n"
+                                            "pause weights\n"
+                                            "pause \"\"\n"
+                                            "pause kv%20cache\n"
+                                            "step\n"
+                                            "resume weights\n"
+                                            "free 2\n"
+                                            "free 3\n"
+                                            "free 1\n"
+                                            "free 5\n"
+                                            "free 4\n"
+                                            "free 6\n"
+                                            "sample 0 0\n"
+                                            "end\n");
+    assert_int_equal(peak_of(false), 32 * MIB);
+}
+
+static void test_what_fails(void **state)
+{
+    (void)state;
+    RUN("refused");
+    assert_non_null(strstr(ran.says, "freeing memory of a region failed"));
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "alloc 1 0 4194304 weights\n"
+                                            "sample 0 4194304\n"
+                                            "free 1\n"
+                                            "alloc 2 0 4194304 weights\n"
+                                            "alloc 3 0 4194304 other\n"
+                                            "pause other\n"
+                                            "pause weights\n"
+                                            "resume weights\n"
+                                            "pause weights\n"
+                                            "free 2\n"
+                                            "free 3\n"
+                                            "sample 0 0\n"
+                                            "end\n");
+}
+
+static void test_disk_full(void **state)
+{
+    (void)state;
+    RUN("disk_full");
+    assert_int_equal(ran.status, 0);
+    assert_non_null(strstr(ran.says, "reveille: recording failed: the trace could not be written"));
+    assert_non_null(strstr(ran.says, "EFBIG"));
+    assert_string_equal(lines_of(0, true), "pro\n"); /* which was written at once */
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    RUN("threads");
+    assert_clean(1);
+    lines_of(0, false);
+    assert_int_equal(count_of("alloc "), 800);
+    assert_int_equal(count_of("free "), 800);
+    assert_int_equal(count_of(" 4194304 t3\n"), 100);
+    assert_true(has("alloc 800 "));
+    uint64_t peak = peak_of(false);
+    assert_true(peak >= 6 * MIB && peak <= 24 * MIB);
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    RUN("exit_in_thread");
+    assert_clean(1);
+    /* The process takes with it what it has not freed. */
+    assert_string_equal(lines_of(0, false), "pro\nalloc 1 0 2097152 -\nsample 0 2097152\n"
+                                            "sample 0 2097152\nfree 1\nend\n");
+    RUN("exit_at_once");
+    assert_clean(1);
+    assert_true(strstr(lines_of(0, false), "free 1\nend\n") != NULL);
+    RUN("nothing");
+    assert_clean(0);
+    RUN("only_marks", "RVL_RECORD_NAME=the driver");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\nstage alone\nstep\nend\n");
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    RUN("killed");
+    assert_int_equal(ran.signal, SIGKILL);
+    assert_string_equal(lines_of(0, true), "pro\nalloc 1 0 2097152 -\nsample 0 2097152\n"
+                                           "sample 0 2097152\nstage one\n");
+    assert_int_equal(peak_of(true), 2 * MIB);
+    RUN("killed_later");
+    assert_int_equal(ran.signal, SIGKILL);
+    assert_string_equal(lines_of(0, true), "pro\nalloc 1 0 2097152 -\nsample 0 2097152\n"
+                                           "alloc 2 0 4194304 -\nfree 1\n");
+    assert_int_equal(peak_of(true), 6 * MIB);
+}
+
+static void test_exec(void **state)
+{
+    (void)state;
+    RUN("executes");
+    assert_clean(2);
+    char name[PATH_BYTES];
+    snprintf(name, sizeof name, "%s/run.%d.2.rvt", directory, (int)ran.process);
+    assert_string_equal(ran.paths[0], name);
+    assert_string_equal(lines_of(0, false), "pro\nalloc 1 0 4194304 -\nsample 0 4194304\nfree 1\n"
+                                            "sample 0 0\nend\n");
+    assert_true(strstr(lines_of(1, true), "stage before\n") != NULL);
+}
+
+static void test_forks(void **state)
+{
+    (void)state;
+    RUN("forked");
+    assert_clean(2);
+    assert_int_equal(peak_of(false), 28 * MIB);
+    RUN("forked_after");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\nalloc 1 0 8388608 -\nsample 0 8388608\nfree 1\n"
+                                            "sample 0 0\nend\n");
+}
+
+static void test_nvtx(void **state)
+{
+    (void)state;
+#ifndef RVL_HAVE_NVTX
+    skip();
+#endif
+    RUN("nvtx", "RVL_RECORD_NVTX=stage:", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    assert_clean(1);
+    lines_of(0, false);
+    assert_int_equal(count_of("stage "), 6);
+    assert_true(has("stage one\nalloc 1 0 2097152 -\n"));
+    assert_true(has("stage two\n"));
+    assert_true(has("stage three\n"));
+    assert_true(has("stage four\n"));
+    assert_int_equal(count_of("stage five\n"), 2);
+    RUN("nvtx", "RVL_RECORD_NVTX=", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    lines_of(0, false);
+    assert_int_equal(count_of("stage "), 8);
+    assert_true(has("stage other\n"));
+    RUN("nvtx", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    assert_clean(1);
+    lines_of(0, false);
+    assert_int_equal(count_of("stage "), 0);
+}
+
+static void test_torch(void **state)
+{
+    (void)state;
+    RUN("torch", NVML, "FAKE_NVML_CONTEXT=52428800");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "stage load\n"
+                                            "external 2 52428800 cuda_context\n"
+                                            "sample 2 52428800\n"
+                                            "alloc 1 2 4194304 weights\n"
+                                            "alloc 2 2 2097152 -\n"
+                                            "pause weights\n"
+                                            "step\n"
+                                            "resume weights\n"
+                                            "pause weights\n"
+                                            "resume weights\n"
+                                            "free 1\n"
+                                            "free 2\n"
+                                            "sample 2 52428800\n"
+                                            "external 2 0 cuda_context\n"
+                                            "end\n");
+    RUN("torch", "RVL_RECORD_PERIOD_MS=0", "RVL_RECORD_NAME=beside");
+    assert_clean(1);
+}
+
+/* NVML's numbers, what others hold, the context, and a period. */
+static void test_samples(void **state)
+{
+    (void)state;
+    RUN("sampled", NVML, "RVL_RECORD_PERIOD_MS=50", "FAKE_NVML_OTHERS=104857600",
+        "FAKE_NVML_CONTEXT=52428800");
+    assert_clean(1);
+    lines_of(0, false);
+    const char *begins = "pro\nexternal 2 52428800 cuda_context\nsample 2 157286400\n"
+                         "alloc 1 2 8388608 -\n";
+    assert_ptr_equal(strstr(ran.text, begins), ran.text);
+    assert_true(count_of("sample 2 165675008\n") >= 2);
+    assert_true(has("sample 2 165675008\nstage two\nfree 1\n"));
+    assert_true(has("alloc 2 3 2097152 -\n"));
+    assert_true(has("external 2 0 cuda_context\n"));
+    rvl_replay_device device = {.struct_size = sizeof device};
+    rvl_replay *result = replay(false);
+    assert_int_equal(rvl_replay_device_count(result), 2);
+    assert_int_equal(rvl_replay_get_device(result, 0, &device), RVL_OK);
+    assert_int_equal(device.peak_bytes, 158 * MIB);
+    rvl_replay_close(result);
+
+    RUN("region_first", NVML, "FAKE_NVML_CONTEXT=52428800");
+    assert_clean(1);
+    assert_true(strstr(lines_of(0, false), "external 2 52428800 cuda_context\n") != NULL);
+    RUN("plain", NVML, "FAKE_NVML_BROKEN=1");
+    assert_clean(1);
+    assert_true(strstr(lines_of(0, false), "alloc 1 0 4194304 -\nsample 0 4194304\n") != NULL);
+}
+
+static void assert_refused(const char *variable, const char *says)
+{
+    RUN("plain", variable);
+    assert_int_equal(ran.signal, SIGABRT);
+    assert_int_equal(ran.count, 0);
+    if (strstr(ran.says, says) == NULL)
+        fail_msg("%s: %s", variable, ran.says);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    assert_refused("RVL_RECORD=/nowhere/run.rvt",
+                   "RVL_RECORD, \"/nowhere/run.rvt\": no trace can be written there (ENOENT): "
+                   "name a file in a directory that exists");
+    assert_refused("RVL_RECORD=/proc/run.rvt", "no trace can be written there");
+    assert_refused("RVL_RECORD=", "names no file");
+    assert_refused("RVL_RECORD=run/", "names no file");
+    assert_refused("RVL_RECORD=run%x.rvt", "neither %p");
+    assert_refused("RVL_RECORD=run.rvt.zst", "compress it afterwards");
+    assert_refused("RVL_RECORD_PERIOD_MS=1s", "RVL_RECORD_PERIOD_MS has the value \"1s\"");
+    assert_refused("RVL_RECORD_PERIOD_MS=3600001", "RVL_RECORD_PERIOD_MS");
+    assert_refused("RVL_RECORD_NAME=", "RVL_RECORD_NAME");
+}
+
+/* A relative path, one with %p, and one without an extension. */
+static void test_names(void **state)
+{
+    (void)state;
+    char name[PATH_BYTES];
+    RUN("plain", "RVL_RECORD=a.b.rvt");
+    assert_clean(1);
+    snprintf(name, sizeof name, "%s/a.b.%d.rvt", directory, (int)ran.process);
+    assert_string_equal(ran.paths[0], name);
+    RUN("plain", "RVL_RECORD=%p%%run");
+    assert_clean(1);
+    snprintf(name, sizeof name, "%s/%d%%run", directory, (int)ran.process);
+    assert_string_equal(ran.paths[0], name);
+    RUN("plain", "RVL_RECORD=run", "RVL_RECORD_NAME=engine");
+    assert_clean(1);
+    snprintf(name, sizeof name, "%s/run.%d", directory, (int)ran.process);
+    assert_string_equal(ran.paths[0], name);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) != NULL ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    remove_files();
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind), cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_disk_full),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends),       cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exec),       cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_nvtx),       cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_torch),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/* `reveille record` as a user meets it: what it runs, what it says, its exit status, its files. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PROGRAM RVL_RECORD_PROGRAM_PATH
+#define WORDS_MAX 16
+
+static char directory[] = "/tmp/reveille-command-XXXXXX";
+static char said[8192];
+static int status;
+
+/* ---- Running ---- */
+
+static pid_t start(const char *const *words, int out)
+{
+    char *command[WORDS_MAX + 1] = {RVL_COMMAND_PATH};
+    for (size_t i = 0; words[i] != NULL && i + 2 < WORDS_MAX; i++)
+        command[i + 1] = (char *)(uintptr_t)words[i];
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(out, STDOUT_FILENO);
+        dup2(out, STDERR_FILENO);
+        alarm(100);
+        execv(command[0], command);
+        _exit(127);
+    }
+    return child;
+}
+
+static void finish(pid_t child, int in)
+{
+    int raw = 0;
+    size_t length = 0;
+    for (ssize_t bytes; length < sizeof said - 1 &&
+                        (bytes = read(in, said + length, sizeof said - 1 - length)) > 0;)
+        length += (size_t)bytes;
+    said[length] = '\0';
+    close(in);
+    assert_int_equal(waitpid(child, &raw, 0), child);
+    assert_true(WIFEXITED(raw));
+    status = WEXITSTATUS(raw);
+}
+
+static void run_words(const char *const *words)
+{
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t child = start(words, ends[1]);
+    close(ends[1]);
+    finish(child, ends[0]);
+}
+
+#define RUN(...) run_words((const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_said(const char *part)
+{
+    if (strstr(said, part) == NULL)
+        fail_msg("not \"%s\" in: %s", part, said);
+}
+
+static size_t files(void)
+{
+    size_t count = 0;
+    DIR *entries = opendir(".");
+    for (struct dirent *each; (each = readdir(entries)) != NULL;)
+        count += each->d_name[0] != '.';
+    closedir(entries);
+    return count;
+}
+
+static int clear(void **state)
+{
+    (void)state;
+    return system("rm -f -- *");
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    assert_int_equal(fchmod(file, mode), 0);
+    close(file);
+}
+
+/* ---- Tests ---- */
+
+static void test_one_process(void **state)
+{
+    (void)state;
+    RUN("record", "--period", "0", "-o", "run.rvt", "--", PROGRAM, "plain");
+    assert_int_equal(status, 0);
+    assert_string_equal(said, "reveille: run.rvt: 4 events\n");
+    assert_int_equal(files(), 1);
+    RUN("replay", "run.rvt");
+    assert_int_equal(status, 0);
+    assert_said("peak 4.0 MiB in start: fits");
+    assert_said("last reading in start: 0 B, predicted 0 B (+0.00 %)");
+    /* Again over it, without an extension, and elsewhere. */
+    RUN("record", "--name", "my engine", PROGRAM, "exit_at_once");
+    assert_string_equal(said, "reveille: run.rvt: 4 events\n");
+    RUN("replay", "run.rvt");
+    assert_said("my engine/untagged 2.0 MiB");
+    RUN("record", "-o", "a%b", PROGRAM, "plain");
+    assert_string_equal(said, "reveille: a%b: 4 events\n");
+    char path[128], line[256];
+    snprintf(path, sizeof path, "%s/c.rvt", directory);
+    snprintf(line, sizeof line, "reveille: %s: 4 events\n", path);
+    RUN("record", "-o", path, PROGRAM, "plain");
+    assert_string_equal(said, line);
+    assert_int_equal(files(), 3);
+}
+
+static void test_several_processes(void **state)
+{
+    (void)state;
+    write_file("run.rvt", "of an earlier run", 0600);
+    write_file("run.1.rvt", "too", 0600);
+    RUN("record", "--period", "0", PROGRAM, "forked");
+    assert_int_equal(status, 0);
+    assert_said(".rvt: 6 events\n");
+    assert_said(".rvt: 5 events\n");
+    assert_int_equal(access("run.rvt", F_OK), -1);
+    assert_int_equal(unlink("run.1.rvt"), 0);
+    assert_int_equal(files(), 2);
+    assert_int_equal(system(RVL_COMMAND_PATH " replay run.*.rvt >table"), 0);
+    assert_int_equal(system("grep -q 'peak 28.0 MiB' table"), 0);
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+#ifndef RVL_HAVE_NVTX
+    skip();
+#endif
+    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
+    assert_int_equal(status, 0);
+    RUN("replay", "run.rvt");
+    assert_said("  five#2  ");
+    assert_int_equal(setenv("NVTX_INJECTION64_PATH", "profiler.so", 1), 0);
+    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
+    assert_int_equal(status, 2);
+    assert_said("NVTX_INJECTION64_PATH is set to profiler.so, and NVTX serves one tool: unset it");
+    RUN("record", PROGRAM, "nvtx");
+    assert_int_equal(status, 0);
+    unsetenv("NVTX_INJECTION64_PATH");
+}
+
+static void test_exit_status(void **state)
+{
+    (void)state;
+    RUN("record", "sh", "-c", "exit 7");
+    assert_int_equal(status, 7);
+    assert_string_equal(said, "reveille: nothing was recorded: no process used a device in a way "
+                              "that is seen\n");
+    RUN("record", PROGRAM, "killed");
+    assert_int_equal(status, 128 + SIGKILL);
+    assert_said("run.rvt: 4 events, breaks off (the process was killed): replay it with --partial");
+    RUN("replay", "run.rvt");
+    assert_int_equal(status, 2);
+    RUN("replay", "--partial", "run.rvt");
+    assert_int_equal(status, 0);
+    RUN("record", PROGRAM, "unknown scenario");
+    assert_int_equal(status, 64);
+}
+
+/* The signal reaches the command, whose own answer to it counts. */
+static void test_signals(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "record", "sh", "-c",
+        "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.1; "
+        "done",
+        NULL};
+    int ends[2];
+    char ready[6] = "";
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t child = start(words, ends[1]);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], ready, sizeof ready), sizeof ready);
+    assert_int_equal(kill(child, SIGTERM), 0);
+    finish(child, ends[0]);
+    assert_int_equal(status, 5);
+    assert_said("caught\n");
+}
+
+/* What was to be preloaded before still is, and before ours. */
+static void test_environment(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("LD_PRELOAD", "libm.so.6", 1), 0);
+    RUN("record", "--period", "20", "sh", "-c",
+        "echo $LD_PRELOAD $RVL_RECORD_PERIOD_MS $RVL_RECORD_NAME");
+    unsetenv("LD_PRELOAD");
+    assert_said("libm.so.6:" RVL_PRELOAD_PATH " 20\n");
+    assert_int_equal(setenv("RVL_PRELOAD", RVL_PRELOAD_PATH, 1), 0);
+    RUN("record", PROGRAM, "plain");
+    assert_said("run.rvt: 4 events");
+    assert_int_equal(setenv("RVL_PRELOAD", "/nowhere/lib.so", 1), 0);
+    RUN("record", PROGRAM, "plain");
+    assert_int_equal(status, 2);
+    assert_said("RVL_PRELOAD names /nowhere/lib.so, which cannot be read");
+    write_file("a b.so", "", 0600);
+    assert_int_equal(setenv("RVL_PRELOAD", "a b.so", 1), 0);
+    RUN("record", PROGRAM, "plain");
+    assert_int_equal(status, 2);
+    assert_said("LD_PRELOAD cannot hold a path with a space or a colon");
+    unsetenv("RVL_PRELOAD");
+    /* The command where no library is. */
+    assert_int_equal(system("cp " RVL_COMMAND_PATH " ."), 0);
+    assert_int_equal(system("./reveille record true 2>says"), 2 << 8);
+    assert_int_equal(
+        system("grep -q 'there is no libreveille-preload.so beside this command' says"), 0);
+}
+
+static void assert_refused(const char *command, const char *says)
+{
+    RUN("record", command);
+    assert_int_equal(status, 2);
+    assert_said(says);
+}
+
+#define FAKE_ELF                                                                                   \
+    "\x7f"                                                                                         \
+    "ELF"
+
+static void test_commands_that_cannot_be_recorded(void **state)
+{
+    (void)state;
+    char program[128] = FAKE_ELF "\x02";
+    memset(program + 5, '.', sizeof program - 6);
+    write_file("static", program, 0700);
+    program[4] = 1;
+    write_file("narrow", program, 0700);
+    write_file("text", "no program", 0700);
+    write_file("empty", "", 0700);
+    write_file("data", "no program", 0600);
+    write_file("script", "#! /bin/sh -e\nexit 3\n", 0700);
+    write_file("outer", "#!./script\n", 0700);
+    write_file("lost", "#!/nowhere/sh\n", 0700);
+    assert_refused("nosuchcommand", "nosuchcommand is not found in PATH");
+    assert_refused("./nosuchcommand", "./nosuchcommand does not exist");
+    assert_refused("./data", "./data is no program that may be run");
+    assert_refused("./text", "./text is neither a program nor a script");
+    assert_refused("./empty", "./empty is neither a program nor a script");
+    assert_refused("./static", "./static is statically linked: nothing can be loaded into it");
+    assert_refused("./narrow", "./narrow is no 64-bit program");
+    assert_refused("./outer", "interpreter is a script, too");
+    assert_refused("./lost", "/nowhere/sh No such file");
+    RUN("record", "./script");
+    assert_int_equal(status, 3);
+    assert_int_equal(files(), 8);
+}
+
+static void test_rights(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(system("cp /bin/true mine && chmod u+s mine && cp /bin/true other && "
+                            "chown 65534 other && chmod u+s other && cp /bin/true group && "
+                            "chgrp 65534 group && chmod g+s group"),
+                     0);
+    assert_refused("./other", "./other runs with more rights than its caller");
+    assert_refused("./group", "./group runs with more rights than its caller");
+    RUN("record", "./mine");
+    assert_int_equal(status, 0);
+}
+
+static void test_bad_usage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[5];
+        const char *says;
+    } rows[] = {
+        {{"record"}, "name the command to run"},
+        {{"record", "--"}, "name the command to run"},
+        {{"record", "-o"}, "option -o needs a value"},
+        {{"record", "--wrong", "true"}, "unknown option --wrong"},
+        {{"record", "--period", "1s", "true"}, "--period 1s: expected milliseconds"},
+        {{"record", "--period", "3600001", "true"}, "--period 3600001: expected milliseconds"},
+        {{"record", "--name", "", "true"}, "--name : expected 1 to 255 bytes"},
+        {{"record", "-o", "/nowhere/run.rvt", "true"},
+         "/nowhere/run.rvt: No such file or directory: name a file in a directory that exists"},
+        {{"record", "-o", "/tmp/", "true"}, "/tmp/: names no file"},
+        {{"record", "-o", "/tmp", "true"}, "/tmp: Is a directory"},
+        {{"record", "-o", "run.rvt.zst", "true"}, "compress it afterwards"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run_words(rows[i].words);
+        assert_int_equal(status, 2);
+        assert_said(rows[i].says);
+    }
+    assert_int_equal(files(), 0);
+    RUN("record", "--help");
+    assert_int_equal(status, 0);
+    assert_said("usage: reveille record");
+    RUN("help", "record");
+    assert_int_equal(status, 0);
+    RUN("--help");
+    assert_said("  record    run a command");
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1) == 0 &&
+                   setenv("RVL_RECORD_PERIOD_MS", "0", 1) == 0 &&
+                   unsetenv("NVTX_INJECTION64_PATH") == 0 && mkdtemp(directory) != NULL
+               ? chdir(directory)
+               : -1;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    return chdir("/") == 0 ? rmdir(directory) : -1;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, clear)
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_process), TEST(test_several_processes),
+        TEST(test_stages),      TEST(test_exit_status),
+        TEST(test_signals),     TEST(test_environment),
+        TEST(test_rights),      TEST(test_commands_that_cannot_be_recorded),
+        TEST(test_bad_usage),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

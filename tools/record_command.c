@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command that is recorded. The loader leaves the preload library out without a word where a
+ * program is linked statically or has more rights than its caller, so that is looked at before.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "record.h"
+
+#define LIBRARY "libreveille-preload.so"
+#define HEAD_BYTES 4096
+
+/* ---- The library ---- */
+
+static bool readable(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+/* LD_PRELOAD has no way to write these. */
+static bool good_library(const char *path)
+{
+    if (strpbrk(path, " :") == NULL)
+        return true;
+    complain(0, "%s: LD_PRELOAD cannot hold a path with a space or a colon: install it elsewhere",
+             path);
+    return false;
+}
+
+bool record_find_library(char path[PATH_MAX])
+{
+    /* From the command's own place: installed, and in the build tree. */
+    static const char *const places[] = {("../" RVL_LIBDIR), "../lib", "../lib64", "../hooks"};
+    const char *named = getenv("RVL_PRELOAD");
+    char own[PATH_MAX], candidate[PATH_MAX + 64];
+    if (named != NULL && named[0] != '\0') {
+        if (realpath(named, path) != NULL && readable(path))
+            return good_library(path);
+        complain(0, "RVL_PRELOAD names %s, which cannot be read: %s", named, strerror(errno));
+        return false;
+    }
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
+        *slash = '\0';
+        snprintf(candidate, sizeof candidate, "%s/%s/" LIBRARY, own, places[i]);
+        if (realpath(candidate, path) != NULL && readable(path))
+            return good_library(path);
+    }
+    complain(0, "there is no " LIBRARY " beside this command: install it, or name it in "
+                "RVL_PRELOAD (a build without the CUDA backend has none)");
+    return false;
+}
+
+/* ---- The command ---- */
+
+static bool refuse(const char *path, const char *why)
+{
+    complain(0, "%s %s", path, why);
+    return false;
+}
+
+/* Whether the file asks for a loader, which is what loads the library. */
+static bool has_interpreter(int file, const Elf64_Ehdr *header)
+{
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        Elf64_Phdr part;
+        off_t at = (off_t)(header->e_phoff + (uint64_t)i * header->e_phentsize);
+        if (pread(file, &part, sizeof part, at) == (ssize_t)sizeof part && part.p_type == PT_INTERP)
+            return true;
+    }
+    return false;
+}
+
+static bool check_program(const char *path, int depth);
+
+/* The program behind "#!". */
+static bool check_script(const char *path, char *head, int depth)
+{
+    char *program = head + 2 + strspn(head + 2, " \t");
+    program[strcspn(program, " \t\n")] = '\0';
+    return depth > 0 ? refuse(path, "is a script whose interpreter is a script, too: name the "
+                                    "program itself")
+                     : check_program(program, depth + 1);
+}
+
+static bool check_head(const char *path, int file, char *head, size_t length, int depth)
+{
+    Elf64_Ehdr header;
+    if (length > 2 && head[0] == '#' && head[1] == '!')
+        return check_script(path, head, depth);
+    if (length < sizeof header || memcmp(head, ELFMAG, SELFMAG) != 0)
+        return refuse(path, "is neither a program nor a script with #!: name what runs it");
+    memcpy(&header, head, sizeof header);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64)
+        return refuse(path, "is no 64-bit program, and the preload library is for those");
+    if (!has_interpreter(file, &header))
+        return refuse(path, "is statically linked: nothing can be loaded into it. Link it "
+                            "dynamically, or record the process that calls CUDA");
+    return true;
+}
+
+static bool has_more_rights(const char *path, const struct stat *facts)
+{
+    return ((facts->st_mode & S_ISUID) != 0 && facts->st_uid != getuid()) ||
+           ((facts->st_mode & S_ISGID) != 0 && facts->st_gid != getgid()) ||
+           (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0);
+}
+
+static bool check_program(const char *path, int depth)
+{
+    char head[HEAD_BYTES + 1];
+    struct stat facts;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno != EACCES ? refuse(path, strerror(errno))
+                               : true; /* one may run what one may not read */
+    ssize_t length = fstat(file, &facts) == 0 ? read(file, head, HEAD_BYTES) : -1;
+    head[length > 0 ? length : 0] = '\0';
+    bool good = length > 0
+                    ? check_head(path, file, head, (size_t)length, depth)
+                    : refuse(path, "is neither a program nor a script with #!: name what runs it");
+    close(file);
+    if (good && has_more_rights(path, &facts))
+        return refuse(path, "runs with more rights than its caller (setuid, setgid or "
+                            "capabilities): the loader lets no library in. Run it as its owner");
+    return good;
+}
+
+static bool executable(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) && access(path, X_OK) == 0;
+}
+
+static bool search(const char *name, char path[PATH_MAX])
+{
+    const char *list = getenv("PATH");
+    list = list != NULL ? list : "/usr/local/bin:/usr/bin:/bin";
+    while (list != NULL) {
+        const char *end = strchrnul(list, ':');
+        int written = snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - list), list,
+                               end > list ? "/" : "", name);
+        if (written > 0 && written < PATH_MAX && executable(path))
+            return true;
+        list = *end == ':' ? end + 1 : NULL;
+    }
+    return false;
+}
+
+bool record_find_command(const char *name, char path[PATH_MAX])
+{
+    if (strchr(name, '/') == NULL && !search(name, path))
+        return refuse(name, "is not found in PATH: check its spelling");
+    if (strchr(name, '/') != NULL) {
+        if (strlen(name) >= PATH_MAX)
+            return refuse(name, "is too long a path");
+        snprintf(path, PATH_MAX, "%s", name);
+        if (!executable(path))
+            return refuse(name, access(name, F_OK) == 0 ? "is no program that may be run"
+                                                        : "does not exist");
+    }
+    return check_program(path, 0);
+}

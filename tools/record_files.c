@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files of a recording. Every process writes one of its own, named by its id; one that is alone
+ * gets the output's name. Those that lay there before are told apart by what changed.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "record.h"
+
+/* ---- Names ---- */
+
+static bool complain_path(const char *output, const char *why)
+{
+    complain(0, "%s: %s: name a file in a directory that exists and can be written", output, why);
+    return false;
+}
+
+static bool split(record_files *files, const char *output)
+{
+    char *slash, *dot;
+    if (strlen(output) >= PATH_MAX - 64)
+        return complain_path(output, "too long");
+    snprintf(files->output, PATH_MAX, "%s", output);
+    snprintf(files->directory, PATH_MAX, "%s", output);
+    slash = strrchr(files->directory, '/');
+    snprintf(files->stem, PATH_MAX, "%s", slash != NULL ? slash + 1 : output);
+    if (slash == NULL)
+        snprintf(files->directory, PATH_MAX, ".");
+    else
+        slash[slash == files->directory] = '\0';
+    if (files->stem[0] == '\0')
+        return complain_path(output, "names no file");
+    dot = strrchr(files->stem, '.');
+    if (dot != NULL && dot != files->stem) {
+        snprintf(files->extension, PATH_MAX, "%s", dot);
+        *dot = '\0';
+    }
+    return true;
+}
+
+/* Adds to a pattern, with %% for a % of the name. false: too long. */
+static bool add_name(char *pattern, const char *name)
+{
+    size_t length = strlen(pattern);
+    for (; *name != '\0' && length < PATH_MAX - 3; name++) {
+        if (*name == '%')
+            pattern[length++] = '%';
+        pattern[length++] = *name;
+    }
+    pattern[length] = '\0';
+    return *name == '\0';
+}
+
+bool record_files_pattern(const record_files *files, char pattern[PATH_MAX])
+{
+    char directory[PATH_MAX];
+    pattern[0] = '\0';
+    if (realpath(files->directory, directory) == NULL || !add_name(pattern, directory) ||
+        !add_name(pattern, "/") || !add_name(pattern, files->stem))
+        return false;
+    size_t length = strlen(pattern);
+    snprintf(pattern + length, PATH_MAX - length, ".%%p");
+    return length + sizeof ".%p" <= PATH_MAX && add_name(pattern, files->extension);
+}
+
+/* ".4242", or ".4242.2": what stands between the stem and the extension. */
+static bool is_number(const char *text, size_t length)
+{
+    size_t numbers = 0;
+    while (length > 1 && text[0] == '.' && isdigit((unsigned char)text[1])) {
+        text++, length--, numbers++;
+        while (length > 0 && isdigit((unsigned char)text[0]))
+            text++, length--;
+    }
+    return length == 0 && numbers >= 1 && numbers <= 2;
+}
+
+static bool is_one(const record_files *files, const char *name)
+{
+    size_t length = strlen(name), stem = strlen(files->stem), end = strlen(files->extension);
+    return length > stem + end && strncmp(name, files->stem, stem) == 0 &&
+           strcmp(name + length - end, files->extension) == 0 &&
+           is_number(name + stem, length - stem - end);
+}
+
+/* ---- What is there ---- */
+
+static int compare(const void *left, const void *right)
+{
+    return strverscmp(((const record_file *)left)->name, ((const record_file *)right)->name);
+}
+
+static void free_list(record_file *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(list[i].name);
+    free(list);
+}
+
+static bool add_file(record_file **list, size_t *count, int directory, const char *name)
+{
+    struct stat facts;
+    if (fstatat(directory, name, &facts, 0) != 0)
+        return true;
+    record_file *grown = realloc(*list, (*count + 1) * sizeof *grown);
+    char *copy = grown != NULL ? strdup(name) : NULL;
+    if (grown != NULL)
+        *list = grown;
+    if (copy == NULL)
+        return false;
+    grown[(*count)++] = (record_file){copy, facts.st_mtim, facts.st_size, facts.st_ino};
+    return true;
+}
+
+static record_file *list_files(const record_files *files, size_t *count_out)
+{
+    record_file *list = NULL;
+    DIR *entries = opendir(files->directory);
+    *count_out = 0;
+    if (entries == NULL)
+        return NULL;
+    for (struct dirent *each; (each = readdir(entries)) != NULL;)
+        if (is_one(files, each->d_name) &&
+            !add_file(&list, count_out, dirfd(entries), each->d_name))
+            break;
+    closedir(entries);
+    if (list != NULL)
+        qsort(list, *count_out, sizeof *list, compare);
+    return list;
+}
+
+static bool is_new(const record_files *files, const record_file *file)
+{
+    for (size_t i = 0; i < files->before_count; i++) {
+        const record_file *old = &files->before[i];
+        if (strcmp(old->name, file->name) == 0)
+            return old->number != file->number || old->size != file->size ||
+                   old->changed.tv_sec != file->changed.tv_sec ||
+                   old->changed.tv_nsec != file->changed.tv_nsec;
+    }
+    return true;
+}
+
+bool record_files_begin(record_files *files, const char *output)
+{
+    size_t length = strlen(output);
+    *files = (record_files){0};
+    if (length >= 4 && strcmp(output + length - 4, ".zst") == 0) {
+        complain(0, "%s: recording writes plain text: name it .rvt and compress it afterwards",
+                 output);
+        return false;
+    }
+    if (!split(files, output))
+        return false;
+    int file = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file >= 0)
+        unlink(output);
+    else if (errno == EEXIST)
+        file = open(output, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return complain_path(output, strerror(errno));
+    close(file);
+    files->before = list_files(files, &files->before_count);
+    return true;
+}
+
+/* ---- Telling ---- */
+
+/* Reads the whole file: events, and whether it breaks off. */
+static void tell_file(const char *path)
+{
+    rvl_trace_error error = {.struct_size = sizeof error};
+    const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = true};
+    rvl_trace_progress progress = {.struct_size = sizeof progress};
+    rvl_trace_event event;
+    rvl_trace_reader *reader = NULL;
+    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &error, &reader);
+    if (status == RVL_OK)
+        while ((status = rvl_trace_reader_next(reader, &event, &error)) == RVL_OK)
+            ;
+    if (status != RVL_ERR_NOT_FOUND) {
+        complain(0, "%s:%" PRIu32 ": %s", path, error.line, error.message);
+    } else {
+        rvl_trace_reader_get_progress(reader, &progress);
+        complain(0, "%s: %" PRIu64 " events%s", path, progress.events,
+                 progress.cut_files > 0
+                     ? ", breaks off (the process was killed): replay it with --partial"
+                     : "");
+    }
+    rvl_trace_reader_close(reader);
+}
+
+static void path_of(const record_files *files, const char *name, char path[PATH_MAX])
+{
+    bool here = strchr(files->output, '/') == NULL;
+    snprintf(path, PATH_MAX, "%.2048s%s%.2000s", here ? "" : files->directory,
+             here || strcmp(files->directory, "/") == 0 ? "" : "/", name);
+    if (strcmp(files->directory, "/") == 0)
+        snprintf(path, PATH_MAX, "/%.2000s", name);
+}
+
+void record_files_tell(record_files *files)
+{
+    size_t count = 0, written = 0;
+    char path[PATH_MAX];
+    record_file *list = list_files(files, &count);
+    const record_file *only = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (is_new(files, &list[i])) {
+            only = &list[i];
+            written++;
+        }
+    if (written == 1) {
+        path_of(files, only->name, path);
+        tell_file(rename(path, files->output) == 0 ? files->output : path);
+    }
+    if (written > 1)
+        unlink(files->output); /* of an earlier run, and nothing of this one */
+    for (size_t i = 0; written > 1 && i < count; i++)
+        if (is_new(files, &list[i])) {
+            path_of(files, list[i].name, path);
+            tell_file(path);
+        }
+    if (written == 0)
+        complain(0, "nothing was recorded: no process used a device in a way that is seen");
+    free_list(list, count);
+}
+
+void record_files_end(record_files *files)
+{
+    free_list(files->before, files->before_count);
+}
