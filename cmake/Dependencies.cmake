@@ -40,3 +40,8 @@ endif()
 
 # Only a benchmark compares with it.
 find_path(RVL_LIBBSD_INCLUDE bsd/sys/tree.h)
+
+# Only a module of `reveille plan` needs it. Its headers are not held to our warnings.
+if(RVL_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+endif()

@@ -86,6 +86,15 @@ size_t rvl_model_step_events(const rvl_model_step *step, const rvl_trace_event *
     return step->event_count;
 }
 
+rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_options *options,
+                                 rvl_trace_error *error_out, rvl_replay **replay_out)
+{
+    if (step == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the step is NULL");
+    return rvl_replay_run_events("the step", &step->device, 1, step->events, step->event_count,
+                                 options, error_out, replay_out);
+}
+
 /* ---- Writing ---- */
 
 static rvl_status write_events(const rvl_model_step *step, rvl_trace_writer *writer)

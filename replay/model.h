@@ -9,6 +9,7 @@
 #ifndef RVL_REPLAY_MODEL_H
 #define RVL_REPLAY_MODEL_H
 
+#include "base/hash.h"
 #include "base/options.h"
 #include "replay/ids.h"
 #include "reveille/replay.h"
@@ -121,9 +122,32 @@ typedef struct rvli_replay_watched {
     uint32_t paused;
 } rvli_replay_watched;
 
+/* A process or tag of a source, by its name. */
+typedef struct rvli_replay_name {
+    UT_hash_handle hh;
+    uint32_t index;
+    char text[];
+} rvli_replay_name;
+
+/* What a source lacks and a reader has: tables of names, and devices that stay. */
+typedef struct rvli_replay_memory {
+    rvl_replay_source source; /* next NULL: the events come from a reader */
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    size_t device_count;
+    char *profiles[RVL_MAX_DEVICES];
+    rvli_replay_name *processes;
+    rvli_replay_name *tags;
+    rvli_replay_name *others; /* stages and causes */
+    uint64_t last_ns;
+    uint64_t events;
+} rvli_replay_memory;
+
 struct rvl_replay {
     rvl_context *context;
-    rvl_trace_reader *reader;
+    rvl_trace_reader *reader; /* NULL: the events come from a source */
+    rvli_replay_memory memory;
+    char **reader_paths;        /* as the reader opens them: a snapshot's is that of its trace */
+    int *snapshot_traces;       /* files without a name, -1: no snapshot. NULL: there is none */
     rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
     char **paths;               /* copies: the reader and the result outlive the call */
     size_t path_count;
@@ -165,6 +189,31 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
 
 /* Whether a stage or step mark counts. Decides who the conductor is, if need be. */
 bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event);
+
+/* ---- input.c: files or a source ---- */
+
+/* Opens what the events come from; copies of the paths are there. */
+rvl_status rvli_replay_input_open(rvl_replay *replay);
+/* Devices as the input declares them. */
+size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_device **devices_out);
+/* The next event; as rvl_trace_reader_next(). */
+rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_event *event_out,
+                                  rvl_trace_error *error_out);
+/* Column of a field in a line; 0: the input has none. */
+uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,
+                                  uint32_t field);
+void rvli_replay_input_progress(const rvl_replay *replay, rvl_trace_progress *progress_out);
+/* Begins a source anew. */
+rvl_status rvli_replay_input_rewind(rvl_replay *replay);
+void rvli_replay_input_close(rvl_replay *replay);
+/* Opens a reader on the files, once more. */
+rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out);
+
+/* ---- joined.c ---- */
+
+/* Makes traces of the snapshots among the paths, and the reader's paths. */
+rvl_status rvli_replay_join_snapshots(rvl_replay *replay);
+void rvli_replay_joined_destroy(rvl_replay *replay);
 
 /* ---- apply.c ---- */
 

@@ -28,7 +28,7 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
     if (event != NULL) {
         error->file = replay->paths[event->file];
         error->line = event->line;
-        error->column = field > 0 ? rvl_trace_column(error->file, error->line, field) : 0;
+        error->column = rvli_replay_input_column(replay, event, field);
     }
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
@@ -92,7 +92,7 @@ static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *dev
 static rvl_status describe_devices(rvl_replay *replay, rvl_profile *profiles)
 {
     const rvl_trace_device *traced;
-    size_t count = rvl_trace_reader_devices(replay->reader, &traced);
+    size_t count = rvli_replay_input_devices(replay, &traced);
 
     memset(replay->device_of_index, -1, sizeof replay->device_of_index);
     for (size_t i = 0; i < count && i < RVL_MAX_DEVICES; i++) {
@@ -186,12 +186,9 @@ static rvl_status copy_paths(rvl_replay *replay, const char *const *paths, size_
 
 static rvl_status prepare(rvl_replay *replay)
 {
-    rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = replay->options.partial};
     rvl_status status = check_options(replay);
     if (status == RVL_OK)
-        status = rvl_trace_reader_open((const char *const *)replay->paths, replay->path_count,
-                                       &options, &replay->error, &replay->reader);
+        status = rvli_replay_input_open(replay);
     if (status == RVL_OK)
         status = open_devices(replay);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)
@@ -204,7 +201,7 @@ static rvl_status prepare(rvl_replay *replay)
 
 static void tell_progress(rvl_replay *replay)
 {
-    rvl_trace_reader_get_progress(replay->reader, &replay->progress);
+    rvli_replay_input_progress(replay, &replay->progress);
     if (replay->options.progress != NULL)
         replay->options.progress(replay->options.progress_user, &replay->progress);
 }
@@ -295,21 +292,19 @@ static rvl_status fail_early(rvl_trace_error *error_out, rvl_status status, cons
     return status;
 }
 
-rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
-                          const rvl_replay_options *options, rvl_trace_error *error_out,
-                          rvl_replay **replay_out)
+/* paths: of files, or the one name of a source. */
+static rvl_status start(const rvl_replay_source *source, const char *const *paths,
+                        size_t path_count, const rvl_replay_options *options,
+                        rvl_trace_error *error_out, rvl_replay **replay_out)
 {
-    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
-        return RVL_ERR_INVALID;
-    if (paths == NULL || path_count == 0 || replay_out == NULL)
-        return fail_early(error_out, RVL_ERR_INVALID, "no trace, or no place for the result");
     rvl_replay *replay = calloc(1, sizeof *replay);
     if (replay == NULL)
         return fail_early(error_out, RVL_ERR_HOST_OOM, "no host memory for the replay");
-
     replay->error.struct_size = sizeof replay->error;
     replay->ahead.error.struct_size = sizeof replay->ahead.error;
     replay->progress.struct_size = sizeof replay->progress;
+    if (source != NULL)
+        replay->memory.source = *source;
     rvl_status status = run(replay, paths, path_count, options);
     if (status != RVL_OK) {
         report(replay, paths, error_out);
@@ -319,6 +314,34 @@ rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
     forget_run(replay);
     *replay_out = replay;
     return RVL_OK;
+}
+
+rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
+                          const rvl_replay_options *options, rvl_trace_error *error_out,
+                          rvl_replay **replay_out)
+{
+    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
+        return RVL_ERR_INVALID;
+    if (paths == NULL || path_count == 0 || replay_out == NULL)
+        return fail_early(error_out, RVL_ERR_INVALID, "no trace, or no place for the result");
+    return start(NULL, paths, path_count, options, error_out, replay_out);
+}
+
+rvl_status rvl_replay_run_source(const rvl_replay_source *source, const rvl_replay_options *options,
+                                 rvl_trace_error *error_out, rvl_replay **replay_out)
+{
+    rvl_replay_source known;
+    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
+        return RVL_ERR_INVALID;
+    if (source == NULL || replay_out == NULL)
+        return fail_early(error_out, RVL_ERR_INVALID, "no source, or no place for the result");
+    rvl_status status = rvli_options_read(&known, sizeof known, source);
+    if (status != RVL_OK)
+        return fail_early(error_out, status, "the source: its struct_size is not one of ours");
+    if (known.next == NULL || known.devices == NULL)
+        return fail_early(error_out, RVL_ERR_INVALID, "a source without devices or next");
+    const char *name = known.name != NULL ? known.name : "events";
+    return start(&known, &name, 1, options, error_out, replay_out);
 }
 
 void rvl_replay_close(rvl_replay *replay)
@@ -331,7 +354,7 @@ void rvl_replay_close(rvl_replay *replay)
     rvli_replay_measure_destroy(replay);
     rvli_replay_readings_destroy(replay);
     rvl_context_close(replay->context, NULL);
-    rvl_trace_reader_close(replay->reader);
+    rvli_replay_input_close(replay);
     for (size_t i = 0; i < replay->path_count; i++)
         free(replay->paths[i]);
     free(replay->paths);

@@ -99,6 +99,14 @@ static bool collect_event(rvli_replay_together *together, rvli_replay_conductor 
     }
 }
 
+/* reader NULL: from the source. */
+static rvl_status next_event(rvl_replay *replay, rvl_trace_reader *reader, rvl_trace_event *event)
+{
+    if (reader != NULL)
+        return rvl_trace_reader_next(reader, event, &replay->error);
+    return rvli_replay_input_next(replay, event, &replay->error);
+}
+
 static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
 {
     rvli_replay_together *together = &replay->together;
@@ -107,11 +115,11 @@ static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
 
     if (!begin_step(together, 0))
         return no_memory(replay);
-    rvl_status status = rvl_trace_reader_next(reader, &event, &replay->error);
+    rvl_status status = next_event(replay, reader, &event);
     while (status == RVL_OK) {
         if (!collect_event(together, &conductor, &event))
             return no_memory(replay);
-        status = rvl_trace_reader_next(reader, &event, &replay->error);
+        status = next_event(replay, reader, &event);
     }
     if (status != RVL_ERR_NOT_FOUND) {
         /* The replay itself meets the same line; what is wrong before it is told first. */
@@ -125,23 +133,31 @@ static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
     return RVL_OK;
 }
 
-rvl_status rvli_replay_together_collect(rvl_replay *replay)
+static rvl_status collect_from_files(rvl_replay *replay)
 {
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_reader_get_progress(replay->reader, &progress);
     if (progress.bytes_total == 0)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
                                   "waking together reads the trace twice: it cannot be a pipe");
-    rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = replay->options.partial};
     rvl_trace_reader *reader;
-    rvl_status status = rvl_trace_reader_open(
-        (const char *const *)replay->paths, replay->path_count, &options, &replay->error, &reader);
+    rvl_status status = rvli_replay_input_reader(replay, &reader);
     if (status != RVL_OK)
         return status;
     status = collect(replay, reader);
     rvl_trace_reader_close(reader);
     return status;
+}
+
+rvl_status rvli_replay_together_collect(rvl_replay *replay)
+{
+    if (replay->reader != NULL)
+        return collect_from_files(replay);
+    if (replay->memory.source.rewind == NULL)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
+                                  "waking together reads the events twice: give the source rewind");
+    rvl_status status = collect(replay, NULL);
+    return status == RVL_OK ? rvli_replay_input_rewind(replay) : status;
 }
 
 const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *together, size_t step,

@@ -3,8 +3,9 @@
 build_packages=(build-essential cmake ninja-build pkg-config python3
     libcmocka-dev libjansson-dev libzstd-dev zlib1g-dev uthash-dev libbsd-dev liburing-dev
     python3-venv python3-pip)
-# The page of `reveille report` needs a library that npm fetches; everything is built without it.
-optional_packages=()
+# The page of `reveille report` needs a library that npm fetches, and `mpirun reveille plan` needs MPI;
+# everything else is built without them.
+optional_packages=(libopenmpi-dev openmpi-bin)
 command -v npm >/dev/null || optional_packages+=(npm)
 browser_packages=()
 command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)

@@ -233,22 +233,35 @@ static void take_peaks(rvli_run *run)
         rvli_stages_peak(run);
 }
 
+static rvl_status take_down(const rvli_run *run)
+{
+    if (run->tracer == NULL || run->tracer->bytes == run->allocator.bytes.reserved)
+        return RVL_OK;
+    return rvli_tracer_reserved(run->tracer, run->last_us, run->allocator.bytes.reserved);
+}
+
 static rvl_status run_events(rvli_run *run)
 {
     rvl_status status = RVL_OK;
     for (uint32_t i = 0; i < run->recording.event_count && status == RVL_OK; i++) {
         const rvli_event_row *event = rvli_event(run, i);
+        if (event->time_us > run->last_us)
+            run->last_us = event->time_us;
         if (run->next_edge < run->edge_count && event->time_us != 0)
             status = rvli_stages_pass(run, event->time_us);
         if (status == RVL_OK)
             status = on_event(run, i, event);
         take_peaks(run);
+        if (status == RVL_OK)
+            status = take_down(run);
     }
     if (status == RVL_OK && run->verify)
         status = rvli_queue_settle(run, NULL);
     if (status == RVL_OK && run->verify)
         status = rvli_queue_finish(run);
     take_peaks(run);
+    if (status == RVL_OK)
+        status = take_down(run);
     return status == RVL_OK ? rvli_stages_end(run) : status;
 }
 
@@ -300,6 +313,9 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     run->next_addr = FIRST_ADDRESS;
     run->epoch = (rvli_epoch){0};
     run->pinning_work = 0;
+    run->last_us = 0;
+    if (run->tracer != NULL)
+        rvli_tracer_clear(run->tracer);
     rvli_allocator_init(&run->allocator, &run->settings, run->recording.pickle.streams,
                         run->may_lack_begin ? rvli_run_change : quietly, run);
     rvli_allocator_limit(&run->allocator, options->capacity_bytes);
@@ -433,11 +449,13 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
     return RVL_OK;
 }
 
-rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
-                            rvl_trace_error *error_out, rvl_snapshot **snapshot_out)
+/* With a tracer for whom the run is taken down, or without. */
+static rvl_status run_file(const char *path, const rvl_snapshot_options *options,
+                           rvli_tracer *tracer, rvl_trace_error *error_out,
+                           rvl_snapshot **snapshot_out)
 {
     rvl_snapshot_options known;
-    rvli_run run = {0};
+    rvli_run run = {.tracer = tracer};
     char message[sizeof error_out->message] = "";
     rvl_status status = rvli_options_read(&known, sizeof known, options);
     if (status != RVL_OK || path == NULL || snapshot_out == NULL)
@@ -460,6 +478,34 @@ rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *option
     }
     rvl_snapshot_close(run.result);
     return tell(error_out, path, status, message[0] != '\0' ? message : rvl_status_text(status));
+}
+
+rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
+                            rvl_trace_error *error_out, rvl_snapshot **snapshot_out)
+{
+    return run_file(path, options, NULL, error_out, snapshot_out);
+}
+
+rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
+                                    const rvl_snapshot_trace *trace, const char *trace_path,
+                                    rvl_trace_error *error_out)
+{
+    rvl_snapshot_trace how;
+    rvli_tracer tracer = {0};
+    rvl_snapshot *snapshot;
+    rvl_status status = rvli_options_read(&how, sizeof how, trace);
+    if (status != RVL_OK || trace == NULL || trace_path == NULL)
+        return tell(error_out, NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
+                    "a device and a path for the trace are needed");
+    status = run_file(path, options, &tracer, error_out, &snapshot);
+    if (status == RVL_OK) {
+        status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);
+        if (status != RVL_OK)
+            tell(error_out, path, status, "its trace could not be written");
+        rvl_snapshot_close(snapshot);
+    }
+    rvli_tracer_destroy(&tracer);
+    return status;
 }
 
 void rvl_snapshot_close(rvl_snapshot *snapshot)

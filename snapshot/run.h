@@ -7,6 +7,7 @@
 #include "reveille/snapshot.h"
 #include "snapshot/allocator.h"
 #include "snapshot/recording.h"
+#include "snapshot/trace.h"
 
 /* X(NAME, text): what lowers the confidence. */
 #define RVLI_NOTE_MAP(X)                                                                           \
@@ -91,6 +92,8 @@ typedef struct rvli_run {
     uint32_t edge_count;
     uint32_t next_edge;
     rvli_epoch epoch;
+    rvli_tracer *tracer; /* NULL: nobody wants a trace */
+    int64_t last_us;     /* time of the entry that is looked at */
 } rvli_run;
 
 static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t index)

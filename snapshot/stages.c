@@ -163,6 +163,27 @@ static void close_stage(rvli_run *run, rvli_stage *stage)
     stage->retries = run->allocator.retries;
 }
 
+static bool any_open(const rvli_run *run)
+{
+    for (uint32_t i = 0; i < run->result->facts.stage_count; i++) {
+        if (run->result->stages[i].open)
+            return true;
+    }
+    return false;
+}
+
+/* A trace has one stage at a time: the one begun last, or, once all have ended, none of them. */
+static rvl_status take_down(rvli_run *run, const rvli_edge *edge)
+{
+    int64_t time_us = edge->time_us > run->last_us ? run->last_us : edge->time_us;
+    if (run->tracer == NULL || (!edge->start && any_open(run)))
+        return RVL_OK;
+    rvl_status status = rvli_tracer_reserved(run->tracer, time_us, run->allocator.bytes.reserved);
+    return status == RVL_OK
+               ? rvli_tracer_stage(run->tracer, time_us, edge->start ? edge->stage : UINT32_MAX)
+               : status;
+}
+
 static rvl_status pass_edge(rvli_run *run, const rvli_edge *edge)
 {
     rvli_stage *stage = &run->result->stages[edge->stage];
@@ -175,7 +196,7 @@ static rvl_status pass_edge(rvli_run *run, const rvli_edge *edge)
     else
         close_stage(run, stage);
     begin_epoch(run);
-    return status;
+    return status == RVL_OK ? take_down(run, edge) : status;
 }
 
 /* A start comes before what happens in its microsecond, an end behind it. */

@@ -22,6 +22,8 @@ int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_model(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_check(int argc, char **argv);
 
 /* Their help, on stdout. */
 void help_replay(void);
@@ -30,6 +32,8 @@ void help_report(void);
 void help_devices(void);
 void help_model(void);
 void help_snapshot(void);
+void help_plan(void);
+void help_check(void);
 
 /* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "command.h"
+#include "model_set.h"
 #include "reveille/model.h"
-
-#define NUMBER_MAX 16777216
 
 typedef struct arguments {
     rvl_model_options options;
@@ -76,146 +75,23 @@ static int usage(const char *format, const char *what)
     return EXIT_BAD_INPUT;
 }
 
-static bool parse_number(const char *text, uint32_t *number_out)
+/* One of the options that every command with a step has. */
+static int set_option(const char *name, const char *value, arguments *parsed)
 {
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    unsigned long value = strtoul(text, &end, 10);
-    if (*end != '\0' || value > NUMBER_MAX)
-        return false;
-    *number_out = (uint32_t)value;
-    return true;
-}
-
-static int parse_count(const char *name, const char *text, uint32_t min, uint32_t *number_out)
-{
-    if (parse_number(text, number_out) && *number_out >= min)
-        return 0;
-    complain(EXIT_BAD_INPUT, "--%s %s: expected a whole number from %" PRIu32 " to %d", name, text,
-             min, NUMBER_MAX);
-    fputs("Try `reveille model --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
-}
-
-/* A fraction in millionths, without a detour through a double. */
-static int parse_fraction(const char *text, uint32_t *ppm_out)
-{
-    uint32_t ppm = 0, unit = 1000000;
-    const char *c = text;
-    if (*c == '0' || *c == '1')
-        ppm = *c++ == '1' ? unit : 0;
-    if (c != text && *c == '.')
-        for (c++; *c >= '0' && *c <= '9' && unit > 1; c++) {
-            unit /= 10;
-            ppm += unit * (uint32_t)(*c - '0');
-        }
-    if (*c != '\0' || c[-(c != text)] == '.' || ppm == 0 || ppm > 1000000)
-        return usage("--mem-fraction %s: expected more than 0 and at most 1, such as 0.9, with at "
-                     "most six decimals",
-                     text);
-    *ppm_out = ppm;
-    return 0;
-}
-
-static int parse_train(const char *text, rvl_model_options *options)
-{
-    if (strcmp(text, "none") == 0)
-        options->train = RVL_MODEL_TRAIN_NONE;
-    else if (strcmp(text, "ddp") == 0)
-        options->train = RVL_MODEL_TRAIN_DDP;
-    else if (strncmp(text, "fsdp:", 5) == 0 && parse_number(text + 5, &options->train_ranks) &&
-             options->train_ranks > 0)
-        options->train = RVL_MODEL_TRAIN_FSDP;
-    else
-        return usage("--train %s: expected fsdp:N, ddp or none", text);
-    return 0;
-}
-
-/* Index of a word in a list that ends with NULL; -1: not there. */
-static int index_of(const char *word, const char *const *list)
-{
-    for (int i = 0; list[i] != NULL; i++) {
-        if (strcmp(word, list[i]) == 0)
-            return i;
-    }
-    return -1;
-}
-
-static int parse_strategy(const char *text, rvl_model_options *options)
-{
-    static const char *const words[] = {"v3", "v0", "v1", "v2", NULL};
-    int index = index_of(text, words);
-    if (index < 0)
-        return usage("--strategy %s: expected v0, v1, v2 or v3", text);
-    options->strategy = (rvl_model_strategy)index;
-    return 0;
-}
-
-static int parse_wake(const char *text, rvl_model_options *options)
-{
-    static const char *const words[] = {"staged", "together", NULL};
-    int index = index_of(text, words);
-    if (index < 0)
-        return usage("--wake %s: expected staged or together", text);
-    options->wake = (rvl_wake)index;
-    return 0;
-}
-
-static int parse_optimizer(const char *text, rvl_model_options *options)
-{
-    static const char *const words[] = {
-#define WORD(name, word, states, bytes, blocks, master) word,
-        RVL_MODEL_OPTIMIZER_MAP(WORD)
-#undef WORD
-            NULL};
-    int index = index_of(text, words);
-    if (index < 0)
-        return usage("--optimizer %s: expected adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd",
-                     text);
-    options->optimizer = (rvl_model_optimizer)index;
-    return 0;
-}
-
-static int parse_weights_dtype(const char *text, rvl_model_options *options)
-{
-    static const char *const words[] = {"", "bf16", "fp8", "int4", NULL};
-    int index = index_of(text, words);
-    if (index < 1)
-        return usage("--weights-dtype %s: expected bf16, fp8 or int4", text);
-    options->weights_dtype = (rvl_model_dtype)index;
-    return 0;
-}
-
-static int parse_kv_dtype(const char *text, rvl_model_options *options)
-{
-    static const char *const words[] = {"", "bf16", "fp8", NULL};
-    int index = index_of(text, words);
-    if (index < 1)
-        return usage("--kv-dtype %s: expected bf16 or fp8", text);
-    options->kv_dtype = (rvl_model_dtype)index;
-    return 0;
+    char why[MODEL_WHY_BYTES];
+    return model_set(&parsed->options, name, value, why) ? 0 : usage("%s", why);
 }
 
 static int parse_given(char *text, arguments *parsed)
 {
-    static const char *const tags[] = {
-#define TAG(name, tag, meaning) tag,
-        RVL_MODEL_TERM_MAP(TAG)
-#undef TAG
-            NULL};
+    char why[MODEL_WHY_BYTES];
     char *equals = strchr(text, '=');
-    rvl_model_given given = {0};
     if (equals == NULL)
         return usage("--given %s: expected TERM=SIZE", text);
-    if (strcmp(equals + 1, "0") != 0 && rvl_size_parse(equals + 1, &given.bytes) != RVL_OK)
-        return usage("--given %s: expected a size such as 2.5GiB, or 0, after the =", text);
     *equals = '\0';
-    int index = index_of(text, tags);
-    if (index < 0)
-        return usage("--given %s: no such term; a step's terms are what the command prints", text);
-    given.term = (rvl_model_term)index;
-    parsed->given[parsed->options.given_count++] = given;
+    if (!model_set_given(text, equals + 1, &parsed->given[parsed->options.given_count], why))
+        return usage("%s", why);
+    parsed->options.given_count++;
     return 0;
 }
 
@@ -236,47 +112,27 @@ static int parse_name(const char *text, rvl_model_options *options)
     return 0;
 }
 
-enum {
-    DEVICE = 256,
-    TP,
-    PP,
-    PP_RANK,
-    EP,
-    MEM_FRACTION,
-    WEIGHTS_DTYPE,
-    KV_DTYPE,
-    TRAIN,
-    RESHARD,
-    MICRO_BATCH,
-    SEQ_LEN,
-    RECOMPUTE,
-    OPTIMIZER,
-    STRATEGY,
-    WAKE,
-    GIVEN,
-    NAME,
-    NOTE,
-    HELP
-};
+/* SETTING: an option whose name model_set() knows. SWITCH: one of these, with the value yes. */
+enum { SETTING = 256, SWITCH, GIVEN, NAME, NOTE, HELP };
 
 static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
-    {"device", required_argument, NULL, DEVICE},
-    {"tp", required_argument, NULL, TP},
-    {"pp", required_argument, NULL, PP},
-    {"pp-rank", required_argument, NULL, PP_RANK},
-    {"ep", required_argument, NULL, EP},
-    {"mem-fraction", required_argument, NULL, MEM_FRACTION},
-    {"weights-dtype", required_argument, NULL, WEIGHTS_DTYPE},
-    {"kv-dtype", required_argument, NULL, KV_DTYPE},
-    {"train", required_argument, NULL, TRAIN},
-    {"reshard", no_argument, NULL, RESHARD},
-    {"micro-batch", required_argument, NULL, MICRO_BATCH},
-    {"seq-len", required_argument, NULL, SEQ_LEN},
-    {"recompute", no_argument, NULL, RECOMPUTE},
-    {"optimizer", required_argument, NULL, OPTIMIZER},
-    {"strategy", required_argument, NULL, STRATEGY},
-    {"wake", required_argument, NULL, WAKE},
+    {"device", required_argument, NULL, SETTING},
+    {"tp", required_argument, NULL, SETTING},
+    {"pp", required_argument, NULL, SETTING},
+    {"pp-rank", required_argument, NULL, SETTING},
+    {"ep", required_argument, NULL, SETTING},
+    {"mem-fraction", required_argument, NULL, SETTING},
+    {"weights-dtype", required_argument, NULL, SETTING},
+    {"kv-dtype", required_argument, NULL, SETTING},
+    {"train", required_argument, NULL, SETTING},
+    {"reshard", no_argument, NULL, SWITCH},
+    {"micro-batch", required_argument, NULL, SETTING},
+    {"seq-len", required_argument, NULL, SETTING},
+    {"recompute", no_argument, NULL, SWITCH},
+    {"optimizer", required_argument, NULL, SETTING},
+    {"strategy", required_argument, NULL, SETTING},
+    {"wake", required_argument, NULL, SETTING},
     {"given", required_argument, NULL, GIVEN},
     {"name", required_argument, NULL, NAME},
     {"note", required_argument, NULL, NOTE},
@@ -284,63 +140,16 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_engine_option(int option, rvl_model_options *o)
+static int parse_option(int option, int index, char *word, arguments *parsed)
 {
-    switch (option) {
-    case TP:
-        return parse_count("tp", optarg, 1, &o->tp);
-    case PP:
-        return parse_count("pp", optarg, 1, &o->pp);
-    case PP_RANK:
-        return parse_count("pp-rank", optarg, 0, &o->pp_rank);
-    case EP:
-        return parse_count("ep", optarg, 1, &o->ep);
-    case MEM_FRACTION:
-        return parse_fraction(optarg, &o->mem_fraction_ppm);
-    case WEIGHTS_DTYPE:
-        return parse_weights_dtype(optarg, o);
-    default:
-        return parse_kv_dtype(optarg, o);
-    }
-}
-
-static int parse_trainer_option(int option, rvl_model_options *o)
-{
-    switch (option) {
-    case TRAIN:
-        return parse_train(optarg, o);
-    case RESHARD:
-        o->reshard = true;
-        return 0;
-    case MICRO_BATCH:
-        return parse_count("micro-batch", optarg, 1, &o->micro_batch);
-    case SEQ_LEN:
-        return parse_count("seq-len", optarg, 1, &o->seq_len);
-    case RECOMPUTE:
-        o->recompute = true;
-        return 0;
-    default:
-        return parse_optimizer(optarg, o);
-    }
-}
-
-static int parse_option(int option, char *word, arguments *parsed)
-{
-    if (option >= TP && option <= KV_DTYPE)
-        return parse_engine_option(option, &parsed->options);
-    if (option >= TRAIN && option <= OPTIMIZER)
-        return parse_trainer_option(option, &parsed->options);
     switch (option) {
     case 'o':
         parsed->output = optarg;
         return 0;
-    case DEVICE:
-        parsed->options.device = optarg;
-        return 0;
-    case STRATEGY:
-        return parse_strategy(optarg, &parsed->options);
-    case WAKE:
-        return parse_wake(optarg, &parsed->options);
+    case SETTING:
+        return set_option(long_options[index].name, optarg, parsed);
+    case SWITCH:
+        return set_option(long_options[index].name, "yes", parsed);
     case GIVEN:
         return parse_given(optarg, parsed);
     case NAME:
@@ -375,28 +184,19 @@ static int parse(int argc, char **argv, arguments *parsed)
     optind = 1;
     for (;;) {
         int at = optind;
-        int option = getopt_long(argc, argv, ":o:", long_options, NULL);
+        int index = 0;
+        int option = getopt_long(argc, argv, ":o:", long_options, &index);
         if (option == -1)
             return check_words(argc, argv, parsed);
         /* Options may stand behind the config: getopt has then moved the word before optind. */
         char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
-        int status = parse_option(option, word, parsed);
+        int status = parse_option(option, index, word, parsed);
         if (status != 0 || parsed->help)
             return status;
     }
 }
 
 /* ---- Running ---- */
-
-static int explain(rvl_status status, const char *config, const rvl_model_error *error)
-{
-    int code = status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
-    if (error->line > 0)
-        return complain(code, "%s:%" PRIu32 ": %s", config, error->line, error->message);
-    if (error->key[0] == '\0')
-        return complain(code, "%s: %s", config, error->message);
-    return complain(code, "%s: %s: %s", config, error->key, error->message);
-}
 
 static void add_term(table *rows, const rvl_model_step *step, rvl_model_term term)
 {
@@ -448,11 +248,11 @@ static int run(const arguments *parsed)
     rvl_model_step *step;
     rvl_status status = rvl_model_open(parsed->config, &error, &model);
     if (status != RVL_OK)
-        return explain(status, parsed->config, &error);
+        return model_explain(status, parsed->config, &error);
     status = rvl_model_step_make(model, &parsed->options, &error, &step);
     int code;
     if (status != RVL_OK) {
-        code = explain(status, parsed->config, &error);
+        code = model_explain(status, parsed->config, &error);
     } else {
         code = write_step(parsed, model, step);
         rvl_model_step_close(step);

@@ -46,6 +46,10 @@ void help_replay(void)
           "                       repeated (default: none)\n"
           "  --conductor PROCESS  whose stage and step marks count (default: the first process\n"
           "                       that marks)\n"
+          "  --snapshot-process NAME\n"
+          "                       whose segments those of a PyTorch snapshot among the traces\n"
+          "                       (.pickle, .pickle.gz) are (default: trainer)\n"
+          "  --snapshot-device N  the device that they are on (default: 0)\n"
           "  --backend sim|cuda   what replays (default: sim)\n"
           "  --settle MS          on a real GPU, wait before each resume: the driver clears what "
           "was\n"
@@ -123,13 +127,38 @@ static int parse_budget(char *text, arguments *parsed)
     return 0;
 }
 
-enum { DEVICE = 256, WAKE, BUDGET, CONDUCTOR, BACKEND, SETTLE, PARTIAL, JSON, HELP };
+/* Number of a device in the trace. */
+static int parse_snapshot_device(const char *text, uint32_t *device_out)
+{
+    char *end;
+    unsigned long device = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || device >= RVL_MAX_DEVICES)
+        return usage("--snapshot-device %s: expected a whole number from 0 to 63", text);
+    *device_out = (uint32_t)device;
+    return 0;
+}
+
+enum {
+    DEVICE = 256,
+    WAKE,
+    BUDGET,
+    CONDUCTOR,
+    SNAPSHOT_PROCESS,
+    SNAPSHOT_DEVICE,
+    BACKEND,
+    SETTLE,
+    PARTIAL,
+    JSON,
+    HELP
+};
 
 static const struct option long_options[] = {
     {"device", required_argument, NULL, DEVICE},
     {"wake", required_argument, NULL, WAKE},
     {"budget", required_argument, NULL, BUDGET},
     {"conductor", required_argument, NULL, CONDUCTOR},
+    {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
+    {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
     {"backend", required_argument, NULL, BACKEND},
     {"settle", required_argument, NULL, SETTLE},
     {"partial", no_argument, NULL, PARTIAL},
@@ -150,6 +179,11 @@ static int parse_option(int option, char *word, arguments *parsed)
     case CONDUCTOR:
         parsed->options.conductor = optarg;
         return 0;
+    case SNAPSHOT_PROCESS:
+        parsed->options.snapshot_process = optarg;
+        return 0;
+    case SNAPSHOT_DEVICE:
+        return parse_snapshot_device(optarg, &parsed->options.snapshot_device);
     case BACKEND:
         return parse_backend(optarg, &parsed->options);
     case SETTLE:

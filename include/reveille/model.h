@@ -198,6 +198,14 @@ RVL_API size_t rvl_model_step_events(const rvl_model_step *step,
                                      const rvl_trace_event **events_out);
 
 /*
+ * Replays the step without a file, as rvl_replay_run_events() does. The step may be closed before
+ * the result. Returns as that, or RVL_ERR_INVALID (NULL). Since 0.1.
+ */
+RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
+                                         const rvl_replay_options *options,
+                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+
+/*
  * Writes the step as a trace. A file of that name is replaced when the new one is whole; what is no
  * regular file (a pipe) is written to as it is. Returns RVL_OK, RVL_ERR_INVALID (NULL), RVL_ERR_IO
  * (nothing is left behind) or RVL_ERR_HOST_OOM. Since 0.1.

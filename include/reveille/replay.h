@@ -47,10 +47,14 @@ typedef struct rvl_replay_options {
                                yet, whose content means nothing if the replay fails. NULL: none */
     uint32_t settle_ms;     /* on a real device: how long to wait before each resume, so that the
                                driver has cleared what was just released */
+    const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */
+    uint32_t snapshot_device;     /* index of the device that they are on */
 } rvl_replay_options;
 
 /*
- * Replays a trace, or several merged on one clock. options and error_out may be NULL.
+ * Replays a trace, or several merged on one clock. A path that ends in .pickle or .pickle.gz is a
+ * PyTorch snapshot, which joins by the wall clock (docs/replay.md). options and error_out may be
+ * NULL.
  * Returns RVL_OK (also if it does not fit: ask the result); RVL_ERR_INVALID (options; a budget for
  * a stage that the trace does not have); RVL_ERR_CORRUPT_TRACE, RVL_ERR_VERSION, RVL_ERR_IO with
  * *error_out filled; RVL_ERR_HOST_OOM; or what the backend answers.
@@ -59,6 +63,45 @@ typedef struct rvl_replay_options {
 RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
                                   const rvl_replay_options *options, rvl_trace_error *error_out,
                                   rvl_replay **replay_out);
+
+/* ---- Events that lie in no file ---- */
+
+/*
+ * Where a replay takes its events from, instead of files. Of an event the replay reads what its
+ * kind has (RVL_EVENT_MAP), and ignores process_index, tag_index, file and line; its strings may go
+ * when the next event is asked for. Times must not fall. Messages name the source and, as the line,
+ * the number of the event, from 1.
+ */
+typedef struct rvl_replay_source {
+    size_t struct_size;
+    const char *name;                /* NULL: "events" */
+    const rvl_trace_device *devices; /* at least one; indexes are unique */
+    size_t device_count;
+    /* The next event: RVL_OK, RVL_ERR_NOT_FOUND after the last, or why there is none. */
+    rvl_status (*next)(void *user, rvl_trace_event *event_out);
+    /* Begins anew with the first event; needed for RVL_WAKE_TOGETHER, else may be NULL. */
+    rvl_status (*rewind)(void *user);
+    void *user;
+} rvl_replay_source;
+
+/*
+ * Replays what a source gives, as rvl_replay_run() does with files; error_out->file is
+ * source->name. The source is not needed any more when the call returns. options.partial means
+ * nothing here. Returns as rvl_replay_run(), RVL_ERR_INVALID for a source that is not whole,
+ * RVL_ERR_CORRUPT_TRACE for an event that no trace could hold, and what next and rewind answer.
+ * Any number of threads, each with a source of its own. Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_run_source(const rvl_replay_source *source,
+                                         const rvl_replay_options *options,
+                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+
+/* The same with events that lie in memory, in order. name may be NULL. Since 0.1. */
+RVL_API rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
+                                         size_t device_count, const rvl_trace_event *events,
+                                         size_t event_count, const rvl_replay_options *options,
+                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+
+/* ---- The result ---- */
 
 typedef struct rvl_replay_device {
     size_t struct_size;

@@ -35,6 +35,23 @@ typedef struct rvl_snapshot_options {
 RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
                                     rvl_trace_error *error_out, rvl_snapshot **snapshot_out);
 
+/* How a snapshot becomes a trace. */
+typedef struct rvl_snapshot_trace {
+    size_t struct_size;
+    const char *process;     /* whose segments they are; NULL: "trainer" */
+    rvl_trace_device device; /* that they are on, as the trace's header declares it */
+} rvl_snapshot_trace;
+
+/*
+ * Runs a snapshot as rvl_snapshot_run() does, and writes what its process had reserved as a trace:
+ * allocations under the tag "segments", and the stages, between which the stage is "outside". Times
+ * are the wall clock's. options and error_out may be NULL. Returns as rvl_snapshot_run(), and
+ * RVL_ERR_IO if the trace could not be written. Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
+                                            const rvl_snapshot_trace *trace, const char *trace_path,
+                                            rvl_trace_error *error_out);
+
 typedef struct rvl_snapshot_facts {
     size_t struct_size;
     bool verify;

@@ -30,6 +30,17 @@ cmake --build "$work/cmake" >"$work/log"
 
 [ "$("$prefix/bin/reveille" --version | cut -d' ' -f1)" = reveille ]
 
+# The command runs without MPI; where there is one, it finds its module as it is installed.
+if readelf -d "$prefix/bin/reveille" | grep -q 'NEEDED.*libmpi'; then
+    echo "the command needs MPI" >&2
+    exit 1
+fi
+if [ -e "$libdir/reveille/reveille-mpi.so" ] && command -v mpirun >/dev/null; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 \
+        "$prefix/bin/reveille" plan "$trace" --sweep --device h200,b200 >"$work/swept"
+    grep -q '^cheapest that fits: --device h200$' "$work/swept"
+fi
+
 headers=0
 for header in "$prefix"/include/reveille/*.h; do
     "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only -x c "$header"

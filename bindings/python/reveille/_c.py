@@ -362,6 +362,8 @@ class ReplayOptions(Sized):
         ("progress_user", c_void_p),
         ("timeline", c_void_p),
         ("settle_ms", c_uint32),
+        ("snapshot_process", c_char_p),
+        ("snapshot_device", c_uint32),
     ]
 
 
@@ -465,6 +467,34 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_replay_close": (None, [c_void_p]),
 }
 
+# What the hook libraries have beside all of the above.
+HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "rvl_hooks_mode": (c_char_p, []),
+    "rvl_hooks_context": (c_int, [c_int, POINTER(c_void_p)]),
+    "rvl_hooks_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
+    "rvl_hooks_pause": (c_int, [c_char_p]),
+    "rvl_hooks_resume": (c_int, [c_char_p]),
+}
+
+# torch_memory_saver's C interface, as far as it is used.
+SAVER_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "tms_set_current_tag": (None, [c_char_p]),
+    "tms_get_current_tag": (c_char_p, []),
+    "tms_set_interesting_region": (None, [c_bool]),
+    "tms_get_interesting_region": (c_bool, []),
+    "tms_set_enable_cpu_backup": (None, [c_bool]),
+    "tms_get_enable_cpu_backup": (c_bool, []),
+    "tms_set_cpu_backup_backend": (None, [c_char_p]),
+    "tms_get_cpu_backup_backend": (c_char_p, []),
+    "tms_set_enable_disk_backup": (None, [c_bool]),
+    "tms_get_enable_disk_backup": (c_bool, []),
+    "tms_set_disk_backup_dir": (None, [c_char_p]),
+    "set_memory_margin_bytes": (None, [c_uint64]),
+    "tms_set_retain_cpu_backup": (None, [c_bool]),
+    "tms_get_retain_cpu_backup": (c_bool, []),
+    "tms_get_cpu_backup_pointer": (c_void_p, [c_void_p, c_uint64]),
+}
+
 _core: ctypes.CDLL | None = None
 _replay: ctypes.CDLL | None = None
 
@@ -480,6 +510,19 @@ def library_path(name: str = "reveille") -> Path:
     return library_directory() / f"lib{name}.so.0"
 
 
+def hook_library_path(mode: str) -> Path:
+    """The file of a hook library ("preload" or "torch"), whether or not it is there."""
+    return library_directory() / f"libreveille-{mode}.so"
+
+
+def declare(library: ctypes.CDLL, prototypes: dict[str, tuple[Any, list[Any]]]) -> None:
+    """Sets the types of functions. Raises AttributeError for one that the library lacks."""
+    for function, (result, arguments) in prototypes.items():
+        entry = getattr(library, function)
+        entry.restype = result
+        entry.argtypes = arguments
+
+
 def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDLL:
     path = library_path(name)
     if not path.exists():
@@ -489,10 +532,7 @@ def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDL
         )
     try:
         library = ctypes.CDLL(str(path))
-        for function, (result, arguments) in prototypes.items():
-            entry = getattr(library, function)
-            entry.restype = result
-            entry.argtypes = arguments
+        declare(library, prototypes)
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
     return library
@@ -511,6 +551,17 @@ def core() -> ctypes.CDLL:
             )
         _core = library
     return _core
+
+
+def adopt(hook: ctypes.CDLL) -> None:
+    """Uses a hook library, which has the same functions, as libreveille from now on.
+
+    Each library needs some of the little room that the loader keeps for thread-local variables
+    of libraries that are opened late, and PyTorch's need some, too.
+    """
+    global _core
+    if _core is None:
+        _core = hook
 
 
 def replay() -> ctypes.CDLL:

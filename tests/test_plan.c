@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `reveille plan`: largest sizes that can be worked out on paper, sweeps whose every case must be
+ * what replay says of the same step, the same from four ranks as from one, and bad input.
+ *
+ * Linked with --wrap for malloc, calloc, realloc and strndup, so that each of them fails in turn.
+ */
+#include "support.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "plan/plan.h"
+
+#define TRACES RVL_SOURCE_DIR "/traces/"
+#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define TEXT_BYTES 65536
+
+static char folder[] = "/tmp/reveille-plan-XXXXXX";
+static char output[TEXT_BYTES]; /* of the last command */
+
+/* ---- Host memory that runs out ---- */
+
+static long allocations_left = -1; /* negative: no limit */
+
+static bool refuses(void)
+{
+    if (allocations_left < 0)
+        return false;
+    if (allocations_left == 0)
+        return true;
+    allocations_left--;
+    return false;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+char *__real_strndup(const char *text, size_t length);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+char *__wrap_strndup(const char *text, size_t length);
+
+void *__wrap_malloc(size_t size)
+{
+    return refuses() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuses() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return refuses() ? NULL : __real_realloc(old, size);
+}
+
+char *__wrap_strndup(const char *text, size_t length)
+{
+    return refuses() ? NULL : __real_strndup(text, length);
+}
+
+/* ---- The command ---- */
+
+static int shell(const char *before, const char *words, const char *redirect)
+{
+    char line[4096];
+    snprintf(line, sizeof line, "cd %s && %s %s %s %s", folder, before, RVL_COMMAND_PATH, words,
+             redirect);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int command(const char *words)
+{
+    return shell("", words, "2>&1");
+}
+
+static void check_contains(const char *part)
+{
+    if (strstr(output, part) == NULL)
+        print_error("expected \"%s\" in:\n%s\n", part, output);
+    assert_non_null(strstr(output, part));
+}
+
+static json_t *parsed(const char *words)
+{
+    json_error_t error;
+    command(words);
+    json_t *root = json_loads(output, 0, &error);
+    if (root == NULL)
+        print_error("%s in: %s\n", error.text, output);
+    assert_non_null(root);
+    return root;
+}
+
+static uint64_t number(json_t *root, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(root, key));
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A device of 1000 MiB. 100 MiB of weights stay; a cache of 300 + 100 MiB leaves for training,
+ * which takes 601 MiB and so 602. The trainer's own kv_cache is of another process. */
+#define HEAD                                                                                       \
+    "reveille-trace 1.0\n"                                                                         \
+    "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
+    "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"                     \
+    "process engine pid=0\n"                                                                       \
+    "process trainer pid=0\n"
+
+static const char by_hand[] = HEAD "step 1 engine 0\n"
+                                   "stage 2 engine 0 rollout\n"
+                                   "alloc 3 engine 0 1 0 104857600 weights\n"
+                                   "alloc 4 engine 0 2 0 314572800 cache\n"
+                                   "alloc 5 engine 0 3 0 104857600 cache\n"
+                                   "pause 6 engine 0 cache discard\n"
+                                   "stage 7 engine 0 train\n"
+                                   "alloc 8 trainer 0 1 0 630194176 activations\n"
+                                   "free 9 trainer 0 1\n"
+                                   "stage 10 engine 0 update\n"
+                                   "alloc 11 trainer 0 2 0 209715200 copy\n"
+                                   "resume 12 engine 0 cache no_restore\n"
+                                   "free 13 trainer 0 2\n"
+                                   "free 14 engine 0 2\n"
+                                   "free 15 engine 0 3\n"
+                                   "alloc 16 engine 0 4 0 10485760 cache\n"
+                                   "end 16\n";
+
+static void finds_what_paper_says(void **state)
+{
+    (void)state;
+    write_file("x.rvt", by_hand);
+    /* 1000 - 100 - 200 in the update, although rollout would have room for 900. */
+    json_t *root = parsed("plan x.rvt --max cache --json");
+    assert_int_equal(number(root, "largest_bytes"), 700 * MIB);
+    assert_int_equal(number(root, "traced_bytes"), 400 * MIB);
+    assert_true(json_is_null(json_object_get(root, "mem_fraction")));
+    json_t *binding = json_object_get(root, "binding");
+    assert_string_equal(json_string_value(json_object_get(binding, "stage")), "update");
+    assert_int_equal(number(binding, "peak_bytes"), 1000 * MIB);
+    assert_int_equal(json_array_size(json_object_get(binding, "at_peak")), 3);
+    json_decref(root);
+    /* 900 less the odd megabyte, in whole granules. */
+    root = parsed("plan x.rvt --max trainer/activations --json");
+    assert_int_equal(number(root, "largest_bytes"), 900 * MIB);
+    json_decref(root);
+    /* The device is another. */
+    root = parsed("plan x.rvt --max cache --device 2000MiB --json");
+    assert_int_equal(number(root, "largest_bytes"), 1700 * MIB);
+    json_decref(root);
+    /* Together with its wake, nothing changes: one resume. */
+    root = parsed("plan x.rvt --max cache --wake together --json");
+    assert_int_equal(number(root, "largest_bytes"), 700 * MIB);
+    json_decref(root);
+}
+
+static void says_what_binds(void **state)
+{
+    (void)state;
+    write_file("x.rvt", by_hand);
+    assert_int_equal(command("plan x.rvt --max cache"), 0);
+    check_contains("cache: at most 700.0 MiB (734003200 bytes); the trace has 400.0 MiB\n"
+                   "  binds  stage update on device 0: 1000.0 MiB of 1000.0 MiB, 0 B free\n"
+                   "         engine/cache 700.0 MiB\n"
+                   "         trainer/copy 200.0 MiB\n"
+                   "         engine/weights 100.0 MiB\n");
+    assert_int_equal(command("plan x.rvt --max cache --device 500MiB"), 3);
+    check_contains("cache: no size fits; the trace has 400.0 MiB\n"
+                   "  binds  stage train on device 0: 702.0 MiB of 500.0 MiB, 202.0 MiB missing\n"
+                   "         trainer/activations 602.0 MiB\n");
+    write_file("y.rvt",
+               HEAD "stage 1 engine 0 a\nalloc 2 engine 0 1 0 2097152 t flags=paused\nend 2\n");
+    assert_int_equal(command("plan y.rvt --max t"), 0);
+    check_contains("t: any size fits: it is never in use\n");
+}
+
+/* What a trace says of a size is what a replay of the trace with that size says. */
+static void agrees_with_the_published_trace(void **state)
+{
+    (void)state;
+    json_t *root = parsed("plan " TRACES "qwen2.5-32b-tp2-h200.rvt --device h200 --max kv_cache "
+                          "--json");
+    json_t *binding = json_object_get(root, "binding");
+    uint64_t room = number(binding, "capacity_bytes") - number(binding, "peak_bytes");
+    assert_true(room < GRANULE);
+    assert_int_equal(number(root, "largest_bytes") % GRANULE, 0);
+    assert_int_equal(number(root, "largest_bytes"), UINT64_C(109838336000));
+    json_decref(root);
+}
+
+static void finds_the_fraction_of_a_model(void **state)
+{
+    (void)state;
+    char words[512];
+    json_t *root = parsed("plan --model " CONFIGS "qwen2.5-32b.json --tp 2 --max kv_cache --json");
+    double fraction = json_real_value(json_object_get(root, "mem_fraction"));
+    uint64_t bytes = number(root, "largest_bytes");
+    json_decref(root);
+    for (int more = 0; more <= 1; more++) {
+        snprintf(words, sizeof words,
+                 "model " CONFIGS "qwen2.5-32b.json --tp 2 --mem-fraction %.6f -o m.rvt",
+                 fraction + more * 1e-6);
+        assert_int_equal(command(words), 0);
+        if (more == 0) {
+            char size[64];
+            snprintf(size, sizeof size, "%" PRIu64, bytes);
+            check_contains(size);
+        }
+        /* To the millionth: one more has another stage that does not fit, or changes nothing. */
+        assert_int_equal(command("replay m.rvt"), more == 0 ? 0 : 3);
+    }
+    assert_int_equal(command("plan --model " CONFIGS "qwen2.5-32b.json --device l4 --max kv_cache"),
+                     3);
+    check_contains("kv_cache: no size fits\n  --mem-fraction: no room for a KV cache");
+    assert_int_equal(command("plan --model " CONFIGS
+                             "qwen2.5-32b.json --tp 2 --given kv_cache=9GiB --max kv_cache"),
+                     0);
+    check_contains("the settings give 9.0 GiB\n");
+}
+
+/* ---- Sweeps ---- */
+
+#define SWEEP                                                                                      \
+    "plan --sweep --model " CONFIGS "qwen2.5-7b.json --tp 1,2,3 --device h100-80g,h200 "           \
+    "--strategy v0,v3 --train fsdp:8,fsdp:16 --recompute=yes,no --mem-fraction 0.5:0.7:0.1 "
+
+/* The same step, written and replayed, has the same peak, host memory and seconds. */
+static void check_case(json_t *item)
+{
+    char words[1024] = "model", replay[128];
+    const char *name;
+    json_t *value;
+    uint64_t peak = 0, host = 0;
+    double seconds = 0;
+    json_object_foreach(json_object_get(item, "settings"), name, value)
+    {
+        const char *text = json_string_value(value);
+        size_t length = strlen(words);
+        if (strcmp(name, "model") == 0)
+            snprintf(words + length, sizeof words - length, " %s -o c.rvt", text);
+        else if (strcmp(name, "recompute") != 0)
+            snprintf(words + length, sizeof words - length, " --%s %s", name, text);
+        else if (strcmp(text, "yes") == 0)
+            snprintf(words + length, sizeof words - length, " --recompute");
+    }
+    assert_int_equal(command(words), 0);
+    snprintf(replay, sizeof replay, "replay c.rvt --json");
+    json_t *root = parsed(replay);
+    json_t *device = json_array_get(json_object_get(root, "devices"), 0), *stage;
+    size_t i;
+    json_array_foreach(json_object_get(device, "stages"), i, stage)
+    {
+        peak = number(stage, "peak_bytes") > peak ? number(stage, "peak_bytes") : peak;
+        host = number(stage, "host_bytes") > host ? number(stage, "host_bytes") : host;
+        seconds += json_number_value(json_object_get(stage, "seconds"));
+    }
+    assert_int_equal(number(item, "peak_bytes"), peak);
+    assert_int_equal(number(item, "host_bytes"), host);
+    assert_true(json_real_value(json_object_get(item, "seconds")) - seconds < 1e-6);
+    bool fits = json_is_true(json_object_get(device, "fits"));
+    assert_string_equal(json_string_value(json_object_get(item, "fits")), fits ? "yes" : "no");
+    json_decref(root);
+}
+
+static void sweeps_say_what_replays_say(void **state)
+{
+    (void)state;
+    json_t *root = parsed(SWEEP "--json"), *item, *cases = json_object_get(root, "cases");
+    size_t i, refused = 0;
+    uint64_t gpus_min = UINT64_MAX;
+    assert_int_equal(json_array_size(cases), 3 * 2 * 2 * 2 * 2 * 3);
+    json_array_foreach(cases, i, item)
+    {
+        const char *fits = json_string_value(json_object_get(item, "fits"));
+        if (strcmp(fits, "refused") == 0) {
+            refused++;
+            assert_string_equal(
+                json_string_value(json_object_get(json_object_get(item, "settings"), "tp")), "3");
+            assert_non_null(strstr(json_string_value(json_object_get(item, "why")),
+                                   "does not divide by tp = 3"));
+        } else if (i % 7 == 0) {
+            check_case(item);
+        }
+        if (strcmp(fits, "yes") == 0 && number(item, "gpus") < gpus_min)
+            gpus_min = number(item, "gpus");
+    }
+    assert_int_equal(refused, 48);
+    json_t *cheapest = json_array_get(cases, number(root, "cheapest"));
+    assert_string_equal(json_string_value(json_object_get(cheapest, "fits")), "yes");
+    assert_int_equal(number(cheapest, "gpus"), gpus_min);
+    assert_true(json_is_null(json_object_get(root, "nearest")));
+    json_decref(root);
+}
+
+static void threads_do_not_change_it(void **state)
+{
+    (void)state;
+    char *one;
+    assert_int_equal(command(SWEEP "--json --threads 1"), 0);
+    one = strdup(output);
+    assert_int_equal(command(SWEEP "--json --threads 7"), 0);
+    assert_string_equal(output, one);
+    free(one);
+}
+
+static void ranks_do_not_change_it(void **state)
+{
+    (void)state;
+    static const char *const tails[] = {"--json", "--csv", "", "--max kv_cache"};
+    if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
+        skip();
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        char words[1024];
+        snprintf(words, sizeof words, SWEEP "%s", tails[i]);
+        assert_int_equal(shell("", words, "2>/dev/null"), 0);
+        char *alone = strdup(output);
+        assert_int_equal(shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+                               "--oversubscribe -n 4",
+                               words, "2>/dev/null"),
+                         0);
+        assert_string_equal(output, alone);
+        free(alone);
+    }
+    assert_int_equal(shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+                           "--oversubscribe -n 4",
+                           "plan --sweep --model " CONFIGS "qwen2.5-7b.json --tp 3", "2>&1"),
+                     2);
+    check_contains("does not divide by tp = 3");
+    assert_null(strstr(strstr(output, "does not divide") + 1, "does not divide")); /* once */
+}
+
+static void without_the_module_mpirun_is_refused(void **state)
+{
+    (void)state;
+    char line[2048];
+    snprintf(line, sizeof line,
+             "cp %s %s/reveille && cd %s && OMPI_COMM_WORLD_SIZE=2 ./reveille plan --sweep a 2>&1",
+             RVL_COMMAND_PATH, folder, folder);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    assert_int_equal(WEXITSTATUS(status), 2);
+    check_contains("built without MPI: run it without mpirun");
+}
+
+static void sweeps_traces_and_prints_tables(void **state)
+{
+    (void)state;
+    write_file("x.rvt", by_hand);
+    assert_int_equal(command("plan x.rvt --sweep --device 500MiB,1000MiB,2000MiB --max cache"), 0);
+    check_contains("device   fits  GPUs    capacity        peak  stage         free  host  "
+                   "seconds    largest  fraction\n");
+    check_contains("500MiB   no       1   500.0 MiB   702.0 MiB  train   -202.0 MiB");
+    check_contains("cheapest that fits: --device 1000MiB\n");
+    assert_int_equal(command("plan x.rvt --sweep --device 500MiB,600MiB --wake staged,together"),
+                     3);
+    check_contains("nothing fits; nearest: --device 600MiB --wake staged (");
+    assert_int_equal(command("plan x.rvt --sweep --device 1000MiB --csv"), 0);
+    check_contains("device,fits,gpus,capacity_bytes,peak_bytes,stage,host_bytes,seconds,"
+                   "largest_bytes,mem_fraction_max,why\n"
+                   "1000MiB,yes,1,1048576000,736100352,");
+}
+
+/* ---- Bad input ---- */
+
+static void bad_usage_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *message;
+    } cases[] = {
+        {"", "name a trace, or a config with --model"},
+        {"x.rvt", "say what to find: --max TAG, --sweep, or both"},
+        {"x.rvt --max", "option --max needs a value"},
+        {"x.rvt --what", "unknown option --what"},
+        {"x.rvt --sweep --model y", "a model or traces, not both"},
+        {"x.rvt --sweep --json --csv", "one of them"},
+        {"x.rvt --max a --csv", "only with --sweep"},
+        {"x.rvt --max a --device h200,l4", "lists of several values are for --sweep"},
+        {"x.rvt --sweep --device h900", "--device h900: neither a size nor a profile"},
+        {"x.rvt --sweep --tp 2", "--tp is a setting of a model's step"},
+        {"x.rvt --sweep --given buffers=0", "only with --model"},
+        {"--model y --sweep --given buffers", "expected TERM=SIZE"},
+        {"--model y --sweep --given buffer=0", "no such term"},
+        {"--model y --sweep --partial", "only for a trace"},
+        {"--model y --sweep --tp 1,,2", "an empty value in the list"},
+        {"--model y --sweep --tp 1,x", "--tp x: expected a whole number"},
+        {"--model y --sweep --recompute=maybe", "--recompute maybe: expected yes or no"},
+        {"--model y --sweep --mem-fraction 0.9:0.6:0.1", "expected FROM:TO:STEP"},
+        {"--model y --sweep --mem-fraction 0.1:0.6:0.1x", "expected FROM:TO:STEP"},
+        {"--model y --sweep --mem-fraction 0.1:1:0.000001", "expected FROM:TO:STEP"},
+        {"--model y --sweep --threads 0", "--threads 0: expected"},
+        {"--model y --sweep --threads 9999", "--threads 9999: expected"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "plan %s", cases[i].words);
+        assert_int_equal(command(words), 2);
+        check_contains(cases[i].message);
+        check_contains("Try `reveille plan --help`.");
+    }
+    assert_int_equal(command("plan --help"), 0);
+    check_contains("usage: reveille plan [OPTION]... TRACE... --max TAG\n");
+}
+
+static void bad_input_is_named(void **state)
+{
+    (void)state;
+    write_file("x.rvt", by_hand);
+    write_file("none.rvt", HEAD "alloc 2 engine 0 1 0 2097152 t\nend 1\n");
+    write_file("bad.rvt", HEAD "stage 2 engine 0 a\nfree 3 engine 0 7\nend 2\n");
+    write_file("half.rvt", HEAD "stage 2 engine 0 a\nalloc 3 engine 0 1 0 2097152 t\n");
+    assert_int_equal(command("plan none.rvt --max t"), 2);
+    check_contains("none.rvt: the trace has no stage");
+    assert_int_equal(command("plan x.rvt --max kash"), 2);
+    check_contains("nothing is allocated under the tag kash; there are: weights, cache, "
+                   "activations, copy");
+    assert_int_equal(command("plan x.rvt --max nobody/cache"), 2);
+    assert_int_equal(command("plan x.rvt --max cache --conductor nobody"), 2);
+    check_contains("unknown conductor");
+    assert_int_equal(command("plan bad.rvt --sweep"), 2);
+    check_contains("unknown id");
+    assert_int_equal(command("plan half.rvt --max t"), 2);
+    assert_int_equal(command("plan half.rvt --max t --partial"), 0);
+    assert_int_equal(command("plan nothing.rvt --max t"), 2);
+    check_contains("nothing.rvt");
+    assert_int_equal(command("plan --model nothing.json --sweep"), 2);
+    check_contains("nothing.json");
+    assert_int_equal(command("plan --model " CONFIGS "qwen2.5-32b.json --tp 3 --max kv_cache"), 2);
+    check_contains("num_attention_heads: 40 does not divide by tp = 3");
+    assert_int_equal(command("plan --sweep --model " CONFIGS "qwen2.5-32b.json --tp 3,6"), 2);
+    check_contains("does not divide by tp = 3");
+}
+
+/* ---- Within ---- */
+
+static void every_lack_of_memory_is_told(void **state)
+{
+    (void)state;
+    char path[256], devnull[] = "/dev/null";
+    snprintf(path, sizeof path, "%s/x.rvt", folder);
+    write_file("x.rvt", by_hand);
+    char plan[] = "plan", max[] = "--max", tag[] = "engine/cache";
+    char *words[] = {plan, path, max, tag, NULL};
+    int code = EXIT_INTERNAL, shown = dup(STDERR_FILENO);
+    bool done = false;
+    assert_non_null(freopen(devnull, "w", stderr));
+    for (long left = 0; !done && left < 20000; left++) {
+        plan_arguments arguments;
+        plan_subject *subject = NULL;
+        plan_outcome outcome = {.state = PLAN_FAILED};
+        rvl_replay *replay = NULL;
+        allocations_left = left;
+        code = plan_parse(4, words, &arguments);
+        if (code == 0)
+            code = plan_subject_open(&arguments, &subject);
+        if (code == 0)
+            plan_case_run(subject, 0, &outcome, &replay);
+        allocations_left = -1;
+        fflush(stderr);
+        done = outcome.state == PLAN_FITS;
+        assert_true(done || outcome.state == PLAN_FAILED);
+        assert_true(done == (replay != NULL));
+        rvl_replay_close(replay);
+        plan_subject_close(subject);
+        plan_arguments_free(&arguments);
+        if (done)
+            assert_int_equal(outcome.largest_bytes, 700 * MIB);
+    }
+    dup2(shown, STDERR_FILENO);
+    close(shown);
+    assert_true(done);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char line[64];
+    (void)state;
+    snprintf(line, sizeof line, "rm -r %s", folder);
+    return system(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_what_paper_says),
+        cmocka_unit_test(says_what_binds),
+        cmocka_unit_test(agrees_with_the_published_trace),
+        cmocka_unit_test(finds_the_fraction_of_a_model),
+        cmocka_unit_test(sweeps_say_what_replays_say),
+        cmocka_unit_test(threads_do_not_change_it),
+        cmocka_unit_test(ranks_do_not_change_it),
+        cmocka_unit_test(without_the_module_mpirun_is_refused),
+        cmocka_unit_test(sweeps_traces_and_prints_tables),
+        cmocka_unit_test(bad_usage_is_named),
+        cmocka_unit_test(bad_input_is_named),
+        cmocka_unit_test(every_lack_of_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

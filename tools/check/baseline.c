@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The baseline: peaks as they were agreed to, in a file that is checked in. One stage a line, in
+ * the order of the checks, so that a change of it reads well in a review.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check/check.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+/* ---- Comparing ---- */
+
+/* The entry of a stage; NULL: there is none. */
+static const json_t *find_entry(const json_t *stages, const check_result *result,
+                                const check_stage *stage)
+{
+    for (size_t i = 0; i < json_array_size(stages); i++) {
+        const json_t *entry = json_array_get(stages, i);
+        if (strcmp(text_of(entry, "check"), result->item->name) == 0 &&
+            strcmp(text_of(entry, "device"), result->device) == 0 &&
+            strcmp(text_of(entry, "stage"), stage->name) == 0 &&
+            json_integer_value(json_object_get(entry, "index")) == stage->device)
+            return entry;
+    }
+    return NULL;
+}
+
+static void compare_stage(const json_t *stages, const check_result *result, check_stage *stage)
+{
+    const json_t *entry = find_entry(stages, result, stage);
+    double tolerance = result->item->tolerance_percent / 100;
+    stage->has_baseline = entry != NULL;
+    stage->baseline_bytes =
+        entry != NULL ? (uint64_t)json_integer_value(json_object_get(entry, "peak_bytes")) : 0;
+    double peak = (double)stage->peak_bytes, baseline = (double)stage->baseline_bytes;
+    if (stage->verdict != CHECK_OK)
+        return;
+    if (entry == NULL)
+        stage->verdict = CHECK_UNKNOWN;
+    else if (peak > baseline * (1 + tolerance))
+        stage->verdict = CHECK_GREW;
+    else if (peak < baseline * (1 - tolerance))
+        stage->verdict = CHECK_LOWER;
+}
+
+/* Its list of stages; NULL, having complained. */
+static const json_t *list_of(const char *path, const json_t *root)
+{
+    const json_t *stages = json_object_get(root, "stages");
+    const json_t *entry;
+    size_t i;
+    bool good = json_integer_value(json_object_get(root, "schema")) == 1 && json_is_array(stages);
+    for (i = 0; good && i < json_array_size(stages); i++) {
+        entry = json_array_get(stages, i);
+        good = json_integer_value(json_object_get(entry, "peak_bytes")) >= 0 &&
+               json_is_integer(json_object_get(entry, "peak_bytes"));
+    }
+    if (good)
+        return stages;
+    complain(EXIT_BAD_INPUT,
+             "%s: no baseline of schema 1: write it anew with `reveille check --update-baseline`",
+             path);
+    return NULL;
+}
+
+int check_compare(const check_file *file, check_results *results)
+{
+    json_error_t error;
+    json_t *root = json_load_file(file->baseline, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL)
+        return complain(EXIT_BAD_INPUT,
+                        "%s:%d: %s: `reveille check --update-baseline` writes a baseline",
+                        file->baseline, error.line > 0 ? error.line : 0, error.text);
+    const json_t *stages = list_of(file->baseline, root);
+    for (size_t i = 0; i < results->count && stages != NULL; i++) {
+        for (size_t k = 0; k < results->results[i].stage_count; k++)
+            compare_stage(stages, &results->results[i], &results->results[i].stages[k]);
+    }
+    int code = stages != NULL ? 0 : EXIT_BAD_INPUT;
+    json_decref(root);
+    return code;
+}
+
+/* ---- Updating ---- */
+
+/* An entry on a line of its own. false: no memory, or no UTF-8. */
+static bool write_entry(FILE *output, const check_result *result, const check_stage *stage,
+                        bool first)
+{
+    json_t *entry = json_pack("{s:s,s:s,s:i,s:s,s:I}", "check", result->item->name, "device",
+                              result->device, "index", stage->device, "stage", stage->name,
+                              "peak_bytes", (json_int_t)stage->peak_bytes);
+    char *text = entry != NULL ? json_dumps(entry, 0) : NULL;
+    if (text != NULL)
+        fprintf(output, "%s\n    %s", first ? "" : ",", text);
+    free(text);
+    json_decref(entry);
+    return text != NULL;
+}
+
+static bool write_stages(FILE *output, const check_results *results)
+{
+    bool first = true;
+    fputs("{\n  \"schema\": 1,\n  \"stages\": [", output);
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        for (size_t k = 0; k < result->stage_count; k++) {
+            if (!write_entry(output, result, &result->stages[k], first))
+                return false;
+            first = false;
+        }
+    }
+    fputs("\n  ]\n}\n", output);
+    return ferror(output) == 0;
+}
+
+/* Takes its name when it is whole. */
+int check_update(const check_file *file, const check_results *results)
+{
+    char *temporary;
+    if (asprintf(&temporary, "%s.%ld.tmp", file->baseline, (long)getpid()) < 0)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    FILE *output = fopen(temporary, "w");
+    bool written = output != NULL && write_stages(output, results);
+    written = output != NULL && fclose(output) == 0 && written;
+    written = written && rename(temporary, file->baseline) == 0;
+    int number = errno;
+    if (!written)
+        unlink(temporary);
+    free(temporary);
+    return written ? 0
+                   : complain(EXIT_INTERNAL, "%s: the baseline could not be written: %s",
+                              file->baseline, strerror(number));
+}

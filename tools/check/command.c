@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* reveille check: memory peaks as a gate in continuous integration. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/check.h"
+
+typedef struct arguments {
+    const char *path;
+    const char *junit;
+    bool update;
+    bool github;
+    bool help;
+} arguments;
+
+void help_check(void)
+{
+    fputs("usage: reveille check [OPTION]... FILE.json\n"
+          "\n"
+          "Replays the traces and models' steps that the file lists on the devices that it lists,\n"
+          "and holds the peak of every stage against the device, the file's budgets, and the\n"
+          "baseline that is checked in beside it. docs/check.md has the file's schema.\n"
+          "\n"
+          "  --update-baseline    write the peaks as they are to the baseline (default: compare)\n"
+          "  --junit FILE         write the results as JUnit, too (default: none)\n"
+          "  --github             print annotations for GitHub, too (default: where\n"
+          "                       GITHUB_ACTIONS is true)\n"
+          "  --help               print this\n"
+          "\n"
+          "Exit status: 0 all is well; 3 a stage does not fit, is over budget, above its baseline\n"
+          "or not in it; 2 bad usage or a bad file; 1 an internal failure.\n",
+          stdout);
+}
+
+static int usage(const char *format, const char *what)
+{
+    complain(EXIT_BAD_INPUT, format, what);
+    fputs("Try `reveille check --help`.\n", stderr);
+    return EXIT_BAD_INPUT;
+}
+
+enum { UPDATE = 256, JUNIT, GITHUB, HELP };
+
+static const struct option long_options[] = {
+    {"update-baseline", no_argument, NULL, UPDATE},
+    {"junit", required_argument, NULL, JUNIT},
+    {"github", no_argument, NULL, GITHUB},
+    {"help", no_argument, NULL, HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static int parse_option(int option, char *word, arguments *parsed)
+{
+    switch (option) {
+    case UPDATE:
+        parsed->update = true;
+        return 0;
+    case JUNIT:
+        parsed->junit = optarg;
+        return 0;
+    case GITHUB:
+        parsed->github = true;
+        return 0;
+    case HELP:
+        parsed->help = true;
+        return 0;
+    case ':':
+        return usage("option %s needs a value", word);
+    default:
+        return usage("unknown option %s", word);
+    }
+}
+
+static int parse(int argc, char **argv, arguments *parsed)
+{
+    const char *actions = getenv("GITHUB_ACTIONS");
+    parsed->github = actions != NULL && strcmp(actions, "true") == 0;
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        int at = optind;
+        int option = getopt_long(argc, argv, ":", long_options, NULL);
+        if (option == -1)
+            break;
+        /* Options may stand behind the file: getopt has then moved the word before optind. */
+        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
+        int status = parse_option(option, word, parsed);
+        if (status != 0 || parsed->help)
+            return status;
+    }
+    if (argc - optind != 1)
+        return usage("%s: name one file of checks", argv[0]);
+    parsed->path = argv[optind];
+    return 0;
+}
+
+static bool any_fails(const check_results *results)
+{
+    for (size_t i = 0; i < results->count; i++) {
+        for (size_t k = 0; k < results->results[i].stage_count; k++) {
+            if (check_fails(&results->results[i].stages[k]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int hold_against_baseline(const arguments *parsed, const check_file *file,
+                                 check_results *results)
+{
+    if (parsed->update && file->baseline == NULL)
+        return complain(EXIT_BAD_INPUT, "%s: --update-baseline: the file has no \"baseline\"",
+                        file->path);
+    int code = parsed->update ? check_update(file, results) : 0;
+    if (code == 0 && file->baseline != NULL)
+        code = check_compare(file, results);
+    return code;
+}
+
+static int tell(const arguments *parsed, const check_file *file, const check_results *results)
+{
+    if (parsed->junit != NULL) {
+        int code = check_write_junit(parsed->junit, results);
+        if (code != 0)
+            return code;
+    }
+    if (!check_print_table(results))
+        return complain(EXIT_INTERNAL, "out of host memory");
+    if (parsed->github)
+        check_print_github(file, results);
+    return any_fails(results) ? EXIT_DOES_NOT_FIT : EXIT_FITS;
+}
+
+static int run(const arguments *parsed)
+{
+    check_file file = {0};
+    check_results results = {0};
+    int code = check_read(parsed->path, &file);
+    if (code != 0)
+        return code;
+    code = check_run(&file, &results);
+    if (code == 0)
+        code = hold_against_baseline(parsed, &file, &results);
+    if (code == 0)
+        code = tell(parsed, &file, &results);
+    check_results_free(&results);
+    check_file_free(&file);
+    return code;
+}
+
+int command_check(int argc, char **argv)
+{
+    arguments parsed = {0};
+    int status = parse(argc, argv, &parsed);
+    if (status == 0 && parsed.help)
+        help_check();
+    else if (status == 0)
+        status = run(&parsed);
+    return status;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* What checks came to: a table, annotations of GitHub, a JUnit file. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/check.h"
+
+static const char *const verdicts[] = {
+    "ok", "ok, lower than the baseline", "NOT IN THE BASELINE", "ABOVE THE BASELINE", "OVER BUDGET",
+    "OOM"};
+
+static double change_percent(const check_stage *stage)
+{
+    double baseline = (double)stage->baseline_bytes;
+    return baseline > 0 ? ((double)stage->peak_bytes - baseline) / baseline * 100 : 0;
+}
+
+const char *check_explain(const check_stage *stage, double tolerance_percent,
+                          char text[CHECK_TEXT_BYTES])
+{
+    char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES];
+    format_size(stage->peak_bytes, peak);
+    switch (stage->verdict) {
+    case CHECK_OOM:
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "does not fit: the peak of %s is more than the device's %s", peak,
+                 format_size(stage->capacity_bytes, bound));
+        break;
+    case CHECK_OVER_BUDGET:
+        snprintf(text, CHECK_TEXT_BYTES, "over budget: the peak of %s is more than %s", peak,
+                 format_size(stage->budget_bytes, bound));
+        break;
+    case CHECK_GREW:
+    case CHECK_LOWER:
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "the peak of %s is %+.2f %% beside the baseline of %s; %g %% are tolerated", peak,
+                 change_percent(stage), format_size(stage->baseline_bytes, bound),
+                 tolerance_percent);
+        break;
+    case CHECK_UNKNOWN:
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "not in the baseline: look at its peak of %s, then run `reveille check "
+                 "--update-baseline`",
+                 peak);
+        break;
+    default:
+        snprintf(text, CHECK_TEXT_BYTES, "the peak is %s", peak);
+    }
+    return text;
+}
+
+/* ---- A table ---- */
+
+static void add_stage(table *rows, const check_result *result, const check_stage *stage)
+{
+    char peak[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES] = "", baseline[SIZE_TEXT_BYTES] = "";
+    char change[32] = "", name[CHECK_TEXT_BYTES];
+    if (stage->device > 0)
+        snprintf(name, sizeof name, "%s (device %d)", stage->name, stage->device);
+    else
+        snprintf(name, sizeof name, "%s", stage->name);
+    if (stage->budget_bytes > 0)
+        format_size(stage->budget_bytes, budget);
+    if (stage->has_baseline) {
+        format_size(stage->baseline_bytes, baseline);
+        snprintf(change, sizeof change, "%+.2f %%", change_percent(stage));
+    }
+    table_add(rows, (const char *const[]){result->item->name, result->device, name,
+                                          format_size(stage->peak_bytes, peak), budget, baseline,
+                                          change, verdicts[stage->verdict]});
+    if (check_fails(stage))
+        table_mark_last(rows);
+}
+
+bool check_print_table(const check_results *results)
+{
+    static const char *const titles[] = {"check",  "device",   "stage",  "peak",
+                                         "budget", "baseline", "change", ""};
+    static const bool right[] = {false, false, false, true, true, true, true, false};
+    size_t stages = 0, failed = 0;
+    table *rows = table_new(titles, right, 8);
+    if (rows == NULL)
+        return false;
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        for (size_t k = 0; k < result->stage_count; k++) {
+            add_stage(rows, result, &result->stages[k]);
+            failed += check_fails(&result->stages[k]);
+            stages++;
+        }
+    }
+    bool colour = wants_colour();
+    bool printed = table_print(rows, "", colour ? "\x1b[31m" : NULL, colour ? "\x1b[0m" : "");
+    table_free(rows);
+    printf("%zu stages, %zu failed\n", stages, failed);
+    return printed;
+}
+
+/* ---- Annotations ---- */
+
+/* As GitHub reads it: % and line ends escaped, within properties : and , too. */
+static void print_escaped(const char *text, bool property)
+{
+    for (; *text != '\0'; text++) {
+        bool escaped = *text == '%' || *text == '\n' || *text == '\r' ||
+                       (property && (*text == ':' || *text == ','));
+        if (escaped)
+            printf("%%%02X", (unsigned)(unsigned char)*text);
+        else
+            putchar(*text);
+    }
+}
+
+static void annotate(const check_file *file, const check_result *result, const check_stage *stage)
+{
+    char text[CHECK_TEXT_BYTES];
+    printf("::%s file=", check_fails(stage) ? "error" : "notice");
+    print_escaped(file->path, true);
+    fputs(",title=", stdout);
+    print_escaped(result->item->name, true);
+    fputs(" on ", stdout);
+    print_escaped(result->device, true);
+    fputs("::stage ", stdout);
+    print_escaped(stage->name, false);
+    fputs(": ", stdout);
+    print_escaped(check_explain(stage, result->item->tolerance_percent, text), false);
+    fputs("; at its peak: ", stdout);
+    print_escaped(stage->holders, false);
+    puts("");
+}
+
+void check_print_github(const check_file *file, const check_results *results)
+{
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        for (size_t k = 0; k < result->stage_count; k++) {
+            if (result->stages[k].verdict != CHECK_OK)
+                annotate(file, result, &result->stages[k]);
+        }
+    }
+}
+
+/* ---- JUnit ---- */
+
+/* Names are bytes: what is no UTF-8 is written %XX, as traces write it. */
+static void write_xml(FILE *output, const char *text)
+{
+    json_t *valid = json_string(text);
+    for (; *text != '\0'; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (strchr("<>&\"'", byte) != NULL)
+            fprintf(output, "&#%u;", byte);
+        else if (byte < 0x20 || byte == 0x7f || (valid == NULL && byte >= 0x80))
+            fprintf(output, "%%%02X", byte);
+        else
+            putc(byte, output);
+    }
+    json_decref(valid);
+}
+
+static size_t count_failures(const check_result *result)
+{
+    size_t failures = 0;
+    for (size_t i = 0; i < result->stage_count; i++)
+        failures += check_fails(&result->stages[i]);
+    return failures;
+}
+
+static void write_suite_name(FILE *output, const check_result *result)
+{
+    write_xml(output, result->item->name);
+    fputs(" on ", output);
+    write_xml(output, result->device);
+}
+
+static void write_case(FILE *output, const check_result *result, const check_stage *stage)
+{
+    char text[CHECK_TEXT_BYTES];
+    fputs("    <testcase classname=\"", output);
+    write_suite_name(output, result);
+    fputs("\" name=\"", output);
+    write_xml(output, stage->name);
+    if (stage->device > 0)
+        fprintf(output, " (device %d)", stage->device);
+    if (!check_fails(stage)) {
+        fputs("\"/>\n", output);
+        return;
+    }
+    fputs("\">\n      <failure message=\"", output);
+    write_xml(output, check_explain(stage, result->item->tolerance_percent, text));
+    fputs("\">at its peak: ", output);
+    write_xml(output, stage->holders);
+    fputs("</failure>\n    </testcase>\n", output);
+}
+
+static void write_suite(FILE *output, const check_result *result)
+{
+    fputs("  <testsuite name=\"", output);
+    write_suite_name(output, result);
+    fprintf(output, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n", result->stage_count,
+            count_failures(result));
+    for (size_t i = 0; i < result->stage_count; i++)
+        write_case(output, result, &result->stages[i]);
+    fputs("  </testsuite>\n", output);
+}
+
+int check_write_junit(const char *path, const check_results *results)
+{
+    size_t stages = 0, failures = 0;
+    FILE *output = fopen(path, "w");
+    if (output == NULL)
+        return complain(EXIT_INTERNAL, "%s: %s", path, strerror(errno));
+    for (size_t i = 0; i < results->count; i++) {
+        stages += results->results[i].stage_count;
+        failures += count_failures(&results->results[i]);
+    }
+    fprintf(output,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<testsuites name=\"reveille check\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n",
+            stages, failures);
+    for (size_t i = 0; i < results->count; i++)
+        write_suite(output, &results->results[i]);
+    fputs("</testsuites>\n", output);
+    bool failed = ferror(output) != 0;
+    if (fclose(output) != 0 || failed)
+        return complain(EXIT_INTERNAL, "%s: the report could not be written", path);
+    return 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading a file of checks (docs/check.md). What is not known is refused: it would check nothing.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/check.h"
+
+#define TOLERANCE_DEFAULT_PERCENT 1.0
+
+typedef struct reading {
+    check_file *file;
+    const char *check; /* name of the one that is read; NULL: none */
+    double tolerance_percent;
+} reading;
+
+/* "FILE: check NAME: what is wrong". Returns false. */
+static bool refuse(const reading *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool refuse(const reading *r, const char *format, ...)
+{
+    char what[CHECK_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (r->check != NULL)
+        complain(EXIT_BAD_INPUT, "%s: check %s: %s", r->file->path, r->check, what);
+    else
+        complain(EXIT_BAD_INPUT, "%s: %s", r->file->path, what);
+    return false;
+}
+
+static bool no_memory(const reading *r)
+{
+    return refuse(r, "out of host memory");
+}
+
+/* ---- Values ---- */
+
+static bool check_keys(const reading *r, const json_t *object, const char *what,
+                       const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        size_t i = 0;
+        while (known[i] != NULL && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i] == NULL)
+            return refuse(r, "unknown key \"%s\" in %s: docs/check.md lists them", key, what);
+    }
+    return true;
+}
+
+/* A path as the file means it: relative to where the file lies. NULL: no memory. */
+static char *resolve(const reading *r, const char *path)
+{
+    const char *slash = strrchr(r->file->path, '/');
+    char *whole;
+    if (path[0] == '/' || slash == NULL)
+        return strdup(path);
+    int folder = (int)(slash - r->file->path) + 1;
+    return asprintf(&whole, "%.*s%s", folder, r->file->path, path) >= 0 ? whole : NULL;
+}
+
+/* A string, or NULL where the key is missing. */
+static bool read_string(const reading *r, const json_t *object, const char *key,
+                        const char **text_out)
+{
+    const json_t *value = json_object_get(object, key);
+    *text_out = json_string_value(value);
+    if (value != NULL && (*text_out == NULL || **text_out == '\0'))
+        return refuse(r, "\"%s\": expected a string that is not empty", key);
+    return true;
+}
+
+static bool read_tolerance(const reading *r, const json_t *object, double *percent)
+{
+    const json_t *value = json_object_get(object, "tolerance_percent");
+    if (value == NULL)
+        return true;
+    if (!json_is_number(value) || !(json_number_value(value) >= 0) ||
+        json_number_value(value) > 100)
+        return refuse(r, "\"tolerance_percent\": expected a number from 0 to 100");
+    *percent = json_number_value(value);
+    return true;
+}
+
+/* A list of strings, or one string. *list_out has room for all, and one entry for none. */
+static bool read_list(const reading *r, const json_t *value, const char *key,
+                      const char ***list_out, size_t *count_out)
+{
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    *list_out = calloc(count + 1, sizeof **list_out);
+    *count_out = 0;
+    if (*list_out == NULL)
+        return no_memory(r);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        (*list_out)[i] = json_string_value(item);
+        if ((*list_out)[i] == NULL || *(*list_out)[i] == '\0')
+            return refuse(r, "\"%s\": expected a string, or a list of them", key);
+        ++*count_out;
+    }
+    return count > 0 || refuse(r, "\"%s\": an empty list", key);
+}
+
+/* ---- One check ---- */
+
+static bool read_devices(const reading *r, const json_t *object, check_item *item)
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    const json_t *value = json_object_get(object, "devices");
+    if (value == NULL) {
+        item->devices = calloc(1, sizeof *item->devices); /* one: the trace's own */
+        item->device_count = 1;
+        return item->devices != NULL || no_memory(r);
+    }
+    if (!read_list(r, value, "devices", &item->devices, &item->device_count))
+        return false;
+    for (size_t i = 0; i < item->device_count; i++) {
+        if (rvl_profile_find(item->devices[i], &profile) != RVL_OK)
+            return refuse(r,
+                          "device %s: neither a size nor a profile that `reveille devices` lists",
+                          item->devices[i]);
+    }
+    return true;
+}
+
+static bool read_budgets(const reading *r, const json_t *object, check_item *item)
+{
+    const char *stage;
+    json_t *value, *budgets = json_object_get(object, "budgets");
+    if (budgets == NULL)
+        return true;
+    if (!json_is_object(budgets))
+        return refuse(r, "\"budgets\": expected an object of stages and sizes");
+    item->budgets = calloc(json_object_size(budgets) + 1, sizeof *item->budgets);
+    if (item->budgets == NULL)
+        return no_memory(r);
+    json_object_foreach(budgets, stage, value)
+    {
+        rvl_budget *budget = &item->budgets[item->budget_count++];
+        budget->stage = stage;
+        budget->bytes = (uint64_t)json_integer_value(value);
+        bool is_size = json_is_string(value) &&
+                       rvl_size_parse(json_string_value(value), &budget->bytes) == RVL_OK;
+        if (!is_size && (!json_is_integer(value) || json_integer_value(value) <= 0))
+            return refuse(r, "budget of %s: expected a size such as \"90GiB\", or bytes", stage);
+    }
+    return true;
+}
+
+/* A value of a setting, as the command line has it. */
+static const char *setting_text(const json_t *value, char text[64])
+{
+    if (json_is_string(value))
+        return json_string_value(value);
+    if (json_is_boolean(value))
+        return json_is_true(value) ? "yes" : "no";
+    if (json_is_integer(value))
+        snprintf(text, 64, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, 64, "%.6g", json_real_value(value));
+    else
+        return NULL;
+    return text;
+}
+
+static bool read_given(const reading *r, const json_t *given, check_item *item)
+{
+    const char *term;
+    char why[MODEL_WHY_BYTES], text[64];
+    json_t *value;
+    if (!json_is_object(given))
+        return refuse(r, "\"given\": expected an object of terms and sizes");
+    item->given = calloc(json_object_size(given) + 1, sizeof *item->given);
+    if (item->given == NULL)
+        return no_memory(r);
+    json_object_foreach((json_t *)(uintptr_t)given, term, value)
+    {
+        const char *size = setting_text(value, text);
+        if (size == NULL ||
+            !model_set_given(term, size, &item->given[item->options.given_count], why))
+            return refuse(r, "%s", size != NULL ? why : "\"given\": expected sizes");
+        item->options.given_count++;
+    }
+    item->options.given = item->given;
+    return true;
+}
+
+static bool read_settings(const reading *r, const json_t *object, check_item *item)
+{
+    const char *name;
+    char why[MODEL_WHY_BYTES], text[64];
+    json_t *value, *settings = json_object_get(object, "settings");
+    item->options.struct_size = sizeof item->options;
+    item->options.wake = item->wake;
+    if (settings == NULL)
+        return true;
+    if (item->model == NULL)
+        return refuse(r, "\"settings\" are of a model's step: this check has traces");
+    if (!json_is_object(settings))
+        return refuse(r, "\"settings\": expected an object");
+    json_object_foreach(settings, name, value)
+    {
+        if (strcmp(name, "given") == 0) {
+            if (!read_given(r, value, item))
+                return false;
+            continue;
+        }
+        const char *word = setting_text(value, text);
+        if (strcmp(name, "device") == 0 || strcmp(name, "wake") == 0)
+            return refuse(r, "\"%s\" is no setting here: it is a key of the check itself", name);
+        if (word == NULL || !model_set(&item->options, name, word, why))
+            return refuse(r, "setting %s: %s", name,
+                          word != NULL ? why : "expected a string, a number, true or false");
+    }
+    return true;
+}
+
+static bool read_subject(const reading *r, const json_t *object, check_item *item)
+{
+    const char *model, **paths = NULL;
+    const json_t *trace = json_object_get(object, "trace");
+    if (!read_string(r, object, "model", &model))
+        return false;
+    if ((trace != NULL) == (model != NULL))
+        return refuse(r, "expected \"trace\" or \"model\", and one of them");
+    if (model != NULL) {
+        item->model = resolve(r, model);
+        return item->model != NULL || no_memory(r);
+    }
+    bool read = read_list(r, trace, "trace", &paths, &item->trace_count);
+    size_t count = item->trace_count;
+    item->trace_count = 0;
+    item->traces = read ? calloc(count, sizeof *item->traces) : NULL;
+    for (size_t i = 0; item->traces != NULL && i < count; i++) {
+        item->traces[i] = resolve(r, paths[i]);
+        if (item->traces[i] == NULL)
+            break;
+        item->trace_count++;
+    }
+    free(paths);
+    return read && (item->trace_count == count || no_memory(r));
+}
+
+static bool read_wake(const reading *r, const json_t *object, check_item *item)
+{
+    const char *wake;
+    if (!read_string(r, object, "wake", &wake))
+        return false;
+    if (wake != NULL && strcmp(wake, "staged") != 0 && strcmp(wake, "together") != 0)
+        return refuse(r, "\"wake\": expected \"staged\" or \"together\"");
+    item->wake =
+        wake != NULL && strcmp(wake, "together") == 0 ? RVL_WAKE_TOGETHER : RVL_WAKE_STAGED;
+    return true;
+}
+
+static bool read_item(reading *r, const json_t *object, check_item *item)
+{
+    static const char *const keys[] = {"name",      "trace", "model",   "settings",
+                                       "devices",   "wake",  "budgets", "tolerance_percent",
+                                       "conductor", NULL};
+    r->check = NULL;
+    if (!json_is_object(object))
+        return refuse(r, "\"checks\": expected a list of objects");
+    if (!read_string(r, object, "name", &item->name) ||
+        (item->name == NULL && !refuse(r, "a check without a \"name\"")))
+        return false;
+    for (const check_item *other = r->file->items; other < item; other++) {
+        if (strcmp(other->name, item->name) == 0)
+            return refuse(r, "two checks of the name %s: a baseline tells them by it", item->name);
+    }
+    r->check = item->name;
+    item->tolerance_percent = r->tolerance_percent;
+    return check_keys(r, object, "a check", keys) && read_subject(r, object, item) &&
+           read_wake(r, object, item) && read_settings(r, object, item) &&
+           read_devices(r, object, item) && read_budgets(r, object, item) &&
+           read_string(r, object, "conductor", &item->conductor) &&
+           read_tolerance(r, object, &item->tolerance_percent);
+}
+
+/* ---- The file ---- */
+
+static bool read_root(reading *r)
+{
+    static const char *const keys[] = {"schema", "baseline", "tolerance_percent", "checks", NULL};
+    check_file *file = r->file;
+    const char *baseline;
+    const json_t *checks = json_object_get(file->root, "checks");
+    if (!json_is_object(file->root))
+        return refuse(r, "expected an object");
+    if (!check_keys(r, file->root, "the file", keys))
+        return false;
+    if (json_integer_value(json_object_get(file->root, "schema")) != 1)
+        return refuse(r, "\"schema\": expected 1");
+    if (!read_tolerance(r, file->root, &r->tolerance_percent) ||
+        !read_string(r, file->root, "baseline", &baseline))
+        return false;
+    file->baseline = baseline != NULL ? resolve(r, baseline) : NULL;
+    if (baseline != NULL && file->baseline == NULL)
+        return no_memory(r);
+    if (!json_is_array(checks) || json_array_size(checks) == 0)
+        return refuse(r, "\"checks\": expected a list of at least one");
+    file->items = calloc(json_array_size(checks), sizeof *file->items);
+    if (file->items == NULL)
+        return no_memory(r);
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        file->item_count++;
+        if (!read_item(r, json_array_get(checks, i), &file->items[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool ends_with(const char *path, const char *end)
+{
+    size_t length = strlen(path), tail = strlen(end);
+    return length >= tail && strcmp(path + length - tail, end) == 0;
+}
+
+int check_read(const char *path, check_file *file_out)
+{
+    check_file file = {.path = path};
+    json_error_t error;
+    reading r = {.file = &file, .tolerance_percent = TOLERANCE_DEFAULT_PERCENT};
+    if (ends_with(path, ".toml"))
+        return complain(EXIT_BAD_INPUT, "%s: checks are read from JSON: write it as one object",
+                        path);
+    file.root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (file.root == NULL && error.line > 0)
+        return complain(EXIT_BAD_INPUT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    if (file.root == NULL)
+        return complain(EXIT_BAD_INPUT, "%s: %s", path, error.text);
+    if (!read_root(&r)) {
+        check_file_free(&file);
+        return EXIT_BAD_INPUT;
+    }
+    *file_out = file;
+    return 0;
+}
+
+static void free_item(check_item *item)
+{
+    for (size_t i = 0; i < item->trace_count; i++)
+        free(item->traces[i]);
+    free(item->traces);
+    free(item->model);
+    free(item->given);
+    free(item->devices);
+    free(item->budgets);
+}
+
+void check_file_free(check_file *file)
+{
+    for (size_t i = 0; i < file->item_count; i++)
+        free_item(&file->items[i]);
+    free(file->items);
+    free(file->baseline);
+    json_decref(file->root);
+    *file = (check_file){0};
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of a step by their names on the command line: for every command that takes them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "model_set.h"
+
+#define NUMBER_MAX 16777216
+
+/* Index of a word in a list that ends with NULL; -1: not there. */
+static int index_of(const char *word, const char *const *list)
+{
+    for (int i = 0; list[i] != NULL; i++) {
+        if (strcmp(word, list[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool parse_number(const char *text, uint32_t *number_out)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end != '\0' || value > NUMBER_MAX)
+        return false;
+    *number_out = (uint32_t)value;
+    return true;
+}
+
+bool model_parse_fraction(const char *text, uint32_t *ppm_out)
+{
+    uint32_t ppm = 0, unit = 1000000;
+    const char *c = text;
+    if (*c == '0' || *c == '1')
+        ppm = *c++ == '1' ? unit : 0;
+    if (c != text && *c == '.')
+        for (c++; *c >= '0' && *c <= '9' && unit > 1; c++) {
+            unit /= 10;
+            ppm += unit * (uint32_t)(*c - '0');
+        }
+    if (*c != '\0' || c[-(c != text)] == '.' || ppm == 0 || ppm > 1000000)
+        return false;
+    *ppm_out = ppm;
+    return true;
+}
+
+/* ---- One function a kind of value; what they expect is in the table ---- */
+
+static bool set_mem_fraction(rvl_model_options *o, const char *text)
+{
+    return model_parse_fraction(text, &o->mem_fraction_ppm);
+}
+
+static bool set_train(rvl_model_options *o, const char *text)
+{
+    uint32_t ranks = 0;
+    if (strcmp(text, "none") == 0)
+        o->train = RVL_MODEL_TRAIN_NONE;
+    else if (strcmp(text, "ddp") == 0)
+        o->train = RVL_MODEL_TRAIN_DDP;
+    else if (strncmp(text, "fsdp:", 5) == 0 && parse_number(text + 5, &ranks) && ranks > 0)
+        o->train = RVL_MODEL_TRAIN_FSDP;
+    else
+        return false;
+    o->train_ranks = ranks;
+    return true;
+}
+
+static bool set_strategy(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"v3", "v0", "v1", "v2", NULL};
+    int index = index_of(text, words);
+    if (index >= 0)
+        o->strategy = (rvl_model_strategy)index;
+    return index >= 0;
+}
+
+static bool set_wake(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"staged", "together", NULL};
+    int index = index_of(text, words);
+    if (index >= 0)
+        o->wake = (rvl_wake)index;
+    return index >= 0;
+}
+
+static bool set_optimizer(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {
+#define WORD(name, word, states, bytes, blocks, master) word,
+        RVL_MODEL_OPTIMIZER_MAP(WORD)
+#undef WORD
+            NULL};
+    int index = index_of(text, words);
+    if (index >= 0)
+        o->optimizer = (rvl_model_optimizer)index;
+    return index >= 0;
+}
+
+static bool set_weights_dtype(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"", "bf16", "fp8", "int4", NULL};
+    int index = index_of(text, words);
+    if (index >= 1)
+        o->weights_dtype = (rvl_model_dtype)index;
+    return index >= 1;
+}
+
+static bool set_kv_dtype(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"", "bf16", "fp8", NULL};
+    int index = index_of(text, words);
+    if (index >= 1)
+        o->kv_dtype = (rvl_model_dtype)index;
+    return index >= 1;
+}
+
+/* Whether there is such a device is for the library to say. */
+static bool set_device(rvl_model_options *o, const char *text)
+{
+    o->device = text;
+    return true;
+}
+
+static bool parse_switch(const char *text, bool *on_out)
+{
+    *on_out = strcmp(text, "yes") == 0;
+    return *on_out || strcmp(text, "no") == 0;
+}
+
+static bool set_reshard(rvl_model_options *o, const char *text)
+{
+    return parse_switch(text, &o->reshard);
+}
+
+static bool set_recompute(rvl_model_options *o, const char *text)
+{
+    return parse_switch(text, &o->recompute);
+}
+
+static bool set_number(uint32_t *number, const char *text, uint32_t min)
+{
+    uint32_t value;
+    if (!parse_number(text, &value) || value < min)
+        return false;
+    *number = value;
+    return true;
+}
+
+#define SET_NUMBER(field, min)                                                                     \
+    static bool set_##field(rvl_model_options *o, const char *text)                                \
+    {                                                                                              \
+        return set_number(&o->field, text, min);                                                   \
+    }
+SET_NUMBER(tp, 1)
+SET_NUMBER(pp, 1)
+SET_NUMBER(pp_rank, 0)
+SET_NUMBER(ep, 1)
+SET_NUMBER(micro_batch, 1)
+SET_NUMBER(seq_len, 1)
+#undef SET_NUMBER
+
+#define FROM_1 "a whole number from 1 to 16777216"
+#define YES_OR_NO "yes or no"
+
+static const struct {
+    const char *name;
+    bool (*set)(rvl_model_options *options, const char *text);
+    const char *expected;
+} settings[] = {
+    {"device", set_device, "a size or a profile that `reveille devices` lists"},
+    {"tp", set_tp, FROM_1},
+    {"pp", set_pp, FROM_1},
+    {"pp-rank", set_pp_rank, "a whole number from 0 to 16777216"},
+    {"ep", set_ep, FROM_1},
+    {"mem-fraction", set_mem_fraction,
+     "more than 0 and at most 1, such as 0.9, with at most six decimals"},
+    {"weights-dtype", set_weights_dtype, "bf16, fp8 or int4"},
+    {"kv-dtype", set_kv_dtype, "bf16 or fp8"},
+    {"train", set_train, "fsdp:N, ddp or none"},
+    {"reshard", set_reshard, YES_OR_NO},
+    {"micro-batch", set_micro_batch, FROM_1},
+    {"seq-len", set_seq_len, FROM_1},
+    {"recompute", set_recompute, YES_OR_NO},
+    {"optimizer", set_optimizer, "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd"},
+    {"strategy", set_strategy, "v0, v1, v2 or v3"},
+    {"wake", set_wake, "staged or together"},
+};
+
+#define SETTING_COUNT (sizeof settings / sizeof settings[0])
+
+const char *model_setting_name(size_t index)
+{
+    return index < SETTING_COUNT ? settings[index].name : NULL;
+}
+
+bool model_set(rvl_model_options *options, const char *name, const char *value,
+               char why[MODEL_WHY_BYTES])
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (strcmp(settings[i].name, name) != 0)
+            continue;
+        if (settings[i].set(options, value))
+            return true;
+        snprintf(why, MODEL_WHY_BYTES, "--%s %.80s: expected %s", name, value,
+                 settings[i].expected);
+        return false;
+    }
+    snprintf(why, MODEL_WHY_BYTES, "no such setting of a step: %.80s", name);
+    return false;
+}
+
+bool model_set_given(const char *name, const char *size, rvl_model_given *given_out,
+                     char why[MODEL_WHY_BYTES])
+{
+    static const char *const tags[] = {
+#define TAG(name, tag, meaning) tag,
+        RVL_MODEL_TERM_MAP(TAG)
+#undef TAG
+            NULL};
+    rvl_model_given given = {0};
+    if (strcmp(size, "0") != 0 && rvl_size_parse(size, &given.bytes) != RVL_OK) {
+        snprintf(why, MODEL_WHY_BYTES,
+                 "--given %.40s=%.40s: expected a size such as 2.5GiB, or 0, after the =", name,
+                 size);
+        return false;
+    }
+    int index = index_of(name, tags);
+    if (index < 0) {
+        snprintf(why, MODEL_WHY_BYTES,
+                 "--given %.80s: no such term; a step's terms are what `reveille model` prints",
+                 name);
+        return false;
+    }
+    given.term = (rvl_model_term)index;
+    *given_out = given;
+    return true;
+}
+
+int model_explain(rvl_status status, const char *config, const rvl_model_error *error)
+{
+    int code = status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+    if (error->line > 0)
+        return complain(code, "%s:%" PRIu32 ": %s", config, error->line, error->message);
+    if (error->key[0] == '\0')
+        return complain(code, "%s: %s", config, error->message);
+    return complain(code, "%s: %s: %s", config, error->key, error->message);
+}

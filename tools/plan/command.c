@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* reveille plan: the largest size of a tag that fits, and sweeps over settings. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plan/plan.h"
+
+void help_plan(void)
+{
+    fputs("usage: reveille plan [OPTION]... TRACE... --max TAG\n"
+          "       reveille plan [OPTION]... --model CONFIG.json --max TAG\n"
+          "       reveille plan [OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]\n"
+          "\n"
+          "Finds the largest size of a tag at which every stage fits, to the granule, and the\n"
+          "stage that binds; or works out all combinations of settings, and names the cheapest\n"
+          "that fits: fewest GPUs, then the smallest of them. docs/plan.md has the rules.\n"
+          "\n"
+          "  --max TAG            the tag, or PROCESS/TAG (default: none)\n"
+          "  --sweep              all combinations of the lists of values below\n"
+          "  --model CONFIG.json  a step of this model, as `reveille model` makes it; may be\n"
+          "                       repeated (default: traces, merged on one clock)\n"
+          "  --device LIST        profiles (see `reveille devices`) or sizes (default: h200, or\n"
+          "                       the trace's own)\n"
+          "  --wake LIST          staged, together (default: staged)\n"
+          "Lists of settings of a step, as `reveille model` has them, with its defaults:\n"
+          "  --tp, --pp, --pp-rank, --ep, --micro-batch, --seq-len LIST\n"
+          "  --mem-fraction LIST|FROM:TO:STEP\n"
+          "  --weights-dtype, --kv-dtype, --train, --optimizer, --strategy LIST\n"
+          "  --reshard[=LIST], --recompute[=LIST]\n"
+          "                       yes, no; bare: yes\n"
+          "  --given TERM=SIZE    a term whose size is known; may be repeated\n"
+          "Traces:\n"
+          "  --conductor PROCESS  whose stage and step marks count (default: the first that\n"
+          "                       marks)\n"
+          "  --partial            take a trace that breaks off as far as it is whole\n"
+          "Output:\n"
+          "  --threads N          that work on a sweep (default: one a core)\n"
+          "  --json               print JSON, schema 1 (default: a table)\n"
+          "  --csv                print a sweep as CSV\n"
+          "  --help               print this\n"
+          "\n"
+          "`mpirun reveille plan ...` divides a sweep over its processes.\n"
+          "\n"
+          "Exit status: 0 something fits; 3 nothing does (the nearest is shown); 2 bad usage or\n"
+          "bad input, a trace without a stage, no case that can be made; 1 an internal failure.\n",
+          stdout);
+}
+
+static int code_of(const plan_arguments *arguments, const plan_outcome *outcome)
+{
+    const plan_axis *models = plan_find_axis(arguments, "model");
+    const char *place = models != NULL ? models->values[0] : arguments->traces[0];
+    switch (outcome->state) {
+    case PLAN_FITS:
+        return EXIT_FITS;
+    case PLAN_DOES_NOT_FIT:
+        return EXIT_DOES_NOT_FIT;
+    case PLAN_REFUSED:
+        return complain(EXIT_BAD_INPUT, "%s: %s", place, outcome->why);
+    default:
+        return complain(EXIT_INTERNAL, "%s: %s", place, outcome->why);
+    }
+}
+
+static int run_largest(const plan_arguments *arguments, const plan_subject *subject)
+{
+    plan_outcome outcome;
+    rvl_replay *replay;
+    if (plan_rank() > 0)
+        return EXIT_FITS;
+    plan_case_run(subject, 0, &outcome, &replay);
+    int code = code_of(arguments, &outcome);
+    if ((code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
+        !plan_print_largest(arguments, &outcome, replay))
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    rvl_replay_close(replay);
+    return code;
+}
+
+/* The case that says most about a sweep: it failed, it fits, it nearly does, it was refused. */
+static const plan_outcome *telling(const plan_outcome *outcomes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (outcomes[i].state == PLAN_FAILED)
+            return &outcomes[i];
+    }
+    size_t best = plan_cheapest(outcomes, count);
+    if (best == SIZE_MAX)
+        best = plan_nearest(outcomes, count);
+    return &outcomes[best != SIZE_MAX ? best : 0];
+}
+
+static int run_sweep(const plan_arguments *arguments, const plan_subject *subject)
+{
+    size_t count = plan_case_count(arguments);
+    plan_outcome *outcomes = calloc(count, sizeof *outcomes);
+    if (!plan_ranks_agree(outcomes != NULL)) {
+        free(outcomes);
+        return complain(EXIT_INTERNAL, "out of host memory");
+    }
+    bool gathered = plan_sweep(subject, arguments, outcomes);
+    int code = EXIT_FITS;
+    if (!gathered)
+        code = complain(EXIT_INTERNAL, "the results of another rank did not arrive");
+    else if (plan_rank() == 0)
+        code = code_of(arguments, telling(outcomes, count));
+    if (plan_rank() == 0 && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
+        !plan_print_sweep(arguments, outcomes, count))
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    free(outcomes);
+    return code;
+}
+
+static int run(const plan_arguments *arguments)
+{
+    plan_subject *subject = NULL;
+    int code = plan_subject_open(arguments, &subject);
+    if (plan_ranks_agree(code == 0))
+        code = arguments->sweep ? run_sweep(arguments, subject) : run_largest(arguments, subject);
+    else if (code == 0)
+        code = complain(EXIT_BAD_INPUT,
+                        "another rank could not read its input: is it there on every machine?");
+    plan_subject_close(subject);
+    return code;
+}
+
+int command_plan(int argc, char **argv)
+{
+    plan_arguments arguments = {0};
+    int status = plan_ranks_join();
+    if (status == 0)
+        status = plan_parse(argc, argv, &arguments);
+    if (status == 0 && arguments.help)
+        help_plan();
+    else if (status == 0)
+        status = run(&arguments);
+    plan_arguments_free(&arguments);
+    plan_ranks_leave();
+    /* The first rank answers for all: mpirun would take another's status for a crash. */
+    return plan_rank() > 0 ? EXIT_FITS : status;
+}

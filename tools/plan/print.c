@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* What a plan comes to: for people, as JSON (schema 1, docs/plan.md), as CSV. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "plan/plan.h"
+
+#define HOLDERS_SHOWN 6
+#define NUMBER_TEXT_BYTES 24
+
+static const char *const state_words[] = {"yes", "no", "refused", "failed"};
+
+static bool print_json(json_t *root)
+{
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (text != NULL)
+        puts(text);
+    free(text);
+    json_decref(root);
+    return text != NULL;
+}
+
+static json_t *bytes_json(uint64_t bytes)
+{
+    return json_integer((json_int_t)bytes);
+}
+
+static json_t *fraction_json(uint32_t ppm)
+{
+    return ppm > 0 ? json_real((double)ppm / 1e6) : json_null();
+}
+
+static const char *format_fraction(uint32_t ppm, char text[NUMBER_TEXT_BYTES])
+{
+    snprintf(text, NUMBER_TEXT_BYTES, "%u.%06u", ppm / 1000000, ppm % 1000000);
+    return ppm > 0 ? text : "";
+}
+
+static const char *format_largest(const plan_outcome *outcome, char text[SIZE_TEXT_BYTES])
+{
+    if (outcome->largest_bytes == UINT64_MAX)
+        return "any";
+    return format_size(outcome->largest_bytes, text);
+}
+
+/* Free in the stage that binds, or, with a minus, missing. */
+static const char *format_room(const plan_outcome *outcome, char text[SIZE_TEXT_BYTES + 1])
+{
+    uint64_t missing = plan_missing(outcome);
+    text[0] = '-';
+    if (missing > 0)
+        format_size(missing, text + 1);
+    else
+        format_size(outcome->capacity_bytes - outcome->peak_bytes, text);
+    return text;
+}
+
+/* ---- The largest size ---- */
+
+/* Place of the stage that binds; false: there is none. */
+static bool find_stage(const rvl_replay *replay, const plan_outcome *outcome, size_t *device_out,
+                       uint32_t *stage_out)
+{
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        if (rvl_replay_get_device(replay, i, &device) != RVL_OK || device.device != outcome->device)
+            continue;
+        for (uint32_t stage = 0; stage < device.stage_count; stage++) {
+            rvl_stage_stats stats = {.struct_size = sizeof stats};
+            if (rvl_replay_get_stage(replay, i, stage, &stats, NULL) == RVL_OK &&
+                strncmp(stats.name, outcome->stage, PLAN_NAME_BYTES - 1) == 0 &&
+                stats.peak_bytes == outcome->peak_bytes) {
+                *device_out = i;
+                *stage_out = stage;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static const rvl_holder *holders_of(const rvl_replay *replay, const plan_outcome *outcome,
+                                    size_t *count_out)
+{
+    size_t device;
+    uint32_t stage;
+    const rvl_holder *holders;
+    *count_out = 0;
+    if (!find_stage(replay, outcome, &device, &stage) ||
+        rvl_replay_get_holders(replay, device, stage, &holders, count_out) != RVL_OK)
+        return NULL;
+    return holders;
+}
+
+static void print_verdict(const plan_arguments *arguments, const plan_outcome *outcome)
+{
+    char size[SIZE_TEXT_BYTES], fraction[NUMBER_TEXT_BYTES];
+    if (outcome->largest_bytes == UINT64_MAX)
+        printf("%s: any size fits: it is never in use\n", arguments->tag);
+    else if (outcome->state == PLAN_FITS)
+        printf("%s: at most %s (%" PRIu64 " bytes)", arguments->tag,
+               format_size(outcome->largest_bytes, size), outcome->largest_bytes);
+    else
+        printf("%s: no size fits", arguments->tag);
+    if (outcome->largest_bytes == UINT64_MAX)
+        return;
+    if (outcome->mem_fraction_ppm > 0)
+        printf(", a mem_fraction of %s", format_fraction(outcome->mem_fraction_ppm, fraction));
+    if (outcome->traced_bytes > 0)
+        printf("; the %s %s", arguments->trace_count > 0 ? "trace has" : "settings give",
+               format_size(outcome->traced_bytes, size));
+    puts("");
+}
+
+static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
+{
+    char peak[SIZE_TEXT_BYTES], capacity[SIZE_TEXT_BYTES], room[SIZE_TEXT_BYTES + 1];
+    size_t count;
+    const rvl_holder *holders = holders_of(replay, outcome, &count);
+    format_room(outcome, room);
+    printf("  binds  stage %s on device %d: %s of %s, %s %s\n", outcome->stage, outcome->device,
+           format_size(outcome->peak_bytes, peak), format_size(outcome->capacity_bytes, capacity),
+           room[0] == '-' ? room + 1 : room, room[0] == '-' ? "missing" : "free");
+    for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++)
+        printf("         %s/%s %s\n", holders[i].process,
+               holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
+    if (count > HOLDERS_SHOWN)
+        printf("         and %zu more\n", count - HOLDERS_SHOWN);
+}
+
+static json_t *binding_json(const rvl_replay *replay, const plan_outcome *outcome)
+{
+    size_t count;
+    const rvl_holder *holders = holders_of(replay, outcome, &count);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:s?,s:o}", "process", holders[i].process, "tag",
+                                        holders[i].tag, "bytes", bytes_json(holders[i].bytes)));
+    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:o}", "device", outcome->device, "stage",
+                     outcome->stage, "capacity_bytes", bytes_json(outcome->capacity_bytes),
+                     "peak_bytes", bytes_json(outcome->peak_bytes), "missing_bytes",
+                     bytes_json(plan_missing(outcome)), "at_peak", list);
+}
+
+static json_t *largest_json(const plan_outcome *outcome)
+{
+    return outcome->state == PLAN_FITS && outcome->largest_bytes != UINT64_MAX
+               ? bytes_json(outcome->largest_bytes)
+               : json_null();
+}
+
+bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
+                        const rvl_replay *replay)
+{
+    if (arguments->json)
+        return print_json(json_pack(
+            "{s:i,s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:s}", "schema", 1, "tag", arguments->tag, "fits",
+            outcome->state == PLAN_FITS, "unbounded", outcome->largest_bytes == UINT64_MAX,
+            "largest_bytes", largest_json(outcome), "mem_fraction",
+            fraction_json(outcome->mem_fraction_ppm), "traced_bytes",
+            bytes_json(outcome->traced_bytes), "binding",
+            replay != NULL ? binding_json(replay, outcome) : json_null(), "why", outcome->why));
+    print_verdict(arguments, outcome);
+    if (replay != NULL)
+        print_binding(replay, outcome);
+    else
+        printf("  %s\n", outcome->why);
+    return true;
+}
+
+/* ---- A sweep as a table ---- */
+
+enum { FITS, GPUS, CAPACITY, PEAK, STAGE, ROOM, HOST, SECONDS, LARGEST, FRACTION, WHY, FIXED };
+
+static const char *const fixed_titles[] = {"fits",    "GPUs",     "capacity", "peak",
+                                           "stage",   "free",     "host",     "seconds",
+                                           "largest", "fraction", ""};
+static const bool fixed_right[] = {false, true, true, true, false, true,
+                                   true,  true, true, true, false};
+
+static bool is_shown(const plan_arguments *arguments, size_t axis)
+{
+    return arguments->axes[axis].count > 1;
+}
+
+static void fill_case(const plan_arguments *arguments, size_t number, const char **cells)
+{
+    size_t column = 0;
+    for (size_t i = 0; i < arguments->axis_count; i++) {
+        if (is_shown(arguments, i))
+            cells[column++] = plan_value(arguments, number, i);
+    }
+}
+
+static void add_row(table *rows, const plan_arguments *arguments, size_t number,
+                    const plan_outcome *outcome, size_t shown)
+{
+    char gpus[NUMBER_TEXT_BYTES], capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
+    char room[SIZE_TEXT_BYTES + 1], host[SIZE_TEXT_BYTES], seconds[NUMBER_TEXT_BYTES];
+    char largest[SIZE_TEXT_BYTES], fraction[NUMBER_TEXT_BYTES];
+    const char *cells[PLAN_AXES_MAX + FIXED] = {NULL};
+    fill_case(arguments, number, cells);
+    const char **fixed = cells + shown;
+    for (int i = 0; i < FIXED; i++)
+        fixed[i] = "";
+    fixed[FITS] = state_words[outcome->state];
+    fixed[WHY] = outcome->why;
+    snprintf(gpus, sizeof gpus, "%u", outcome->gpus);
+    fixed[GPUS] = gpus;
+    if (outcome->stage[0] != '\0') {
+        fixed[CAPACITY] = format_size(outcome->capacity_bytes, capacity);
+        fixed[PEAK] = format_size(outcome->peak_bytes, peak);
+        fixed[STAGE] = outcome->stage;
+        fixed[ROOM] = format_room(outcome, room);
+        fixed[HOST] = format_size(outcome->host_bytes, host);
+        snprintf(seconds, sizeof seconds, "%.3f", (double)outcome->transition_ns / 1e9);
+        fixed[SECONDS] = seconds;
+    }
+    if (arguments->tag != NULL && outcome->state == PLAN_FITS) {
+        fixed[LARGEST] = format_largest(outcome, largest);
+        fixed[FRACTION] = format_fraction(outcome->mem_fraction_ppm, fraction);
+    }
+    table_add(rows, cells);
+}
+
+static void print_choice(const plan_arguments *arguments, const plan_outcome *outcomes,
+                         size_t count)
+{
+    char missing[SIZE_TEXT_BYTES];
+    size_t cheapest = plan_cheapest(outcomes, count);
+    size_t number = cheapest != SIZE_MAX ? cheapest : plan_nearest(outcomes, count);
+    fputs(cheapest != SIZE_MAX ? "cheapest that fits:" : "nothing fits; nearest:", stdout);
+    for (size_t i = 0; i < arguments->axis_count; i++)
+        printf(" --%s %s", arguments->axes[i].name, plan_value(arguments, number, i));
+    if (cheapest == SIZE_MAX && outcomes[number].stage[0] != '\0')
+        printf(" (%s missing in stage %s)", format_size(plan_missing(&outcomes[number]), missing),
+               outcomes[number].stage);
+    puts("");
+}
+
+static bool print_table(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count)
+{
+    const char *titles[PLAN_AXES_MAX + FIXED];
+    bool right[PLAN_AXES_MAX + FIXED] = {false};
+    size_t shown = 0;
+    for (size_t i = 0; i < arguments->axis_count; i++) {
+        if (is_shown(arguments, i))
+            titles[shown++] = arguments->axes[i].name;
+    }
+    for (size_t i = 0; i < FIXED; i++) {
+        bool unused = arguments->tag == NULL && (i == LARGEST || i == FRACTION);
+        titles[shown + i] = unused ? "" : fixed_titles[i];
+        right[shown + i] = fixed_right[i];
+    }
+    table *rows = table_new(titles, right, shown + FIXED);
+    if (rows == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        add_row(rows, arguments, i, &outcomes[i], shown);
+    bool printed = table_print(rows, "", NULL, NULL);
+    table_free(rows);
+    if (printed)
+        print_choice(arguments, outcomes, count);
+    return printed;
+}
+
+/* ---- A sweep as JSON ---- */
+
+static json_t *settings_json(const plan_arguments *arguments, size_t number)
+{
+    json_t *settings = json_object();
+    for (size_t i = 0; i < arguments->axis_count; i++)
+        json_object_set_new(settings, arguments->axes[i].name,
+                            json_string(plan_value(arguments, number, i)));
+    return settings;
+}
+
+static json_t *case_json(const plan_arguments *arguments, size_t number,
+                         const plan_outcome *outcome)
+{
+    bool known = outcome->stage[0] != '\0';
+    json_t *result = json_pack(
+        "{s:o,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o}", "settings", settings_json(arguments, number),
+        "fits", state_words[outcome->state], "gpus", (json_int_t)outcome->gpus, "capacity_bytes",
+        known ? bytes_json(outcome->capacity_bytes) : json_null(), "peak_bytes",
+        known ? bytes_json(outcome->peak_bytes) : json_null(), "stage",
+        known ? json_string(outcome->stage) : json_null(), "host_bytes",
+        known ? bytes_json(outcome->host_bytes) : json_null(), "seconds",
+        known ? json_real((double)outcome->transition_ns / 1e9) : json_null(), "why",
+        outcome->why[0] != '\0' ? json_string(outcome->why) : json_null());
+    if (arguments->tag != NULL) {
+        json_object_set_new(result, "largest_bytes", largest_json(outcome));
+        json_object_set_new(result, "mem_fraction", fraction_json(outcome->mem_fraction_ppm));
+    }
+    return result;
+}
+
+static json_t *number_json(size_t number)
+{
+    return number != SIZE_MAX ? json_integer((json_int_t)number) : json_null();
+}
+
+static bool print_sweep_json(const plan_arguments *arguments, const plan_outcome *outcomes,
+                             size_t count)
+{
+    size_t cheapest = plan_cheapest(outcomes, count);
+    json_t *cases = json_array();
+    for (size_t i = 0; i < count; i++) {
+        if (json_array_append_new(cases, case_json(arguments, i, &outcomes[i])) != 0) {
+            json_decref(cases);
+            return false;
+        }
+    }
+    return print_json(json_pack(
+        "{s:i,s:o,s:o,s:o}", "schema", 1, "cases", cases, "cheapest", number_json(cheapest),
+        "nearest", number_json(cheapest != SIZE_MAX ? SIZE_MAX : plan_nearest(outcomes, count))));
+}
+
+/* ---- A sweep as CSV ---- */
+
+/* Quoted where it must be (RFC 4180). */
+static void print_cell(const char *text, char end)
+{
+    if (strpbrk(text, ",\"\n") == NULL) {
+        printf("%s%c", text, end);
+        return;
+    }
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            putchar('"');
+        putchar(*text);
+    }
+    printf("\"%c", end);
+}
+
+static void print_csv_row(const plan_arguments *arguments, size_t number,
+                          const plan_outcome *outcome)
+{
+    char fraction[NUMBER_TEXT_BYTES];
+    for (size_t i = 0; i < arguments->axis_count; i++)
+        print_cell(plan_value(arguments, number, i), ',');
+    printf("%s,%u,", state_words[outcome->state], outcome->gpus);
+    if (outcome->stage[0] != '\0') {
+        printf("%" PRIu64 ",%" PRIu64 ",", outcome->capacity_bytes, outcome->peak_bytes);
+        print_cell(outcome->stage, ',');
+        printf("%" PRIu64 ",%.9f,", outcome->host_bytes, (double)outcome->transition_ns / 1e9);
+    } else {
+        fputs(",,,,,", stdout);
+    }
+    if (arguments->tag != NULL && outcome->state == PLAN_FITS)
+        printf("%" PRIu64 ",%s,",
+               outcome->largest_bytes == UINT64_MAX ? outcome->capacity_bytes
+                                                    : outcome->largest_bytes,
+               format_fraction(outcome->mem_fraction_ppm, fraction));
+    else
+        fputs(",,", stdout);
+    print_cell(outcome->why, '\n');
+}
+
+static void print_csv(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count)
+{
+    for (size_t i = 0; i < arguments->axis_count; i++)
+        printf("%s,", arguments->axes[i].name);
+    puts("fits,gpus,capacity_bytes,peak_bytes,stage,host_bytes,seconds,largest_bytes,"
+         "mem_fraction_max,why");
+    for (size_t i = 0; i < count; i++)
+        print_csv_row(arguments, i, &outcomes[i]);
+}
+
+bool plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count)
+{
+    if (arguments->json)
+        return print_sweep_json(arguments, outcomes, count);
+    if (!arguments->csv)
+        return print_table(arguments, outcomes, count);
+    print_csv(arguments, outcomes, count);
+    return true;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All cases on all cores, and on all ranks: rank r of n takes every n-th case from r on, its
+ * threads the next one of these that nobody has. Results lie by number, so that they do not depend
+ * on who worked them out.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "plan/plan.h"
+
+#define THREADS_MAX 1024
+
+typedef struct work {
+    const plan_subject *subject;
+    plan_outcome *outcomes;
+    size_t count;
+    size_t stride;
+    atomic_size_t next;
+} work;
+
+static void *run_cases(void *user)
+{
+    work *shared = user;
+    for (;;) {
+        size_t number = atomic_fetch_add(&shared->next, shared->stride);
+        if (number >= shared->count)
+            return NULL;
+        plan_case_run(shared->subject, number, &shared->outcomes[number], NULL);
+    }
+}
+
+/* Cores of this process; under mpirun each rank of a machine is bound to its own, or shares. */
+static uint32_t core_count(void)
+{
+    cpu_set_t cores;
+    const char *local_ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    int ranks = local_ranks != NULL && plan_rank_count() > 1 ? atoi(local_ranks) : 1;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    count /= ranks > 0 ? ranks : 1;
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
+                plan_outcome *outcomes)
+{
+    work shared = {.subject = subject,
+                   .outcomes = outcomes,
+                   .count = plan_case_count(arguments),
+                   .stride = (size_t)plan_rank_count()};
+    pthread_t threads[THREADS_MAX];
+    uint32_t wanted = arguments->threads > 0 ? arguments->threads : core_count();
+    uint32_t started = 0;
+    atomic_init(&shared.next, (size_t)plan_rank());
+    /* This thread works too; those that cannot be started are done without. */
+    while (started + 1 < wanted && started < THREADS_MAX && started + 1 < shared.count &&
+           pthread_create(&threads[started], NULL, run_cases, &shared) == 0)
+        started++;
+    run_cases(&shared);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    return plan_ranks_gather(outcomes, sizeof *outcomes, shared.count);
+}
+
+/* ---- Which one ---- */
+
+uint64_t plan_missing(const plan_outcome *outcome)
+{
+    return outcome->peak_bytes > outcome->capacity_bytes
+               ? outcome->peak_bytes - outcome->capacity_bytes
+               : 0;
+}
+
+/* Fewest GPUs, then smallest of them, then most of what was asked for, then least waiting. */
+static bool is_cheaper(const plan_outcome *a, const plan_outcome *b)
+{
+    if (a->gpus != b->gpus)
+        return a->gpus < b->gpus;
+    if (a->capacity_bytes != b->capacity_bytes)
+        return a->capacity_bytes < b->capacity_bytes;
+    if (a->largest_bytes != b->largest_bytes)
+        return a->largest_bytes > b->largest_bytes;
+    return a->transition_ns < b->transition_ns;
+}
+
+size_t plan_cheapest(const plan_outcome *outcomes, size_t count)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (outcomes[i].state == PLAN_FITS &&
+            (best == SIZE_MAX || is_cheaper(&outcomes[i], &outcomes[best])))
+            best = i;
+    }
+    return best;
+}
+
+/* One whose weights alone are too large has no peak, and is nearer than nothing. */
+static bool is_nearer(const plan_outcome *a, const plan_outcome *b)
+{
+    bool known[] = {a->stage[0] != '\0', b->stage[0] != '\0'};
+    if (known[0] != known[1])
+        return known[0];
+    if (plan_missing(a) != plan_missing(b))
+        return plan_missing(a) < plan_missing(b);
+    return is_cheaper(a, b);
+}
+
+size_t plan_nearest(const plan_outcome *outcomes, size_t count)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (outcomes[i].state == PLAN_DOES_NOT_FIT &&
+            (best == SIZE_MAX || is_nearer(&outcomes[i], &outcomes[best])))
+            best = i;
+    }
+    return best;
+}
