@@ -4,8 +4,8 @@
  *
  * A failure is described once, where it is decided: the lowest layer that knows the cause fills the
  * record and returns the status; layers above add what only they know (tag, bytes) and pass the
- * status on. Nothing here allocates, takes a lock or calls vsnprintf, so that the out-of-memory
- * path is safe; the record lives in static thread-local storage (see error.c).
+ * status on. Nothing here needs memory or calls vsnprintf, so that the out-of-memory path is safe
+ * (see error.c).
  */
 #ifndef RVL_BASE_ERROR_H
 #define RVL_BASE_ERROR_H

@@ -161,6 +161,13 @@ rvl_status rvl_hooks_context(int device, rvl_context **context_out)
     return rvli_saver_context(device, context_out);
 }
 
+rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_context **context_out)
+{
+    if (device_out == NULL || context_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "device_out or context_out is NULL");
+    return rvli_saver_context_at(index, device_out, context_out);
+}
+
 /* ---- Marks ---- */
 
 rvl_status rvl_hooks_stage(const char *name)

@@ -222,6 +222,22 @@ rvl_status rvli_saver_context(int device, rvl_context **context_out)
     return status;
 }
 
+rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **context_out)
+{
+    size_t newer = 0;
+    saver_context *first = atomic_load(&contexts);
+    for (const saver_context *each = first; each != NULL; each = each->next)
+        newer++;
+    if (index >= newer)
+        return rvli_error(RVL_ERR_NOT_FOUND, "there are not so many contexts: count from 0 until "
+                                             "this is answered");
+    for (newer -= index + 1; newer > 0; newer--)
+        first = first->next;
+    *device_out = first->device;
+    *context_out = first->context;
+    return RVL_OK;
+}
+
 #define FIRST_DEVICE "on device 0"
 
 /* A context's only device has the number 0 in it; who reads of a failure knows the driver's. */

@@ -58,6 +58,9 @@ rvl_status rvli_saver_set_directory(const char *path);
 /* The context of a device for allocations without a disk backup, opened if need be. */
 rvl_status rvli_saver_context(int device, rvl_context **context_out);
 
+/* The contexts that were opened, in that order. RVL_ERR_NOT_FOUND past the last. */
+rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **context_out);
+
 /* The value of cudaError_t that says most of a status and the thread's error record. */
 int rvli_saver_cuda_error(rvl_status status);
 

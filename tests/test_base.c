@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The small things everything stands on: statuses, error record, bounded text, options, pool. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,6 +60,42 @@ static void test_error_is_of_the_thread(void **state)
     rvl_error error = last_error();
     assert_int_equal(error.status, RVL_ERR_STATE);
     assert_string_equal(error.message, "of the main thread");
+}
+
+/* ---- Without memory for a record ---- */
+
+extern __typeof__(calloc) __real_calloc, __wrap_calloc;
+static bool calloc_fails;
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return calloc_fails ? NULL : __real_calloc(count, size);
+}
+
+static void *record_without_memory(void *copy_out)
+{
+    rvl_error *copy = copy_out;
+    copy->struct_size = sizeof(*copy);
+    calloc_fails = true; /* not before: making a thread needs memory */
+    rvli_error(RVL_ERR_HOST_OOM, "no memory for a record either");
+    calloc_fails = false;
+    rvl_last_error(copy);
+    return NULL;
+}
+
+static void test_error_without_memory(void **state)
+{
+    (void)state;
+    rvl_error of_thread = {0};
+    pthread_t thread;
+    rvli_error(RVL_ERR_STATE, "of the main thread");
+    for (int round = 0; round < 2; round++) { /* the record is common, so that it serves again */
+        assert_int_equal(pthread_create(&thread, NULL, record_without_memory, &of_thread), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(of_thread.status, RVL_ERR_HOST_OOM);
+        assert_string_equal(of_thread.message, "no memory for a record either");
+    }
+    assert_string_equal(last_error().message, "of the main thread");
 }
 
 static void test_error_fields(void **state)
@@ -302,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_is_of_the_thread),
+        cmocka_unit_test(test_error_without_memory),
         cmocka_unit_test(test_error_fields),
         cmocka_unit_test(test_error_cuts_long_text),
         cmocka_unit_test(test_last_error_sizes),

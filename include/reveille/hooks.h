@@ -22,6 +22,13 @@ extern "C" {
 RVL_API rvl_status rvl_hooks_context(int device, rvl_context **context_out);
 
 /*
+ * The context of an index, in the order in which they were opened: one a device, and one more a
+ * device and directory of disk backups. None is opened. *device_out: the device's number in CUDA.
+ * Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_context **context_out);
+
+/*
  * As tms_pause() and tms_resume(), and instead of ending the process they return why not. tag:
  * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
  * RVL_ERR_BUSY while a stream is captured; else as rvl_pause() and rvl_resume(). Each device is a

@@ -49,6 +49,7 @@ static void open_hook(bool preload)
     FIND(cudaGetLastError);
     FIND(cudaHostGetFlags);
     FIND(rvl_hooks_context);
+    FIND(rvl_hooks_context_at);
     FIND(rvl_hooks_pause);
     FIND(rvl_hooks_resume);
     FIND(rvl_hooks_mode);

@@ -47,6 +47,7 @@ typedef struct hook {
     int (*cudaGetLastError)(void);
     int (*cudaHostGetFlags)(unsigned *flags, void *pointer);
     rvl_status (*rvl_hooks_context)(int device, rvl_context **context_out);
+    rvl_status (*rvl_hooks_context_at)(size_t index, int *device_out, rvl_context **context_out);
     rvl_status (*rvl_hooks_pause)(const char *tag);
     rvl_status (*rvl_hooks_resume)(const char *tag);
     const char *(*rvl_hooks_mode)(void);

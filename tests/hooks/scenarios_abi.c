@@ -156,6 +156,16 @@ static void devices(void)
     EXPECT(context != NULL && context == same, true);
     EXPECT(h.rvl_hooks_context(-1, &same), RVL_ERR_INVALID);
     EXPECT(h.rvl_hooks_context(64, &same), RVL_ERR_NO_DEVICE);
+    for (int device = 0; device < 2; device++) {
+        int found = -1;
+        EXPECT(h.rvl_hooks_context_at((size_t)device, &found, &same), RVL_OK);
+        EXPECT(found, device);
+        EXPECT(same == context, device == 1);
+    }
+    int device = -1;
+    EXPECT(h.rvl_hooks_context_at(2, &device, &same), RVL_ERR_NOT_FOUND);
+    EXPECT(h.rvl_hooks_context_at(0, NULL, &same), RVL_ERR_INVALID);
+    EXPECT(device, -1);
 }
 
 static void *free_it(void *pointer)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Installs the Python package into a fresh virtual environment, from the root of the repository and
 # from bindings/python, and runs its tests there. Exits 77 where that cannot be tried.
-# usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE_LIBRARY]
+# usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE_LIBRARY [CUDART_FAKE_LIBRARY]]
 set -euo pipefail
 python=$1 build=$2 source=$3
-export RVL_TEST_CUDA_FAKE=${4-}
+export RVL_TEST_CUDA_FAKE=${4-} RVL_TEST_CUDART_FAKE=${5-}
 venv=$build/python/venv
 
 skip() {
@@ -13,7 +13,7 @@ skip() {
     exit 77
 }
 
-unset RVL_LIBRARY_DIR PYTHONPATH PYTHONHOME
+unset RVL_LIBRARY_DIR PYTHONPATH PYTHONHOME LD_PRELOAD REVEILLE_AS_TORCH_MEMORY_SAVER
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 rm -rf "$venv"
 mkdir -p "$build/python"

@@ -143,15 +143,17 @@ def assert_declared(name, declared, c_type):
 
 
 def test_prototypes_are_those_of_the_headers(source):
-    text = "".join((source / f"include/reveille/{name}.h").read_text() for name in HEADERS)
+    paths = [f"include/reveille/{name}.h" for name in (*HEADERS, "hooks")]
+    text = "".join((source / path).read_text() for path in (*paths, "hooks/abi.h"))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = {
         name: (result, arguments)
         for result, name, arguments in re.findall(
-            r"RVL_API\s+([\w\s]+?[\s*]+)(rvl_\w+)\(([^;]*)\);", text
+            r"RVL_API\s+([\w\s]+?[\s*]+)((?:rvl|tms|set)_\w+)\(([^;]*)\);", text
         )
     }
-    prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES}
+    hooks = {**_c.HOOK_PROTOTYPES, **_c.SAVER_PROTOTYPES}
+    prototypes = {**_c.CORE_PROTOTYPES, **_c.REPLAY_PROTOTYPES, **hooks}
     del prototypes["rvl_version"]  # its header is generated
     for name, (result, arguments) in prototypes.items():
         c_result, c_arguments = found[name]

@@ -1,14 +1,34 @@
 # SPDX-License-Identifier: MIT
 """Gives GPU memory up and takes it back in stages, and predicts the peaks.
 
-``Context`` manages memory on a real or simulated GPU, ``replay`` reports the peaks of recorded
-runs, ``python -m reveille`` says what was found, ``reveille.testing`` is a pytest plugin. Needs
-the standard library alone; where an address is wanted, a tensor of PyTorch does as well.
+In a program of PyTorch: ``region``, ``pause``, ``resume`` and what belongs to them, over a hook
+library. On its own: ``Context`` manages memory on a real or simulated GPU, ``replay`` reports the
+peaks of recorded runs. ``python -m reveille`` says what was found, ``reveille.testing`` is a pytest
+plugin, ``reveille.torch_memory_saver`` has the interface of the package of that name. Needs the
+standard library alone; PyTorch is imported by the functions that work on it.
 """
 
 from . import _c
 from ._context import Context
+from ._hooks import HookContext, configure_subprocess
 from ._options import profile, profiles
+from ._process import (
+    HookStats,
+    backup_of,
+    contexts,
+    cuda_graph,
+    disable,
+    fits,
+    hook_mode,
+    pause,
+    record,
+    region,
+    resume,
+    set_disk_directory,
+    stage,
+    stats,
+    step,
+)
 from ._replay import replay
 from ._results import (
     Allocation,
@@ -72,6 +92,8 @@ __all__ = [
     "Forecast",
     "Forked",
     "Holder",
+    "HookContext",
+    "HookStats",
     "HostMemory",
     "InputOutputError",
     "InvalidArgument",
@@ -96,10 +118,25 @@ __all__ = [
     "TimedOut",
     "VersionMismatch",
     "Vetoed",
+    "backup_of",
+    "configure_subprocess",
+    "contexts",
+    "cuda_graph",
+    "disable",
+    "fits",
     "format_size",
+    "hook_mode",
     "parse_size",
+    "pause",
     "profile",
     "profiles",
+    "record",
+    "region",
     "replay",
+    "resume",
+    "set_disk_directory",
+    "stage",
+    "stats",
+    "step",
     "version",
 ]

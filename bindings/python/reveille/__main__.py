@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`python -m reveille`: what was found, of the libraries, the driver and the devices."""
+"""`python -m reveille`: what was found, of the libraries, the driver, the devices and the hooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import _c
+from . import _alias, _c, _hooks
 from ._context import Context
 from ._options import profiles
 from ._sizes import format_size
@@ -52,6 +52,18 @@ def backend_facts(name: str) -> dict[str, Any]:
         }
 
 
+def hook_facts() -> dict[str, Any]:
+    """The hook libraries: where they are, and what this process has of them."""
+    paths = {mode: _c.hook_library_path(mode) for mode in _hooks.MODES}
+    return {
+        "preload": str(paths["preload"]) if paths["preload"].exists() else None,
+        "torch": str(paths["torch"]) if paths["torch"].exists() else None,
+        "preloaded": _hooks.preloaded() is not None,
+        "torch_memory_saver": str(_alias.FOLDER),
+        "as_torch_memory_saver": _alias.wanted(),
+    }
+
+
 def facts() -> dict[str, Any]:
     """Everything that is printed."""
     return {
@@ -60,9 +72,22 @@ def facts() -> dict[str, Any]:
         "library": str(_c.library_path()),
         "replay_library": str(_c.library_path("reveille-replay")),
         "driver": driver_version(),
+        "hooks": hook_facts(),
         "backends": [backend_facts(name) for name in ("cuda", "sim")],
         "profiles": [profile.name for profile in profiles()],
     }
+
+
+def _hook_lines(hooks: dict[str, Any]) -> list[str]:
+    missing = "not built: the CUDA headers were missing"
+    state = "in this process" if hooks["preloaded"] else "not in this process"
+    stands_in = {True: "this package", False: "not this package", None: "not understood"}
+    return [
+        f"preload    {hooks['preload'] or missing}; {state}",
+        f"torch      {hooks['torch'] or missing}",
+        f"saver      torch_memory_saver is {stands_in[hooks['as_torch_memory_saver']]} "
+        f"({_alias.VARIABLE})",
+    ]
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
@@ -77,6 +102,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         for device in backend["devices"]:
             sizes = f"{format_size(device['free_bytes'])} of {format_size(device['total_bytes'])}"
             lines.append(f"           device {device['index']}: {device['name']}, {sizes} free")
+    lines += _hook_lines(found["hooks"])
     lines.append(f"simulates  {', '.join(found['profiles'])}")
     return lines
 
@@ -87,7 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m reveille", description="Says what Reveille found on this machine."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--torch-memory-saver",
+        action="store_true",
+        help="print the folder that stands in for torch_memory_saver, for PYTHONPATH",
+    )
     options = parser.parse_args(arguments)
+    if options.torch_memory_saver:
+        print(_alias.FOLDER)
+        return 0
     try:
         found = facts()
     except ImportError as error:

@@ -37,7 +37,7 @@ from ._results import (
     holder_of,
 )
 from ._sizes import Size, name_bytes, parse_size
-from .errors import InvalidArgument, NotFound, NotSupported, Vetoed
+from .errors import InputOutputError, InvalidArgument, NotFound, NotSupported, Vetoed
 
 Path = Union[str, "os.PathLike[str]"]
 Answer = TypeVar("Answer")
@@ -219,7 +219,7 @@ class Context:
         try:
             self._handle.call("rvl_tag_find", 0, name_bytes(name, "a tag"), ctypes.byref(number))
         except NotFound as error:
-            known = ", ".join(f'"{tag}"' for tag in self._tag_names) or "none yet"
+            known = ", ".join(f'"{tag}"' for tag in self.tags) or "none yet"
             raise NotFound(
                 f'no tag "{name}"; there are: {known}. A tag begins with its first alloc or with '
                 "tag()",
@@ -290,7 +290,7 @@ class Context:
             return from_struct(
                 Allocation,
                 struct,
-                tag=_c.some_text(_c.core().rvl_tag_name(context, struct.tag)),
+                tag=_c.some_text(self._handle.library.rvl_tag_name(context, struct.tag)),
                 backup=_c.BACKUPS[struct.backup],
                 state=_c.STATES[struct.state],
                 access=tuple(bit for bit in range(64) if struct.access_mask >> bit & 1),
@@ -480,7 +480,7 @@ class Context:
             tag = _c.some_text(struct.cause)
         else:
             tag = self._handle.run(
-                lambda context: _c.some_text(_c.core().rvl_tag_name(context, struct.tag))
+                lambda context: _c.some_text(self._handle.library.rvl_tag_name(context, struct.tag))
             )
         stage = self._stage_stats(struct.stage, device).name
         return from_struct(Oom, struct, stage=stage, tag=tag)
@@ -543,7 +543,14 @@ class Recording:
         self._path = path
 
     def __enter__(self) -> None:
-        self._handle.call("rvl_record_start", self._path)
+        try:
+            self._handle.call("rvl_record_start", self._path)
+        except InputOutputError as error:
+            error.args = (
+                f"{os.fsdecode(self._path)}: {error.message}: is the folder there, and "
+                "may it be written to?",
+            )
+            raise
 
     def __exit__(self, *_raised: object) -> None:
         if not self._handle.closed:

@@ -66,19 +66,24 @@ class Handle:
     """Owns a C context. After fork the child's calls go straight to C, which refuses them."""
 
     def __init__(self, backend: str, options: _c.ContextOptions, callbacks: Callbacks) -> None:
-        self.backend = backend
-        self.callbacks = callbacks
-        self._pid = os.getpid()
-        self._idle = threading.Condition()
-        self._calls = 0
-        self._own = threading.local()
-        self._context = ctypes.c_void_p()
+        self._prepare(backend, callbacks, _c.core())
         check(
             _c.core().rvl_context_open(
                 backend.encode(), ctypes.byref(options), ctypes.byref(self._context)
             ),
             backend,
         )
+
+    def _prepare(self, backend: str, callbacks: Callbacks, library: ctypes.CDLL) -> None:
+        self.backend = backend
+        self.callbacks = callbacks
+        self.library = library
+        self.ordinal: int | None = None
+        self._pid = os.getpid()
+        self._idle = threading.Condition()
+        self._calls = 0
+        self._own = threading.local()
+        self._context = ctypes.c_void_p()
 
     @property
     def closed(self) -> bool:
@@ -115,13 +120,17 @@ class Handle:
 
     def call(self, function: str, *arguments: Any) -> None:
         """Calls a function of the C library that returns a status; raises what it says."""
-        entry = getattr(_c.core(), function)
-        self.run(lambda context: check(entry(context, *arguments), self.backend))
+        entry = getattr(self.library, function)
+
+        def work(context: ctypes.c_void_p) -> None:
+            check(entry(context, *arguments), self.backend, self.library, self.ordinal)
+
+        self.run(work)
 
     def ask(self, function: str, *arguments: Any) -> int:
         """Calls one that returns a number, and knows no errors."""
         self.call("rvl_device_get_info", 0, ctypes.byref(_c.DeviceInfo()))  # raises Forked
-        entry = getattr(_c.core(), function)
+        entry = getattr(self.library, function)
         return int(self.run(lambda context: entry(context, *arguments)))
 
     def close(self, wait: bool = True) -> int:
@@ -148,3 +157,19 @@ class Handle:
             self.close(wait=False)
         except Exception:  # nobody is left to be told
             pass
+
+
+class BorrowedHandle(Handle):
+    """A context that belongs to a hook library, which never closes it.
+
+    Its only device has the number 0 in it, and another one, the ordinal, in PyTorch.
+    """
+
+    def __init__(self, library: ctypes.CDLL, context: ctypes.c_void_p, ordinal: int) -> None:
+        self._prepare("cuda", Callbacks(None), library)
+        self._context = context
+        self.ordinal = ordinal
+
+    def close(self, wait: bool = True) -> int:
+        """Raises InvalidState."""
+        raise InvalidState("this context belongs to the hook library, which never closes it")

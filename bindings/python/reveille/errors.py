@@ -200,26 +200,34 @@ def error_of(status: int, message: str, **facts: Any) -> ReveilleError:
     return BY_STATUS.get(status, ReveilleError)(message, status=status, **facts)
 
 
-def last_error(status: int, backend: str = "") -> ReveilleError:
+def last_error(
+    status: int, backend: str = "", library: Any = None, ordinal: int | None = None
+) -> ReveilleError:
     """The exception of a call that has just failed on this thread.
 
     The library numbers devices ("on device 0"); with the name of the backend the sentence names
     them as PyTorch does ("on cuda:0").
+
+    Args:
+        backend: its name
+        library: the library that was called, libreveille if it is None
+        ordinal: number of the context's only device in PyTorch, if the context has another
     """
     record = _c.Error()
-    _c.core().rvl_last_error(ctypes.byref(record))
+    (library or _c.core()).rvl_last_error(ctypes.byref(record))
     if record.status != status:  # it failed without a word, which is a fault of the library
         return error_of(status, _c.some_text(_c.core().rvl_status_text(status)))
     message = _c.some_text(record.message)
     device = None if record.device == _c.NO_DEVICE else record.device
+    shown = device if ordinal is None else ordinal
     if backend and device is not None:
-        message = message.replace(f" on device {device}", f" on {backend}:{device}", 1)
+        message = message.replace(f" on device {device}", f" on {backend}:{shown}", 1)
     return error_of(
         status,
         message,
         op=_c.some_text(record.op),
         tag=_c.some_text(record.tag),
-        device=device,
+        device=None if device is None else shown,
         requested_bytes=record.requested_bytes,
         free_bytes=record.free_bytes,
         native_code=record.native_code,
@@ -227,7 +235,7 @@ def last_error(status: int, backend: str = "") -> ReveilleError:
     )
 
 
-def check(status: int, backend: str = "") -> None:
-    """Raises what a status says, nothing for OK."""
+def check(status: int, backend: str = "", library: Any = None, ordinal: int | None = None) -> None:
+    """Raises what a status says, nothing for OK. Arguments as those of last_error()."""
     if status != _c.OK:
-        raise last_error(status, backend)
+        raise last_error(status, backend, library, ordinal)

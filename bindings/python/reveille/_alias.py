@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""Makes `import torch_memory_saver` find Reveille, if the environment asks for it.
+
+The package's .pth file calls install() at the start of every Python of the environment, so this
+module must be small and must never raise. What is imported then lies in the folder `alias`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "REVEILLE_AS_TORCH_MEMORY_SAVER"
+FOLDER = Path(__file__).resolve().parent / "alias"
+NAME = "torch_memory_saver"
+
+_VALUES = {
+    **dict.fromkeys(("1", "true", "TRUE", "yes", "YES"), True),
+    **dict.fromkeys(("", "0", "false", "FALSE", "no", "NO"), False),
+}
+
+
+def wanted() -> bool | None:
+    """What the environment says; None: it has a value that is not understood."""
+    return _VALUES.get(os.environ.get(VARIABLE, ""))
+
+
+class Finder:
+    """Finds torch_memory_saver in our folder, before anybody else looks for it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """As the import system calls it; submodules are found by the package's own path."""
+        if name != NAME:
+            return None
+        if wanted() is None:
+            raise ImportError(
+                f"{VARIABLE}={os.environ[VARIABLE]!r} is not understood: set it to 1 for Reveille, "
+                "or to 0 for the package torch_memory_saver"
+            )
+        return PathFinder.find_spec(name, [str(FOLDER)], target)
+
+
+def install() -> None:
+    """Adds the finder unless the environment says no."""
+    if wanted() is not False and Finder not in sys.meta_path:
+        sys.meta_path.insert(0, Finder)

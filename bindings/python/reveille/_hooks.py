@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""The hook library of this process: which one it is, and its contexts.
+
+Preload mode: the program was started with LD_PRELOAD, so that the library's functions are found
+among the process's own. Torch mode: the library is opened here, and PyTorch's pluggable allocator
+opens the same file. Either has a core of its own, so its functions alone may be called on its
+contexts, and its own error record says why one failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+
+from . import _c
+from ._context import Context
+from ._handle import BorrowedHandle
+from .errors import InvalidArgument, InvalidState, NotFound, check
+
+MODES = ("preload", "torch")
+
+
+class HookContext(Context):
+    """A context in which regions allocate. It is the hook library's, and cannot be closed."""
+
+    def __init__(self, handle: BorrowedHandle, ordinal: int) -> None:
+        self._handle = handle
+        self._tag_names = {}
+        self.ordinal = ordinal
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names of the tags, in the order of their first use."""
+        names: list[str] = []
+
+        def collect(context: ctypes.c_void_p) -> None:
+            while name := self._handle.library.rvl_tag_name(context, len(names) + 1):
+                names.append(_c.some_text(name))
+
+        self._handle.run(collect)
+        return tuple(names)
+
+
+class Hook:
+    """A hook library that is in the process."""
+
+    def __init__(self, mode: str, library: ctypes.CDLL, path: str) -> None:
+        self.mode = mode
+        self.library = library
+        self.path = path
+        for prototypes in (_c.CORE_PROTOTYPES, _c.HOOK_PROTOTYPES, _c.SAVER_PROTOTYPES):
+            _c.declare(library, prototypes)
+        _c.adopt(library)
+
+    def check(self, status: int) -> None:
+        """Raises what the library says of a call that has just failed."""
+        check(status, "cuda", self.library)
+
+    def context(self, device: int) -> HookContext:
+        """The context of a device, opened if need be."""
+        context = ctypes.c_void_p()
+        self.check(self.library.rvl_hooks_context(device, ctypes.byref(context)))
+        return HookContext(BorrowedHandle(self.library, context, device), device)
+
+    def contexts(self) -> Iterator[HookContext]:
+        """Every context that was opened, also those of disk backups."""
+        index, device, context = 0, ctypes.c_int(), ctypes.c_void_p()
+        while True:
+            found = self.library.rvl_hooks_context_at(
+                index, ctypes.byref(device), ctypes.byref(context)
+            )
+            if found == _c.ERR_NOT_FOUND:
+                return
+            self.check(found)
+            handle = BorrowedHandle(self.library, ctypes.c_void_p(context.value), device.value)
+            yield HookContext(handle, device.value)
+            index += 1
+
+    def optional(self, function: str) -> ctypes._NamedFuncPointer | None:
+        """A function that takes a name and answers a status, if this library has it."""
+        entry = getattr(self.library, function, None)
+        if entry is not None:
+            entry.restype = ctypes.c_int
+        return entry
+
+
+def preloaded() -> ctypes.CDLL | None:
+    """The process itself, if it was started with the preload library."""
+    process = ctypes.CDLL(None)
+    try:
+        mode = process.rvl_hooks_mode
+    except AttributeError:
+        return None
+    mode.restype = ctypes.c_char_p
+    return process if mode() == b"preload" else None
+
+
+def open_hook(mode: str | None) -> Hook:
+    """The hook of a mode; None: the preload library if it is there, else torch mode."""
+    if mode is not None and mode not in MODES:
+        raise InvalidArgument(f"hook_mode must be one of {', '.join(MODES)}, not {mode!r}")
+    process = preloaded() if mode != "torch" else None
+    if process is not None:
+        return Hook("preload", process, os.environ.get("LD_PRELOAD", ""))
+    if mode == "preload":
+        raise InvalidState(
+            "hook_mode is preload, but the preload library is not in this process: start it under "
+            "reveille.configure_subprocess(), or with "
+            f"LD_PRELOAD={_c.hook_library_path('preload')} (LD_PRELOAD is "
+            f"{os.environ.get('LD_PRELOAD', '')!r})"
+        )
+    path = existing("torch")
+    try:
+        return Hook("torch", ctypes.CDLL(path), path)
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{path} cannot be used: {error}") from error
+
+
+def existing(mode: str) -> str:
+    """The path of a hook library of the package. Raises NotFound if it was not built."""
+    path = _c.hook_library_path(mode)
+    if not path.exists():
+        raise NotFound(
+            f"{path} is missing: it is built where the CUDA headers are. Install the package "
+            f"there, or name the folder of a build in {_c.LIBRARY_VARIABLE}"
+        )
+    return str(path)
+
+
+@contextlib.contextmanager
+def configure_subprocess() -> Iterator[None]:
+    """Processes started within the ``with`` block have the preload library.
+
+    LD_PRELOAD is that of the whole process meanwhile: start processes from one thread at a time.
+    A process that has the library passes it on anyway.
+    """
+    if preloaded() is not None and os.environ.get("LD_PRELOAD"):
+        yield
+        return
+    path, before = existing("preload"), os.environ.get("LD_PRELOAD")
+    others = [each for each in (before or "").split(":") if each and each != path]
+    os.environ["LD_PRELOAD"] = ":".join([path, *others])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("LD_PRELOAD", None)
+        else:
+            os.environ["LD_PRELOAD"] = before

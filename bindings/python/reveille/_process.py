@@ -1,0 +1,482 @@
+# SPDX-License-Identifier: MIT
+"""Pause and resume in a process of PyTorch: regions, graphs, stages, backups as tensors.
+
+PyTorch's allocator takes segments from the hook library and slices them among tensors. A segment
+that was asked for under one tag must never serve another, so there is a memory pool for each tag,
+kind of backup and device. The calling thread's settings in the hook library say what a segment
+that PyTorch asks for becomes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
+
+from . import _c, _hooks
+from ._context import Path
+from ._hooks import Hook, HookContext
+from ._options import choice
+from ._results import DeviceStats, Forecast, TagStats
+from ._sizes import format_size, name_bytes
+from .errors import (
+    Busy,
+    InvalidArgument,
+    InvalidState,
+    NotFound,
+    NotSupported,
+    OutOfDeviceMemory,
+)
+
+TAG_MAX_BYTES = 255
+
+
+class _Settings(NamedTuple):
+    """What the hook library keeps for each thread."""
+
+    tag: bytes
+    inside: bool
+    host: bool
+    kind: bytes
+    disk: bool
+
+
+@dataclass(frozen=True)
+class HookStats:
+    """What regions use. devices: one entry a context; tags: summed over them."""
+
+    mode: str
+    devices: tuple[DeviceStats, ...]
+    tags: dict[str, TagStats]
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def tag_bytes(tag: str) -> bytes:
+    """A tag as C takes it."""
+    name = name_bytes(tag, "a tag")
+    if not 0 < len(name) <= TAG_MAX_BYTES:
+        raise InvalidArgument(f"a tag must have 1 to {TAG_MAX_BYTES} bytes, not {len(name)}")
+    return name
+
+
+class Saver:
+    """Regions of this process, over the one hook library that it uses."""
+
+    def __init__(self) -> None:
+        self._wanted: str | None = None
+        self._hook: Hook | None = None
+        self._pools: dict[tuple[str, str, str, int], Any] = {}
+        self._allocator: Any = None  # after the pools, so that it goes after them
+        self._lock = threading.RLock()
+
+    # ---- The hook library ----
+
+    @property
+    def mode(self) -> str | None:
+        """ "preload" or "torch"; None before the first use, unless it was set."""
+        return self._hook.mode if self._hook is not None else self._wanted
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        choice(mode, _hooks.MODES, "hook_mode")
+        if self._hook is not None and self._hook.mode != mode:
+            raise InvalidState(
+                f"hook_mode is {self._hook.mode} since the first use: set it before that"
+            )
+        self._wanted = mode
+
+    @property
+    def hook(self) -> Hook:
+        """The hook library, opened at the first use."""
+        with self._lock:
+            if self._hook is None:
+                self._hook = _hooks.open_hook(self._wanted)
+            return self._hook
+
+    def _new_pool(self) -> Any:
+        cuda = _torch().cuda
+        if self.hook.mode == "preload":
+            return cuda.MemPool()
+        if self._allocator is None:
+            self._allocator = cuda.memory.CUDAPluggableAllocator(
+                self.hook.path, "tms_torch_malloc", "tms_torch_free"
+            )
+        return cuda.MemPool(allocator=self._allocator.allocator())
+
+    def _pool(self, tag: str, backup: str, kind: str) -> Any:
+        key = (tag, backup, kind, _torch().cuda.current_device())
+        with self._lock:
+            if key not in self._pools:
+                _refuse_expandable_segments()
+                self._pools[key] = self._new_pool()
+            return self._pools[key]
+
+    # ---- The thread's settings ----
+
+    def _settings(self) -> _Settings:
+        library = self.hook.library
+        return _Settings(
+            library.tms_get_current_tag(),
+            library.tms_get_interesting_region(),
+            library.tms_get_enable_cpu_backup(),
+            library.tms_get_cpu_backup_backend(),
+            library.tms_get_enable_disk_backup(),
+        )
+
+    def _set(self, settings: _Settings) -> None:
+        library = self.hook.library
+        library.tms_set_current_tag(settings.tag)
+        library.tms_set_interesting_region(settings.inside)
+        library.tms_set_enable_cpu_backup(settings.host)
+        library.tms_set_cpu_backup_backend(settings.kind)
+        library.tms_set_enable_disk_backup(settings.disk)
+
+    @contextlib.contextmanager
+    def _using(self, settings: _Settings) -> Iterator[None]:
+        before = self._settings()
+        self._set(settings)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _settings_of(self, tag: str, backup: str, kind: str | None) -> _Settings:
+        name = tag_bytes(tag)
+        choice(backup, _c.BACKUPS, "backup")
+        chosen = self._settings().kind if kind is None else name_bytes(kind, "a kind")
+        if chosen not in (b"pinned", b"mmap"):
+            raise InvalidArgument(f"a host backup must be one of pinned, mmap, not {kind!r}")
+        return _Settings(name, True, backup == "host", chosen, backup == "disk")
+
+    # ---- Regions ----
+
+    @contextlib.contextmanager
+    def region(self, tag: str, backup: str = "none", kind: str | None = None) -> Iterator[None]:
+        """What is allocated within the block, on the current device, has the tag."""
+        settings = self._settings_of(tag, backup, kind)
+        pool = self._pool(tag, backup, settings.kind.decode())
+        with _torch().cuda.use_mem_pool(pool), self._using(settings):
+            yield
+
+    @contextlib.contextmanager
+    def cuda_graph(
+        self, graph: Any, tag: str, backup: str, kind: str | None = None, **options: Any
+    ) -> Iterator[None]:
+        """torch.cuda.graph() whose memory has the tag."""
+        settings = self._settings_of(tag, backup, kind)
+        if self.hook.mode == "torch":
+            options["pool"] = self._graph_pool(settings, options.get("pool"))
+        else:
+            _refuse_expandable_segments()
+        with _torch().cuda.graph(graph, **options), self._using(settings):
+            yield
+
+    def _graph_pool(self, settings: _Settings, given: Any) -> Any:
+        """In torch mode a graph's memory is ours only if it comes from a pool of ours."""
+        with self._lock:
+            ours = [pool.id for pool in self._pools.values()]
+        if given is not None:
+            handle = getattr(given, "id", given)
+            if handle not in ours:
+                raise NotSupported(
+                    "in torch mode a graph's pool must be one that cuda_graph() made: leave pool "
+                    "out, give the pool() of such a graph, or use preload mode"
+                )
+            return handle
+        backup = "host" if settings.host else "disk" if settings.disk else "none"
+        tag, kind = settings.tag.decode(), settings.kind.decode()
+        return self._pool(tag, f"graph {backup}", kind).id
+
+    @contextlib.contextmanager
+    def disable(self) -> Iterator[None]:
+        """Within a region: what is allocated in the block is ordinary memory."""
+        settings = self._settings()
+        if not settings.inside:
+            raise InvalidState("disable() is for code within a region, and this thread is in none")
+        cuda = _torch().cuda
+        with self._using(settings._replace(inside=False)):
+            pool = cuda.MemPool()
+            with cuda.use_mem_pool(pool):
+                yield
+            del pool
+
+    # ---- Pausing and resuming ----
+
+    def _move(self, function: str, tags: Sequence[str]) -> None:
+        _refuse_capture(function)
+        entry = getattr(self.hook.library, f"rvl_hooks_{function}")
+        names: list[bytes | None] = [tag_bytes(tag) for tag in tags]
+        self._require(tags)
+        for name in names or [None]:
+            self.hook.check(entry(name))
+
+    def _require(self, tags: Sequence[str]) -> None:
+        known = {tag for context in self.hook.contexts() for tag in context.tags}
+        for tag in tags:
+            if tag not in known:
+                names = ", ".join(f'"{each}"' for each in sorted(known)) or "none yet"
+                raise NotFound(
+                    f'no region ever had the tag "{tag}"; there are: {names}. See how it is '
+                    "spelled where the region is entered",
+                    tag=tag,
+                )
+
+    def pause(self, tags: Sequence[str]) -> None:
+        """Gives up the memory of the tags, of everything without any."""
+        self._move("pause", tags)
+
+    def resume(self, tags: Sequence[str]) -> None:
+        """Takes it back. Several tags are checked to fit together before the first is moved."""
+        if len(tags) > 1:
+            forecast = self.fits(tags)
+            if not forecast:
+                raise _does_not_fit(tags, forecast)
+        self._move("resume", tags)
+
+    def fits(self, tags: Sequence[str]) -> Forecast:
+        """Forecast of the device with the least room, over all contexts there."""
+        for tag in tags:
+            tag_bytes(tag)
+        self._require(tags)
+        found: dict[int, list[Forecast]] = {}
+        for context in self.hook.contexts():
+            here = set(context.tags)
+            names = [tag for tag in tags if tag in here]
+            if names or not tags:
+                found.setdefault(context.ordinal, []).append(context.fits(*names))
+        merged = [_merge(device, forecasts) for device, forecasts in found.items()]
+        return min(
+            merged,
+            key=lambda each: each.free_bytes - each.needed_bytes,
+            default=Forecast(True, 0, 0, 0, 0, 0, 0, 0),
+        )
+
+    # ---- Backups ----
+
+    def backup(self, tensor: Any, zero_copy: bool = False) -> Any:
+        """The host backup of a tensor as a tensor of the CPU, None if there is none."""
+        torch = _torch()
+        if not tensor.is_contiguous():
+            raise InvalidArgument("a backup can be read of a contiguous tensor: slice it after")
+        size = tensor.numel() * tensor.element_size()
+        if size == 0:
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
+        address = self.hook.library.tms_get_cpu_backup_pointer(tensor.data_ptr(), size)
+        if not address:
+            return None
+        memory = (ctypes.c_uint8 * size).from_address(address)
+        found = torch.frombuffer(memory, dtype=tensor.dtype).view(tensor.shape)
+        return found if zero_copy else found.clone()
+
+    # ---- Stages, statistics, recording ----
+
+    def mark(self, function: str, *arguments: Any) -> None:
+        """Marks a stage or a step, in the recording of the process and in every context."""
+        entry = self.hook.optional(f"rvl_hooks_{function}")
+        if entry is not None:
+            self.hook.check(entry(*arguments))
+        for context in self.hook.contexts():
+            context._handle.call(f"rvl_{function}", *arguments)
+
+    def stats(self) -> HookStats:
+        """What regions use."""
+        devices: list[DeviceStats] = []
+        tags: dict[str, TagStats] = {}
+        for context in self.hook.contexts():
+            stats = context.stats()
+            for each in stats.devices:
+                values = {**vars(each), "index": context.ordinal}
+                devices.append(DeviceStats(**values))
+            for name, of_tag in stats.tags.items():
+                tags[name] = _sum(tags[name], of_tag) if name in tags else of_tag
+        return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
+
+    @contextlib.contextmanager
+    def record(self, path: Path) -> Iterator[None]:
+        """Records what regions do; each further context into a file with its number."""
+        self.hook.context(_torch().cuda.current_device())
+        first = FilePath(os.fsdecode(path))
+        with contextlib.ExitStack() as stack:
+            for index, context in enumerate(self.hook.contexts()):
+                name = first if index == 0 else first.with_suffix(f".{index}{first.suffix}")
+                stack.enter_context(context.record(name))
+            yield
+
+
+# ---- Small parts ----
+
+
+def _refuse_expandable_segments() -> None:
+    for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        setting = os.environ.get(variable, "").replace(" ", "").lower()
+        if "expandable_segments:true" in setting:
+            raise NotSupported(
+                f"PyTorch keeps expandable segments out of regions: take "
+                f"expandable_segments:True out of {variable}"
+            )
+
+
+def _refuse_capture(what: str) -> None:
+    """Only the preload library sees captures by itself."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    if torch.cuda.is_current_stream_capturing():
+        raise Busy(f"a stream is being captured: end the capture before {what}()")
+
+
+def _merge(device: int, forecasts: Sequence[Forecast]) -> Forecast:
+    needed = sum(each.needed_bytes for each in forecasts)
+    free = min(each.free_bytes for each in forecasts)
+    return Forecast(
+        fits=needed <= free and all(forecasts),
+        device=device,
+        needed_bytes=needed,
+        free_bytes=free,
+        host_bytes=sum(each.host_bytes for each in forecasts),
+        disk_bytes=sum(each.disk_bytes for each in forecasts),
+        allocation_count=sum(each.allocation_count for each in forecasts),
+        time_ns=sum(each.time_ns for each in forecasts),
+    )
+
+
+def _does_not_fit(tags: Sequence[str], forecast: Forecast) -> OutOfDeviceMemory:
+    names = ", ".join(f'"{tag}"' for tag in tags)
+    return OutOfDeviceMemory(
+        f"resume of {names} needs {format_size(forecast.needed_bytes)}, "
+        f"{format_size(forecast.free_bytes)} free on cuda:{forecast.device}",
+        op="create",
+        tag=tags[0],
+        device=forecast.device,
+        requested_bytes=forecast.needed_bytes,
+        free_bytes=forecast.free_bytes,
+    )
+
+
+def _sum(one: TagStats, other: TagStats) -> TagStats:
+    return TagStats(
+        **{each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(one)}
+    )
+
+
+SAVER = Saver()
+
+
+# ---- What the package offers ----
+
+
+def region(tag: str, backup: str = "none") -> contextlib.AbstractContextManager[None]:
+    """What PyTorch allocates on this thread within the ``with`` block can be paused by the tag.
+
+    Args:
+        tag: what pause() and resume() call it
+        backup: what keeps its content while paused: "none", "host" or "disk"
+    """
+    return SAVER.region(tag, backup)
+
+
+def cuda_graph(
+    graph: Any,
+    pool: Any = None,
+    tag: str = "cuda_graph",
+    backup: str = "none",
+    stream: Any = None,
+    capture_error_mode: str = "global",
+) -> contextlib.AbstractContextManager[None]:
+    """torch.cuda.graph(), with the graph's own memory in a region."""
+    return SAVER.cuda_graph(
+        graph, tag, backup, pool=pool, stream=stream, capture_error_mode=capture_error_mode
+    )
+
+
+def disable() -> contextlib.AbstractContextManager[None]:
+    """Within a region: what is allocated in the ``with`` block is ordinary memory again."""
+    return SAVER.disable()
+
+
+def pause(*tags: str) -> None:
+    """Gives up the memory of the tags, of all regions without any. Addresses stay.
+
+    Waits for the devices. Raises NotFound, before anything has changed, for a tag that no region
+    ever had, and Busy while the stream is being captured. Each tag is a transaction.
+    """
+    SAVER.pause(tags)
+
+
+def resume(*tags: str) -> None:
+    """Gives the tags memory again at their addresses, all regions without any.
+
+    Raises OutOfDeviceMemory with the bytes that are needed and free: nothing is lost, free some
+    and call it again. Several tags are first checked to fit together.
+    """
+    SAVER.resume(tags)
+
+
+def fits(*tags: str) -> Forecast:
+    """Whether resume() with these tags would fit now, and by how much. Changes nothing."""
+    return SAVER.fits(tags)
+
+
+def backup_of(tensor: Any) -> Any:
+    """The content that a paused tensor has in host memory, as a new tensor of the CPU.
+
+    Raises NotFound if nothing is backed up there in host memory.
+    """
+    found = SAVER.backup(tensor)
+    if found is None:
+        raise NotFound(
+            "no backup of this tensor is in host memory: it must come from a "
+            'region(..., backup="host") that is paused'
+        )
+    return found
+
+
+def stage(name: str) -> None:
+    """Begins a stage: in the recording of this process, and in stats()."""
+    SAVER.mark("stage", name_bytes(name, "a stage"))
+
+
+def step() -> None:
+    """Begins a step: one round of the run."""
+    SAVER.mark("step")
+
+
+def record(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Records what regions do within the ``with`` block, as a trace for replay().
+
+    On the current device, and on those that regions have used by then. All that the program
+    allocates is recorded by `reveille record`.
+    """
+    return SAVER.record(path)
+
+
+def stats() -> HookStats:
+    """What regions use, by device and by tag."""
+    return SAVER.stats()
+
+
+def contexts() -> tuple[HookContext, ...]:
+    """The contexts that regions allocate in: one a device, one more for its disk backups."""
+    return tuple(SAVER.hook.contexts())
+
+
+def set_disk_directory(directory: Path) -> None:
+    """Where backups on disk are made from now on; it is made if it is missing."""
+    os.makedirs(directory, exist_ok=True)
+    SAVER.hook.library.tms_set_disk_backup_dir(os.fsencode(directory))
+
+
+def hook_mode() -> str:
+    """ "preload" or "torch": how Reveille is in this process."""
+    return SAVER.hook.mode

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""What launchers take from torch_memory_saver.utils: the path for LD_PRELOAD, and its setting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from reveille import _hooks
+
+
+def get_binary_path_from_package(stem: str) -> Path:
+    """The hook library of a mode, by the name that it has in the other package."""
+    return Path(_hooks.existing("preload" if "preload" in stem else "torch"))
+
+
+@contextlib.contextmanager
+def change_env(key: str, value: str) -> Iterator[None]:
+    """Sets a variable of the environment for the block."""
+    before = os.environ.get(key)
+    os.environ[key] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(key, None)
+        else:
+            os.environ[key] = before
+
+
+def is_xpu() -> bool:
+    """False: Reveille works on CUDA."""
+    return False

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""The interface of the package torch_memory_saver, on Reveille, with exceptions.
+
+    from reveille.torch_memory_saver import torch_memory_saver
+
+What differs: a pause or resume that fails raises what reveille.pause() and reveille.resume() raise;
+hook_mode can be read, and is found out if it is not set; cuda_graph() works in torch mode too.
+A tag that no region ever had is nothing to pause, as there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from ._hooks import configure_subprocess
+from ._process import SAVER, Saver
+from ._sizes import whole_bytes
+from .errors import InvalidArgument, NotFound
+
+DEFAULT_TAG = "default"
+
+
+class TorchMemorySaver:
+    """Regions of this process. Every instance stands for the same ones."""
+
+    _saver: Saver = SAVER
+
+    @contextlib.contextmanager
+    def region(
+        self,
+        tag: str = DEFAULT_TAG,
+        enable_cpu_backup: bool = False,
+        enable_disk_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """What is allocated within the block can be paused by the tag.
+
+        Args:
+            tag: what pause() and resume() call it
+            enable_cpu_backup: its content is kept in host memory while it is paused
+            enable_disk_backup: its content is kept on disk; not together with the other
+            cpu_backup_backend: "pinned" keeps host memory for the next pause, "mmap" gives it back
+        """
+        backup = _backup(enable_cpu_backup, enable_disk_backup, cpu_backup_backend)
+        with self._saver.region(tag, backup, cpu_backup_backend):
+            yield
+
+    @contextlib.contextmanager
+    def cuda_graph(
+        self,
+        cuda_graph: Any,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+        tag: str = DEFAULT_TAG,
+        enable_cpu_backup: bool = False,
+        cpu_backup_backend: str | None = None,
+    ) -> Iterator[None]:
+        """torch.cuda.graph(), with the graph's own memory in a region."""
+        backup = _backup(enable_cpu_backup, False, cpu_backup_backend)
+        with self._saver.cuda_graph(
+            cuda_graph,
+            tag,
+            backup,
+            cpu_backup_backend,
+            pool=pool,
+            stream=stream,
+            capture_error_mode=capture_error_mode,
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
+        """Within a region: what is allocated in the block is ordinary memory."""
+        if not dispose_mem_pool_after_use:
+            raise InvalidArgument("disable() always gives its pool up at the end of the block")
+        with self._saver.disable():
+            yield
+
+    def pause(self, tag: str | None = None) -> None:
+        """Gives up the memory of a tag, or of all. Raises what reveille.pause() raises."""
+        with contextlib.suppress(NotFound):
+            self._saver.pause([tag] if tag else [])
+
+    def resume(self, tag: str | None = None) -> None:
+        """Takes it back. Raises what reveille.resume() raises."""
+        with contextlib.suppress(NotFound):
+            self._saver.resume([tag] if tag else [])
+
+    def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
+        """The host backup of a tensor, None if there is none.
+
+        zero_copy: the backup itself, valid until its tensor is resumed or freed.
+        """
+        return self._saver.backup(x, zero_copy)
+
+    def set_disk_backup_dir(self, path: str) -> None:
+        """Where backups on disk are made from now on; it is made if it is missing."""
+        os.makedirs(path, exist_ok=True)
+        self._saver.hook.library.tms_set_disk_backup_dir(os.fsencode(path))
+
+    @property
+    def enabled(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def hook_mode(self) -> str | None:
+        """ "preload" or "torch"; None before the first use, unless it was set. Then it stays."""
+        return self._saver.mode
+
+    @hook_mode.setter
+    def hook_mode(self, mode: str) -> None:
+        self._saver.mode = mode
+
+    @property
+    def memory_margin_bytes(self) -> int:
+        """Bytes that allocations of regions leave free on their device. Can only be set."""
+        raise AttributeError("memory_margin_bytes can be set, and not read")
+
+    @memory_margin_bytes.setter
+    def memory_margin_bytes(self, value: int) -> None:
+        self._saver.hook.library.set_memory_margin_bytes(whole_bytes(value))
+
+    @property
+    def retain_cpu_backup(self) -> bool:
+        """Whether backups outlive the resume, so that the next pause copies what has changed."""
+        return bool(self._saver.hook.library.tms_get_retain_cpu_backup())
+
+    @retain_cpu_backup.setter
+    def retain_cpu_backup(self, value: bool) -> None:
+        self._saver.hook.library.tms_set_retain_cpu_backup(bool(value))
+
+    # Programs written against the other package's insides reach the C library by this way.
+
+    def _ensure_initialized(self) -> None:
+        _ = self._saver.hook
+
+    @property
+    def _impl(self) -> Any:
+        wrapper = SimpleNamespace(cdll=self._saver.hook.library)
+        return SimpleNamespace(_binary_wrapper=wrapper, _hook_mode=self._saver.hook.mode)
+
+
+def _backup(host: bool, disk: bool, kind: str | None) -> str:
+    if host and disk:
+        raise InvalidArgument("enable_cpu_backup and enable_disk_backup exclude each other")
+    if kind is not None and not host:
+        raise InvalidArgument("cpu_backup_backend requires enable_cpu_backup=True")
+    return "host" if host else "disk" if disk else "none"
+
+
+torch_memory_saver = TorchMemorySaver()
+
+__all__ = ["TorchMemorySaver", "configure_subprocess", "torch_memory_saver"]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Pools, graphs and devices of the stub."""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import weakref
+
+from . import memory  # noqa: F401
+
+_runtime = ctypes.CDLL(os.environ["RVL_TEST_CUDART_FAKE"], ctypes.RTLD_GLOBAL)
+_process = ctypes.CDLL(None)  # cudaMalloc is the preload library's, if that is there
+_device = 0
+_capturing = None
+_ids = itertools.count(1)
+_free = {}  # (pool, size): segments that nobody uses
+_current = []
+_pools = {}
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class MemPool:
+    def __init__(self, allocator=None):
+        self.allocator = allocator
+        self.id = (0, next(_ids))
+        _pools[self.id] = self
+
+
+DEFAULT = MemPool()
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool):
+    _current.append(pool)
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+class Segment:
+    def __init__(self, address, size, pool, device):
+        self.address, self.size, self.pool, self.device = address, size, pool, device
+
+    def give_back(self):
+        if self.pool.allocator is not None:
+            self.pool.allocator.free(self.address, self.size, self.device)
+        elif _process.cudaFree(ctypes.c_void_p(self.address)) != 0:
+            raise RuntimeError("cudaFree failed")
+
+
+class Block:
+    def __init__(self, segment):
+        self.address = segment.address
+        weakref.finalize(self, lambda: _free.setdefault(key_of(segment), []).append(segment))
+
+
+def key_of(segment):
+    return segment.pool.id, segment.size, segment.device
+
+
+def allocate(size):
+    pool = _current[-1] if _current else DEFAULT
+    size = (size + (2 << 20) - 1) // (2 << 20) * (2 << 20)
+    kept = _free.get((pool.id, size, _device))
+    if kept:
+        return Block(kept.pop())
+    address = _segment(pool, size)
+    if not address:
+        empty_cache()
+        address = _segment(pool, size)
+    if not address:
+        raise OutOfMemoryError(f"no memory for {size} bytes")
+    return Block(Segment(address, size, pool, _device))
+
+
+def _segment(pool, size):
+    if pool.allocator is not None:
+        return pool.allocator.malloc(size, _device)
+    pointer = ctypes.c_void_p()
+    failed = _process.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size))
+    return None if failed else pointer.value
+
+
+def empty_cache():
+    for segments in _free.values():
+        while segments:
+            segments.pop().give_back()
+
+
+def mem_get_info(device=0):
+    before = current_device()
+    set_device(device)
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    assert _runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
+    set_device(before)
+    return free.value, total.value
+
+
+def current_device():
+    return _device
+
+
+def set_device(device):
+    global _device
+    assert _runtime.cudaSetDevice(device) == 0
+    _device = device
+
+
+def is_initialized():
+    return True
+
+
+def is_current_stream_capturing():
+    return _capturing is not None
+
+
+def synchronize():
+    pass
+
+
+class CUDAGraph:
+    def pool(self):
+        return self._pool
+
+
+@contextlib.contextmanager
+def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+    global _capturing
+    _capturing = cuda_graph
+    private = MemPool() if pool is None else _pools[pool]
+    cuda_graph._pool = private.id
+    try:
+        with use_mem_pool(private):
+            yield
+    finally:
+        _capturing = None
