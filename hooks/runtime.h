@@ -24,10 +24,18 @@ enum {
     RVLI_CUDA_UNLOADING = 4,
     RVLI_CUDA_INSUFFICIENT_DRIVER = 35,
     RVLI_CUDA_NO_DEVICE = 100,
+    RVLI_CUDA_INVALID_CONTEXT = 201,
+    RVLI_CUDA_MAP_FAILED = 205,
+    RVLI_CUDA_INVALID_HANDLE = 400,
     RVLI_CUDA_NOT_SUPPORTED = 801,
     RVLI_CUDA_CAPTURE_UNSUPPORTED = 900,
     RVLI_CUDA_UNKNOWN = 999
 };
+
+/* cudaIpcMemHandle_t, which is passed by value. */
+typedef struct rvli_ipc_handle {
+    char bytes[64];
+} rvli_ipc_handle;
 
 /*
  * X(function, (parameters)): all return cudaError_t; structures of CUDA pass as pointers. First
@@ -43,6 +51,9 @@ enum {
     X(cudaMallocFromPoolAsync_ptsz, (void **pointer, size_t size, void *pool, void *stream))       \
     X(cudaFreeAsync, (void *pointer, void *stream))                                                \
     X(cudaFreeAsync_ptsz, (void *pointer, void *stream))                                           \
+    X(cudaIpcGetMemHandle, (rvli_ipc_handle * handle, void *pointer))                              \
+    X(cudaIpcOpenMemHandle, (void **pointer, rvli_ipc_handle handle, unsigned flags))              \
+    X(cudaIpcCloseMemHandle, (void *pointer))                                                      \
     X(cudaStreamBeginCapture, (void *stream, int mode))                                            \
     X(cudaStreamBeginCapture_ptsz, (void *stream, int mode))                                       \
     X(cudaStreamBeginCaptureToGraph, (void *stream, void *graph, const void *dependencies,         \

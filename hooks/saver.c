@@ -16,6 +16,7 @@
 #include "hooks/captures.h"
 #include "hooks/disk_names.h"
 #include "hooks/recorder.h"
+#include "hooks/ipc_export.h"
 #include "hooks/runtime.h"
 
 typedef struct saver_tag {
@@ -31,7 +32,8 @@ typedef struct saver_context {
     int device;            /* the driver's number of it; 0 in the context */
     const char *directory; /* interned; NULL: no disk backups */
     uint64_t granularity_bytes;
-    saver_tag *tags; /* guarded by table_lock */
+    _Atomic bool not_exportable; /* the driver has refused to make memory that is */
+    saver_tag *tags;             /* guarded by table_lock */
 } saver_context;
 
 typedef struct record {
@@ -46,6 +48,7 @@ typedef struct record {
 } record;
 
 _Atomic uint64_t rvli_saver_live;
+_Atomic bool rvli_saver_exportable;
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static rvli_addrmap table; /* of records; guarded by table_lock */
@@ -351,13 +354,30 @@ static record *remove_record(rvl_addr addr)
     return gone;
 }
 
+/* Not every system can make exportable memory (containers, MIG): then it is made without. */
+static rvl_status allocate_for(record *new, uint64_t size_bytes)
+{
+    saver_context *in = new->in;
+    rvl_alloc_options options = {
+        .struct_size = sizeof options, .tag_id = new->tag->number, .backup = new->backup};
+    if (atomic_load_explicit(&rvli_saver_exportable, memory_order_relaxed) &&
+        !atomic_load_explicit(&in->not_exportable, memory_order_relaxed))
+        options.flags = RVL_ALLOC_EXPORTABLE;
+    rvl_status status = rvl_alloc(in->context, size_bytes, &options, &new->addr);
+    if (options.flags == 0 || (status != RVL_ERR_NOT_SUPPORTED && status != RVL_ERR_INVALID))
+        return status;
+    options.flags = 0;
+    status = rvl_alloc(in->context, size_bytes, &options, &new->addr);
+    if (status == RVL_OK)
+        atomic_store(&in->not_exportable, true);
+    return status;
+}
+
 static rvl_status allocate(record *new, uint64_t size_bytes)
 {
-    const rvl_alloc_options options = {
-        .struct_size = sizeof options, .tag_id = new->tag->number, .backup = new->backup};
     rvl_status status = check_margin(new->in, size_bytes);
     if (status == RVL_OK)
-        status = rvl_alloc(new->in->context, size_bytes, &options, &new->addr);
+        status = allocate_for(new, size_bytes);
     if (status != RVL_OK)
         return tell_device(new->in, status);
     status = insert(new);
@@ -390,6 +410,23 @@ rvl_status rvli_saver_alloc(int device, uint64_t size_bytes, const rvli_thread_s
     else
         free(new);
     return status;
+}
+
+bool rvli_saver_find(rvl_addr addr, rvl_context **context_out, rvl_addr *begin_out)
+{
+    rvl_allocation facts = {.struct_size = sizeof facts};
+    if (atomic_load(&rvli_saver_live) == 0)
+        return false;
+    lock_table();
+    const record *in = rvli_addrmap_floor(&table, addr, begin_out);
+    if (in != NULL)
+        *context_out = in->in->context;
+    pthread_mutex_unlock(&table_lock);
+    if (in == NULL)
+        return false;
+    rvl_status status = rvl_allocation_find(*context_out, addr, &facts);
+    return (status == RVL_OK && facts.addr == *begin_out) ||
+           (status == RVL_ERR_FORKED && addr == *begin_out);
 }
 
 /* ---- Host memory ---- */
@@ -448,6 +485,7 @@ rvl_status rvli_saver_free(rvl_addr addr)
         rvli_error_set(&cause);
         return tell_device(in, status);
     }
+    rvli_ipc_forget(in->context, facts.id);
     rvli_disk_name_remove(gone->name);
     free(gone);
     if (facts.backup_bytes > 0) /* whoever frees it then expects the host memory back, too */
@@ -500,7 +538,12 @@ static void name_files(saver_context *in, const saver_tag *tag)
 static rvl_status pause_one(saver_context *in, const saver_tag *tag)
 {
     const rvl_tag *number = tag != NULL ? &tag->number : NULL;
-    rvl_status status = rvl_pause(in->context, number, tag != NULL, NULL);
+    bool shared = false;
+    rvl_status status = rvli_ipc_suspend(in->context, number, &shared);
+    if (status == RVL_OK)
+        status = rvl_pause(in->context, number, tag != NULL, NULL);
+    if (shared)
+        rvli_ipc_settle(in->context, status == RVL_OK);
     if (status == RVL_OK && in->directory != NULL)
         name_files(in, tag);
     return status;

@@ -21,6 +21,12 @@
 /* Allocations that exist. Zero: no address is ours. */
 extern _Atomic uint64_t rvli_saver_live;
 
+/* Whether what is allocated from now on is exportable, where the driver can do that. */
+extern _Atomic bool rvli_saver_exportable;
+
+/* The context and first address of the allocation that contains an address; false: none of ours. */
+bool rvli_saver_find(rvl_addr addr, rvl_context **context_out, rvl_addr *begin_out);
+
 /*
  * Allocates on a device by the thread's settings. RVL_ERR_DEVICE_OOM also where it would leave less
  * than the margin free; else as rvl_context_open() and rvl_alloc().
@@ -36,8 +42,8 @@ rvl_status rvli_saver_free(rvl_addr addr);
 
 /*
  * Pauses or resumes a tag on every device; NULL: all. RVL_ERR_NOT_FOUND: no allocation of a region
- * ever had it; RVL_ERR_BUSY while a capture runs; else as rvl_pause() and rvl_resume(). Each device
- * is a transaction of its own.
+ * ever had it; RVL_ERR_BUSY while a capture runs; a pause also as rvli_ipc_suspend(); else as
+ * rvl_pause() and rvl_resume(). Each device is a transaction of its own.
  */
 rvl_status rvli_saver_pause(const char *tag);
 rvl_status rvli_saver_resume(const char *tag);

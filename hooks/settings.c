@@ -11,6 +11,7 @@
 #include "hooks/message.h"
 
 #define DEFAULT_DIRECTORY "/tmp"
+#define MOST_MILLISECONDS 3600000u
 
 _Thread_local rvli_thread_settings rvli_thread_of_caller;
 
@@ -129,6 +130,18 @@ static void check_number(const char *variable)
         rvli_settings_refuse(variable, value, "a number of MiB");
 }
 
+static unsigned read_milliseconds(const char *variable, unsigned otherwise)
+{
+    const char *value = getenv(variable);
+    char *end = NULL;
+    if (value == NULL)
+        return otherwise;
+    unsigned long number = strtoul(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || number > MOST_MILLISECONDS)
+        rvli_settings_refuse(variable, value, "a number of milliseconds up to 3600000");
+    return (unsigned)number;
+}
+
 static void read_environment(void)
 {
     bool inside = read_bool("TMS_INIT_ENABLE");
@@ -142,6 +155,7 @@ static void read_environment(void)
     process.retain = read_bool("TMS_RETAIN_CPU_BACKUP");
     process.disk_directory = read_directory("TMS_DISK_BACKUP_DIR");
     check_number("TMS_DISK_BACKUP_CHUNK_MB");
+    process.ipc_timeout_ms = read_milliseconds("RVL_IPC_TIMEOUT_MS", 2000);
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
 }
 

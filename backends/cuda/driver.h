@@ -28,6 +28,7 @@
     X(cuCtxPushCurrent, 4000)                                                                      \
     X(cuCtxPopCurrent, 4000)                                                                       \
     X(cuCtxSetCurrent, 4000)                                                                       \
+    X(cuCtxGetDevice, 2000)                                                                        \
     X(cuCtxSynchronize, 2000)                                                                      \
     X(cuMemGetInfo, 3020)                                                                          \
     X(cuMemGetAllocationGranularity, 10020)                                                        \

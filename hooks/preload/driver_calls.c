@@ -8,10 +8,13 @@
 
 #include <cuda.h>
 
+#include "backends/cuda/driver.h"
 #include "hooks/captures.h"
+#include "hooks/ipc.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
 #include "hooks/recorder.h"
+#include "hooks/saver.h"
 
 /* The versioned names that cuda.h puts on functions are spelled out here. */
 #undef cuMemAlloc
@@ -20,6 +23,7 @@
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 #undef cuGetProcAddress
+#undef cuIpcOpenMemHandle
 #undef cuStreamBeginCaptureToGraph
 
 /* Older headers do not have its types. */
@@ -62,6 +66,16 @@
       (id), 0, 0)                                                                                  \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, false,                           \
       (CUcontext * out, CUdevice number), RETAIN, (out, number), 0, 0)                             \
+    X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, false,                                         \
+      (CUipcMemHandle * handle, CUdeviceptr addr), IPC_GET, (handle, addr), 0, 0)                  \
+    X(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010, false,                                       \
+      (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags), IPC_OPEN, (out, handle, flags),  \
+      0, 0)                                                                                        \
+    X(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000, false,                                   \
+      (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags), IPC_OPEN, (out, handle, flags),  \
+      0, 0)                                                                                        \
+    X(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, false, (CUdeviceptr addr), IPC_CLOSE,      \
+      (addr), 0, 0)                                                                                \
     X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, false,                               \
       (CUstream stream, CUstreamCaptureMode mode), BEGIN, (stream, mode), 0, 0)                    \
     X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, true,                           \
@@ -100,6 +114,13 @@ static int device_of(const CUmemAllocationProp *properties)
                : -1;
 }
 
+static int current_device(int *device_out)
+{
+    rvl_status status = rvli_cuda_driver_load();
+    return status == RVL_OK ? (int)rvli_cuda.cuCtxGetDevice(device_out)
+                            : rvli_saver_cuda_error(status);
+}
+
 /* ---- What is done around a call; `result` is what it answers ---- */
 
 #define AROUND_ALLOC(symbol, kind, call, bytes, device)                                            \
@@ -129,6 +150,20 @@ static int device_of(const CUmemAllocationProp *properties)
 #define DO_END(symbol, call, bytes, device)                                                        \
     CUresult result = call;                                                                        \
     rvli_capture_end(stream)
+#define DO_IPC_GET(symbol, call, bytes, device)                                                    \
+    int error;                                                                                     \
+    CUresult result = rvli_ipc_get(addr, (rvli_ipc_handle *)handle, &error) ? (CUresult)error : call
+#define DO_IPC_OPEN(symbol, call, bytes, device)                                                   \
+    int error;                                                                                     \
+    uint64_t addr = 0;                                                                             \
+    bool ours = out != NULL &&                                                                     \
+                rvli_ipc_open((const rvli_ipc_handle *)&handle, current_device, &addr, &error);    \
+    CUresult result = ours ? (CUresult)error : call;                                               \
+    if (ours && result == CUDA_SUCCESS)                                                            \
+    *out = addr
+#define DO_IPC_CLOSE(symbol, call, bytes, device)                                                  \
+    int error;                                                                                     \
+    CUresult result = rvli_ipc_close(addr, &error) ? (CUresult)error : call
 #define DO_LOOK_UP(symbol, call, bytes, device)                                                    \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS && out != NULL)                                                     \

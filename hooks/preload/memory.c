@@ -6,6 +6,7 @@
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
 #include "hooks/region.h"
+#include "hooks/saver.h"
 #include "hooks/settings.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */
@@ -33,7 +34,10 @@ int cudaMalloc(void **pointer, size_t size)
     int device = 0;
     rvli_runtime_cudaGetDevice get_device = RVLI_RUNTIME(cudaGetDevice);
     int error = get_device != NULL ? get_device(&device) : ABSENT;
-    return error == RVLI_CUDA_SUCCESS ? rvli_region_alloc(device, size, pointer) : error;
+    if (error != RVLI_CUDA_SUCCESS)
+        return error;
+    atomic_store_explicit(&rvli_saver_exportable, true, memory_order_relaxed); /* hooks/ipc.h */
+    return rvli_region_alloc(device, size, pointer);
 }
 
 int cudaFree(void *pointer)

@@ -2,8 +2,8 @@
 /*
  * Exportable blocks: one block of memory, named by a file descriptor, at two addresses.
  *
- * The fake driver lets the exporting process alone import, so both ends are here. What is exported
- * is a block of the ops table, or the memory of an allocation as core made it.
+ * Both ends are in one process here (tests/hooks has two). What is exported is a block of the ops
+ * table, or the memory of an allocation as core made it.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -8,6 +8,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backends/sim/sim.h"
 #include "base/intmap.h"
@@ -54,7 +57,9 @@ void fake_block_settle(fake_block *block)
     if (block->handles + block->mappings + block->exports > 0)
         return;
     rvli_sim_ops.release(fake_sim(), 0, block->sim, block->size);
-    used_bytes[block->device] -= block->size;
+    used_bytes[block->device] -= block->charged ? block->size : 0;
+    if (block->memory >= 0)
+        close(block->memory);
     free(block);
 }
 
@@ -77,6 +82,58 @@ void fake_blocks_reset(void)
     memset(&blocks, 0, sizeof blocks);
     memset(taken_bytes, 0, sizeof taken_bytes);
     last_handle = 0;
+}
+
+/* ---- Bytes that processes share ---- */
+
+#define POISON 0xa5
+
+/* A file of its own for a block, filled so that nobody takes it for what was there before. */
+static int make_memory(uint64_t size)
+{
+    int memory = memfd_create("cuda-fake", MFD_CLOEXEC);
+    if (memory < 0 || ftruncate(memory, (off_t)size) != 0)
+        return memory;
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (at != MAP_FAILED) {
+        memset(at, POISON, size);
+        munmap(at, size);
+    }
+    return memory;
+}
+
+fake_block *fake_block_of_memory(int memory)
+{
+    struct stat theirs, ours;
+    if (fstat(memory, &theirs) != 0)
+        return NULL;
+    for (uint64_t handle = 1; handle <= last_handle; handle++) {
+        fake_block *block = fake_block_of(handle);
+        if (block != NULL && block->memory >= 0 && fstat(block->memory, &ours) == 0 &&
+            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev)
+            return block;
+    }
+    return NULL;
+}
+
+CUresult fake_block_adopt(int memory, uint64_t size, CUmemGenericAllocationHandle *handle_out)
+{
+    fake_block *block = calloc(1, sizeof *block);
+    CUresult result =
+        block != NULL ? fake_sim_result(rvli_sim_ops.create(fake_sim(), 0, size, 0, &block->sim))
+                      : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(block);
+        close(memory);
+        return result;
+    }
+    block->size = size;
+    block->exportable = true;
+    block->memory = memory;
+    result = fake_block_name(block, handle_out);
+    if (result != CUDA_SUCCESS)
+        fake_block_settle(block);
+    return result;
 }
 
 /* ---- Entry points ---- */
@@ -128,6 +185,8 @@ static CUresult create(uint64_t size, const CUmemAllocationProp *prop,
         free(block);
         return result;
     }
+    block->memory = block->exportable ? make_memory(size) : -1;
+    block->charged = true;
     used_bytes[device] += size;
     result = fake_block_name(block, handle_out);
     if (result != CUDA_SUCCESS)
@@ -145,6 +204,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     if (result != CUDA_SUCCESS)
         return result;
     if (prop->allocFlags.gpuDirectRDMACapable != 0 && fake_settings_get()->rdma_refused)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+        fake_settings_get()->export_refused)
         return CUDA_ERROR_NOT_SUPPORTED;
     return create(size, prop, handle);
 }

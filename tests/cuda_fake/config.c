@@ -24,6 +24,7 @@ static fake_config from_environment(void)
         .capacity_bytes = number_of("FAKE_CUDA_CAPACITY_BYTES"),
         .registered_limit_bytes = number_of("FAKE_CUDA_REGISTERED_LIMIT_BYTES"),
         .rdma_refused = number_of("FAKE_CUDA_RDMA_REFUSED") != 0,
+        .export_refused = number_of("FAKE_CUDA_EXPORT_REFUSED") != 0,
         .memory_needs_context = number_of("FAKE_CUDA_MEMORY_NEEDS_CONTEXT") != 0,
         .missing_symbol = getenv("FAKE_CUDA_MISSING_SYMBOL"),
     };

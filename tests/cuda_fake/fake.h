@@ -57,6 +57,9 @@
     X(cuMemUnmap, 10020)                                                                           \
     X(cuMemExportToShareableHandle, 10020)                                                         \
     X(cuMemImportFromShareableHandle, 10020)                                                       \
+    X(cuIpcGetMemHandle, 4010)                                                                     \
+    X(cuIpcOpenMemHandle, 11000)                                                                   \
+    X(cuIpcCloseMemHandle, 4010)                                                                   \
     X(cuMemHostRegister, 6050)                                                                     \
     X(cuMemHostUnregister, 4000)                                                                   \
     X(cuMemHostAlloc, 2020)                                                                        \
@@ -93,6 +96,7 @@ typedef struct fake_config {
     uint64_t capacity_bytes;         /* of each device; 0: 1 GiB */
     uint64_t registered_limit_bytes; /* pinned host memory in all; 0: no limit */
     bool rdma_refused;               /* cuMemCreate refuses gpuDirectRDMACapable */
+    bool export_refused;             /* cuMemCreate refuses requestedHandleTypes */
     bool memory_needs_context;       /* cuMem{Create,Map,...} want a current context too */
     const char *missing_symbol;      /* cuGetProcAddress does not know it; copied */
 } fake_config;

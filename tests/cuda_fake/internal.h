@@ -96,9 +96,15 @@ typedef struct fake_block {
     uint64_t mappings;
     uint64_t exports;
     bool exportable;
+    bool charged; /* to its device; not if it is another process's */
+    int memory; /* exportable ones: the file of their bytes, which other processes map too; or -1 */
 } fake_block;
 
 fake_block *fake_block_of(CUmemGenericAllocationHandle handle);
+/* The block whose bytes a file has, NULL if it is none of this process. */
+fake_block *fake_block_of_memory(int memory);
+/* A block of this process for the bytes of another's; takes the file. They are charged there. */
+CUresult fake_block_adopt(int memory, uint64_t size, CUmemGenericAllocationHandle *handle_out);
 /* Another handle of a block. */
 CUresult fake_block_name(fake_block *block, CUmemGenericAllocationHandle *handle_out);
 /* Frees the block if nothing holds it any more. */

@@ -6,6 +6,7 @@
  * is aligned by reserving more than was asked for.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "backends/sim/sim.h"
 #include "base/addrmap.h"
@@ -108,6 +109,13 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 /* ---- Mappings ---- */
 
+/* In place of the simulator's bytes, which nobody else sees, those that processes share. */
+static bool map_shared(uint64_t addr, const fake_block *block)
+{
+    return block->memory < 0 || mmap((void *)(uintptr_t)addr, block->size, PROT_NONE,
+                                     MAP_SHARED | MAP_FIXED, block->memory, 0) != MAP_FAILED;
+}
+
 static CUresult map(fake_range *range, uint64_t addr, fake_block *block)
 {
     fake_mapping *mapping = calloc(1, sizeof *mapping);
@@ -123,7 +131,7 @@ static CUresult map(fake_range *range, uint64_t addr, fake_block *block)
         free(mapping);
         return result;
     }
-    if (rvli_addrmap_insert(&mappings, addr, mapping) != RVL_OK) {
+    if (!map_shared(addr, block) || rvli_addrmap_insert(&mappings, addr, mapping) != RVL_OK) {
         rvli_sim_ops.unmap(fake_sim(), 0, addr, block->size);
         free(mapping);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -59,6 +59,22 @@ static void test_rdma_refused(void **state)
     assert_int_equal(create(GRANULE, 0), CUDA_SUCCESS);
 }
 
+static void test_export_refused(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp properties = driver_properties(0);
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    assert_int_equal(cu.cuMemCreate(&handle, GRANULE, &properties, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemRelease(handle), CUDA_SUCCESS);
+    const fake_config config = {.export_refused = true};
+    fake_configure(&config);
+    assert_int_equal(cu.cuMemCreate(&handle, GRANULE, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    assert_int_equal(cu.cuMemCreate(&handle, GRANULE, &properties, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuMemRelease(handle), CUDA_SUCCESS);
+}
+
 static void test_take(void **state)
 {
     (void)state;
@@ -201,6 +217,7 @@ int test_memory(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_create, driver_start, driver_end),
         cmocka_unit_test_setup_teardown(test_rdma_refused, driver_start, driver_end),
+        cmocka_unit_test_setup_teardown(test_export_refused, driver_start, driver_end),
         cmocka_unit_test_setup_teardown(test_take, driver_start, driver_end),
         cmocka_unit_test_setup_teardown(test_ranges, driver_start, driver_end),
         cmocka_unit_test_setup_teardown(test_map_rules, driver_start, driver_end),

@@ -30,6 +30,9 @@
     X(cuMemMap, 10020)                                                                             \
     X(cuMemUnmap, 10020)                                                                           \
     X(cuMemSetAccess, 10020)                                                                       \
+    X(cuMemsetD8Async, 3020)                                                                       \
+    X(cuMemcpyDtoHAsync, 3020)                                                                     \
+    X(cuStreamSynchronize, 2000)                                                                   \
     X(cuMemHostRegister, 6050)                                                                     \
     X(cuMemHostUnregister, 4000)                                                                   \
     X(cuStreamCreate, 2000)                                                                        \
@@ -191,12 +194,69 @@ int cudaFreeAsync(void *pointer, void *stream)
     return cudaFree(pointer);
 }
 
+static int wait_for(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        result = driver.cuStreamSynchronize(NULL);
+    return remember((int)result);
+}
+
+int cudaMemset(void *pointer, int value, size_t size)
+{
+    int error = enter();
+    if (error != 0)
+        return remember(error);
+    return wait_for(driver.cuMemsetD8Async((uintptr_t)pointer, (unsigned char)value, size, NULL));
+}
+
+/* To the host alone. */
+int cudaMemcpy(void *to, const void *from, size_t size, int kind)
+{
+    int error = kind == 2 ? enter() : 21;
+    if (error != 0)
+        return remember(error);
+    return wait_for(driver.cuMemcpyDtoHAsync(to, (uintptr_t)from, size, NULL));
+}
+
 int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     int error = enter();
     if (error == 0)
         error = (int)driver.cuMemGetInfo(free_bytes, total_bytes);
     return remember(error);
+}
+
+/* ---- Between processes ---- */
+
+#define IPC_MAGIC "cudart-fake handle"
+
+/* Of what cudaMalloc() gave alone. */
+int cudaIpcGetMemHandle(ipc_handle *handle, void *pointer)
+{
+    pthread_mutex_lock(&lock);
+    const allocation *each = allocations;
+    while (each != NULL && each->addr != (uintptr_t)pointer)
+        each = each->next;
+    pthread_mutex_unlock(&lock);
+    if (each == NULL || handle == NULL)
+        return remember(1);
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle->bytes, IPC_MAGIC, sizeof IPC_MAGIC);
+    return 0;
+}
+
+int cudaIpcOpenMemHandle(void **pointer, ipc_handle handle, unsigned flags)
+{
+    (void)flags;
+    if (pointer == NULL || memcmp(handle.bytes, IPC_MAGIC, sizeof IPC_MAGIC) != 0)
+        return remember(400);
+    *pointer = (void *)(uintptr_t)GRANULE; /* which nobody can have */
+    return 0;
+}
+
+int cudaIpcCloseMemHandle(void *pointer)
+{
+    return remember(pointer == (void *)(uintptr_t)GRANULE ? 0 : 1);
 }
 
 /* ---- Devices and errors ---- */

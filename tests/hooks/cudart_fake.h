@@ -14,6 +14,14 @@ CUDART_API int cudaMallocFromPoolAsync(void **pointer, size_t size, void *pool, 
 CUDART_API int cudaMallocManaged(void **pointer, size_t size, unsigned flags);
 CUDART_API int cudaFreeAsync(void *pointer, void *stream);
 CUDART_API int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+typedef struct ipc_handle { /* cudaIpcMemHandle_t */
+    char bytes[64];
+} ipc_handle;
+CUDART_API int cudaIpcGetMemHandle(ipc_handle *handle, void *pointer);
+CUDART_API int cudaIpcOpenMemHandle(void **pointer, ipc_handle handle, unsigned flags);
+CUDART_API int cudaIpcCloseMemHandle(void *pointer);
+CUDART_API int cudaMemset(void *pointer, int value, size_t size);
+CUDART_API int cudaMemcpy(void *to, const void *from, size_t size, int kind);
 CUDART_API int cudaGetDevice(int *device);
 CUDART_API int cudaSetDevice(int device);
 CUDART_API int cudaGetLastError(void);

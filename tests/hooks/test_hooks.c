@@ -168,6 +168,8 @@ static void test_environment_that_is_not_understood(void **state)
         REFUSED("TMS_DISK_BACKUP_CHUNK_MB=-1", "TMS_DISK_BACKUP_CHUNK_MB"),
         REFUSED("TMS_DISK_BACKUP_CHUNK_MB=1G", "TMS_DISK_BACKUP_CHUNK_MB"),
         REFUSED("RVL_HOST_KEEP=some", "RVL_HOST_KEEP"),
+        REFUSED("RVL_IPC_TIMEOUT_MS=2s", "RVL_IPC_TIMEOUT_MS"),
+        REFUSED("RVL_IPC_TIMEOUT_MS=3600001", "RVL_IPC_TIMEOUT_MS"),
         {.scenario = "nothing",
          .modes = TORCH,
          .signal = SIGABRT,

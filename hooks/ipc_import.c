@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+#include "hooks/ipc_import.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "core/model.h"
+#include "hooks/captures.h"
+#include "hooks/message.h"
+#include "hooks/saver.h"
+#include "hooks/settings.h"
+
+/* More blocks than any allocation has. */
+#define BLOCKS_MAX (UINT32_C(1) << 20)
+
+typedef enum import_state {
+    MAPPED,
+    SUSPENDED, /* unmapped; the blocks are still held */
+    DROPPED    /* an address range and no more */
+} import_state;
+
+typedef struct imported_block {
+    rvli_handle handle;
+    uint64_t size_bytes;
+} imported_block;
+
+typedef struct import {
+    struct import *next;
+    rvli_ipc_handle handle;
+    int device;
+    rvl_context *context; /* of the device, which has the number 0 in it */
+    unsigned references;
+    import_state state;
+    rvl_addr addr;
+    uint64_t size_bytes;
+    imported_block *blocks;
+    uint32_t block_count;
+    int socket; /* -1: the exporter is gone */
+    uint64_t number;
+} import;
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static import *imports;
+static uint64_t last_number;
+static int events = -1; /* guarded by `opening` */
+
+/* ---- Fork ---- */
+
+static void lock_all(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* A connection that the child kept open would outlive the parent. */
+static void begin_anew(void)
+{
+    for (import *each = imports; each != NULL; each = each->next)
+        if (each->socket >= 0)
+            close(each->socket);
+    if (events >= 0)
+        close(events);
+    events = -1;
+    imports = NULL;
+    pthread_mutex_init(&opening, NULL);
+    pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(lock_all, unlock_all, begin_anew);
+}
+
+/* ---- Blocks ---- */
+
+static void release_blocks(import *of)
+{
+    for (uint32_t i = 0; i < of->block_count; i++)
+        (void)of->context->ops.release(of->context->self, 0, of->blocks[i].handle,
+                                       of->blocks[i].size_bytes);
+    free(of->blocks);
+    of->blocks = NULL;
+    of->block_count = 0;
+}
+
+/* All blocks at their places, or none. */
+static rvl_status map_blocks(import *of)
+{
+    const rvli_backend_ops *ops = &of->context->ops;
+    void *self = of->context->self;
+    uint64_t done = 0;
+    rvl_status status = RVL_OK;
+    for (uint32_t i = 0; i < of->block_count && status == RVL_OK; i++) {
+        status = ops->map(self, 0, of->addr + done, of->blocks[i].size_bytes, of->blocks[i].handle);
+        if (status == RVL_OK)
+            done += of->blocks[i].size_bytes;
+    }
+    if (status == RVL_OK)
+        status = ops->set_access(self, 0, of->addr, of->size_bytes, 1);
+    if (status != RVL_OK && done > 0) {
+        rvl_error cause = *rvli_error_get();
+        (void)ops->unmap(self, 0, of->addr, done);
+        rvli_error_set(&cause);
+    }
+    return status;
+}
+
+/* Once nothing on the device uses it. */
+static rvl_status unmap_blocks(import *of)
+{
+    const rvli_backend_ops *ops = &of->context->ops;
+    if (rvli_capture_running())
+        return rvli_error(RVL_ERR_BUSY, "a stream is being captured there: end the capture first");
+    rvl_status status = ops->synchronize(of->context->self, 0);
+    if (status == RVL_OK)
+        status = ops->unmap(of->context->self, 0, of->addr, of->size_bytes);
+    return status;
+}
+
+static void release_range(const import *of)
+{
+    (void)of->context->ops.release_range(of->context->self, 0, of->addr, of->size_bytes);
+}
+
+/* ---- What the exporter says ---- */
+
+static void hang_up(import *of)
+{
+    if (of->socket < 0)
+        return;
+    epoll_ctl(events, EPOLL_CTL_DEL, of->socket, NULL);
+    close(of->socket);
+    of->socket = -1;
+}
+
+static void give_back(import *of)
+{
+    if (of->state != SUSPENDED)
+        return;
+    release_blocks(of);
+    of->state = DROPPED;
+}
+
+static rvl_status suspend(import *of)
+{
+    rvl_status status = of->state == MAPPED ? unmap_blocks(of) : RVL_OK;
+    if (status == RVL_OK && of->state == MAPPED)
+        of->state = SUSPENDED;
+    return status;
+}
+
+static rvl_status restore(import *of)
+{
+    rvl_status status = of->state == SUSPENDED ? map_blocks(of) : RVL_OK;
+    if (status != RVL_OK) {
+        rvli_say_error("imported memory is lost, mapping it again after a failed pause");
+        give_back(of);
+    } else if (of->state == SUSPENDED) {
+        of->state = MAPPED;
+    }
+    return status;
+}
+
+static void answer(const import *of, uint32_t about, rvl_status status)
+{
+    rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_DONE);
+    message.about = about;
+    message.status = status;
+    if (status != RVL_OK)
+        rvli_text_copy(message.text, sizeof message.text, rvli_error_get()->message);
+    (void)rvli_ipc_send(of->socket, &message, NULL, 0);
+}
+
+/* An exporter that ends in the middle of a pause leaves memory of which nobody knows what it is. */
+static void hear(import *of)
+{
+    rvli_ipc_message message;
+    unsigned none;
+    rvl_status status = rvli_ipc_receive(of->socket, &message, NULL, 0, &none);
+    if (status == RVL_ERR_TIMEOUT)
+        return;
+    if (status == RVL_OK && message.kind == RVLI_IPC_SUSPEND) {
+        answer(of, message.kind, suspend(of));
+    } else if (status == RVL_OK && message.kind == RVLI_IPC_RESTORE) {
+        answer(of, message.kind, restore(of));
+    } else {
+        give_back(of);
+        hang_up(of);
+    }
+}
+
+static void *listen_to_exporters(void *unused)
+{
+    struct epoll_event event;
+    int from = events;
+    for (;;) {
+        int ready = epoll_wait(from, &event, 1, -1);
+        if (ready < 0 && errno != EINTR)
+            return unused; /* the program has closed what is not its own */
+        if (ready != 1)
+            continue;
+        pthread_mutex_lock(&lock);
+        import *each = imports;
+        while (each != NULL && each->number != event.data.u64)
+            each = each->next;
+        if (each != NULL && each->socket >= 0)
+            hear(each);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* ---- Asking for memory ---- */
+
+static rvl_status call_exporter(const rvli_ipc_name *name, int *socket_out)
+{
+    pid_t process;
+    int socket = rvli_ipc_connect(name->process, name->nonce, rvli_settings()->ipc_timeout_ms);
+    if (socket < 0 && (errno == ECONNREFUSED || errno == ENOENT))
+        return rvli_error(RVL_ERR_NOT_FOUND, "the process that gave this handle is gone: get a new "
+                                             "one from the process that has the memory now");
+    if (socket < 0) {
+        int cause = errno;
+        bool late = cause == EAGAIN || cause == EWOULDBLOCK || cause == EINPROGRESS;
+        rvl_status status = late ? RVL_ERR_TIMEOUT : RVL_ERR_IO;
+        rvli_error(status, "the process that gave this handle cannot be reached");
+        rvli_error_native(cause, "");
+        return status;
+    }
+    if (!rvli_ipc_peer(socket, &process)) {
+        close(socket);
+        return rvli_error(RVL_ERR_IO, "the process that gave this handle belongs to another user");
+    }
+    *socket_out = socket;
+    return RVL_OK;
+}
+
+static rvl_status wrong_grant(void)
+{
+    return rvli_error(RVL_ERR_IO, "the process that gave this handle does not speak as this "
+                                  "version does: use one version of Reveille in all of them");
+}
+
+static rvl_status prepare_blocks(import *draft, const rvli_ipc_message *grant)
+{
+    if (grant->block_count == 0 || grant->block_count > BLOCKS_MAX || grant->size_bytes == 0)
+        return wrong_grant();
+    draft->size_bytes = grant->size_bytes;
+    draft->blocks = calloc(grant->block_count, sizeof *draft->blocks);
+    return draft->blocks != NULL ? RVL_OK
+                                 : rvli_error(RVL_ERR_HOST_OOM, "no host memory for an import");
+}
+
+static rvl_status take_block(import *draft, int fd, uint64_t size_bytes)
+{
+    imported_block *block = &draft->blocks[draft->block_count];
+    block->size_bytes = size_bytes;
+    rvl_status status =
+        draft->context->ops.import_block(draft->context->self, 0, fd, size_bytes, &block->handle);
+    if (status == RVL_OK)
+        draft->block_count++;
+    return status;
+}
+
+static rvl_status take_grant(import *draft, const rvli_ipc_message *grant, const int *fds,
+                             unsigned fd_count)
+{
+    rvl_status status = draft->blocks == NULL ? prepare_blocks(draft, grant) : RVL_OK;
+    if (status == RVL_OK && (fd_count == 0 || grant->block_first != draft->block_count ||
+                             grant->size_bytes != draft->size_bytes ||
+                             fd_count > grant->block_count - draft->block_count))
+        status = wrong_grant();
+    for (unsigned i = 0; i < fd_count && status == RVL_OK; i++)
+        status = take_block(draft, fds[i], grant->block_bytes[i]);
+    return status;
+}
+
+/* One answer. *more_io: whether there are more to come. */
+static rvl_status hear_answer(import *draft, bool *more_io)
+{
+    rvli_ipc_message message;
+    int fds[RVLI_IPC_BLOCKS];
+    unsigned count = 0;
+    if (!rvli_ipc_wait(draft->socket, rvli_settings()->ipc_timeout_ms))
+        return rvli_error(RVL_ERR_TIMEOUT, "the process that gave this handle does not answer");
+    rvl_status status = rvli_ipc_receive(draft->socket, &message, fds, RVLI_IPC_BLOCKS, &count);
+    if (status == RVL_ERR_TIMEOUT)
+        return RVL_OK;
+    if (status == RVL_ERR_NOT_FOUND)
+        return rvli_error(status, "the process that gave this handle is gone");
+    if (status != RVL_OK)
+        return wrong_grant();
+    if (message.kind == RVLI_IPC_GRANT) {
+        status = take_grant(draft, &message, fds, count);
+        *more_io = status == RVL_OK && draft->block_count < message.block_count;
+    } else if (message.kind == RVLI_IPC_REFUSE && message.status < RVL_OK) {
+        status = rvli_error((rvl_status)message.status, message.text);
+    } else {
+        status = wrong_grant();
+    }
+    while (count > 0)
+        close(fds[--count]);
+    return status;
+}
+
+static rvl_status ask(import *draft, const rvli_ipc_name *name)
+{
+    rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_ASK);
+    bool more = true;
+    uint64_t sum = 0;
+    message.nonce = name->nonce;
+    message.export_id = name->export_id;
+    if (!rvli_ipc_send(draft->socket, &message, NULL, 0))
+        return rvli_error(RVL_ERR_NOT_FOUND, "the process that gave this handle is gone");
+    rvl_status status = RVL_OK;
+    while (more && status == RVL_OK)
+        status = hear_answer(draft, &more);
+    for (uint32_t i = 0; i < draft->block_count; i++)
+        sum += draft->blocks[i].size_bytes;
+    return status == RVL_OK && sum != draft->size_bytes ? wrong_grant() : status;
+}
+
+static rvl_status place(import *draft)
+{
+    const rvli_backend_ops *ops = &draft->context->ops;
+    rvl_status status = ops->reserve(draft->context->self, 0, draft->size_bytes, &draft->addr);
+    if (status != RVL_OK)
+        return status;
+    status = map_blocks(draft);
+    if (status != RVL_OK) {
+        rvl_error cause = *rvli_error_get();
+        release_range(draft);
+        rvli_error_set(&cause);
+    }
+    return status;
+}
+
+/* With `opening` held. */
+static rvl_status listen_from_now_on(void)
+{
+    if (events >= 0)
+        return RVL_OK;
+    events = epoll_create1(EPOLL_CLOEXEC);
+    if (events < 0)
+        return rvli_error(RVL_ERR_IO, "no file for memory that processes share: see the limit of "
+                                      "open files (ulimit -n)");
+    rvl_status status = rvli_ipc_start_thread(listen_to_exporters);
+    if (status != RVL_OK) {
+        close(events);
+        events = -1;
+    }
+    return status;
+}
+
+/* From here on the thread hears what the exporter says, also what it has said meanwhile. */
+static rvl_status publish(import *draft)
+{
+    pthread_mutex_lock(&lock);
+    draft->number = ++last_number;
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = draft->number}};
+    rvl_status status = RVL_OK;
+    if (epoll_ctl(events, EPOLL_CTL_ADD, draft->socket, &event) != 0)
+        status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for an import");
+    if (status == RVL_OK) {
+        draft->next = imports;
+        imports = draft;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* What was got before it failed, given back in reverse. The error record stays. */
+static void undo(import *draft, bool placed)
+{
+    rvl_error cause = *rvli_error_get();
+    if (placed) {
+        (void)draft->context->ops.unmap(draft->context->self, 0, draft->addr, draft->size_bytes);
+        release_range(draft);
+    }
+    release_blocks(draft);
+    if (draft->socket >= 0)
+        close(draft->socket);
+    free(draft);
+    rvli_error_set(&cause);
+}
+
+/* With `opening` held. */
+static rvl_status import_anew(import *draft, const rvli_ipc_name *name, rvl_addr *addr_out)
+{
+    bool placed = false;
+    draft->socket = -1;
+    draft->references = 1;
+    rvl_status status = rvli_saver_context(draft->device, &draft->context);
+    if (status == RVL_OK)
+        status = rvli_context_check(draft->context);
+    if (status != RVL_OK) {
+        free(draft);
+        return status;
+    }
+    status = listen_from_now_on();
+    if (status == RVL_OK)
+        status = call_exporter(name, &draft->socket);
+    if (status == RVL_OK)
+        status = ask(draft, name);
+    if (status == RVL_OK) {
+        status = place(draft);
+        placed = status == RVL_OK;
+    }
+    if (status == RVL_OK) {
+        *addr_out = draft->addr; /* as soon as it is published another thread may close it */
+        status = publish(draft);
+    }
+    if (status != RVL_OK)
+        undo(draft, placed);
+    return status;
+}
+
+/* ---- The calls ---- */
+
+/* One more opening of what is open. false: it is not. */
+static bool open_again(const rvli_ipc_handle *handle, int device, rvl_addr *addr_out,
+                       rvl_status *status_out)
+{
+    pthread_mutex_lock(&lock);
+    import *found = imports;
+    while (found != NULL &&
+           (found->device != device || memcmp(&found->handle, handle, sizeof *handle) != 0))
+        found = found->next;
+    if (found != NULL && found->state == MAPPED) {
+        found->references++;
+        *addr_out = found->addr;
+        *status_out = RVL_OK;
+    } else if (found != NULL) {
+        *status_out = rvli_error(RVL_ERR_NOT_FOUND, "the handle is from before a pause: get a new "
+                                                    "one from the exporter");
+    }
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
+}
+
+rvl_status rvli_ipc_import(const rvli_ipc_handle *handle, const rvli_ipc_name *name, int device,
+                           rvl_addr *addr_out)
+{
+    rvl_status status = RVL_OK;
+    pthread_mutex_lock(&opening);
+    if (!open_again(handle, device, addr_out, &status)) {
+        import *draft = calloc(1, sizeof *draft);
+        if (draft != NULL) {
+            draft->handle = *handle;
+            draft->device = device;
+            status = import_anew(draft, name, addr_out);
+        } else {
+            status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for an import");
+        }
+    }
+    pthread_mutex_unlock(&opening);
+    return status;
+}
+
+/* With the lock held. */
+static rvl_status close_import(import **at)
+{
+    import *gone = *at;
+    if (--gone->references > 0)
+        return RVL_OK;
+    rvl_status status = gone->state == MAPPED ? unmap_blocks(gone) : RVL_OK;
+    if (status != RVL_OK) {
+        gone->references++;
+        return status;
+    }
+    release_blocks(gone);
+    release_range(gone);
+    hang_up(gone);
+    *at = gone->next;
+    free(gone);
+    return RVL_OK;
+}
+
+bool rvli_ipc_release(rvl_addr addr, rvl_status *status_out)
+{
+    pthread_mutex_lock(&lock);
+    import **at = &imports;
+    while (*at != NULL && (*at)->addr != addr)
+        at = &(*at)->next;
+    bool found = *at != NULL;
+    if (found)
+        *status_out = close_import(at);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
