@@ -19,6 +19,8 @@ def right_mode() -> None:
 
 def content_over_a_cycle() -> None:
     expected = random_bytes(SIZE, 1)
+    assert torch.equal(expected.clone(), expected)  # loads the kernels, which take memory
+    assert torch.ones(8, dtype=torch.uint8, device="cuda").sum() == 8
     before = used()
     with reveille.region("weights", backup="host"):
         weights = expected.clone()
@@ -95,7 +97,7 @@ def out_of_memory() -> None:
     torch.cuda.empty_cache()
     reveille.resume("large")
     large.fill_(5)
-    assert large.unique().tolist() == [5]
+    assert bool((large == 5).all())
 
 
 def graph_over_a_cycle() -> None:

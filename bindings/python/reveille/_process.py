@@ -77,6 +77,8 @@ class Saver:
         self._wanted: str | None = None
         self._hook: Hook | None = None
         self._pools: dict[tuple[str, str, str, int], Any] = {}
+        self._open_regions = 0  # of all threads
+        self._used_up: list[Any] = []  # pools that go when no region is open
         self._allocator: Any = None  # after the pools, so that it goes after them
         self._lock = threading.RLock()
 
@@ -166,8 +168,21 @@ class Saver:
         """What is allocated within the block, on the current device, has the tag."""
         settings = self._settings_of(tag, backup, kind)
         pool = self._pool(tag, backup, settings.kind.decode())
-        with _torch().cuda.use_mem_pool(pool), self._using(settings):
+        with self._open_region(), _torch().cuda.use_mem_pool(pool), self._using(settings):
             yield
+
+    @contextlib.contextmanager
+    def _open_region(self) -> Iterator[None]:
+        """PyTorch ends the process if a pool goes while another is in use: the last one clears."""
+        with self._lock:
+            self._open_regions += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open_regions -= 1
+                if self._open_regions == 0:
+                    self._used_up.clear()
 
     @contextlib.contextmanager
     def cuda_graph(
@@ -207,9 +222,12 @@ class Saver:
         cuda = _torch().cuda
         with self._using(settings._replace(inside=False)):
             pool = cuda.MemPool()
-            with cuda.use_mem_pool(pool):
-                yield
-            del pool
+            try:
+                with cuda.use_mem_pool(pool):
+                    yield
+            finally:
+                with self._lock:
+                    self._used_up.append(pool)
 
     # ---- Pausing and resuming ----
 

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import sys
 import weakref
 
 from . import memory  # noqa: F401
@@ -16,7 +17,7 @@ _capturing = None
 _ids = itertools.count(1)
 _free = {}  # (pool, size): segments that nobody uses
 _current = []
-_pools = {}
+_pools = weakref.WeakValueDictionary()
 
 
 class OutOfMemoryError(RuntimeError):
@@ -28,6 +29,11 @@ class MemPool:
         self.allocator = allocator
         self.id = (0, next(_ids))
         _pools[self.id] = self
+
+    def __del__(self):  # as PyTorch does
+        if _current and not sys.is_finalizing():
+            print("a pool went while another was in use", file=sys.stderr, flush=True)
+            os.abort()
 
 
 DEFAULT = MemPool()
