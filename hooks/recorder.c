@@ -30,7 +30,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define KEEPER_STACK_BYTES ((size_t)512 * 1024)
 #define KEEPER_TRIES 3
-#define CONTEXT_CAUSE "cuda_context"
+#define CONTEXT_CAUSE "cuda_context:" /* and the process: causes are the same over all files */
 /* A tag of no name is memory of a region all the same, and is paused with all. */
 #define NAMELESS_TAG "\"\""
 
@@ -138,11 +138,15 @@ static void write_sample(int device, uint64_t used_bytes)
 
 static void write_external(int device, uint64_t bytes)
 {
+    char cause[sizeof CONTEXT_CAUSE + 20];
+    rvli_text text = rvli_text_begin(cause, sizeof cause);
+    rvli_text_add(&text, CONTEXT_CAUSE);
+    rvli_text_add_u64(&text, (uint64_t)now.process);
     now.context_bytes[device] = bytes;
     write_now(&(rvl_trace_event){.kind = RVL_EVENT_EXTERNAL,
                                  .device = rvli_usage_device_at(device)->place,
                                  .bytes = bytes,
-                                 .name = CONTEXT_CAUSE});
+                                 .name = cause});
 }
 
 /* Of every device that the program has used. */

@@ -132,6 +132,19 @@ static void assert_clean(size_t files)
 
 /* ---- Reading ---- */
 
+/* Without the process at the end of a cause, which must be the one of the file. */
+static void cut_process(char *line, const char *path)
+{
+    char *colon = strstr(line, "cuda_context:");
+    char number[24];
+    if (colon == NULL)
+        return;
+    colon = strchr(colon, ':');
+    snprintf(number, sizeof number, ".%ld.", strtol(colon + 1, NULL, 10));
+    assert_non_null(strstr(path, number));
+    memcpy(colon, "\n", 2);
+}
+
 static void add_line(char *text, const char *line)
 {
     char kind[16], process[64];
@@ -169,8 +182,10 @@ static const char *lines_of(size_t index, bool partial)
     FILE *file = fopen(ran.paths[index], "r");
     assert_non_null(file);
     ran.text[0] = '\0';
-    while (fgets(line, sizeof line, file) != NULL)
+    while (fgets(line, sizeof line, file) != NULL) {
+        cut_process(line, ran.paths[index]);
         add_line(ran.text, line);
+    }
     fclose(file);
     return ran.text;
 }

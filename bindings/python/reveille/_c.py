@@ -569,6 +569,8 @@ def replay() -> ctypes.CDLL:
     global _replay
     if _replay is None:
         core()
+        if (path := library_path()).exists():  # it needs libreveille, and asks by that name
+            ctypes.CDLL(str(path))
         _replay = _open("reveille-replay", REPLAY_PROTOTYPES)
     return _replay
 

@@ -227,7 +227,9 @@ class Saver:
                     yield
             finally:
                 with self._lock:
-                    self._used_up.append(pool)
+                    if self._open_regions > 0:
+                        self._used_up.append(pool)
+                del pool
 
     # ---- Pausing and resuming ----
 
