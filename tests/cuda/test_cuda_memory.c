@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pausing and resuming on the CUDA backend: content, what becomes free, failures, threads.
+ * Pausing and resuming on the CUDA backend: content, what becomes free, failures.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,52 +241,6 @@ static void too_large_a_backup_is_refused(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
-/* ---- Threads ---- */
-
-typedef struct thread_work {
-    rvl_context *context;
-    int number;
-    bool good;
-} thread_work;
-
-static void *work(void *argument)
-{
-    thread_work *mine = argument;
-    char name[8];
-    snprintf(name, sizeof name, "t%d", mine->number);
-    mine->good = true;
-    for (uint64_t round = 0; round < 12 && mine->good; round++) {
-        rvl_addr addr = support_alloc(mine->context, name, 0, 6 * MIB, RVL_BACKUP_HOST);
-        uint64_t seed = round * 100 + (uint64_t)mine->number;
-        gpu_fill(mine->context, 0, addr, 6 * MIB, seed);
-        rvl_tag tag = support_tag(mine->context, name);
-        mine->good = rvl_pause(mine->context, &tag, 1, NULL) == RVL_OK &&
-                     rvl_resume(mine->context, &tag, 1, NULL) == RVL_OK &&
-                     gpu_holds(mine->context, 0, addr, 6 * MIB, seed) &&
-                     rvl_free(mine->context, addr) == RVL_OK;
-    }
-    return NULL;
-}
-
-static void threads_do_not_disturb_each_other(void **state)
-{
-    (void)state;
-    enum { THREADS = 8 };
-    pthread_t threads[THREADS];
-    thread_work works[THREADS];
-    rvl_context *context = gpu_open(NULL, NULL);
-    for (int i = 0; i < THREADS; i++) {
-        works[i] = (thread_work){.context = context, .number = i};
-        assert_int_equal(pthread_create(&threads[i], NULL, work, &works[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        assert_true(works[i].good);
-    }
-    assert_int_equal(support_stats(context, 0).used_bytes, 0);
-    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -298,7 +251,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(host_memory_goes_back_if_asked),
         cmocka_unit_test(host_memory_is_kept_and_reused),
         cmocka_unit_test(too_large_a_backup_is_refused),
-        cmocka_unit_test(threads_do_not_disturb_each_other),
     };
     if (argc == 3 && strcmp(argv[1], "neighbour") == 0)
         return neighbour(argv[2]);
