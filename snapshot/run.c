@@ -155,7 +155,7 @@ static rvl_status on_segment(rvli_run *run, uint32_t index, const rvli_event_row
         event->action == RVLI_ACTION_SEGMENT_FREE || event->action == RVLI_ACTION_SEGMENT_UNMAP;
     uint32_t pool = gives_back ? rvli_pool_of(run, event) : 0;
     if (pool > 0 && 2 * pool < run->allocator.side_count)
-        run->allocator.sides[2 * pool].freeable = true;
+        run->allocator.sides[(size_t)2 * pool].freeable = true;
     return gives_back || run->verify ? rvli_queue_push(run, index) : RVL_OK;
 }
 
