@@ -10,7 +10,7 @@ static rvl_status push(rvli_allocator *allocator, rvli_block *block)
 {
     if (allocator->list_count == allocator->list_capacity) {
         size_t capacity = allocator->list_capacity > 0 ? allocator->list_capacity * 2 : 64;
-        rvli_block **list = realloc(allocator->list, capacity * sizeof *list);
+        rvli_block **list = realloc(allocator->list, capacity * sizeof(rvli_block *));
         if (list == NULL)
             return RVL_ERR_HOST_OOM;
         allocator->list = list;
