@@ -37,6 +37,21 @@ static int close_context(void **state)
 
 /* ---- Devices ---- */
 
+/* How often memory was touched; the pool's threads call the driver by themselves, but not for that.
+ */
+static uint64_t memory_calls(void)
+{
+    static const char *const names[] = {
+        "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate",
+        "cuMemRelease",        "cuMemMap",         "cuMemSetAccess",
+        "cuMemUnmap",          "cuMemGetInfo",     "cuMemsetD8Async",
+        "cuEventRecord",       "cuCtxSynchronize"};
+    uint64_t calls = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        calls += fake_calls(names[i]);
+    return calls;
+}
+
 /* Every op that takes a device, with arguments that are good but for it; nothing is written. */
 static void check_device_refused(rvl_context *context, int device, rvl_status status)
 {
@@ -46,7 +61,7 @@ static void check_device_refused(rvl_context *context, int device, rvl_status st
     rvli_handle block = 7;
     int fd = 7;
     rvli_device_facts facts = {.capacity_bytes = 7};
-    uint64_t calls = fake_calls(NULL);
+    uint64_t calls = memory_calls();
     assert_int_equal(ops->device_facts(self, device, &facts), status);
     assert_int_equal(ops->reserve(self, device, GRANULE, &number), status);
     assert_int_equal(ops->release_range(self, device, GRANULE, GRANULE), status);
@@ -65,7 +80,7 @@ static void check_device_refused(rvl_context *context, int device, rvl_status st
     assert_int_equal(ops->export_block(self, device, 1, &fd), status);
     assert_int_equal(ops->import_block(self, device, 0, GRANULE, &block), status);
     assert_int_equal(rvli_error_get()->status, status);
-    assert_int_equal(fake_calls(NULL), calls); /* the driver was not asked */
+    assert_int_equal(memory_calls(), calls); /* the driver was not asked */
     assert_ptr_equal(host, &host);
     assert_int_equal(number + total + block + facts.capacity_bytes, 28);
     assert_int_equal(fd, 7);
