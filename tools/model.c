@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille model: writes the trace of one step from a model's config.json. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "options.h"
 #include "model_set.h"
 #include "reveille/model.h"
 
@@ -70,9 +70,7 @@ void help_model(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille model --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("model", format, what);
 }
 
 /* One of the options that every command with a step has. */
@@ -180,16 +178,13 @@ static int check_words(int argc, char **argv, arguments *parsed)
 
 static int parse(int argc, char **argv, arguments *parsed)
 {
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind;
+        char *word;
         int index = 0;
-        int option = getopt_long(argc, argv, ":o:", long_options, &index);
+        int option = options_next(argc, argv, ":o:", long_options, &index, &word);
         if (option == -1)
             return check_words(argc, argv, parsed);
-        /* Options may stand behind the config: getopt has then moved the word before optind. */
-        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
         int status = parse_option(option, index, word, parsed);
         if (status != 0 || parsed->help)
             return status;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille record: runs a command under the preload library, which writes what it does. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "options.h"
 #include "record.h"
 
 #define OUTPUT_USUAL "run.rvt"
@@ -53,9 +53,7 @@ void help_record(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille record --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("record", format, what);
 }
 
 static int check_period(const char *text)
@@ -114,14 +112,13 @@ static int parse_option(int option, const char *word, arguments *parsed)
 /* The first word that is no option begins the command. */
 static int parse(int argc, char **argv, arguments *parsed)
 {
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind;
-        int option = getopt_long(argc, argv, "+:o:", long_options, NULL);
+        char *word;
+        int option = options_next(argc, argv, "+:o:", long_options, NULL, &word);
         if (option == -1)
             break;
-        int status = parse_option(option, argv[at], parsed);
+        int status = parse_option(option, word, parsed);
         if (status != 0 || parsed->help)
             return status;
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille replay: predicts the memory peak of every stage of a trace. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "options.h"
 
 /* Smaller traces are done before a bar is worth drawing. */
 #define BAR_BYTES_MIN (UINT64_C(16) << 20)
@@ -68,9 +68,7 @@ void help_replay(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille replay --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("replay", format, what);
 }
 
 static int parse_wake(const char *text, rvl_wake *wake_out)
@@ -207,15 +205,12 @@ static int parse_option(int option, char *word, arguments *parsed)
 static int parse(int argc, char **argv, arguments *parsed)
 {
     int option, status = 0;
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind;
-        option = getopt_long(argc, argv, ":", long_options, NULL);
+        char *word;
+        option = options_next(argc, argv, ":", long_options, NULL, &word);
         if (option == -1)
             break;
-        /* Options may stand behind traces: getopt has then moved the word to just before optind. */
-        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
         status = parse_option(option, word, parsed);
         if (status != 0 || parsed->help)
             return status;

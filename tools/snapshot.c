@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille snapshot: what a PyTorch memory snapshot says of every stage, and what would change. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "options.h"
 #include "reveille/snapshot.h"
 
 #define DEVICE_MAX 4096
@@ -54,9 +54,7 @@ void help_snapshot(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille snapshot --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("snapshot", format, what);
 }
 
 enum { VERIFY = 256, SET, CAPACITY, EMPTY_CACHE, STAGE_PREFIX, DEVICE, JSON, HELP };
@@ -124,15 +122,12 @@ static int parse_option(int option, char *word, arguments *parsed)
 
 static int parse(int argc, char **argv, arguments *parsed)
 {
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind;
-        int option = getopt_long(argc, argv, ":", long_options, NULL);
+        char *word;
+        int option = options_next(argc, argv, ":", long_options, NULL, &word);
         if (option == -1)
             break;
-        /* An option may stand behind the file: getopt has then moved it to before optind. */
-        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
         int status = parse_option(option, word, parsed);
         if (status != 0 || parsed->help)
             return status;
@@ -235,15 +230,6 @@ static bool print_json(const rvl_snapshot *snapshot)
     return true;
 }
 
-static int explain(rvl_status status, const rvl_trace_error *error)
-{
-    const char *message = error->message[0] != '\0' ? error->message : rvl_status_text(status);
-    int code = status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
-    if (error->file == NULL)
-        return complain(code, "%s", message);
-    return complain(code, "%s: %s", error->file, message);
-}
-
 static int run(const arguments *parsed)
 {
     rvl_trace_error error = {.struct_size = sizeof error};
@@ -251,7 +237,7 @@ static int run(const arguments *parsed)
     rvl_snapshot *snapshot = NULL;
     rvl_status status = rvl_snapshot_run(parsed->path, &parsed->options, &error, &snapshot);
     if (status != RVL_OK)
-        return explain(status, &error);
+        return explain_replay(status, &error);
     (void)rvl_snapshot_get(snapshot, &facts);
     bool printed = parsed->json ? print_json(snapshot) : print_report(snapshot, &facts);
     int code = facts.diverged || facts.oom_count > 0 ? EXIT_DOES_NOT_FIT : EXIT_FITS;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* reveille check: memory peaks as a gate in continuous integration. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/check.h"
+#include "options.h"
 
 typedef struct arguments {
     const char *path;
@@ -36,9 +36,7 @@ void help_check(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille check --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("check", format, what);
 }
 
 enum { UPDATE = 256, JUNIT, GITHUB, HELP };
@@ -77,15 +75,12 @@ static int parse(int argc, char **argv, arguments *parsed)
 {
     const char *actions = getenv("GITHUB_ACTIONS");
     parsed->github = actions != NULL && strcmp(actions, "true") == 0;
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind;
-        int option = getopt_long(argc, argv, ":", long_options, NULL);
+        char *word;
+        int option = options_next(argc, argv, ":", long_options, NULL, &word);
         if (option == -1)
             break;
-        /* Options may stand behind the file: getopt has then moved the word before optind. */
-        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
         int status = parse_option(option, word, parsed);
         if (status != 0 || parsed->help)
             return status;

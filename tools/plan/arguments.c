@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Options of `reveille plan`: every setting of a step, each with a list of values. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "plan/plan.h"
 
 #define FRACTION_TEXT_BYTES 16
@@ -12,9 +12,7 @@
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille plan --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("plan", format, what);
 }
 
 static int no_memory(void)
@@ -255,15 +253,13 @@ static int check(const plan_arguments *arguments)
 
 static int parse_words(int argc, char **argv, plan_arguments *arguments)
 {
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int at = optind, index = 0;
-        int option = getopt_long(argc, argv, ":", long_options, &index);
+        char *word;
+        int index = 0;
+        int option = options_next(argc, argv, ":", long_options, &index, &word);
         if (option == -1)
             break;
-        /* Options may stand behind traces: getopt has then moved the word before optind. */
-        char *word = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
         int status = parse_option(option, index, word, arguments);
         if (status != 0 || arguments->help)
             return status;

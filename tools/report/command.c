@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/options.h"
 #include "tools/report/report.h"
 
 #define COLUMNS_DEFAULT 80u
@@ -75,9 +75,7 @@ void help_report(void)
 
 static int usage(const char *format, const char *what)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fputs("Try `reveille report --help`.\n", stderr);
-    return EXIT_BAD_INPUT;
+    return options_bad_usage("report", format, what);
 }
 
 static int parse_wake(const char *option, const char *text, rvl_wake *wake_out)
@@ -219,17 +217,12 @@ static int check_arguments(const arguments *parsed)
 
 static int parse(int argc, char **argv, arguments *parsed)
 {
-    opterr = 0;
-    optind = 1;
+    options_begin();
     for (;;) {
-        int before = optind;
-        int option = getopt_long(argc, argv, ":o:", long_options, NULL);
+        char *word;
+        int option = options_next(argc, argv, ":o:", long_options, NULL, &word);
         if (option == -1)
             break;
-        /* Options may stand behind traces: getopt has then moved the word to just before optind. */
-        char *word = NULL;
-        if (option == ':' || option == '?')
-            word = argv[optind > before ? optind - 1 : before];
         int status = parse_option(option, word, parsed);
         if (status != 0 || parsed->help)
             return status;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#include "options.h"
+
+#include <stdio.h>
+
+#include "command.h"
+
+void options_begin(void)
+{
+    opterr = 0;
+    optind = 1;
+}
+
+int options_next(int argc, char **argv, const char *letters, const struct option *options,
+                 int *index_out, char **word_out)
+{
+    int at = optind;
+    int option = getopt_long(argc, argv, letters, options, index_out);
+    /* Options may stand behind other words: getopt has then moved the word to before optind. */
+    *word_out = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
+    return option;
+}
+
+int options_bad_usage(const char *subcommand, const char *format, const char *what)
+{
+    complain(EXIT_BAD_INPUT, format, what);
+    fprintf(stderr, "Try `reveille %s --help`.\n", subcommand);
+    return EXIT_BAD_INPUT;
+}
