@@ -15,8 +15,6 @@
 #include "base/options.h"
 
 #define STAGE_PREFIX "stage:"
-/* Far above what a driver gives out, so that made up addresses never meet recorded ones. */
-#define FIRST_ADDRESS (UINT64_C(1) << 62)
 /* No device has so much. */
 #define SIZE_MAX_BYTES (UINT64_C(1) << 46)
 /* Entries that are looked at for the request that gave memory back. */
@@ -87,10 +85,12 @@ static rvl_status on_alloc(rvli_run *run, uint32_t index, const rvli_event_row *
     rvl_status status = rvli_queue_settle(run, &request);
     request.retries = run->just_released;
     run->just_released = false;
+    run->places.wanted = run->recording.settings.expandable ? 0 : event->addr;
     if (status == RVL_OK)
         status = allocate(run, &request, &block);
     if (status != RVL_OK)
         return status;
+    run->moved = run->moved || block->addr != event->addr;
     if (run->allocator.misplaced)
         rvli_diverge(run, index, "the model puts it elsewhere", 0, 0);
     status = rvli_intmap_insert(&run->live, event->addr, (uint64_t)(uintptr_t)block);
@@ -296,6 +296,7 @@ static void clear_run(rvli_run *run)
 {
     rvli_allocator_destroy(&run->allocator);
     rvli_intmap_destroy(&run->live);
+    rvli_places_destroy(&run->places);
     free(run->queue);
     free(run->edges);
     run->queue = NULL;
@@ -310,7 +311,8 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     clear_result(run->result);
     run->result->facts.verify = run->verify;
     run->result->facts.event_count = run->recording.event_count;
-    run->next_addr = FIRST_ADDRESS;
+    rvli_places_init(&run->places);
+    run->moved = false;
     run->epoch = (rvli_epoch){0};
     run->pinning_work = 0;
     run->last_us = 0;
@@ -336,7 +338,7 @@ static void conclude(rvli_run *run)
     rvl_snapshot *result = run->result;
     const rvli_settings *settings = &run->settings;
     result->notes[RVLI_NOTE_TRUNCATED] = !run->may_lack_begin;
-    result->notes[RVLI_NOTE_TIED] = !run->verify && run->allocator.tied;
+    result->notes[RVLI_NOTE_TIED] = !run->verify && run->allocator.tied && run->moved;
     result->notes[RVLI_NOTE_NO_LIMIT] =
         (settings->gc_threshold > 0 || settings->memory_fraction > 0) &&
         run->allocator.capacity_bytes == 0 && !run->verify;

@@ -6,6 +6,7 @@
 #include "base/intmap.h"
 #include "reveille/snapshot.h"
 #include "snapshot/allocator.h"
+#include "snapshot/places.h"
 #include "snapshot/recording.h"
 #include "snapshot/trace.h"
 
@@ -22,7 +23,7 @@
                   "left out")                                                                      \
     X(DIVERGED, "the model diverged from the recording")                                           \
     X(TIED, "some requests could be met by several cached blocks of one size: which one is taken " \
-            "depends on addresses, which a prediction makes up")                                   \
+            "depends on addresses, which here are not those of the recording")                     \
     X(NO_LIMIT, "garbage collection and memory fractions need the device's size: give "            \
                 "--capacity; until then collections are taken from the recording")                 \
     X(OOM, "requests did not fit: what follows assumes that they were met all the same")
@@ -78,9 +79,10 @@ typedef struct rvli_run {
     rvli_allocator allocator;
     rvli_intmap live; /* recorded address to block */
     bool verify;
+    bool moved; /* predict: something came to lie elsewhere than in the recording */
     bool empty_cache_at_stages;
     bool may_lack_begin;   /* not known yet: a free of an unknown address then ends the run */
-    uint64_t next_addr;    /* predict: the next segment ends there */
+    rvli_places places;    /* predict: where segments come to lie */
     uint64_t pinning_work; /* blocks looked at for pins */
     uint32_t *queue;       /* entries on segments that the model has still to do */
     uint32_t queue_count;

@@ -73,13 +73,19 @@ static uint32_t releases(const rvli_run *run, uint64_t *bytes_out)
 
 /* ---- The allocator's changes ---- */
 
-/* Each below the one before it, which is how the driver gives addresses out as long as it can. */
-static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t size)
+static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t addr, uint64_t size)
 {
-    if (change != RVLI_CHANGE_ALLOC && change != RVLI_CHANGE_RANGE)
+    switch (change) {
+    case RVLI_CHANGE_ALLOC:
+        return rvli_places_take_wanted(&run->places, size);
+    case RVLI_CHANGE_RANGE:
+        return rvli_places_make_up(&run->places, size);
+    case RVLI_CHANGE_FREE:
+        rvli_places_leave(&run->places, addr);
         return 0;
-    run->next_addr -= size;
-    return run->next_addr;
+    default:
+        return 0;
+    }
 }
 
 static uint64_t recorded_address(rvli_run *run, rvli_change change, uint64_t size, uint32_t stream)
@@ -128,7 +134,7 @@ uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_
         return 0;
     }
     if (!run->verify)
-        return predict_address(run, change, size);
+        return predict_address(run, change, addr, size);
     switch (change) {
     case RVLI_CHANGE_FREE:
         compare(run, RVLI_ACTION_SEGMENT_FREE, addr, size);

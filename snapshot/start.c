@@ -235,14 +235,22 @@ static rvl_status find_segments(const rvli_run *run, start *begin)
 
 /* ---- Building ---- */
 
+static rvl_status add_block(rvli_run *run, const rvli_segment_row *segment, rvli_block **block_out)
+{
+    rvl_status status = rvli_places_take(&run->places, segment->addr, segment->size);
+    return status == RVL_OK ? rvli_allocator_add_segment(&run->allocator, segment->pool,
+                                                         segment->small, segment->stream,
+                                                         segment->addr, segment->size, block_out)
+                            : status;
+}
+
 static rvl_status build_segment(rvli_run *run, const rvli_segment_row *segment)
 {
     rvli_allocator *allocator = &run->allocator;
     rvli_block *block;
     uint32_t bucket;
     if (!segment->expandable)
-        return rvli_allocator_add_segment(allocator, segment->pool, segment->small, segment->stream,
-                                          segment->addr, segment->size, &block);
+        return add_block(run, segment, &block);
     rvl_status status =
         rvli_bucket_get(allocator, segment->pool, segment->small, segment->stream, &bucket);
     if (status != RVL_OK)
@@ -286,9 +294,12 @@ static rvl_status build_held(rvli_run *run, const held *item, uint64_t next)
     rvl_status status = RVL_OK;
     if (room == NULL) { /* no segment of it is known: it gets one of its own */
         uint64_t size = rvli_allocator_round(&run->recording.settings, item->requested);
-        status =
-            rvli_allocator_add_segment(allocator, item->pool, size <= RVLI_SMALL_SIZE, item->stream,
-                                       item->addr, item->size > 0 ? item->size : size, &room);
+        rvli_segment_row own = {.addr = item->addr,
+                                .size = item->size > 0 ? item->size : size,
+                                .stream = item->stream,
+                                .pool = item->pool,
+                                .small = size <= RVLI_SMALL_SIZE};
+        status = add_block(run, &own, &room);
     }
     if (status == RVL_OK) {
         uint64_t size = block_bytes(run, item, room, next);
