@@ -63,6 +63,12 @@ static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)
     fetch_id(replay, &last->event);
 }
 
+const rvl_trace_event *rvli_replay_ahead_peek(const rvl_replay *replay)
+{
+    const rvli_replay_ahead *ahead = &replay->ahead;
+    return ahead->count > 1 ? &ahead->events[(ahead->first + 1) % EVENTS].event : NULL;
+}
+
 rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out)
 {
     rvli_replay_ahead *ahead = &replay->ahead;

@@ -150,32 +150,17 @@ static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out,
 
 /* ---- Either ---- */
 
-/* An error names the snapshot, and not the trace that was made of it. */
-static void name_path(rvl_replay *replay, rvl_trace_error *error)
-{
-    for (size_t i = 0; i < replay->path_count && replay->snapshot_traces != NULL; i++) {
-        if (error->file == replay->reader_paths[i])
-            error->file = replay->paths[i];
-    }
-}
-
 rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out)
 {
-    rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = replay->options.partial};
-    rvl_status status =
-        rvl_trace_reader_open((const char *const *)replay->reader_paths, replay->path_count,
-                              &options, &replay->error, reader_out);
-    if (status != RVL_OK)
-        name_path(replay, &replay->error);
-    return status;
+    return rvli_joined_reader(&replay->joined, replay->options.partial, &replay->error, reader_out);
 }
 
 rvl_status rvli_replay_input_open(rvl_replay *replay)
 {
     if (replay->memory.source.next != NULL)
         return open_source(replay);
-    rvl_status status = rvli_replay_join_snapshots(replay);
+    rvl_status status = rvli_joined_open((const char *const *)replay->paths, replay->path_count,
+                                         &replay->options, &replay->error, &replay->joined);
     return status == RVL_OK ? rvli_replay_input_reader(replay, &replay->reader) : status;
 }
 
@@ -190,12 +175,8 @@ size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_devic
 rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_event *event_out,
                                   rvl_trace_error *error_out)
 {
-    if (replay->reader != NULL) {
-        rvl_status status = rvl_trace_reader_next(replay->reader, event_out, error_out);
-        if (status != RVL_OK && status != RVL_ERR_NOT_FOUND)
-            name_path(replay, error_out);
-        return status;
-    }
+    if (replay->reader != NULL)
+        return rvl_trace_reader_next(replay->reader, event_out, error_out);
     return next_of_source(replay, event_out, error_out);
 }
 
@@ -204,7 +185,9 @@ uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_even
 {
     if (replay->reader == NULL || field == 0)
         return 0;
-    return rvl_trace_column(replay->reader_paths[event->file], event->line, field);
+    const char *const *paths =
+        replay->joined.reader_paths != NULL ? replay->joined.reader_paths : replay->joined.paths;
+    return rvl_trace_column(paths[event->file], event->line, field);
 }
 
 void rvli_replay_input_progress(const rvl_replay *replay, rvl_trace_progress *progress_out)
@@ -230,7 +213,7 @@ rvl_status rvli_replay_input_rewind(rvl_replay *replay)
 void rvli_replay_input_close(rvl_replay *replay)
 {
     rvl_trace_reader_close(replay->reader);
-    rvli_replay_joined_destroy(replay);
+    rvli_joined_destroy(&replay->joined);
     for (size_t i = 0; i < RVL_MAX_DEVICES; i++)
         free(replay->memory.profiles[i]);
     free_names(&replay->memory.processes);

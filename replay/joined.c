@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Snapshots beside traces: each becomes a trace in a file without a name, which the reader then
- * merges as it merges any other, by the wall clock.
+ * Snapshots beside traces (replay/joined.h).
  *
  * A snapshot does not say what it ran on. Its device is as the traces beside it declare it; where
  * they have none, as the options name it.
  */
-#include <fcntl.h>
+#include "replay/joined.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "replay/model.h"
+#include "base/options.h"
 #include "reveille/snapshot.h"
 
 #define DEFAULT_PROFILE "h200"
@@ -21,9 +22,29 @@
 #define PATH_BYTES 64
 #define NAME_BYTES 256
 
-static rvl_status no_memory(rvl_replay *replay)
+/* What one opening needs. */
+typedef struct joining {
+    rvli_joined *joined;
+    const rvl_replay_options *options;
+    rvl_trace_error *error;
+} joining;
+
+static rvl_status refuse(const joining *j, rvl_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static rvl_status refuse(const joining *j, rvl_status status, const char *format, ...)
 {
-    return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM, "no host memory for paths");
+    va_list arguments;
+    *j->error = (rvl_trace_error){.struct_size = sizeof *j->error};
+    va_start(arguments, format);
+    vsnprintf(j->error->message, sizeof j->error->message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static rvl_status no_memory(const joining *j)
+{
+    return refuse(j, RVL_ERR_HOST_OOM, "no host memory for paths");
 }
 
 static bool ends_with(const char *path, const char *end)
@@ -37,76 +58,86 @@ static bool is_snapshot(const char *path)
     return ends_with(path, ".pickle") || ends_with(path, ".pickle.gz");
 }
 
-static size_t count_snapshots(const rvl_replay *replay)
+static size_t count_snapshots(const rvli_joined *joined)
 {
     size_t count = 0;
-    for (size_t i = 0; i < replay->path_count; i++)
-        count += is_snapshot(replay->paths[i]);
+    for (size_t i = 0; i < joined->path_count; i++)
+        count += is_snapshot(joined->paths[i]);
     return count;
 }
 
 /* ---- The device ---- */
 
-/* As the traces declare it. RVL_ERR_NOT_FOUND: they do not, or there are none. */
-static rvl_status declared_device(rvl_replay *replay, rvl_trace_device *device_out)
+/* Its name is the reader's; a known profile has a name that stays. */
+static rvl_status keep_profile(const joining *j, rvl_trace_device *device)
 {
-    const char **traces = calloc(replay->path_count, sizeof *traces);
+    rvl_profile profile = {.struct_size = sizeof profile};
+    if (device->profile == NULL)
+        return RVL_OK;
+    if (rvl_profile_find(device->profile, &profile) != RVL_OK || profile.name == NULL ||
+        strcmp(profile.name, device->profile) != 0)
+        return refuse(j, RVL_ERR_INVALID,
+                      "device %u is a %.64s, which no profile describes: a snapshot cannot join it",
+                      device->index, device->profile);
+    device->profile = profile.name;
+    return RVL_OK;
+}
+
+/* The device of this index as traces declare it. RVL_ERR_NOT_FOUND: they do not. */
+static rvl_status read_device(const joining *j, const char *const *traces, size_t count,
+                              rvl_trace_device *device)
+{
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .partial = j->options->partial};
     const rvl_trace_device *devices;
     rvl_trace_reader *reader;
+    rvl_status status = rvl_trace_reader_open(traces, count, &options, j->error, &reader);
+    if (status != RVL_OK)
+        return status;
+    size_t device_count = rvl_trace_reader_devices(reader, &devices);
+    status = RVL_ERR_NOT_FOUND;
+    for (size_t i = 0; i < device_count && status == RVL_ERR_NOT_FOUND; i++) {
+        if (devices[i].index != device->index)
+            continue;
+        *device = devices[i];
+        status = keep_profile(j, device);
+    }
+    rvl_trace_reader_close(reader);
+    return status;
+}
+
+/* As the traces declare it. RVL_ERR_NOT_FOUND: they do not, or there are none. */
+static rvl_status declared_device(const joining *j, rvl_trace_device *device)
+{
+    const rvli_joined *joined = j->joined;
+    const char **traces = calloc(joined->path_count, sizeof *traces);
     size_t count = 0;
     if (traces == NULL)
-        return no_memory(replay);
-    for (size_t i = 0; i < replay->path_count; i++) {
-        if (!is_snapshot(replay->paths[i]))
-            traces[count++] = replay->paths[i];
+        return no_memory(j);
+    for (size_t i = 0; i < joined->path_count; i++) {
+        if (!is_snapshot(joined->paths[i]))
+            traces[count++] = joined->paths[i];
     }
-    rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = replay->options.partial};
-    rvl_status status = RVL_ERR_NOT_FOUND;
-    if (count > 0)
-        status = rvl_trace_reader_open(traces, count, &options, &replay->error, &reader);
-    if (status == RVL_OK) {
-        size_t device_count = rvl_trace_reader_devices(reader, &devices);
-        status = RVL_ERR_NOT_FOUND;
-        for (size_t i = 0; i < device_count; i++) {
-            if (devices[i].index != device_out->index)
-                continue;
-            *device_out = devices[i];
-            status = RVL_OK;
-        }
-        /* Its name is the reader's; a known profile has a name that stays. */
-        rvl_profile profile = {.struct_size = sizeof profile};
-        bool known = status == RVL_OK && device_out->profile != NULL &&
-                     rvl_profile_find(device_out->profile, &profile) == RVL_OK;
-        if (known && profile.name != NULL && strcmp(profile.name, device_out->profile) == 0)
-            device_out->profile = profile.name;
-        else if (status == RVL_OK && device_out->profile != NULL)
-            status = rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
-                                        "device %u is a %.64s, which no profile describes: a "
-                                        "snapshot cannot join it",
-                                        device_out->index, device_out->profile);
-        rvl_trace_reader_close(reader);
-    }
+    rvl_status status = count > 0 ? read_device(j, traces, count, device) : RVL_ERR_NOT_FOUND;
     free(traces);
     return status;
 }
 
-static rvl_status find_device(rvl_replay *replay, rvl_trace_device *device_out)
+static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
-    *device_out = (rvl_trace_device){.index = replay->options.snapshot_device};
+    *device_out = (rvl_trace_device){.index = j->options->snapshot_device};
     if (device_out->index >= RVL_MAX_DEVICES)
-        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
-                                  "snapshot_device %u: the last possible is %d", device_out->index,
-                                  RVL_MAX_DEVICES - 1);
-    rvl_status status = declared_device(replay, device_out);
+        return refuse(j, RVL_ERR_INVALID, "snapshot_device %u: the last possible is %d",
+                      device_out->index, RVL_MAX_DEVICES - 1);
+    rvl_status status = declared_device(j, device_out);
     if (status != RVL_ERR_NOT_FOUND)
         return status;
-    const char *name = replay->options.device != NULL ? replay->options.device : DEFAULT_PROFILE;
+    const char *name = j->options->device != NULL ? j->options->device : DEFAULT_PROFILE;
     status = rvl_profile_find(name, &profile);
     if (status != RVL_OK)
-        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
-                                  "unknown device \"%.64s\": neither a profile nor a size", name);
+        return refuse(j, RVL_ERR_INVALID, "unknown device \"%.64s\": neither a profile nor a size",
+                      name);
     device_out->profile = profile.name;
     device_out->capacity_bytes = profile.capacity_bytes;
     device_out->granularity_bytes = profile.granularity_bytes;
@@ -116,9 +147,9 @@ static rvl_status find_device(rvl_replay *replay, rvl_trace_device *device_out)
 /* ---- Their traces ---- */
 
 /* "trainer", "trainer2", ...: ids of one process rise over all files. */
-static void name_process(const rvl_replay *replay, size_t number, char name[NAME_BYTES])
+static void name_process(const joining *j, size_t number, char name[NAME_BYTES])
 {
-    const char *base = replay->options.snapshot_process;
+    const char *base = j->options->snapshot_process;
     if (base == NULL)
         base = DEFAULT_PROCESS;
     if (number == 0)
@@ -127,70 +158,128 @@ static void name_process(const rvl_replay *replay, size_t number, char name[NAME
         snprintf(name, NAME_BYTES, "%s%zu", base, number + 1);
 }
 
-static rvl_status write_trace(rvl_replay *replay, size_t path, size_t number,
+static rvl_status write_trace(const joining *j, size_t path, size_t number,
                               const rvl_trace_device *device)
 {
     char name[NAME_BYTES];
-    name_process(replay, number, name);
-    rvl_snapshot_trace how = {.struct_size = sizeof how, .process = name, .device = *device};
-    rvl_status status = rvl_snapshot_write_trace(replay->paths[path], NULL, &how,
-                                                 replay->reader_paths[path], &replay->error);
+    name_process(j, number, name);
+    rvl_snapshot_trace how = {.struct_size = sizeof how,
+                              .process = name,
+                              .device = *device,
+                              .by_part = j->options->snapshot_parts};
+    rvl_status status = rvl_snapshot_write_trace(j->joined->paths[path], NULL, &how,
+                                                 j->joined->reader_paths[path], j->error);
     if (status == RVL_ERR_INVALID)
-        return rvli_replay_refuse(replay, NULL, 0, status, "snapshot_process \"%.64s\": no name",
-                                  name);
+        return refuse(j, status, "snapshot_process \"%.64s\": no name", name);
     return status;
 }
 
 /* The path that the reader opens. */
-static rvl_status place_file(rvl_replay *replay, size_t path)
+static rvl_status place_file(const joining *j, size_t path)
 {
+    rvli_joined *joined = j->joined;
     char text[PATH_BYTES];
-    if (!is_snapshot(replay->paths[path])) {
-        replay->reader_paths[path] = replay->paths[path];
+    if (!is_snapshot(joined->paths[path])) {
+        joined->reader_paths[path] = joined->paths[path];
         return RVL_OK;
     }
-    replay->snapshot_traces[path] = memfd_create("reveille-snapshot", MFD_CLOEXEC);
-    if (replay->snapshot_traces[path] < 0)
-        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_IO,
-                                  "no file in memory for a snapshot's trace");
-    snprintf(text, sizeof text, "/proc/self/fd/%d", replay->snapshot_traces[path]);
-    replay->reader_paths[path] = strdup(text);
-    return replay->reader_paths[path] != NULL ? RVL_OK : no_memory(replay);
+    joined->snapshot_traces[path] = memfd_create("reveille-snapshot", MFD_CLOEXEC);
+    if (joined->snapshot_traces[path] < 0)
+        return refuse(j, RVL_ERR_IO, "no file in memory for a snapshot's trace");
+    snprintf(text, sizeof text, "/proc/self/fd/%d", joined->snapshot_traces[path]);
+    joined->reader_paths[path] = strdup(text);
+    return joined->reader_paths[path] != NULL ? RVL_OK : no_memory(j);
 }
 
-rvl_status rvli_replay_join_snapshots(rvl_replay *replay)
+static rvl_status join(const joining *j)
 {
+    rvli_joined *joined = j->joined;
     rvl_trace_device device;
-    if (count_snapshots(replay) == 0) {
-        replay->reader_paths = replay->paths;
-        return RVL_OK;
-    }
-    replay->reader_paths = calloc(replay->path_count, sizeof *replay->reader_paths);
-    replay->snapshot_traces = malloc(replay->path_count * sizeof *replay->snapshot_traces);
-    if (replay->reader_paths == NULL || replay->snapshot_traces == NULL)
-        return no_memory(replay);
-    for (size_t i = 0; i < replay->path_count; i++)
-        replay->snapshot_traces[i] = -1;
-    rvl_status status = find_device(replay, &device);
     size_t number = 0;
-    for (size_t i = 0; i < replay->path_count && status == RVL_OK; i++) {
-        status = place_file(replay, i);
-        if (status == RVL_OK && is_snapshot(replay->paths[i]))
-            status = write_trace(replay, i, number++, &device);
+    joined->reader_paths = calloc(joined->path_count, sizeof *joined->reader_paths);
+    joined->snapshot_traces = malloc(joined->path_count * sizeof *joined->snapshot_traces);
+    if (joined->reader_paths == NULL || joined->snapshot_traces == NULL)
+        return no_memory(j);
+    for (size_t i = 0; i < joined->path_count; i++)
+        joined->snapshot_traces[i] = -1;
+    rvl_status status = find_device(j, &device);
+    for (size_t i = 0; i < joined->path_count && status == RVL_OK; i++) {
+        status = place_file(j, i);
+        if (status == RVL_OK && is_snapshot(joined->paths[i]))
+            status = write_trace(j, i, number++, &device);
     }
     return status;
 }
 
-void rvli_replay_joined_destroy(rvl_replay *replay)
+rvl_status rvli_joined_open(const char *const *paths, size_t path_count,
+                            const rvl_replay_options *options, rvl_trace_error *error_out,
+                            rvli_joined *joined_out)
 {
-    if (replay->reader_paths == replay->paths)
-        return;
-    for (size_t i = 0; i < replay->path_count; i++) {
-        if (replay->snapshot_traces != NULL && replay->snapshot_traces[i] >= 0)
-            close(replay->snapshot_traces[i]);
-        if (replay->reader_paths != NULL && replay->reader_paths[i] != replay->paths[i])
-            free(replay->reader_paths[i]);
+    joining j = {.joined = joined_out, .options = options, .error = error_out};
+    *joined_out = (rvli_joined){.paths = paths, .path_count = path_count};
+    return count_snapshots(joined_out) > 0 ? join(&j) : RVL_OK;
+}
+
+rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial, rvl_trace_error *error_out,
+                              rvl_trace_reader **reader_out)
+{
+    rvl_trace_reader_options options = {
+        .struct_size = sizeof options, .partial = partial, .names = joined->paths};
+    const char *const *paths = joined->reader_paths != NULL ? joined->reader_paths : joined->paths;
+    return rvl_trace_reader_open(paths, joined->path_count, &options, error_out, reader_out);
+}
+
+bool rvli_joined_is_snapshot(const rvli_joined *joined, uint32_t file)
+{
+    return joined->snapshot_traces != NULL && joined->snapshot_traces[file] >= 0;
+}
+
+void rvli_joined_destroy(rvli_joined *joined)
+{
+    bool made = joined->reader_paths != NULL && joined->snapshot_traces != NULL;
+    for (size_t i = 0; made && i < joined->path_count; i++) {
+        if (joined->snapshot_traces[i] < 0)
+            continue;
+        close(joined->snapshot_traces[i]);
+        free((void *)(uintptr_t)joined->reader_paths[i]);
     }
-    free(replay->reader_paths);
-    free(replay->snapshot_traces);
+    free(joined->reader_paths);
+    free(joined->snapshot_traces);
+    *joined = (rvli_joined){0};
+}
+
+/* ---- For others than a replay ---- */
+
+static rvl_status open_reader(const char *const *paths, size_t path_count,
+                              const rvl_replay_options *options, rvl_trace_error *error,
+                              rvl_trace_reader **reader_out)
+{
+    rvli_joined joined;
+    rvl_status status = rvli_joined_open(paths, path_count, options, error, &joined);
+    if (status == RVL_OK)
+        status = rvli_joined_reader(&joined, options->partial, error, reader_out);
+    rvli_joined_destroy(&joined);
+    return status;
+}
+
+rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
+                                  const rvl_replay_options *user_options,
+                                  rvl_trace_error *error_out, rvl_trace_reader **reader_out)
+{
+    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_replay_options options;
+    rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    bool named = paths != NULL && path_count > 0 && reader_out != NULL;
+    for (size_t i = 0; named && i < path_count; i++)
+        named = paths[i] != NULL;
+    if (status != RVL_OK || !named) {
+        snprintf(error.message, sizeof error.message,
+                 "no trace, no place for the reader, or options that are not valid");
+        status = RVL_ERR_INVALID;
+    } else {
+        status = open_reader(paths, path_count, &options, &error, reader_out);
+    }
+    if (status != RVL_OK && error_out != NULL)
+        (void)rvli_result_write(error_out, &error, sizeof error);
+    return status;
 }

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/options.h"
 #include "replay/ids.h"
+#include "replay/joined.h"
 #include "reveille/replay.h"
 #include "reveille/transition.h"
 
@@ -146,8 +147,7 @@ struct rvl_replay {
     rvl_context *context;
     rvl_trace_reader *reader; /* NULL: the events come from a source */
     rvli_replay_memory memory;
-    char **reader_paths;        /* as the reader opens them: a snapshot's is that of its trace */
-    int *snapshot_traces;       /* files without a name, -1: no snapshot. NULL: there is none */
+    rvli_joined joined;         /* what the reader opens */
     rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
     char **paths;               /* copies: the reader and the result outlive the call */
     size_t path_count;
@@ -209,12 +209,6 @@ void rvli_replay_input_close(rvl_replay *replay);
 /* Opens a reader on the files, once more. */
 rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out);
 
-/* ---- joined.c ---- */
-
-/* Makes traces of the snapshots among the paths, and the reader's paths. */
-rvl_status rvli_replay_join_snapshots(rvl_replay *replay);
-void rvli_replay_joined_destroy(rvl_replay *replay);
-
 /* ---- apply.c ---- */
 
 /* Does what an event says. */
@@ -227,6 +221,8 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
  * error of the reader, with the replay's error filled.
  */
 rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out);
+/* The event behind the one that was answered last; NULL: none is known. */
+const rvl_trace_event *rvli_replay_ahead_peek(const rvl_replay *replay);
 
 /* ---- together.c ---- */
 

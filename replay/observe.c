@@ -178,9 +178,24 @@ rvl_status rvli_replay_watch(rvl_replay *replay)
     return status == RVL_OK ? RVL_OK : no_memory(replay, NULL);
 }
 
+/*
+ * Whether a snapshot's change goes on with the next event. Its trace takes bytes from one
+ * allocation to another by a free and an allocation at one instant, and the low between them never
+ * was. Only lows are passed over: behind the last allocation before a free there may be a peak.
+ */
+static bool goes_on(const rvl_replay *replay, const rvl_trace_event *event)
+{
+    const rvl_trace_event *next = rvli_replay_ahead_peek(replay);
+    if (next == NULL || next->file != event->file || next->time_ns != event->time_ns ||
+        !rvli_joined_is_snapshot(&replay->joined, event->file))
+        return false;
+    return next->kind == RVL_EVENT_ALLOC ||
+           (next->kind == RVL_EVENT_FREE && event->kind == RVL_EVENT_FREE);
+}
+
 void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event)
 {
-    if (replay->options.timeline != NULL)
+    if (replay->options.timeline != NULL && !goes_on(replay, event))
         rvli_timeline_commit(replay->options.timeline, event->time_ns);
 }
 

@@ -235,9 +235,9 @@ static void take_peaks(rvli_run *run)
 
 static rvl_status take_down(const rvli_run *run)
 {
-    if (run->tracer == NULL || run->tracer->bytes == run->allocator.bytes.reserved)
+    if (run->tracer == NULL)
         return RVL_OK;
-    return rvli_tracer_reserved(run->tracer, run->last_us, run->allocator.bytes.reserved);
+    return rvli_tracer_hold(run->tracer, run->last_us, &run->allocator.bytes);
 }
 
 static rvl_status run_events(rvli_run *run)
@@ -499,6 +499,8 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
     if (status != RVL_OK || trace == NULL || trace_path == NULL)
         return tell(error_out, NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
                     "a device and a path for the trace are needed");
+    tracer.by_part = how.by_part;
+    tracer.granule_bytes = how.device.granularity_bytes;
     status = run_file(path, options, &tracer, error_out, &snapshot);
     if (status == RVL_OK) {
         status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);

@@ -178,7 +178,7 @@ static rvl_status take_down(rvli_run *run, const rvli_edge *edge)
     int64_t time_us = edge->time_us > run->last_us ? run->last_us : edge->time_us;
     if (run->tracer == NULL || (!edge->start && any_open(run)))
         return RVL_OK;
-    rvl_status status = rvli_tracer_reserved(run->tracer, time_us, run->allocator.bytes.reserved);
+    rvl_status status = rvli_tracer_hold(run->tracer, time_us, &run->allocator.bytes);
     return status == RVL_OK
                ? rvli_tracer_stage(run->tracer, time_us, edge->start ? edge->stage : UINT32_MAX)
                : status;

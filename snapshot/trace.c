@@ -18,15 +18,18 @@
 void rvli_tracer_clear(rvli_tracer *tracer)
 {
     tracer->event_count = 0;
-    tracer->piece_count = 0;
     tracer->last_id = 0;
-    tracer->bytes = 0;
+    for (int i = 0; i < RVLI_PART_COUNT; i++) {
+        tracer->parts[i].count = 0;
+        tracer->parts[i].bytes = 0;
+    }
 }
 
 void rvli_tracer_destroy(rvli_tracer *tracer)
 {
     free(tracer->events);
-    free(tracer->pieces);
+    for (int i = 0; i < RVLI_PART_COUNT; i++)
+        free(tracer->parts[i].pieces);
     *tracer = (rvli_tracer){0};
 }
 
@@ -44,35 +47,82 @@ static rvl_status add(rvli_tracer *tracer, rvli_tracer_event event)
     return RVL_OK;
 }
 
-static rvl_status grow(rvli_tracer *tracer, int64_t time_us, uint64_t bytes)
+static rvl_status grow(rvli_tracer *tracer, uint32_t part, int64_t time_us, uint64_t bytes)
 {
-    if (tracer->piece_count == tracer->piece_room) {
-        size_t room = tracer->piece_room > 0 ? 2 * tracer->piece_room : 256;
-        rvli_tracer_piece *pieces = realloc(tracer->pieces, room * sizeof *pieces);
+    rvli_tracer_stack *stack = &tracer->parts[part];
+    if (stack->count == stack->room) {
+        size_t room = stack->room > 0 ? 2 * stack->room : 256;
+        rvli_tracer_piece *pieces = realloc(stack->pieces, room * sizeof *pieces);
         if (pieces == NULL)
             return RVL_ERR_HOST_OOM;
-        tracer->pieces = pieces;
-        tracer->piece_room = room;
+        stack->pieces = pieces;
+        stack->room = room;
     }
     uint64_t id = ++tracer->last_id;
-    tracer->pieces[tracer->piece_count++] = (rvli_tracer_piece){.id = id, .bytes = bytes};
-    tracer->bytes += bytes;
-    return add(tracer, (rvli_tracer_event){
-                           .time_us = time_us, .bytes = bytes, .id = id, .kind = RVL_EVENT_ALLOC});
+    stack->pieces[stack->count++] = (rvli_tracer_piece){.id = id, .bytes = bytes};
+    stack->bytes += bytes;
+    return add(
+        tracer,
+        (rvli_tracer_event){
+            .time_us = time_us, .bytes = bytes, .id = id, .part = part, .kind = RVL_EVENT_ALLOC});
 }
 
-rvl_status rvli_tracer_reserved(rvli_tracer *tracer, int64_t time_us, uint64_t bytes)
+/* Takes pieces away until a part has at most so much. */
+static rvl_status shrink(rvli_tracer *tracer, uint32_t part, int64_t time_us, uint64_t bytes)
 {
+    rvli_tracer_stack *stack = &tracer->parts[part];
     rvl_status status = RVL_OK;
-    while (tracer->bytes > bytes && status == RVL_OK) {
-        const rvli_tracer_piece *last = &tracer->pieces[--tracer->piece_count];
-        tracer->bytes -= last->bytes;
+    while (stack->bytes > bytes && status == RVL_OK) {
+        const rvli_tracer_piece *last = &stack->pieces[--stack->count];
+        stack->bytes -= last->bytes;
         status =
             add(tracer,
                 (rvli_tracer_event){.time_us = time_us, .id = last->id, .kind = RVL_EVENT_FREE});
     }
-    if (status == RVL_OK && tracer->bytes < bytes)
-        status = grow(tracer, time_us, bytes - tracer->bytes);
+    return status;
+}
+
+static uint64_t nearest_granule(const rvli_tracer *tracer, uint64_t bytes)
+{
+    uint64_t granule = tracer->granule_bytes;
+    return granule > 1 ? (bytes + granule / 2) / granule * granule : bytes;
+}
+
+/* What each part has. A snapshot may claim that more was asked for than there is. */
+static void divide(const rvli_tracer *tracer, const rvli_bytes *bytes,
+                   uint64_t parts[RVLI_PART_COUNT])
+{
+    uint64_t requested = bytes->requested < bytes->allocated ? bytes->requested : bytes->allocated;
+    const uint64_t ends[RVLI_PART_COUNT] = {
+        [RVLI_PART_TENSORS] = requested,
+        [RVLI_PART_ROUNDING] = bytes->allocated,
+        [RVLI_PART_PENDING] = bytes->allocated + bytes->pending,
+        [RVLI_PART_SPLIT] = bytes->reserved - bytes->releasable,
+        [RVLI_PART_CACHED] = bytes->reserved,
+    };
+    uint64_t laid = 0;
+    for (int i = 0; i < RVLI_PART_COUNT; i++) {
+        uint64_t end = i + 1 < RVLI_PART_COUNT ? nearest_granule(tracer, ends[i]) : ends[i];
+        if (end > bytes->reserved)
+            end = bytes->reserved;
+        parts[i] = end - laid;
+        laid = end;
+    }
+}
+
+/* What falls goes first, so that the sum is never above the higher of before and behind. */
+rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_bytes *bytes)
+{
+    uint64_t parts[RVLI_PART_COUNT] = {bytes->reserved};
+    rvl_status status = RVL_OK;
+    if (tracer->by_part)
+        divide(tracer, bytes, parts);
+    for (uint32_t i = 0; i < RVLI_PART_COUNT && status == RVL_OK; i++)
+        status = shrink(tracer, i, time_us, parts[i]);
+    for (uint32_t i = 0; i < RVLI_PART_COUNT && status == RVL_OK; i++) {
+        if (tracer->parts[i].bytes < parts[i])
+            status = grow(tracer, i, time_us, parts[i] - tracer->parts[i].bytes);
+    }
     return status;
 }
 
@@ -114,6 +164,11 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
                               const rvl_snapshot_trace *how, const rvli_tracer_event *from,
                               uint64_t time_ns)
 {
+    static const char *const parts[RVLI_PART_COUNT] = {
+#define PART_TAG(name, tag) tag,
+        RVLI_PART_MAP(PART_TAG)
+#undef PART_TAG
+    };
     char mark[256];
     rvl_trace_event event = {.kind = from->kind,
                              .time_ns = time_ns,
@@ -122,7 +177,7 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
                              .process = how->process};
     if (from->kind == RVL_EVENT_ALLOC) {
         event.device = how->device.index;
-        event.tag = TAG;
+        event.tag = how->by_part ? parts[from->part] : TAG;
     } else if (from->kind == RVL_EVENT_STAGE) {
         write_mark(snapshot, from->stage, mark, sizeof mark);
         event.name = mark;

@@ -136,6 +136,146 @@ static void stages_peak_where_the_snapshot_says(void **state)
     check_alone(SNAPSHOTS "dev-maxsplit.pickle.gz");
 }
 
+/* ---- By part ---- */
+
+enum { TENSORS, ROUNDING, PENDING, SPLIT, CACHED, PARTS };
+static const char *const part_names[] = {"tensors", "rounding", "pending", "split", "cached"};
+
+/* Who holds the peak of a stage of device 0. */
+static void parts_at_peak(const rvl_replay *result, uint32_t index, uint64_t parts[PARTS])
+{
+    const rvl_holder *holders;
+    size_t count;
+    assert_int_equal(rvl_replay_get_holders(result, 0, index, &holders, &count), RVL_OK);
+    memset(parts, 0, PARTS * sizeof *parts);
+    for (size_t i = 0; i < count; i++) {
+        int part = 0;
+        assert_string_equal(holders[i].process, "trainer");
+        while (part < PARTS && strcmp(part_names[part], holders[i].tag) != 0)
+            part++;
+        assert_in_range(part, 0, PARTS - 1);
+        parts[part] = holders[i].bytes;
+    }
+}
+
+static void check_near(uint64_t found, uint64_t expected, uint64_t allowed)
+{
+    uint64_t apart = found > expected ? found - expected : expected - found;
+    if (apart > allowed)
+        print_error("%" PRIu64 ", expected %" PRIu64 "\n", found, expected);
+    assert_true(apart <= allowed);
+}
+
+/* At each stage's peak the parts are the model's, to the granule, and their sum to the byte. */
+static void check_parts(const rvl_replay *result, const char *path, uint64_t granule)
+{
+    rvl_snapshot *snapshot;
+    rvl_snapshot_facts facts = {.struct_size = sizeof facts};
+    uint64_t gaps = 0;
+    assert_int_equal(rvl_snapshot_run(path, NULL, NULL, &snapshot), RVL_OK);
+    assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+    for (uint32_t i = 0; i < facts.stage_count; i++) {
+        uint32_t index;
+        uint64_t parts[PARTS];
+        rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+        assert_int_equal(rvl_snapshot_get_stage(snapshot, i, &stage), RVL_OK);
+        rvl_stage_stats stats = stage_of(result, stage.name, &index);
+        assert_int_equal(stats.peak_bytes, stage.peak_reserved_bytes);
+        assert_int_equal(stats.end_bytes, stage.end_reserved_bytes);
+        parts_at_peak(result, index, parts);
+        uint64_t gap =
+            stage.rounding_bytes + stage.pending_bytes + stage.split_bytes + stage.cached_bytes;
+        check_near(parts[TENSORS], stage.peak_reserved_bytes - gap, granule / 2);
+        check_near(parts[ROUNDING], stage.rounding_bytes, granule);
+        check_near(parts[PENDING], stage.pending_bytes, granule);
+        check_near(parts[SPLIT], stage.split_bytes, granule);
+        check_near(parts[CACHED], stage.cached_bytes, granule / 2);
+        assert_int_equal(parts[TENSORS] + parts[ROUNDING] + parts[PENDING] + parts[SPLIT] +
+                             parts[CACHED],
+                         stage.peak_reserved_bytes);
+        gaps += gap;
+    }
+    assert_true(gaps > facts.stage_count * GRANULE); /* there is something to tell apart */
+    rvl_snapshot_close(snapshot);
+}
+
+static void parts_are_those_of_the_model(void **state)
+{
+    (void)state;
+    const char *paths[] = {SNAPSHOTS "dev-default.pickle.gz", SNAPSHOTS "dev-expandable.pickle.gz",
+                           SNAPSHOTS "dev-maxsplit.pickle.gz"};
+    char made[] = "/tmp/reveille-parts-XXXXXX";
+    const char *fine = made;
+    int file = mkstemp(made);
+    assert_true(file >= 0);
+    close(file);
+    rvl_snapshot_trace how = {.struct_size = sizeof how,
+                              .device = {.capacity_bytes = 64 * GIB, .granularity_bytes = 4096},
+                              .by_part = true};
+    for (size_t i = 0; i < 3; i++) {
+        rvl_replay *result =
+            replay(&paths[i], 1, (rvl_replay_options){.device = "h200", .snapshot_parts = true});
+        check_parts(result, paths[i], GRANULE);
+        rvl_replay_close(result);
+        assert_int_equal(rvl_snapshot_write_trace(paths[i], NULL, &how, made, NULL), RVL_OK);
+        result = replay(&fine, 1, (rvl_replay_options){0});
+        check_parts(result, paths[i], 4096);
+        rvl_replay_close(result);
+    }
+    unlink(made);
+}
+
+/* With room for every change. */
+static rvl_timeline *timeline_of(const char *path, bool by_part)
+{
+    rvl_timeline_options options = {.struct_size = sizeof options,
+                                    .points = RVL_TIMELINE_POINTS_MAX};
+    rvl_timeline *timeline;
+    assert_int_equal(rvl_timeline_open(&options, &timeline), RVL_OK);
+    rvl_replay_close(
+        replay(&path, 1, (rvl_replay_options){.timeline = timeline, .snapshot_parts = by_part}));
+    return timeline;
+}
+
+/*
+ * Parts give to each other at one instant, by a free and an allocation. What lies between the two
+ * never was: at every instant the sum is one that the whole has then, or just before.
+ */
+static void the_sum_of_parts_is_never_less(void **state)
+{
+    (void)state;
+    const char *path = SNAPSHOTS "dev-default.pickle.gz";
+    rvl_timeline *whole = timeline_of(path, false), *parts = timeline_of(path, true);
+    rvl_timeline_device a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
+    assert_int_equal(rvl_timeline_get_device(whole, 0, &a), RVL_OK);
+    assert_int_equal(rvl_timeline_get_device(parts, 0, &b), RVL_OK);
+    assert_int_equal(a.peak_bytes, b.peak_bytes);
+    assert_int_equal(a.peak_ns, b.peak_ns);
+    assert_int_equal(a.series_count, 1);
+    assert_true(b.changes > 10 * a.changes);
+    assert_int_equal(b.point_count, b.changes);
+    uint32_t at = 0; /* of the whole's points those before it are past */
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < b.point_count; i++) {
+        rvl_timeline_point part = {.struct_size = sizeof part}, point = part;
+        assert_int_equal(rvl_timeline_get_point(parts, 0, i, &part), RVL_OK);
+        while (rvl_timeline_get_point(whole, 0, at, &point) == RVL_OK &&
+               point.end_ns < part.end_ns) {
+            held = point.last_bytes;
+            at++;
+        }
+        bool known = part.last_bytes == held;
+        for (uint32_t k = at; !known && rvl_timeline_get_point(whole, 0, k, &point) == RVL_OK &&
+                              point.end_ns == part.end_ns;
+             k++)
+            known = part.last_bytes == point.last_bytes;
+        assert_true(known);
+    }
+    assert_in_range(at, a.point_count - 1, a.point_count);
+    rvl_timeline_close(whole);
+    rvl_timeline_close(parts);
+}
+
 /* ---- Beside a trace ---- */
 
 static char folder[] = "/tmp/reveille-join-XXXXXX";
@@ -236,6 +376,57 @@ static void several_snapshots_are_several_processes(void **state)
     rvl_replay_close(result);
 }
 
+/* What is read is what is replayed. */
+static void a_reader_has_both(void **state)
+{
+    (void)state;
+    uint64_t begin_ns = 0, train_ns = 0, live[2] = {0}, bytes = 0, peak = 0;
+    const char *paths[] = {SNAPSHOTS "dev-default.pickle.gz", engine};
+    times_of(paths[0], &begin_ns, &train_ns);
+    write_engine(begin_ns, train_ns, "h200");
+    rvl_replay_options options = {
+        .struct_size = sizeof options, .snapshot_process = "learner", .snapshot_device = 1};
+    const rvl_trace_device *devices;
+    rvl_trace_reader *reader;
+    rvl_trace_event event;
+    assert_int_equal(rvl_replay_open_reader(paths, 2, &options, NULL, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
+    assert_string_equal(devices[1].profile, "h200");
+    assert_ptr_equal(rvl_trace_reader_path(reader, 0), paths[0]);
+    assert_ptr_equal(rvl_trace_reader_path(reader, 1), paths[1]);
+    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+        if (event.kind != RVL_EVENT_ALLOC)
+            continue;
+        live[event.file]++;
+        assert_string_equal(event.process, event.file == 0 ? "learner" : "engine");
+        assert_string_equal(event.tag, event.file == 0 ? "segments" : "kv_cache");
+        assert_int_equal(event.device, 1);
+    }
+    rvl_trace_reader_close(reader);
+    assert_int_equal(live[1], 1);
+    assert_true(live[0] > 10);
+    /* Pieces go in the order opposite to that in which they came. */
+    uint64_t sizes[4096];
+    size_t count = 0;
+    assert_int_equal(rvl_replay_open_reader(paths, 1, NULL, NULL, &reader), RVL_OK);
+    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+        if (event.kind == RVL_EVENT_ALLOC) {
+            assert_in_range(count, 0, 4095);
+            sizes[count++] = event.bytes;
+            bytes += event.bytes;
+        } else if (event.kind == RVL_EVENT_FREE) {
+            bytes -= sizes[--count];
+        }
+        peak = bytes > peak ? bytes : peak;
+    }
+    rvl_trace_reader_close(reader);
+    rvl_replay *result = replay(paths, 1, (rvl_replay_options){0});
+    rvl_replay_device device = {.struct_size = sizeof device};
+    assert_int_equal(rvl_replay_get_device(result, 0, &device), RVL_OK);
+    assert_int_equal(peak, device.peak_bytes);
+    rvl_replay_close(result);
+}
+
 /* ---- What goes wrong ---- */
 
 static void check_refused(const char *const *paths, size_t count, rvl_replay_options options,
@@ -268,6 +459,18 @@ static void bad_input_is_named(void **state)
     rvl_replay *result;
     assert_int_equal(rvl_replay_run(&bad, 1, NULL, &error, &result), RVL_ERR_CORRUPT_TRACE);
     assert_ptr_equal(error.file, bad);
+    rvl_trace_reader *reader = NULL;
+    error = (rvl_trace_error){.struct_size = sizeof error};
+    assert_int_equal(rvl_replay_open_reader(&bad, 1, NULL, &error, &reader), RVL_ERR_CORRUPT_TRACE);
+    assert_ptr_equal(error.file, bad);
+    assert_non_null(strstr(error.message, "byte 0"));
+    assert_int_equal(rvl_replay_open_reader(NULL, 1, NULL, NULL, &reader), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader(&good, 0, NULL, NULL, &reader), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader(&good, 1, NULL, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader((const char *const[]){NULL}, 1, NULL, &error, &reader),
+                     RVL_ERR_INVALID);
+    assert_non_null(strstr(error.message, "no trace"));
+    assert_null(reader);
     check_refused(&good, 1, (rvl_replay_options){.snapshot_device = 64}, RVL_ERR_INVALID,
                   "the last possible is 63");
     check_refused(&good, 1, (rvl_replay_options){.device = "h900"}, RVL_ERR_INVALID,
@@ -310,6 +513,18 @@ static void survives_lacks_of_memory(void **state)
         rvl_replay_close(result);
     }
     assert_int_equal(status, RVL_OK);
+    status = RVL_ERR_HOST_OOM;
+    for (long left = 0; status != RVL_OK && left < 1000000; left += 1 + left / 8) {
+        rvl_replay_options options = {.struct_size = sizeof options, .snapshot_parts = true};
+        rvl_trace_reader *reader = NULL;
+        allocations_left = left;
+        status = rvl_replay_open_reader(&path, 1, &options, NULL, &reader);
+        allocations_left = -1;
+        assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
+        assert_true((status == RVL_OK) == (reader != NULL));
+        rvl_trace_reader_close(reader);
+    }
+    assert_int_equal(status, RVL_OK);
 }
 
 static int setup(void **state)
@@ -333,8 +548,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_peak_where_the_snapshot_says),
+        cmocka_unit_test(parts_are_those_of_the_model),
+        cmocka_unit_test(the_sum_of_parts_is_never_less),
         cmocka_unit_test(joins_a_trace_on_one_clock),
         cmocka_unit_test(several_snapshots_are_several_processes),
+        cmocka_unit_test(a_reader_has_both),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(survives_lacks_of_memory),
     };

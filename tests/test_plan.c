@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "plan/plan.h"
+#include "reveille/snapshot.h"
 
 #define TRACES RVL_SOURCE_DIR "/traces/"
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
@@ -383,6 +384,70 @@ static void sweeps_traces_and_prints_tables(void **state)
                    "1000MiB,yes,1,1048576000,736100352,");
 }
 
+/* ---- Snapshots ---- */
+
+#define SNAPSHOT TRACES "snapshots/dev-default.pickle.gz"
+
+/* The most that a snapshot has reserved, and the wall clock of its first event. */
+static void measure_snapshot(uint64_t *peak_out, uint64_t *begin_ns_out)
+{
+    char path[256];
+    rvl_snapshot *snapshot;
+    rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+    rvl_snapshot_trace how = {.struct_size = sizeof how,
+                              .device = {.capacity_bytes = GIB, .granularity_bytes = GRANULE}};
+    *peak_out = 0;
+    assert_int_equal(rvl_snapshot_run(SNAPSHOT, NULL, NULL, &snapshot), RVL_OK);
+    for (uint32_t i = 0; rvl_snapshot_get_stage(snapshot, i, &stage) == RVL_OK; i++)
+        *peak_out = stage.peak_reserved_bytes > *peak_out ? stage.peak_reserved_bytes : *peak_out;
+    rvl_snapshot_close(snapshot);
+    snprintf(path, sizeof path, "%s/made.rvt", folder);
+    assert_int_equal(rvl_snapshot_write_trace(SNAPSHOT, NULL, &how, path, NULL), RVL_OK);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(
+        fscanf(file, "reveille-trace 1.0 clock boot=- mono_ns=0 wall_ns=%" SCNu64, begin_ns_out),
+        1);
+    fclose(file);
+}
+
+/* Alone its segments may grow to the device; beside it an engine's cache has what it leaves. */
+static void snapshots_are_planned_as_traces_are(void **state)
+{
+    (void)state;
+    uint64_t peak = 0, begin_ns = 0;
+    char text[1024];
+    measure_snapshot(&peak, &begin_ns);
+    assert_true(peak > GIB);
+    json_t *root = parsed("plan " SNAPSHOT " --max segments --device 8GiB --json");
+    assert_int_equal(number(root, "traced_bytes"), peak);
+    assert_int_equal(number(root, "largest_bytes"), 8 * GIB);
+    json_t *binding = json_object_get(root, "binding");
+    assert_int_equal(number(binding, "peak_bytes"), 8 * GIB);
+    json_decref(root);
+    snprintf(text, sizeof text,
+             "reveille-trace 1.0\n"
+             "clock boot=- mono_ns=0 wall_ns=%" PRIu64 "\n"
+             "device 1 profile=- capacity_bytes=8589934592 granularity_bytes=2097152\n"
+             "process engine pid=0\n"
+             "alloc 0 engine 0 1 1 1073741824 kv_cache\n"
+             "end 1\n",
+             begin_ns);
+    write_file("engine.rvt", text);
+    root = parsed("plan engine.rvt " SNAPSHOT " --snapshot-device 1 --max engine/kv_cache --json");
+    assert_int_equal(number(root, "traced_bytes"), GIB);
+    assert_int_equal(number(root, "largest_bytes"), 8 * GIB - peak);
+    json_decref(root);
+    root = parsed("plan " SNAPSHOT " engine.rvt --snapshot-process learner --snapshot-device 1 "
+                  "--max learner/segments --json");
+    assert_int_equal(number(root, "traced_bytes"), peak);
+    assert_int_equal(number(root, "largest_bytes"), 7 * GIB);
+    json_decref(root);
+    assert_int_equal(command("plan " SNAPSHOT " --sweep --device 80GiB,1GiB,2GiB --csv"), 0);
+    check_contains("80GiB,yes,1,");
+    check_contains("1GiB,no,1,");
+}
+
 /* ---- Bad input ---- */
 
 static void bad_usage_is_named(void **state)
@@ -406,6 +471,9 @@ static void bad_usage_is_named(void **state)
         {"--model y --sweep --given buffers", "expected TERM=SIZE"},
         {"--model y --sweep --given buffer=0", "no such term"},
         {"--model y --sweep --partial", "only for a trace"},
+        {"--model y --sweep --snapshot-device 0", "only for a trace"},
+        {"--model y --sweep --snapshot-process p", "only for a trace"},
+        {"x.pickle --sweep --snapshot-device -1", "--snapshot-device -1: expected a whole number"},
         {"--model y --sweep --tp 1,,2", "an empty value in the list"},
         {"--model y --sweep --tp 1,x", "--tp x: expected a whole number"},
         {"--model y --sweep --recompute=maybe", "--recompute maybe: expected yes or no"},
@@ -423,7 +491,7 @@ static void bad_usage_is_named(void **state)
         check_contains("Try `reveille plan --help`.");
     }
     assert_int_equal(command("plan --help"), 0);
-    check_contains("usage: reveille plan [OPTION]... TRACE... --max TAG\n");
+    check_contains("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n");
 }
 
 static void bad_input_is_named(void **state)
@@ -447,6 +515,13 @@ static void bad_input_is_named(void **state)
     assert_int_equal(command("plan half.rvt --max t --partial"), 0);
     assert_int_equal(command("plan nothing.rvt --max t"), 2);
     check_contains("nothing.rvt");
+    write_file("bad.pickle", "no pickle");
+    assert_int_equal(command("plan bad.pickle --max segments"), 2);
+    check_contains("reveille: bad.pickle: byte 0: ");
+    assert_int_equal(command("plan x.rvt nothing.pickle.gz --sweep"), 2);
+    check_contains("nothing.pickle.gz");
+    assert_int_equal(command("plan " SNAPSHOT " --max tensors"), 2);
+    check_contains("nothing is allocated under the tag tensors; there are: segments");
     assert_int_equal(command("plan --model nothing.json --sweep"), 2);
     check_contains("nothing.json");
     assert_int_equal(command("plan --model " CONFIGS "qwen2.5-32b.json --tp 3 --max kv_cache"), 2);
@@ -521,6 +596,7 @@ int main(void)
         cmocka_unit_test(ranks_do_not_change_it),
         cmocka_unit_test(without_the_module_mpirun_is_refused),
         cmocka_unit_test(sweeps_traces_and_prints_tables),
+        cmocka_unit_test(snapshots_are_planned_as_traces_are),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_lack_of_memory_is_told),

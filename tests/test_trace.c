@@ -73,7 +73,7 @@ static outcome read_paths(const char *const *paths, size_t count, bool partial)
 {
     outcome got = {.error = {.struct_size = sizeof got.error},
                    .progress = {.struct_size = sizeof got.progress}};
-    rvl_trace_reader_options options = {sizeof options, partial};
+    rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
     got.status = rvl_trace_reader_open(paths, count, &options, &got.error, &got.reader);
     got.opened = got.status == RVL_OK;
     while (got.status == RVL_OK && got.count < EVENTS_MAX) {
@@ -538,6 +538,33 @@ static void passes_over_comments_and_empty_lines(void **state)
     rvl_trace_reader_close(got.reader);
 }
 
+static void calls_files_by_their_names(void **state)
+{
+    static char path[PATH_BYTES];
+    const char *paths = path, *name = "run.pickle", *none = NULL;
+    rvl_trace_reader_options options = {.struct_size = sizeof options, .names = &name};
+    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_trace_reader *reader;
+    rvl_trace_event event;
+    (void)state;
+    new_path(path, "");
+    put_file(path, HEAD "stage x p 0 ab\nend 1\n", strlen(HEAD) + 21);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader),
+                     RVL_ERR_CORRUPT_TRACE);
+    assert_ptr_equal(error.file, name);
+    put_file(path, HEAD "end 0\n", strlen(HEAD) + 6);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader), RVL_OK);
+    assert_ptr_equal(rvl_trace_reader_path(reader, 0), name);
+    assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
+    rvl_trace_reader_close(reader);
+    options.names = &none;
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, NULL, &reader), RVL_ERR_INVALID);
+    unlink(path);
+    options.names = &name;
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader), RVL_ERR_IO);
+    assert_ptr_equal(error.file, name);
+}
+
 static void tells_the_columns_of_a_line(void **state)
 {
     static char path[PATH_BYTES];
@@ -552,7 +579,7 @@ static void tells_the_columns_of_a_line(void **state)
     static const uint32_t columns[] = {0, 1, 7, 10, 12, 14, 0};
     for (uint32_t field = 0; field < 7; field++)
         assert_int_equal(rvl_trace_column(path, event.line, field), columns[field]);
-    assert_string_equal(rvl_trace_reader_path(reader, 0), path);
+    assert_ptr_equal(rvl_trace_reader_path(reader, 0), path);
     assert_null(rvl_trace_reader_path(reader, 1));
     assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
     assert_int_equal(rvl_trace_column(path, event.line + 2, 1), 0); /* beyond the end */
@@ -613,7 +640,7 @@ static char *pack(const char *text, size_t length, size_t *packed_out)
 static uint64_t count_events(const char *path, bool partial, rvl_status *status_out,
                              uint64_t *cut_out)
 {
-    rvl_trace_reader_options options = {sizeof options, partial};
+    rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_reader *reader;
     rvl_trace_event event;
@@ -814,7 +841,7 @@ static void refuses_what_cannot_be_opened(void **state)
 {
     const char *missing = "/nonexistent/x.rvt", *folder = "/tmp", *none = NULL;
     rvl_trace_error error = {.struct_size = sizeof error};
-    rvl_trace_reader_options options = {1, false};
+    rvl_trace_reader_options options = {.struct_size = 1};
     rvl_trace_reader *reader = NULL;
     rvl_trace_event event;
     (void)state;
@@ -966,6 +993,7 @@ int main(void)
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
         cmocka_unit_test(refuses_another_major),
         cmocka_unit_test(passes_over_comments_and_empty_lines),
+        cmocka_unit_test(calls_files_by_their_names),
         cmocka_unit_test(tells_the_columns_of_a_line),
         cmocka_unit_test(partial_keeps_the_whole_lines),
         cmocka_unit_test(reads_zstd),

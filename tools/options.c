@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "command.h"
 
@@ -19,6 +20,17 @@ int options_next(int argc, char **argv, const char *letters, const struct option
     /* Options may stand behind other words: getopt has then moved the word to before optind. */
     *word_out = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
     return option;
+}
+
+int options_snapshot_device(const char *subcommand, const char *text, uint32_t *device_out)
+{
+    char *end;
+    unsigned long device = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || device >= RVL_MAX_DEVICES)
+        return options_bad_usage(
+            subcommand, "--snapshot-device %s: expected a whole number from 0 to 63", text);
+    *device_out = (uint32_t)device;
+    return 0;
 }
 
 int options_bad_usage(const char *subcommand, const char *format, const char *what)

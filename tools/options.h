@@ -4,6 +4,7 @@
 #define RVL_TOOLS_OPTIONS_H
 
 #include <getopt.h>
+#include <stdint.h>
 
 /* Before the first options_next() of a command line. */
 void options_begin(void);
@@ -15,6 +16,9 @@ void options_begin(void);
  */
 int options_next(int argc, char **argv, const char *letters, const struct option *options,
                  int *index_out, char **word_out);
+
+/* The value of --snapshot-device. Returns 0 or, having complained, EXIT_BAD_INPUT. */
+int options_snapshot_device(const char *subcommand, const char *text, uint32_t *device_out);
 
 /* Complains about one thing, names the help of a subcommand, and returns EXIT_BAD_INPUT. */
 int options_bad_usage(const char *subcommand, const char *format, const char *what);

@@ -125,17 +125,6 @@ static int parse_budget(char *text, arguments *parsed)
     return 0;
 }
 
-/* Number of a device in the trace. */
-static int parse_snapshot_device(const char *text, uint32_t *device_out)
-{
-    char *end;
-    unsigned long device = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || device >= RVL_MAX_DEVICES)
-        return usage("--snapshot-device %s: expected a whole number from 0 to 63", text);
-    *device_out = (uint32_t)device;
-    return 0;
-}
-
 enum {
     DEVICE = 256,
     WAKE,
@@ -181,7 +170,7 @@ static int parse_option(int option, char *word, arguments *parsed)
         parsed->options.snapshot_process = optarg;
         return 0;
     case SNAPSHOT_DEVICE:
-        return parse_snapshot_device(optarg, &parsed->options.snapshot_device);
+        return options_snapshot_device("replay", optarg, &parsed->options.snapshot_device);
     case BACKEND:
         return parse_backend(optarg, &parsed->options);
     case SETTLE:

@@ -20,7 +20,8 @@
 #define FILES_MAX 4096u
 
 typedef struct source {
-    const char *path;
+    const char *path; /* only while the reader is opened */
+    const char *name;
     rvli_lines *lines;
     rvli_trace_file file;
     uint32_t line_number;
@@ -70,7 +71,7 @@ static rvl_status report(rvl_trace_error *user_error, rvl_status status, const c
 static rvl_status report_source(rvl_trace_error *user_error, rvl_status status, const source *s,
                                 uint32_t column, const char *message)
 {
-    return report(user_error, status, s->path, s->line_number, column, message);
+    return report(user_error, status, s->name, s->line_number, column, message);
 }
 
 /* ---- One file ---- */
@@ -230,7 +231,7 @@ static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_err
     rvl_status status = rvli_lines_open(s->path, &s->lines);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();
-        return report(error_out, status, s->path, 0, 0, cause.message);
+        return report(error_out, status, s->name, 0, 0, cause.message);
     }
     status = next_line(reader, s, &cursor, error_out);
     if (status != RVL_OK)
@@ -283,8 +284,8 @@ static rvl_status report_mismatch(rvl_trace_error *error_out, uint32_t device, c
     rvli_text_add(&text, "device ");
     rvli_text_add_u64(&text, device);
     rvli_text_add(&text, " is not declared as in ");
-    rvli_text_add(&text, before->path);
-    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->path, 0, 0, message);
+    rvli_text_add(&text, before->name);
+    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, 0, 0, message);
 }
 
 static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error_out)
@@ -340,16 +341,19 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
     if (paths == NULL || path_count == 0 || path_count > FILES_MAX || reader_out == NULL)
         return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "1 to 4096 traces must be named");
     for (size_t i = 0; i < path_count; i++)
-        if (paths[i] == NULL)
-            return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the path of a trace is NULL");
+        if (paths[i] == NULL || (options.names != NULL && options.names[i] == NULL))
+            return report(error_out, RVL_ERR_INVALID, NULL, 0, 0,
+                          "the path or the name of a trace is NULL");
     rvl_trace_reader *reader = calloc(1, sizeof *reader + path_count * sizeof *reader->sources);
     if (reader == NULL)
         return report(error_out, RVL_ERR_HOST_OOM, NULL, 0, 0, "out of host memory");
     reader->error.struct_size = sizeof reader->error;
     reader->partial = options.partial;
     reader->source_count = (uint32_t)path_count;
-    for (size_t i = 0; i < path_count; i++)
+    for (size_t i = 0; i < path_count; i++) {
         reader->sources[i].path = paths[i];
+        reader->sources[i].name = options.names != NULL ? options.names[i] : paths[i];
+    }
     status = open_all(reader, error_out);
     if (status != RVL_OK) {
         rvl_trace_reader_close(reader);
@@ -457,7 +461,7 @@ size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
 
 const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file)
 {
-    return reader != NULL && file < reader->source_count ? reader->sources[file].path : NULL;
+    return reader != NULL && file < reader->source_count ? reader->sources[file].name : NULL;
 }
 
 void rvl_trace_reader_get_progress(const rvl_trace_reader *reader, rvl_trace_progress *progress_out)

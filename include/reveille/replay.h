@@ -49,6 +49,7 @@ typedef struct rvl_replay_options {
                                driver has cleared what was just released */
     const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */
     uint32_t snapshot_device;     /* index of the device that they are on */
+    bool snapshot_parts;          /* as rvl_snapshot_trace.by_part */
 } rvl_replay_options;
 
 /*
@@ -63,6 +64,18 @@ typedef struct rvl_replay_options {
 RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
                                   const rvl_replay_options *options, rvl_trace_error *error_out,
                                   rvl_replay **replay_out);
+
+/*
+ * Opens the files of a replay for reading: snapshots among them give the events that they would be
+ * replayed with. Of the options those of snapshots count, device (for a snapshot beside which no
+ * trace declares one) and partial. paths must outlive the reader; options and error_out may be
+ * NULL. Returns as rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The
+ * caller closes *reader_out with rvl_trace_reader_close(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
+                                          const rvl_replay_options *options,
+                                          rvl_trace_error *error_out,
+                                          rvl_trace_reader **reader_out);
 
 /* ---- Events that lie in no file ---- */
 

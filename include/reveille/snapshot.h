@@ -40,12 +40,15 @@ typedef struct rvl_snapshot_trace {
     size_t struct_size;
     const char *process;     /* whose segments they are; NULL: "trainer" */
     rvl_trace_device device; /* that they are on, as the trace's header declares it */
+    bool by_part;            /* what is reserved is under the tags of its parts, see below */
 } rvl_snapshot_trace;
 
 /*
  * Runs a snapshot as rvl_snapshot_run() does, and writes what its process had reserved as a trace:
- * allocations under the tag "segments", and the stages, between which the stage is "outside". Times
- * are the wall clock's. options and error_out may be NULL. Returns as rvl_snapshot_run(), and
+ * allocations under the tag "segments", and the stages, between which the stage is "outside". By
+ * part the tags are "tensors" (what live blocks were asked for), "rounding", "pending", "split" and
+ * "cached" (as in rvl_snapshot_stage), each to the device's granularity; their sum is the same.
+ * Times are the wall clock's. options and error_out may be NULL. Returns as rvl_snapshot_run(), and
  * RVL_ERR_IO if the trace could not be written. Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,

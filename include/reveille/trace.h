@@ -131,7 +131,7 @@ typedef struct rvl_trace_reader rvl_trace_reader;
 /* Where and why a trace was refused. */
 typedef struct rvl_trace_error {
     size_t struct_size;
-    const char *file;  /* one of the caller's paths; NULL: no file */
+    const char *file;  /* one of the caller's paths, or its name; NULL: no file */
     uint32_t line;     /* from 1; 0: the file as a whole */
     uint32_t column;   /* from 1, in bytes; 0: the line as a whole */
     char message[256]; /* what is wrong, and what is expected */
@@ -141,12 +141,14 @@ typedef struct rvl_trace_reader_options {
     size_t struct_size;
     bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame)
                      ends at its last whole line instead of being refused */
+    const char *const *names; /* what the files are called, one a path; NULL: as their paths */
 } rvl_trace_reader_options;
 
 /*
  * Opens one trace, or several to be merged on one clock: the monotonic one if all name the same
  * boot, else the wall clock. Ties go to the earlier file. Files ending in .zst are decompressed.
- * paths must outlive the reader. options and error_out may be NULL.
+ * The names (paths, where there are none) must outlive the reader. options and error_out may be
+ * NULL.
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO; RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE;
  * RVL_ERR_VERSION (a newer major version). The caller closes *reader_out. Since 0.1.
  */
@@ -176,7 +178,7 @@ RVL_API uint32_t rvl_trace_column(const char *path, uint32_t line, uint32_t fiel
 RVL_API size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
                                         const rvl_trace_device **devices_out);
 
-/* Path of a file of the reader. Since 0.1. */
+/* Name of a file of the reader. Since 0.1. */
 RVL_API const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file);
 
 typedef struct rvl_trace_progress {

@@ -262,6 +262,31 @@ def test_names(page, out):
     check("device 1, h200" in page.run("document.getElementById('summary').textContent"), "its name")
 
 
+def test_snapshot(page, source, out):
+    """What tensors have, and what the allocator holds beyond that, as `reveille snapshot` says."""
+    shots, report = source / "traces" / "snapshots", out / "snapshot.html"
+    shot = shots / "dev-default.pickle.gz"
+    made = command("report", shot, "-o", report, "--against", shots / "dev-expandable.pickle.gz")
+    same(made.returncode, 0, made.stderr)
+    stages = json.loads(command("snapshot", "--json", shot).stdout)["stages"]
+    page.open(report.as_uri())
+    rows = dict(page.run("[...document.querySelectorAll('#stages tbody tr')]"
+                         ".map((r) => [r.dataset.stage, +r.dataset.peak])"))
+    for stage in stages:
+        same(rows[stage["name"]], stage["peak_reserved_bytes"], stage["name"])
+    highest = max(stages, key=lambda stage: stage["peak_reserved_bytes"])
+    page.run("document.getElementById('charts').focus()")
+    page.key("p")
+    seen, gap = table(page), highest["gap"]
+    same(seen["total"], highest["peak_reserved_bytes"], "the most that was reserved")
+    same(sum(seen["held"].values()), seen["total"], "the sum of the parts")
+    for part in ("split", "cached", "rounding", "pending"):
+        near(seen["held"].get("trainer/" + part, 0), gap[part + "_bytes"], 2 * MIB, part)
+    near(seen["held"]["trainer/tensors"], seen["total"] - sum(gap.values()), MIB, "tensors")
+    page.key("Escape")
+    page.screenshot(out / "snapshot.png")
+
+
 def write_million(path):
     """Bursts and silences over ten minutes, twelve tags, stages, and spikes one event long."""
     chance = random.Random(7)
@@ -359,6 +384,7 @@ def main():
         try:
             test_shipped(page, pathlib.Path(sys.argv[2]), out)
             test_names(page, out)
+            test_snapshot(page, pathlib.Path(sys.argv[2]), out)
             test_million(page, out)
             same(page.problems, [], "errors on the console")
         finally:

@@ -120,7 +120,21 @@ static int check_values(const plan_arguments *arguments)
 
 /* ---- The command line ---- */
 
-enum { SETTING = 256, SWITCH, GIVEN, MAX, SWEEP, THREADS, CONDUCTOR, PARTIAL, CSV, JSON, HELP };
+enum {
+    SETTING = 256,
+    SWITCH,
+    GIVEN,
+    MAX,
+    THREADS,
+    CONDUCTOR,
+    SNAPSHOT_PROCESS,
+    SNAPSHOT_DEVICE,
+    SWEEP,
+    PARTIAL,
+    CSV,
+    JSON,
+    HELP
+};
 
 static const struct option long_options[] = {
     {"model", required_argument, NULL, SETTING},
@@ -145,6 +159,8 @@ static const struct option long_options[] = {
     {"sweep", no_argument, NULL, SWEEP},
     {"threads", required_argument, NULL, THREADS},
     {"conductor", required_argument, NULL, CONDUCTOR},
+    {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
+    {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
     {"partial", no_argument, NULL, PARTIAL},
     {"csv", no_argument, NULL, CSV},
     {"json", no_argument, NULL, JSON},
@@ -203,6 +219,12 @@ static int parse_option(int option, int index, char *word, plan_arguments *argum
     case CONDUCTOR:
         arguments->conductor = optarg;
         return 0;
+    case SNAPSHOT_PROCESS:
+        arguments->snapshot_process = optarg;
+        return 0;
+    case SNAPSHOT_DEVICE:
+        arguments->snapshot_placed = true;
+        return options_snapshot_device("plan", optarg, &arguments->snapshot_device);
     case ':':
         return usage("option %s needs a value", word);
     case '?':
@@ -215,10 +237,13 @@ static int parse_option(int option, int index, char *word, plan_arguments *argum
 /* Settings of a step mean nothing to a trace, but for the device and the wake. */
 static int check_settings(const plan_arguments *arguments)
 {
-    if (arguments->trace_count == 0)
-        return arguments->conductor == NULL && !arguments->partial
-                   ? 0
-                   : usage("%s: only for a trace", "--conductor, --partial");
+    if (arguments->trace_count == 0) {
+        bool of_traces = arguments->conductor != NULL || arguments->partial ||
+                         arguments->snapshot_process != NULL || arguments->snapshot_placed;
+        return of_traces ? usage("%s: only for a trace",
+                                 "--conductor, --partial, --snapshot-process, --snapshot-device")
+                         : 0;
+    }
     for (size_t i = 0; i < arguments->axis_count; i++) {
         const char *name = arguments->axes[i].name;
         if (strcmp(name, "device") != 0 && strcmp(name, "wake") != 0)

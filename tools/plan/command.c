@@ -7,7 +7,7 @@
 
 void help_plan(void)
 {
-    fputs("usage: reveille plan [OPTION]... TRACE... --max TAG\n"
+    fputs("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n"
           "       reveille plan [OPTION]... --model CONFIG.json --max TAG\n"
           "       reveille plan [OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]\n"
           "\n"
@@ -29,9 +29,12 @@ void help_plan(void)
           "  --reshard[=LIST], --recompute[=LIST]\n"
           "                       yes, no; bare: yes\n"
           "  --given TERM=SIZE    a term whose size is known; may be repeated\n"
-          "Traces:\n"
+          "Traces, and PyTorch snapshots (.pickle, .pickle.gz; tag: segments) beside them:\n"
           "  --conductor PROCESS  whose stage and step marks count (default: the first that\n"
           "                       marks)\n"
+          "  --snapshot-process NAME\n"
+          "                       whose segments those of a snapshot are (default: trainer)\n"
+          "  --snapshot-device N  the device that they are on (default: 0)\n"
           "  --partial            take a trace that breaks off as far as it is whole\n"
           "Output:\n"
           "  --threads N          that work on a sweep (default: one a core)\n"

@@ -65,10 +65,12 @@ int plan_events_read(const plan_arguments *arguments, plan_events *events_out)
 {
     plan_events events = {0};
     rvl_trace_error error = {.struct_size = sizeof error};
-    rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = arguments->partial};
-    rvl_status status = rvl_trace_reader_open(arguments->traces, arguments->trace_count, &options,
-                                              &error, &events.reader);
+    rvl_replay_options options = {.struct_size = sizeof options,
+                                  .partial = arguments->partial,
+                                  .snapshot_process = arguments->snapshot_process,
+                                  .snapshot_device = arguments->snapshot_device};
+    rvl_status status = rvl_replay_open_reader(arguments->traces, arguments->trace_count, &options,
+                                               &error, &events.reader);
     if (status == RVL_OK) {
         events.device_count = rvl_trace_reader_devices(events.reader, &events.devices);
         status = read_events(&events, &error);

@@ -26,7 +26,7 @@ typedef struct plan_axis {
 } plan_axis;
 
 typedef struct plan_arguments {
-    const char *const *traces; /* merged on one clock; none: models */
+    const char *const *traces; /* and snapshots, merged on one clock; none: models */
     size_t trace_count;
     plan_axis axes[PLAN_AXES_MAX]; /* "model" first, if there is any */
     size_t axis_count;
@@ -34,6 +34,9 @@ typedef struct plan_arguments {
     size_t given_count;
     const char *tag; /* whose largest size is sought; NULL: none */
     const char *conductor;
+    const char *snapshot_process; /* NULL: the default */
+    uint32_t snapshot_device;
+    bool snapshot_placed; /* snapshot_device was given */
     bool partial;
     bool sweep;
     bool json;
@@ -83,7 +86,7 @@ typedef struct plan_events {
     const char *process;    /* of the first allocation under the tag */
 } plan_events;
 
-/* Reads traces into memory. Returns 0 or the exit status, having complained. */
+/* Reads traces and snapshots into memory. Returns 0 or the exit status, having complained. */
 int plan_events_read(const plan_arguments *arguments, plan_events *events_out);
 /* Of a step, which must outlive them. */
 void plan_events_of_step(const rvl_model_step *step, plan_events *events_out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reveille report: replays traces, and shows memory over time: as a page, a picture, a trace for
- * Chrome and Perfetto, or here in the terminal. A file is complete when it appears under its name.
+ * reveille report: replays traces and snapshots, and shows memory over time: as a page, a picture,
+ * a trace for Chrome and Perfetto, or here in the terminal. A file is complete when it appears
+ * under its name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,17 +38,19 @@ typedef struct arguments {
 void help_report(void)
 {
     fputs(
-        "usage: reveille report [OPTION]... TRACE... [--against TRACE]...\n"
+        "usage: reveille report [OPTION]... TRACE|SNAPSHOT... [--against TRACE|SNAPSHOT]...\n"
         "\n"
         "Replays traces, merged on one clock, on a simulated device, and shows its memory over\n"
         "time by process and tag. Without -o, --svg and --chrome: a chart in the terminal.\n"
+        "A PyTorch snapshot (.pickle, .pickle.gz) is run with its recorded settings, and shows\n"
+        "what tensors have, and what its allocator holds beyond that (docs/report.md).\n"
         "\n"
         "  -o FILE              write a page that opens in a browser, without a network\n"
         "  --svg FILE           write a picture\n"
         "  --chrome FILE        write a trace for Chrome and Perfetto\n"
         "                       (FILE may be - for the standard output)\n"
-        "  --against TRACE      a trace of a second run, shown over the first; may be repeated\n"
-        "                       (default: none)\n"
+        "  --against TRACE      a trace or snapshot of a second run, shown over the first; may be\n"
+        "                       repeated (default: none)\n"
         "  --against-wake staged|together\n"
         "                       how the second run wakes; without --against it is of the same\n"
         "                       traces (default: as --wake)\n"
@@ -58,6 +61,9 @@ void help_report(void)
         "                       (default: staged)\n"
         "  --conductor PROCESS  whose stage and step marks count (default: the first process\n"
         "                       that marks)\n"
+        "  --snapshot-process NAME\n"
+        "                       whose memory that of a snapshot is (default: trainer)\n"
+        "  --snapshot-device N  the device that it is on (default: 0)\n"
         "  --index N            which device of the trace --svg shows, counted from 0\n"
         "                       (default: 0)\n"
         "  --points N           most points a device, 16 to 1000000: a trace with more changes\n"
@@ -137,6 +143,8 @@ enum {
     DEVICE,
     WAKE,
     CONDUCTOR,
+    SNAPSHOT_PROCESS,
+    SNAPSHOT_DEVICE,
     INDEX,
     POINTS,
     PARTIAL,
@@ -151,6 +159,8 @@ static const struct option long_options[] = {
     {"device", required_argument, NULL, DEVICE},
     {"wake", required_argument, NULL, WAKE},
     {"conductor", required_argument, NULL, CONDUCTOR},
+    {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
+    {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
     {"index", required_argument, NULL, INDEX},
     {"points", required_argument, NULL, POINTS},
     {"partial", no_argument, NULL, PARTIAL},
@@ -183,6 +193,11 @@ static int parse_option(int option, char *word, arguments *parsed)
     case CONDUCTOR:
         parsed->options.conductor = optarg;
         return 0;
+    case SNAPSHOT_PROCESS:
+        parsed->options.snapshot_process = optarg;
+        return 0;
+    case SNAPSHOT_DEVICE:
+        return options_snapshot_device("report", optarg, &parsed->options.snapshot_device);
     case INDEX:
         return parse_index(optarg, parsed);
     case POINTS:
@@ -212,7 +227,7 @@ static int check_arguments(const arguments *parsed)
         return usage("-o %s: built without the page, since its chart library could not be had "
                      "from npm; --svg and --chrome work",
                      parsed->html);
-    return parsed->path_count > 0 ? 0 : usage("%s: name at least one trace", "report");
+    return parsed->path_count > 0 ? 0 : usage("%s: name at least one trace or snapshot", "report");
 }
 
 static int parse(int argc, char **argv, arguments *parsed)
@@ -436,7 +451,7 @@ static int run(const arguments *parsed)
 
 int command_report(int argc, char **argv)
 {
-    arguments parsed = {.options = {.struct_size = sizeof parsed.options},
+    arguments parsed = {.options = {.struct_size = sizeof parsed.options, .snapshot_parts = true},
                         .timeline = {.struct_size = sizeof parsed.timeline}};
     parsed.against = calloc((size_t)argc, sizeof *parsed.against);
     if (parsed.against == NULL)

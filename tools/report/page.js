@@ -76,7 +76,10 @@ function colourOf(series) {
     return colours.get(name);
 }
 
-/* What is drawn from the bottom up: external bytes, then by process, then the largest first. */
+/*
+ * What is drawn from the bottom up: external bytes, then by process, then what tensors of a snapshot
+ * have, then the largest first.
+ */
 function layersOf(device, paused) {
     const order = device.series.map((series, index) => ({ series, index }))
         .filter((each) => each.series.paused === paused);
@@ -84,7 +87,9 @@ function layersOf(device, paused) {
     const drawn = new Set(large.slice(0, large.length > MAX_DRAWN ? MAX_DRAWN - 1 : MAX_DRAWN));
     const layers = order.filter((each) => drawn.has(each)).sort((a, b) =>
         Number(b.series.external) - Number(a.series.external) ||
-        a.series.process.localeCompare(b.series.process) || b.series.peak_bytes - a.series.peak_bytes)
+        a.series.process.localeCompare(b.series.process) ||
+        Number(b.series.tag === "tensors") - Number(a.series.tag === "tensors") ||
+        b.series.peak_bytes - a.series.peak_bytes)
         .map((each) => ({ name: each.series.name, colour: colourOf(each.series), members: [each.index] }));
     const rest = order.filter((each) => !drawn.has(each));
     if (rest.length > 0)

@@ -57,8 +57,9 @@ bool walk_instants(const rvl_timeline *timeline, size_t device, instant_fn callb
 uint64_t chart_end_ns(const rvl_timeline *timeline);
 
 /*
- * What is stacked, from the bottom up: external bytes, then by process, then the largest first. Of
- * more than `most` series the smallest are one layer, on top.
+ * What is stacked, from the bottom up: external bytes, then by process, then what tensors of a
+ * snapshot have, then the largest first. Of more than `most` series the smallest are one layer, on
+ * top.
  */
 typedef struct stack {
     uint32_t *order; /* series */

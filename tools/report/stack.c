@@ -20,6 +20,12 @@ static int compare_sizes(const void *left, const void *right)
     return a->index < b->index ? -1 : 1;
 }
 
+/* What tensors of a snapshot have: the rest of its process is what is held beyond that. */
+static bool is_base(const layer *each)
+{
+    return each->series.tag != NULL && strcmp(each->series.tag, "tensors") == 0;
+}
+
 static int compare_places(const void *left, const void *right)
 {
     const layer *a = left;
@@ -27,7 +33,11 @@ static int compare_places(const void *left, const void *right)
     if (a->series.external != b->series.external)
         return a->series.external ? -1 : 1;
     int by_process = strcmp(a->series.process, b->series.process);
-    return by_process != 0 ? by_process : compare_sizes(left, right);
+    if (by_process != 0)
+        return by_process;
+    if (is_base(a) != is_base(b))
+        return is_base(a) ? -1 : 1;
+    return compare_sizes(left, right);
 }
 
 static uint32_t pick_layers(const rvl_timeline *timeline, size_t device, bool paused, layer *layers,

@@ -364,6 +364,7 @@ class ReplayOptions(Sized):
         ("settle_ms", c_uint32),
         ("snapshot_process", c_char_p),
         ("snapshot_device", c_uint32),
+        ("snapshot_parts", c_bool),
     ]
 
 
