@@ -16,14 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <jansson.h>
 #include <zstd.h>
 
-#define OUTPUT_BYTES 32768
-#define WORDS_MAX 16
+#include "folder.h"
+#include "run_command.h"
+
+#define TRACE "x.rvt" /* trace_path in the folder */
 
 #define HEAD                                                                                       \
     "reveille-trace 1.0\n"                                                                         \
@@ -31,115 +32,39 @@
     "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"                     \
     "process e pid=0\n"
 
-static char trace_path[] = "/tmp/reveille-command-XXXXXX";
-static char zstd_path[sizeof trace_path + 4];
+#define RUN(...) run_words(WORDS(__VA_ARGS__))
 
-/* ---- Running it ---- */
-
-typedef struct result {
-    int status; /* -1: it was killed */
-    char out[OUTPUT_BYTES];
-    char err[OUTPUT_BYTES];
-} result;
-
-static result last;
-
-static void read_all(FILE *file, char *text)
-{
-    rewind(file);
-    size_t length = fread(text, 1, OUTPUT_BYTES - 1, file);
-    text[length] = '\0';
-    fclose(file);
-}
-
-static pid_t start(char *const *words, int out, int err)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(out, STDOUT_FILENO);
-        dup2(err, STDERR_FILENO);
-        execv(RVL_COMMAND_PATH, words);
-        _exit(127);
-    }
-    assert_true(child > 0);
-    return child;
-}
-
-static int status_of(pid_t child)
-{
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-/* The command with the given words, up to NULL; the answer is in `last`. */
-static void command(const char *first, ...)
-{
-    char name[] = "reveille";
-    char *words[WORDS_MAX] = {name};
-    size_t count = 1;
-    va_list rest;
-    va_start(rest, first);
-    for (const char *word = first; word != NULL; word = va_arg(rest, const char *)) {
-        assert_true(count < WORDS_MAX - 1);
-        words[count++] = strdup(word);
-    }
-    va_end(rest);
-
-    FILE *out = tmpfile();
-    FILE *err = tmpfile();
-    assert_non_null(out);
-    assert_non_null(err);
-    last.status = status_of(start(words, fileno(out), fileno(err)));
-    read_all(out, last.out);
-    read_all(err, last.err);
-    while (count > 1)
-        free(words[--count]);
-}
-
-static void write_trace(const char *text)
-{
-    FILE *file = fopen(trace_path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void check_contains(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL)
-        print_error("expected \"%s\" in:\n%s\n", part, text);
-    assert_non_null(strstr(text, part));
-}
+static char trace_path[64];
+static char zstd_path[64];
 
 static void check_status(int status)
 {
-    if (last.status != status)
-        print_error("stdout: %s\nstderr: %s\n", last.out, last.err);
-    assert_int_equal(last.status, status);
+    if (answer.status != status)
+        print_error("stdout: %s\nstderr: %s\n", answer.out, answer.err);
+    assert_int_equal(answer.status, status);
 }
 
 /* Status 2, nothing on stdout, and "reveille: PLACE: ...PART..." as one line on stderr. */
 static void check_bad_trace(const char *text, const char *place, const char *part)
 {
     char beginning[128];
-    write_trace(text);
-    command("replay", trace_path, NULL);
+    folder_write(TRACE, text);
+    RUN("replay", trace_path);
     check_status(2);
-    assert_string_equal(last.out, "");
+    assert_string_equal(answer.out, "");
     snprintf(beginning, sizeof beginning, "reveille: %s:%s: ", trace_path, place);
-    check_contains(last.err, beginning);
-    assert_ptr_equal(strstr(last.err, beginning), last.err);
-    check_contains(last.err, part);
-    assert_ptr_equal(strchr(last.err, '\n'), last.err + strlen(last.err) - 1);
+    check_contains(answer.err, beginning);
+    assert_ptr_equal(strstr(answer.err, beginning), answer.err);
+    check_contains(answer.err, part);
+    assert_ptr_equal(strchr(answer.err, '\n'), answer.err + strlen(answer.err) - 1);
 }
 
 static void check_bad_usage(const char *part)
 {
     check_status(2);
-    assert_string_equal(last.out, "");
-    assert_ptr_equal(strstr(last.err, "reveille: "), last.err);
-    check_contains(last.err, part);
+    assert_string_equal(answer.out, "");
+    assert_ptr_equal(strstr(answer.err, "reveille: "), answer.err);
+    check_contains(answer.err, part);
 }
 
 /* ---- What is good ---- */
@@ -153,57 +78,57 @@ static const char good[] = HEAD "stage 1 e 1 rollout\n"
 static void test_fits(void **state)
 {
     (void)state;
-    write_trace(good);
-    command("replay", trace_path, NULL);
+    folder_write(TRACE, good);
+    RUN("replay", trace_path);
     check_status(0);
-    assert_string_equal(last.err, "");
-    check_contains(last.out,
+    assert_string_equal(answer.err, "");
+    check_contains(answer.out,
                    "device 0: given by size, 1000.0 MiB; peak 600.0 MiB in rollout: fits\n");
-    check_contains(last.out, "  stage         peak  ");
-    check_contains(last.out, "e/weights 600.0 MiB\n");
-    assert_null(strstr(last.out, "OOM"));
-    assert_null(strchr(last.out, '\x1b')); /* not a terminal: no colour */
-    assert_null(strstr(last.out, " \n"));
+    check_contains(answer.out, "  stage         peak  ");
+    check_contains(answer.out, "e/weights 600.0 MiB\n");
+    assert_null(strstr(answer.out, "OOM"));
+    assert_null(strchr(answer.out, '\x1b')); /* not a terminal: no colour */
+    assert_null(strstr(answer.out, " \n"));
 }
 
 static void test_does_not_fit(void **state)
 {
     (void)state;
     char expected[256];
-    write_trace(good);
-    command("replay", "--device", "500MiB", trace_path, NULL);
+    folder_write(TRACE, good);
+    RUN("replay", "--device", "500MiB", trace_path);
     check_status(3);
-    assert_string_equal(last.err, "");
-    check_contains(last.out, "does not fit\n");
-    check_contains(last.out, "* OOM");
+    assert_string_equal(answer.err, "");
+    check_contains(answer.out, "does not fit\n");
+    check_contains(answer.out, "* OOM");
     snprintf(expected, sizeof expected,
              "  does not fit from %s:6 on: in rollout, e/weights asks for 600.0 MiB, 500.0 MiB are "
              "free\n",
              trace_path);
-    check_contains(last.out, expected);
+    check_contains(answer.out, expected);
 }
 
 static void test_budget(void **state)
 {
     (void)state;
-    write_trace(good);
-    command("replay", trace_path, "--budget", "rollout=600MiB", "--budget=train=1", NULL);
+    folder_write(TRACE, good);
+    RUN("replay", trace_path, "--budget", "rollout=600MiB", "--budget=train=1");
     check_status(0);
-    command("replay", trace_path, "--budget", "rollout=599MiB", NULL);
+    RUN("replay", trace_path, "--budget", "rollout=599MiB");
     check_status(3);
-    check_contains(last.out, "* over budget");
-    check_contains(last.out, "fits, over budget\n");
-    command("replay", trace_path, "--budget", "rollaut=1GiB", NULL);
+    check_contains(answer.out, "* over budget");
+    check_contains(answer.out, "fits, over budget\n");
+    RUN("replay", trace_path, "--budget", "rollaut=1GiB");
     check_bad_usage("unknown stage \"rollaut\"; the trace has: rollout, train");
 }
 
 static void test_json(void **state)
 {
     (void)state;
-    write_trace(good);
-    command("replay", "--json", trace_path, NULL);
+    folder_write(TRACE, good);
+    RUN("replay", "--json", trace_path);
     check_status(0);
-    json_t *root = json_loads(last.out, 0, NULL);
+    json_t *root = json_loads(answer.out, 0, NULL);
     assert_non_null(root);
     assert_int_equal(json_integer_value(json_object_get(root, "schema")), 1);
     assert_int_equal(json_integer_value(json_object_get(root, "events")), 4);
@@ -211,44 +136,44 @@ static void test_json(void **state)
     assert_int_equal(json_integer_value(json_object_get(device, "peak_bytes")), 629145600);
     json_decref(root);
 
-    command("replay", "--json", "--device=1MiB", trace_path, NULL);
+    RUN("replay", "--json", "--device=1MiB", trace_path);
     check_status(3);
-    check_contains(last.out, "\"fits\":false,\"oom\":{\"file\":");
+    check_contains(answer.out, "\"fits\":false,\"oom\":{\"file\":");
 }
 
 static void test_wake(void **state)
 {
     (void)state;
-    write_trace(HEAD "alloc 1 e 1 1 0 629145600 a flags=paused\n"
-                     "alloc 2 e 1 2 0 629145600 b flags=paused\n"
-                     "resume 3 e 1 a\npause 4 e 1 a\nresume 5 e 1 b\nend 5\n");
-    command("replay", "--wake", "staged", trace_path, NULL);
+    folder_write(TRACE, HEAD "alloc 1 e 1 1 0 629145600 a flags=paused\n"
+                             "alloc 2 e 1 2 0 629145600 b flags=paused\n"
+                             "resume 3 e 1 a\npause 4 e 1 a\nresume 5 e 1 b\nend 5\n");
+    RUN("replay", "--wake", "staged", trace_path);
     check_status(0);
-    command("replay", "--wake", "together", trace_path, NULL);
+    RUN("replay", "--wake", "together", trace_path);
     check_status(3);
-    check_contains(last.out, ":7 on: ");
+    check_contains(answer.out, ":7 on: ");
 }
 
 static void test_partial(void **state)
 {
     (void)state;
-    write_trace(HEAD "alloc 1 e 1 1 0 2097152 a\nalloc 2 e 1");
-    command("replay", trace_path, NULL);
+    folder_write(TRACE, HEAD "alloc 1 e 1 1 0 2097152 a\nalloc 2 e 1");
+    RUN("replay", trace_path);
     check_status(2);
-    command("replay", "--partial", trace_path, NULL);
+    RUN("replay", "--partial", trace_path);
     check_status(0);
-    check_contains(last.out, "peak 2.0 MiB in start: fits\n");
-    check_contains(last.out, "1 of the files break off before their end record\n");
+    check_contains(answer.out, "peak 2.0 MiB in start: fits\n");
+    check_contains(answer.out, "1 of the files break off before their end record\n");
 }
 
 static void test_names_cannot_steer_the_terminal(void **state)
 {
     (void)state;
-    write_trace(HEAD "stage 1 e 1 a%1B[31mb\nalloc 2 e 1 1 0 1 c%0Ad\nend 2\n");
-    command("replay", trace_path, NULL);
+    folder_write(TRACE, HEAD "stage 1 e 1 a%1B[31mb\nalloc 2 e 1 1 0 1 c%0Ad\nend 2\n");
+    RUN("replay", trace_path);
     check_status(0);
-    check_contains(last.out, "a%1B[31mb");
-    check_contains(last.out, "e/c%0Ad");
+    check_contains(answer.out, "a%1B[31mb");
+    check_contains(answer.out, "e/c%0Ad");
 }
 
 /* ---- Bad traces ---- */
@@ -279,30 +204,27 @@ static void write_zstd(const char *text, size_t cut)
     char packed[1024];
     size_t length = ZSTD_compress(packed, sizeof packed, text, strlen(text), 3);
     assert_false(ZSTD_isError(length));
-    FILE *file = fopen(zstd_path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(packed, 1, length - cut, file), length - cut);
-    assert_int_equal(fclose(file), 0);
+    folder_write_bytes(TRACE ".zst", packed, length - cut);
 }
 
 static void test_zstd(void **state)
 {
     (void)state;
     write_zstd(good, 0);
-    command("replay", zstd_path, NULL);
+    RUN("replay", zstd_path);
     check_status(0);
     write_zstd(good, 20);
-    command("replay", zstd_path, NULL);
+    RUN("replay", zstd_path);
     check_status(2);
-    assert_string_equal(last.out, "");
-    check_contains(last.err, zstd_path);
+    assert_string_equal(answer.out, "");
+    check_contains(answer.err, zstd_path);
     unlink(zstd_path);
 }
 
 static void test_no_such_file(void **state)
 {
     (void)state;
-    command("replay", "/nowhere/at/all.rvt", NULL);
+    RUN("replay", "/nowhere/at/all.rvt");
     check_bad_usage("/nowhere/at/all.rvt");
 }
 
@@ -311,38 +233,38 @@ static void test_no_such_file(void **state)
 static void test_bad_usage(void **state)
 {
     (void)state;
-    write_trace(good);
-    command(NULL, NULL);
+    folder_write(TRACE, good);
+    RUN(NULL);
     check_bad_usage("name a command");
-    command("repaly", NULL);
+    RUN("repaly");
     check_bad_usage("unknown command repaly");
-    command("help", "repaly", NULL);
+    RUN("help", "repaly");
     check_bad_usage("unknown command repaly");
-    command("replay", NULL);
+    RUN("replay");
     check_bad_usage("name at least one trace");
-    command("replay", trace_path, "--frobnicate", NULL);
+    RUN("replay", trace_path, "--frobnicate");
     check_bad_usage("unknown option --frobnicate");
-    command("replay", trace_path, "--settle", "1s", NULL);
+    RUN("replay", trace_path, "--settle", "1s");
     check_bad_usage("--settle 1s: expected milliseconds");
-    command("replay", trace_path, "--settle", "60001", NULL);
+    RUN("replay", trace_path, "--settle", "60001");
     check_bad_usage("--settle 60001");
-    command("replay", trace_path, "--device", NULL);
+    RUN("replay", trace_path, "--device");
     check_bad_usage("option --device needs a value");
-    command("replay", trace_path, "--device", "h999", NULL);
+    RUN("replay", trace_path, "--device", "h999");
     check_bad_usage("--device h999");
-    command("replay", trace_path, "--wake", "early", NULL);
+    RUN("replay", trace_path, "--wake", "early");
     check_bad_usage("--wake early");
-    command("replay", trace_path, "--backend", "abacus", NULL);
+    RUN("replay", trace_path, "--backend", "abacus");
     check_bad_usage("--backend abacus");
-    command("replay", trace_path, "--budget", "rollout", NULL);
+    RUN("replay", trace_path, "--budget", "rollout");
     check_bad_usage("STAGE=SIZE");
-    command("replay", trace_path, "--budget", "=1GiB", NULL);
+    RUN("replay", trace_path, "--budget", "=1GiB");
     check_bad_usage("STAGE=SIZE");
-    command("replay", trace_path, "--budget", "rollout=much", NULL);
+    RUN("replay", trace_path, "--budget", "rollout=much");
     check_bad_usage("rollout=much");
-    command("replay", trace_path, "--conductor", "nobody", NULL);
+    RUN("replay", trace_path, "--conductor", "nobody");
     check_bad_usage("unknown conductor \"nobody\"");
-    command("devices", "h200", NULL);
+    RUN("devices", "h200");
     check_bad_usage("unexpected argument h200");
 }
 
@@ -353,34 +275,34 @@ static void test_help(void **state)
     (void)state;
     static const char *const options[] = {"--device",  "--wake",    "--budget", "--conductor",
                                           "--backend", "--partial", "--json",   "--help"};
-    command("replay", "--help", NULL);
+    RUN("replay", "--help");
     check_status(0);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        check_contains(last.out, options[i]);
-    char text[OUTPUT_BYTES];
-    strcpy(text, last.out);
-    command("help", "replay", NULL);
+        check_contains(answer.out, options[i]);
+    char text[ANSWER_BYTES];
+    strcpy(text, answer.out);
+    RUN("help", "replay");
     check_status(0);
-    assert_string_equal(last.out, text);
-    command("help", "devices", NULL);
+    assert_string_equal(answer.out, text);
+    RUN("help", "devices");
     check_status(0);
-    check_contains(last.out, "usage: reveille devices");
-    command("--help", NULL);
+    check_contains(answer.out, "usage: reveille devices");
+    RUN("--help");
     check_status(0);
-    check_contains(last.out, "replay");
-    check_contains(last.out, "devices");
-    command("help", NULL);
+    check_contains(answer.out, "replay");
+    check_contains(answer.out, "devices");
+    RUN("help");
     check_status(0);
-    check_contains(last.out, "usage: reveille COMMAND");
+    check_contains(answer.out, "usage: reveille COMMAND");
 }
 
 static void test_version(void **state)
 {
     (void)state;
-    command("--version", NULL);
+    RUN("--version");
     check_status(0);
     unsigned major, minor, patch;
-    assert_int_equal(sscanf(last.out, "reveille %u.%u.%u\n", &major, &minor, &patch), 3);
+    assert_int_equal(sscanf(answer.out, "reveille %u.%u.%u\n", &major, &minor, &patch), 3);
 }
 
 static void test_devices(void **state)
@@ -388,15 +310,15 @@ static void test_devices(void **state)
     (void)state;
     static const char *const names[] = {"h200",     "h100-80g", "h100-94g", "a100-80g",
                                         "a100-40g", "b200",     "l40s",     "rtx4090"};
-    command("devices", NULL);
+    RUN("devices");
     check_status(0);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        check_contains(last.out, names[i]);
-    check_contains(last.out, "139.8 GiB");
+        check_contains(answer.out, names[i]);
+    check_contains(answer.out, "139.8 GiB");
 
-    command("devices", "--json", NULL);
+    RUN("devices", "--json");
     check_status(0);
-    json_t *root = json_loads(last.out, 0, NULL);
+    json_t *root = json_loads(answer.out, 0, NULL);
     assert_non_null(root);
     json_t *first = json_array_get(json_object_get(root, "devices"), 0);
     assert_true(json_is_string(json_object_get(first, "name")));
@@ -412,33 +334,33 @@ static void test_devices(void **state)
 static void test_snapshot_table(void **state)
 {
     (void)state;
-    command("snapshot", SNAPSHOTS "default.pickle.gz", "--verify", NULL);
+    RUN("snapshot", SNAPSHOTS "default.pickle.gz", "--verify");
     check_status(0);
     assert_string_equal(
-        last.out,
+        answer.out,
         "verified, 11 entries, confidence: exact\n"
         "  stage  allocated  reserved       end  retries  rounding     split  cached  pending"
         "  most pinned\n"
         "  a        5.0 MiB  20.0 MiB  20.0 MiB        0       0 B  17.0 MiB     0 B      0 B"
         "  17.0 MiB by entry 1 (3.0 MiB)\n"
         "  b        1.0 KiB  20.0 MiB   2.0 MiB        1       0 B  18.0 MiB     0 B  2.0 MiB\n");
-    command("snapshot", "--capacity", "10MiB", SNAPSHOTS "default.pickle", NULL);
+    RUN("snapshot", "--capacity", "10MiB", SNAPSHOTS "default.pickle");
     check_status(3);
-    check_contains(last.out, "1 requests did not fit; the first is entry 1, 3.0 MiB\n");
-    check_contains(last.out, "note: requests did not fit");
-    command("snapshot", "--stage-prefix", "none:", SNAPSHOTS "default.pickle", NULL);
+    check_contains(answer.out, "1 requests did not fit; the first is entry 1, 3.0 MiB\n");
+    check_contains(answer.out, "note: requests did not fit");
+    RUN("snapshot", "--stage-prefix", "none:", SNAPSHOTS "default.pickle");
     check_status(0);
-    check_contains(last.out, "note: no annotation begins with the stage prefix");
-    assert_string_equal(last.err, "");
+    check_contains(answer.out, "note: no annotation begins with the stage prefix");
+    assert_string_equal(answer.err, "");
 }
 
 static void test_snapshot_json(void **state)
 {
     (void)state;
-    command("snapshot", "--json", "--set", "expandable_segments=true", "--empty-cache-at-stages",
-            "--device", "0", SNAPSHOTS "default.pickle", NULL);
+    RUN("snapshot", "--json", "--set", "expandable_segments=true", "--empty-cache-at-stages",
+        "--device", "0", SNAPSHOTS "default.pickle");
     check_status(0);
-    json_t *root = json_loads(last.out, 0, NULL);
+    json_t *root = json_loads(answer.out, 0, NULL);
     assert_non_null(root);
     assert_string_equal(json_string_value(json_object_get(root, "mode")), "predict");
     json_t *stage = json_array_get(json_object_get(root, "stages"), 1);
@@ -449,16 +371,13 @@ static void test_snapshot_json(void **state)
 static void check_bad_snapshot(const char *bytes, size_t size, const char *part)
 {
     char beginning[128];
-    FILE *file = fopen(trace_path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-    command("snapshot", trace_path, NULL);
+    folder_write_bytes(TRACE, bytes, size);
+    RUN("snapshot", trace_path);
     check_status(2);
-    assert_string_equal(last.out, "");
+    assert_string_equal(answer.out, "");
     snprintf(beginning, sizeof beginning, "reveille: %s: ", trace_path);
-    assert_ptr_equal(strstr(last.err, beginning), last.err);
-    check_contains(last.err, part);
+    assert_ptr_equal(strstr(answer.err, beginning), answer.err);
+    check_contains(answer.err, part);
 }
 
 static void test_bad_snapshots(void **state)
@@ -469,105 +388,80 @@ static void test_bad_snapshots(void **state)
                        13, "byte 2: opcode GLOBAL names or calls code, which is refused");
     check_bad_snapshot("\x80\x04}(", 4, "byte 4: the pickle breaks off");
     check_bad_snapshot("{}", 2, "byte 0: not a pickle");
-    command("snapshot", NULL);
+    RUN("snapshot");
     check_bad_usage("name one snapshot");
-    command("snapshot", "a", "b", NULL);
+    RUN("snapshot", "a", "b");
     check_bad_usage("name one snapshot");
-    command("snapshot", "a", "--capacity", "much", NULL);
+    RUN("snapshot", "a", "--capacity", "much");
     check_bad_usage("--capacity much: expected a size such as 80GiB");
-    command("snapshot", "a", "--device", "x", NULL);
+    RUN("snapshot", "a", "--device", "x");
     check_bad_usage("--device x: expected the index of a device");
-    command("snapshot", "a", "--quick", NULL);
+    RUN("snapshot", "a", "--quick");
     check_bad_usage("unknown option --quick");
-    command("snapshot", "a", "--set", NULL);
+    RUN("snapshot", "a", "--set");
     check_bad_usage("option --set needs a value");
-    command("snapshot", SNAPSHOTS "default.pickle", "--set", "colour=red", NULL);
+    RUN("snapshot", SNAPSHOTS "default.pickle", "--set", "colour=red");
     check_status(2);
-    check_contains(last.err, "setting colour=red: the model follows expandable_segments");
-    command("snapshot", "--verify", "--empty-cache-at-stages", SNAPSHOTS "default.pickle", NULL);
+    check_contains(answer.err, "setting colour=red: the model follows expandable_segments");
+    RUN("snapshot", "--verify", "--empty-cache-at-stages", SNAPSHOTS "default.pickle");
     check_status(2);
-    check_contains(last.err, "a verification runs with the recorded settings");
-    command("snapshot", "--device", "7", SNAPSHOTS "default.pickle", NULL);
+    check_contains(answer.err, "a verification runs with the recorded settings");
+    RUN("snapshot", "--device", "7", SNAPSHOTS "default.pickle");
     check_status(2);
-    check_contains(last.err, "this device has no trace in it");
-    command("snapshot", "--help", NULL);
+    check_contains(answer.err, "this device has no trace in it");
+    RUN("snapshot", "--help");
     check_status(0);
-    check_contains(last.out, "usage: reveille snapshot");
+    check_contains(answer.out, "usage: reveille snapshot");
+}
+
+/* The exit status of `reveille devices` with stdout there; what it says is in answer.err. */
+static int devices_to(int out)
+{
+    FILE *err = tmpfile();
+    assert_non_null(err);
+    int status = run_wait(run_start(WORDS("devices"), out, fileno(err)));
+    rewind(err);
+    answer.err[fread(answer.err, 1, ANSWER_BYTES - 1, err)] = '\0';
+    fclose(err);
+    return status;
 }
 
 static void test_full_disk(void **state)
 {
     (void)state;
-    char name[] = "reveille", subcommand[] = "devices";
-    char *words[] = {name, subcommand, NULL};
     int full = open("/dev/full", O_WRONLY);
-    FILE *err = tmpfile();
     assert_true(full >= 0);
-    assert_non_null(err);
-    assert_int_equal(status_of(start(words, full, fileno(err))), 1);
-    read_all(err, last.err);
-    check_contains(last.err, "reveille: writing the output: No space left on device");
+    assert_int_equal(devices_to(full), 1);
+    check_contains(answer.err, "reveille: writing the output: No space left on device");
     close(full);
 }
 
 static void test_closed_pipe(void **state)
 {
     (void)state;
-    char name[] = "reveille", subcommand[] = "devices";
-    char *words[] = {name, subcommand, NULL};
     int ends[2];
-    FILE *err = tmpfile();
-    assert_non_null(err);
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
-    assert_int_equal(status_of(start(words, ends[1], fileno(err))), 1);
-    read_all(err, last.err);
-    assert_string_equal(last.err, "");
+    assert_int_equal(devices_to(ends[1]), 1);
+    assert_string_equal(answer.err, "");
     close(ends[1]);
-}
-
-static int make_paths(void **state)
-{
-    (void)state;
-    int file = mkstemp(trace_path);
-    if (file < 0)
-        return -1;
-    close(file);
-    snprintf(zstd_path, sizeof zstd_path, "%s.zst", trace_path);
-    return 0;
-}
-
-static int remove_paths(void **state)
-{
-    (void)state;
-    return unlink(trace_path);
 }
 
 /* ---- On a terminal ---- */
 
-/* The command with stdout and stderr on a terminal; the answer is in `last.out`. */
+/* The command with stdout and stderr on a terminal; the answer is in `answer.out`. */
 static void on_a_terminal(const char *option, const char *value)
 {
-    char name[] = "reveille", verb[] = "replay";
-    char *words[] = {name, verb, trace_path, strdup(option), strdup(value), NULL};
+    const char *words[] = {RVL_COMMAND_PATH, "replay", trace_path, option, value, NULL};
     struct winsize window = {.ws_row = 50, .ws_col = 200};
     int terminal;
     pid_t child = forkpty(&terminal, NULL, NULL, &window);
     if (child == 0) {
-        execv(RVL_COMMAND_PATH, words);
+        execv(RVL_COMMAND_PATH, (char *const *)(uintptr_t)words);
         _exit(127);
     }
     assert_true(child > 0);
-    size_t length = 0;
-    ssize_t count;
-    while (length < OUTPUT_BYTES - 1 &&
-           (count = read(terminal, last.out + length, OUTPUT_BYTES - 1 - length)) > 0)
-        length += (size_t)count;
-    last.out[length] = '\0';
-    last.status = status_of(child);
-    close(terminal);
-    free(words[3]);
-    free(words[4]);
+    run_finish(child, terminal);
 }
 
 /* More than 16 MiB, so that reading it is worth a bar. */
@@ -589,28 +483,36 @@ static void bar_and_colour_are_for_terminals(void **state)
     unsetenv("NO_COLOR");
     write_long_trace();
     on_a_terminal("--device", "1GiB");
-    assert_int_equal(last.status, 0);
-    check_contains(last.out, "\r[");
-    check_contains(last.out, "[########################################] 100 %  560000 events");
-    const char *cleared = strstr(last.out, "\r\x1b[K");
+    assert_int_equal(answer.status, 0);
+    check_contains(answer.out, "\r[");
+    check_contains(answer.out, "[########################################] 100 %  560000 events");
+    const char *cleared = strstr(answer.out, "\r\x1b[K");
     assert_non_null(cleared);
     check_contains(cleared, "weights"); /* the table comes after it */
     assert_null(strstr(cleared + 4, "\x1b["));
 
-    command("replay", "--device", "1GiB", trace_path, NULL);
-    assert_int_equal(last.status, 0);
-    assert_string_equal(last.err, "");
-    assert_null(strchr(last.out, '\x1b'));
-    assert_null(strchr(last.out, '\r'));
+    RUN("replay", "--device", "1GiB", trace_path);
+    assert_int_equal(answer.status, 0);
+    assert_string_equal(answer.err, "");
+    assert_null(strchr(answer.out, '\x1b'));
+    assert_null(strchr(answer.out, '\r'));
 
-    write_trace(HEAD "alloc 1 e 0 1 0 2097152 weights\nend 1\n");
+    folder_write(TRACE, HEAD "alloc 1 e 0 1 0 2097152 weights\nend 1\n");
     on_a_terminal("--device", "1MiB"); /* does not fit: the mark is coloured */
-    assert_int_equal(last.status, 3);
-    assert_null(strstr(last.out, "\r[")); /* too short for a bar */
-    check_contains(last.out, "\x1b[");
-    command("replay", "--device", "1MiB", trace_path, NULL);
-    assert_int_equal(last.status, 3);
-    assert_null(strchr(last.out, '\x1b'));
+    assert_int_equal(answer.status, 3);
+    assert_null(strstr(answer.out, "\r[")); /* too short for a bar */
+    check_contains(answer.out, "\x1b[");
+    RUN("replay", "--device", "1MiB", trace_path);
+    assert_int_equal(answer.status, 3);
+    assert_null(strchr(answer.out, '\x1b'));
+}
+
+static int setup(void **state)
+{
+    int status = folder_make(state);
+    snprintf(trace_path, sizeof trace_path, "%s/" TRACE, folder);
+    snprintf(zstd_path, sizeof zstd_path, "%s/" TRACE ".zst", folder);
+    return status;
 }
 
 int main(void)
@@ -637,5 +539,5 @@ int main(void)
         cmocka_unit_test(test_closed_pipe),
         cmocka_unit_test(bar_and_colour_are_for_terminals),
     };
-    return cmocka_run_group_tests(tests, make_paths, remove_paths);
+    return cmocka_run_group_tests(tests, setup, folder_remove);
 }

@@ -20,33 +20,19 @@
 
 #include "base/memory.h"
 #include "reveille/replay.h"
+#include "short_memory.h"
 
 #define MIB ((size_t)1 << 20)
 #define TRACE RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt"
 
-static uint64_t requests;
-static uint64_t refused_request; /* 0: none */
-
-static bool refuses(void)
-{
-    return ++requests == refused_request;
-}
-
-#define REFUSE_SOMETIMES(type, name, parameters, arguments, refusal)                               \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return refuses() ? (refusal) : __real_##name arguments;                                    \
-    }
-REFUSE_SOMETIMES(void *, malloc, (size_t size), (size), NULL)
-REFUSE_SOMETIMES(void *, calloc, (size_t count, size_t size), (count, size), NULL)
-REFUSE_SOMETIMES(void *, realloc, (void *memory, size_t size), (memory, size), NULL)
-REFUSE_SOMETIMES(char *, strdup, (const char *text), (text), NULL)
-REFUSE_SOMETIMES(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), NULL)
-REFUSE_SOMETIMES(void *, mmap,
-                 (void *at, size_t size, int protection, int flags, int file, off_t offset),
-                 (at, size, protection, flags, file, offset), MAP_FAILED)
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRDUP
+SHORT_MEMORY(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), NULL)
+SHORT_MEMORY(void *, mmap,
+             (void *at, size_t size, int protection, int flags, int file, off_t offset),
+             (at, size, protection, flags, file, offset), MAP_FAILED)
 
 /* The highest peak of the trace's first device; 0 if the replay failed. */
 static uint64_t replayed_peak(rvl_wake wake, rvl_status *status_out)
@@ -70,26 +56,26 @@ static uint64_t replayed_peak(rvl_wake wake, rvl_status *status_out)
 static void sweep(rvl_wake wake)
 {
     rvl_status status;
-    refused_request = 0;
+    short_memory_refused_request = 0;
     const uint64_t peak = replayed_peak(wake, &status);
     assert_int_equal(status, RVL_OK);
     assert_true(peak > 0);
     uint64_t refusals = 0;
     for (uint64_t n = 1;; n++) {
-        requests = 0;
-        refused_request = n;
+        short_memory_requests = 0;
+        short_memory_refused_request = n;
         uint64_t answered = replayed_peak(wake, &status);
-        if (requests < n)
+        if (short_memory_requests < n)
             break; /* it needs no more than that */
         refusals++;
         if (status == RVL_OK) /* what was refused could be done without */
             assert_int_equal(answered, peak);
         else
             assert_int_equal(status, RVL_ERR_HOST_OOM);
-        refused_request = 0;
+        short_memory_refused_request = 0;
         assert_int_equal(replayed_peak(wake, &status), peak);
     }
-    refused_request = 0;
+    short_memory_refused_request = 0;
     assert_true(refusals > 20);
 }
 
@@ -130,10 +116,10 @@ static void small_tables_grow_into_large_ones(void **state)
     assert_non_null(memory);
     check_zero(memory, 100);
     memory[99] = 7;
-    requests = 0;
-    refused_request = 1;
+    short_memory_requests = 0;
+    short_memory_refused_request = 1;
     assert_null(rvli_memory_grow(memory, 100, 2 * MIB));
-    refused_request = 0;
+    short_memory_refused_request = 0;
     assert_int_equal(memory[99], 7); /* as it was */
     memory = rvli_memory_grow(memory, 100, 2 * MIB);
     assert_non_null(memory);

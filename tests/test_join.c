@@ -16,57 +16,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "reveille/replay.h"
 #include "reveille/snapshot.h"
+#include "short_memory.h"
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
 
 /* ---- What runs out ---- */
 
-static long allocations_left = -1; /* negative: no limit */
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRDUP
+
 static bool no_file;
 
-static bool refuses(void)
-{
-    if (allocations_left < 0)
-        return false;
-    if (allocations_left == 0)
-        return true;
-    allocations_left--;
-    return false;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
 int __real_memfd_create(const char *name, unsigned int flags);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
 int __wrap_memfd_create(const char *name, unsigned int flags);
-
-void *__wrap_malloc(size_t size)
-{
-    return refuses() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuses() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuses() ? NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return refuses() ? NULL : __real_strdup(text);
-}
-
 int __wrap_memfd_create(const char *name, unsigned int flags)
 {
     if (!no_file)
@@ -278,7 +245,6 @@ static void the_sum_of_parts_is_never_less(void **state)
 
 /* ---- Beside a trace ---- */
 
-static char folder[] = "/tmp/reveille-join-XXXXXX";
 static char engine[64];
 
 /* Wall clock of the snapshot's first event, and of the begin of train0. */
@@ -505,9 +471,9 @@ static void survives_lacks_of_memory(void **state)
     rvl_status status = RVL_ERR_HOST_OOM;
     for (long left = 0; status != RVL_OK && left < 1000000; left += 1 + left / 8) {
         rvl_replay *result = NULL;
-        allocations_left = left;
+        short_memory_left = left;
         status = rvl_replay_run(&path, 1, NULL, NULL, &result);
-        allocations_left = -1;
+        short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
         assert_true((status == RVL_OK) == (result != NULL));
         rvl_replay_close(result);
@@ -529,19 +495,9 @@ static void survives_lacks_of_memory(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
-    if (mkdtemp(folder) == NULL)
-        return -1;
+    int status = folder_make(state);
     snprintf(engine, sizeof engine, "%s/engine.rvt", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    char line[64];
-    (void)state;
-    snprintf(line, sizeof line, "rm -r %s", folder);
-    return system(line);
+    return status;
 }
 
 int main(void)
@@ -556,5 +512,5 @@ int main(void)
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(survives_lacks_of_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, folder_remove);
 }

@@ -17,7 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "reveille/model.h"
+#include "short_memory.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
 #define PATH_BYTES 256
@@ -27,37 +29,10 @@
 
 /* ---- Memory that fails ---- */
 
-static long until_failure = -1; /* requests that still succeed, all later ones fail; -1: none */
-
-static bool fails(void)
-{
-    if (until_failure > 0)
-        until_failure--;
-    else
-        return until_failure == 0;
-    return false;
-}
-
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return fails() ? NULL : __real_realloc(memory, size);
-}
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_MEMORY(FILE *, open_memstream, (char **text, size_t *length), (text, length), NULL)
 
 static bool rename_fails;
 
@@ -71,16 +46,9 @@ int __wrap_rename(const char *from, const char *to)
     return -1;
 }
 
-FILE *__real_open_memstream(char **text, size_t *length);
-FILE *__wrap_open_memstream(char **text, size_t *length);
-FILE *__wrap_open_memstream(char **text, size_t *length)
-{
-    return fails() ? NULL : __real_open_memstream(text, length);
-}
-
 static void *failing_malloc(size_t size)
 {
-    return fails() ? NULL : __real_malloc(size);
+    return short_memory_refuses() ? NULL : __real_malloc(size);
 }
 
 /* ---- Models ---- */
@@ -1191,9 +1159,9 @@ static void no_memory_leaves_nothing_behind(void **state)
     long requests = 0;
     for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; requests++) {
         rvl_model_error error = {.struct_size = sizeof error};
-        until_failure = requests;
+        short_memory_left = requests;
         status = rvl_model_step_make(model, &options, &error, &step);
-        until_failure = -1;
+        short_memory_left = -1;
         if (status == RVL_OK)
             break;
         assert_int_equal(status, RVL_ERR_HOST_OOM);
@@ -1210,46 +1178,21 @@ static void configs_without_memory_are_refused(void **state)
     (void)state;
     rvl_model *model = NULL;
     rvl_model_error error = {.struct_size = sizeof error};
-    until_failure = 0;
+    short_memory_left = 0;
     assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &error, &model),
                      RVL_ERR_HOST_OOM);
-    until_failure = 0;
+    short_memory_left = 0;
     assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-7b.json", &error, &model), RVL_ERR_HOST_OOM);
-    until_failure = 0;
+    short_memory_left = 0;
     json_set_alloc_funcs(failing_malloc, free);
     assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &error, &model),
                      RVL_ERR_HOST_OOM);
-    until_failure = -1;
+    short_memory_left = -1;
     json_set_alloc_funcs(__real_malloc, free);
     assert_null(model);
 }
 
 /* ---- Writing ---- */
-
-static char folder[] = "/tmp/reveille-model-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static size_t files_in_folder(void)
-{
-    size_t count = 0;
-    DIR *listing = opendir(folder);
-    assert_non_null(listing);
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(listing);
-    return count;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
 
 static void assert_same_event(const rvl_trace_event *read, const rvl_trace_event *made)
 {
@@ -1284,7 +1227,7 @@ static void what_is_written_reads_as_it_was_made(void **state)
                                                                     .note_count = 3});
         snprintf(path, sizeof path, "%s/x.rvt", folder);
         assert_int_equal(rvl_model_step_write(step, path), RVL_OK);
-        assert_int_equal(files_in_folder(), 1);
+        assert_int_equal(folder_count(), 1);
         assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, NULL, &reader), RVL_OK);
         size_t count = rvl_model_step_events(step, &made);
         for (size_t i = 0; i < count; i++) {
@@ -1321,9 +1264,9 @@ static void a_failed_write_leaves_what_was_there(void **state)
     assert_int_equal(write(file, "old", 3), 3);
     close(file);
     for (long requests = 0; requests < 2; requests++) {
-        until_failure = requests;
+        short_memory_left = requests;
         assert_int_equal(rvl_model_step_write(step, path), RVL_ERR_HOST_OOM);
-        until_failure = -1;
+        short_memory_left = -1;
     }
     rename_fails = true;
     assert_int_equal(rvl_model_step_write(step, path), RVL_ERR_IO);
@@ -1332,7 +1275,7 @@ static void a_failed_write_leaves_what_was_there(void **state)
     assert_string_equal(error.native_name, "EXDEV");
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_size, 3);
-    assert_int_equal(files_in_folder(), 1);
+    assert_int_equal(folder_count(), 1);
     assert_int_equal(unlink(path), 0);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -1374,7 +1317,7 @@ static void comments_are_lines_of_their_own(void **state)
     assert_int_equal(rvl_trace_writer_open("/dev/full", &header, &writer), RVL_ERR_INVALID);
     header.comment = "x";
     assert_int_equal(rvl_trace_writer_open("/dev/full", &header, &writer), RVL_ERR_IO);
-    assert_int_equal(files_in_folder(), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 int main(void)
@@ -1416,5 +1359,5 @@ int main(void)
         cmocka_unit_test(a_failed_write_leaves_what_was_there),
         cmocka_unit_test(comments_are_lines_of_their_own),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

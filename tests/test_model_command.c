@@ -14,41 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
+#include "run_command.h"
+
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
-#define TEXT_BYTES 16384
-
-static char folder[] = "/tmp/reveille-model-command-XXXXXX";
-static char output[TEXT_BYTES]; /* what the last command printed, on stdout and stderr */
-
-/* Runs the command in the test's folder with words as a shell takes them. Its exit status. */
-static int command(const char *words)
-{
-    char line[2048];
-    snprintf(line, sizeof line, "cd %s && %s %s 2>&1", folder, RVL_COMMAND_PATH, words);
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void check_contains(const char *part)
-{
-    if (strstr(output, part) == NULL)
-        print_error("expected \"%s\" in:\n%s\n", part, output);
-    assert_non_null(strstr(output, part));
-}
-
-static bool exists(const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return access(path, F_OK) == 0;
-}
-
 static void remove_file(const char *name)
 {
     char path[256];
@@ -59,13 +30,13 @@ static void remove_file(const char *name)
 static void prints_its_terms_and_writes_a_trace(void **state)
 {
     (void)state;
-    assert_int_equal(command("model " CONFIGS "qwen2.5-32b.json --tp 2 -o x.rvt"), 0);
-    check_contains("x.rvt: qwen2, 32763876352 parameters; 1302 events; the KV cache holds "
-                   "775393 tokens\n");
-    check_contains("weights           30.7 GiB   32969326592");
-    check_contains("training_copy     61.0 GiB   65531805696");
-    assert_int_equal(command("replay x.rvt"), 0);
-    check_contains("kv_cache_awake");
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 -o x.rvt"), 0);
+    check_printed("x.rvt: qwen2, 32763876352 parameters; 1302 events; the KV cache holds "
+                  "775393 tokens\n");
+    check_printed("weights           30.7 GiB   32969326592");
+    check_printed("training_copy     61.0 GiB   65531805696");
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    check_printed("kv_cache_awake");
     remove_file("x.rvt");
 }
 
@@ -73,33 +44,34 @@ static void takes_every_option(void **state)
 {
     (void)state;
     assert_int_equal(
-        command("model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
-                "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
-                "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v2 "
-                "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
-                "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
+        run_command(
+            "model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
+            "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
+            "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v2 "
+            "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
+            "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
         0);
-    check_contains("cuda_graph         2.0 GiB");
-    assert_null(strstr(output, "buffers"));
-    assert_int_equal(command("--version; head -n 60 x.rvt"), 0);
-    check_contains("\n# One full step of Mine on 80GiB, FSDP over 16 GPUs and an engine of tensor "
-                   "parallel 2; GPU 0.\n# Strategy v2: the engine sleeps");
-    check_contains("\n# a note\n");
-    check_contains("\n#   cuda_graph          2147483648  given\n");
-    check_contains("\ndevice 0 profile=- capacity_bytes=85899345920 granularity_bytes=2097152\n");
-    assert_int_equal(command("replay x.rvt"), 0);
+    check_printed("cuda_graph         2.0 GiB");
+    assert_null(strstr(answer.out, "buffers"));
+    assert_int_equal(run_command("--version; head -n 60 x.rvt"), 0);
+    check_printed("\n# One full step of Mine on 80GiB, FSDP over 16 GPUs and an engine of tensor "
+                  "parallel 2; GPU 0.\n# Strategy v2: the engine sleeps");
+    check_printed("\n# a note\n");
+    check_printed("\n#   cuda_graph          2147483648  given\n");
+    check_printed("\ndevice 0 profile=- capacity_bytes=85899345920 granularity_bytes=2097152\n");
+    assert_int_equal(run_command("replay x.rvt"), 0);
     remove_file("x.rvt");
 }
 
 static void helps(void **state)
 {
     (void)state;
-    assert_int_equal(command("model --help"), 0);
-    check_contains("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n");
-    assert_int_equal(command("help model"), 0);
-    check_contains("--optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n");
-    assert_int_equal(command("--help"), 0);
-    check_contains("  model     write the trace of a step from a model's config.json\n");
+    assert_int_equal(run_command("model --help"), 0);
+    check_printed("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n");
+    assert_int_equal(run_command("help model"), 0);
+    check_printed("--optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n");
+    assert_int_equal(run_command("--help"), 0);
+    check_printed("  model     write the trace of a step from a model's config.json\n");
 }
 
 static void bad_usage_is_named(void **state)
@@ -147,10 +119,10 @@ static void bad_usage_is_named(void **state)
     char words[256];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(words, sizeof words, "model %s", cases[i].words);
-        assert_int_equal(command(words), 2);
-        check_contains(cases[i].message);
-        check_contains("\nTry `reveille model --help`.\n");
-        assert_false(exists("x.rvt"));
+        assert_int_equal(run_command(words), 2);
+        check_printed(cases[i].message);
+        check_printed("\nTry `reveille model --help`.\n");
+        assert_false(folder_has("x.rvt"));
     }
 }
 
@@ -179,25 +151,13 @@ static void bad_input_names_file_key_and_remedy(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         /* The here-document stands first in its line, so that stderr is still redirected. */
         snprintf(words, sizeof words, "model 2>&1 %s", cases[i].words);
-        command(words);
-        check_contains(cases[i].message);
-        assert_false(exists("x.rvt"));
+        run_command(words);
+        check_printed(cases[i].message);
+        assert_false(folder_has("x.rvt"));
     }
-    assert_int_equal(command("model none.json -o x.rvt"), 2);
-    assert_int_equal(command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
-    assert_int_equal(command("model " CONFIGS "qwen2.5-7b.json -o none/x.rvt"), 2);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
+    assert_int_equal(run_command("model none.json -o x.rvt"), 2);
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json -o none/x.rvt"), 2);
 }
 
 int main(void)
@@ -209,5 +169,5 @@ int main(void)
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_names_file_key_and_remedy),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

@@ -11,97 +11,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <jansson.h>
 
+#include "folder.h"
 #include "plan/plan.h"
 #include "reveille/snapshot.h"
+#include "run_command.h"
+#include "short_memory.h"
 
 #define TRACES RVL_SOURCE_DIR "/traces/"
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
-#define TEXT_BYTES 65536
-
-static char folder[] = "/tmp/reveille-plan-XXXXXX";
-static char output[TEXT_BYTES]; /* of the last command */
 
 /* ---- Host memory that runs out ---- */
 
-static long allocations_left = -1; /* negative: no limit */
-
-static bool refuses(void)
-{
-    if (allocations_left < 0)
-        return false;
-    if (allocations_left == 0)
-        return true;
-    allocations_left--;
-    return false;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strndup(const char *text, size_t length);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strndup(const char *text, size_t length);
-
-void *__wrap_malloc(size_t size)
-{
-    return refuses() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuses() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuses() ? NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strndup(const char *text, size_t length)
-{
-    return refuses() ? NULL : __real_strndup(text, length);
-}
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRNDUP
 
 /* ---- The command ---- */
-
-static int shell(const char *before, const char *words, const char *redirect)
-{
-    char line[4096];
-    snprintf(line, sizeof line, "cd %s && %s %s %s %s", folder, before, RVL_COMMAND_PATH, words,
-             redirect);
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int command(const char *words)
-{
-    return shell("", words, "2>&1");
-}
-
-static void check_contains(const char *part)
-{
-    if (strstr(output, part) == NULL)
-        print_error("expected \"%s\" in:\n%s\n", part, output);
-    assert_non_null(strstr(output, part));
-}
 
 static json_t *parsed(const char *words)
 {
     json_error_t error;
-    command(words);
-    json_t *root = json_loads(output, 0, &error);
+    run_command(words);
+    json_t *root = json_loads(answer.out, 0, &error);
     if (root == NULL)
-        print_error("%s in: %s\n", error.text, output);
+        print_error("%s in: %s\n", error.text, answer.out);
     assert_non_null(root);
     return root;
 }
@@ -109,16 +47,6 @@ static json_t *parsed(const char *words)
 static uint64_t number(json_t *root, const char *key)
 {
     return (uint64_t)json_integer_value(json_object_get(root, key));
-}
-
-static void write_file(const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
 }
 
 /* A device of 1000 MiB. 100 MiB of weights stay; a cache of 300 + 100 MiB leaves for training,
@@ -151,7 +79,7 @@ static const char by_hand[] = HEAD "step 1 engine 0\n"
 static void finds_what_paper_says(void **state)
 {
     (void)state;
-    write_file("x.rvt", by_hand);
+    folder_write("x.rvt", by_hand);
     /* 1000 - 100 - 200 in the update, although rollout would have room for 900. */
     json_t *root = parsed("plan x.rvt --max cache --json");
     assert_int_equal(number(root, "largest_bytes"), 700 * MIB);
@@ -179,21 +107,21 @@ static void finds_what_paper_says(void **state)
 static void says_what_binds(void **state)
 {
     (void)state;
-    write_file("x.rvt", by_hand);
-    assert_int_equal(command("plan x.rvt --max cache"), 0);
-    check_contains("cache: at most 700.0 MiB (734003200 bytes); the trace has 400.0 MiB\n"
-                   "  binds  stage update on device 0: 1000.0 MiB of 1000.0 MiB, 0 B free\n"
-                   "         engine/cache 700.0 MiB\n"
-                   "         trainer/copy 200.0 MiB\n"
-                   "         engine/weights 100.0 MiB\n");
-    assert_int_equal(command("plan x.rvt --max cache --device 500MiB"), 3);
-    check_contains("cache: no size fits; the trace has 400.0 MiB\n"
-                   "  binds  stage train on device 0: 702.0 MiB of 500.0 MiB, 202.0 MiB missing\n"
-                   "         trainer/activations 602.0 MiB\n");
-    write_file("y.rvt",
-               HEAD "stage 1 engine 0 a\nalloc 2 engine 0 1 0 2097152 t flags=paused\nend 2\n");
-    assert_int_equal(command("plan y.rvt --max t"), 0);
-    check_contains("t: any size fits: it is never in use\n");
+    folder_write("x.rvt", by_hand);
+    assert_int_equal(run_command("plan x.rvt --max cache"), 0);
+    check_printed("cache: at most 700.0 MiB (734003200 bytes); the trace has 400.0 MiB\n"
+                  "  binds  stage update on device 0: 1000.0 MiB of 1000.0 MiB, 0 B free\n"
+                  "         engine/cache 700.0 MiB\n"
+                  "         trainer/copy 200.0 MiB\n"
+                  "         engine/weights 100.0 MiB\n");
+    assert_int_equal(run_command("plan x.rvt --max cache --device 500MiB"), 3);
+    check_printed("cache: no size fits; the trace has 400.0 MiB\n"
+                  "  binds  stage train on device 0: 702.0 MiB of 500.0 MiB, 202.0 MiB missing\n"
+                  "         trainer/activations 602.0 MiB\n");
+    folder_write("y.rvt",
+                 HEAD "stage 1 engine 0 a\nalloc 2 engine 0 1 0 2097152 t flags=paused\nend 2\n");
+    assert_int_equal(run_command("plan y.rvt --max t"), 0);
+    check_printed("t: any size fits: it is never in use\n");
 }
 
 /* What a trace says of a size is what a replay of the trace with that size says. */
@@ -222,22 +150,22 @@ static void finds_the_fraction_of_a_model(void **state)
         snprintf(words, sizeof words,
                  "model " CONFIGS "qwen2.5-32b.json --tp 2 --mem-fraction %.6f -o m.rvt",
                  fraction + more * 1e-6);
-        assert_int_equal(command(words), 0);
+        assert_int_equal(run_command(words), 0);
         if (more == 0) {
             char size[64];
             snprintf(size, sizeof size, "%" PRIu64, bytes);
-            check_contains(size);
+            check_printed(size);
         }
         /* To the millionth: one more has another stage that does not fit, or changes nothing. */
-        assert_int_equal(command("replay m.rvt"), more == 0 ? 0 : 3);
+        assert_int_equal(run_command("replay m.rvt"), more == 0 ? 0 : 3);
     }
-    assert_int_equal(command("plan --model " CONFIGS "qwen2.5-32b.json --device l4 --max kv_cache"),
-                     3);
-    check_contains("kv_cache: no size fits\n  --mem-fraction: no room for a KV cache");
-    assert_int_equal(command("plan --model " CONFIGS
-                             "qwen2.5-32b.json --tp 2 --given kv_cache=9GiB --max kv_cache"),
+    assert_int_equal(
+        run_command("plan --model " CONFIGS "qwen2.5-32b.json --device l4 --max kv_cache"), 3);
+    check_printed("kv_cache: no size fits\n  --mem-fraction: no room for a KV cache");
+    assert_int_equal(run_command("plan --model " CONFIGS
+                                 "qwen2.5-32b.json --tp 2 --given kv_cache=9GiB --max kv_cache"),
                      0);
-    check_contains("the settings give 9.0 GiB\n");
+    check_printed("the settings give 9.0 GiB\n");
 }
 
 /* ---- Sweeps ---- */
@@ -265,7 +193,7 @@ static void check_case(json_t *item)
         else if (strcmp(text, "yes") == 0)
             snprintf(words + length, sizeof words - length, " --recompute");
     }
-    assert_int_equal(command(words), 0);
+    assert_int_equal(run_command(words), 0);
     snprintf(replay, sizeof replay, "replay c.rvt --json");
     json_t *root = parsed(replay);
     json_t *device = json_array_get(json_object_get(root, "devices"), 0), *stage;
@@ -318,12 +246,15 @@ static void threads_do_not_change_it(void **state)
 {
     (void)state;
     char *one;
-    assert_int_equal(command(SWEEP "--json --threads 1"), 0);
-    one = strdup(output);
-    assert_int_equal(command(SWEEP "--json --threads 7"), 0);
-    assert_string_equal(output, one);
+    assert_int_equal(run_command(SWEEP "--json --threads 1"), 0);
+    one = strdup(answer.out);
+    assert_int_equal(run_command(SWEEP "--json --threads 7"), 0);
+    assert_string_equal(answer.out, one);
     free(one);
 }
+
+#define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+#define FOUR_RANKS AS_ROOT "mpirun --oversubscribe -n 4 " RVL_COMMAND_PATH " "
 
 static void ranks_do_not_change_it(void **state)
 {
@@ -332,56 +263,47 @@ static void ranks_do_not_change_it(void **state)
     if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
         skip();
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
-        char words[1024];
-        snprintf(words, sizeof words, SWEEP "%s", tails[i]);
-        assert_int_equal(shell("", words, "2>/dev/null"), 0);
-        char *alone = strdup(output);
-        assert_int_equal(shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
-                               "--oversubscribe -n 4",
-                               words, "2>/dev/null"),
-                         0);
-        assert_string_equal(output, alone);
+        char line[1024];
+        snprintf(line, sizeof line, RVL_COMMAND_PATH " " SWEEP "%s 2>/dev/null", tails[i]);
+        assert_int_equal(run_shell(line), 0);
+        char *alone = strdup(answer.out);
+        snprintf(line, sizeof line, FOUR_RANKS SWEEP "%s 2>/dev/null", tails[i]);
+        assert_int_equal(run_shell(line), 0);
+        assert_string_equal(answer.out, alone);
         free(alone);
     }
-    assert_int_equal(shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
-                           "--oversubscribe -n 4",
-                           "plan --sweep --model " CONFIGS "qwen2.5-7b.json --tp 3", "2>&1"),
-                     2);
-    check_contains("does not divide by tp = 3");
-    assert_null(strstr(strstr(output, "does not divide") + 1, "does not divide")); /* once */
+    assert_int_equal(
+        run_shell(FOUR_RANKS "plan --sweep --model " CONFIGS "qwen2.5-7b.json --tp 3 2>&1"), 2);
+    check_printed("does not divide by tp = 3");
+    assert_null(strstr(strstr(answer.out, "does not divide") + 1, "does not divide")); /* once */
 }
 
 static void without_the_module_mpirun_is_refused(void **state)
 {
     (void)state;
-    char line[2048];
-    snprintf(line, sizeof line,
-             "cp %s %s/reveille && cd %s && OMPI_COMM_WORLD_SIZE=2 ./reveille plan --sweep a 2>&1",
-             RVL_COMMAND_PATH, folder, folder);
-    FILE *pipe = popen(line, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    assert_int_equal(WEXITSTATUS(status), 2);
-    check_contains("built without MPI: run it without mpirun");
+    assert_int_equal(run_shell("cp " RVL_COMMAND_PATH " reveille && "
+                               "OMPI_COMM_WORLD_SIZE=2 ./reveille plan --sweep a 2>&1"),
+                     2);
+    check_printed("built without MPI: run it without mpirun");
 }
 
 static void sweeps_traces_and_prints_tables(void **state)
 {
     (void)state;
-    write_file("x.rvt", by_hand);
-    assert_int_equal(command("plan x.rvt --sweep --device 500MiB,1000MiB,2000MiB --max cache"), 0);
-    check_contains("device   fits  GPUs    capacity        peak  stage         free  host  "
-                   "seconds    largest  fraction\n");
-    check_contains("500MiB   no       1   500.0 MiB   702.0 MiB  train   -202.0 MiB");
-    check_contains("cheapest that fits: --device 1000MiB\n");
-    assert_int_equal(command("plan x.rvt --sweep --device 500MiB,600MiB --wake staged,together"),
-                     3);
-    check_contains("nothing fits; nearest: --device 600MiB --wake staged (");
-    assert_int_equal(command("plan x.rvt --sweep --device 1000MiB --csv"), 0);
-    check_contains("device,fits,gpus,capacity_bytes,peak_bytes,stage,host_bytes,seconds,"
-                   "largest_bytes,mem_fraction_max,why\n"
-                   "1000MiB,yes,1,1048576000,736100352,");
+    folder_write("x.rvt", by_hand);
+    assert_int_equal(run_command("plan x.rvt --sweep --device 500MiB,1000MiB,2000MiB --max cache"),
+                     0);
+    check_printed("device   fits  GPUs    capacity        peak  stage         free  host  "
+                  "seconds    largest  fraction\n");
+    check_printed("500MiB   no       1   500.0 MiB   702.0 MiB  train   -202.0 MiB");
+    check_printed("cheapest that fits: --device 1000MiB\n");
+    assert_int_equal(
+        run_command("plan x.rvt --sweep --device 500MiB,600MiB --wake staged,together"), 3);
+    check_printed("nothing fits; nearest: --device 600MiB --wake staged (");
+    assert_int_equal(run_command("plan x.rvt --sweep --device 1000MiB --csv"), 0);
+    check_printed("device,fits,gpus,capacity_bytes,peak_bytes,stage,host_bytes,seconds,"
+                  "largest_bytes,mem_fraction_max,why\n"
+                  "1000MiB,yes,1,1048576000,736100352,");
 }
 
 /* ---- Snapshots ---- */
@@ -433,7 +355,7 @@ static void snapshots_are_planned_as_traces_are(void **state)
              "alloc 0 engine 0 1 1 1073741824 kv_cache\n"
              "end 1\n",
              begin_ns);
-    write_file("engine.rvt", text);
+    folder_write("engine.rvt", text);
     root = parsed("plan engine.rvt " SNAPSHOT " --snapshot-device 1 --max engine/kv_cache --json");
     assert_int_equal(number(root, "traced_bytes"), GIB);
     assert_int_equal(number(root, "largest_bytes"), 8 * GIB - peak);
@@ -443,9 +365,9 @@ static void snapshots_are_planned_as_traces_are(void **state)
     assert_int_equal(number(root, "traced_bytes"), peak);
     assert_int_equal(number(root, "largest_bytes"), 7 * GIB);
     json_decref(root);
-    assert_int_equal(command("plan " SNAPSHOT " --sweep --device 80GiB,1GiB,2GiB --csv"), 0);
-    check_contains("80GiB,yes,1,");
-    check_contains("1GiB,no,1,");
+    assert_int_equal(run_command("plan " SNAPSHOT " --sweep --device 80GiB,1GiB,2GiB --csv"), 0);
+    check_printed("80GiB,yes,1,");
+    check_printed("1GiB,no,1,");
 }
 
 /* ---- Bad input ---- */
@@ -486,48 +408,49 @@ static void bad_usage_is_named(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[256];
         snprintf(words, sizeof words, "plan %s", cases[i].words);
-        assert_int_equal(command(words), 2);
-        check_contains(cases[i].message);
-        check_contains("Try `reveille plan --help`.");
+        assert_int_equal(run_command(words), 2);
+        check_printed(cases[i].message);
+        check_printed("Try `reveille plan --help`.");
     }
-    assert_int_equal(command("plan --help"), 0);
-    check_contains("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n");
+    assert_int_equal(run_command("plan --help"), 0);
+    check_printed("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n");
 }
 
 static void bad_input_is_named(void **state)
 {
     (void)state;
-    write_file("x.rvt", by_hand);
-    write_file("none.rvt", HEAD "alloc 2 engine 0 1 0 2097152 t\nend 1\n");
-    write_file("bad.rvt", HEAD "stage 2 engine 0 a\nfree 3 engine 0 7\nend 2\n");
-    write_file("half.rvt", HEAD "stage 2 engine 0 a\nalloc 3 engine 0 1 0 2097152 t\n");
-    assert_int_equal(command("plan none.rvt --max t"), 2);
-    check_contains("none.rvt: the trace has no stage");
-    assert_int_equal(command("plan x.rvt --max kash"), 2);
-    check_contains("nothing is allocated under the tag kash; there are: weights, cache, "
-                   "activations, copy");
-    assert_int_equal(command("plan x.rvt --max nobody/cache"), 2);
-    assert_int_equal(command("plan x.rvt --max cache --conductor nobody"), 2);
-    check_contains("unknown conductor");
-    assert_int_equal(command("plan bad.rvt --sweep"), 2);
-    check_contains("unknown id");
-    assert_int_equal(command("plan half.rvt --max t"), 2);
-    assert_int_equal(command("plan half.rvt --max t --partial"), 0);
-    assert_int_equal(command("plan nothing.rvt --max t"), 2);
-    check_contains("nothing.rvt");
-    write_file("bad.pickle", "no pickle");
-    assert_int_equal(command("plan bad.pickle --max segments"), 2);
-    check_contains("reveille: bad.pickle: byte 0: ");
-    assert_int_equal(command("plan x.rvt nothing.pickle.gz --sweep"), 2);
-    check_contains("nothing.pickle.gz");
-    assert_int_equal(command("plan " SNAPSHOT " --max tensors"), 2);
-    check_contains("nothing is allocated under the tag tensors; there are: segments");
-    assert_int_equal(command("plan --model nothing.json --sweep"), 2);
-    check_contains("nothing.json");
-    assert_int_equal(command("plan --model " CONFIGS "qwen2.5-32b.json --tp 3 --max kv_cache"), 2);
-    check_contains("num_attention_heads: 40 does not divide by tp = 3");
-    assert_int_equal(command("plan --sweep --model " CONFIGS "qwen2.5-32b.json --tp 3,6"), 2);
-    check_contains("does not divide by tp = 3");
+    folder_write("x.rvt", by_hand);
+    folder_write("none.rvt", HEAD "alloc 2 engine 0 1 0 2097152 t\nend 1\n");
+    folder_write("bad.rvt", HEAD "stage 2 engine 0 a\nfree 3 engine 0 7\nend 2\n");
+    folder_write("half.rvt", HEAD "stage 2 engine 0 a\nalloc 3 engine 0 1 0 2097152 t\n");
+    assert_int_equal(run_command("plan none.rvt --max t"), 2);
+    check_printed("none.rvt: the trace has no stage");
+    assert_int_equal(run_command("plan x.rvt --max kash"), 2);
+    check_printed("nothing is allocated under the tag kash; there are: weights, cache, "
+                  "activations, copy");
+    assert_int_equal(run_command("plan x.rvt --max nobody/cache"), 2);
+    assert_int_equal(run_command("plan x.rvt --max cache --conductor nobody"), 2);
+    check_printed("unknown conductor");
+    assert_int_equal(run_command("plan bad.rvt --sweep"), 2);
+    check_printed("unknown id");
+    assert_int_equal(run_command("plan half.rvt --max t"), 2);
+    assert_int_equal(run_command("plan half.rvt --max t --partial"), 0);
+    assert_int_equal(run_command("plan nothing.rvt --max t"), 2);
+    check_printed("nothing.rvt");
+    folder_write("bad.pickle", "no pickle");
+    assert_int_equal(run_command("plan bad.pickle --max segments"), 2);
+    check_printed("reveille: bad.pickle: byte 0: ");
+    assert_int_equal(run_command("plan x.rvt nothing.pickle.gz --sweep"), 2);
+    check_printed("nothing.pickle.gz");
+    assert_int_equal(run_command("plan " SNAPSHOT " --max tensors"), 2);
+    check_printed("nothing is allocated under the tag tensors; there are: segments");
+    assert_int_equal(run_command("plan --model nothing.json --sweep"), 2);
+    check_printed("nothing.json");
+    assert_int_equal(run_command("plan --model " CONFIGS "qwen2.5-32b.json --tp 3 --max kv_cache"),
+                     2);
+    check_printed("num_attention_heads: 40 does not divide by tp = 3");
+    assert_int_equal(run_command("plan --sweep --model " CONFIGS "qwen2.5-32b.json --tp 3,6"), 2);
+    check_printed("does not divide by tp = 3");
 }
 
 /* ---- Within ---- */
@@ -537,7 +460,7 @@ static void every_lack_of_memory_is_told(void **state)
     (void)state;
     char path[256], devnull[] = "/dev/null";
     snprintf(path, sizeof path, "%s/x.rvt", folder);
-    write_file("x.rvt", by_hand);
+    folder_write("x.rvt", by_hand);
     char plan[] = "plan", max[] = "--max", tag[] = "engine/cache";
     char *words[] = {plan, path, max, tag, NULL};
     int code = EXIT_INTERNAL, shown = dup(STDERR_FILENO);
@@ -548,13 +471,13 @@ static void every_lack_of_memory_is_told(void **state)
         plan_subject *subject = NULL;
         plan_outcome outcome = {.state = PLAN_FAILED};
         rvl_replay *replay = NULL;
-        allocations_left = left;
+        short_memory_left = left;
         code = plan_parse(4, words, &arguments);
         if (code == 0)
             code = plan_subject_open(&arguments, &subject);
         if (code == 0)
             plan_case_run(subject, 0, &outcome, &replay);
-        allocations_left = -1;
+        short_memory_left = -1;
         fflush(stderr);
         done = outcome.state == PLAN_FITS;
         assert_true(done || outcome.state == PLAN_FAILED);
@@ -568,20 +491,6 @@ static void every_lack_of_memory_is_told(void **state)
     dup2(shown, STDERR_FILENO);
     close(shown);
     assert_true(done);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    char line[64];
-    (void)state;
-    snprintf(line, sizeof line, "rm -r %s", folder);
-    return system(line);
 }
 
 int main(void)
@@ -601,5 +510,5 @@ int main(void)
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_lack_of_memory_is_told),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -14,52 +14,17 @@
 
 #include "reveille/model.h"
 #include "reveille/replay.h"
+#include "short_memory.h"
 
 #define TRACES RVL_SOURCE_DIR "/traces/"
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
 
 /* ---- Host memory that runs out ---- */
 
-static long allocations_left = -1; /* negative: no limit */
-
-static bool refuses(void)
-{
-    if (allocations_left < 0)
-        return false;
-    if (allocations_left == 0)
-        return true;
-    allocations_left--;
-    return false;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-
-void *__wrap_malloc(size_t size)
-{
-    return refuses() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuses() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuses() ? NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return refuses() ? NULL : __real_strdup(text);
-}
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRDUP
 
 /* ---- Events ---- */
 
@@ -329,10 +294,10 @@ static void survives_every_lack_of_memory(void **state)
     long failures = 0;
     for (; status != RVL_OK && failures < 10000; failures++) {
         rvl_replay *replay = NULL;
-        allocations_left = failures;
+        short_memory_left = failures;
         status =
             rvl_replay_run_events(NULL, &device, 1, wake, WAKE_EVENTS, &options, NULL, &replay);
-        allocations_left = -1;
+        short_memory_left = -1;
         if (status != RVL_OK) {
             assert_int_equal(status, RVL_ERR_HOST_OOM);
             assert_null(replay);

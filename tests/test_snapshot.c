@@ -18,6 +18,7 @@
 
 #include "reveille/replay.h"
 #include "reveille/snapshot.h"
+#include "short_memory.h"
 #include "snapshot/allocator.h"
 #include "snapshot_writer.h"
 
@@ -47,25 +48,10 @@
 
 /* ---- Host memory on demand ---- */
 
-static uint64_t requests;
-static uint64_t refused_request; /* 0: none */
-
-static bool refuses(void)
-{
-    return ++requests == refused_request;
-}
-
-#define REFUSE_SOMETIMES(type, name, parameters, arguments)                                        \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return refuses() ? NULL : __real_##name arguments;                                         \
-    }
-REFUSE_SOMETIMES(void *, malloc, (size_t size), (size))
-REFUSE_SOMETIMES(void *, calloc, (size_t count, size_t size), (count, size))
-REFUSE_SOMETIMES(void *, realloc, (void *memory, size_t size), (memory, size))
-REFUSE_SOMETIMES(char *, strndup, (const char *text, size_t length), (text, length))
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRNDUP
 
 /* ---- Running ---- */
 
@@ -1021,15 +1007,15 @@ static void check_refusals(const void *data, size_t size, const rvl_snapshot_opt
     do {
         rvl_snapshot *snapshot = NULL;
         rvl_trace_error error = {.struct_size = sizeof error};
-        requests = 0;
-        refused_request = ++refused;
+        short_memory_requests = 0;
+        short_memory_refused_request = ++refused;
         rvl_status status = rvl_snapshot_run(path, options, &error, &snapshot);
-        refused_request = 0;
+        short_memory_refused_request = 0;
         if (status == RVL_OK) /* shrinking a buffer may fail */
             rvl_snapshot_close(snapshot);
         else
             assert_int_equal(status, RVL_ERR_HOST_OOM);
-    } while (requests >= refused);
+    } while (short_memory_requests >= refused);
     assert_true(refused > 10);
     unlink(path);
 }

@@ -12,46 +12,14 @@
 
 #include "replay/timeline.h"
 #include "reveille/replay.h"
+#include "short_memory.h"
 
 /* ---- Host memory that runs out on demand ---- */
 
-static long allocations_left = -1; /* -1: memory does not run out */
-
-void *__real_malloc(size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-char *__wrap_strdup(const char *text);
-
-static bool runs_out(void)
-{
-    if (allocations_left > 0)
-        allocations_left--;
-    return allocations_left == 0;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return runs_out() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    return runs_out() ? NULL : __real_realloc(memory, bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return runs_out() ? NULL : __real_calloc(count, bytes);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return runs_out() ? NULL : __real_strdup(text);
-}
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_STRDUP
 
 /* ---- Reading a timeline ---- */
 
@@ -480,10 +448,11 @@ static void test_no_memory(void **state)
     rvl_status status = RVL_ERR_HOST_OOM;
     long tries = 0;
     for (; status == RVL_ERR_HOST_OOM; tries++) {
-        allocations_left = tries + 1;
+        short_memory_requests = 0;
+        short_memory_left = tries;
         status = try_all();
-        bool ran_out = allocations_left == 0;
-        allocations_left = -1;
+        bool ran_out = short_memory_requests > (uint64_t)tries;
+        short_memory_left = -1;
         /* A result that only could not be made smaller is whole. */
         assert_true(status == RVL_ERR_HOST_OOM || status == RVL_OK);
         if (ran_out && status == RVL_OK)
@@ -508,10 +477,11 @@ static void test_replay_without_memory(void **state)
         rvl_timeline *timeline = open_timeline(16);
         rvl_replay *replay = NULL;
         rvl_replay_options options = {.struct_size = sizeof options, .timeline = timeline};
-        allocations_left = tries + 1;
+        short_memory_requests = 0;
+        short_memory_left = tries;
         rvl_status status = rvl_replay_run(paths, 1, &options, &error, &replay);
-        ran_out = allocations_left == 0;
-        allocations_left = -1;
+        ran_out = short_memory_requests > (uint64_t)tries;
+        short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
         assert_int_equal(replay != NULL, status == RVL_OK);
         if (status != RVL_OK)

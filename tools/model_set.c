@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "model_set.h"
+#include "options.h"
 
 #define NUMBER_MAX 16777216
 
@@ -82,11 +83,7 @@ static bool set_strategy(rvl_model_options *o, const char *text)
 
 static bool set_wake(rvl_model_options *o, const char *text)
 {
-    static const char *const words[] = {"staged", "together", NULL};
-    int index = index_of(text, words);
-    if (index >= 0)
-        o->wake = (rvl_wake)index;
-    return index >= 0;
+    return options_wake(text, &o->wake);
 }
 
 static bool set_optimizer(rvl_model_options *o, const char *text)

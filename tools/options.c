@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "command.h"
 
@@ -31,6 +32,15 @@ int options_snapshot_device(const char *subcommand, const char *text, uint32_t *
             subcommand, "--snapshot-device %s: expected a whole number from 0 to 63", text);
     *device_out = (uint32_t)device;
     return 0;
+}
+
+bool options_wake(const char *text, rvl_wake *wake_out)
+{
+    bool together = strcmp(text, "together") == 0;
+    if (!together && strcmp(text, "staged") != 0)
+        return false;
+    *wake_out = together ? RVL_WAKE_TOGETHER : RVL_WAKE_STAGED;
+    return true;
 }
 
 int options_bad_usage(const char *subcommand, const char *format, const char *what)

@@ -4,7 +4,10 @@
 #define RVL_TOOLS_OPTIONS_H
 
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "reveille/replay.h"
 
 /* Before the first options_next() of a command line. */
 void options_begin(void);
@@ -19,6 +22,9 @@ int options_next(int argc, char **argv, const char *letters, const struct option
 
 /* The value of --snapshot-device. Returns 0 or, having complained, EXIT_BAD_INPUT. */
 int options_snapshot_device(const char *subcommand, const char *text, uint32_t *device_out);
+
+/* "staged" or "together", also as a setting of a step or of a check. false: it is neither. */
+bool options_wake(const char *text, rvl_wake *wake_out);
 
 /* Complains about one thing, names the help of a subcommand, and returns EXIT_BAD_INPUT. */
 int options_bad_usage(const char *subcommand, const char *format, const char *what);

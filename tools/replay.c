@@ -73,13 +73,7 @@ static int usage(const char *format, const char *what)
 
 static int parse_wake(const char *text, rvl_wake *wake_out)
 {
-    if (strcmp(text, "staged") == 0)
-        *wake_out = RVL_WAKE_STAGED;
-    else if (strcmp(text, "together") == 0)
-        *wake_out = RVL_WAKE_TOGETHER;
-    else
-        return usage("--wake %s: expected staged or together", text);
-    return 0;
+    return options_wake(text, wake_out) ? 0 : usage("--wake %s: expected staged or together", text);
 }
 
 static int parse_backend(const char *text, rvl_replay_options *options)

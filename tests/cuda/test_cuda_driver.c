@@ -14,6 +14,7 @@
 
 #include "fake.h"
 #include "gpu.h"
+#include "nothing_left.h"
 
 #define DEFAULT_LIBRARY "libcuda.so.1"
 
@@ -22,13 +23,6 @@ __attribute__((visibility("default"))) void *__wrap_dlopen(const char *path, int
 void *__wrap_dlopen(const char *path, int flags)
 {
     return strcmp(path, DEFAULT_LIBRARY) == 0 ? NULL : __real_dlopen(path, flags);
-}
-
-static void check_nothing_left(void)
-{
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
 }
 
 /* ---- Loading, in a child ---- */

@@ -13,6 +13,7 @@
 #include "backends/cuda/pinned.h"
 #include "fake.h"
 #include "gpu.h"
+#include "nothing_left.h"
 
 #define SMALL_BYTES (6 * MIB)
 #define LARGE_BYTES (66 * MIB) /* more than one chunk of pinned memory */
@@ -46,9 +47,7 @@ static void begin(scene *s, uint64_t weights_bytes, uint64_t keep_bytes)
 static void end(scene *s)
 {
     assert_int_equal(rvl_context_close(s->context, NULL), RVL_OK);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
+    check_nothing_left();
 }
 
 /* ---- The calls, and how each is undone ---- */
@@ -238,9 +237,7 @@ static void opening_fails_cleanly(void **state)
             assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
         else
             assert_null(context);
-        const fake_live nothing = {0};
-        fake_live left = fake_reset();
-        assert_memory_equal(&left, &nothing, sizeof nothing);
+        check_nothing_left();
         if (!failed)
             break;
         assert_true(n < 200);
@@ -540,9 +537,7 @@ static void a_device_lost_while_opening_is_told(void **state)
         assert_int_equal(status, RVL_ERR_DEVICE_LOST);
     else
         assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
+    check_nothing_left();
 }
 
 int main(void)

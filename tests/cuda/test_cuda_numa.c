@@ -15,6 +15,7 @@
 #include "backends/cuda/pinned.h"
 #include "fake.h"
 #include "gpu.h"
+#include "nothing_left.h"
 
 #define CHUNK_BYTES (64 * MIB)
 #define PLACINGS_MAX 16
@@ -156,9 +157,7 @@ static rvl_context *open_context(rvl_host_keep keep)
 static void close_context(rvl_context *context)
 {
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
+    check_nothing_left();
 }
 
 static char *host_alloc(rvl_context *context, int device, uint64_t size)

@@ -8,6 +8,7 @@
 
 #include "fake.h"
 #include "gpu.h"
+#include "nothing_left.h"
 
 static bool refuse_calloc;
 
@@ -30,9 +31,8 @@ static int close_context(void **state)
 {
     refuse_calloc = false;
     assert_int_equal(rvl_context_close(*state, NULL), RVL_OK);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    return memcmp(&left, &nothing, sizeof nothing);
+    check_nothing_left();
+    return 0;
 }
 
 /* ---- Devices ---- */
@@ -144,9 +144,7 @@ static void a_context_without_host_memory_is_not_opened(void **state)
     refuse_calloc = false;
     assert_null(self);
     assert_int_equal(count, 7);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
+    check_nothing_left();
 }
 
 /* ---- Results ---- */

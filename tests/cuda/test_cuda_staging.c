@@ -10,6 +10,7 @@
 #include "backends/cuda/pinned.h"
 #include "fake.h"
 #include "gpu.h"
+#include "nothing_left.h"
 
 #define CHUNK_BYTES (64 * MIB)
 #define WEIGHTS_BYTES                                                                              \
@@ -42,9 +43,7 @@ static void begin(scene *s, rvl_host_keep keep, uint64_t ring_bytes)
 static void end(scene *s)
 {
     assert_int_equal(rvl_context_close(s->context, NULL), RVL_OK);
-    const fake_live nothing = {0};
-    fake_live left = fake_reset();
-    assert_memory_equal(&left, &nothing, sizeof nothing);
+    check_nothing_left();
 }
 
 static rvl_status do_pause(scene *s)

@@ -4,7 +4,6 @@
  * the preload library by LD_PRELOAD or the torch library by dlopen(), on the fake driver and a fake
  * CUDA runtime. Scenarios compare values; here is how the process must end and what it may say.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +18,9 @@
 
 #include <cmocka.h>
 
+#include "tests/folder.h"
+#include "tests/run_command.h"
+
 #define TIMEOUT_S 100
 
 typedef enum mode { PRELOAD = 1, TORCH = 2, BOTH = 3 } mode;
@@ -32,40 +34,16 @@ typedef struct expectation {
     const char *environment[5];
 } expectation;
 
-static char directory[] = "/tmp/reveille-hooks-XXXXXX";
-
-static int make_directory(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) != NULL ? 0 : -1;
-}
-
-static int count_entries(void)
-{
-    int count = 0;
-    DIR *entries = opendir(directory);
-    for (struct dirent *each; entries != NULL && (each = readdir(entries)) != NULL;)
-        count += each->d_name[0] != '.';
-    closedir(entries);
-    return count;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    return rmdir(directory);
-}
-
 /* ---- Running ---- */
 
 static _Noreturn void become(const expectation *e, mode which, int out)
 {
     char library[] = "RVL_CUDA_LIBRARY=" RVL_CUDA_FAKE_PATH;
     char preload[] = "LD_PRELOAD=" RVL_PRELOAD_PATH;
-    char folder[64], path[64];
-    snprintf(folder, sizeof folder, "PROGRAM_DIRECTORY=%s", directory);
-    snprintf(path, sizeof path, "TMS_DISK_BACKUP_DIR=%s", directory);
-    char *environment[16] = {library, folder, NULL};
+    char place[64], path[64];
+    snprintf(place, sizeof place, "PROGRAM_DIRECTORY=%s", folder);
+    snprintf(path, sizeof path, "TMS_DISK_BACKUP_DIR=%s", folder);
+    char *environment[16] = {library, place, NULL};
     size_t count = 2;
     if (which == PRELOAD)
         environment[count++] = preload;
@@ -87,22 +65,16 @@ static _Noreturn void become(const expectation *e, mode which, int out)
 static void run(const expectation *e, mode which)
 {
     char text[8192];
-    int ends[2], status = 0;
-    size_t length = 0;
+    int ends[2];
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0)
         become(e, which, ends[1]);
     close(ends[1]);
-    for (ssize_t bytes; length < sizeof text - 1 &&
-                        (bytes = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
-        length += (size_t)bytes;
-    close(ends[0]);
-    text[length] = '\0';
-    assert_int_equal(waitpid(child, &status, 0), child);
+    int status = run_read(child, ends[0], text, sizeof text);
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    bool good = signal == e->signal && code == 0 && (e->says[0] != NULL || length == 0);
+    bool good = signal == e->signal && code == 0 && (e->says[0] != NULL || text[0] == '\0');
     for (size_t i = 0; i < 4 && e->says[i] != NULL; i++)
         good = good && strstr(text, e->says[i]) != NULL;
     if (!good)
@@ -110,7 +82,7 @@ static void run(const expectation *e, mode which)
                  e->scenario, signal, code, text);
     /* One message, on one line. */
     if (e->signal == SIGABRT)
-        assert_ptr_equal(strchr(text, '\n'), text + length - 1);
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
 static void run_all(const expectation *list, size_t count)
@@ -199,12 +171,12 @@ static void test_disk_backups(void **state)
         {.scenario = "disk_retained",
          .modes = BOTH,
          .environment = {"TMS_DISK_BACKUP_DIR=here", "TMS_RETAIN_CPU_BACKUP=1"}});
-    assert_int_equal(count_entries(), 0);
+    assert_int_equal(folder_count(), 0);
     /* A link to nothing is all that is left of a process that was killed. */
     RUN({.scenario = "killed", .modes = BOTH, .signal = SIGKILL});
-    assert_int_equal(count_entries(), 2);
+    assert_int_equal(folder_count(), 2);
     char command[128];
-    snprintf(command, sizeof command, "rm %s/reveille-*", directory);
+    snprintf(command, sizeof command, "rm %s/reveille-*", folder);
     assert_int_equal(system(command), 0);
 }
 
@@ -304,5 +276,5 @@ int main(void)
         cmocka_unit_test(test_runtimes),
         cmocka_unit_test(test_beginning_and_end),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

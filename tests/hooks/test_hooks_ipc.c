@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tests/run_command.h"
 
 static _Noreturn void become(const char *scenario, const char *setting, int out)
 {
@@ -31,20 +32,14 @@ static _Noreturn void become(const char *scenario, const char *setting, int out)
 static void run(const char *scenario, const char *setting, const char *says)
 {
     char text[8192];
-    int ends[2], status = 0;
-    size_t length = 0;
+    int ends[2];
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid_t child = fork();
     if (child == 0)
         become(scenario, setting, ends[1]);
     close(ends[1]);
-    for (ssize_t bytes; length < sizeof text - 1 &&
-                        (bytes = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
-        length += (size_t)bytes;
-    close(ends[0]);
-    text[length] = '\0';
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (status != 0 || (says == NULL ? length > 0 : strstr(text, says) == NULL))
+    int status = run_read(child, ends[0], text, sizeof text);
+    if (status != 0 || (says == NULL ? text[0] != '\0' : strstr(text, says) == NULL))
         fail_msg("%s: status %x, says: %s", scenario, (unsigned)status, text);
 }
 

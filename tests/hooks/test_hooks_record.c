@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "reveille/replay.h"
+#include "tests/run_command.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define FILES_MAX 4
@@ -98,21 +99,14 @@ static _Noreturn void become(const char *scenario, const char *const *variables,
 
 static void run_with(const char *const *words)
 {
-    int ends[2], status = 0;
-    size_t length = 0;
+    int ends[2];
     remove_files();
     assert_int_equal(pipe(ends), 0);
     ran.process = fork();
     if (ran.process == 0)
         become(words[0], words + 1, ends[1]);
     close(ends[1]);
-    for (ssize_t bytes;
-         length < sizeof ran.says - 1 &&
-         (bytes = read(ends[0], ran.says + length, sizeof ran.says - 1 - length)) > 0;)
-        length += (size_t)bytes;
-    close(ends[0]);
-    ran.says[length] = '\0';
-    assert_int_equal(waitpid(ran.process, &status, 0), ran.process);
+    int status = run_read(ran.process, ends[0], ran.says, sizeof ran.says);
     ran.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     list_files();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* `reveille record` as a user meets it: what it runs, what it says, its exit status, its files. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,77 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "tests/folder.h"
+#include "tests/run_command.h"
+
 #define PROGRAM RVL_RECORD_PROGRAM_PATH
-#define WORDS_MAX 16
-
-static char directory[] = "/tmp/reveille-command-XXXXXX";
-static char said[8192];
-static int status;
-
-/* ---- Running ---- */
-
-static pid_t start(const char *const *words, int out)
-{
-    char *command[WORDS_MAX + 1] = {RVL_COMMAND_PATH};
-    for (size_t i = 0; words[i] != NULL && i + 2 < WORDS_MAX; i++)
-        command[i + 1] = (char *)(uintptr_t)words[i];
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(out, STDOUT_FILENO);
-        dup2(out, STDERR_FILENO);
-        alarm(100);
-        execv(command[0], command);
-        _exit(127);
-    }
-    return child;
-}
-
-static void finish(pid_t child, int in)
-{
-    int raw = 0;
-    size_t length = 0;
-    for (ssize_t bytes; length < sizeof said - 1 &&
-                        (bytes = read(in, said + length, sizeof said - 1 - length)) > 0;)
-        length += (size_t)bytes;
-    said[length] = '\0';
-    close(in);
-    assert_int_equal(waitpid(child, &raw, 0), child);
-    assert_true(WIFEXITED(raw));
-    status = WEXITSTATUS(raw);
-}
-
-static void run_words(const char *const *words)
-{
-    int ends[2];
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t child = start(words, ends[1]);
-    close(ends[1]);
-    finish(child, ends[0]);
-}
-
-#define RUN(...) run_words((const char *const[]){__VA_ARGS__, NULL})
-
-static void assert_said(const char *part)
-{
-    if (strstr(said, part) == NULL)
-        fail_msg("not \"%s\" in: %s", part, said);
-}
-
-static size_t files(void)
-{
-    size_t count = 0;
-    DIR *entries = opendir(".");
-    for (struct dirent *each; (each = readdir(entries)) != NULL;)
-        count += each->d_name[0] != '.';
-    closedir(entries);
-    return count;
-}
+#define RUN(...) run_words_as_one(WORDS(__VA_ARGS__))
 
 static int clear(void **state)
 {
@@ -90,13 +27,10 @@ static int clear(void **state)
     return system("rm -f -- *");
 }
 
-static void write_file(const char *path, const char *text, mode_t mode)
+static void write_file(const char *name, const char *text, mode_t mode)
 {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, text, strlen(text)), strlen(text));
-    assert_int_equal(fchmod(file, mode), 0);
-    close(file);
+    folder_write(name, text);
+    assert_int_equal(chmod(name, mode), 0);
 }
 
 /* ---- Tests ---- */
@@ -105,26 +39,26 @@ static void test_one_process(void **state)
 {
     (void)state;
     RUN("record", "--period", "0", "-o", "run.rvt", "--", PROGRAM, "plain");
-    assert_int_equal(status, 0);
-    assert_string_equal(said, "reveille: run.rvt: 4 events\n");
-    assert_int_equal(files(), 1);
+    assert_int_equal(answer.status, 0);
+    assert_string_equal(answer.out, "reveille: run.rvt: 4 events\n");
+    assert_int_equal(folder_count(), 1);
     RUN("replay", "run.rvt");
-    assert_int_equal(status, 0);
-    assert_said("peak 4.0 MiB in start: fits");
-    assert_said("last reading in start: 0 B, predicted 0 B (+0.00 %)");
+    assert_int_equal(answer.status, 0);
+    check_printed("peak 4.0 MiB in start: fits");
+    check_printed("last reading in start: 0 B, predicted 0 B (+0.00 %)");
     /* Again over it, without an extension, and elsewhere. */
     RUN("record", "--name", "my engine", PROGRAM, "exit_at_once");
-    assert_string_equal(said, "reveille: run.rvt: 4 events\n");
+    assert_string_equal(answer.out, "reveille: run.rvt: 4 events\n");
     RUN("replay", "run.rvt");
-    assert_said("my engine/untagged 2.0 MiB");
+    check_printed("my engine/untagged 2.0 MiB");
     RUN("record", "-o", "a%b", PROGRAM, "plain");
-    assert_string_equal(said, "reveille: a%b: 4 events\n");
+    assert_string_equal(answer.out, "reveille: a%b: 4 events\n");
     char path[128], line[256];
-    snprintf(path, sizeof path, "%s/c.rvt", directory);
+    snprintf(path, sizeof path, "%s/c.rvt", folder);
     snprintf(line, sizeof line, "reveille: %s: 4 events\n", path);
     RUN("record", "-o", path, PROGRAM, "plain");
-    assert_string_equal(said, line);
-    assert_int_equal(files(), 3);
+    assert_string_equal(answer.out, line);
+    assert_int_equal(folder_count(), 3);
 }
 
 static void test_several_processes(void **state)
@@ -133,12 +67,12 @@ static void test_several_processes(void **state)
     write_file("run.rvt", "of an earlier run", 0600);
     write_file("run.1.rvt", "too", 0600);
     RUN("record", "--period", "0", PROGRAM, "forked");
-    assert_int_equal(status, 0);
-    assert_said(".rvt: 6 events\n");
-    assert_said(".rvt: 5 events\n");
+    assert_int_equal(answer.status, 0);
+    check_printed(".rvt: 6 events\n");
+    check_printed(".rvt: 5 events\n");
     assert_int_equal(access("run.rvt", F_OK), -1);
     assert_int_equal(unlink("run.1.rvt"), 0);
-    assert_int_equal(files(), 2);
+    assert_int_equal(folder_count(), 2);
     assert_int_equal(system(RVL_COMMAND_PATH " replay run.*.rvt >table"), 0);
     assert_int_equal(system("grep -q 'peak 28.0 MiB' table"), 0);
 }
@@ -150,15 +84,16 @@ static void test_stages(void **state)
     skip();
 #endif
     RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
-    assert_int_equal(status, 0);
+    assert_int_equal(answer.status, 0);
     RUN("replay", "run.rvt");
-    assert_said("  five#2  ");
+    check_printed("  five#2  ");
     assert_int_equal(setenv("NVTX_INJECTION64_PATH", "profiler.so", 1), 0);
     RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
-    assert_int_equal(status, 2);
-    assert_said("NVTX_INJECTION64_PATH is set to profiler.so, and NVTX serves one tool: unset it");
+    assert_int_equal(answer.status, 2);
+    check_printed(
+        "NVTX_INJECTION64_PATH is set to profiler.so, and NVTX serves one tool: unset it");
     RUN("record", PROGRAM, "nvtx");
-    assert_int_equal(status, 0);
+    assert_int_equal(answer.status, 0);
     unsetenv("NVTX_INJECTION64_PATH");
 }
 
@@ -166,18 +101,20 @@ static void test_exit_status(void **state)
 {
     (void)state;
     RUN("record", "sh", "-c", "exit 7");
-    assert_int_equal(status, 7);
-    assert_string_equal(said, "reveille: nothing was recorded: no process used a device in a way "
-                              "that is seen\n");
+    assert_int_equal(answer.status, 7);
+    assert_string_equal(answer.out,
+                        "reveille: nothing was recorded: no process used a device in a way "
+                        "that is seen\n");
     RUN("record", PROGRAM, "killed");
-    assert_int_equal(status, 128 + SIGKILL);
-    assert_said("run.rvt: 4 events, breaks off (the process was killed): replay it with --partial");
+    assert_int_equal(answer.status, 128 + SIGKILL);
+    check_printed(
+        "run.rvt: 4 events, breaks off (the process was killed): replay it with --partial");
     RUN("replay", "run.rvt");
-    assert_int_equal(status, 2);
+    assert_int_equal(answer.status, 2);
     RUN("replay", "--partial", "run.rvt");
-    assert_int_equal(status, 0);
+    assert_int_equal(answer.status, 0);
     RUN("record", PROGRAM, "unknown scenario");
-    assert_int_equal(status, 64);
+    assert_int_equal(answer.status, 64);
 }
 
 /* The signal reaches the command, whose own answer to it counts. */
@@ -192,13 +129,13 @@ static void test_signals(void **state)
     int ends[2];
     char ready[6] = "";
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t child = start(words, ends[1]);
+    pid_t child = run_start(words, ends[1], ends[1]);
     close(ends[1]);
     assert_int_equal(read(ends[0], ready, sizeof ready), sizeof ready);
     assert_int_equal(kill(child, SIGTERM), 0);
-    finish(child, ends[0]);
-    assert_int_equal(status, 5);
-    assert_said("caught\n");
+    run_finish(child, ends[0]);
+    assert_int_equal(answer.status, 5);
+    check_printed("caught\n");
 }
 
 /* What was to be preloaded before still is, and before ours. */
@@ -209,19 +146,19 @@ static void test_environment(void **state)
     RUN("record", "--period", "20", "sh", "-c",
         "echo $LD_PRELOAD $RVL_RECORD_PERIOD_MS $RVL_RECORD_NAME");
     unsetenv("LD_PRELOAD");
-    assert_said("libm.so.6:" RVL_PRELOAD_PATH " 20\n");
+    check_printed("libm.so.6:" RVL_PRELOAD_PATH " 20\n");
     assert_int_equal(setenv("RVL_PRELOAD", RVL_PRELOAD_PATH, 1), 0);
     RUN("record", PROGRAM, "plain");
-    assert_said("run.rvt: 4 events");
+    check_printed("run.rvt: 4 events");
     assert_int_equal(setenv("RVL_PRELOAD", "/nowhere/lib.so", 1), 0);
     RUN("record", PROGRAM, "plain");
-    assert_int_equal(status, 2);
-    assert_said("RVL_PRELOAD names /nowhere/lib.so, which cannot be read");
+    assert_int_equal(answer.status, 2);
+    check_printed("RVL_PRELOAD names /nowhere/lib.so, which cannot be read");
     write_file("a b.so", "", 0600);
     assert_int_equal(setenv("RVL_PRELOAD", "a b.so", 1), 0);
     RUN("record", PROGRAM, "plain");
-    assert_int_equal(status, 2);
-    assert_said("LD_PRELOAD cannot hold a path with a space or a colon");
+    assert_int_equal(answer.status, 2);
+    check_printed("LD_PRELOAD cannot hold a path with a space or a colon");
     unsetenv("RVL_PRELOAD");
     /* The command where no library is. */
     assert_int_equal(system("cp " RVL_COMMAND_PATH " ."), 0);
@@ -233,8 +170,8 @@ static void test_environment(void **state)
 static void assert_refused(const char *command, const char *says)
 {
     RUN("record", command);
-    assert_int_equal(status, 2);
-    assert_said(says);
+    assert_int_equal(answer.status, 2);
+    check_printed(says);
 }
 
 #define FAKE_ELF                                                                                   \
@@ -265,8 +202,8 @@ static void test_commands_that_cannot_be_recorded(void **state)
     assert_refused("./outer", "interpreter is a script, too");
     assert_refused("./lost", "/nowhere/sh No such file");
     RUN("record", "./script");
-    assert_int_equal(status, 3);
-    assert_int_equal(files(), 8);
+    assert_int_equal(answer.status, 3);
+    assert_int_equal(folder_count(), 8);
 }
 
 static void test_rights(void **state)
@@ -281,7 +218,7 @@ static void test_rights(void **state)
     assert_refused("./other", "./other runs with more rights than its caller");
     assert_refused("./group", "./group runs with more rights than its caller");
     RUN("record", "./mine");
-    assert_int_equal(status, 0);
+    assert_int_equal(answer.status, 0);
 }
 
 static void test_bad_usage(void **state)
@@ -305,34 +242,32 @@ static void test_bad_usage(void **state)
         {{"record", "-o", "run.rvt.zst", "true"}, "compress it afterwards"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        run_words(rows[i].words);
-        assert_int_equal(status, 2);
-        assert_said(rows[i].says);
+        run_words_as_one(rows[i].words);
+        assert_int_equal(answer.status, 2);
+        check_printed(rows[i].says);
     }
-    assert_int_equal(files(), 0);
+    assert_int_equal(folder_count(), 0);
     RUN("record", "--help");
-    assert_int_equal(status, 0);
-    assert_said("usage: reveille record");
+    assert_int_equal(answer.status, 0);
+    check_printed("usage: reveille record");
     RUN("help", "record");
-    assert_int_equal(status, 0);
+    assert_int_equal(answer.status, 0);
     RUN("--help");
-    assert_said("  record    run a command");
+    check_printed("  record    run a command");
 }
 
-static int make_directory(void **state)
+static int setup(void **state)
 {
-    (void)state;
     return setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1) == 0 &&
                    setenv("RVL_RECORD_PERIOD_MS", "0", 1) == 0 &&
-                   unsetenv("NVTX_INJECTION64_PATH") == 0 && mkdtemp(directory) != NULL
-               ? chdir(directory)
+                   unsetenv("NVTX_INJECTION64_PATH") == 0 && folder_make(state) == 0
+               ? chdir(folder)
                : -1;
 }
 
-static int remove_directory(void **state)
+static int teardown(void **state)
 {
-    (void)state;
-    return chdir("/") == 0 ? rmdir(directory) : -1;
+    return chdir("/") == 0 ? folder_remove_empty(state) : -1;
 }
 
 int main(void)
@@ -345,5 +280,5 @@ int main(void)
         TEST(test_rights),      TEST(test_commands_that_cannot_be_recorded),
         TEST(test_bad_usage),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

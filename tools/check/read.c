@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "options.h"
 
 #define TOLERANCE_DEFAULT_PERCENT 1.0
 
@@ -254,11 +255,9 @@ static bool read_wake(const reading *r, const json_t *object, check_item *item)
     const char *wake;
     if (!read_string(r, object, "wake", &wake))
         return false;
-    if (wake != NULL && strcmp(wake, "staged") != 0 && strcmp(wake, "together") != 0)
-        return refuse(r, "\"wake\": expected \"staged\" or \"together\"");
-    item->wake =
-        wake != NULL && strcmp(wake, "together") == 0 ? RVL_WAKE_TOGETHER : RVL_WAKE_STAGED;
-    return true;
+    item->wake = RVL_WAKE_STAGED;
+    return wake == NULL || options_wake(wake, &item->wake) ||
+           refuse(r, "\"wake\": expected \"staged\" or \"together\"");
 }
 
 static bool read_item(reading *r, const json_t *object, check_item *item)

@@ -84,17 +84,6 @@ static int usage(const char *format, const char *what)
     return options_bad_usage("report", format, what);
 }
 
-static int parse_wake(const char *option, const char *text, rvl_wake *wake_out)
-{
-    if (strcmp(text, "staged") != 0 && strcmp(text, "together") != 0) {
-        complain(EXIT_BAD_INPUT, "%s %s: expected staged or together", option, text);
-        fputs("Try `reveille report --help`.\n", stderr);
-        return EXIT_BAD_INPUT;
-    }
-    *wake_out = text[0] == 's' ? RVL_WAKE_STAGED : RVL_WAKE_TOGETHER;
-    return 0;
-}
-
 static int parse_device(const char *text, rvl_replay_options *options)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -179,7 +168,9 @@ static int parse_option(int option, char *word, arguments *parsed)
         return 0;
     case AGAINST_WAKE:
         parsed->against_woken = true;
-        return parse_wake("--against-wake", optarg, &parsed->against_wake);
+        return options_wake(optarg, &parsed->against_wake)
+                   ? 0
+                   : usage("--against-wake %s: expected staged or together", optarg);
     case SVG:
         parsed->svg = optarg;
         return 0;
@@ -189,7 +180,9 @@ static int parse_option(int option, char *word, arguments *parsed)
     case DEVICE:
         return parse_device(optarg, &parsed->options);
     case WAKE:
-        return parse_wake("--wake", optarg, &parsed->options.wake);
+        return options_wake(optarg, &parsed->options.wake)
+                   ? 0
+                   : usage("--wake %s: expected staged or together", optarg);
     case CONDUCTOR:
         parsed->options.conductor = optarg;
         return 0;

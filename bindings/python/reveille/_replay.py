@@ -11,7 +11,7 @@ from typing import Any, Union
 from . import _c
 from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, from_struct, holder_of
 from ._sizes import Size, name_bytes, parse_size
-from .errors import CorruptTrace, InvalidArgument, ReveilleError, check, error_of, last_error
+from .errors import CorruptTrace, InvalidArgument, NotFound, ReveilleError, check, error_of, last_error
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -53,44 +53,73 @@ def _error(status: int, where: _c.TraceError) -> ReveilleError:
     return error
 
 
-def _holders(handle: ctypes.c_void_p, index: int, stage: int) -> tuple[Holder, ...]:
-    holders, count = ctypes.POINTER(_c.Holder)(), ctypes.c_size_t()
-    check(
-        _c.replay().rvl_replay_get_holders(
-            handle, index, stage, ctypes.byref(holders), ctypes.byref(count)
+class _Finished:
+    """A replay that has run, until it is closed: what can be read of it."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+
+    def _call(self, what: str, *arguments: Any) -> None:
+        """Fills the last arguments, whose addresses ctypes takes by the declared types."""
+        check(getattr(_c.replay(), f"rvl_replay_{what}")(self._handle, *arguments))
+
+    def _holders(self, index: int, stage: int) -> tuple[Holder, ...]:
+        holders, count = ctypes.POINTER(_c.Holder)(), ctypes.c_size_t()
+        self._call("get_holders", index, stage, holders, count)
+        return tuple(holder_of(holders[i]) for i in range(count.value))
+
+    def _measured(self, index: int, stage: int) -> tuple[int | None, int | None]:
+        peak, end = ctypes.c_uint64(), ctypes.c_uint64()
+        try:
+            self._call("get_measured", index, stage, peak, end)
+        except NotFound:
+            return None, None
+        return peak.value, end.value
+
+    def _stage(self, index: int, device: int, stage: int) -> ReplayStage:
+        struct, over = _c.StageStats(), ctypes.c_bool()
+        self._call("get_stage", index, stage, struct, over)
+        peak, end = self._measured(index, stage)
+        return from_struct(
+            ReplayStage,
+            struct,
+            device=device,
+            over_budget=over.value,
+            holders=self._holders(index, stage),
+            measured_peak_bytes=peak,
+            measured_end_bytes=end,
         )
-    )
-    return tuple(holder_of(holders[i]) for i in range(count.value))
 
-
-def _measured(handle: ctypes.c_void_p, index: int, stage: int) -> tuple[int | None, int | None]:
-    peak, end = ctypes.c_uint64(), ctypes.c_uint64()
-    status = _c.replay().rvl_replay_get_measured(
-        handle, index, stage, ctypes.byref(peak), ctypes.byref(end)
-    )
-    if status == _c.ERR_NOT_FOUND:
-        return None, None
-    check(status)
-    return peak.value, end.value
-
-
-def _stage(handle: ctypes.c_void_p, index: int, device: int, stage: int) -> ReplayStage:
-    struct, over = _c.StageStats(), ctypes.c_bool()
-    check(
-        _c.replay().rvl_replay_get_stage(
-            handle, index, stage, ctypes.byref(struct), ctypes.byref(over)
+    def _device(self, index: int) -> ReplayDevice:
+        struct = _c.ReplayDevice()
+        self._call("get_device", index, struct)
+        stages = tuple(self._stage(index, struct.device, i) for i in range(struct.stage_count))
+        return from_struct(
+            ReplayDevice,
+            struct,
+            peak_stage=stages[struct.peak_stage].name if stages else "",
+            oom=_oom(struct, stages),
+            stages=stages,
         )
-    )
-    peak, end = _measured(handle, index, stage)
-    return from_struct(
-        ReplayStage,
-        struct,
-        device=device,
-        over_budget=over.value,
-        holders=_holders(handle, index, stage),
-        measured_peak_bytes=peak,
-        measured_end_bytes=end,
-    )
+
+    def _json(self) -> str:
+        string = ctypes.c_void_p()
+        self._call("to_json", string)
+        try:
+            return _c.some_text(ctypes.string_at(string))
+        finally:
+            _c.replay().rvl_replay_string_free(string)
+
+    def result(self) -> Replay:
+        """All of it."""
+        library, skipped = _c.replay(), ctypes.c_uint64()
+        devices = range(library.rvl_replay_device_count(self._handle))
+        return Replay(
+            event_count=library.rvl_replay_event_count(self._handle, skipped),
+            skipped_events=skipped.value,
+            devices=tuple(self._device(index) for index in devices),
+            json=self._json(),
+        )
 
 
 def _oom(struct: _c.ReplayDevice, stages: Sequence[ReplayStage]) -> ReplayOom | None:
@@ -104,39 +133,6 @@ def _oom(struct: _c.ReplayDevice, stages: Sequence[ReplayStage]) -> ReplayOom | 
         tag=_c.some_text(struct.oom_tag),
         requested_bytes=struct.oom_requested_bytes,
         free_bytes=struct.oom_free_bytes,
-    )
-
-
-def _device(handle: ctypes.c_void_p, index: int) -> ReplayDevice:
-    struct = _c.ReplayDevice()
-    check(_c.replay().rvl_replay_get_device(handle, index, ctypes.byref(struct)))
-    stages = tuple(_stage(handle, index, struct.device, i) for i in range(struct.stage_count))
-    return from_struct(
-        ReplayDevice,
-        struct,
-        peak_stage=stages[struct.peak_stage].name if stages else "",
-        oom=_oom(struct, stages),
-        stages=stages,
-    )
-
-
-def _json(handle: ctypes.c_void_p) -> str:
-    string = ctypes.c_void_p()
-    check(_c.replay().rvl_replay_to_json(handle, ctypes.byref(string)))
-    try:
-        return _c.some_text(ctypes.string_at(string))
-    finally:
-        _c.replay().rvl_replay_string_free(string)
-
-
-def _result(handle: ctypes.c_void_p) -> Replay:
-    library, skipped = _c.replay(), ctypes.c_uint64()
-    events = library.rvl_replay_event_count(handle, ctypes.byref(skipped))
-    return Replay(
-        event_count=events,
-        skipped_events=skipped.value,
-        devices=tuple(_device(handle, i) for i in range(library.rvl_replay_device_count(handle))),
-        json=_json(handle),
     )
 
 
@@ -177,6 +173,6 @@ def replay(
     if status != _c.OK:
         raise _error(status, where)
     try:
-        return _result(handle)
+        return _Finished(handle).result()
     finally:
         _c.replay().rvl_replay_close(handle)

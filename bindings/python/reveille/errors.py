@@ -13,6 +13,10 @@ from typing import Any, ClassVar
 from . import _c
 
 
+# The class of a status, from the status that each class below names.
+BY_STATUS: dict[int, type[ReveilleError]] = {}
+
+
 class ReveilleError(Exception):
     """A call of the library failed and has changed nothing, unless its message says otherwise.
 
@@ -29,6 +33,12 @@ class ReveilleError(Exception):
     """
 
     STATUS: ClassVar[int] = 0
+
+    def __init_subclass__(cls, status: int | None = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if status is not None:
+            cls.STATUS = status
+            BY_STATUS[status] = cls
 
     def __init__(
         self,
@@ -60,139 +70,91 @@ class ReveilleError(Exception):
         return _c.some_text(_c.core().rvl_status_name(self.status))
 
 
-class InvalidArgument(ReveilleError, ValueError):
+class InvalidArgument(ReveilleError, ValueError, status=-1):
     """An argument that the call does not take."""
 
-    STATUS = -1
 
-
-class InvalidState(ReveilleError):
+class InvalidState(ReveilleError, status=-2):
     """Not possible in this state: a closed context, a call from a callback."""
 
-    STATUS = -2
 
-
-class Busy(ReveilleError):
+class Busy(ReveilleError, status=-3):
     """A stream is being captured."""
 
-    STATUS = -3
 
-
-class TimedOut(ReveilleError):
+class TimedOut(ReveilleError, status=-4):
     """Memory did not become free within the timeout."""
 
-    STATUS = -4
 
-
-class NotSupported(ReveilleError):
+class NotSupported(ReveilleError, status=-5):
     """The backend cannot do this."""
 
-    STATUS = -5
 
-
-class OutOfDeviceMemory(ReveilleError, MemoryError):
+class OutOfDeviceMemory(ReveilleError, MemoryError, status=-6):
     """The device has not enough free memory."""
 
-    STATUS = -6
 
-
-class OutOfHostMemory(ReveilleError, MemoryError):
+class OutOfHostMemory(ReveilleError, MemoryError, status=-7):
     """The host has not enough memory, for a backup for instance."""
 
-    STATUS = -7
 
-
-class DiskFull(ReveilleError):
+class DiskFull(ReveilleError, status=-8):
     """No room for a backup on disk."""
 
-    STATUS = -8
 
-
-class InputOutputError(ReveilleError):
+class InputOutputError(ReveilleError, status=-9):
     """A file could not be read or written."""
 
-    STATUS = -9
 
-
-class NoBackend(ReveilleError):
+class NoBackend(ReveilleError, status=-10):
     """This build of the library lacks the backend."""
 
-    STATUS = -10
 
-
-class NoDriver(ReveilleError):
+class NoDriver(ReveilleError, status=-11):
     """There is no GPU driver."""
 
-    STATUS = -11
 
-
-class DriverTooOld(ReveilleError):
+class DriverTooOld(ReveilleError, status=-12):
     """The GPU driver is too old."""
 
-    STATUS = -12
 
-
-class NoDevice(ReveilleError, LookupError):
+class NoDevice(ReveilleError, LookupError, status=-13):
     """There is no such device."""
 
-    STATUS = -13
 
-
-class DeviceLost(ReveilleError):
+class DeviceLost(ReveilleError, status=-14):
     """The device does not answer any more."""
 
-    STATUS = -14
 
-
-class DigestMismatch(ReveilleError):
+class DigestMismatch(ReveilleError, status=-15):
     """Restored content differs from what was backed up."""
 
-    STATUS = -15
 
-
-class CorruptTrace(ReveilleError):
+class CorruptTrace(ReveilleError, status=-16):
     """A trace that breaks its format.
 
     Attributes: file, line and column (from 1; 0 for the whole), beside those of ReveilleError.
     """
 
-    STATUS = -16
     file: str | None = None
     line: int = 0
     column: int = 0
 
 
-class VersionMismatch(ReveilleError):
+class VersionMismatch(ReveilleError, status=-17):
     """A newer version of a trace or of options than this library knows."""
 
-    STATUS = -17
 
-
-class NotFound(ReveilleError, LookupError):
+class NotFound(ReveilleError, LookupError, status=-18):
     """No such tag, allocation, stage or backup."""
 
-    STATUS = -18
 
-
-class Vetoed(ReveilleError):
+class Vetoed(ReveilleError, status=-19):
     """A before_unmap callback refused the pause; what it raised is the __cause__."""
 
-    STATUS = -19
 
-
-class Forked(ReveilleError):
+class Forked(ReveilleError, status=-20):
     """The context was opened before fork and belongs to the parent: open one here."""
-
-    STATUS = -20
-
-
-def _all_subclasses(cls: type[ReveilleError]) -> list[type[ReveilleError]]:
-    return [each for direct in cls.__subclasses__() for each in (direct, *_all_subclasses(direct))]
-
-
-BY_STATUS: dict[int, type[ReveilleError]] = {
-    cls.STATUS: cls for cls in _all_subclasses(ReveilleError)
-}
 
 
 def error_of(status: int, message: str, **facts: Any) -> ReveilleError:

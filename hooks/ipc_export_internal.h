@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the exporter share: ipc_export.c has the allocations with a handle, ipc_serve.c
+ * the connections of those who import them, and ipc_suspend.c takes one from the other at a pause.
+ */
+#ifndef RVL_HOOKS_IPC_EXPORT_INTERNAL_H
+#define RVL_HOOKS_IPC_EXPORT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/model.h"
+#include "hooks/ipc_export.h"
+
+/* An allocation that has a handle. */
+typedef struct rvli_ipc_shared {
+    struct rvli_ipc_shared *next;
+    rvl_context *context;
+    rvl_addr addr;
+    uint64_t allocation_id;
+    uint64_t size_bytes;
+    uint64_t export_id;
+    unsigned importers;
+    bool moving; /* a pause has begun */
+    bool gone;   /* paused or freed since: here for its importers' sake */
+} rvli_ipc_shared;
+
+/* A connection. */
+typedef struct rvli_ipc_importer {
+    struct rvli_ipc_importer *next;
+    rvli_ipc_shared *of; /* NULL: it has not asked yet */
+    int socket;
+    pid_t process;
+    char program[24];
+    uint32_t awaited; /* kind of the message that it has not answered; 0: none */
+    int32_t answer;   /* rvl_status of its last one */
+    char text[RVLI_IPC_TEXT_BYTES];
+} rvli_ipc_importer;
+
+/* Guards all that is here. Before any context's lock. */
+extern pthread_mutex_t rvli_ipc_lock;
+
+extern rvli_ipc_shared *rvli_ipc_exports;
+
+/* Added and removed by the thread that serves alone, newest first. */
+extern rvli_ipc_importer *rvli_ipc_importers;
+
+/* An importer has answered or is gone. It is there once somebody serves. */
+extern pthread_cond_t rvli_ipc_changed;
+
+/* ---- ipc_export.c ---- */
+
+/* Without the lock. */
+bool rvli_ipc_any_exports(void);
+
+/* NULL: its memory was paused or freed since, or it never was. */
+rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id);
+
+/* Takes it away if it is gone and nobody imports it any more. */
+void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
+
+/*
+ * The allocation that begins at addr, if it can be shared now. id 0: any. With the context's lock
+ * held.
+ */
+rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
+                            rvli_allocation **allocation_out);
+
+/* RVL_ERR_STATE, with what to do about it. */
+rvl_status rvli_ipc_paused_now(void);
+
+/* ---- ipc_serve.c ---- */
+
+/* From now on there is a thread that serves. */
+rvl_status rvli_ipc_serve(void);
+
+/* In a child by fork: closes what is the parent's. */
+void rvli_ipc_stop_serving(void);
+
+/* The random number of those who serve; 0: nobody does yet. */
+uint64_t rvli_ipc_nonce(void);
+
+/* ---- ipc_suspend.c ---- */
+
+/* In a child by fork: no pause is going on. */
+void rvli_ipc_begin_rounds(void);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pause of memory that others import: its importers are told to let go, and waited for; whoever
+ * does not is named. What is paused then is given up for good, or else given back to them.
+ */
+#include "hooks/ipc_export_internal.h"
+
+#include <time.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hooks/message.h"
+#include "hooks/settings.h"
+
+/* One pause of shared memory at a time. Before the lock, which is before any context's. */
+static pthread_mutex_t rounds = PTHREAD_MUTEX_INITIALIZER;
+
+void rvli_ipc_begin_rounds(void)
+{
+    pthread_mutex_init(&rounds, NULL);
+}
+
+/* ---- What moves ---- */
+
+/* Whether a pause of the tag moves it. */
+static bool moves_with(const rvli_ipc_shared *what, const rvl_tag *tag)
+{
+    rvl_allocation facts = {.struct_size = sizeof facts};
+    return rvl_allocation_find(what->context, what->addr, &facts) == RVL_OK &&
+           facts.id == what->allocation_id && facts.state == RVL_STATE_ACTIVE &&
+           (tag == NULL || facts.tag == *tag);
+}
+
+static bool begin_move(const rvl_context *context, const rvl_tag *tag)
+{
+    bool any = false;
+    rvl_error before = *rvli_error_get();
+    for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next) {
+        each->moving = !each->gone && each->context == context && moves_with(each, tag);
+        any = any || each->moving;
+    }
+    rvli_error_set(&before);
+    return any;
+}
+
+static bool moves(const rvli_ipc_importer *who)
+{
+    return who->of != NULL && who->of->moving;
+}
+
+/* ---- Its importers ---- */
+
+static const rvli_ipc_importer *find_silent(void)
+{
+    const rvli_ipc_importer *each = rvli_ipc_importers;
+    while (each != NULL && !(moves(each) && each->awaited != 0))
+        each = each->next;
+    return each;
+}
+
+/* Says one thing to all that hold what moves, and waits for their answers. */
+static void tell_all(rvli_ipc_kind kind, unsigned timeout_ms)
+{
+    struct timespec end;
+    const rvli_ipc_message message = rvli_ipc_message_of(kind);
+    for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
+        if (moves(each)) {
+            each->awaited = (uint32_t)kind;
+            (void)rvli_ipc_send(each->socket, &message, NULL, 0);
+        }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += timeout_ms / 1000;
+    end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_sec++;
+        end.tv_nsec -= 1000000000;
+    }
+    while (find_silent() != NULL &&
+           pthread_cond_timedwait(&rvli_ipc_changed, &rvli_ipc_lock, &end) == 0) {
+    }
+}
+
+static bool has_not_let_go(const rvli_ipc_importer *who)
+{
+    return moves(who) && (who->awaited != 0 || who->answer != RVL_OK);
+}
+
+/* "process 4711 (python) has 4.0 MiB of it, and 2 more"; and the bytes of all. */
+static const rvli_ipc_importer *name_holders(rvli_text *text, uint64_t *bytes_out)
+{
+    const rvli_ipc_importer *first = NULL;
+    unsigned count = 0;
+    *bytes_out = 0;
+    for (const rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next) {
+        if (!has_not_let_go(each))
+            continue;
+        first = first != NULL ? first : each;
+        *bytes_out += each->of->size_bytes;
+        count++;
+    }
+    if (first == NULL)
+        return NULL;
+    rvli_text_add(text, "process ");
+    rvli_text_add_u64(text, (uint64_t)first->process);
+    rvli_text_add(text, " (");
+    rvli_text_add(text, first->program);
+    rvli_text_add(text, ") holds ");
+    rvli_text_add_bytes(text, first->of->size_bytes);
+    rvli_text_add(text, " that it imported");
+    if (count > 1) {
+        rvli_text_add(text, " (");
+        rvli_text_add_u64(text, count);
+        rvli_text_add(text, " imports hold ");
+        rvli_text_add_bytes(text, *bytes_out);
+        rvli_text_add(text, ")");
+    }
+    return first;
+}
+
+static rvl_status verdict(unsigned timeout_ms)
+{
+    char message[sizeof(((rvl_error *)NULL)->message)];
+    uint64_t bytes;
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    const rvli_ipc_importer *first = name_holders(&text, &bytes);
+    if (first == NULL)
+        return RVL_OK;
+    rvl_status status = first->awaited != 0 ? RVL_ERR_TIMEOUT : RVL_ERR_BUSY;
+    if (status == RVL_ERR_TIMEOUT) {
+        rvli_text_add(&text, " and does not let go within ");
+        rvli_text_add_u64(&text, timeout_ms);
+        rvli_text_add(&text, " ms: free it there, or end it");
+    } else {
+        rvli_text_add(&text, " and cannot let go: ");
+        rvli_text_add(&text, first->text);
+    }
+    rvli_error(status, message);
+    rvli_error_op("suspend");
+    rvli_error_bytes(RVL_NO_DEVICE, bytes, 0);
+    return status;
+}
+
+/* ---- A pause ---- */
+
+rvl_status rvli_ipc_suspend(rvl_context *context, const rvl_tag *tag, bool *begun_out)
+{
+    unsigned timeout_ms = rvli_settings()->ipc_timeout_ms;
+    if (!rvli_ipc_any_exports())
+        return RVL_OK;
+    pthread_mutex_lock(&rounds);
+    pthread_mutex_lock(&rvli_ipc_lock);
+    *begun_out = begin_move(context, tag);
+    if (*begun_out)
+        tell_all(RVLI_IPC_SUSPEND, timeout_ms);
+    rvl_status status = *begun_out ? verdict(timeout_ms) : RVL_OK;
+    pthread_mutex_unlock(&rvli_ipc_lock);
+    if (!*begun_out)
+        pthread_mutex_unlock(&rounds);
+    return status;
+}
+
+/* They read nothing stale, but what they hold is not free yet. */
+static void warn_of_holders(void)
+{
+    char message[RVLI_MESSAGE_BYTES];
+    uint64_t bytes;
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&text, "memory was paused, but is not free yet: ");
+    if (name_holders(&text, &bytes) != NULL)
+        rvli_say(message);
+}
+
+void rvli_ipc_settle(rvl_context *context, bool paused)
+{
+    rvl_error before = *rvli_error_get();
+    pthread_mutex_lock(&rvli_ipc_lock);
+    tell_all(paused ? RVLI_IPC_DROP : RVLI_IPC_RESTORE, rvli_settings()->ipc_timeout_ms);
+    if (paused)
+        warn_of_holders();
+    for (rvli_ipc_shared *each = rvli_ipc_exports, *next; each != NULL; each = next) {
+        next = each->next;
+        if (!each->moving || each->context != context)
+            continue;
+        each->moving = false;
+        each->gone = each->gone || paused;
+        rvli_ipc_drop_if_unused(each);
+    }
+    pthread_mutex_unlock(&rvli_ipc_lock);
+    pthread_mutex_unlock(&rounds);
+    rvli_error_set(&before);
+}

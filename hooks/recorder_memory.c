@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that is recorded: what has been allocated and not freed, and the tags it was given, which
+ * a pause of all of them has to name.
+ */
+#include "hooks/recorder_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/addrmap.h"
+#include "base/pool.h"
+#include "hooks/usage.h"
+
+/* A tag of no name is memory of a region all the same, and is paused with all. */
+#define NAMELESS_TAG "\"\""
+
+typedef struct used_tag {
+    struct used_tag *next;
+    const char *name;   /* interned */
+    uint64_t paused_by; /* number of the pause that has told it; 0: some of it may be active */
+} used_tag;
+
+static rvli_addrmap known[RVLI_RECORDED_SPACES]; /* of rvli_recorded */
+static rvli_pool memory;                         /* of them */
+static uint64_t last_id;
+static used_tag *tags;
+static uint64_t pauses;
+
+void rvli_record_begin_memory(void)
+{
+    for (int space = 0; space < RVLI_RECORDED_SPACES; space++)
+        rvli_addrmap_init(&known[space]);
+    rvli_pool_init(&memory, sizeof(rvli_recorded));
+    last_id = 0;
+    tags = NULL;
+    pauses = 0;
+}
+
+void rvli_record_forget_memory(void)
+{
+    for (int space = 0; space < RVLI_RECORDED_SPACES; space++)
+        rvli_addrmap_destroy(&known[space]);
+    rvli_pool_destroy(&memory);
+    while (tags != NULL) {
+        used_tag *gone = tags;
+        tags = gone->next;
+        free(gone);
+    }
+}
+
+/* ---- Allocations ---- */
+
+static bool note_tag(const char *name)
+{
+    used_tag *tag = tags;
+    while (tag != NULL && tag->name != name && strcmp(tag->name, name) != 0)
+        tag = tag->next;
+    if (tag == NULL) {
+        tag = malloc(sizeof *tag);
+        if (tag == NULL)
+            return false;
+        *tag = (used_tag){.next = tags, .name = name};
+        tags = tag;
+    }
+    tag->paused_by = 0;
+    return true;
+}
+
+static void write_free(uint64_t id)
+{
+    rvli_record_write(&(rvl_trace_event){.kind = RVL_EVENT_FREE, .id = id});
+}
+
+static rvli_recorded *forget_key(rvli_recorded_space space, uint64_t key)
+{
+    rvli_recorded *gone = rvli_addrmap_remove(&known[space], key);
+    if (gone != NULL)
+        write_free(gone->id);
+    return gone;
+}
+
+/* Without host memory it is left out, and its bytes stay unexplained. */
+static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *kept)
+{
+    const char *tag = kept->tag;
+    if (tag != NULL && tag[0] == '\0')
+        tag = NAMELESS_TAG;
+    if ((tag != NULL && !note_tag(tag)) ||
+        rvli_addrmap_insert(&known[space], key, kept) != RVL_OK) {
+        rvli_pool_put(&memory, kept);
+        return;
+    }
+    kept->id = ++last_id;
+    rvli_record_write(&(rvl_trace_event){.kind = RVL_EVENT_ALLOC,
+                                         .id = kept->id,
+                                         .device = rvli_usage_device_at(kept->device)->place,
+                                         .bytes = kept->size_bytes,
+                                         .tag = tag,
+                                         .backup = kept->backup});
+}
+
+void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL) {
+        other->alloc(space, key, what);
+        return;
+    }
+    if (!rvli_recorder_on() || what->size_bytes == 0 || !rvli_record_enter())
+        return;
+    int device = what->device >= 0 ? what->device : rvli_usage_current();
+    /* One that is still there was freed by a way that nobody has seen. */
+    rvli_recorded *stale = forget_key(space, key);
+    if (stale != NULL)
+        rvli_pool_put(&memory, stale);
+    rvli_recorded *kept = rvli_record_knows_device(device) ? rvli_pool_get(&memory) : NULL;
+    if (kept != NULL) {
+        *kept = *what;
+        kept->device = device;
+        write_alloc(space, key, kept);
+        rvli_record_use_device(device);
+    }
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL)
+        return other->free(space, key, was_out);
+    if (!rvli_recorder_on())
+        return false;
+    pthread_mutex_lock(&rvli_record_lock);
+    rvli_recorded *gone = rvli_record_has_file() ? forget_key(space, key) : NULL;
+    if (gone != NULL) {
+        if (was_out != NULL)
+            *was_out = *gone;
+        rvli_pool_put(&memory, gone);
+    }
+    pthread_mutex_unlock(&rvli_record_lock);
+    return gone != NULL;
+}
+
+void rvli_record_free_all(void)
+{
+    for (int space = 0; space < RVLI_RECORDED_SPACES; space++) {
+        uint64_t at = 0;
+        const rvli_recorded *each;
+        while ((each = rvli_addrmap_ceil(&known[space], at, &at)) != NULL) {
+            write_free(each->id);
+            at++;
+        }
+    }
+}
+
+/* ---- Pauses ---- */
+
+static void write_transition(rvl_event_kind kind, used_tag *tag, uint64_t paused_by)
+{
+    rvli_record_write(&(rvl_trace_event){.kind = kind, .tag = tag->name});
+    tag->paused_by = paused_by;
+}
+
+uint64_t rvli_recorder_pause(const char *tag)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL)
+        return other->pause(tag);
+    if (!rvli_recorder_on())
+        return 0;
+    pthread_mutex_lock(&rvli_record_lock);
+    uint64_t pause = ++pauses;
+    for (used_tag *each = tags; each != NULL; each = each->next)
+        if (each->paused_by == 0 && (tag == NULL || strcmp(each->name, tag) == 0))
+            write_transition(RVL_EVENT_PAUSE, each, pause);
+    pthread_mutex_unlock(&rvli_record_lock);
+    return pause;
+}
+
+void rvli_recorder_pause_failed(uint64_t pause)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL) {
+        other->pause_failed(pause);
+        return;
+    }
+    if (!rvli_recorder_on() || pause == 0)
+        return;
+    pthread_mutex_lock(&rvli_record_lock);
+    for (used_tag *each = tags; each != NULL; each = each->next)
+        if (each->paused_by == pause)
+            write_transition(RVL_EVENT_RESUME, each, 0);
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+void rvli_recorder_resume(const char *tag)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL) {
+        other->resume(tag);
+        return;
+    }
+    if (!rvli_recorder_on())
+        return;
+    pthread_mutex_lock(&rvli_record_lock);
+    for (used_tag *each = tags; each != NULL; each = each->next)
+        if (tag == NULL || strcmp(each->name, tag) == 0)
+            write_transition(RVL_EVENT_RESUME, each, 0);
+    pthread_mutex_unlock(&rvli_record_lock);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#include "short_memory.h"
+
+long short_memory_left = -1;
+_Atomic uint64_t short_memory_requests;
+uint64_t short_memory_refused_request;
+
+bool short_memory_refuses(void)
+{
+    if (++short_memory_requests == short_memory_refused_request || short_memory_left == 0)
+        return true;
+    if (short_memory_left > 0)
+        short_memory_left--;
+    return false;
+}
