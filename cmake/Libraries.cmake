@@ -24,7 +24,7 @@ if(TARGET RVL::uring)
   target_link_libraries(reveille PRIVATE $<BUILD_INTERFACE:RVL::uring>)
 endif()
 target_link_libraries(reveille-replay PUBLIC reveille PRIVATE RVL::jansson RVL::zstd
-  RVL::zlib)
+  $<BUILD_INTERFACE:RVL::deflate>)
 set_target_properties(reveille-replay PROPERTIES EXPORT_NAME replay)
 
 install(TARGETS reveille reveille-replay EXPORT ReveilleTargets

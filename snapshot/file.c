@@ -11,12 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <zlib.h>
+#include <libdeflate.h>
+
+#include "base/memory.h"
 
 /* A snapshot of a hundred million events; what unpacks to more is taken for a bomb. */
 #define UNPACKED_MAX (UINT64_C(8) << 30)
 #define CHUNK_BYTES ((size_t)1 << 16)
-#define WINDOW_BITS_GZIP (15 + 16)
+#define RATIO_MAX 1032
+#define MEMBER_BYTES_MIN 18
+#define FIRST_BYTES 64
 #define PICKLE_FIRST_BYTE 0x80
 
 /* ---- Bytes that grow ---- */
@@ -91,72 +95,111 @@ static rvl_status load(int descriptor, rvli_file *file, const char **why_out)
 
 /* ---- Unpacking ---- */
 
-static rvl_status why_not(int code, const char **why_out)
+static rvl_status refuse(const char *why, const char **why_out)
 {
-    *why_out = code == Z_MEM_ERROR   ? NULL
-               : code == Z_BUF_ERROR ? "the gzip stream ends early"
-                                     : "not a valid gzip stream";
-    return code == Z_MEM_ERROR ? RVL_ERR_HOST_OOM : RVL_ERR_CORRUPT_TRACE;
+    *why_out = why; /* NULL: no memory */
+    return why != NULL ? RVL_ERR_CORRUPT_TRACE : RVL_ERR_HOST_OOM;
 }
 
-static rvl_status check_unpacked(const buffer *bytes, const char **why_out)
+static inline uint64_t least(uint64_t a, uint64_t b)
 {
-    *why_out = "what it unpacks to is not a pickle of protocol 2 to 5";
-    if (bytes->used > 0 && bytes->data[0] != PICKLE_FIRST_BYTE)
-        return RVL_ERR_CORRUPT_TRACE;
-    *why_out = "it unpacks to more than 8 GiB: unpack it first";
-    return bytes->used <= UNPACKED_MAX ? RVL_OK : RVL_ERR_CORRUPT_TRACE;
+    return a < b ? a : b;
 }
 
-/* Points zlib at input and room; its counters have 32 bits. */
-static void point(z_stream *stream, const rvli_file *packed, uint64_t *in, const buffer *bytes)
+static inline uint64_t most(uint64_t a, uint64_t b)
 {
-    uint64_t left = packed->size - *in;
-    size_t room = bytes->capacity - bytes->used;
-    stream->next_in = (Bytef *)(uintptr_t)(packed->data + *in); /* zlib does not write there */
-    stream->avail_in = left < INT32_MAX ? (uInt)left : (uInt)INT32_MAX;
-    stream->next_out = bytes->data + bytes->used;
-    stream->avail_out = room < INT32_MAX ? (uInt)room : (uInt)INT32_MAX;
+    return a > b ? a : b;
 }
 
-static rvl_status unpack_members(z_stream *stream, const rvli_file *packed, buffer *bytes,
-                                 const char **why_out)
+/*
+ * Right for a file of one member below 4 GiB: its last bytes say its size. Whatever they say,
+ * deflate packs no better than RATIO_MAX.
+ */
+static size_t guess_size(const rvli_file *packed)
 {
-    uint64_t in = 0;
-    rvl_status status = RVL_OK;
-    while (status == RVL_OK) {
-        if (!make_room(bytes))
-            return why_not(Z_MEM_ERROR, why_out);
-        point(stream, packed, &in, bytes);
-        int code = inflate(stream, Z_NO_FLUSH);
-        in = (uint64_t)(stream->next_in - packed->data);
-        bytes->used = (size_t)(stream->next_out - bytes->data);
-        if (code == Z_STREAM_END && in == packed->size)
-            return check_unpacked(bytes, why_out);
-        if (code == Z_STREAM_END)
-            code = inflateReset(stream);
-        else if (code == Z_OK && in == packed->size && bytes->used < bytes->capacity)
-            code = Z_BUF_ERROR;
-        status = code == Z_OK ? check_unpacked(bytes, why_out) : why_not(code, why_out);
+    uint64_t said = 0;
+    if (packed->size >= MEMBER_BYTES_MIN) {
+        const unsigned char *tail = packed->data + packed->size - 4;
+        said = (uint64_t)tail[0] | (uint64_t)tail[1] << 8 | (uint64_t)tail[2] << 16 |
+               (uint64_t)tail[3] << 24;
     }
+    uint64_t guess = least(most(said, packed->size), packed->size * RATIO_MAX);
+    return (size_t)least(most(guess, CHUNK_BYTES), UNPACKED_MAX);
+}
+
+static rvl_status enlarge(buffer *bytes, const char **why_out)
+{
+    size_t larger = bytes->capacity < UNPACKED_MAX / 2 ? bytes->capacity * 2 : UNPACKED_MAX;
+    if (bytes->capacity >= UNPACKED_MAX)
+        return refuse("it unpacks to more than 8 GiB: unpack it first", why_out);
+    void *data = rvli_memory_grow(bytes->data, bytes->capacity, larger);
+    if (data == NULL)
+        return refuse(NULL, why_out);
+    bytes->data = data;
+    bytes->capacity = larger;
+    return RVL_OK;
+}
+
+/* A member that lacks room is unpacked again with more: twice as much bounds what that costs. */
+static rvl_status unpack_members(struct libdeflate_decompressor *unpacker, const rvli_file *packed,
+                                 buffer *bytes, const char **why_out)
+{
+    rvl_status status = RVL_OK;
+    for (uint64_t at = 0; status == RVL_OK && at < packed->size;) {
+        size_t took = 0, gave = 0;
+        enum libdeflate_result result = libdeflate_gzip_decompress_ex(
+            unpacker, packed->data + at, packed->size - at, bytes->data + bytes->used,
+            bytes->capacity - bytes->used, &took, &gave);
+        at += took;
+        bytes->used += gave;
+        if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
+            status = enlarge(bytes, why_out);
+        else if (result != LIBDEFLATE_SUCCESS)
+            status = refuse("not a whole gzip stream: cut short or damaged", why_out);
+    }
+    return status;
+}
+
+/* Unpacks the first bytes alone, so that something large and strange is not unpacked to its end. */
+static bool begins_as_pickle(struct libdeflate_decompressor *unpacker, const rvli_file *packed)
+{
+    unsigned char first[FIRST_BYTES] = {PICKLE_FIRST_BYTE};
+    size_t took, gave;
+    enum libdeflate_result result = libdeflate_gzip_decompress_ex(
+        unpacker, packed->data, packed->size, first, sizeof first, &took, &gave);
+    return result != LIBDEFLATE_INSUFFICIENT_SPACE || first[0] == PICKLE_FIRST_BYTE;
+}
+
+static rvl_status unpack_with(struct libdeflate_decompressor *unpacker, const rvli_file *packed,
+                              buffer *bytes, const char **why_out)
+{
+    static const char no_pickle[] = "what it unpacks to is not a pickle of protocol 2 to 5";
+    if (!begins_as_pickle(unpacker, packed))
+        return refuse(no_pickle, why_out);
+    bytes->capacity = guess_size(packed);
+    bytes->data = rvli_memory_alloc(bytes->capacity);
+    if (bytes->data == NULL)
+        return refuse(NULL, why_out);
+    rvl_status status = unpack_members(unpacker, packed, bytes, why_out);
+    if (status == RVL_OK && bytes->used > 0 && bytes->data[0] != PICKLE_FIRST_BYTE)
+        status = refuse(no_pickle, why_out);
     return status;
 }
 
 static rvl_status unpack(rvli_file *file, const char **why_out)
 {
-    z_stream stream = {0};
     buffer bytes = {0};
-    int code = inflateInit2(&stream, WINDOW_BITS_GZIP);
-    if (code != Z_OK)
-        return why_not(Z_MEM_ERROR, why_out);
-    rvl_status status = unpack_members(&stream, file, &bytes, why_out);
-    inflateEnd(&stream);
+    struct libdeflate_decompressor *unpacker = libdeflate_alloc_decompressor();
+    if (unpacker == NULL)
+        return refuse(NULL, why_out);
+    rvl_status status = unpack_with(unpacker, file, &bytes, why_out);
+    libdeflate_free_decompressor(unpacker);
     if (status != RVL_OK) {
-        free(bytes.data);
+        rvli_memory_free(bytes.data, bytes.capacity);
         return status;
     }
     rvli_file_close(file);
-    keep(file, &bytes);
+    *file = (rvli_file){.data = bytes.data, .size = bytes.used, .unpacked_bytes = bytes.capacity};
     return RVL_OK;
 }
 
@@ -185,6 +228,8 @@ void rvli_file_close(rvli_file *file)
 {
     if (file->mapping != NULL)
         munmap(file->mapping, file->mapping_bytes);
+    else if (file->unpacked_bytes > 0)
+        rvli_memory_free((void *)(uintptr_t)file->data, file->unpacked_bytes);
     else
         free((void *)(uintptr_t)file->data);
     *file = (rvli_file){0};

@@ -10,8 +10,9 @@
 typedef struct rvli_file {
     const unsigned char *data;
     uint64_t size;
-    void *mapping; /* NULL: data is from malloc */
+    void *mapping; /* NULL: data is from malloc, or from rvli_memory_alloc() */
     size_t mapping_bytes;
+    size_t unpacked_bytes; /* as asked of rvli_memory_alloc(); 0: it is not from there */
 } rvli_file;
 
 /*

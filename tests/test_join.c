@@ -483,9 +483,9 @@ static void survives_lacks_of_memory(void **state)
     for (long left = 0; status != RVL_OK && left < 1000000; left += 1 + left / 8) {
         rvl_replay_options options = {.struct_size = sizeof options, .snapshot_parts = true};
         rvl_trace_reader *reader = NULL;
-        allocations_left = left;
+        short_memory_left = left;
         status = rvl_replay_open_reader(&path, 1, &options, NULL, &reader);
-        allocations_left = -1;
+        short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
         assert_true((status == RVL_OK) == (reader != NULL));
         rvl_trace_reader_close(reader);
