@@ -13,7 +13,8 @@
 #include "run_command.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
-#define EXAMPLE RVL_SOURCE_DIR "/examples/ci/memory.json"
+#define EXAMPLE RVL_SOURCE_DIR "/examples/ci/memory.toml"
+
 /* A device of 1000 MiB, on which rollout takes 400 MiB and train<&> what is asked for. */
 static void write_trace(const char *train_bytes)
 {
@@ -157,6 +158,7 @@ static void checks_steps_of_models(void **state)
     check_printed(peak);
 }
 
+#ifdef RVL_HAVE_TOML
 /* The checked-in example passes against its checked-in baseline. */
 static void the_example_passes(void **state)
 {
@@ -164,6 +166,110 @@ static void the_example_passes(void **state)
     assert_int_equal(run_command("check " EXAMPLE " --junit e.xml"), 0);
     check_printed("15 stages, 0 failed\n");
 }
+
+/* Everything that a check can have, keys in an order of their own. */
+static void toml_and_json_give_the_same(void **state)
+{
+    (void)state;
+    static char from_json[ANSWER_BYTES], junit[ANSWER_BYTES];
+    write_trace(M600);
+    folder_write(
+        "c.json",
+        "{\"schema\": 1, \"tolerance_percent\": 0.5, \"checks\": [{\"name\": \"caf\\u00e9\", "
+        "\"trace\": [\"x.rvt\"], \"wake\": \"together\", \"conductor\": \"engine\", "
+        "\"budgets\": {\"train<&>\": 524288000, \"rollout\": \"300MiB\"}}, {\"name\": \"7b\", "
+        "\"model\": \"" CONFIGS "qwen2.5-7b.json\", \"devices\": [\"b200\", \"h200\"], "
+        "\"settings\": {\"tp\": 2, \"train\": \"fsdp:8\", \"mem-fraction\": 0.65, \"recompute\": "
+        "true, \"given\": {\"cuda_graph\": \"2GiB\", \"buffers\": 0}}}]}");
+    folder_write("c.toml", "schema = 1 # the first\n"
+                           "tolerance_percent = 0.5\n"
+                           "[[checks]]\n"
+                           "name = \"caf\\u00e9\"\n"
+                           "trace = ['x.rvt']\n"
+                           "wake = \"together\"\n"
+                           "conductor = 'engine'\n"
+                           "budgets = {\"train<&>\" = 524_288_000, rollout = \"300MiB\"}\n"
+                           "[[checks]]\n"
+                           "name = '7b'\n"
+                           "model = '" CONFIGS "qwen2.5-7b.json'\n"
+                           "devices = [\n  'b200', # a comment\n  'h200',\n]\n"
+                           "[checks.settings]\n"
+                           "tp = 2\ntrain = 'fsdp:8'\nmem-fraction = 0.65\nrecompute = true\n"
+                           "given.cuda_graph = '2GiB'\ngiven.buffers = 0\n");
+    assert_int_equal(run_command("check c.json --junit j.xml"), 3);
+    strcpy(from_json, answer.out);
+    check_printed("12 stages, 2 failed\n");
+    folder_read("j.xml", answer.out, sizeof answer.out);
+    strcpy(junit, answer.out);
+    assert_int_equal(run_command("check c.toml --junit j.xml"), 3);
+    assert_string_equal(answer.out, from_json);
+    folder_read("j.xml", answer.out, sizeof answer.out);
+    assert_string_equal(answer.out, junit);
+}
+
+static void refuses_toml_by_line_and_column(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {"schema = 1\nbaseline = base.json\n", "reveille: c.toml:2:12: "},
+        {"schema = 1\nschema = 1\n", "c.toml:2:"},
+        {"schema = 1\n[[checks]\n", "c.toml:2:"},
+        {"schema = \"\xff\"\n", "c.toml:1:10: "},
+        {"schema = 1\nbaseline = 2026-11-21\n",
+         "c.toml:2:12: \"baseline\": a date or time, and nothing in a check is one\n"},
+        {"[[checks]]\nname = [07:32:00]", "c.toml:2:9: \"name\": a date or time"},
+        {"a.b = [{c = 2026-11-21T07:32:00Z}]", "c.toml:1:13: \"c\": a date or time"},
+        {"tolerance_percent = inf", "c.toml:1:21: \"tolerance_percent\": neither infinite"},
+        {"[a]\nb = -nan", "c.toml:2:5: \"b\": neither infinite numbers nor nan are taken\n"},
+        {"baseline = \"a\\u0000b\"", "c.toml:1:12: \"baseline\": a zero byte in a string\n"},
+        {"\"a\\u0000b\" = 1", "c.toml:1:1: \"a\": a zero byte in a string\n"},
+        {"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.b.c = 1",
+         "\"b\": tables or lists in far too many others\n"},
+        {"", "c.toml: \"schema\": expected 1\n"},
+        {"schema = 1.0", "c.toml: \"schema\": expected 1\n"},
+        {"schema = 1\n[[checks]]\nname = 'n'\n[checks.setings]\n",
+         "c.toml: check n: unknown key \"setings\" in a check"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        folder_write("c.toml", cases[i].text);
+        assert_int_equal(run_command("check c.toml --junit none.xml"), 2);
+        check_printed(cases[i].message);
+        assert_false(folder_has("none.xml"));
+    }
+    assert_int_equal(run_command("check none.toml"), 2);
+    assert_string_equal(answer.out, "reveille: none.toml: No such file or directory\n");
+    assert_int_equal(run_command("--version; mkdir d.toml && " RVL_COMMAND_PATH " check d.toml"),
+                     2);
+    check_printed("reveille: d.toml: Is a directory\n");
+    /* As deep as a tree of toml++ may become, and deeper. */
+    static char dots[2 * 4097 + 16];
+    for (size_t i = 0; i < 4097; i++)
+        memcpy(dots + 2 * i, "a.", 2);
+    strcpy(dots + 2 * 4096, "a = 1\n!");
+    folder_write("c.toml", dots);
+    assert_int_equal(run_command("check c.toml"), 2);
+    check_printed("c.toml:2:");
+    strcpy(dots + 2 * 4096, "a.a = 1\n");
+    folder_write("c.toml", dots);
+    assert_int_equal(run_command("check c.toml"), 2);
+    check_printed("c.toml: more than 4096 dots in TOML: write so many checks as JSON\n");
+    assert_int_equal(run_command("--version; truncate -s 1048577 big.toml && " RVL_COMMAND_PATH
+                                 " check big.toml"),
+                     2);
+    check_printed("reveille: big.toml: more than 1 MiB of TOML: write so many checks as JSON\n");
+}
+#else
+static void says_what_toml_needs(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("check " EXAMPLE), 2);
+    check_printed("memory.toml: this build reads no TOML: write JSON, or build reveille with a C++ "
+                  "compiler and toml++ (Debian: libtomlplusplus-dev)\n");
+}
+#endif
 
 static void refuses_what_it_does_not_know(void **state)
 {
@@ -236,12 +342,10 @@ static void bad_usage_is_named(void **state)
     check_printed("unknown option --what");
     assert_int_equal(run_command("check a --junit"), 2);
     check_printed("option --junit needs a value");
-    assert_int_equal(run_command("check a.toml"), 2);
-    check_printed("a.toml: checks are read from JSON: write it as one object");
     assert_int_equal(run_command("check none.json"), 2);
     check_printed("none.json");
     assert_int_equal(run_command("check --help"), 0);
-    check_printed("usage: reveille check [OPTION]... FILE.json\n");
+    check_printed("usage: reveille check [OPTION]... FILE.toml|FILE.json\n");
     write_trace(M600);
     folder_write("c.json", CHECK("\"trace\": \"x.rvt\""));
     assert_int_equal(run_command("check c.json --update-baseline"), 2);
@@ -273,7 +377,13 @@ int main(void)
         cmocka_unit_test(breaks_on_budgets_and_devices),
         cmocka_unit_test(annotates_where_github_runs_it),
         cmocka_unit_test(checks_steps_of_models),
+#ifdef RVL_HAVE_TOML
         cmocka_unit_test(the_example_passes),
+        cmocka_unit_test(toml_and_json_give_the_same),
+        cmocka_unit_test(refuses_toml_by_line_and_column),
+#else
+        cmocka_unit_test(says_what_toml_needs),
+#endif
         cmocka_unit_test(refuses_what_it_does_not_know),
         cmocka_unit_test(bad_usage_is_named),
     };

@@ -17,7 +17,7 @@ typedef struct arguments {
 
 void help_check(void)
 {
-    fputs("usage: reveille check [OPTION]... FILE.json\n"
+    fputs("usage: reveille check [OPTION]... FILE.toml|FILE.json\n"
           "\n"
           "Replays the traces and models' steps that the file lists on the devices that it lists,\n"
           "and holds the peak of every stage against the device, the file's budgets, and the\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "check/toml.h"
 #include "options.h"
 
 #define TOLERANCE_DEFAULT_PERCENT 1.0
@@ -323,15 +324,25 @@ static bool ends_with(const char *path, const char *end)
     return length >= tail && strcmp(path + length - tail, end) == 0;
 }
 
+static json_t *load(const char *path, json_error_t *error)
+{
+    if (!ends_with(path, ".toml"))
+        return json_load_file(path, JSON_REJECT_DUPLICATES, error);
+#ifdef RVL_HAVE_TOML
+    return check_toml_load(path, error);
+#else
+    *error = (json_error_t){.text = "this build reads no TOML: write JSON, or build reveille with "
+                                    "a C++ compiler and toml++ (Debian: libtomlplusplus-dev)"};
+    return NULL;
+#endif
+}
+
 int check_read(const char *path, check_file *file_out)
 {
     check_file file = {.path = path};
     json_error_t error;
     reading r = {.file = &file, .tolerance_percent = TOLERANCE_DEFAULT_PERCENT};
-    if (ends_with(path, ".toml"))
-        return complain(EXIT_BAD_INPUT, "%s: checks are read from JSON: write it as one object",
-                        path);
-    file.root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    file.root = load(path, &error);
     if (file.root == NULL && error.line > 0)
         return complain(EXIT_BAD_INPUT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     if (file.root == NULL)

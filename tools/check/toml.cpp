@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * toml++ reads the file, and its tree becomes jansson's, keys in the order of the file. What JSON
+ * has no value for is refused with its place. The one C++ file: no exception leaves it.
+ */
+#include "check/toml.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <toml++/toml.h>
+
+namespace
+{
+
+/* Keys nest by their dots, and toml++ takes trees down by recursion: the stack has an end. */
+constexpr std::ptrdiff_t dots_max = 4096;
+constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
+constexpr int depth_max = 32;
+
+struct releaser {
+    void operator()(json_t *value) const noexcept
+    {
+        json_decref(value);
+    }
+    void operator()(std::FILE *file) const noexcept
+    {
+        std::fclose(file);
+    }
+};
+using json = std::unique_ptr<json_t, releaser>;
+
+/* Why a file is refused, and where; line 0: nowhere in it. */
+struct refusal {
+    toml::source_position at;
+    std::string what;
+};
+
+json made(json_t *value)
+{
+    if (value == nullptr)
+        throw std::bad_alloc();
+    return json(value);
+}
+
+/* ---- Values ---- */
+
+[[noreturn]] void refuse(const toml::source_region &place, std::string_view key, const char *what)
+{
+    throw refusal{place.begin, "\"" + std::string(key) + "\": " + what};
+}
+
+void check_text(const toml::source_region &place, std::string_view key, std::string_view text)
+{
+    if (text.find('\0') != std::string_view::npos)
+        refuse(place, key.substr(0, key.find('\0')), "a zero byte in a string");
+}
+
+json convert(const toml::node &node, std::string_view key, int depth);
+
+json convert_table(const toml::table &table, int depth)
+{
+    using entry = std::pair<const toml::key *, const toml::node *>;
+    std::vector<entry> entries;
+    for (const auto &[key, node] : table)
+        entries.emplace_back(&key, &node);
+    std::sort(entries.begin(), entries.end(), [](const entry &left, const entry &right) {
+        return left.first->source().begin < right.first->source().begin;
+    });
+    json object = made(json_object());
+    for (const auto &[key, node] : entries) {
+        check_text(key->source(), key->str(), key->str());
+        json value = convert(*node, key->str(), depth + 1);
+        std::string name(key->str());
+        if (json_object_set_new_nocheck(object.get(), name.c_str(), value.release()) != 0)
+            throw std::bad_alloc();
+    }
+    return object;
+}
+
+json convert_array(const toml::array &array, std::string_view key, int depth)
+{
+    json list = made(json_array());
+    for (const toml::node &item : array) {
+        if (json_array_append_new(list.get(), convert(item, key, depth + 1).release()) != 0)
+            throw std::bad_alloc();
+    }
+    return list;
+}
+
+json convert(const toml::node &node, std::string_view key, int depth)
+{
+    if (depth > depth_max)
+        refuse(node.source(), key, "tables or lists in far too many others");
+    if (const toml::table *table = node.as_table())
+        return convert_table(*table, depth);
+    if (const toml::array *array = node.as_array())
+        return convert_array(*array, key, depth);
+    if (const auto *text = node.as_string()) {
+        check_text(node.source(), key, text->get());
+        return made(json_stringn_nocheck(text->get().data(), text->get().size()));
+    }
+    if (const auto *number = node.as_integer())
+        return made(json_integer(number->get()));
+    if (const auto *truth = node.as_boolean())
+        return made(json_boolean(truth->get()));
+    const auto *real = node.as_floating_point();
+    if (real == nullptr)
+        refuse(node.source(), key, "a date or time, and nothing in a check is one");
+    if (!std::isfinite(real->get()))
+        refuse(node.source(), key, "neither infinite numbers nor nan are taken");
+    return made(json_real(real->get()));
+}
+
+/* ---- The file ---- */
+
+std::string read_text(const char *path)
+{
+    std::unique_ptr<std::FILE, releaser> file(std::fopen(path, "rbe"));
+    if (file == nullptr)
+        throw refusal{{}, std::strerror(errno)};
+    std::string text(file_bytes_max + 1, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    if (std::ferror(file.get()) != 0)
+        throw refusal{{}, std::strerror(errno)};
+    if (text.size() > file_bytes_max)
+        throw refusal{{}, "more than 1 MiB of TOML: write so many checks as JSON"};
+    if (std::count(text.begin(), text.end(), '.') > dots_max)
+        throw refusal{{}, "more than 4096 dots in TOML: write so many checks as JSON"};
+    return text;
+}
+
+json load(const char *path)
+{
+    try {
+        std::string text = read_text(path);
+        return convert_table(toml::parse(std::string_view(text)), 0);
+    } catch (const toml::parse_error &error) {
+        throw refusal{error.source().begin, std::string(error.description())};
+    }
+}
+
+void tell(json_error_t *error, toml::source_position at, const char *what) noexcept
+{
+    *error = json_error_t{};
+    error->line = static_cast<int>(at.line);
+    error->column = static_cast<int>(at.column);
+    std::snprintf(error->text, sizeof error->text, "%s", what);
+}
+
+} // namespace
+
+json_t *check_toml_load(const char *path, json_error_t *error_out)
+{
+    try {
+        return load(path).release();
+    } catch (const refusal &refused) {
+        tell(error_out, refused.at, refused.what.c_str());
+    } catch (...) { /* std::bad_alloc: nothing else is thrown */
+        tell(error_out, {}, "out of host memory");
+    }
+    return nullptr;
+}
