@@ -30,6 +30,7 @@ static void begin(void)
     rvli_record_begin_memory();
     rvli_record_begin_marks();
     rvli_record_begin_devices();
+    rvli_record_begin_growth();
     rvli_record_begin_keeper();
 }
 
@@ -123,8 +124,8 @@ const rvli_recorder_calls *rvli_recorder_own_calls(void)
         .pause = rvli_recorder_pause,
         .pause_failed = rvli_recorder_pause_failed,
         .resume = rvli_recorder_resume,
-        .context_begin = rvli_recorder_context_begin,
-        .context_end = rvli_recorder_context_end,
+        .growth_begin = rvli_recorder_growth_begin,
+        .growth_end = rvli_recorder_growth_end,
         .stage = rvli_recorder_stage,
         .step = rvli_recorder_step,
     };
@@ -186,7 +187,7 @@ static void finish(void)
     if (rvli_record_has_file()) {
         rvli_record_sample_all();
         rvli_record_free_all(); /* the process takes its memory and its contexts with it */
-        rvli_record_end_contexts();
+        rvli_record_end_growth();
     }
     rvl_trace_writer *writer = rvli_record_take_file();
     atomic_store(&rvli_recorder_is_on, false);

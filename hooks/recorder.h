@@ -74,13 +74,25 @@ uint64_t rvli_recorder_pause(const char *tag);
 void rvli_recorder_pause_failed(uint64_t pause);
 void rvli_recorder_resume(const char *tag);
 
-/* ---- Around the making of a device's context ---- */
+/* ---- What the driver takes for itself ---- */
+
+/* Within which calls. The cause of external bytes is the name and the process. */
+typedef enum rvli_recorded_growth {
+    RVLI_GROWTH_CONTEXT, /* "cuda_context": the primary context of a device is made */
+    RVLI_GROWTH_KERNELS, /* "kernels": code, and the local memory that a kernel's threads need */
+    RVLI_GROWTH_STREAMS, /* "streams" */
+    RVLI_GROWTH_GRAPHS,  /* "graphs": instantiated, uploaded or launched for the first time */
+    RVLI_GROWTHS
+} rvli_recorded_growth;
 
 #define RVLI_RECORDER_UNMEASURED UINT64_MAX
 
-/* What is in use before; to be passed on to the other. */
-uint64_t rvli_recorder_context_begin(int device);
-void rvli_recorder_context_end(int device, uint64_t before_bytes);
+/*
+ * What is in use of the device before such a call; to be passed on to the other, behind it. What
+ * other processes take in that moment is counted with it. device -1: that of the thread's context.
+ */
+uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device);
+void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t before_bytes);
 
 /* ---- Marks: RVL_ERR_IO if the trace cannot be written, RVL_ERR_HOST_OOM ---- */
 
@@ -96,8 +108,8 @@ typedef struct rvli_recorder_calls {
     uint64_t (*pause)(const char *tag);
     void (*pause_failed)(uint64_t pause);
     void (*resume)(const char *tag);
-    uint64_t (*context_begin)(int device);
-    void (*context_end)(int device, uint64_t before_bytes);
+    uint64_t (*growth_begin)(rvli_recorded_growth growth, int device);
+    void (*growth_end)(rvli_recorded_growth growth, int device, uint64_t before_bytes);
     rvl_status (*stage)(const char *name);
     rvl_status (*step)(void);
 } rvli_recorder_calls;

@@ -2,8 +2,9 @@
 /*
  * What the files of the recorder share. Each keeps its own part of what a child by fork begins
  * anew: recorder_lines.c the file and what is written to it, recorder_memory.c allocations and
- * tags, recorder_marks.c stages and steps, recorder_devices.c what is in use. recorder_keeper.c is
- * the thread beside them, and recorder.c begins and ends it all.
+ * tags, recorder_marks.c stages and steps, recorder_devices.c what is in use, recorder_growth.c
+ * what the driver takes. recorder_keeper.c is the thread beside them; recorder.c begins and ends it
+ * all.
  *
  * One lock guards everything and orders the lines; under it nothing is called that could come back.
  */
@@ -101,8 +102,12 @@ uint64_t rvli_record_devices_used(void);
 void rvli_record_sample(int device, uint64_t used_bytes);
 void rvli_record_sample_all(void);
 
-/* Contexts take nothing any more. */
-void rvli_record_end_contexts(void);
+/* ---- recorder_growth.c, with the lock held ---- */
+
+void rvli_record_begin_growth(void);
+
+/* The driver has nothing for itself any more. */
+void rvli_record_end_growth(void);
 
 /* ---- recorder_keeper.c ---- */
 

@@ -82,9 +82,9 @@ static rvl_status add_context(int device, const char *directory, rvli_saved_cont
     in->directory = directory;
     if (directory != NULL)
         rvli_saver_make_directories(directory);
-    uint64_t before_bytes = rvli_recorder_context_begin(device);
+    uint64_t before_bytes = rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, device);
     rvl_status status = open_context(in);
-    rvli_recorder_context_end(device, before_bytes);
+    rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, device, before_bytes);
     if (status != RVL_OK) {
         free(in);
         return status;

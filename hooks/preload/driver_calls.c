@@ -11,6 +11,7 @@
 #include "backends/cuda/driver.h"
 #include "hooks/captures.h"
 #include "hooks/ipc.h"
+#include "hooks/preload/growth.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
 #include "hooks/recorder.h"
@@ -25,15 +26,42 @@
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
 #undef cuStreamBeginCaptureToGraph
+#undef cuLaunchKernel
+#undef cuLaunchKernelEx
+#undef cuLaunchCooperativeKernel
+#undef cuGraphInstantiateWithParams
+#undef cuGraphUpload
+#undef cuGraphLaunch
 
 /* Older headers do not have its types. */
 #define TO_GRAPH                                                                                   \
     (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data,            \
      size_t count, CUstreamCaptureMode mode)
 
+/* Calls that several entry points share, and what they pass on. */
+#define LAUNCH                                                                                     \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
+     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **values,          \
+     void **packed)
+#define LAUNCHED                                                                                   \
+    (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, values, packed)
+#define LAUNCH_TOGETHER                                                                            \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
+     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **values)
+#define LAUNCHED_TOGETHER                                                                          \
+    (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, values)
+#define LAUNCH_BY (const CUlaunchConfig *config, CUfunction function, void **values, void **packed)
+#define LOAD_LIBRARY                                                                               \
+    (CUlibrary * out, const void *code, CUjit_option *jit_options, void **jit_values,              \
+     unsigned jit_count, CUlibraryOption *options, void **values, unsigned count)
+#define INSTANTIATE (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * how)
+#define OF_GRAPH (CUgraphExec graph, CUstream stream)
+
 /*
  * X(exported name, name for cuGetProcAddress, version, for per-thread default streams,
  * (parameters), what it does, (arguments), bytes, device)
+ *
+ * First what gives memory, or must be known of by those who do.
  */
 #define DRIVER_MAP(X)                                                                              \
     X(cuMemAlloc_v2, "cuMemAlloc", 3020, false, (CUdeviceptr * out, size_t size), ALLOC,           \
@@ -97,11 +125,51 @@
        CUdriverProcAddressQueryResult *answer),                                                    \
       LOOK_UP, (name, out, version, flags, answer), 0, 0)
 
+/* Calls in which the driver takes memory for itself; instead of the bytes, what is used first. */
+#define GROWTH_MAP(X)                                                                              \
+    X(cuModuleLoadData, "cuModuleLoadData", 2000, false, (CUmodule * out, const void *image),      \
+      KERNELS, (out, image), NULL, -1)                                                             \
+    X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, false,                                       \
+      (CUmodule * out, const void *image, unsigned count, CUjit_option *options, void **values),   \
+      KERNELS, (out, image, count, options, values), NULL, -1)                                     \
+    X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, false,                                 \
+      (CUmodule * out, const void *image), KERNELS, (out, image), NULL, -1)                        \
+    X(cuLibraryLoadData, "cuLibraryLoadData", 12000, false, LOAD_LIBRARY, KERNELS,                 \
+      (out, code, jit_options, jit_values, jit_count, options, values, count), NULL, -1)           \
+    X(cuLaunchKernel, "cuLaunchKernel", 4000, false, LAUNCH, KERNELS, LAUNCHED, function, -1)      \
+    X(cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, true, LAUNCH, KERNELS, LAUNCHED, function, -1)  \
+    X(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, false, LAUNCH_BY, KERNELS,                      \
+      (config, function, values, packed), function, -1)                                            \
+    X(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11060, true, LAUNCH_BY, KERNELS,                  \
+      (config, function, values, packed), function, -1)                                            \
+    X(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, false, LAUNCH_TOGETHER,        \
+      KERNELS, LAUNCHED_TOGETHER, function, -1)                                                    \
+    X(cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9000, true, LAUNCH_TOGETHER,    \
+      KERNELS, LAUNCHED_TOGETHER, function, -1)                                                    \
+    X(cuStreamCreate, "cuStreamCreate", 2000, false, (CUstream * out, unsigned flags), STREAMS,    \
+      (out, flags), NULL, -1)                                                                      \
+    X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, false,                       \
+      (CUstream * out, unsigned flags, int priority), STREAMS, (out, flags, priority), NULL, -1)   \
+    X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, false,                    \
+      (CUgraphExec * out, CUgraph graph, unsigned long long flags), GRAPHS, (out, graph, flags),   \
+      NULL, -1)                                                                                    \
+    X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, false, INSTANTIATE,     \
+      GRAPHS, (out, graph, how), NULL, -1)                                                         \
+    X(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, true, INSTANTIATE, \
+      GRAPHS, (out, graph, how), NULL, -1)                                                         \
+    X(cuGraphUpload, "cuGraphUpload", 11010, false, OF_GRAPH, GRAPHS, (graph, stream), graph, -1)  \
+    X(cuGraphUpload_ptsz, "cuGraphUpload", 11010, true, OF_GRAPH, GRAPHS, (graph, stream), graph,  \
+      -1)                                                                                          \
+    X(cuGraphLaunch, "cuGraphLaunch", 10000, false, OF_GRAPH, GRAPHS, (graph, stream), graph, -1)  \
+    X(cuGraphLaunch_ptsz, "cuGraphLaunch", 10000, true, OF_GRAPH, GRAPHS, (graph, stream), graph,  \
+      -1)
+
 typedef enum driver_call {
 #define CALL(symbol, ...) CALL_##symbol,
-    DRIVER_MAP(CALL)
+    DRIVER_MAP(CALL) GROWTH_MAP(CALL)
 #undef CALL
-        CALL_COUNT
+        CALL_COUNT,
+    CALL_OF_GROWTH = CALL_cuModuleLoadData /* the first of those */
 } driver_call;
 
 /* The driver's functions, as the program last found them. */
@@ -140,9 +208,16 @@ static int current_device(int *device_out)
 #define DO_FREE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_FREE, call)
 #define DO_RELEASE(symbol, call, bytes, device) AROUND_FREE(symbol, RVLI_SEEN_RELEASE, call)
 #define DO_RETAIN(symbol, call, bytes, device)                                                     \
-    uint64_t before_bytes = rvli_recorder_context_begin(number);                                   \
+    uint64_t before_bytes = rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, number);               \
     CUresult result = call;                                                                        \
-    rvli_recorder_context_end(number, before_bytes)
+    rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, number, before_bytes)
+#define AROUND_GROWTH(growth, call, key)                                                           \
+    uint64_t before_bytes = rvli_growth_begin(growth, key);                                        \
+    CUresult result = call;                                                                        \
+    rvli_growth_end(growth, before_bytes)
+#define DO_KERNELS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_KERNELS, call, key)
+#define DO_STREAMS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_STREAMS, call, key)
+#define DO_GRAPHS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_GRAPHS, call, key)
 #define DO_BEGIN(symbol, call, bytes, device)                                                      \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS)                                                                    \
@@ -180,6 +255,7 @@ static int current_device(int *device_out)
         return result;                                                                             \
     }
 DRIVER_MAP(FRONT)
+GROWTH_MAP(FRONT)
 #undef FRONT
 
 /* ---- Finding them ---- */
@@ -193,7 +269,7 @@ static const struct {
 } fronts[] = {
 #define ROW(symbol, name, version, per_thread, ...)                                                \
     {#symbol, name, version, per_thread, (void (*)(void))front_##symbol},
-    DRIVER_MAP(ROW)
+    DRIVER_MAP(ROW) GROWTH_MAP(ROW)
 #undef ROW
 };
 
@@ -207,7 +283,8 @@ static int call_of(const char *symbol)
 
 static void *front_with(int call, void *found)
 {
-    if (found == NULL || rvli_is_own(found))
+    bool wanted = call < CALL_OF_GROWTH || rvli_recorder_on();
+    if (found == NULL || !wanted || rvli_is_own(found))
         return found;
     atomic_store_explicit(&reals[call], found, memory_order_release);
     void *front;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An NVML that is none, beside the fake driver of the same process. What is in use is what the
- * driver has given out, FAKE_NVML_OTHERS bytes of other processes, and FAKE_NVML_CONTEXT bytes
- * while this one has a context. Cards have other numbers than the driver's devices.
+ * driver has given out, FAKE_NVML_OTHERS bytes of other processes, and what the driver takes for
+ * itself: FAKE_NVML_CONTEXT bytes while this one has a context, FAKE_NVML_STREAM for each stream,
+ * and FAKE_NVML_KERNELS since a kernel has run. Cards have other numbers than the driver's devices.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,7 +71,9 @@ int nvmlDeviceGetMemoryInfo(void *device, memory *memory_out)
     fake_stats stats = fake_stats_get();
     bool context = stats.live.context_references > 0;
     uint64_t used = stats.used_bytes[number] + number_of("FAKE_NVML_OTHERS", 0) +
-                    (context ? number_of("FAKE_NVML_CONTEXT", 0) : 0);
+                    (context ? number_of("FAKE_NVML_CONTEXT", 0) : 0) +
+                    stats.live.streams * number_of("FAKE_NVML_STREAM", 0) +
+                    (stats.launches + stats.pending > 0 ? number_of("FAKE_NVML_KERNELS", 0) : 0);
     memory_out->total = capacity + RESERVED_BYTES;
     memory_out->free = capacity - used;
     memory_out->used = used + RESERVED_BYTES;

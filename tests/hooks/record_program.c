@@ -367,6 +367,52 @@ static void sampled(void)
     _Exit(0);
 }
 
+/* ---- What the driver takes for itself ---- */
+
+static void no_kernel(void **params)
+{
+    (void)params;
+}
+
+static void entry(const char *name, unsigned version, void *function_out)
+{
+    void *function = NULL;
+    NEED(cudaGetDriverEntryPointByVersion(name, &function, version, 0, NULL) == 0);
+    memcpy(function_out, &function, sizeof function);
+}
+
+static void growth(void)
+{
+    CUresult (*stream_create)(CUstream *, unsigned);
+    CUresult (*stream_create_with)(CUstream *, unsigned, int);
+    CUresult (*module_load)(CUmodule *, const void *);
+    CUresult (*function_of)(CUfunction *, CUmodule, const char *);
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                       unsigned, CUstream, void **, void **);
+    CUstream first, second;
+    CUmodule module;
+    CUfunction function;
+    entry("cuStreamCreate", 12000, &stream_create);
+    entry("cuStreamCreateWithPriority", 12000, &stream_create_with);
+    entry("cuModuleLoadData", 12000, &module_load);
+    entry("cuModuleGetFunction", 12000, &function_of);
+    entry("cuLaunchKernel", 12000, &launch);
+    void *plain = get(2 * MIB);
+    NEED(stream_create(&first, 0) == CUDA_SUCCESS);
+    NEED(stream_create_with(&second, 0, 0) == CUDA_SUCCESS);
+    NEED(stream_create(NULL, 0) != CUDA_SUCCESS);
+    NEED(fake_kernel_set("none", no_kernel, 0, NULL));
+    NEED(stage("kernels") == RVL_OK);
+    NEED(module_load(&module, "") == CUDA_SUCCESS);
+    NEED(function_of(&function, module, "none") == CUDA_SUCCESS);
+    NEED(launch(function, 1, 1, 1, 1, 1, 1, 0, first, NULL, NULL) == CUDA_SUCCESS);
+    NEED(launch(function, 1, 1, 1, 1, 1, 1, 0, first, NULL, NULL) == CUDA_SUCCESS);
+    NEED(setenv("FAKE_NVML_OTHERS", "4194304", 1) == 0); /* another process; the kernel is known */
+    NEED(launch(function, 1, 1, 1, 1, 1, 1, 0, first, NULL, NULL) == CUDA_SUCCESS);
+    NEED(stage("end") == RVL_OK);
+    give(plain);
+}
+
 /* PyTorch opens the torch library, whose allocations the preload library records. */
 static void torch(void)
 {
@@ -416,6 +462,7 @@ int main(int argc, char **argv)
         SCENARIO(plain),   SCENARIO(only_marks),     SCENARIO(nothing),
         SCENARIO(forked),  SCENARIO(forked_after),   SCENARIO(nvtx),
         SCENARIO(sampled), SCENARIO(region_first),   SCENARIO(torch),
+        SCENARIO(growth),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

@@ -129,11 +129,10 @@ static void assert_clean(size_t files)
 /* Without the process at the end of a cause, which must be the one of the file. */
 static void cut_process(char *line, const char *path)
 {
-    char *colon = strstr(line, "cuda_context:");
+    char *colon = strncmp(line, "external ", 9) == 0 ? strrchr(line, ':') : NULL;
     char number[24];
     if (colon == NULL)
         return;
-    colon = strchr(colon, ':');
     snprintf(number, sizeof number, ".%ld.", strtol(colon + 1, NULL, 10));
     assert_non_null(strstr(path, number));
     memcpy(colon, "\n", 2);
@@ -412,6 +411,32 @@ static void test_torch(void **state)
     assert_clean(1);
 }
 
+/* The first launch of a kernel counts, the others do not: what is taken then is somebody else's. */
+static void test_growth(void **state)
+{
+    (void)state;
+    RUN("growth", NVML, "RVL_RECORD_PERIOD_MS=0", "FAKE_NVML_CONTEXT=52428800",
+        "FAKE_NVML_STREAM=2097152", "FAKE_NVML_KERNELS=94371840");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "external 2 52428800 cuda_context\n"
+                                            "sample 2 52428800\n"
+                                            "alloc 1 2 2097152 -\n"
+                                            "external 2 2097152 streams\n"
+                                            "external 2 4194304 streams\n"
+                                            "sample 2 58720256\n"
+                                            "stage kernels\n"
+                                            "external 2 94371840 kernels\n"
+                                            "sample 2 157286400\n"
+                                            "stage end\n"
+                                            "free 1\n"
+                                            "sample 2 155189248\n"
+                                            "external 2 0 cuda_context\n"
+                                            "external 2 0 kernels\n"
+                                            "external 2 0 streams\n"
+                                            "end\n");
+}
+
 /* NVML's numbers, what others hold, the context, and a period. */
 static void test_samples(void **state)
 {
@@ -506,7 +531,8 @@ int main(void)
         cmocka_unit_test(test_disk_full),  cmocka_unit_test(test_threads),
         cmocka_unit_test(test_ends),       cmocka_unit_test(test_killed),
         cmocka_unit_test(test_exec),       cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_nvtx),       cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_nvtx),       cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_growth),     cmocka_unit_test(test_samples),
         cmocka_unit_test(test_torch),      cmocka_unit_test(test_refused),
         cmocka_unit_test(test_names),
     };

@@ -187,8 +187,8 @@ static void off(void)
     assert_int_equal(rvli_recorder_pause(NULL), 0);
     rvli_recorder_pause_failed(1);
     rvli_recorder_resume(NULL);
-    assert_int_equal(rvli_recorder_context_begin(0), RVLI_RECORDER_UNMEASURED);
-    rvli_recorder_context_end(0, RVLI_RECORDER_UNMEASURED);
+    assert_int_equal(rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, 0), RVLI_RECORDER_UNMEASURED);
+    rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, 0, RVLI_RECORDER_UNMEASURED);
     assert_int_equal(rvli_recorder_stage("a"), RVL_OK);
     assert_int_equal(rvli_recorder_step(), RVL_OK);
     assert_true(rvli_recorder_try_close());

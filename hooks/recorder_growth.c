@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the driver takes for itself, as external bytes: what is in use is read before and behind the
+ * calls in which it does.
+ */
+#include <string.h>
+
+#include "base/text.h"
+#include "hooks/recorder_internal.h"
+#include "hooks/usage.h"
+
+#define CAUSE_BYTES 40
+
+/* With the process behind them, causes are the same over all files. */
+static const char *const causes[RVLI_GROWTHS] = {
+    [RVLI_GROWTH_CONTEXT] = "cuda_context:",
+    [RVLI_GROWTH_KERNELS] = "kernels:",
+    [RVLI_GROWTH_STREAMS] = "streams:",
+    [RVLI_GROWTH_GRAPHS] = "graphs:",
+};
+
+static uint64_t told_bytes[RVLI_GROWTHS][RVL_MAX_DEVICES];
+static _Atomic uint64_t contexts_begun; /* bit d */
+
+void rvli_record_begin_growth(void)
+{
+    memset(told_bytes, 0, sizeof told_bytes);
+    atomic_store(&contexts_begun, 0);
+}
+
+static void tell(rvli_recorded_growth growth, int device, uint64_t bytes)
+{
+    char cause[CAUSE_BYTES];
+    rvli_text text = rvli_text_begin(cause, sizeof cause);
+    rvli_text_add(&text, causes[growth]);
+    rvli_text_add_u64(&text, (uint64_t)rvli_record_process());
+    told_bytes[growth][device] = bytes;
+    rvli_record_write(&(rvl_trace_event){.kind = RVL_EVENT_EXTERNAL,
+                                         .device = rvli_usage_device_at(device)->place,
+                                         .bytes = bytes,
+                                         .name = cause});
+}
+
+void rvli_record_end_growth(void)
+{
+    for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTHS; growth++)
+        for (int device = 0; device < (int)RVL_MAX_DEVICES; device++)
+            if (told_bytes[growth][device] > 0)
+                tell(growth, device, 0);
+}
+
+/* A context is made once, and before it is there only NVML can be asked. */
+static bool begins_context(int device)
+{
+    return rvli_usage_device_at(device)->always &&
+           !(atomic_fetch_or(&contexts_begun, UINT64_C(1) << device) >> device & 1);
+}
+
+uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device)
+{
+    uint64_t used_bytes;
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL)
+        return other->growth_begin(growth, device);
+    if (!rvli_recorder_on() || rvli_usage_load() != RVL_OK)
+        return RVLI_RECORDER_UNMEASURED;
+    device = device >= 0 ? device : rvli_usage_current();
+    if (!rvli_record_knows_device(device) ||
+        (growth == RVLI_GROWTH_CONTEXT && !begins_context(device)) ||
+        !rvli_record_read_use(device, &used_bytes))
+        return RVLI_RECORDER_UNMEASURED;
+    return used_bytes;
+}
+
+void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t before_bytes)
+{
+    uint64_t used_bytes;
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL) {
+        other->growth_end(growth, device, before_bytes);
+        return;
+    }
+    if (before_bytes == RVLI_RECORDER_UNMEASURED)
+        return;
+    device = device >= 0 ? device : rvli_usage_current();
+    if (!rvli_record_knows_device(device) || !rvli_record_read_use(device, &used_bytes) ||
+        used_bytes <= before_bytes || !rvli_record_enter())
+        return;
+    tell(growth, device, told_bytes[growth][device] + used_bytes - before_bytes);
+    rvli_record_use_device(device);
+    pthread_mutex_unlock(&rvli_record_lock);
+}
