@@ -88,6 +88,26 @@ def test_no_file_and_no_files(tmp_path):
         reveille.replay([])
 
 
+def test_readings_beside_the_model(tmp_path):
+    path = tmp_path / "read.rvt"
+    mib = 1 << 20
+    path.write_text(
+        HEADER + f"stage 1 engine 0 a\n"
+        f"alloc 2 engine 0 1 0 {100 * mib} weights\n"
+        f"sample 3 engine 0 0 {400 * mib}\n"
+        f"stage 4 engine 0 b\n"
+        f"alloc 5 engine 0 2 0 {100 * mib} weights\n"
+        f"sample 6 engine 0 0 {100 * mib}\n"
+        f"sample 7 engine 0 0 {600 * mib}\n"
+        "end 7\n"
+    )
+    device = reveille.replay(path).devices[0]
+    first, second = device.stage("a"), device.stage("b")
+    assert (first.read_bytes, first.predicted_bytes) == (None, None)  # its sample is the first
+    assert (second.read_bytes, second.predicted_bytes) == (600 * mib, 500 * mib)
+    assert (second.measured_peak_bytes, second.measured_end_bytes) == (None, None)
+
+
 def test_corrupt_trace_tells_the_place(tmp_path):
     path = tmp_path / "broken.rvt"
     path.write_text(HEADER + "alloc 1 engine 0 1 0 minus weights\nend\n")

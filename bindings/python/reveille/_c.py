@@ -463,6 +463,10 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [c_void_p, c_size_t, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
     ),
+    "rvl_replay_get_reading": (
+        c_int,
+        [c_void_p, c_size_t, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
+    ),
     "rvl_replay_to_json": (c_int, [c_void_p, POINTER(c_void_p)]),
     "rvl_replay_string_free": (None, [c_void_p]),
     "rvl_replay_close": (None, [c_void_p]),

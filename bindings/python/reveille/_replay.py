@@ -68,18 +68,20 @@ class _Finished:
         self._call("get_holders", index, stage, holders, count)
         return tuple(holder_of(holders[i]) for i in range(count.value))
 
-    def _measured(self, index: int, stage: int) -> tuple[int | None, int | None]:
-        peak, end = ctypes.c_uint64(), ctypes.c_uint64()
+    def _pair(self, what: str, index: int, stage: int) -> tuple[int | None, int | None]:
+        """The two numbers of a stage, None if there are none."""
+        one, other = ctypes.c_uint64(), ctypes.c_uint64()
         try:
-            self._call("get_measured", index, stage, peak, end)
+            self._call(what, index, stage, one, other)
         except NotFound:
             return None, None
-        return peak.value, end.value
+        return one.value, other.value
 
     def _stage(self, index: int, device: int, stage: int) -> ReplayStage:
         struct, over = _c.StageStats(), ctypes.c_bool()
         self._call("get_stage", index, stage, struct, over)
-        peak, end = self._measured(index, stage)
+        peak, end = self._pair("get_measured", index, stage)
+        read, predicted = self._pair("get_reading", index, stage)
         return from_struct(
             ReplayStage,
             struct,
@@ -88,6 +90,8 @@ class _Finished:
             holders=self._holders(index, stage),
             measured_peak_bytes=peak,
             measured_end_bytes=end,
+            read_bytes=read,
+            predicted_bytes=predicted,
         )
 
     def _device(self, index: int) -> ReplayDevice:

@@ -201,12 +201,19 @@ class ReplayOom:
 
 @dataclass(frozen=True)
 class ReplayStage(StageStats):
-    """A stage of a replay. measured_*: what a real device said, None on a simulated one."""
+    """A stage of a replay.
+
+    measured_*: what a real device said while it replayed, None on a simulated one
+    read_bytes: what was truly in use at the last sample that the trace has of the stage
+    predicted_bytes: the model's value for that instant; both are None without a sample
+    """
 
     over_budget: bool
     holders: tuple[Holder, ...]
     measured_peak_bytes: int | None
     measured_end_bytes: int | None
+    read_bytes: int | None
+    predicted_bytes: int | None
 
 
 @dataclass(frozen=True)
