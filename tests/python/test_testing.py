@@ -67,6 +67,18 @@ def test_unknown_stage_and_backend(reveille_sim):
         reveille.testing.SimulatedGPU(backend="cuda")
 
 
+@pytest.mark.parametrize("how", ["conftest", "option", "variable"])
+def test_the_plugin_may_be_named_too(pytester, monkeypatch, how):
+    """pytest has it already, by its entry point, if the package is installed."""
+    pytester.makepyfile("def test_it(reveille_sim): reveille_sim.alloc('1GiB')")
+    options = ["-p", "reveille.testing"] if how == "option" else []
+    if how == "conftest":
+        pytester.makeconftest("pytest_plugins = ['reveille.testing']")
+    if how == "variable":
+        monkeypatch.setenv("PYTEST_PLUGINS", "reveille.testing")
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
+
+
 def test_a_failure_shows_the_holders(pytester):
     pytester.makepyfile(
         """
