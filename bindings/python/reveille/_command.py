@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""The command `reveille` of pip's scripts: becomes the C program that the package carries."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parent / "bin" / "reveille"
+
+
+def main() -> int:
+    """Returns only if the program cannot be run."""
+    try:
+        os.execv(PROGRAM, ["reveille", *sys.argv[1:]])
+    except OSError as error:
+        print(
+            f"reveille: {PROGRAM}: {error.strerror}: install the package with `pip install .` in "
+            "Reveille's repository",
+            file=sys.stderr,
+        )
+    return 1
