@@ -437,6 +437,37 @@ def test_settings_of_the_other_interface(run):
     """)
 
 
+def test_the_insides_of_the_other_package(run, run_python):
+    folder = run_python("-m", "reveille", "--torch-memory-saver").stdout.strip()
+    path = os.pathsep.join([folder, variables()["PYTHONPATH"]])
+    program = """
+    from torch_memory_saver.binary_wrapper import BinaryWrapper
+    from torch_memory_saver.hooks.base import HookMode, HookUtilBase
+    from torch_memory_saver.hooks.mode_preload import HookUtilModePreload
+    from torch_memory_saver.hooks.mode_torch import HookUtilModeTorch
+    mode = os.environ["MODE"]
+    kinds = {"preload": HookUtilModePreload, "torch": HookUtilModeTorch}
+    util = HookUtilBase.create(hook_mode=mode)
+    assert type(util) is kinds[mode]
+    path = util.get_path_binary()
+    assert os.path.basename(path) == f"libreveille-{mode}.so" and os.path.exists(path)
+    assert (util.get_allocator() is None) == (mode == "preload")
+    if mode == "torch":
+        assert isinstance(refused(HookUtilModePreload().get_path_binary), reveille.InvalidState)
+    assert isinstance(refused(HookUtilBase.create, "both"), reveille.InvalidArgument)
+    library = BinaryWrapper(path)
+    library.set_config(tag="raw", interesting_region=True, enable_cpu_backup=True)
+    with torch.cuda.use_mem_pool(torch.cuda.MemPool(allocator=util.get_allocator())):
+        raw = full(4, 7)
+    library.set_config(tag="default", interesting_region=False, enable_cpu_backup=False)
+    assert library.cdll.tms_pause(b"raw") == 0 and used() == 0
+    assert library.cdll.tms_resume(b"raw") == 0 and set(raw.tolist()) == {7}
+    import importlib.metadata
+    assert importlib.metadata.version("torch_memory_saver") == "0.0.10+reveille"
+    """
+    run(program, PYTHONPATH=path)
+
+
 SAVER_PROGRAM = """
 from torch_memory_saver import configure_subprocess, torch_memory_saver
 import torch_memory_saver as package
@@ -459,8 +490,12 @@ def test_one_setting_puts_it_in_the_place_of_the_package(run_python, tmp_path):
     beside = Path(reveille.__file__).parent / "alias"
     assert (beside / "torch_memory_saver_hook_mode_preload.abi3.so").exists()
     simple = "from torch_memory_saver import torch_memory_saver; print(torch_memory_saver)"
+    version = "from importlib.metadata import version; print(version('torch-memory-saver'))"
+    assert run_python("-c", version, **environment).stdout == "0.0.10+reveille\n"
     for value in ("0", ""):
         environment["REVEILLE_AS_TORCH_MEMORY_SAVER"] = value
+        done = run_python("-c", version, **environment)
+        assert "PackageNotFoundError" in done.stderr
         assert run_python("-c", simple, **environment).stdout == "the other\n"
     environment["REVEILLE_AS_TORCH_MEMORY_SAVER"] = "maybe"
     done = run_python("-c", simple, **environment)

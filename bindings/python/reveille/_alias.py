@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ class Finder:
                 "or to 0 for the package torch_memory_saver"
             )
         return PathFinder.find_spec(name, [str(FOLDER)], target)
+
+    @staticmethod
+    def find_distributions(context: Any = None) -> Iterable[Any]:
+        """As importlib.metadata calls it: the version whose interface this is."""
+        from importlib.metadata import DistributionFinder, MetadataPathFinder
+
+        if wanted() is None:
+            return ()
+        name = getattr(context, "name", None)
+        here = DistributionFinder.Context(name=name, path=[str(FOLDER)])
+        return MetadataPathFinder.find_distributions(here)
 
 
 def install() -> None:

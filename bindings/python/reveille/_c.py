@@ -494,6 +494,8 @@ SAVER_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "tms_set_enable_disk_backup": (None, [c_bool]),
     "tms_get_enable_disk_backup": (c_bool, []),
     "tms_set_disk_backup_dir": (None, [c_char_p]),
+    "tms_pause": (c_int, [c_char_p]),
+    "tms_resume": (c_int, [c_char_p]),
     "set_memory_margin_bytes": (None, [c_uint64]),
     "tms_set_retain_cpu_backup": (None, [c_bool]),
     "tms_get_retain_cpu_backup": (c_bool, []),

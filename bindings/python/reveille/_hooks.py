@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from . import _c
 from ._context import Context
 from ._handle import BorrowedHandle
-from .errors import InvalidArgument, InvalidState, NotFound, check
+from ._options import choice
+from .errors import InvalidState, NotFound, check
 
 MODES = ("preload", "torch")
 
@@ -97,10 +98,15 @@ def preloaded() -> ctypes.CDLL | None:
     return process if mode() == b"preload" else None
 
 
+def check_mode(mode: str) -> None:
+    """Raises InvalidArgument unless it is one."""
+    choice(mode, MODES, "hook_mode")
+
+
 def open_hook(mode: str | None) -> Hook:
     """The hook of a mode; None: the preload library if it is there, else torch mode."""
-    if mode is not None and mode not in MODES:
-        raise InvalidArgument(f"hook_mode must be one of {', '.join(MODES)}, not {mode!r}")
+    if mode is not None:
+        check_mode(mode)
     process = preloaded() if mode != "torch" else None
     if process is not None:
         return Hook("preload", process, os.environ.get("LD_PRELOAD", ""))

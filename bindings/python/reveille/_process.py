@@ -91,7 +91,7 @@ class Saver:
 
     @mode.setter
     def mode(self, mode: str) -> None:
-        choice(mode, _hooks.MODES, "hook_mode")
+        _hooks.check_mode(mode)
         if self._hook is not None and self._hook.mode != mode:
             raise InvalidState(
                 f"hook_mode is {self._hook.mode} since the first use: set it before that"

@@ -1,6 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has configure_subprocess()."""
+"""Where torch_memory_saver has its preload mode and configure_subprocess()."""
+
+from __future__ import annotations
+
+import os
+import re
 
 from reveille.torch_memory_saver import configure_subprocess
 
-__all__ = ["configure_subprocess"]
+from .base import HookUtilBase
+
+
+class HookUtilModePreload(HookUtilBase):
+    """The library that this process was started with."""
+
+    MODE = "preload"
+
+    def get_path_binary(self) -> str:
+        """Its file, of those that LD_PRELOAD names."""
+        preloaded = re.split("[: ]", super().get_path_binary())
+        ours = (each for each in preloaded if re.search("reveille|saver", os.path.basename(each)))
+        return next(ours, "")
+
+
+__all__ = ["HookUtilModePreload", "configure_subprocess"]
