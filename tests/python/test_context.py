@@ -577,6 +577,41 @@ def test_record_writes_a_trace(small, tmp_path):
     assert (stage.peak_bytes, stage.holders[0].tag) == (5 * GIB, "weights")
 
 
+@pytest.mark.parametrize("path", [None, "", 3, "a\0b"])
+def test_what_is_no_path(small, path):
+    with pytest.raises(reveille.InvalidArgument, match="the file of a recording must be a path"):
+        small.record(path)
+    if path is not None:  # no backups on disk
+        with pytest.raises(reveille.InvalidArgument, match="disk_directory must be a path, not "):
+            reveille.Context(disk_directory=path)
+
+
+def test_tags_in_errors_are_whole(small):
+    """The error record has room for 47 bytes."""
+    names = [letter * 120 for letter in "abc"] + ["d" * 46, "\u00e9" * 60]
+    for name in names:
+        with pytest.raises(reveille.OutOfDeviceMemory) as caught:
+            small.alloc(1 << 60, name)
+        assert caught.value.tag == name
+    with pytest.raises(reveille.NotFound) as missing:
+        small.pause("e" * 200)
+    assert missing.value.tag == "e" * 200
+    for number in range(2):
+        small.tag("f" * 100 + str(number))
+    small.alloc("1MiB", "f" * 100 + "1")
+
+    def refuse(_tag):
+        raise ValueError
+
+    small.tag("f" * 100 + "1", before_unmap=refuse)
+    with pytest.raises(reveille.Vetoed) as vetoed:
+        small.pause("f" * 100 + "1")
+    assert vetoed.value.tag == "f" * 100 + "1"
+    with pytest.raises(reveille.Vetoed) as either:
+        small.pause()
+    assert either.value.tag == "f" * 47
+
+
 def test_record_fails_with_its_cause(small, tmp_path):
     with pytest.raises(reveille.InputOutputError) as caught:
         with small.record(tmp_path / "missing" / "run.rvt"):

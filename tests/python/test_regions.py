@@ -180,9 +180,28 @@ def test_second_device_is_named(run):
 def test_what_is_refused(run):
     run("""
     for tag in ("", "a" * 256, "a\\0b", 3):
-        assert isinstance(refused(entered, reveille.region(tag)), reveille.InvalidArgument)
-    error = refused(entered, reveille.region("a", backup="tape"))
+        assert isinstance(refused(reveille.region, tag), reveille.InvalidArgument)
+        graph = torch.cuda.CUDAGraph()
+        error = refused(lambda: reveille.cuda_graph(graph, tag=tag))
+        assert isinstance(error, reveille.InvalidArgument)
+    error = refused(reveille.region, "a", "tape")
     assert str(error) == "backup must be one of none, host, disk, not 'tape'"
+    for path in (None, "", 3, "a\\0b", b""):
+        error = refused(reveille.record, path)
+        assert isinstance(error, reveille.InvalidArgument)
+        assert str(error) == f"the file of a recording must be a path, not {path!r}"
+        error = refused(reveille.set_disk_directory, path)
+        assert isinstance(error, reveille.InvalidArgument)
+        assert str(error) == f"the folder of backups must be a path, not {path!r}"
+    for path in ("/proc/none", "/proc/version/none"):
+        error = refused(reveille.set_disk_directory, path)
+        assert isinstance(error, reveille.InputOutputError) and error.native_code != 0
+        assert str(error).startswith(path + " cannot be made: ")
+        remedy = ": name a folder that is there, or whose parent may be written to"
+        assert str(error).endswith(remedy)
+    error = refused(reveille.backup_of, 3)
+    assert isinstance(error, reveille.InvalidArgument)
+    assert str(error) == "a backup is that of a tensor, not of 3"
     error = refused(entered, reveille.disable())
     assert isinstance(error, reveille.InvalidState)
     with reveille.region("weights"):
@@ -248,6 +267,84 @@ def test_graphs(run):
         error = refused(entered, reveille.cuda_graph(torch.cuda.CUDAGraph(), pool=foreign.id))
         assert "leave pool out" in str(error)
     """)
+
+
+def test_a_capture_of_another_thread(run):
+    run("""
+    import threading
+    with reveille.region("weights"):
+        weights = full(2, 1)
+    inside, leave = threading.Event(), threading.Event()
+
+    def capture():
+        with reveille.cuda_graph(torch.cuda.CUDAGraph()):
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    assert inside.wait(30)
+    assert not torch.cuda.is_current_stream_capturing()
+    errors = [refused(call, "weights") for call in (reveille.pause, reveille.resume)]
+    leave.set()
+    thread.join()
+    assert [type(error) for error in errors] == [reveille.Busy] * 2, errors
+    assert used() == 2
+    reveille.pause("weights")
+    assert used() == 0
+    """)
+
+
+def test_a_capture_that_fails_ends(run):
+    run("""
+    with reveille.region("weights"):
+        weights = full(2, 1)
+    with contextlib.suppress(KeyError), reveille.cuda_graph(torch.cuda.CUDAGraph()):
+        raise KeyError
+    reveille.pause("weights")
+    assert used() == 0
+    """)
+
+
+def test_tags_in_errors_are_whole(run):
+    run("""
+    tags = ["cache of " + "x" * 100 + str(number) for number in range(2)]
+    for tag in tags:
+        with reveille.region(tag):
+            kept = full(40, 1)
+        reveille.pause(tag)
+        del kept
+    other = full(30, 5)
+    assert refused(reveille.resume, tags[1]).tag == tags[1]
+    assert refused(reveille.contexts()[0].resume, tags[1]).tag == tags[1]
+    assert refused(reveille.contexts()[0].resume).tag == tags[0][:47]  # it may be either
+    """)
+
+
+def test_pytorch_that_lacks_pools(run):
+    run("""
+    del torch.cuda.use_mem_pool
+    error = refused(entered, reveille.region("weights"))
+    assert isinstance(error, reveille.NotSupported)
+    assert str(error) == ("PyTorch 2.11.0+stub has no torch.cuda.use_mem_pool, which regions are "
+                          "made with: install a newer one")
+    """)
+
+
+def test_no_pytorch(run_python):
+    environment = variables()
+    environment["PYTHONPATH"] = environment["PYTHONPATH"].replace(str(STUB), "")
+    program = """
+    import reveille, sys
+    sys.modules["torch"] = None
+    for manager in (reveille.region("a"), reveille.record("run.rvt"), reveille.cuda_graph(None)):
+        try:
+            manager.__enter__()
+        except ModuleNotFoundError as error:
+            print(error.name, str(error).startswith("regions are memory of PyTorch, and /"))
+    """
+    done = run_python("-c", textwrap.dedent(program), **environment)
+    assert (done.stdout, done.stderr) == ("torch True\n" * 3, "")
 
 
 def test_stages_and_recording(run, tmp_path):

@@ -21,6 +21,7 @@ from ._options import (
     nanoseconds,
     sim_options,
     whole_number,
+    whole_tag,
 )
 from ._results import (
     Allocation,
@@ -36,8 +37,15 @@ from ._results import (
     from_struct,
     holder_of,
 )
-from ._sizes import Size, name_bytes, parse_size
-from .errors import InputOutputError, InvalidArgument, NotFound, NotSupported, Vetoed
+from ._sizes import Size, name_bytes, parse_size, path_bytes
+from .errors import (
+    InputOutputError,
+    InvalidArgument,
+    NotFound,
+    NotSupported,
+    ReveilleError,
+    Vetoed,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 Answer = TypeVar("Answer")
@@ -104,7 +112,9 @@ class Context:
             log_ops=bool(log_ops),
             keep_bytes=parse_size(keep_bytes),
             no_verify=not verify,
-            disk_directory=None if disk_directory is None else os.fsencode(disk_directory),
+            disk_directory=(
+                None if disk_directory is None else path_bytes(disk_directory, "disk_directory")
+            ),
             disk_tmpfs=bool(disk_tmpfs),
         )
         self._handle = Handle(backend, options, callbacks)
@@ -231,6 +241,15 @@ class Context:
         numbers = [self._tag_number(name) for name in names]
         return (ctypes.c_uint32 * len(numbers))(*numbers) if numbers else None, len(numbers)
 
+    @contextlib.contextmanager
+    def _naming(self, names: Sequence[str]) -> Iterator[None]:
+        """What is raised within has the whole tag, one of these or, without any, of all."""
+        try:
+            yield
+        except ReveilleError as error:
+            error.tag = whole_tag(error.tag, names or self.tags)
+            raise
+
     # ---- Allocations ----
 
     def alloc(
@@ -268,9 +287,10 @@ class Context:
             access_count=len(others),
         )
         address = ctypes.c_uint64()
-        self._handle.call(
-            "rvl_alloc", parse_size(size), ctypes.byref(options), ctypes.byref(address)
-        )
+        with self._naming((tag,)):
+            self._handle.call(
+                "rvl_alloc", parse_size(size), ctypes.byref(options), ctypes.byref(address)
+            )
         self._remember(tag)
         return address.value
 
@@ -360,7 +380,8 @@ class Context:
         """
         options = self._pause_options(discard, streams, events)
         try:
-            self._handle.call("rvl_pause", *self._tags(tags), ctypes.byref(options))
+            with self._naming(tags):
+                self._handle.call("rvl_pause", *self._tags(tags), ctypes.byref(options))
         except Vetoed as veto:
             raise veto from self._handle.callbacks.take_veto()
 
@@ -387,7 +408,8 @@ class Context:
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        self._handle.call("rvl_resume", *self._tags(tags), ctypes.byref(options))
+        with self._naming(tags):
+            self._handle.call("rvl_resume", *self._tags(tags), ctypes.byref(options))
 
     def fits(self, *tags: str, restore: bool = True) -> Forecast:
         """What resume() with these arguments would do now; true if it fits. Changes nothing."""
@@ -531,7 +553,7 @@ class Context:
         Entering raises InputOutputError if the file cannot be written, InvalidState if the context
         is recording already. Closing the context ends the recording too.
         """
-        return Recording(self, self._handle, os.fsencode(path))
+        return Recording(self, self._handle, path_bytes(path, "the file of a recording"))
 
 
 class Recording:

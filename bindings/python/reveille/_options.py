@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from . import _c
@@ -39,6 +39,14 @@ def address_of(where: Any) -> int:
     if not 0 <= address < 1 << 64:
         raise InvalidArgument(f"an address must be from 0 to 2^64 - 1, not {address}")
     return address
+
+
+def whole_tag(tag: str, names: Iterable[str]) -> str:
+    """An error's tag, which C cuts to 47 bytes: the one of these names that begins so."""
+    if len(tag.encode()) < _c.Error.tag.size - 4:  # it cuts before a letter, of up to 4 bytes
+        return tag
+    found = {name for name in names if name.startswith(tag)}
+    return found.pop() if len(found) == 1 else tag
 
 
 def handles_of(objects: Sequence[Any], attribute: str) -> Any:

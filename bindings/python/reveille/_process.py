@@ -22,16 +22,18 @@ from typing import Any, NamedTuple
 from . import _c, _hooks
 from ._context import Path
 from ._hooks import Hook, HookContext
-from ._options import choice
+from ._options import choice, whole_tag
 from ._results import DeviceStats, Forecast, TagStats
-from ._sizes import format_size, name_bytes
+from ._sizes import format_size, name_bytes, path_bytes
 from .errors import (
     Busy,
+    InputOutputError,
     InvalidArgument,
     InvalidState,
     NotFound,
     NotSupported,
     OutOfDeviceMemory,
+    ReveilleError,
 )
 
 TAG_MAX_BYTES = 255
@@ -57,9 +59,28 @@ class HookStats:
 
 
 def _torch() -> Any:
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"regions are memory of PyTorch, and {sys.executable} finds no package torch: install "
+            "it there, or use reveille.Context, which needs none",
+            name="torch",
+        ) from error
     return torch
+
+
+def _cuda_with_pools() -> Any:
+    torch = _torch()
+    for name in ("MemPool", "use_mem_pool"):
+        if not hasattr(torch.cuda, name):
+            raise NotSupported(
+                f"PyTorch {getattr(torch, '__version__', '')} has no torch.cuda.{name}, which "
+                "regions are made with: install a newer one"
+            )
+    return torch.cuda
 
 
 def tag_bytes(tag: str) -> bytes:
@@ -78,6 +99,7 @@ class Saver:
         self._hook: Hook | None = None
         self._pools: dict[tuple[str, str, str, int], Any] = {}
         self._open_regions = 0  # of all threads
+        self._open_graphs = 0  # of all threads
         self._used_up: list[Any] = []  # pools that go when no region is open
         self._allocator: Any = None  # after the pools, so that it goes after them
         self._lock = threading.RLock()
@@ -107,7 +129,7 @@ class Saver:
             return self._hook
 
     def _new_pool(self) -> Any:
-        cuda = _torch().cuda
+        cuda = _cuda_with_pools()
         if self.hook.mode == "preload":
             return cuda.MemPool()
         if self._allocator is None:
@@ -154,21 +176,24 @@ class Saver:
             self._set(before)
 
     def _settings_of(self, tag: str, backup: str, kind: str | None) -> _Settings:
-        name = tag_bytes(tag)
-        choice(backup, _c.BACKUPS, "backup")
-        chosen = self._settings().kind if kind is None else name_bytes(kind, "a kind")
-        if chosen not in (b"pinned", b"mmap"):
-            raise InvalidArgument(f"a host backup must be one of pinned, mmap, not {kind!r}")
-        return _Settings(name, True, backup == "host", chosen, backup == "disk")
+        chosen = self._settings().kind if kind is None else kind.encode()
+        return _Settings(tag_bytes(tag), True, backup == "host", chosen, backup == "disk")
 
     # ---- Regions ----
 
-    @contextlib.contextmanager
-    def region(self, tag: str, backup: str = "none", kind: str | None = None) -> Iterator[None]:
+    def region(
+        self, tag: str, backup: str = "none", kind: str | None = None
+    ) -> contextlib.AbstractContextManager[None]:
         """What is allocated within the block, on the current device, has the tag."""
+        _check_settings(tag, backup, kind)
+        return self._region(tag, backup, kind)
+
+    @contextlib.contextmanager
+    def _region(self, tag: str, backup: str, kind: str | None) -> Iterator[None]:
+        cuda = _cuda_with_pools()
         settings = self._settings_of(tag, backup, kind)
         pool = self._pool(tag, backup, settings.kind.decode())
-        with self._open_region(), _torch().cuda.use_mem_pool(pool), self._using(settings):
+        with self._open_region(), cuda.use_mem_pool(pool), self._using(settings):
             yield
 
     @contextlib.contextmanager
@@ -184,18 +209,35 @@ class Saver:
                 if self._open_regions == 0:
                     self._used_up.clear()
 
-    @contextlib.contextmanager
     def cuda_graph(
         self, graph: Any, tag: str, backup: str, kind: str | None = None, **options: Any
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """torch.cuda.graph() whose memory has the tag."""
+        _check_settings(tag, backup, kind)
+        return self._cuda_graph(graph, tag, backup, kind, options)
+
+    @contextlib.contextmanager
+    def _cuda_graph(
+        self, graph: Any, tag: str, backup: str, kind: str | None, given: dict[str, Any]
+    ) -> Iterator[None]:
+        torch, options = _torch(), dict(given)
         settings = self._settings_of(tag, backup, kind)
         if self.hook.mode == "torch":
             options["pool"] = self._graph_pool(settings, options.get("pool"))
         else:
             _refuse_expandable_segments()
-        with _torch().cuda.graph(graph, **options), self._using(settings):
+        with self._open_graph(), torch.cuda.graph(graph, **options), self._using(settings):
             yield
+
+    @contextlib.contextmanager
+    def _open_graph(self) -> Iterator[None]:
+        with self._lock:
+            self._open_graphs += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open_graphs -= 1
 
     def _graph_pool(self, settings: _Settings, given: Any) -> Any:
         """In torch mode a graph's memory is ours only if it comes from a pool of ours."""
@@ -219,7 +261,7 @@ class Saver:
         settings = self._settings()
         if not settings.inside:
             raise InvalidState("disable() is for code within a region, and this thread is in none")
-        cuda = _torch().cuda
+        cuda = _cuda_with_pools()
         with self._using(settings._replace(inside=False)):
             pool = cuda.MemPool()
             try:
@@ -233,16 +275,28 @@ class Saver:
 
     # ---- Pausing and resuming ----
 
+    def _refuse_capture(self, what: str) -> None:
+        """Only the preload library sees captures by itself, those of all threads."""
+        if self._open_graphs > 0 or _current_stream_is_captured():
+            raise Busy(f"a stream is being captured: end the capture before {what}()")
+
     def _move(self, function: str, tags: Sequence[str]) -> None:
-        _refuse_capture(function)
+        self._refuse_capture(function)
         entry = getattr(self.hook.library, f"rvl_hooks_{function}")
         names: list[bytes | None] = [tag_bytes(tag) for tag in tags]
         self._require(tags)
-        for name in names or [None]:
-            self.hook.check(entry(name))
+        try:
+            for name in names or [None]:
+                self.hook.check(entry(name))
+        except ReveilleError as error:
+            error.tag = whole_tag(error.tag, tags or self._known())
+            raise
+
+    def _known(self) -> set[str]:
+        return {tag for context in self.hook.contexts() for tag in context.tags}
 
     def _require(self, tags: Sequence[str]) -> None:
-        known = {tag for context in self.hook.contexts() for tag in context.tags}
+        known = self._known()
         for tag in tags:
             if tag not in known:
                 names = ", ".join(f'"{each}"' for each in sorted(known)) or "none yet"
@@ -287,6 +341,8 @@ class Saver:
     def backup(self, tensor: Any, zero_copy: bool = False) -> Any:
         """The host backup of a tensor as a tensor of the CPU, None if there is none."""
         torch = _torch()
+        if not hasattr(tensor, "data_ptr"):
+            raise InvalidArgument(f"a backup is that of a tensor, not of {tensor!r}")
         if not tensor.is_contiguous():
             raise InvalidArgument("a backup can be read of a contiguous tensor: slice it after")
         size = tensor.numel() * tensor.element_size()
@@ -322,11 +378,27 @@ class Saver:
                 tags[name] = _sum(tags[name], of_tag) if name in tags else of_tag
         return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
 
-    @contextlib.contextmanager
-    def record(self, path: Path) -> Iterator[None]:
+    def set_disk_directory(self, directory: Path) -> None:
+        """Where backups on disk are made from now on."""
+        name = path_bytes(directory, "the folder of backups")
+        try:
+            os.makedirs(name, exist_ok=True)
+        except OSError as error:
+            raise InputOutputError(
+                f"{os.fsdecode(name)} cannot be made: {error.strerror}: name a folder that is "
+                "there, or whose parent may be written to",
+                native_code=error.errno or 0,
+            ) from error
+        self.hook.library.tms_set_disk_backup_dir(name)
+
+    def record(self, path: Path) -> contextlib.AbstractContextManager[None]:
         """Records what regions do; each further context into a file with its number."""
-        self.hook.context(_torch().cuda.current_device())
-        first = FilePath(os.fsdecode(path))
+        return self._record(FilePath(os.fsdecode(path_bytes(path, "the file of a recording"))))
+
+    @contextlib.contextmanager
+    def _record(self, first: FilePath) -> Iterator[None]:
+        device = _torch().cuda.current_device()
+        self.hook.context(device)
         with contextlib.ExitStack() as stack:
             for index, context in enumerate(self.hook.contexts()):
                 name = first if index == 0 else first.with_suffix(f".{index}{first.suffix}")
@@ -347,13 +419,18 @@ def _refuse_expandable_segments() -> None:
             )
 
 
-def _refuse_capture(what: str) -> None:
-    """Only the preload library sees captures by itself."""
+def _check_settings(tag: str, backup: str, kind: str | None) -> None:
+    tag_bytes(tag)
+    choice(backup, _c.BACKUPS, "backup")
+    if kind is not None and kind not in ("pinned", "mmap"):
+        raise InvalidArgument(f"a host backup must be one of pinned, mmap, not {kind!r}")
+
+
+def _current_stream_is_captured() -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return
-    if torch.cuda.is_current_stream_capturing():
-        raise Busy(f"a stream is being captured: end the capture before {what}()")
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())
 
 
 def _merge(device: int, forecasts: Sequence[Forecast]) -> Forecast:
@@ -493,8 +570,7 @@ def contexts() -> tuple[HookContext, ...]:
 
 def set_disk_directory(directory: Path) -> None:
     """Where backups on disk are made from now on; it is made if it is missing."""
-    os.makedirs(directory, exist_ok=True)
-    SAVER.hook.library.tms_set_disk_backup_dir(os.fsencode(directory))
+    SAVER.set_disk_directory(directory)
 
 
 def hook_mode() -> str:

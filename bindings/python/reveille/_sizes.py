@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import os
 from typing import Any, Union
 
 from . import _c
@@ -49,6 +50,17 @@ def name_bytes(name: str, what: str) -> bytes:
     if "\0" in name:
         raise InvalidArgument(f"{what} must not contain a NUL: {name!r}")
     return name.encode()
+
+
+def path_bytes(path: Any, what: str) -> bytes:
+    """A path for C; "" would be the current folder to some calls, and nothing to others."""
+    try:
+        name = os.fsencode(path)
+    except TypeError:
+        name = b""
+    if not name or b"\0" in name:
+        raise InvalidArgument(f"{what} must be a path, not {path!r}")
+    return name
 
 
 def format_size(size: int) -> str:

@@ -11,7 +11,6 @@ A tag that no region ever had is nothing to pause, as there.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -29,14 +28,13 @@ class TorchMemorySaver:
 
     _saver: Saver = SAVER
 
-    @contextlib.contextmanager
     def region(
         self,
         tag: str = DEFAULT_TAG,
         enable_cpu_backup: bool = False,
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """What is allocated within the block can be paused by the tag.
 
         Args:
@@ -46,10 +44,8 @@ class TorchMemorySaver:
             cpu_backup_backend: "pinned" keeps host memory for the next pause, "mmap" gives it back
         """
         backup = _backup(enable_cpu_backup, enable_disk_backup, cpu_backup_backend)
-        with self._saver.region(tag, backup, cpu_backup_backend):
-            yield
+        return self._saver.region(tag, backup, cpu_backup_backend)
 
-    @contextlib.contextmanager
     def cuda_graph(
         self,
         cuda_graph: Any,
@@ -59,10 +55,10 @@ class TorchMemorySaver:
         tag: str = DEFAULT_TAG,
         enable_cpu_backup: bool = False,
         cpu_backup_backend: str | None = None,
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """torch.cuda.graph(), with the graph's own memory in a region."""
         backup = _backup(enable_cpu_backup, False, cpu_backup_backend)
-        with self._saver.cuda_graph(
+        return self._saver.cuda_graph(
             cuda_graph,
             tag,
             backup,
@@ -70,8 +66,7 @@ class TorchMemorySaver:
             pool=pool,
             stream=stream,
             capture_error_mode=capture_error_mode,
-        ):
-            yield
+        )
 
     @contextlib.contextmanager
     def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
@@ -100,8 +95,7 @@ class TorchMemorySaver:
 
     def set_disk_backup_dir(self, path: str) -> None:
         """Where backups on disk are made from now on; it is made if it is missing."""
-        os.makedirs(path, exist_ok=True)
-        self._saver.hook.library.tms_set_disk_backup_dir(os.fsencode(path))
+        self._saver.set_disk_directory(path)
 
     @property
     def enabled(self) -> bool:

@@ -10,6 +10,8 @@ import math
 
 from . import cuda
 
+__version__ = "2.11.0+stub"
+
 _TYPES = {"uint8": ctypes.c_uint8, "int32": ctypes.c_int32, "float32": ctypes.c_float}
 
 

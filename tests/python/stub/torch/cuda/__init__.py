@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 import weakref
 
 from . import memory  # noqa: F401
@@ -13,7 +14,7 @@ from . import memory  # noqa: F401
 _runtime = ctypes.CDLL(os.environ["RVL_TEST_CUDART_FAKE"], ctypes.RTLD_GLOBAL)
 _process = ctypes.CDLL(None)  # cudaMalloc is the preload library's, if that is there
 _device = 0
-_capturing = None
+_thread = threading.local()  # a current stream is of a thread
 _ids = itertools.count(1)
 _free = {}  # (pool, size): segments that nobody uses
 _current = []
@@ -122,7 +123,7 @@ def is_initialized():
 
 
 def is_current_stream_capturing():
-    return _capturing is not None
+    return getattr(_thread, "capturing", False)
 
 
 def synchronize():
@@ -136,12 +137,16 @@ class CUDAGraph:
 
 @contextlib.contextmanager
 def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
-    global _capturing
-    _capturing = cuda_graph
     private = MemPool() if pool is None else _pools[pool]
     cuda_graph._pool = private.id
+    captured = ctypes.c_void_p()
+    assert _process.cudaStreamCreate(ctypes.byref(captured)) == 0
+    assert _process.cudaStreamBeginCapture(captured, 0) == 0
+    _thread.capturing = True
     try:
         with use_mem_pool(private):
             yield
     finally:
-        _capturing = None
+        _thread.capturing = False
+        assert _process.cudaStreamEndCapture(captured, None) == 0
+        assert _process.cudaStreamDestroy(captured) == 0
