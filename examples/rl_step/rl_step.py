@@ -13,8 +13,11 @@ Writes out/result.json: what the driver said at the end of every stage, and what
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
@@ -76,6 +79,10 @@ class Steps:
         self._stage("kv_cache_awake", lambda: self.engine.resume("kv_cache", "cuda_graph"))
         self._stage("rollout", lambda: self._rollout("same output after the retry"))
 
+    def end(self) -> None:
+        """A recording reads the card when a stage begins: this is the end of the last one."""
+        self.engine.stage("end")
+
     def _rollout(self, check: str) -> None:
         """The trainer sent what the engine had: the graph must say what it said before."""
         same = self.engine.generate() == self.before
@@ -106,22 +113,39 @@ class Process:
 
     def __init__(self, context: Any, kind: type, *arguments: Any) -> None:
         self._pipe, theirs = context.Pipe()
-        with reveille.configure_subprocess():
+        self._name = kind.__name__.lower()
+        with reveille.configure_subprocess(), _recorded_as(self._name):
             self._process = context.Process(target=_serve, args=(theirs, kind, arguments))
             self._process.start()
         theirs.close()
 
     def begin(self, method: str, *arguments: Any) -> Callable[[], Any]:
         """Calls a method; the answer is what the returned function answers."""
-        self._pipe.send((method, arguments))
+        with self._alive(method):
+            self._pipe.send((method, arguments))
 
         def finish() -> Any:
-            answer, error = self._pipe.recv()
+            with self._alive(method):
+                answer, error = self._pipe.recv()
             if error is not None:
                 raise error
             return answer
 
         return finish
+
+    @contextlib.contextmanager
+    def _alive(self, method: str) -> Iterator[None]:
+        """Says who is gone, and how, where the pipe alone would say that it has ended."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            self._process.join(10)
+            code = self._process.exitcode
+            how = "by signal" if code is not None and code < 0 else "with exit status"
+            raise RuntimeError(
+                f"the process {self._name} ended {how} {abs(code or 0)} and did not answer "
+                f"{method}(): what it printed says why"
+            ) from error
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return lambda *arguments: self.begin(method, *arguments)()
@@ -133,14 +157,33 @@ class Process:
             self._process.terminate()
 
 
+@contextlib.contextmanager
+def _recorded_as(name: str) -> Iterator[None]:
+    """The name that processes started in the block have in a recording."""
+    before = os.environ.get("RVL_RECORD_NAME")
+    os.environ["RVL_RECORD_NAME"] = name
+    try:
+        yield
+    finally:
+        del os.environ["RVL_RECORD_NAME"]
+        if before is not None:
+            os.environ["RVL_RECORD_NAME"] = before
+
+
 def _serve(pipe: Any, kind: type, arguments: tuple[Any, ...]) -> None:
-    served = kind(*arguments)
+    served, failure = None, None
+    try:
+        served = kind(*arguments)
+    except Exception as error:  # who calls first is told
+        failure = error
     while True:
         try:
             method, given = pipe.recv()
         except EOFError:
             return
         try:
+            if failure is not None:
+                raise failure
             pipe.send((getattr(served, method)(*given), None))
         except Exception as error:
             pipe.send((None, error))
@@ -175,6 +218,7 @@ def main() -> int:
         facts = steps.start()
         for _ in range(options.steps):
             steps.together() if options.together else steps.staged()
+        steps.end()
     finally:
         engine.end()
         trainer.end()

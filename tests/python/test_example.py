@@ -136,6 +136,16 @@ def test_together_is_refused_and_recovers(steps):
     assert used["kv_cache_refused"] == used["weights_awake"]
 
 
+def test_the_end_of_the_last_stage_is_marked(steps, tmp_path):
+    """A recording reads the card when the next stage begins."""
+    with steps.engine.gpu.record(tmp_path / "run.rvt"):
+        steps.staged()
+        steps.end()
+    stages = [stage.name for stage in reveille.replay(tmp_path / "run.rvt").devices[0].stages]
+    assert stages[-2:] == ["rollout", "end"]
+    assert [each["stage"] for each in steps.stages][-1] == "rollout"
+
+
 def test_a_weight_that_was_not_updated_shows(steps):
     steps.engine.receive_weights = lambda: None
     steps.staged()
@@ -205,8 +215,20 @@ class Kind:
     def hook(self):
         return os.path.basename(os.environ.get("LD_PRELOAD", ""))
 
+    def name(self):
+        return os.environ["RVL_RECORD_NAME"]
+
     def refuse(self):
         raise reveille.OutOfDeviceMemory("no room", requested_bytes=3, free_bytes=2)
+
+    def die(self, code):
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+
+class Broken:
+    def __init__(self):
+        raise KeyError("nothing here")
 """
 
 SERVER = """
@@ -215,7 +237,7 @@ import reveille, rl_step, served
 
 if __name__ == "__main__":
     process = rl_step.Process(multiprocessing.get_context("spawn"), served.Kind, 3)
-    print(process.add(4), process.hook())
+    print(process.add(4), process.hook(), process.name(), os.environ.get("RVL_RECORD_NAME"))
     print(process.begin("add", 5)())
     try:
         process.refuse()
@@ -224,6 +246,19 @@ if __name__ == "__main__":
     print(process.add(1), os.environ.get("LD_PRELOAD", ""))
     process.end()
     print(process._process.exitcode)
+    process = rl_step.Process(multiprocessing.get_context("spawn"), served.Broken)
+    try:
+        process.add(1)
+    except KeyError as error:
+        print(error)
+    process.end()
+    for code in (3, -9):
+        process = rl_step.Process(multiprocessing.get_context("spawn"), served.Kind, 3)
+        for method, argument in (("die", code), ("add", 1)):
+            try:
+                getattr(process, method)(argument)
+            except RuntimeError as error:
+                print(error)
 """
 
 
@@ -235,7 +270,19 @@ def test_processes(run_python, tmp_path):
     paths = [str(SOURCE / "examples/rl_step"), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = run_python("server.py", PYTHONPATH=os.pathsep.join(paths))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "7 libreveille-preload.so\n8\nno room 3 2\n4 \n0\n"
+    assert done.stdout.splitlines() == [
+        "7 libreveille-preload.so kind None",
+        "8",
+        "no room 3 2",
+        "4 ",
+        "0",
+        "'nothing here'",
+        *(
+            f"the process kind ended {how} and did not answer {method}(): what it printed says why"
+            for how in ("with exit status 3", "by signal 9")
+            for method in ("die", "add")
+        ),
+    ]
 
 
 def test_report(capsys):
