@@ -88,6 +88,7 @@ program found "$python" -m reveille
 program regions_torch "$python" "$here/regions.py" torch
 program regions_preload env LD_PRELOAD="$preload" "$python" "$here/regions.py" preload
 program ipc env LD_PRELOAD="$preload" "$python" "$here/ipc.py"
+program recorded "$python" "$here/recorded.py"
 devices=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/devices.log")
 if [ "${devices:-0}" -gt 1 ]; then
     program two_devices_torch "$python" "$here/two_devices.py" torch
