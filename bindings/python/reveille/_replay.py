@@ -11,7 +11,15 @@ from typing import Any, Union
 from . import _c
 from ._results import Holder, Replay, ReplayDevice, ReplayOom, ReplayStage, from_struct, holder_of
 from ._sizes import Size, name_bytes, parse_size
-from .errors import CorruptTrace, InvalidArgument, NotFound, ReveilleError, check, error_of, last_error
+from .errors import (
+    CorruptTrace,
+    InvalidArgument,
+    NotFound,
+    ReveilleError,
+    check,
+    error_of,
+    last_error,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 from . import _c
 
-
 # The class of a status, from the status that each class below names.
 BY_STATUS: dict[int, type[ReveilleError]] = {}
 
