@@ -314,12 +314,6 @@ static void refuses_what_it_does_not_know(void **state)
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": 3}"), "\"given\": expected an object"},
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": {\"a\": []}}"), "expected sizes"},
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": {\"a\": 0}}"), "no such term"},
-        {CHECK("\"trace\": \"none.rvt\""), "none.rvt: "},
-        {CHECK("\"model\": \"none.json\""), "none.json: "},
-        {CHECK("\"model\": \"" CONFIGS "qwen2.5-7b.json\", \"settings\": {\"tp\": 3}"),
-         "does not divide by tp = 3"},
-        {CHECK("\"trace\": \"x.rvt\", \"budgets\": {\"trane\": \"1GiB\"}"),
-         "check n: budget for unknown stage \"trane\""},
         {CHECK("\"trace\": \"x.rvt\"}, {\"name\": \"n\", \"trace\": \"x.rvt\""),
          "two checks of the name n"},
     };
@@ -330,6 +324,125 @@ static void refuses_what_it_does_not_know(void **state)
         check_printed(cases[i].message);
         assert_false(folder_has("none.xml"));
     }
+}
+
+#define HEAD                                                                                       \
+    "reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"                                       \
+    "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"                     \
+    "process engine pid=0\n"
+#define BESIDE(keys) CHECK(keys "}, {\"name\": \"good\", \"trace\": \"x.rvt\"")
+
+/* The other check is run and shown, whatever is wrong with the first. */
+static void a_broken_check_breaks_itself_alone(void **state)
+{
+    (void)state;
+    char text[4096];
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {BESIDE("\"trace\": \"none.rvt\""), "none.rvt: "},
+        {BESIDE("\"trace\": \"bad.rvt\""), "bad.rvt:5:1: not a kind of line"},
+        {BESIDE("\"trace\": \"unmarked.rvt\""), "unmarked.rvt: the trace has no stage: mark them "},
+        {BESIDE("\"trace\": \"empty.rvt\""), "empty.rvt: the trace has no stage: mark them "},
+        {BESIDE("\"model\": \"none.json\""), "none.json: "},
+        {BESIDE("\"model\": \"" CONFIGS "qwen2.5-7b.json\", \"settings\": {\"tp\": 3}"),
+         "num_attention_heads: 28 does not divide by tp = 3"},
+        {BESIDE("\"trace\": \"x.rvt\", \"budgets\": {\"trane\": \"1GiB\"}"),
+         "budget for unknown stage \"trane\""},
+    };
+    write_trace(M600);
+    folder_write("bad.rvt", HEAD "what 1 engine 0 a\nend 1\n");
+    folder_write("unmarked.rvt", HEAD "alloc 2 engine 0 1 0 419430400 kv_cache\nend 1\n");
+    folder_write("empty.rvt", HEAD "end 0\n");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        folder_write("c.json", cases[i].text);
+        assert_int_equal(run_command("check c.json --github --junit j.xml"), 2);
+        check_printed("reveille: check n on own: ");
+        check_printed(cases[i].message);
+        check_printed("ERROR: ");
+        check_printed("good   own     train<&>  600.0 MiB                            ok\n");
+        check_printed("2 stages, 0 failed, 1 in error\n");
+        check_printed("::error file=c.json,title=n on own::");
+        folder_read("j.xml", text, sizeof text);
+        check_contains(
+            text, "<testsuites name=\"reveille check\" tests=\"3\" failures=\"0\" errors=\"1\">");
+        check_contains(text,
+                       "<testsuite name=\"n on own\" tests=\"1\" failures=\"0\" errors=\"1\">");
+        check_contains(text,
+                       "<testcase classname=\"n on own\" name=\"-\">\n      <error message=\"");
+        check_contains(text,
+                       "<testsuite name=\"good on own\" tests=\"2\" failures=\"0\" errors=\"0\">");
+    }
+}
+
+/* A regression as any other, and not a fault of the file. */
+static void no_room_for_a_cache_fails_a_check(void **state)
+{
+    (void)state;
+    char text[4096];
+    write_trace(M600);
+    folder_write("c.json", BESIDE("\"model\": \"" CONFIGS
+                                  "qwen2.5-72b.json\", \"settings\": {\"mem-fraction\": 0.5}"));
+    assert_int_equal(run_command("check c.json --github --junit j.xml"), 3);
+    check_printed("n      own     -                                              NO ROOM: " CONFIGS
+                  "qwen2.5-72b.json: --mem-fraction: no room for a KV cache: the weights of a rank "
+                  "take 145414422528 of 74778738688 bytes; raise it, or --tp\n");
+    check_printed("3 stages, 1 failed\n");
+    check_printed("::error file=c.json,title=n on own::" CONFIGS
+                  "qwen2.5-72b.json: --mem-fraction: "
+                  "no room");
+    folder_read("j.xml", text, sizeof text);
+    check_contains(text,
+                   "<testsuites name=\"reveille check\" tests=\"3\" failures=\"1\" errors=\"0\">");
+    check_contains(text, "<failure message=\"" CONFIGS "qwen2.5-72b.json: --mem-fraction: no room");
+}
+
+static void a_stage_that_is_gone_fails(void **state)
+{
+    (void)state;
+    char text[4096];
+    write_trace(M600);
+    folder_write("c.json", PLAIN);
+    assert_int_equal(run_command("check c.json --update-baseline"), 0);
+    folder_write("x.rvt", HEAD "stage 1 engine 0 rollout\nalloc 2 engine 0 1 0 419430400 kv_cache\n"
+                               "end 2\n");
+    assert_int_equal(run_command("check c.json --github --junit j.xml"), 3);
+    check_printed(
+        "a, step  own     rollout   400.0 MiB          400.0 MiB  +0.00 %  ok\n"
+        "a, step  own     train<&>                     600.0 MiB           IN THE BASELINE "
+        "ALONE\n2 stages, 1 failed\n");
+    check_printed(
+        "::error file=c.json,title=a%2C step on own::stage train<&>: in the baseline, "
+        "with a peak of 600.0 MiB, and not in this run: see why, then run `reveille check "
+        "--update-baseline`\n");
+    folder_read("j.xml", text, sizeof text);
+    check_contains(text, "<failure message=\"in the baseline, with a peak of 600.0 MiB, and not");
+    assert_int_equal(run_command("check c.json --update-baseline"), 0);
+    check_printed("1 stages, 0 failed\n");
+    assert_int_equal(run_command("check c.json"), 0);
+}
+
+/* What a check could not say stays as it was agreed to. */
+static void a_broken_check_leaves_the_baseline(void **state)
+{
+    (void)state;
+    char text[4096], before[4096];
+    write_trace(M600);
+    folder_write("c.json", PLAIN);
+    assert_int_equal(run_command("check c.json --update-baseline"), 0);
+    folder_read("base.json", text, sizeof text);
+    strcpy(before, text);
+    folder_write("x.rvt", HEAD "end 0\n");
+    assert_int_equal(run_command("check c.json"), 2);
+    assert_null(strstr(answer.out, "ALONE"));
+    assert_int_equal(run_command("check c.json --update-baseline"), 2);
+    check_printed("base.json: stays as it is, since a check came to no stages\n");
+    folder_read("base.json", text, sizeof text);
+    assert_string_equal(text, before);
+    folder_write("base.json", "[]");
+    assert_int_equal(run_command("check c.json"), 2);
+    check_printed("base.json: no baseline of schema 1");
 }
 
 static void bad_usage_is_named(void **state)
@@ -355,11 +468,6 @@ static void bad_usage_is_named(void **state)
                            "[{\"name\": \"n\", \"trace\": \"x.rvt\"}]}");
     assert_int_equal(run_command("check c.json --update-baseline"), 1);
     check_printed("the baseline could not be written: No such file or directory");
-    folder_write("x.rvt", "reveille-trace 1.0\nclock boot=- mono_ns=0 wall_ns=0\n"
-                          "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"
-                          "end 0\n");
-    assert_int_equal(run_command("check c.json"), 2);
-    check_printed("check n: the trace has no stage");
 }
 
 /* A CI that runs this test is not the one of the checks. */
@@ -385,6 +493,10 @@ int main(void)
         cmocka_unit_test(says_what_toml_needs),
 #endif
         cmocka_unit_test(refuses_what_it_does_not_know),
+        cmocka_unit_test(a_broken_check_breaks_itself_alone),
+        cmocka_unit_test(no_room_for_a_cache_fails_a_check),
+        cmocka_unit_test(a_stage_that_is_gone_fails),
+        cmocka_unit_test(a_broken_check_leaves_the_baseline),
         cmocka_unit_test(bad_usage_is_named),
     };
     return cmocka_run_group_tests(tests, setup, folder_remove);

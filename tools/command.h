@@ -41,6 +41,11 @@ int complain(int status, const char *format, ...) __attribute__((format(printf, 
 /* Says why a replay was refused, and where. Returns the exit status. */
 int explain_replay(rvl_status status, const rvl_trace_error *error);
 
+#define EXPLANATION_BYTES 8192
+
+/* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
+int describe_replay(rvl_status status, const rvl_trace_error *error, char *text, size_t size);
+
 /* Whether the standard output is a terminal that is to have colours. */
 bool wants_colour(void);
 

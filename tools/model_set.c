@@ -239,12 +239,21 @@ bool model_set_given(const char *name, const char *size, rvl_model_given *given_
     return true;
 }
 
+int model_describe(rvl_status status, const char *config, const rvl_model_error *error, char *text,
+                   size_t size)
+{
+    if (error->line > 0)
+        snprintf(text, size, "%s:%" PRIu32 ": %s", config, error->line, error->message);
+    else if (error->key[0] == '\0')
+        snprintf(text, size, "%s: %s", config, error->message);
+    else
+        snprintf(text, size, "%s: %s: %s", config, error->key, error->message);
+    return status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+}
+
 int model_explain(rvl_status status, const char *config, const rvl_model_error *error)
 {
-    int code = status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
-    if (error->line > 0)
-        return complain(code, "%s:%" PRIu32 ": %s", config, error->line, error->message);
-    if (error->key[0] == '\0')
-        return complain(code, "%s: %s", config, error->message);
-    return complain(code, "%s: %s: %s", config, error->key, error->message);
+    char text[EXPLANATION_BYTES];
+    int code = model_describe(status, config, error, text, sizeof text);
+    return complain(code, "%s", text);
 }

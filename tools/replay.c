@@ -245,18 +245,27 @@ static int exit_status_of(rvl_status status)
     }
 }
 
-int explain_replay(rvl_status status, const rvl_trace_error *error)
+int describe_replay(rvl_status status, const rvl_trace_error *error, char *text, size_t size)
 {
     const char *message = error->message[0] != '\0' ? error->message : rvl_status_text(status);
-    int code = exit_status_of(status);
-    if (error->file == NULL)
-        return complain(code, "%s", message);
-    if (error->line == 0)
-        return complain(code, "%s: %s", error->file, message);
-    if (error->column == 0)
-        return complain(code, "%s:%" PRIu32 ": %s", error->file, error->line, message);
-    return complain(code, "%s:%" PRIu32 ":%" PRIu32 ": %s", error->file, error->line, error->column,
-                    message);
+    const char *file = error->file;
+    if (file == NULL)
+        snprintf(text, size, "%s", message);
+    else if (error->line == 0)
+        snprintf(text, size, "%s: %s", file, message);
+    else if (error->column == 0)
+        snprintf(text, size, "%s:%" PRIu32 ": %s", file, error->line, message);
+    else
+        snprintf(text, size, "%s:%" PRIu32 ":%" PRIu32 ": %s", file, error->line, error->column,
+                 message);
+    return exit_status_of(status);
+}
+
+int explain_replay(rvl_status status, const rvl_trace_error *error)
+{
+    char text[EXPLANATION_BYTES];
+    int code = describe_replay(status, error, text, sizeof text);
+    return complain(code, "%s", text);
 }
 
 static bool print_json(const rvl_replay *replay)

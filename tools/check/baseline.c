@@ -20,19 +20,64 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* ---- Comparing ---- */
 
+static bool is_of(const json_t *entry, const check_result *result)
+{
+    return strcmp(text_of(entry, "check"), result->item->name) == 0 &&
+           strcmp(text_of(entry, "device"), result->device) == 0;
+}
+
 /* The entry of a stage; NULL: there is none. */
 static const json_t *find_entry(const json_t *stages, const check_result *result,
                                 const check_stage *stage)
 {
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const json_t *entry = json_array_get(stages, i);
-        if (strcmp(text_of(entry, "check"), result->item->name) == 0 &&
-            strcmp(text_of(entry, "device"), result->device) == 0 &&
-            strcmp(text_of(entry, "stage"), stage->name) == 0 &&
+        if (is_of(entry, result) && strcmp(text_of(entry, "stage"), stage->name) == 0 &&
             json_integer_value(json_object_get(entry, "index")) == stage->device)
             return entry;
     }
     return NULL;
+}
+
+/* The stage of an entry; NULL: the run has none. */
+static const check_stage *find_stage(const check_result *result, const json_t *entry)
+{
+    for (size_t i = 0; i < result->stage_count; i++) {
+        const check_stage *stage = &result->stages[i];
+        if (strcmp(text_of(entry, "stage"), stage->name) == 0 &&
+            json_integer_value(json_object_get(entry, "index")) == stage->device)
+            return stage;
+    }
+    return NULL;
+}
+
+static bool add_gone(check_result *result, const json_t *entry)
+{
+    size_t size = (result->stage_count + 1) * sizeof *result->stages;
+    check_stage *grown = realloc(result->stages, size);
+    if (grown == NULL)
+        return false;
+    result->stages = grown;
+    check_stage *stage = &grown[result->stage_count];
+    *stage = (check_stage){.name = printable(text_of(entry, "stage")),
+                           .device = (int)json_integer_value(json_object_get(entry, "index")),
+                           .has_baseline = true,
+                           .baseline_bytes =
+                               (uint64_t)json_integer_value(json_object_get(entry, "peak_bytes")),
+                           .verdict = CHECK_GONE};
+    result->stage_count += stage->name != NULL;
+    return stage->name != NULL;
+}
+
+/* What a baseline has and the run has not is no longer guarded. false: no memory. */
+static bool add_all_gone(const json_t *stages, check_result *result)
+{
+    for (size_t i = 0; i < json_array_size(stages) && !check_is_empty(result); i++) {
+        const json_t *entry = json_array_get(stages, i);
+        if (is_of(entry, result) && find_stage(result, entry) == NULL && !add_gone(result, entry))
+            return false;
+    }
+    return true;
 }
 
 static void compare_stage(const json_t *stages, const check_result *result, check_stage *stage)
@@ -82,11 +127,14 @@ int check_compare(const check_file *file, check_results *results)
                         "%s:%d: %s: `reveille check --update-baseline` writes a baseline",
                         file->baseline, error.line > 0 ? error.line : 0, error.text);
     const json_t *stages = list_of(file->baseline, root);
-    for (size_t i = 0; i < results->count && stages != NULL; i++) {
-        for (size_t k = 0; k < results->results[i].stage_count; k++)
-            compare_stage(stages, &results->results[i], &results->results[i].stages[k]);
-    }
     int code = stages != NULL ? 0 : EXIT_BAD_INPUT;
+    for (size_t i = 0; i < results->count && code == 0; i++) {
+        check_result *result = &results->results[i];
+        for (size_t k = 0; k < result->stage_count; k++)
+            compare_stage(stages, result, &result->stages[k]);
+        if (!add_all_gone(stages, result))
+            code = complain(EXIT_INTERNAL, "out of host memory");
+    }
     json_decref(root);
     return code;
 }

@@ -49,9 +49,12 @@ typedef enum check_verdict {
     CHECK_OK,
     CHECK_LOWER, /* than the baseline by more than the tolerance: passes, and is told */
     CHECK_UNKNOWN,
+    CHECK_GONE, /* the baseline has it, the run has not */
     CHECK_GREW,
     CHECK_OVER_BUDGET,
-    CHECK_OOM
+    CHECK_OOM,
+    CHECK_NO_ROOM, /* there is no such step at all: it has no KV cache */
+    CHECK_BROKEN   /* nothing was checked: a trace, a config or a setting is wrong */
 } check_verdict;
 
 typedef struct check_stage {
@@ -62,7 +65,8 @@ typedef struct check_stage {
     uint64_t budget_bytes; /* 0: none */
     bool has_baseline;
     uint64_t baseline_bytes;
-    char *holders; /* "engine/kv_cache 90.0 GiB, ..." */
+    char *holders; /* "engine/kv_cache 90.0 GiB, ..."; NULL: there was no run */
+    char *why;     /* of a check that came to no stages; else NULL */
     check_verdict verdict;
 } check_stage;
 
@@ -78,21 +82,34 @@ typedef struct check_results {
     size_t count;
 } check_results;
 
-/* Replays every check on every device. Returns 0 or the exit status. */
+/*
+ * Replays every check on every device. What cannot be replayed becomes a result with one stage that
+ * says why. Returns 0, or the exit status: no host memory.
+ */
 int check_run(const check_file *file, check_results *results_out);
 void check_results_free(check_results *results);
 
-/* Compares with the baseline's file. Returns 0 or the exit status. */
+/*
+ * Compares with the baseline's file; stages that only this has are added to the results. Returns 0
+ * or the exit status.
+ */
 int check_compare(const check_file *file, check_results *results);
 /* Writes the peaks as they are to the baseline's file. */
 int check_update(const check_file *file, const check_results *results);
 
+/* Out of bounds, or, with CHECK_BROKEN, not held against them at all. */
 static inline bool check_fails(const check_stage *stage)
 {
     return stage->verdict >= CHECK_UNKNOWN;
 }
 
-/* "peak 130.0 GiB is above the budget of 120.0 GiB". */
+/* Whether a result stands for a check that came to no stages. */
+static inline bool check_is_empty(const check_result *result)
+{
+    return result->stage_count > 0 && result->stages[0].why != NULL;
+}
+
+/* "peak 130.0 GiB is above the budget of 120.0 GiB"; text or a string of the stage's. */
 const char *check_explain(const check_stage *stage, double tolerance_percent,
                           char text[CHECK_TEXT_BYTES]);
 

@@ -30,7 +30,8 @@ void help_check(void)
           "  --help               print this\n"
           "\n"
           "Exit status: 0 all is well; 3 a stage does not fit, is over budget, above its baseline\n"
-          "or not in it; 2 bad usage or a bad file; 1 an internal failure.\n",
+          "or not in it, or gone; 2 bad usage, or a bad file, trace, config or setting (the other\n"
+          "checks are run and shown); 1 an internal failure.\n",
           stdout);
 }
 
@@ -91,15 +92,24 @@ static int parse(int argc, char **argv, arguments *parsed)
     return 0;
 }
 
-static bool any_fails(const check_results *results)
+static check_verdict worst_of(const check_results *results)
 {
+    check_verdict worst = CHECK_OK;
     for (size_t i = 0; i < results->count; i++) {
         for (size_t k = 0; k < results->results[i].stage_count; k++) {
-            if (check_fails(&results->results[i].stages[k]))
-                return true;
+            check_verdict verdict = results->results[i].stages[k].verdict;
+            worst = verdict > worst ? verdict : worst;
         }
     }
-    return false;
+    return worst;
+}
+
+static int code_of(const check_results *results)
+{
+    check_verdict worst = worst_of(results);
+    if (worst == CHECK_BROKEN)
+        return EXIT_BAD_INPUT;
+    return worst >= CHECK_UNKNOWN ? EXIT_DOES_NOT_FIT : EXIT_FITS;
 }
 
 static int hold_against_baseline(const arguments *parsed, const check_file *file,
@@ -108,10 +118,22 @@ static int hold_against_baseline(const arguments *parsed, const check_file *file
     if (parsed->update && file->baseline == NULL)
         return complain(EXIT_BAD_INPUT, "%s: --update-baseline: the file has no \"baseline\"",
                         file->path);
+    if (parsed->update && worst_of(results) >= CHECK_NO_ROOM)
+        return complain(0, "%s: stays as it is, since a check came to no stages", file->baseline);
     int code = parsed->update ? check_update(file, results) : 0;
     if (code == 0 && file->baseline != NULL)
         code = check_compare(file, results);
     return code;
+}
+
+static void tell_broken(const check_results *results)
+{
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        if (result->stages[0].verdict == CHECK_BROKEN)
+            complain(EXIT_BAD_INPUT, "check %s on %s: %s", result->item->name, result->device,
+                     result->stages[0].why);
+    }
 }
 
 static int tell(const arguments *parsed, const check_file *file, const check_results *results)
@@ -125,7 +147,8 @@ static int tell(const arguments *parsed, const check_file *file, const check_res
         return complain(EXIT_INTERNAL, "out of host memory");
     if (parsed->github)
         check_print_github(file, results);
-    return any_fails(results) ? EXIT_DOES_NOT_FIT : EXIT_FITS;
+    tell_broken(results);
+    return code_of(results);
 }
 
 static int run(const arguments *parsed)

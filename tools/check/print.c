@@ -9,8 +9,16 @@
 #include "check/check.h"
 
 static const char *const verdicts[] = {
-    "ok", "ok, lower than the baseline", "NOT IN THE BASELINE", "ABOVE THE BASELINE", "OVER BUDGET",
-    "OOM"};
+    [CHECK_OK] = "ok",
+    [CHECK_LOWER] = "ok, lower than the baseline",
+    [CHECK_UNKNOWN] = "NOT IN THE BASELINE",
+    [CHECK_GONE] = "IN THE BASELINE ALONE",
+    [CHECK_GREW] = "ABOVE THE BASELINE",
+    [CHECK_OVER_BUDGET] = "OVER BUDGET",
+    [CHECK_OOM] = "OOM",
+    [CHECK_NO_ROOM] = "NO ROOM",
+    [CHECK_BROKEN] = "ERROR",
+};
 
 static double change_percent(const check_stage *stage)
 {
@@ -22,6 +30,8 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
                           char text[CHECK_TEXT_BYTES])
 {
     char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES];
+    if (stage->why != NULL)
+        return stage->why;
     format_size(stage->peak_bytes, peak);
     switch (stage->verdict) {
     case CHECK_OOM:
@@ -46,31 +56,68 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
                  "--update-baseline`",
                  peak);
         break;
+    case CHECK_GONE:
+        snprintf(text, CHECK_TEXT_BYTES,
+                 "in the baseline, with a peak of %s, and not in this run: see why, then run "
+                 "`reveille check --update-baseline`",
+                 format_size(stage->baseline_bytes, bound));
+        break;
     default:
         snprintf(text, CHECK_TEXT_BYTES, "the peak is %s", peak);
     }
     return text;
 }
 
+typedef struct totals {
+    size_t cases;
+    size_t failures;
+    size_t errors;
+} totals;
+
+static void add_totals(const check_result *result, totals *sums)
+{
+    for (size_t i = 0; i < result->stage_count; i++) {
+        bool broken = result->stages[i].verdict == CHECK_BROKEN;
+        sums->cases++;
+        sums->errors += broken;
+        sums->failures += check_fails(&result->stages[i]) && !broken;
+    }
+}
+
 /* ---- A table ---- */
+
+/* A check that came to no stages, with why. */
+static bool add_empty(table *rows, const check_result *result)
+{
+    const check_stage *stage = &result->stages[0];
+    char *verdict;
+    if (asprintf(&verdict, "%s: %s", verdicts[stage->verdict], stage->why) < 0)
+        return false;
+    table_add(rows, (const char *const[]){result->item->name, result->device, stage->name, "", "",
+                                          "", "", verdict});
+    table_mark_last(rows);
+    free(verdict);
+    return true;
+}
 
 static void add_stage(table *rows, const check_result *result, const check_stage *stage)
 {
-    char peak[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES] = "", baseline[SIZE_TEXT_BYTES] = "";
+    char peak[SIZE_TEXT_BYTES] = "", budget[SIZE_TEXT_BYTES] = "", baseline[SIZE_TEXT_BYTES] = "";
     char change[32] = "", name[CHECK_TEXT_BYTES];
     if (stage->device > 0)
         snprintf(name, sizeof name, "%s (device %d)", stage->name, stage->device);
     else
         snprintf(name, sizeof name, "%s", stage->name);
+    if (stage->verdict != CHECK_GONE)
+        format_size(stage->peak_bytes, peak);
     if (stage->budget_bytes > 0)
         format_size(stage->budget_bytes, budget);
-    if (stage->has_baseline) {
+    if (stage->has_baseline)
         format_size(stage->baseline_bytes, baseline);
+    if (stage->has_baseline && stage->verdict != CHECK_GONE)
         snprintf(change, sizeof change, "%+.2f %%", change_percent(stage));
-    }
-    table_add(rows, (const char *const[]){result->item->name, result->device, name,
-                                          format_size(stage->peak_bytes, peak), budget, baseline,
-                                          change, verdicts[stage->verdict]});
+    table_add(rows, (const char *const[]){result->item->name, result->device, name, peak, budget,
+                                          baseline, change, verdicts[stage->verdict]});
     if (check_fails(stage))
         table_mark_last(rows);
 }
@@ -80,22 +127,29 @@ bool check_print_table(const check_results *results)
     static const char *const titles[] = {"check",  "device",   "stage",  "peak",
                                          "budget", "baseline", "change", ""};
     static const bool right[] = {false, false, false, true, true, true, true, false};
-    size_t stages = 0, failed = 0;
+    totals all = {0};
     table *rows = table_new(titles, right, 8);
-    if (rows == NULL)
-        return false;
-    for (size_t i = 0; i < results->count; i++) {
+    bool complete = rows != NULL;
+    for (size_t i = 0; i < results->count && complete; i++) {
         const check_result *result = &results->results[i];
-        for (size_t k = 0; k < result->stage_count; k++) {
-            add_stage(rows, result, &result->stages[k]);
-            failed += check_fails(&result->stages[k]);
-            stages++;
+        add_totals(result, &all);
+        if (check_is_empty(result)) {
+            complete = add_empty(rows, result);
+            continue;
         }
+        for (size_t k = 0; k < result->stage_count; k++)
+            add_stage(rows, result, &result->stages[k]);
     }
     bool colour = wants_colour();
-    bool printed = table_print(rows, "", colour ? "\x1b[31m" : NULL, colour ? "\x1b[0m" : "");
+    bool printed =
+        complete && table_print(rows, "", colour ? "\x1b[31m" : NULL, colour ? "\x1b[0m" : "");
     table_free(rows);
-    printf("%zu stages, %zu failed\n", stages, failed);
+    if (printed)
+        printf("%zu stages, %zu failed", all.cases - all.errors, all.failures);
+    if (printed && all.errors > 0)
+        printf(", %zu in error", all.errors);
+    if (printed)
+        puts("");
     return printed;
 }
 
@@ -123,12 +177,17 @@ static void annotate(const check_file *file, const check_result *result, const c
     print_escaped(result->item->name, true);
     fputs(" on ", stdout);
     print_escaped(result->device, true);
-    fputs("::stage ", stdout);
-    print_escaped(stage->name, false);
-    fputs(": ", stdout);
+    fputs("::", stdout);
+    if (stage->why == NULL) {
+        fputs("stage ", stdout);
+        print_escaped(stage->name, false);
+        fputs(": ", stdout);
+    }
     print_escaped(check_explain(stage, result->item->tolerance_percent, text), false);
-    fputs("; at its peak: ", stdout);
-    print_escaped(stage->holders, false);
+    if (stage->holders != NULL) {
+        fputs("; at its peak: ", stdout);
+        print_escaped(stage->holders, false);
+    }
     puts("");
 }
 
@@ -161,14 +220,6 @@ static void write_xml(FILE *output, const char *text)
     json_decref(valid);
 }
 
-static size_t count_failures(const check_result *result)
-{
-    size_t failures = 0;
-    for (size_t i = 0; i < result->stage_count; i++)
-        failures += check_fails(&result->stages[i]);
-    return failures;
-}
-
 static void write_suite_name(FILE *output, const check_result *result)
 {
     write_xml(output, result->item->name);
@@ -179,6 +230,7 @@ static void write_suite_name(FILE *output, const check_result *result)
 static void write_case(FILE *output, const check_result *result, const check_stage *stage)
 {
     char text[CHECK_TEXT_BYTES];
+    const char *kind = stage->verdict == CHECK_BROKEN ? "error" : "failure";
     fputs("    <testcase classname=\"", output);
     write_suite_name(output, result);
     fputs("\" name=\"", output);
@@ -189,19 +241,29 @@ static void write_case(FILE *output, const check_result *result, const check_sta
         fputs("\"/>\n", output);
         return;
     }
-    fputs("\">\n      <failure message=\"", output);
+    fprintf(output, "\">\n      <%s message=\"", kind);
     write_xml(output, check_explain(stage, result->item->tolerance_percent, text));
-    fputs("\">at its peak: ", output);
-    write_xml(output, stage->holders);
-    fputs("</failure>\n    </testcase>\n", output);
+    fputs("\">", output);
+    if (stage->holders != NULL) {
+        fputs("at its peak: ", output);
+        write_xml(output, stage->holders);
+    }
+    fprintf(output, "</%s>\n    </testcase>\n", kind);
+}
+
+static void write_totals(FILE *output, const totals *all)
+{
+    fprintf(output, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\">\n", all->cases,
+            all->failures, all->errors);
 }
 
 static void write_suite(FILE *output, const check_result *result)
 {
+    totals all = {0};
+    add_totals(result, &all);
     fputs("  <testsuite name=\"", output);
     write_suite_name(output, result);
-    fprintf(output, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n", result->stage_count,
-            count_failures(result));
+    write_totals(output, &all);
     for (size_t i = 0; i < result->stage_count; i++)
         write_case(output, result, &result->stages[i]);
     fputs("  </testsuite>\n", output);
@@ -209,18 +271,16 @@ static void write_suite(FILE *output, const check_result *result)
 
 int check_write_junit(const char *path, const check_results *results)
 {
-    size_t stages = 0, failures = 0;
+    totals all = {0};
     FILE *output = fopen(path, "w");
     if (output == NULL)
         return complain(EXIT_INTERNAL, "%s: %s", path, strerror(errno));
-    for (size_t i = 0; i < results->count; i++) {
-        stages += results->results[i].stage_count;
-        failures += count_failures(&results->results[i]);
-    }
-    fprintf(output,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<testsuites name=\"reveille check\" tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n",
-            stages, failures);
+    for (size_t i = 0; i < results->count; i++)
+        add_totals(&results->results[i], &all);
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+          "<testsuites name=\"reveille check",
+          output);
+    write_totals(output, &all);
     for (size_t i = 0; i < results->count; i++)
         write_suite(output, &results->results[i]);
     fputs("</testsuites>\n", output);

@@ -6,6 +6,7 @@
 
 #include "check/check.h"
 
+#define FIRST_STAGE "start"
 #define HOLDERS_SHOWN 6
 #define HOLDERS_TEXT_BYTES 1024
 
@@ -16,34 +17,47 @@ static int no_memory(void)
 
 /* ---- Replaying ---- */
 
-static int refuse_replay(const check_item *item, rvl_status status, rvl_trace_error *error)
+/* Why a check came to no stages. */
+typedef struct refusal {
+    check_verdict verdict;
+    char text[EXPLANATION_BYTES];
+} refusal;
+
+/* Returns 0, or the exit status: a lack of memory ends all checks. */
+static int refuse_replay(rvl_status status, const rvl_trace_error *error, refusal *why)
 {
-    char message[sizeof error->message + 128];
-    snprintf(message, sizeof message, "check %.100s: %s", item->name,
-             error->message[0] != '\0' ? error->message : rvl_status_text(status));
-    snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-             message);
-    return explain_replay(status, error);
+    why->verdict = CHECK_BROKEN;
+    int code = describe_replay(status, error, why->text, sizeof why->text);
+    return code == EXIT_INTERNAL ? no_memory() : 0;
 }
 
-static int replay_traces(const check_item *item, const rvl_replay_options *options,
+static int refuse_model(const char *path, rvl_status status, const rvl_model_error *error,
+                        refusal *why)
+{
+    bool no_room = status == RVL_ERR_INVALID && strcmp(error->key, "--mem-fraction") == 0;
+    why->verdict = no_room ? CHECK_NO_ROOM : CHECK_BROKEN;
+    int code = model_describe(status, path, error, why->text, sizeof why->text);
+    return code == EXIT_INTERNAL ? no_memory() : 0;
+}
+
+static int replay_traces(const check_item *item, const rvl_replay_options *options, refusal *why,
                          rvl_replay **replay_out)
 {
     rvl_trace_error error = {.struct_size = sizeof error};
     rvl_status status = rvl_replay_run((const char *const *)item->traces, item->trace_count,
                                        options, &error, replay_out);
-    return status == RVL_OK ? 0 : refuse_replay(item, status, &error);
+    return status == RVL_OK ? 0 : refuse_replay(status, &error, why);
 }
 
-static int replay_step(const check_item *item, const rvl_model_step *step,
-                       const rvl_replay_options *options, rvl_replay **replay_out)
+static int replay_step(const rvl_model_step *step, const rvl_replay_options *options, refusal *why,
+                       rvl_replay **replay_out)
 {
     rvl_trace_error error = {.struct_size = sizeof error};
     rvl_status status = rvl_model_step_replay(step, options, &error, replay_out);
-    return status == RVL_OK ? 0 : refuse_replay(item, status, &error);
+    return status == RVL_OK ? 0 : refuse_replay(status, &error, why);
 }
 
-static int replay_model(const check_item *item, const rvl_replay_options *options,
+static int replay_model(const check_item *item, const rvl_replay_options *options, refusal *why,
                         rvl_replay **replay_out)
 {
     rvl_model_error error = {.struct_size = sizeof error};
@@ -53,16 +67,18 @@ static int replay_model(const check_item *item, const rvl_replay_options *option
     settings.device = options->device;
     rvl_status status = rvl_model_open(item->model, &error, &model);
     if (status != RVL_OK)
-        return model_explain(status, item->model, &error);
+        return refuse_model(item->model, status, &error, why);
     status = rvl_model_step_make(model, &settings, &error, &step);
-    int code = status == RVL_OK ? replay_step(item, step, options, replay_out)
-                                : model_explain(status, item->model, &error);
+    int code = status == RVL_OK ? replay_step(step, options, why, replay_out)
+                                : refuse_model(item->model, status, &error, why);
     rvl_model_step_close(step);
     rvl_model_close(model);
     return code;
 }
 
-static int replay_item(const check_item *item, const char *device, rvl_replay **replay_out)
+/* *replay_out is NULL where *why says why there is none. */
+static int replay_item(const check_item *item, const char *device, refusal *why,
+                       rvl_replay **replay_out)
 {
     rvl_replay_options options = {.struct_size = sizeof options,
                                   .device = device,
@@ -70,8 +86,9 @@ static int replay_item(const check_item *item, const char *device, rvl_replay **
                                   .wake = item->model == NULL ? item->wake : RVL_WAKE_STAGED,
                                   .budgets = item->budgets,
                                   .budget_count = item->budget_count};
-    return item->model != NULL ? replay_model(item, &options, replay_out)
-                               : replay_traces(item, &options, replay_out);
+    *replay_out = NULL;
+    return item->model != NULL ? replay_model(item, &options, why, replay_out)
+                               : replay_traces(item, &options, why, replay_out);
 }
 
 /* ---- Reading the result ---- */
@@ -148,24 +165,62 @@ static int read_replay(const rvl_replay *replay, check_result *result)
                 return no_memory();
         }
     }
-    if (count == 0)
-        return complain(EXIT_BAD_INPUT,
-                        "check %s: the trace has no stage: mark them with rvl_stage()",
-                        result->item->name);
     return 0;
+}
+
+/* What lies before the first mark is a stage "start"; one that is marked so is "start#2". */
+static bool has_marked_stage(const check_result *result)
+{
+    for (size_t i = 0; i < result->stage_count; i++) {
+        if (strcmp(result->stages[i].name, FIRST_STAGE) != 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- All of them ---- */
 
+static void free_stages(check_result *result)
+{
+    for (size_t i = 0; i < result->stage_count; i++) {
+        free(result->stages[i].name);
+        free(result->stages[i].holders);
+        free(result->stages[i].why);
+    }
+    free(result->stages);
+    result->stages = NULL;
+    result->stage_count = 0;
+}
+
+/* One stage stands for those that there are not. */
+static int note_refusal(const refusal *why, check_result *result)
+{
+    free_stages(result);
+    result->stages = calloc(1, sizeof *result->stages);
+    if (result->stages == NULL)
+        return no_memory();
+    result->stages[result->stage_count++] =
+        (check_stage){.name = strdup("-"), .why = printable(why->text), .verdict = why->verdict};
+    return result->stages[0].name != NULL && result->stages[0].why != NULL ? 0 : no_memory();
+}
+
 static int run_one(const check_item *item, const char *device, check_result *result)
 {
-    rvl_replay *replay = NULL;
+    rvl_replay *replay;
+    refusal why = {.verdict = CHECK_OK};
     *result = (check_result){.item = item, .device = device != NULL ? device : "own"};
-    int code = replay_item(item, device, &replay);
-    if (code != 0)
-        return code == EXIT_DOES_NOT_FIT ? EXIT_INTERNAL : code;
-    code = read_replay(replay, result);
+    int code = replay_item(item, device, &why, &replay);
+    if (code == 0 && replay != NULL)
+        code = read_replay(replay, result);
     rvl_replay_close(replay);
+    if (code == 0 && why.verdict == CHECK_OK && !has_marked_stage(result)) {
+        why.verdict = CHECK_BROKEN;
+        snprintf(why.text, sizeof why.text,
+                 "%s: the trace has no stage: mark them with rvl_stage()",
+                 item->model != NULL ? item->model : item->traces[0]);
+    }
+    if (code == 0 && why.verdict != CHECK_OK)
+        code = note_refusal(&why, result);
     return code;
 }
 
@@ -193,14 +248,8 @@ int check_run(const check_file *file, check_results *results_out)
 
 void check_results_free(check_results *results)
 {
-    for (size_t i = 0; i < results->count; i++) {
-        check_result *result = &results->results[i];
-        for (size_t k = 0; k < result->stage_count; k++) {
-            free(result->stages[k].name);
-            free(result->stages[k].holders);
-        }
-        free(result->stages);
-    }
+    for (size_t i = 0; i < results->count; i++)
+        free_stages(&results->results[i]);
     free(results->results);
     *results = (check_results){0};
 }
