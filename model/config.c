@@ -27,6 +27,7 @@ enum {
     SPARSE_STEP = 1 << 4, /* decoder_sparse_step, mlp_only_layers */
     DEEPSEEK = 1 << 5,
     KV_HEADS_AS_HEADS = 1 << 6, /* where the config does not give them */
+    OR_FLAT = 1 << 7,           /* TEXT_CONFIG: or at the top, as older configs have them */
 };
 
 typedef struct family {
@@ -39,29 +40,39 @@ typedef struct family {
     uint32_t vocabulary;     /* 0: needed */
     const char *experts;     /* key; NULL: a dense family */
     const char *expert_size; /* key of an expert's intermediate size */
+    const char *text_types;  /* TEXT_CONFIG: model_types that may be there, each with a comma */
 } family;
 
 static const family families[] = {
     {"llama", RVLI_GQA, READS_ATTENTION_BIAS | READS_MLP_BIAS | KV_HEADS_AS_HEADS, 0, 0, 0, 0, NULL,
-     NULL},
-    {"mistral", RVLI_GQA, 0, 0, 0, 0, 0, NULL, NULL},
-    {"mixtral", RVLI_GQA, 0, 0, 0, 0, 0, "num_local_experts", "intermediate_size"},
-    {"qwen2", RVLI_GQA | RVLI_QKV_BIAS, 0, 0, 0, 0, 0, NULL, NULL},
-    {"qwen3", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS, 128, 0, 0, 0, NULL, NULL},
-    {"qwen2_moe", RVLI_GQA | RVLI_QKV_BIAS | RVLI_SHARED | RVLI_SHARED_GATE, SPARSE_STEP, 0, 0, 0,
-     0, "num_experts", "moe_intermediate_size"},
-    {"qwen3_moe", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS | SPARSE_STEP, 0, 0, 0, 0,
-     "num_experts", "moe_intermediate_size"},
-    {"gemma", RVLI_GQA, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0, NULL, NULL},
-    {"gemma2", RVLI_GQA | RVLI_FOUR_NORMS, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0,
      NULL, NULL},
+    {"mistral", RVLI_GQA, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"mixtral", RVLI_GQA, 0, 0, 0, 0, 0, "num_local_experts", "intermediate_size", NULL},
+    {"qwen2", RVLI_GQA | RVLI_QKV_BIAS, 0, 0, 0, 0, 0, NULL, NULL, NULL},
+    {"qwen3", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS, 128, 0, 0, 0, NULL, NULL, NULL},
+    {"qwen2_moe", RVLI_GQA | RVLI_QKV_BIAS | RVLI_SHARED | RVLI_SHARED_GATE, SPARSE_STEP, 0, 0, 0,
+     0, "num_experts", "moe_intermediate_size", NULL},
+    {"qwen3_moe", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS | SPARSE_STEP, 0, 0, 0, 0,
+     "num_experts", "moe_intermediate_size", NULL},
+    {"gemma", RVLI_GQA, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0, NULL, NULL, NULL},
+    {"gemma2", RVLI_GQA | RVLI_FOUR_NORMS, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0,
+     NULL, NULL, NULL},
     {"gemma3_text", RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM,
-     READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 8, 4, 262208, NULL, NULL},
+     READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 8, 4, 262208, NULL, NULL, NULL},
     {"gemma3", RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM,
-     READS_ATTENTION_BIAS | TIED_BY_DEFAULT | TEXT_CONFIG, 256, 8, 4, 262208, NULL, NULL},
-    {"deepseek_v2", RVLI_MLA, DEEPSEEK, 0, 0, 0, 0, "n_routed_experts", "moe_intermediate_size"},
+     READS_ATTENTION_BIAS | TIED_BY_DEFAULT | TEXT_CONFIG, 256, 8, 4, 262208, NULL, NULL,
+     "gemma3_text,"},
+    {"mistral3", RVLI_GQA, TEXT_CONFIG, 0, 0, 0, 0, NULL, NULL, "mistral, ministral3,"},
+    {"qwen2_5_vl", RVLI_GQA | RVLI_QKV_BIAS, TEXT_CONFIG | OR_FLAT, 0, 0, 0, 0, NULL, NULL,
+     "qwen2_5_vl_text,"},
+    {"deepseek", RVLI_GQA, DEEPSEEK | READS_ATTENTION_BIAS, 0, 0, 0, 0, "n_routed_experts",
+     "moe_intermediate_size", NULL},
+    {"deepseek_v2", RVLI_MLA, DEEPSEEK, 0, 0, 0, 0, "n_routed_experts", "moe_intermediate_size",
+     NULL},
     {"deepseek_v3", RVLI_MLA | RVLI_ROUTER_BIAS, DEEPSEEK, 0, 0, 0, 0, "n_routed_experts",
-     "moe_intermediate_size"},
+     "moe_intermediate_size", NULL},
+    {"deepseek_v32", RVLI_MLA | RVLI_ROUTER_BIAS | RVLI_INDEXER, DEEPSEEK, 0, 0, 0, 0,
+     "n_routed_experts", "moe_intermediate_size", NULL},
 };
 
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
@@ -89,7 +100,8 @@ rvl_status rvli_model_fail(rvl_model_error *error, rvl_status status, const char
 
 /* The first failure stays; what is read after it means nothing. */
 typedef struct reader {
-    const json_t *config;
+    const json_t *root;
+    const json_t *config; /* the root, or its text_config */
     const family *family;
     rvl_model *model;
     rvl_model_error *error;
@@ -223,6 +235,17 @@ static void read_latent_attention(reader *r)
     m->dim[RVLI_DIM_ATTENDED] = product(r, "num_attention_heads", m->heads, value);
 }
 
+static void read_indexer(reader *r)
+{
+    rvl_model *m = r->model;
+    uint64_t heads = dimension(r, "index_n_heads", 0);
+    m->dim[RVLI_DIM_INDEX_HEADS] = heads;
+    m->dim[RVLI_DIM_INDEX_HEAD] = dimension(r, "index_head_dim", 0);
+    m->dim[RVLI_DIM_INDEX] = product(r, "index_n_heads", heads, m->dim[RVLI_DIM_INDEX_HEAD]);
+    if ((m->features & RVLI_Q_LORA) == 0)
+        refuse(r, "q_lora_rank", "missing: the indexer follows from the compressed query");
+}
+
 static void read_experts(reader *r)
 {
     rvl_model *m = r->model;
@@ -289,22 +312,12 @@ static void read_sparse_layers(reader *r)
         read_dense_list(r);
 }
 
-/* Whole families of methods exist; only those whose sizes are known are taken over. */
-static void read_quantisation(reader *r)
+/* It stands at the top, also where the sizes do not. */
+static const json_t *quantisation_of(const reader *r)
 {
-    const json_t *config = value_of(r, "quantization_config");
-    const char *method = json_string_value(json_object_get(config, "quant_method"));
-    json_int_t bits = json_integer_value(json_object_get(config, "bits"));
-    r->model->weights_dtype = RVL_MODEL_BF16;
-    if (config == NULL)
-        return;
-    r->model->weights_dtype = RVL_MODEL_DTYPE_AUTO;
-    if (method == NULL)
-        return;
-    if (strcmp(method, "fp8") == 0)
-        r->model->weights_dtype = RVL_MODEL_FP8;
-    if ((strcmp(method, "awq") == 0 || strcmp(method, "gptq") == 0) && bits == 4)
-        r->model->weights_dtype = RVL_MODEL_INT4;
+    const json_t *own = value_of(r, "quantization_config");
+    const json_t *top = json_object_get(r->root, "quantization_config");
+    return own != NULL || json_is_null(top) ? own : top;
 }
 
 static rvl_status read_model(reader *r)
@@ -317,11 +330,14 @@ static rvl_status read_model(reader *r)
         read_grouped_attention(r);
     if (r->status == RVL_OK && (m->features & RVLI_MLA))
         read_latent_attention(r);
+    if (r->status == RVL_OK && (m->features & RVLI_INDEXER))
+        read_indexer(r);
     if (r->status == RVL_OK)
         read_experts(r);
     if (r->status == RVL_OK)
         read_sparse_layers(r);
-    read_quantisation(r);
+    if (r->status == RVL_OK)
+        rvli_quantisation_read(quantisation_of(r), m);
     if (r->status != RVL_OK)
         return r->status;
     m->parameters = rvli_model_count(m);
@@ -334,7 +350,7 @@ static rvl_status read_model(reader *r)
 
 static rvl_status unknown_family(rvl_model_error *error, const char *type)
 {
-    char list[192];
+    char list[208];
     size_t length = 0;
     list[0] = '\0';
     for (size_t i = 0; i < FAMILY_COUNT && length < sizeof list; i++)
@@ -360,18 +376,41 @@ static rvl_status find_family(reader *r)
     return r->family != NULL ? RVL_OK : unknown_family(r->error, json_string_value(type));
 }
 
+/* Its model_type, if it has one, is the language model that the family is known with. */
+static bool is_known_text(const reader *r, const json_t *text)
+{
+    const char *type = json_string_value(json_object_get(text, "model_type"));
+    size_t length = type != NULL ? strlen(type) : 0;
+    const char *at = type != NULL ? strstr(r->family->text_types, type) : NULL;
+    bool begins = at == r->family->text_types || (at != NULL && at[-1] == ' ');
+    return type == NULL || (length > 0 && begins && at[length] == ',');
+}
+
+/* From the language model's object on; what is beside it is not looked at. */
+static rvl_status enter_text_config(reader *r)
+{
+    const json_t *text = value_of(r, "text_config");
+    if (text == NULL && (r->family->reads & OR_FLAT))
+        return RVL_OK;
+    if (!json_is_object(text))
+        return rvli_model_fail(r->error, RVL_ERR_INVALID, "text_config",
+                               "missing: expected an object with the language model's sizes");
+    if (!is_known_text(r, text))
+        return rvli_model_fail(r->error, RVL_ERR_INVALID, "text_config",
+                               "its model_type is not known in a %s: expected one of %.*s",
+                               r->family->type, (int)strlen(r->family->text_types) - 1,
+                               r->family->text_types);
+    r->config = text;
+    return RVL_OK;
+}
+
 static rvl_status read_root(reader *r)
 {
     rvl_status status = find_family(r);
-    if (status != RVL_OK)
-        return status;
-    if (r->family->reads & TEXT_CONFIG) {
-        r->config = json_object_get(r->config, "text_config");
-        if (!json_is_object(r->config))
-            return rvli_model_fail(r->error, RVL_ERR_INVALID, "text_config",
-                                   "missing: expected an object with the language model's sizes");
-    }
-    return read_model(r);
+    r->root = r->config;
+    if (status == RVL_OK && (r->family->reads & TEXT_CONFIG))
+        status = enter_text_config(r);
+    return status == RVL_OK ? read_model(r) : status;
 }
 
 static rvl_status no_json(rvl_model_error *error, const json_error_t *json)
@@ -482,16 +521,7 @@ static void name_tensor(void *user, const rvli_tensor *tensor)
     const naming *n = user;
     rvl_model_tensor named = {
         .layer = tensor->layer, .rows = tensor->rows, .columns = tensor->columns};
-    size_t length = 0;
-    for (const char *c = tensor->pattern; *c != '\0' && length < sizeof named.name - 12; c++) {
-        if (*c != '%') {
-            named.name[length++] = *c;
-            continue;
-        }
-        c++;
-        length += (size_t)snprintf(named.name + length, sizeof named.name - length, "%u",
-                                   *c == 'L' ? tensor->layer : tensor->expert);
-    }
+    rvli_tensor_name(tensor->pattern, tensor->layer, tensor->expert, named.name, sizeof named.name);
     n->fn(n->user, &named);
 }
 

@@ -31,7 +31,8 @@ enum {
     RVLI_SHARED = 1 << 8,     /* an expert for all tokens */
     RVLI_SHARED_GATE = 1 << 9,
     RVLI_ROUTER_BIAS = 1 << 10,
-    RVLI_HEAD = 1 << 11, /* not tied to the embedding */
+    RVLI_HEAD = 1 << 11,    /* not tied to the embedding */
+    RVLI_INDEXER = 1 << 12, /* DeepSeek's choice of the tokens that attention sees */
 };
 
 typedef enum rvli_dim {
@@ -50,8 +51,21 @@ typedef enum rvli_dim {
     RVLI_DIM_KV_LORA,
     RVLI_DIM_KV_DOWN, /* compressed KV and the rotary part */
     RVLI_DIM_KV_UP,
+    RVLI_DIM_INDEX_HEADS,
+    RVLI_DIM_INDEX_HEAD,
+    RVLI_DIM_INDEX, /* of all the indexer's heads */
     RVLI_DIM_COUNT
 } rvli_dim;
+
+/* How many elements of a matrix share a scale. */
+typedef struct rvli_scales {
+    uint64_t rows; /* 0: all */
+    uint64_t columns;
+    uint64_t bytes; /* of a scale */
+    bool zeros;     /* beside each scale a zero point, of as many bits as an element */
+} rvli_scales;
+
+struct json_t;
 
 struct rvl_model {
     const char *type;
@@ -62,9 +76,12 @@ struct rvl_model {
     uint32_t experts; /* 0: a dense model */
     uint32_t experts_per_token;
     rvl_model_dtype weights_dtype; /* as quantization_config says; AUTO: one that is not known */
+    rvl_model_dtype kv_dtype;      /* the same */
+    rvli_scales scales;            /* of weights_dtype */
     uint64_t dim[RVLI_DIM_COUNT];
     uint64_t parameters;
     uint8_t sparse[RVLI_MODEL_LAYERS_MAX]; /* the layer has experts */
+    uint64_t kept[RVLI_MODEL_LAYERS_MAX];  /* rules whose tensors stay bf16, a bit each */
 };
 
 /* Options with their defaults filled in, checked. */
@@ -75,6 +92,8 @@ typedef struct rvli_plan {
     uint32_t layer_count;
     uint32_t kv_heads; /* of a rank */
     uint64_t vocabulary_rows;
+    rvli_scales scales; /* of the engine's weights */
+    bool as_config;     /* they are quantised as the config says, some of them kept */
 } rvli_plan;
 
 /* A list of sizes in bytes; failed: there was no memory, and sizes are missing. */
@@ -131,8 +150,26 @@ void rvli_model_walk(const rvl_model *model, rvli_tensor_fn fn, void *user);
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
                             void *user);
 
+typedef bool (*rvli_module_fn)(void *user, const char *name);
+
+/* Keeps those matrices of a layer in bf16 whose module ("model.layers.0.mlp.up_proj") matches. */
+void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, void *user);
+
+/* Scales where no config says how they are. */
+rvli_scales rvli_scales_of(rvl_model_dtype dtype);
+
+/* Types, scales and kept modules of a quantization_config; NULL: none. */
+void rvli_quantisation_read(const struct json_t *config, rvl_model *model);
+
+/* Writes a name as a pattern has it, cut where the room ends. */
+void rvli_tensor_name(const char *pattern, uint32_t layer, uint32_t expert, char *name,
+                      size_t size);
+
 /* Their number, by multiplication; PARAMETERS_MAX + 1 where there are more. */
 uint64_t rvli_model_count(const rvl_model *model);
+
+/* The layers of a pipeline stage, in *plan. */
+void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan);
 
 /* Fills in and checks options. */
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,

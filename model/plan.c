@@ -34,13 +34,13 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
         o->weights_dtype = model->weights_dtype;
     if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
-        o->kv_dtype = RVL_MODEL_BF16;
+        o->kv_dtype = model->kv_dtype;
 }
 
 static rvl_status check_ranges(const rvl_model_options *o, rvl_model_error *error)
 {
     if ((unsigned)o->train > RVL_MODEL_TRAIN_DDP || (unsigned)o->strategy > RVL_MODEL_V2 ||
-        (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT4 ||
+        (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
         (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT)
         return refuse(error, "", "an option has a value that its type does not have");
     if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
@@ -62,8 +62,12 @@ static rvl_status check_ranges(const rvl_model_options *o, rvl_model_error *erro
             "v1 ends the engine for a trainer: name one with --train, or another strategy");
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
         return refuse(error, "quantization_config",
-                      "a method that is not known (fp8, and awq and gptq of 4 bits are): say what "
-                      "the engine's weights are with --weights-dtype");
+                      "weights of a method or setting that is not known (docs/model.md lists "
+                      "those that are): say what the engine's weights are with --weights-dtype");
+    if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
+        return refuse(error, "quantization_config",
+                      "a kv_cache_scheme that is not known (8 bits of type float is): say what the "
+                      "cache is with --kv-dtype");
     return RVL_OK;
 }
 
@@ -111,6 +115,19 @@ static bool has_dense_layers(const rvl_model *model)
     return false;
 }
 
+/* Layers that are left over go one each to the stages before the last, which has the head. */
+void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan)
+{
+    uint32_t stages = plan->options.pp, least = model->layers / stages;
+    uint32_t over = model->layers % stages, first_larger = stages - 1 - over;
+    uint32_t larger_before = stage > first_larger ? stage - first_larger : 0;
+    if (larger_before > over)
+        larger_before = over;
+    bool larger = stage >= first_larger && stage < stages - 1;
+    plan->first_layer = stage * least + larger_before;
+    plan->layer_count = least + (larger && over > 0);
+}
+
 static rvl_status split(const rvl_model *m, rvl_model_error *error, rvli_plan *plan)
 {
     const rvl_model_options *o = &plan->options;
@@ -121,12 +138,12 @@ static rvl_status split(const rvl_model *m, rvl_model_error *error, rvli_plan *p
     if (has_dense_layers(m))
         TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp", error));
     TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp", error));
-    TRY(check_division(m->layers, o->pp, "num_hidden_layers", "pp", error));
+    if (o->pp > m->layers)
+        return refuse(error, "--pp", "more stages than the model has layers: lower it");
     TRY(check_experts(m, o, error));
     plan->kv_heads = m->kv_heads > o->tp ? m->kv_heads / o->tp : 1;
     plan->vocabulary_rows = padded / o->tp;
-    plan->layer_count = m->layers / o->pp;
-    plan->first_layer = o->pp_rank * plan->layer_count;
+    rvli_plan_set_stage(m, o->pp_rank, plan);
     return RVL_OK;
 }
 
@@ -140,6 +157,9 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
         plan_out->options = *options;
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options, error));
+    plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
+    plan_out->scales =
+        plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);
     if (rvl_profile_find(plan_out->options.device, &plan_out->device) != RVL_OK)
         return refuse(error, "--device",
                       "neither a size nor a profile that `reveille devices` lists");

@@ -7,12 +7,13 @@
  * engine fuses the tensors of one group that follow from one input (q, k, v; gate, up; the experts
  * of a layer) into one, and may hold its matrices in fewer bits.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "model/internal.h"
 
 #define BF16_BYTES 2
-#define FP32_BYTES 4
-#define FP8_BLOCK 128  /* rows and columns that share a scale */
-#define INT4_GROUP 128 /* inputs of a row that share a scale and a zero point */
+#define NAME_BYTES 96
 
 typedef enum scope { FIRST, EVERY_LAYER, DENSE_LAYER, SPARSE_LAYER, EXPERT, LAST } scope;
 
@@ -36,6 +37,7 @@ typedef struct rule {
 
 #define D(name) RVLI_DIM_##name
 #define ATTENTION "model.layers.%L.self_attn."
+#define INDEXER "model.layers.%L.self_attn.indexer."
 #define MLP "model.layers.%L.mlp."
 #define MOE_EXPERT "model.layers.%L.mlp.experts.%E."
 #define SHARED "model.layers.%L.mlp.shared_experts."
@@ -67,6 +69,13 @@ static const rule rules[] = {
      0},
     {ATTENTION "kv_b_proj.weight", EVERY_LAYER, RVLI_MLA, 0, D(KV_UP), D(KV_LORA), BY_ROWS, ALONE,
      1},
+
+    {INDEXER "wq_b.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX), D(Q_LORA), WHOLE, ALONE, 1},
+    {INDEXER "wk.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(HIDDEN), WHOLE, ALONE, 1},
+    {INDEXER "k_norm.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
+    {INDEXER "k_norm.bias", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
+    {INDEXER "weights_proj.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEADS), D(HIDDEN), WHOLE,
+     ALONE, 0},
 
     {ATTENTION "o_proj.weight", EVERY_LAYER, 0, 0, D(HIDDEN), D(ATTENDED), BY_COLUMNS, ALONE, 1},
     {ATTENTION "o_proj.bias", EVERY_LAYER, RVLI_O_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
@@ -113,6 +122,7 @@ static const rule rules[] = {
 };
 
 #define RULE_COUNT (sizeof rules / sizeof rules[0])
+_Static_assert(RULE_COUNT <= 64, "rvl_model.kept has a bit for each");
 
 static bool applies(const rule *r, const rvl_model *model)
 {
@@ -126,6 +136,36 @@ static bool in_layer(const rule *r, const rvl_model *model, uint32_t layer)
     bool sparse = model->sparse[layer] != 0;
     return r->scope == EVERY_LAYER || (r->scope == DENSE_LAYER && !sparse) ||
            ((r->scope == SPARSE_LAYER || r->scope == EXPERT) && sparse);
+}
+
+/* ---- Names ---- */
+
+void rvli_tensor_name(const char *pattern, uint32_t layer, uint32_t expert, char *name, size_t size)
+{
+    size_t length = 0;
+    name[0] = '\0';
+    for (const char *c = pattern; *c != '\0' && length + 12 < size; c++) {
+        if (*c == '%')
+            length +=
+                (size_t)snprintf(name + length, size - length, "%u", *++c == 'L' ? layer : expert);
+        else
+            length += (size_t)snprintf(name + length, size - length, "%c", *c);
+    }
+}
+
+/* The experts of a layer are one matrix: what is said of the first is said of all. */
+void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, void *user)
+{
+    static const char weight[] = ".weight";
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        if (!rules[i].quantised || !in_layer(&rules[i], model, layer))
+            continue;
+        rvli_tensor_name(rules[i].pattern, layer, 0, name, sizeof name);
+        name[strlen(name) - (sizeof weight - 1)] = '\0';
+        if (matches(user, name))
+            model->kept[layer] |= UINT64_C(1) << i;
+    }
 }
 
 /* ---- As the checkpoint has them ---- */
@@ -229,7 +269,6 @@ uint64_t rvli_model_count(const rvl_model *model)
 typedef struct engine_walk {
     const rvl_model *model;
     const rvli_plan *plan;
-    rvl_model_dtype dtype;
     rvli_bytes_fn fn;
     void *user;
 } engine_walk;
@@ -261,27 +300,34 @@ static uint64_t rank_columns(const rule *r, const engine_walk *w)
     return r->split == BY_COLUMNS ? columns / ranks_of(r, w->plan) : columns;
 }
 
+/* Of so many each, 0: of all. */
 static uint64_t blocks(uint64_t value, uint64_t size)
 {
-    return (value + size - 1) / size;
+    return size > 0 ? (value + size - 1) / size : 1;
 }
 
 /* Stacked matrices of one shape, and the scales that stand beside them. */
 static void emit(const engine_walk *w, bool quantised, uint64_t stack, uint64_t rows,
                  uint64_t columns)
 {
-    rvl_model_dtype dtype = quantised ? w->dtype : RVL_MODEL_BF16;
-    if (dtype == RVL_MODEL_FP8) {
-        w->fn(w->user, stack * rows * columns);
-        w->fn(w->user, stack * blocks(rows, FP8_BLOCK) * blocks(columns, FP8_BLOCK) * FP32_BYTES);
-    } else if (dtype == RVL_MODEL_INT4) {
-        uint64_t groups = rows * blocks(columns, INT4_GROUP);
-        w->fn(w->user, blocks(stack * rows * columns, 2));
-        w->fn(w->user, stack * groups * BF16_BYTES);
-        w->fn(w->user, blocks(stack * groups, 2));
-    } else {
+    rvl_model_dtype dtype = quantised ? w->plan->options.weights_dtype : RVL_MODEL_BF16;
+    const rvli_scales *scales = &w->plan->scales;
+    if (dtype == RVL_MODEL_BF16) {
         w->fn(w->user, stack * rows * columns * BF16_BYTES);
+        return;
     }
+    uint64_t in_a_byte = dtype == RVL_MODEL_INT4 ? 2 : 1;
+    uint64_t groups = stack * blocks(rows, scales->rows) * blocks(columns, scales->columns);
+    w->fn(w->user, blocks(stack * rows * columns, in_a_byte));
+    w->fn(w->user, groups * scales->bytes);
+    if (scales->zeros)
+        w->fn(w->user, blocks(groups, in_a_byte));
+}
+
+/* As the config of the model says, if it is that which counts. */
+static bool is_kept(const engine_walk *w, size_t index, uint32_t layer)
+{
+    return w->plan->as_config && (w->model->kept[layer] >> index & 1) != 0;
 }
 
 /* A tensor alone, or a whole group at its first member in the layer. */
@@ -298,7 +344,8 @@ static void emit_layer_rule(const engine_walk *w, size_t index, uint32_t layer)
         rows += rank_rows(other, w);
     }
     uint64_t stack = r->scope == EXPERT ? w->model->experts / w->plan->options.ep : 1;
-    emit(w, r->quantised, stack, rows, rank_columns(r, w));
+    bool quantised = r->quantised && !is_kept(w, index, layer);
+    emit(w, quantised, stack, rows, rank_columns(r, w));
 }
 
 static void emit_scope(const engine_walk *w, scope wanted)
@@ -314,7 +361,7 @@ static void emit_scope(const engine_walk *w, scope wanted)
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
                             void *user)
 {
-    engine_walk w = {model, plan, plan->options.weights_dtype, fn, user};
+    engine_walk w = {model, plan, fn, user};
     bool first = plan->first_layer == 0;
     bool last = plan->first_layer + plan->layer_count == model->layers;
     if (first)

@@ -19,6 +19,7 @@
 #define WORKSPACE_BYTES (384 * RVLI_MIB)
 #define PREFILL_TOKENS 8192
 #define SAMPLED_SEQUENCES 256
+#define INDEX_BLOCK 128 /* elements of an indexer's key, fp8, that share a scale */
 
 /* bitsandbytes: states of smaller tensors stay in fp32; a scale a block. */
 #define STATE_BLOCK 256
@@ -307,15 +308,78 @@ static uint64_t fraction_of(uint64_t bytes, uint64_t ppm)
     return bytes / PPM * ppm + bytes % PPM * ppm / PPM;
 }
 
-static rvl_status no_room(const maker *m, uint64_t allowed)
+static rvl_status no_room(const maker *m, uint64_t weights, uint64_t allowed)
 {
     return rvli_model_fail(
         m->error, RVL_ERR_INVALID, "--mem-fraction",
         "no room for a KV cache: the weights of a rank take %llu of %llu bytes; raise it, or --tp",
-        (unsigned long long)total_of(m, RVL_MODEL_WEIGHTS), (unsigned long long)allowed);
+        (unsigned long long)weights, (unsigned long long)allowed);
 }
 
-/* One buffer for K and one for V a layer, or one for both where attention is latent. */
+/* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */
+static uint64_t weights_of_stage(const maker *m, const rvli_plan *plan)
+{
+    rvli_sizes sizes = {0};
+    rvli_packer packer;
+    rvli_packer_begin(&packer, &sizes);
+    rvli_model_walk_engine(m->model, plan, pack_bytes, &packer);
+    rvli_packer_end(&packer);
+    uint64_t total = sizes.failed ? UINT64_MAX : sizes.total;
+    rvli_sizes_free(&sizes);
+    return total;
+}
+
+/* What a token takes in one layer. */
+typedef struct cache_shape {
+    uint64_t buffers; /* K and V, or one for both where attention is latent */
+    uint64_t bytes;   /* in each of these */
+    uint64_t index_bytes;
+} cache_shape;
+
+static cache_shape shape_of_cache(const maker *m)
+{
+    const uint64_t *d = m->model->dim;
+    bool latent = (m->model->features & RVLI_MLA) != 0;
+    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN] : m->plan->kv_heads * d[RVLI_DIM_HEAD];
+    uint64_t each = m->plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES;
+    cache_shape shape = {.buffers = latent ? 1 : 2, .bytes = width * each};
+    if (m->model->features & RVLI_INDEXER)
+        shape.index_bytes = d[RVLI_DIM_INDEX_HEAD] +
+                            (d[RVLI_DIM_INDEX_HEAD] + INDEX_BLOCK - 1) / INDEX_BLOCK * FP32_BYTES;
+    return shape;
+}
+
+/* The stage that has least room decides for all: they hold the same tokens. */
+static rvl_status count_tokens(const maker *m, uint64_t allowed, uint64_t layer_bytes)
+{
+    rvli_plan plan = *m->plan;
+    uint64_t own = total_of(m, RVL_MODEL_WEIGHTS);
+    m->terms->tokens = UINT64_MAX;
+    for (uint32_t stage = 0; stage < plan.options.pp; stage++) {
+        bool is_own = stage == m->plan->options.pp_rank;
+        if (!is_own && is_given(m, RVL_MODEL_WEIGHTS))
+            continue;
+        rvli_plan_set_stage(m->model, stage, &plan);
+        uint64_t weights = is_own ? own : weights_of_stage(m, &plan);
+        if (weights == UINT64_MAX)
+            return rvli_model_fail(m->error, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+        uint64_t tokens =
+            allowed > weights ? (allowed - weights) / (plan.layer_count * layer_bytes) : 0;
+        if (tokens == 0)
+            return no_room(m, weights, allowed);
+        m->terms->tokens = tokens < m->terms->tokens ? tokens : m->terms->tokens;
+    }
+    return RVL_OK;
+}
+
+static void add_buffers(const maker *m, uint64_t count, uint64_t token_bytes)
+{
+    uint64_t granularity = m->plan->device.granularity_bytes;
+    uint64_t bytes = rvli_round_up(m->terms->tokens * token_bytes, granularity);
+    for (uint64_t i = 0; i < count && bytes > 0; i++)
+        rvli_sizes_add(sizes_of(m, RVL_MODEL_KV_CACHE), bytes);
+}
+
 static rvl_status make_cache(const maker *m)
 {
     const rvli_plan *plan = m->plan;
@@ -323,20 +387,14 @@ static rvl_status make_cache(const maker *m)
     uint64_t capacity = plan->device.capacity_bytes;
     uint64_t free_before = capacity > context ? capacity - context : 0;
     uint64_t allowed = fraction_of(free_before, plan->options.mem_fraction_ppm);
-    uint64_t weights = total_of(m, RVL_MODEL_WEIGHTS);
-    bool latent = (m->model->features & RVLI_MLA) != 0;
-    uint64_t buffers = (latent ? 1 : 2) * (uint64_t)plan->layer_count;
-    uint64_t width =
-        latent ? m->model->dim[RVLI_DIM_KV_DOWN] : plan->kv_heads * m->model->dim[RVLI_DIM_HEAD];
-    uint64_t token_bytes = width * (plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES);
+    cache_shape shape = shape_of_cache(m);
     if (is_given(m, RVL_MODEL_KV_CACHE))
         return RVL_OK;
-    m->terms->tokens = allowed > weights ? (allowed - weights) / (buffers * token_bytes) : 0;
-    if (m->terms->tokens == 0)
-        return no_room(m, allowed);
-    uint64_t bytes = rvli_round_up(m->terms->tokens * token_bytes, plan->device.granularity_bytes);
-    for (uint64_t i = 0; i < buffers; i++)
-        rvli_sizes_add(sizes_of(m, RVL_MODEL_KV_CACHE), bytes);
+    rvl_status status = count_tokens(m, allowed, shape.buffers * shape.bytes + shape.index_bytes);
+    if (status != RVL_OK)
+        return status;
+    add_buffers(m, shape.buffers * plan->layer_count, shape.bytes);
+    add_buffers(m, plan->layer_count, shape.index_bytes);
     return RVL_OK;
 }
 

@@ -111,9 +111,14 @@ static const published models[] = {
     {"gemma-3-1b", "gemma3_text", 999885952, 340},
     /* 4300079472, less 419816304 of the vision tower and its projector. */
     {"gemma-3-4b", "gemma3", 3880263168, 444},
+    /* Without what they see with. */
+    {"mistral-small-3.1-24b", "mistral3", 23572403200, 363},
+    {"qwen2.5-vl-7b", "qwen2_5_vl", 7615616512, 339},
+    {"deepseek-moe-16b", "deepseek", 16375728128, 0},
     {"deepseek-v2-lite", "deepseek_v2", 15706484224, 5291},
     {"deepseek-v2", "deepseek_v2", 235741434880, 0},
     {"deepseek-v3", "deepseek_v3", 671026419200, 0}, /* without the layer that predicts further */
+    {"deepseek-v3.2-exp", "deepseek_v32", 671026419200 + UINT64_C(61) * 13959424, 0}, /* also */
 };
 
 typedef struct totals {
@@ -157,7 +162,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 13);
+    assert_int_equal(count, 17);
 }
 
 typedef struct wanted {
@@ -198,6 +203,12 @@ static void tensors_have_names_and_shapes(void **state)
     assert_tensor(model, "model.layers.3.mlp.gate.e_score_correction_bias", 3, 256, 1);
     assert_tensor(model, "model.layers.0.self_attn.kv_b_proj.weight", 0, 32768, 512);
     assert_tensor(model, "model.layers.0.self_attn.kv_a_proj_with_mqa.weight", 0, 576, 7168);
+    rvl_model_close(model);
+    model = open_model("deepseek-v3.2-exp");
+    assert_tensor(model, "model.layers.60.self_attn.indexer.wq_b.weight", 60, 8192, 1536);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.wk.weight", 0, 128, 7168);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.k_norm.bias", 0, 128, 1);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.weights_proj.weight", 0, 64, 7168);
     rvl_model_close(model);
 }
 
@@ -271,6 +282,59 @@ static void missing_keys_are_named(void **state)
                    "num_key_value_heads", "missing");
     assert_refused("{}", "model_type", "missing");
     assert_refused("{\"model_type\":\"gemma3\"}", "text_config", "missing");
+    assert_refused("{\"model_type\":\"mistral3\",\"text_config\":7}", "text_config", "missing");
+    assert_refused(
+        "{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral4\"}}",
+        "text_config",
+        "its model_type is not known in a mistral3: expected one of mistral, ministral3");
+    assert_refused("{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"stral\"}}",
+                   "text_config", "not known");
+    assert_refused("{\"model_type\":\"qwen2_5_vl\"}", "num_hidden_layers", "missing");
+    assert_refused("{\"model_type\":\"deepseek_v32\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":8,\"intermediate_size\":1024,\"vocab_size\":1000,"
+                   "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"
+                   "\"q_lora_rank\":null,\"kv_lora_rank\":64,\"index_n_heads\":4,"
+                   "\"index_head_dim\":32,\"n_routed_experts\":null}",
+                   "q_lora_rank", "the indexer follows from the compressed query");
+}
+
+/* Of two ties the language model's own counts, as in the families' own code. */
+static void what_is_beside_the_language_model_does_not_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *top;
+        const char *inner;
+        uint64_t parameters;
+    } cases[] = {
+        {"", "", 3880263168},
+        {",\"tie_word_embeddings\":false", "", 3880263168},
+        {",\"tie_word_embeddings\":true", ",\"tie_word_embeddings\":false", 4551515648},
+        {",\"hidden_size\":64", ",\"tie_word_embeddings\":true", 3880263168},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"gemma3\"%s,\"text_config\":{\"hidden_size\":2560,"
+                 "\"intermediate_size\":10240,\"num_hidden_layers\":34%s}}",
+                 cases[i].top, cases[i].inner);
+        rvl_model *model = parse_model(text);
+        assert_int_equal(rvl_model_parameters(model), cases[i].parameters);
+        rvl_model_close(model);
+    }
+}
+
+/* Qwen2.5-VL has its sizes at the top, and, as newer programs write it, one level down. */
+static void sizes_may_be_at_the_top_or_below(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(
+        "{\"model_type\":\"qwen2_5_vl\",\"hidden_size\":1,\"text_config\":{\"model_type\":"
+        "\"qwen2_5_vl_text\",\"hidden_size\":3584,\"num_hidden_layers\":28,"
+        "\"num_attention_heads\":28,\"num_key_value_heads\":4,\"intermediate_size\":18944,"
+        "\"vocab_size\":152064}}");
+    assert_int_equal(rvl_model_parameters(model), 7615616512);
+    rvl_model_close(model);
 }
 
 static void unknown_families_are_refused_with_the_list(void **state)
@@ -278,8 +342,8 @@ static void unknown_families_are_refused_with_the_list(void **state)
     (void)state;
     assert_refused("{\"model_type\":\"gpt2\"}", "model_type",
                    "gpt2 is not known: expected one of llama, mistral, mixtral, qwen2, qwen3, "
-                   "qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text, gemma3, deepseek_v2, "
-                   "deepseek_v3");
+                   "qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text, gemma3, mistral3, "
+                   "qwen2_5_vl, deepseek, deepseek_v2, deepseek_v3, deepseek_v32");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
 }
 
@@ -643,6 +707,276 @@ static void quantization_config_is_taken_over(void **state)
     }
 }
 
+/* Weights of the LLAMA above, by a rule for a matrix of these rows and columns. */
+typedef struct wanted_scales {
+    unsigned bits;
+    uint64_t scale_rows; /* 0: all */
+    uint64_t scale_columns;
+    uint64_t scale_bytes;
+    bool zeros;
+} wanted_scales;
+
+static uint64_t groups_of(uint64_t rows, uint64_t columns, wanted_scales s)
+{
+    uint64_t down = s.scale_rows > 0 ? (rows + s.scale_rows - 1) / s.scale_rows : 1;
+    uint64_t across = s.scale_columns > 0 ? (columns + s.scale_columns - 1) / s.scale_columns : 1;
+    return down * across;
+}
+
+static void pack_scaled(plain_packing *packing, uint64_t rows, uint64_t columns, wanted_scales s)
+{
+    uint64_t groups = groups_of(rows, columns, s);
+    plain_pack(packing, rows * columns * s.bits / 8);
+    if (s.bits < 16)
+        plain_pack(packing, groups * s.scale_bytes);
+    if (s.zeros)
+        plain_pack(packing, (groups * s.bits + 7) / 8);
+}
+
+/* Attention, gate and up, down of layers 0 and 1: a bit each that stays as it was. */
+static void assert_scaled(const char *quantisation, wanted_scales s, unsigned kept)
+{
+    static plain_packing packing;
+    static const wanted_scales plain = {.bits = 16};
+    char text[1024];
+    memset(&packing, 0, sizeof packing);
+    plain_pack(&packing, 2 * 1024 * 512);
+    for (unsigned layer = 0; layer < 2; layer++) {
+        unsigned bits = kept >> (4 * layer);
+        pack_scaled(&packing, (4 + 2 * 2) * 128, 512, bits & 1 ? plain : s);
+        pack_scaled(&packing, 512, 512, bits & 2 ? plain : s);
+        pack_scaled(&packing, 2 * 1024, 512, bits & 4 ? plain : s);
+        pack_scaled(&packing, 512, 1024, bits & 8 ? plain : s);
+        plain_pack(&packing, 2 * 512);
+        plain_pack(&packing, 2 * 512);
+    }
+    plain_pack(&packing, 2 * 512);
+    plain_pack(&packing, 2 * 1024 * 512);
+    snprintf(text, sizeof text, LLAMA ",\"quantization_config\":{\"quant_method\":%s}}",
+             quantisation);
+    rvl_model *model = parse_model(text);
+    rvl_model_step *step = make_step(model, (rvl_model_options){0});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+#define GROUP(keys)                                                                                \
+    "\"compressed-tensors\",\"config_groups\":{\"group_0\":{\"weights\":{" keys "}}}"
+
+static void scales_are_as_the_config_says(void **state)
+{
+    (void)state;
+    assert_scaled("\"gptq\",\"bits\":4,\"group_size\":32", (wanted_scales){4, 1, 32, 2, true}, 0);
+    assert_scaled("\"gptq\",\"bits\":4,\"group_size\":-1", (wanted_scales){4, 1, 0, 2, true}, 0);
+    assert_scaled("\"gptq\",\"bits\":8,\"group_size\":64,\"dynamic\":{}",
+                  (wanted_scales){8, 1, 64, 2, true}, 0);
+    assert_scaled("\"awq\",\"bits\":4,\"group_size\":64", (wanted_scales){4, 1, 64, 2, true}, 0);
+    assert_scaled("\"fp8\",\"weight_block_size\":[64,32]", (wanted_scales){8, 64, 32, 4, false}, 0);
+    assert_scaled("\"fp8\",\"weight_block_size\":null", (wanted_scales){8, 0, 0, 4, false}, 0);
+    assert_scaled("\"fbgemm_fp8\"", (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\""), (wanted_scales){8, 0, 0, 4, false},
+                  0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\""),
+                  (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(
+        GROUP("\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\",\"symmetric\":true"),
+        (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\","
+                        "\"block_structure\":[128,64]"),
+                  (wanted_scales){8, 128, 64, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":4,\"type\":\"int\",\"group_size\":64"),
+                  (wanted_scales){4, 1, 64, 2, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":128,"
+                        "\"symmetric\":false"),
+                  (wanted_scales){4, 1, 128, 2, true}, 0);
+}
+
+static void modules_that_are_not_converted_stay_as_they_were(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        unsigned kept;
+    } cases[] = {
+        {"[]", 0},
+        {"[\"lm_head\",\"gate\",\"proj\",\"layers.7.mlp\",\"\"]", 0},
+        {"[\"model.layers.0.self_attn.q_proj\",\"model.layers.0.self_attn.k_proj\"]", 0x01},
+        {"[\"self_attn\"]", 0x33},
+        {"[\"model.layers.1.mlp\",\"language_model.model.layers.0.mlp.down_proj\"]", 0xc8},
+        {"[\"re:.*lm_head\",\"re:self_attn\"]", 0},
+        {"[\"re:.*self_attn.o_proj$\"]", 0x22},
+        {"[\"re:.*self_attn.o_pro$\"]", 0},
+        {"[\"re:model\\\\.layers\\\\.1\\\\..*down_proj\"]", 0x80},
+        {"[\"re:.*\"]", 0xff},
+        {"[\"re:model.layers.0*.mlp.*\"]", 0x0c},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "\"fbgemm_fp8\",\"modules_to_not_convert\":%s", cases[i].list);
+        assert_scaled(text, (wanted_scales){8, 1, 0, 4, false}, cases[i].kept);
+        snprintf(text, sizeof text, GROUP("\"num_bits\":8,\"type\":\"float\"") ",\"ignore\":%s",
+                 cases[i].list);
+        assert_scaled(text, (wanted_scales){8, 0, 0, 4, false}, cases[i].kept);
+    }
+}
+
+static void assert_option_refused(const char *name, rvl_model_options options, const char *key,
+                                  const char *part)
+{
+    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_model_step *step = NULL;
+    rvl_model *model = name[0] == '{' ? parse_model(name) : open_model(name);
+    options.struct_size = sizeof options;
+    assert_int_equal(rvl_model_step_make(model, &options, &error, &step), RVL_ERR_INVALID);
+    assert_null(step);
+    assert_string_equal(error.key, key);
+    if (strstr(error.message, part) == NULL)
+        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
+    assert_non_null(strstr(error.message, part));
+    rvl_model_close(model);
+}
+
+/* Neither guessed nor passed over: whoever asks for a step says what the weights are. */
+static void quantisation_that_is_not_known_is_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "\"gptq\",\"bits\":3",
+        "\"gptq\",\"bits\":4,\"group_size\":0",
+        "\"gptq\",\"bits\":4,\"group_size\":\"32\"",
+        "\"gptq\",\"bits\":4,\"dynamic\":{\"-:.*mlp\":{}}",
+        "\"awq\",\"bits\":8",
+        "\"awq\",\"bits\":4,\"modules_to_not_convert\":[3]",
+        "\"awq\",\"bits\":4,\"modules_to_not_convert\":\"lm_head\"",
+        "\"fp8\",\"weight_block_size\":[128]",
+        "\"fp8\",\"weight_block_size\":[128,0]",
+        "\"fp8\",\"ignore\":[\"re:(a|b)\"]",
+        "\"fp8\",\"ignore\":[\"re:a+\"]",
+        "\"fp8\",\"ignore\":[\"re:\\\\d\"]",
+        "\"fp8\",\"ignore\":[\"re:"
+        "0123456789012345678901234567890123456789012345678901234567890123\"]",
+        "\"compressed-tensors\"",
+        GROUP("\"num_bits\":4,\"type\":\"float\""),
+        GROUP("\"num_bits\":2,\"type\":\"int\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"token\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\""),
+        "\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8}},\"b\":{}}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, LLAMA ",\"quantization_config\":{\"quant_method\":%s}}",
+                 cases[i]);
+        assert_option_refused(text, (rvl_model_options){0}, "quantization_config",
+                              "--weights-dtype");
+    }
+}
+
+/* Every entry is tried on every module: there is an end to that. */
+static void too_many_entries_are_not_tried(void **state)
+{
+    (void)state;
+    static char text[65536];
+    for (int count = 256; count <= 257; count++) {
+        size_t length = (size_t)snprintf(
+            text, sizeof text,
+            LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\",\"ignore\":[\"a\"");
+        for (int i = 1; i < count; i++)
+            length += (size_t)snprintf(text + length, sizeof text - length, ",\"a\"");
+        snprintf(text + length, sizeof text - length, "]}}");
+        rvl_model *model = parse_model(text);
+        rvl_model_step *step = NULL;
+        assert_int_equal(rvl_model_step_make(model, NULL, NULL, &step),
+                         count == 256 ? RVL_OK : RVL_ERR_INVALID);
+        rvl_model_step_close(step);
+        rvl_model_close(model);
+    }
+}
+
+/* What the command line says goes before the config, and then nothing of this counts. */
+static void options_go_before_the_quantisation(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(
+        LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,"
+              "\"modules_to_not_convert\":[\"mlp\"],\"kv_cache_scheme\":{\"num_bits\":8,"
+              "\"type\":\"float\"}}}");
+    rvl_model *plain = parse_model(LLAMA "}");
+    for (int dtype = RVL_MODEL_BF16; dtype <= RVL_MODEL_INT8; dtype++) {
+        rvl_model_options options = {.weights_dtype = (rvl_model_dtype)dtype,
+                                     .kv_dtype = RVL_MODEL_BF16};
+        rvl_model_step *step = make_step(model, options), *same = make_step(plain, options);
+        if (dtype == RVL_MODEL_INT4)
+            assert_true(rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS) >
+                        rvl_model_step_bytes(same, RVL_MODEL_WEIGHTS));
+        else
+            assert_int_equal(rvl_model_step_tokens(step), rvl_model_step_tokens(same));
+        rvl_model_step_close(same);
+        rvl_model_step_close(step);
+    }
+    rvl_model_step *as_config = make_step(model, (rvl_model_options){0});
+    rvl_model_step *as_said = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_FP8});
+    rvl_model_step *other = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_BF16});
+    assert_int_equal(rvl_model_step_tokens(as_config), rvl_model_step_tokens(as_said));
+    assert_in_range(rvl_model_step_tokens(as_config) - 2 * rvl_model_step_tokens(other), 0, 1);
+    rvl_model_step_close(other);
+    rvl_model_step_close(as_said);
+    rvl_model_step_close(as_config);
+    rvl_model_close(plain);
+    rvl_model_close(model);
+}
+
+/* 61 layers on 4 stages: 15, 15, 16, 15; of 126 on 4: 31, 32, 32, 31. */
+static void layers_need_not_divide_by_stages(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t layers[4];
+    } cases[] = {{"deepseek-v3", {15, 15, 16, 15}}, {"llama-3.1-405b", {31, 32, 32, 31}}};
+    for (size_t i = 0; i < 2; i++) {
+        rvl_model *model = open_model(cases[i].name);
+        uint64_t tokens = 0, least = UINT64_MAX;
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            rvl_model_step *step =
+                make_step(model, (rvl_model_options){.tp = 8, .pp = 4, .pp_rank = rank});
+            size_t buffers = rvl_model_step_allocations(step, RVL_MODEL_KV_CACHE);
+            assert_int_equal(buffers, cases[i].layers[rank] * (i == 0 ? 1 : 2));
+            assert_true(rank == 0 || rvl_model_step_tokens(step) == tokens);
+            tokens = rvl_model_step_tokens(step);
+            uint64_t weights = rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
+            const rvl_trace_device *device = rvl_model_step_device(step);
+            uint64_t room = (device->capacity_bytes - CONTEXT_BYTES) / 10 * 9 - weights;
+            uint64_t token_bytes = cases[i].layers[rank] * (i == 0 ? 2 * 576 : 2 * 2 * 128);
+            least = room / token_bytes < least ? room / token_bytes : least;
+            rvl_model_step_close(step);
+        }
+        assert_in_range(tokens, least - 1, least + 1);
+        rvl_model_close(model);
+    }
+}
+
+/* The keys of V3.2's indexer: 128 B and a scale a token and layer, whatever the cache's type. */
+static void an_indexer_has_a_cache_of_its_own(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("deepseek-v3.2-exp");
+    for (int fp8 = 0; fp8 <= 1; fp8++) {
+        rvl_model_options options = {.tp = 16, .ep = 16};
+        options.kv_dtype = fp8 ? RVL_MODEL_FP8 : RVL_MODEL_BF16;
+        rvl_model_step *step = make_step(model, options);
+        uint64_t tokens = rvl_model_step_tokens(step), each = fp8 ? 576 : 2 * 576;
+        uint64_t bytes = 61 * (round_up(tokens * each, 2 * MIB) + round_up(tokens * 132, 2 * MIB));
+        assert_term(step, RVL_MODEL_KV_CACHE, bytes, 2 * 61);
+        uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 10 * 9;
+        room -= rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
+        assert_in_range(tokens, room / (61 * (each + 132)) - 1, room / (61 * (each + 132)) + 1);
+        rvl_model_step_close(step);
+    }
+    rvl_model_close(model);
+}
+
 typedef struct share_packing {
     plain_packing packing;
     uint64_t ranks;
@@ -993,22 +1327,6 @@ static void one_process_at_a_time(void **state)
 
 /* ---- Refused options ---- */
 
-static void assert_option_refused(const char *name, rvl_model_options options, const char *key,
-                                  const char *part)
-{
-    rvl_model_error error = {.struct_size = sizeof error};
-    rvl_model_step *step = NULL;
-    rvl_model *model = name[0] == '{' ? parse_model(name) : open_model(name);
-    options.struct_size = sizeof options;
-    assert_int_equal(rvl_model_step_make(model, &options, &error, &step), RVL_ERR_INVALID);
-    assert_null(step);
-    assert_string_equal(error.key, key);
-    if (strstr(error.message, part) == NULL)
-        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
-    assert_non_null(strstr(error.message, part));
-    rvl_model_close(model);
-}
-
 static void sizes_that_do_not_divide_are_refused(void **state)
 {
     (void)state;
@@ -1026,8 +1344,8 @@ static void sizes_that_do_not_divide_are_refused(void **state)
                           "\"vocab_size\":1000}",
                           (rvl_model_options){.tp = 3}, "vocab_size, padded to 64,",
                           "1024 does not divide by tp = 3");
-    assert_option_refused("qwen2.5-7b", (rvl_model_options){.pp = 3}, "num_hidden_layers",
-                          "28 does not divide by pp = 3");
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.pp = 29}, "--pp",
+                          "more stages than the model has layers");
     assert_option_refused("qwen2.5-7b", (rvl_model_options){.tp = 2, .ep = 2}, "--ep",
                           "no experts");
     assert_option_refused("qwen3-30b-a3b", (rvl_model_options){.tp = 2, .ep = 4}, "--ep",
@@ -1064,7 +1382,7 @@ static void options_out_of_range_are_refused(void **state)
         {{.train = (rvl_model_train)3}, "", "a value that its type does not have"},
         {{.strategy = (rvl_model_strategy)4}, "", "a value that its type does not have"},
         {{.wake = (rvl_wake)2}, "", "a value that its type does not have"},
-        {{.weights_dtype = (rvl_model_dtype)4}, "", "a value that its type does not have"},
+        {{.weights_dtype = (rvl_model_dtype)5}, "", "a value that its type does not have"},
         {{.optimizer = RVL_MODEL_OPTIMIZER_COUNT}, "", "a value that its type does not have"},
         {{.kv_dtype = RVL_MODEL_INT4}, "--kv-dtype", "bf16 or fp8"},
         {{.mem_fraction_ppm = 1000001}, "--mem-fraction", "at most 1"},
@@ -1086,6 +1404,9 @@ static void options_out_of_range_are_refused(void **state)
                           (rvl_model_options){0}, "quantization_config", "--weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},
                           "quantization_config", "--weights-dtype");
+    assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\","
+                                "\"kv_cache_scheme\":{\"num_bits\":4}}}",
+                          (rvl_model_options){0}, "quantization_config", "--kv-dtype");
     assert_option_refused(
         "{\"model_type\":\"mixtral\",\"hidden_size\":16777216,\"num_hidden_layers\":1,"
         "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":8,"
@@ -1154,7 +1475,7 @@ static void no_memory_leaves_nothing_behind(void **state)
     (void)state;
     rvl_model *model = open_model("qwen2.5-0.5b");
     rvl_model_options options = {
-        .struct_size = sizeof options, .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2};
+        .struct_size = sizeof options, .pp = 2, .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2};
     rvl_model_step *step = NULL;
     long requests = 0;
     for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; requests++) {
@@ -1338,6 +1659,15 @@ int main(void)
         cmocka_unit_test(fp8_weights_have_scales),
         cmocka_unit_test(int4_weights_have_scales_and_zeros),
         cmocka_unit_test(quantization_config_is_taken_over),
+        cmocka_unit_test(scales_are_as_the_config_says),
+        cmocka_unit_test(modules_that_are_not_converted_stay_as_they_were),
+        cmocka_unit_test(quantisation_that_is_not_known_is_refused),
+        cmocka_unit_test(too_many_entries_are_not_tried),
+        cmocka_unit_test(options_go_before_the_quantisation),
+        cmocka_unit_test(layers_need_not_divide_by_stages),
+        cmocka_unit_test(an_indexer_has_a_cache_of_its_own),
+        cmocka_unit_test(what_is_beside_the_language_model_does_not_count),
+        cmocka_unit_test(sizes_may_be_at_the_top_or_below),
         cmocka_unit_test(trainers_shard_what_they_hold),
         cmocka_unit_test(optimizers_differ_in_their_states),
         cmocka_unit_test(gathered_weights_are_whole_or_two_layers),

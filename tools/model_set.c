@@ -101,7 +101,7 @@ static bool set_optimizer(rvl_model_options *o, const char *text)
 
 static bool set_weights_dtype(rvl_model_options *o, const char *text)
 {
-    static const char *const words[] = {"", "bf16", "fp8", "int4", NULL};
+    static const char *const words[] = {"", "bf16", "fp8", "int4", "int8", NULL};
     int index = index_of(text, words);
     if (index >= 1)
         o->weights_dtype = (rvl_model_dtype)index;
@@ -177,7 +177,7 @@ static const struct {
     {"ep", set_ep, FROM_1},
     {"mem-fraction", set_mem_fraction,
      "more than 0 and at most 1, such as 0.9, with at most six decimals"},
-    {"weights-dtype", set_weights_dtype, "bf16, fp8 or int4"},
+    {"weights-dtype", set_weights_dtype, "bf16, fp8, int4 or int8"},
     {"kv-dtype", set_kv_dtype, "bf16 or fp8"},
     {"train", set_train, "fsdp:N, ddp or none"},
     {"reshard", set_reshard, YES_OR_NO},

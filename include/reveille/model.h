@@ -113,10 +113,11 @@ typedef enum rvl_model_strategy {
 } rvl_model_strategy;
 
 typedef enum rvl_model_dtype {
-    RVL_MODEL_DTYPE_AUTO = 0, /* weights: as quantization_config says, else bf16; cache: bf16 */
+    RVL_MODEL_DTYPE_AUTO = 0, /* as quantization_config says, else bf16 */
     RVL_MODEL_BF16,
     RVL_MODEL_FP8,
-    RVL_MODEL_INT4 /* weights only */
+    RVL_MODEL_INT4, /* weights only, as INT8 */
+    RVL_MODEL_INT8
 } rvl_model_dtype;
 
 /* X(NAME, word, states, bytes of each a parameter, in blocks of 256 with a scale, fp32 master) */

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+Parameters of models as `reveille model` counts them beside those of the classes in transformers:
+model_counts.py COMMAND [CONFIG.json...], by default all of tests/data/configs.
+
+The classes are built on torch's meta device, which takes no memory. Of models that have more than
+text, the language model and its head count. A line a config; exit status 1 if two counts differ, 77
+without torch and transformers. A family that this transformers does not have is named and left out.
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CONFIGS = pathlib.Path(__file__).resolve().parent / "data" / "configs"
+
+
+def counted_here(command, path):
+    """Sizes mean nothing here: they are given, so that every model has room."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [command, "model", path, "--given", "weights=1GiB", "--given", "kv_cache=1GiB",
+                 "--weights-dtype", "bf16", "-o", folder + "/step.rvt"]
+        made = subprocess.run(words, capture_output=True, text=True)
+    found = re.search(r", (\d+) parameters;", made.stdout)
+    if found is None:
+        raise SystemExit(f"{path}: {made.stderr.strip()}")
+    return int(found[1])
+
+
+def build(path):
+    """The class of a config, without memory and quantization; None: there is none."""
+    import torch
+    import transformers
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(path, folder + "/config.json")
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        except ValueError:
+            return None
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    auto = transformers.AutoModelForCausalLM
+    if type(config) not in auto._model_mapping:
+        auto = transformers.AutoModelForImageTextToText
+    with torch.device("meta"):
+        return auto.from_config(config)
+
+
+def is_of_text(name):
+    return "language_model" in name or "lm_head" in name
+
+
+def counted_there(model):
+    """Parameters, tied ones once, and buffers that a checkpoint has (DeepSeek's router biases)."""
+    parts = any("language_model" in name for name, _ in model.named_parameters())
+    saved = model.state_dict().keys()
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name in saved]
+    seen = {}
+    for name, tensor in [*model.named_parameters(), *buffers]:
+        if not parts or is_of_text(name):
+            seen[id(tensor)] = tensor.numel()
+    return sum(seen.values())
+
+
+def main(arguments):
+    if not arguments:
+        print(__doc__.strip())
+        return 2
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        print(f"left out: {error}")
+        return 77
+    print("transformers", transformers.__version__, "torch", torch.__version__)
+    differ = 0
+    for path in map(pathlib.Path, arguments[1:] or sorted(CONFIGS.glob("*.json"))):
+        here, model = counted_here(arguments[0], path), build(path)
+        if model is None:
+            family = json.loads(path.read_text())["model_type"]
+            print(f"{path.stem}: {here}; {family} is not in this transformers")
+            continue
+        there = counted_there(model)
+        verdict = "the same" if here == there else "DIFFERENT"
+        print(f"{path.stem}: {here}, {type(model).__name__} {there}: {verdict}", flush=True)
+        differ += here != there
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
