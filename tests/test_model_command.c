@@ -141,8 +141,6 @@ static void bad_input_names_file_key_and_remedy(void **state)
          "qwen2.5-7b.json: --mem-fraction: no room for a KV cache"},
         {CONFIGS "qwen2.5-7b.json --device h900 -o x.rvt",
          "qwen2.5-7b.json: --device: neither a size nor a profile"},
-        {CONFIGS "qwen2.5-7b.json -o none/x.rvt",
-         "reveille: none/x.rvt: the trace could not be written: ENOENT\n"},
         {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: no JSON object"},
         {"/dev/stdin -o x.rvt <<END\n{\"model_type\":\"llama\"}\nEND\n",
          "reveille: /dev/stdin: num_hidden_layers: missing: take the config.json"},
@@ -157,7 +155,28 @@ static void bad_input_names_file_key_and_remedy(void **state)
     }
     assert_int_equal(run_command("model none.json -o x.rvt"), 2);
     assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
-    assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json -o none/x.rvt"), 2);
+}
+
+/* Bad input is 2; a file that cannot be written is not the input's fault. */
+static void a_file_that_cannot_be_written_is_status_1(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "model " CONFIGS "qwen2.5-7b.json -o none/x.rvt",
+        "model " CONFIGS "qwen2.5-7b.json -o /dev/full",
+        "report " RVL_SOURCE_DIR "/traces/qwen2.5-7b-fsdp8-v3.rvt --svg none/x.svg",
+        "report " RVL_SOURCE_DIR "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
+    };
+    static const char *const messages[] = {
+        "reveille: none/x.rvt: the trace could not be written: ENOENT\n",
+        "reveille: /dev/full: the trace could not be written: ENOSPC\n",
+        "reveille: none/x.svg: No such file or directory\n",
+        "reveille: /dev/full: No space left on device\n",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        assert_int_equal(run_command(words[i]), 1);
+        check_printed(messages[i]);
+    }
 }
 
 int main(void)
@@ -168,6 +187,7 @@ int main(void)
         cmocka_unit_test(helps),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_names_file_key_and_remedy),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_status_1),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

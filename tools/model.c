@@ -229,7 +229,7 @@ static int write_step(const arguments *parsed, const rvl_model *model, const rvl
     rvl_error error = {.struct_size = sizeof error};
     if (rvl_model_step_write(step, parsed->output) != RVL_OK) {
         rvl_last_error(&error);
-        return complain(EXIT_BAD_INPUT, "%s: %s%s%s", parsed->output, error.message,
+        return complain(EXIT_INTERNAL, "%s: %s%s%s", parsed->output, error.message,
                         error.native_name[0] != '\0' ? ": " : "", error.native_name);
     }
     return print_step(model, step, parsed->output) ? EXIT_FITS
