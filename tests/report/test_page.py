@@ -92,6 +92,43 @@ def holders_of(stage):
             for h in stage["at_peak"]}
 
 
+def looks(page):
+    """
+    Luminances, 0 to 1, of background and text, as they are computed; of what the charts have drawn, on
+    the paper of the page: the mean of the pixels, and the part of them that nothing is drawn on; and
+    which of the page's parts can be seen.
+    """
+    return page.run("""(() => {
+        const light = (r, g, b) => (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+        const colour = (element, name) =>
+            light(...getComputedStyle(element)[name].match(/[\\d.]+/g).slice(0, 3).map(Number));
+        const canvas = document.querySelector('#held canvas');
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const paper = colour(document.body, 'backgroundColor');
+        let sum = 0, bare = 0, dark = 0;
+        for (let i = 0; i < data.length; i += 4) {
+            const part = data[i + 3] / 255;
+            const seen = part * light(data[i], data[i + 1], data[i + 2]) + (1 - part) * paper;
+            sum += seen;
+            bare += part === 0;
+            dark += seen < 0.15;
+        }
+        const pixels = data.length / 4;
+        const shown = (id) => getComputedStyle(document.getElementById(id)).display !== 'none';
+        return { paper, ink: colour(document.body, 'color'), label: colour(document.querySelector('#instant'), 'color'),
+                 canvas: sum / pixels, bare: bare / pixels, dark: dark / pixels,
+                 choices: shown('choices'), keys: shown('keys'), stages: shown('stages') };
+    })()""")
+
+
+def near_white(page, what):
+    seen = looks(page)
+    check(seen["paper"] > 0.99 and seen["ink"] < 0.2, what, seen)
+    check(seen["bare"] < 0.95, what, "has a chart:", seen)
+    check(seen["canvas"] > 0.5 and seen["dark"] < 0.1, what, "draws no dark chart:", seen)
+    return seen
+
+
 # ---- Tests ----
 
 def test_hover(page, device):
@@ -205,6 +242,27 @@ def test_against(page, together):
     page.settle()
 
 
+def test_media(page, out):
+    """Dark on screens that want it, and never on paper, where there is nothing to choose either."""
+    seen = near_white(page, "on a light screen")
+    check(seen["choices"] and seen["keys"] and seen["stages"], "all is there:", seen)
+    page.media(dark=True)
+    hover(page, 1_500_000_000)
+    seen = looks(page)
+    check(seen["paper"] < 0.1 and seen["ink"] > 0.7 and seen["label"] > 0.7, "dark:", seen)
+    check(seen["bare"] < 0.95 and seen["canvas"] < 0.5, "a dark chart:", seen)
+    page.screenshot(out / "dark.png")
+    for dark in (True, False):
+        page.media("print", dark=dark)
+        page.settle()
+        seen = near_white(page, f"printed, dark={dark}")
+        same((seen["choices"], seen["keys"], seen["stages"]), (False, False, True), "what is printed")
+        page.screenshot(out / "print.png")
+    page.media()
+    page.settle()
+    check(near_white(page, "on a screen again")["choices"], "choices are back")
+
+
 def test_shipped(page, source, out):
     trace = source / "traces" / "qwen2.5-32b-tp2-h200.rvt"
     report = out / "step.html"
@@ -222,12 +280,7 @@ def test_shipped(page, source, out):
     test_keys(page, staged)
     test_hold(page)
     test_against(page, together)
-    page.media(dark=True)
-    hover(page, 1_500_000_000)
-    page.screenshot(out / "dark.png")
-    page.media("print", dark=True)
-    page.screenshot(out / "print.png")
-    page.media()
+    test_media(page, out)
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 
 
