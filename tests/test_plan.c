@@ -278,6 +278,127 @@ static void ranks_do_not_change_it(void **state)
     assert_null(strstr(strstr(answer.out, "does not divide") + 1, "does not divide")); /* once */
 }
 
+/* ---- A trace a rank ---- */
+
+#define RANKS "r0.rvt r1.rvt r2.rvt r3.rvt"
+#define MPIRUN(n) AS_ROOT "mpirun --oversubscribe -n " n " "
+
+/* Beside the cache: 200, 500, 600 and 400 MiB of 1000, so that rank 2 has least room. */
+static void write_ranks(void)
+{
+    static const uint64_t beside[] = {200, 500, 600, 400};
+    for (int rank = 0; rank < 4; rank++) {
+        char name[16], text[1024];
+        snprintf(name, sizeof name, "r%d.rvt", rank);
+        snprintf(text, sizeof text,
+                 HEAD "stage 2 engine 0 rollout\nalloc 3 engine 0 1 0 %llu cache\n"
+                      "stage 4 engine 0 train\nalloc 5 trainer 0 1 0 %llu activations\nend 4\n",
+                 (unsigned long long)(20 * (uint64_t)(rank + 1) * MIB),
+                 (unsigned long long)(beside[rank] * MIB));
+        folder_write(name, text);
+    }
+}
+
+static void check_ranks(json_t *root)
+{
+    static const uint64_t largest[] = {800, 500, 400, 600};
+    assert_int_equal(number(root, "largest_bytes"), 400 * MIB);
+    assert_int_equal(number(root, "traced_bytes"), 60 * MIB);
+    assert_int_equal(number(root, "binding_rank"), 2);
+    json_t *binding = json_object_get(root, "binding"), *ranks = json_object_get(root, "ranks");
+    assert_string_equal(json_string_value(json_object_get(binding, "stage")), "train");
+    assert_int_equal(json_array_size(json_object_get(binding, "at_peak")), 2);
+    assert_int_equal(json_array_size(ranks), 4);
+    for (size_t i = 0; i < 4; i++) {
+        json_t *rank = json_array_get(ranks, i);
+        char name[16], words[64];
+        snprintf(name, sizeof name, "r%zu.rvt", i);
+        assert_string_equal(json_string_value(json_object_get(rank, "trace")), name);
+        assert_int_equal(number(rank, "largest_bytes"), largest[i] * MIB);
+        assert_int_equal(number(rank, "traced_bytes"), 20 * (i + 1) * MIB);
+        /* As of the trace alone. */
+        snprintf(words, sizeof words, "plan %s --max cache --json", name);
+        json_t *alone = parsed(words);
+        assert_int_equal(number(alone, "largest_bytes"), number(rank, "largest_bytes"));
+        json_decref(alone);
+    }
+}
+
+static void the_least_of_all_ranks_binds(void **state)
+{
+    (void)state;
+    write_ranks();
+    json_t *root = parsed("plan --per-rank " RANKS " --max cache --json");
+    check_ranks(root);
+    json_decref(root);
+    assert_int_equal(run_command("plan --per-rank " RANKS " --max cache"), 0);
+    check_printed("  rank  trace     largest    traced  fraction\n"
+                  "     0  r0.rvt  800.0 MiB  20.0 MiB\n"
+                  "     1  r1.rvt  500.0 MiB  40.0 MiB\n"
+                  "     2  r2.rvt  400.0 MiB  60.0 MiB\n"
+                  "     3  r3.rvt  600.0 MiB  80.0 MiB\n"
+                  "cache: at most 400.0 MiB (419430400 bytes); the trace has 60.0 MiB\n"
+                  "  binds  rank 2, r2.rvt\n"
+                  "  binds  stage train on device 0: 1000.0 MiB of 1000.0 MiB, 0 B free\n"
+                  "         trainer/activations 600.0 MiB\n"
+                  "         engine/cache 400.0 MiB\n");
+    assert_int_equal(run_command("plan --per-rank " RANKS " --max cache --device 600MiB"), 3);
+    check_printed("     2  r2.rvt       none  60.0 MiB\n");
+    check_printed("cache: no size fits; the trace has 60.0 MiB\n  binds  rank 2, r2.rvt\n");
+    folder_write("r1.rvt", HEAD "stage 1 engine 0 a\n"
+                                "alloc 2 engine 0 1 0 2097152 cache flags=paused\nend 2\n");
+    root = parsed("plan --per-rank r0.rvt r1.rvt --max cache --json");
+    assert_int_equal(number(root, "largest_bytes"), 800 * MIB);
+    assert_int_equal(number(root, "binding_rank"), 0);
+    assert_true(json_is_true(
+        json_object_get(json_array_get(json_object_get(root, "ranks"), 1), "unbounded")));
+    json_decref(root);
+}
+
+static void mpirun_divides_the_ranks_traces(void **state)
+{
+    (void)state;
+    static const char *const tails[] = {" --max cache", " --max cache --json",
+                                        " --max cache --device 600MiB"};
+    static const char *const runs[] = {MPIRUN("4"), MPIRUN("3"), MPIRUN("7")};
+    if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
+        skip();
+    write_ranks();
+    for (size_t i = 0; i < 3; i++) {
+        char line[1024];
+        const char *words = "plan --per-rank " RANKS;
+        snprintf(line, sizeof line, RVL_COMMAND_PATH " %s%s 2>/dev/null", words, tails[i]);
+        int code = run_shell(line);
+        char *alone = strdup(answer.out);
+        assert_int_equal(code, i == 2 ? 3 : 0);
+        snprintf(line, sizeof line, "%s" RVL_COMMAND_PATH " %s%s 2>/dev/null", runs[i], words,
+                 tails[i]);
+        assert_int_equal(run_shell(line), code);
+        assert_string_equal(answer.out, alone);
+        free(alone);
+    }
+    /* Each rank reads its own: what is wrong with one is told once, with its place. */
+    folder_write("r3.rvt", HEAD "stage 2 engine 0 a\nwhat 3 engine 0 7\nend 2\n");
+    assert_int_equal(run_shell(FOUR_RANKS "plan --per-rank " RANKS " --max cache 2>&1"), 2);
+    check_printed("reveille: r3.rvt:7:1: not a kind of line");
+    assert_null(strstr(strstr(answer.out, "a kind of line") + 1, "a kind of line"));
+}
+
+static void a_rank_that_cannot_be_planned_is_named(void **state)
+{
+    (void)state;
+    write_ranks();
+    assert_int_equal(run_command("plan --per-rank r0.rvt none.rvt --max cache"), 2);
+    check_printed("reveille: none.rvt: ");
+    folder_write("r1.rvt", HEAD "alloc 2 engine 0 1 0 2097152 cache\nend 1\n");
+    assert_int_equal(run_command("plan --per-rank " RANKS " --max cache"), 2);
+    check_printed("reveille: r1.rvt: the trace has no stage");
+    folder_write("r1.rvt", HEAD "stage 1 engine 0 a\nalloc 2 engine 0 1 0 2097152 t\nend 2\n");
+    assert_int_equal(run_command("plan --per-rank " RANKS " --max cache"), 2);
+    check_printed("reveille: r1.rvt: --max: nothing is allocated under the tag cache; there "
+                  "are: t\n");
+}
+
 static void without_the_module_mpirun_is_refused(void **state)
 {
     (void)state;
@@ -387,6 +508,10 @@ static void bad_usage_is_named(void **state)
         {"x.rvt --sweep --json --csv", "one of them"},
         {"x.rvt --max a --csv", "only with --sweep"},
         {"x.rvt --max a --device h200,l4", "lists of several values are for --sweep"},
+        {"x.rvt --per-rank --sweep", "only for traces, with --max and without --sweep"},
+        {"x.rvt --per-rank --max a --sweep", "only for traces, with --max and without --sweep"},
+        {"--model y --per-rank --max a", "only for traces, with --max and without --sweep"},
+        {"x.rvt --per-rank --max a --device h200,l4", "lists of several values are for --sweep"},
         {"x.rvt --sweep --device h900", "--device h900: neither a size nor a profile"},
         {"x.rvt --sweep --tp 2", "--tp is a setting of a model's step"},
         {"x.rvt --sweep --given buffers=0", "only with --model"},
@@ -414,6 +539,7 @@ static void bad_usage_is_named(void **state)
     }
     assert_int_equal(run_command("plan --help"), 0);
     check_printed("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n");
+    check_printed("[OPTION]... --per-rank TRACE|SNAPSHOT... --max TAG\n");
 }
 
 static void bad_input_is_named(void **state)
@@ -455,14 +581,13 @@ static void bad_input_is_named(void **state)
 
 /* ---- Within ---- */
 
-static void every_lack_of_memory_is_told(void **state)
+static void check_lacks_of_memory(bool per_rank)
 {
-    (void)state;
     char path[256], devnull[] = "/dev/null";
     snprintf(path, sizeof path, "%s/x.rvt", folder);
     folder_write("x.rvt", by_hand);
-    char plan[] = "plan", max[] = "--max", tag[] = "engine/cache";
-    char *words[] = {plan, path, max, tag, NULL};
+    char plan[] = "plan", max[] = "--max", tag[] = "engine/cache", each[] = "--per-rank";
+    char *words[] = {plan, path, max, tag, per_rank ? each : NULL, NULL};
     int code = EXIT_INTERNAL, shown = dup(STDERR_FILENO);
     bool done = false;
     assert_non_null(freopen(devnull, "w", stderr));
@@ -472,7 +597,7 @@ static void every_lack_of_memory_is_told(void **state)
         plan_outcome outcome = {.state = PLAN_FAILED};
         rvl_replay *replay = NULL;
         short_memory_left = left;
-        code = plan_parse(4, words, &arguments);
+        code = plan_parse(per_rank ? 5 : 4, words, &arguments);
         if (code == 0)
             code = plan_subject_open(&arguments, &subject);
         if (code == 0)
@@ -493,6 +618,13 @@ static void every_lack_of_memory_is_told(void **state)
     assert_true(done);
 }
 
+static void every_lack_of_memory_is_told(void **state)
+{
+    (void)state;
+    check_lacks_of_memory(false);
+    check_lacks_of_memory(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +635,9 @@ int main(void)
         cmocka_unit_test(sweeps_say_what_replays_say),
         cmocka_unit_test(threads_do_not_change_it),
         cmocka_unit_test(ranks_do_not_change_it),
+        cmocka_unit_test(the_least_of_all_ranks_binds),
+        cmocka_unit_test(mpirun_divides_the_ranks_traces),
+        cmocka_unit_test(a_rank_that_cannot_be_planned_is_named),
         cmocka_unit_test(without_the_module_mpirun_is_refused),
         cmocka_unit_test(sweeps_traces_and_prints_tables),
         cmocka_unit_test(snapshots_are_planned_as_traces_are),

@@ -130,6 +130,7 @@ enum {
     SNAPSHOT_PROCESS,
     SNAPSHOT_DEVICE,
     SWEEP,
+    PER_RANK,
     PARTIAL,
     CSV,
     JSON,
@@ -161,6 +162,7 @@ static const struct option long_options[] = {
     {"conductor", required_argument, NULL, CONDUCTOR},
     {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
     {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
+    {"per-rank", no_argument, NULL, PER_RANK},
     {"partial", no_argument, NULL, PARTIAL},
     {"csv", no_argument, NULL, CSV},
     {"json", no_argument, NULL, JSON},
@@ -193,11 +195,10 @@ static int parse_threads(const char *text, uint32_t *threads_out)
 
 static int parse_flag(int option, plan_arguments *arguments)
 {
-    bool *flags[] = {[SWEEP - SWEEP] = &arguments->sweep,
-                     [PARTIAL - SWEEP] = &arguments->partial,
-                     [CSV - SWEEP] = &arguments->csv,
-                     [JSON - SWEEP] = &arguments->json,
-                     [HELP - SWEEP] = &arguments->help};
+    bool *flags[] = {
+        [SWEEP - SWEEP] = &arguments->sweep,     [PER_RANK - SWEEP] = &arguments->per_rank,
+        [PARTIAL - SWEEP] = &arguments->partial, [CSV - SWEEP] = &arguments->csv,
+        [JSON - SWEEP] = &arguments->json,       [HELP - SWEEP] = &arguments->help};
     *flags[option - SWEEP] = true;
     return 0;
 }
@@ -270,10 +271,22 @@ static int check(const plan_arguments *arguments)
         return usage("%s: only with --sweep", "--csv");
     if (cases > 1 && !arguments->sweep)
         return usage("%s: lists of several values are for --sweep", "plan");
+    if (arguments->per_rank && (model || arguments->tag == NULL || arguments->sweep))
+        return usage("%s: only for traces, with --max and without --sweep", "--per-rank");
     if (cases > PLAN_CASES_MAX)
         return usage("%s: more than 10 million cases", "--sweep");
     int status = check_settings(arguments);
     return status == 0 ? check_values(arguments) : status;
+}
+
+static int add_traces(plan_arguments *arguments)
+{
+    plan_axis *axis = axis_named(arguments, "trace");
+    for (size_t i = 0; i < arguments->trace_count; i++) {
+        if (!add_value(axis, arguments->traces[i], strlen(arguments->traces[i])))
+            return no_memory();
+    }
+    return 0;
 }
 
 static int parse_words(int argc, char **argv, plan_arguments *arguments)
@@ -291,7 +304,8 @@ static int parse_words(int argc, char **argv, plan_arguments *arguments)
     }
     arguments->traces = (const char *const *)(argv + optind);
     arguments->trace_count = (size_t)(argc - optind);
-    return check(arguments);
+    int status = check(arguments);
+    return status == 0 && arguments->per_rank ? add_traces(arguments) : status;
 }
 
 /* The order of the command line does not change the order of the cases: models, then devices. */

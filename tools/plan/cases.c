@@ -39,6 +39,14 @@ static int open_models(const plan_axis *axis, plan_subject *subject)
     return 0;
 }
 
+static int read_traces(const plan_arguments *arguments, plan_events *events_out)
+{
+    char why[EXPLANATION_BYTES];
+    int code = plan_events_read(arguments, arguments->traces, arguments->trace_count, why,
+                                sizeof why, events_out);
+    return code == 0 ? 0 : complain(code, "%s", why);
+}
+
 int plan_subject_open(const plan_arguments *arguments, plan_subject **subject_out)
 {
     plan_subject *subject = calloc(1, sizeof *subject);
@@ -46,8 +54,11 @@ int plan_subject_open(const plan_arguments *arguments, plan_subject **subject_ou
         return complain(EXIT_INTERNAL, "out of host memory");
     const plan_axis *models = plan_find_axis(arguments, "model");
     subject->arguments = arguments;
-    int status = models != NULL ? open_models(models, subject)
-                                : plan_events_read(arguments, &subject->events);
+    int status = 0;
+    if (models != NULL)
+        status = open_models(models, subject);
+    else if (!arguments->per_rank)
+        status = read_traces(arguments, &subject->events);
     if (status != 0) {
         plan_subject_close(subject);
         return status;
@@ -72,6 +83,7 @@ void plan_subject_close(plan_subject *subject)
 typedef struct plan_case {
     const plan_subject *subject;
     const rvl_model *model; /* NULL: traces */
+    const char *trace;      /* the only one; NULL: all */
     const char *tag;
     rvl_model_options options; /* of the step; device and wake count for traces, too */
     rvl_replay_options replay;
@@ -112,6 +124,10 @@ static void set_case(plan_case *c, size_t number)
                                      .given_count = arguments->given_count};
     for (size_t i = 0; i < arguments->axis_count; i++) {
         const char *value = plan_value(arguments, number, i);
+        if (strcmp(arguments->axes[i].name, "trace") == 0) {
+            c->trace = value;
+            continue;
+        }
         if (strcmp(arguments->axes[i].name, "model") != 0) {
             model_set(&c->options, arguments->axes[i].name, value, why);
             continue;
@@ -130,6 +146,19 @@ static void set_case(plan_case *c, size_t number)
         c->replay.conductor = arguments->conductor;
     }
     c->outcome->gpus = gpus_of(c);
+}
+
+/* The trace of one rank, which nobody else reads. What is wrong with it names it. */
+static bool read_own(plan_case *c)
+{
+    plan_outcome *outcome = c->outcome;
+    int code = plan_events_read(c->subject->arguments, &c->trace, 1, outcome->why,
+                                sizeof outcome->why, &c->events);
+    if (code == 0)
+        outcome->gpus = gpus_of(c);
+    else
+        outcome->state = code == EXIT_INTERNAL ? PLAN_FAILED : PLAN_REFUSED;
+    return code == 0;
 }
 
 /* A step with these options. A fraction that leaves no room is told from other faults. */
@@ -357,6 +386,8 @@ void plan_case_run(const plan_subject *subject, size_t number, plan_outcome *out
     if (replay_out != NULL)
         *replay_out = NULL;
     set_case(&c, number);
+    if (c.trace != NULL && !read_own(&c))
+        return;
     if (c.tag != NULL && sized_by_fraction(&c))
         find_fraction(&c, replay_out);
     else if (c.model == NULL || make_step(&c, &no_room)) {
@@ -365,6 +396,8 @@ void plan_case_run(const plan_subject *subject, size_t number, plan_outcome *out
         else
             conclude(&c, UINT64_MAX, replay_out);
     }
+    if (c.trace != NULL)
+        plan_events_free(&c.events);
     free(c.events.shares);
     rvl_model_step_close(c.step);
 }

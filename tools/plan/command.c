@@ -2,12 +2,14 @@
 /* reveille plan: the largest size of a tag that fits, and sweeps over settings. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/plan.h"
 
 void help_plan(void)
 {
     fputs("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n"
+          "       reveille plan [OPTION]... --per-rank TRACE|SNAPSHOT... --max TAG\n"
           "       reveille plan [OPTION]... --model CONFIG.json --max TAG\n"
           "       reveille plan [OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]\n"
           "\n"
@@ -35,6 +37,8 @@ void help_plan(void)
           "  --snapshot-process NAME\n"
           "                       whose segments those of a snapshot are (default: trainer)\n"
           "  --snapshot-device N  the device that they are on (default: 0)\n"
+          "  --per-rank           each trace is one rank of a job, by itself: the least of what\n"
+          "                       they allow, and the rank that binds (default: merged)\n"
           "  --partial            take a trace that breaks off as far as it is whole\n"
           "Output:\n"
           "  --threads N          that work on a sweep (default: one a core)\n"
@@ -42,7 +46,7 @@ void help_plan(void)
           "  --csv                print a sweep as CSV\n"
           "  --help               print this\n"
           "\n"
-          "`mpirun reveille plan ...` divides a sweep over its processes.\n"
+          "`mpirun reveille plan ...` divides a sweep, or the ranks' traces, over its processes.\n"
           "\n"
           "Exit status: 0 something fits; 3 nothing does (the nearest is shown); 2 bad usage or\n"
           "bad input, a trace without a stage, no case that can be made; 1 an internal failure.\n",
@@ -93,6 +97,36 @@ static const plan_outcome *telling(const plan_outcome *outcomes, size_t count)
     return &outcomes[best != SIZE_MAX ? best : 0];
 }
 
+/* Faults of reading name their place. */
+static int refuse_rank(const plan_outcome *outcome, const char *trace)
+{
+    int code = outcome->state == PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+    if (strncmp(outcome->why, trace, strlen(trace)) == 0)
+        return complain(code, "%s", outcome->why);
+    return complain(code, "%s: %s", trace, outcome->why);
+}
+
+/* Who holds what is asked of the rank that binds alone, and anew: outcomes are plain data. */
+static int tell_ranks(const plan_arguments *arguments, const plan_subject *subject,
+                      const plan_outcome *outcomes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (outcomes[i].state == PLAN_FAILED || outcomes[i].state == PLAN_REFUSED)
+            return refuse_rank(&outcomes[i], arguments->traces[i]);
+    }
+    plan_outcome again;
+    rvl_replay *replay;
+    size_t binding = plan_binding(outcomes, count);
+    plan_case_run(subject, binding, &again, &replay);
+    int code = outcomes[binding].state == PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    if (again.state == PLAN_FAILED || again.state == PLAN_REFUSED)
+        code = refuse_rank(&again, arguments->traces[binding]);
+    else if (!plan_print_ranks(arguments, outcomes, count, binding, replay))
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    rvl_replay_close(replay);
+    return code;
+}
+
 static int run_sweep(const plan_arguments *arguments, const plan_subject *subject)
 {
     size_t count = plan_case_count(arguments);
@@ -105,9 +139,11 @@ static int run_sweep(const plan_arguments *arguments, const plan_subject *subjec
     int code = EXIT_FITS;
     if (!gathered)
         code = complain(EXIT_INTERNAL, "the results of another rank did not arrive");
+    else if (plan_rank() == 0 && arguments->per_rank)
+        code = tell_ranks(arguments, subject, outcomes, count);
     else if (plan_rank() == 0)
         code = code_of(arguments, telling(outcomes, count));
-    if (plan_rank() == 0 && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
+    if (plan_rank() == 0 && arguments->sweep && (code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
         !plan_print_sweep(arguments, outcomes, count))
         code = complain(EXIT_INTERNAL, "out of host memory");
     free(outcomes);
@@ -119,7 +155,8 @@ static int run(const plan_arguments *arguments)
     plan_subject *subject = NULL;
     int code = plan_subject_open(arguments, &subject);
     if (plan_ranks_agree(code == 0))
-        code = arguments->sweep ? run_sweep(arguments, subject) : run_largest(arguments, subject);
+        code = arguments->sweep || arguments->per_rank ? run_sweep(arguments, subject)
+                                                       : run_largest(arguments, subject);
     else if (code == 0)
         code = complain(EXIT_BAD_INPUT,
                         "another rank could not read its input: is it there on every machine?");

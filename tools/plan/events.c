@@ -61,7 +61,8 @@ static bool has_stage(const plan_events *events)
     return false;
 }
 
-int plan_events_read(const plan_arguments *arguments, plan_events *events_out)
+int plan_events_read(const plan_arguments *arguments, const char *const *paths, size_t path_count,
+                     char *why, size_t why_size, plan_events *events_out)
 {
     plan_events events = {0};
     rvl_trace_error error = {.struct_size = sizeof error};
@@ -69,8 +70,7 @@ int plan_events_read(const plan_arguments *arguments, plan_events *events_out)
                                   .partial = arguments->partial,
                                   .snapshot_process = arguments->snapshot_process,
                                   .snapshot_device = arguments->snapshot_device};
-    rvl_status status = rvl_replay_open_reader(arguments->traces, arguments->trace_count, &options,
-                                               &error, &events.reader);
+    rvl_status status = rvl_replay_open_reader(paths, path_count, &options, &error, &events.reader);
     if (status == RVL_OK) {
         events.device_count = rvl_trace_reader_devices(events.reader, &events.devices);
         status = read_events(&events, &error);
@@ -79,12 +79,13 @@ int plan_events_read(const plan_arguments *arguments, plan_events *events_out)
         *events_out = events;
         return 0;
     }
-    int code = status != RVL_OK
-                   ? explain_replay(status, &error)
-                   : complain(EXIT_BAD_INPUT,
-                              "%s: the trace has no stage, so there is none to fit: mark them "
-                              "with rvl_stage()",
-                              arguments->traces[0]);
+    int code = EXIT_BAD_INPUT;
+    if (status != RVL_OK)
+        code = describe_replay(status, &error, why, why_size);
+    else
+        snprintf(why, why_size,
+                 "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage()",
+                 paths[0]);
     plan_events_free(&events);
     return code;
 }

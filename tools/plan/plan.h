@@ -37,6 +37,7 @@ typedef struct plan_arguments {
     const char *snapshot_process; /* NULL: the default */
     uint32_t snapshot_device;
     bool snapshot_placed; /* snapshot_device was given */
+    bool per_rank;        /* each trace by itself: they are an axis "trace" */
     bool partial;
     bool sweep;
     bool json;
@@ -86,8 +87,9 @@ typedef struct plan_events {
     const char *process;    /* of the first allocation under the tag */
 } plan_events;
 
-/* Reads traces and snapshots into memory. Returns 0 or the exit status, having complained. */
-int plan_events_read(const plan_arguments *arguments, plan_events *events_out);
+/* Reads traces and snapshots into memory. Returns 0, or the exit status, and why. */
+int plan_events_read(const plan_arguments *arguments, const char *const *paths, size_t path_count,
+                     char *why, size_t why_size, plan_events *events_out);
 /* Of a step, which must outlive them. */
 void plan_events_of_step(const rvl_model_step *step, plan_events *events_out);
 void plan_events_free(plan_events *events);
@@ -168,6 +170,9 @@ bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
 size_t plan_cheapest(const plan_outcome *outcomes, size_t count);
 size_t plan_nearest(const plan_outcome *outcomes, size_t count);
 
+/* Of traces a rank, the one that allows least; the first of several. */
+size_t plan_binding(const plan_outcome *outcomes, size_t count);
+
 /* Bytes that are missing where a case does not fit. */
 uint64_t plan_missing(const plan_outcome *outcome);
 
@@ -190,5 +195,8 @@ void plan_ranks_leave(void);
 bool plan_print_sweep(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count);
 bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
                         const rvl_replay *replay);
+/* The same of the rank that binds, and what every rank allows. */
+bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
+                      size_t binding, const rvl_replay *replay);
 
 #endif

@@ -154,22 +154,81 @@ static json_t *largest_json(const plan_outcome *outcome)
                : json_null();
 }
 
+static json_t *verdict_json(const plan_arguments *arguments, const plan_outcome *outcome,
+                            const rvl_replay *replay)
+{
+    return json_pack("{s:i,s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:s}", "schema", 1, "tag", arguments->tag,
+                     "fits", outcome->state == PLAN_FITS, "unbounded",
+                     outcome->largest_bytes == UINT64_MAX, "largest_bytes", largest_json(outcome),
+                     "mem_fraction", fraction_json(outcome->mem_fraction_ppm), "traced_bytes",
+                     bytes_json(outcome->traced_bytes), "binding",
+                     replay != NULL ? binding_json(replay, outcome) : json_null(), "why",
+                     outcome->why);
+}
+
 bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *outcome,
                         const rvl_replay *replay)
 {
     if (arguments->json)
-        return print_json(json_pack(
-            "{s:i,s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:s}", "schema", 1, "tag", arguments->tag, "fits",
-            outcome->state == PLAN_FITS, "unbounded", outcome->largest_bytes == UINT64_MAX,
-            "largest_bytes", largest_json(outcome), "mem_fraction",
-            fraction_json(outcome->mem_fraction_ppm), "traced_bytes",
-            bytes_json(outcome->traced_bytes), "binding",
-            replay != NULL ? binding_json(replay, outcome) : json_null(), "why", outcome->why));
+        return print_json(verdict_json(arguments, outcome, replay));
     print_verdict(arguments, outcome);
     if (replay != NULL)
         print_binding(replay, outcome);
     else
         printf("  %s\n", outcome->why);
+    return true;
+}
+
+/* ---- A trace a rank ---- */
+
+static bool print_ranks_json(const plan_arguments *arguments, const plan_outcome *outcomes,
+                             size_t count, size_t binding, const rvl_replay *replay)
+{
+    json_t *root = verdict_json(arguments, &outcomes[binding], replay), *ranks = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *rank = json_pack("{s:s,s:b,s:b,s:o,s:o,s:o}", "trace", arguments->traces[i], "fits",
+                                 outcomes[i].state == PLAN_FITS, "unbounded",
+                                 outcomes[i].largest_bytes == UINT64_MAX, "largest_bytes",
+                                 largest_json(&outcomes[i]), "mem_fraction",
+                                 fraction_json(outcomes[i].mem_fraction_ppm), "traced_bytes",
+                                 bytes_json(outcomes[i].traced_bytes));
+        if (json_array_append_new(ranks, rank) != 0) {
+            json_decref(ranks);
+            json_decref(root);
+            return false;
+        }
+    }
+    json_object_set_new(root, "binding_rank", json_integer((json_int_t)binding));
+    json_object_set_new(root, "ranks", ranks);
+    return print_json(root);
+}
+
+bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outcomes, size_t count,
+                      size_t binding, const rvl_replay *replay)
+{
+    static const char *const titles[] = {"rank", "trace", "largest", "traced", "fraction"};
+    static const bool right[] = {true, false, true, true, true};
+    if (arguments->json)
+        return print_ranks_json(arguments, outcomes, count, binding, replay);
+    table *rows = table_new(titles, right, 5);
+    for (size_t i = 0; rows != NULL && i < count; i++) {
+        char number[NUMBER_TEXT_BYTES], largest[SIZE_TEXT_BYTES], traced[SIZE_TEXT_BYTES];
+        char fraction[NUMBER_TEXT_BYTES];
+        bool fits = outcomes[i].state == PLAN_FITS;
+        snprintf(number, sizeof number, "%zu", i);
+        table_add(rows,
+                  (const char *const[]){number, arguments->traces[i],
+                                        fits ? format_largest(&outcomes[i], largest) : "none",
+                                        format_size(outcomes[i].traced_bytes, traced),
+                                        format_fraction(outcomes[i].mem_fraction_ppm, fraction)});
+    }
+    bool printed = rows != NULL && table_print(rows, "  ", NULL, NULL);
+    table_free(rows);
+    if (!printed)
+        return false;
+    print_verdict(arguments, &outcomes[binding]);
+    printf("  binds  rank %zu, %s\n", binding, arguments->traces[binding]);
+    print_binding(replay, &outcomes[binding]);
     return true;
 }
 

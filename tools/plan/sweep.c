@@ -96,6 +96,19 @@ size_t plan_cheapest(const plan_outcome *outcomes, size_t count)
     return best;
 }
 
+/* The one that does not fit, or allows least. Those that any size fits have UINT64_MAX. */
+size_t plan_binding(const plan_outcome *outcomes, size_t count)
+{
+    size_t binding = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (outcomes[i].state == PLAN_DOES_NOT_FIT)
+            return i;
+        if (outcomes[i].largest_bytes < outcomes[binding].largest_bytes)
+            binding = i;
+    }
+    return binding;
+}
+
 /* One whose weights alone are too large has no peak, and is nearer than nothing. */
 static bool is_nearer(const plan_outcome *a, const plan_outcome *b)
 {
