@@ -77,7 +77,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rvl_model_each_tensor(model, add_tensor, &sum);
     require(sum.elements == rvl_model_parameters(model));
     if (sum.tensors <= TENSORS_MAX) {
+        try_step(model, (rvl_model_options){.pp = 3, .pp_rank = 1});
         try_step(model, (rvl_model_options){.tp = 2, .weights_dtype = RVL_MODEL_BF16});
+        try_step(model, (rvl_model_options){.weights_dtype = RVL_MODEL_INT8});
         try_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_FSDP,
                                             .train_ranks = 3,
                                             .weights_dtype = RVL_MODEL_INT4,
