@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/model.h"
+#include "core/told.h"
 
 #define NAME_BYTES_MAX 255u
 
@@ -17,6 +18,12 @@ static rvl_status check_name(const char *name)
 }
 
 /* ---- Stages and steps ---- */
+
+/* What happens on simulated devices is nothing that a recording of this process has. */
+static bool is_real(const rvl_context *context)
+{
+    return context->device_count > 0 && !context->devices[0].facts.simulated;
+}
 
 /* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read.
  */
@@ -50,6 +57,8 @@ rvl_status rvl_stage(rvl_context *context, const char *name)
     if (status == RVL_OK && recording && rvli_recording(&context->recorder))
         rvli_record_stage(context, name, used_bytes);
     rvli_unlock(context);
+    if (status == RVL_OK && is_real(context))
+        rvli_tell_stage(name);
     return status;
 }
 
@@ -63,6 +72,8 @@ rvl_status rvl_step(rvl_context *context)
     if (rvli_recording(&context->recorder))
         rvli_record_step(context);
     rvli_unlock(context);
+    if (is_real(context))
+        rvli_tell_step();
     return RVL_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "core/told.h"
 #include "hooks/message.h"
 
 #define DEFAULT_DIRECTORY "/tmp"
@@ -175,4 +176,5 @@ rvli_thread_settings *rvli_thread_settings_fill(void)
 __attribute__((constructor)) static void read_at_start(void)
 {
     rvli_settings();
+    rvli_tell_nobody(); /* of contexts of regions: there is rvl_hooks_stage() */
 }

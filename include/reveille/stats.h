@@ -17,7 +17,8 @@ extern "C" {
 #endif
 
 /*
- * Begins a stage, on every device of the context. name: 1 to 255 bytes.
+ * Begins a stage, on every device of the context. name: 1 to 255 bytes. If the devices are real and
+ * the preload library records this process (docs/record.md), it is told.
  * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_stage(rvl_context *context, const char *name);

@@ -30,6 +30,7 @@
 #define NVML "RVL_NVML_LIBRARY=" RVL_NVML_FAKE_PATH
 
 static char directory[] = "/tmp/reveille-record-XXXXXX";
+static const char *program = RVL_RECORD_PROGRAM_PATH;
 
 /* What the last run has left. */
 static struct {
@@ -75,7 +76,7 @@ static _Noreturn void become(const char *scenario, const char *const *variables,
     char *environment[VARIABLES_MAX + 6] = {"RVL_CUDA_LIBRARY=" RVL_CUDA_FAKE_PATH,
                                             "LD_PRELOAD=" RVL_PRELOAD_PATH,
                                             "RVL_RECORD_PERIOD_MS=0"};
-    char *const words[] = {RVL_RECORD_PROGRAM_PATH, (char *)(uintptr_t)scenario, NULL};
+    char *const words[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)scenario, NULL};
     size_t count = 3;
     snprintf(record, sizeof record, "RVL_RECORD=%s/run.rvt", directory);
     environment[count++] = record;
@@ -437,6 +438,36 @@ static void test_growth(void **state)
                                             "end\n");
 }
 
+/*
+ * What a program does through libreveille of its own is seen as the driver's blocks, and its marks
+ * are told. A simulated device has no part in it.
+ */
+static void test_libreveille(void **state)
+{
+    (void)state;
+    program = RVL_LIBRARY_PROGRAM_PATH;
+    RUN("cuda", NVML, "FAKE_NVML_CONTEXT=52428800");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "external 2 52428800 cuda_context\n"
+                                            "sample 2 52428800\n"
+                                            "sample 2 52428800\n"
+                                            "stage load\n"
+                                            "alloc 1 2 4194304 -\n"
+                                            "free 1\n"
+                                            "sample 2 52428800\n"
+                                            "stage asleep\n"
+                                            "alloc 2 2 4194304 -\n"
+                                            "step\n"
+                                            "free 2\n"
+                                            "sample 2 0\n"
+                                            "external 2 0 cuda_context\n"
+                                            "end\n");
+    RUN("sim");
+    assert_clean(0);
+    program = RVL_RECORD_PROGRAM_PATH;
+}
+
 /* NVML's numbers, what others hold, the context, and a period. */
 static void test_samples(void **state)
 {
@@ -527,14 +558,14 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind), cmocka_unit_test(test_what_fails),
-        cmocka_unit_test(test_disk_full),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_ends),       cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_exec),       cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_nvtx),       cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_growth),     cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_torch),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_every_kind),  cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_disk_full),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exec),        cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_nvtx),        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_growth),      cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_libreveille),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -97,6 +97,31 @@ static void test_stages(void **state)
     unsetenv("NVTX_INJECTION64_PATH");
 }
 
+/* The command itself is a program on libreveille. */
+static void test_replay_on_a_device(void **state)
+{
+    (void)state;
+    write_file("load.rvt",
+               "reveille-trace 1.0\n"
+               "clock boot=- mono_ns=0 wall_ns=0\n"
+               "device 0 profile=- capacity_bytes=1073741824 granularity_bytes=2097152\n"
+               "process engine pid=1\n"
+               "stage 0 engine 1 load\n"
+               "alloc 1 engine 1 1 0 6291456 weights\n"
+               "stage 2 engine 1 asleep\n"
+               "pause 3 engine 1 weights\n"
+               "end 4\n",
+               0600);
+    RUN("record", RVL_COMMAND_PATH, "replay", "--backend", "cuda", "load.rvt");
+    assert_int_equal(answer.status, 0);
+    check_printed("reveille: run.rvt: ");
+    RUN("replay", "run.rvt");
+    assert_int_equal(answer.status, 0);
+    check_printed("  load  ");
+    check_printed("  asleep  ");
+    check_printed("peak 6.0 MiB in load: fits");
+}
+
 static void test_exit_status(void **state)
 {
     (void)state;
@@ -278,7 +303,7 @@ int main(void)
         TEST(test_stages),      TEST(test_exit_status),
         TEST(test_signals),     TEST(test_environment),
         TEST(test_rights),      TEST(test_commands_that_cannot_be_recorded),
-        TEST(test_bad_usage),
+        TEST(test_bad_usage),   TEST(test_replay_on_a_device),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
