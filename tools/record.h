@@ -32,6 +32,7 @@ typedef struct record_files {
     char output[PATH_MAX];
     record_file *before; /* those that were there */
     size_t before_count;
+    record_file output_before; /* without a name; number 0: there was none */
 } record_files;
 
 /* Takes the output's name apart and tries to write there. Says why not. */
@@ -40,7 +41,10 @@ bool record_files_begin(record_files *files, const char *output);
 /* The pattern for RVL_RECORD. false: too long. */
 bool record_files_pattern(const record_files *files, char pattern[PATH_MAX]);
 
-/* Gives the only file the output's name, and says what there is. */
+/*
+ * Gives the only file the output's name, and says what there is. An output of an earlier run does
+ * not stay where it would be taken for this one's; other files of earlier runs are named.
+ */
 void record_files_tell(record_files *files);
 void record_files_end(record_files *files);
 

@@ -106,6 +106,18 @@ static void free_list(record_file *list, size_t count)
     free(list);
 }
 
+static record_file file_of(char *name, const struct stat *facts)
+{
+    return (record_file){name, facts->st_mtim, facts->st_size, facts->st_ino};
+}
+
+static bool is_same(const record_file *left, const record_file *right)
+{
+    return left->number == right->number && left->size == right->size &&
+           left->changed.tv_sec == right->changed.tv_sec &&
+           left->changed.tv_nsec == right->changed.tv_nsec;
+}
+
 static bool add_file(record_file **list, size_t *count, int directory, const char *name)
 {
     struct stat facts;
@@ -117,7 +129,7 @@ static bool add_file(record_file **list, size_t *count, int directory, const cha
         *list = grown;
     if (copy == NULL)
         return false;
-    grown[(*count)++] = (record_file){copy, facts.st_mtim, facts.st_size, facts.st_ino};
+    grown[(*count)++] = file_of(copy, &facts);
     return true;
 }
 
@@ -140,13 +152,30 @@ static record_file *list_files(const record_files *files, size_t *count_out)
 
 static bool is_new(const record_files *files, const record_file *file)
 {
-    for (size_t i = 0; i < files->before_count; i++) {
-        const record_file *old = &files->before[i];
-        if (strcmp(old->name, file->name) == 0)
-            return old->number != file->number || old->size != file->size ||
-                   old->changed.tv_sec != file->changed.tv_sec ||
-                   old->changed.tv_nsec != file->changed.tv_nsec;
+    for (size_t i = 0; i < files->before_count; i++)
+        if (strcmp(files->before[i].name, file->name) == 0)
+            return !is_same(&files->before[i], file);
+    return true;
+}
+
+/* Tries to write under the output's name, and notes what lies there. */
+static bool try_output(record_files *files, const char *output)
+{
+    struct stat facts = {0};
+    int file = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file >= 0) {
+        unlink(output);
+    } else if (errno == EEXIST) {
+        file = open(output, O_WRONLY | O_CLOEXEC);
+        if (file >= 0 && fstat(file, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+            close(file);
+            return complain_path(output, "no regular file");
+        }
+        files->output_before = file_of(NULL, &facts);
     }
+    if (file < 0)
+        return complain_path(output, strerror(errno));
+    close(file);
     return true;
 }
 
@@ -159,16 +188,8 @@ bool record_files_begin(record_files *files, const char *output)
                  output);
         return false;
     }
-    if (!split(files, output))
+    if (!split(files, output) || !try_output(files, output))
         return false;
-    int file = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file >= 0)
-        unlink(output);
-    else if (errno == EEXIST)
-        file = open(output, O_WRONLY | O_CLOEXEC);
-    if (file < 0)
-        return complain_path(output, strerror(errno));
-    close(file);
     files->before = list_files(files, &files->before_count);
     return true;
 }
@@ -208,6 +229,34 @@ static void path_of(const record_files *files, const char *name, char path[PATH_
         snprintf(path, PATH_MAX, "/%.2000s", name);
 }
 
+/* Left alone if another recording has put it there meanwhile. */
+static void remove_old_output(const record_files *files)
+{
+    struct stat facts;
+    if (files->output_before.number == 0 || stat(files->output, &facts) != 0)
+        return;
+    const record_file there = file_of(NULL, &facts);
+    if (is_same(&there, &files->output_before) && unlink(files->output) == 0)
+        complain(0, "%s was of an earlier run, and is removed", files->output);
+}
+
+/* With several files this run is replayed by a pattern, which has older ones, too. */
+static void tell_old(const record_files *files, const record_file *list, size_t count)
+{
+    size_t old = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!is_new(files, &list[i]) && old++ == 0)
+            first = list[i].name;
+    if (old == 0)
+        return;
+    char more[48] = "";
+    if (old > 1)
+        snprintf(more, sizeof more, " and %zu more like it", old - 1);
+    complain(0, "of earlier runs: %s%s: remove them before a pattern names them with these", first,
+             more);
+}
+
 void record_files_tell(record_files *files)
 {
     size_t count = 0, written = 0;
@@ -222,14 +271,16 @@ void record_files_tell(record_files *files)
     if (written == 1) {
         path_of(files, only->name, path);
         tell_file(rename(path, files->output) == 0 ? files->output : path);
+    } else {
+        remove_old_output(files);
     }
-    if (written > 1)
-        unlink(files->output); /* of an earlier run, and nothing of this one */
     for (size_t i = 0; written > 1 && i < count; i++)
         if (is_new(files, &list[i])) {
             path_of(files, list[i].name, path);
             tell_file(path);
         }
+    if (written > 1)
+        tell_old(files, list, count);
     if (written == 0)
         complain(0, "nothing was recorded: no process used a device in a way that is seen");
     free_list(list, count);

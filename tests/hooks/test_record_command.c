@@ -66,15 +66,42 @@ static void test_several_processes(void **state)
     (void)state;
     write_file("run.rvt", "of an earlier run", 0600);
     write_file("run.1.rvt", "too", 0600);
+    write_file("run.2.3.rvt", "too", 0600);
     RUN("record", "--period", "0", PROGRAM, "forked");
     assert_int_equal(answer.status, 0);
     check_printed(".rvt: 6 events\n");
     check_printed(".rvt: 5 events\n");
+    check_printed("reveille: run.rvt was of an earlier run, and is removed\n");
+    check_printed("reveille: of earlier runs: run.1.rvt and 1 more like it: remove them before a "
+                  "pattern names them with these\n");
     assert_int_equal(access("run.rvt", F_OK), -1);
     assert_int_equal(unlink("run.1.rvt"), 0);
+    assert_int_equal(unlink("run.2.3.rvt"), 0);
     assert_int_equal(folder_count(), 2);
     assert_int_equal(system(RVL_COMMAND_PATH " replay run.*.rvt >table"), 0);
     assert_int_equal(system("grep -q 'peak 28.0 MiB' table"), 0);
+}
+
+/* What an earlier run has left is not replayed for this one. */
+static void test_nothing_over_an_old_file(void **state)
+{
+    (void)state;
+    write_file("run.rvt", "of an earlier run", 0600);
+    RUN("record", "sh", "-c", "exit 7");
+    assert_int_equal(answer.status, 7);
+    assert_string_equal(answer.out,
+                        "reveille: run.rvt was of an earlier run, and is removed\n"
+                        "reveille: nothing was recorded: no process used a device in a way "
+                        "that is seen\n");
+    assert_int_equal(folder_count(), 0);
+    /* Another recording's of the same name stays. */
+    write_file("run.rvt", "of an earlier run", 0600);
+    RUN("record", "sh", "-c", "echo new >new; mv new run.rvt");
+    assert_int_equal(answer.status, 0);
+    assert_int_equal(folder_count(), 1);
+    RUN("record", "-o", "/dev/null", "true");
+    assert_int_equal(answer.status, 2);
+    check_printed("/dev/null: no regular file: name a file");
 }
 
 static void test_stages(void **state)
@@ -299,11 +326,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, clear)
     const struct CMUnitTest tests[] = {
-        TEST(test_one_process), TEST(test_several_processes),
-        TEST(test_stages),      TEST(test_exit_status),
-        TEST(test_signals),     TEST(test_environment),
-        TEST(test_rights),      TEST(test_commands_that_cannot_be_recorded),
-        TEST(test_bad_usage),   TEST(test_replay_on_a_device),
+        TEST(test_one_process),
+        TEST(test_several_processes),
+        TEST(test_stages),
+        TEST(test_exit_status),
+        TEST(test_signals),
+        TEST(test_environment),
+        TEST(test_rights),
+        TEST(test_commands_that_cannot_be_recorded),
+        TEST(test_bad_usage),
+        TEST(test_replay_on_a_device),
+        TEST(test_nothing_over_an_old_file),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
