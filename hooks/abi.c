@@ -9,6 +9,7 @@
 #include "hooks/recorder.h"
 #include "hooks/runtime.h"
 #include "hooks/saver.h"
+#include "hooks/settings.h"
 #include "reveille/hooks.h"
 
 #define KEPT "pinned"
@@ -152,6 +153,11 @@ rvl_status rvl_hooks_pause(const char *tag)
 rvl_status rvl_hooks_resume(const char *tag)
 {
     return rvli_saver_resume(named(tag));
+}
+
+rvl_status rvl_hooks_check_settings(void)
+{
+    return rvli_settings_check();
 }
 
 rvl_status rvl_hooks_context(int device, rvl_context **context_out)

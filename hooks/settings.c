@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "core/told.h"
 #include "hooks/message.h"
@@ -17,6 +18,7 @@
 _Thread_local rvli_thread_settings rvli_thread_of_caller;
 
 static rvli_process_settings process;
+static char problem[RVLI_MESSAGE_BYTES]; /* with the environment; "": none */
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
 /* ---- Tags ---- */
@@ -57,10 +59,10 @@ const char *rvli_intern(const char *name)
 
 /* ---- The environment ---- */
 
-_Noreturn void rvli_settings_refuse(const char *variable, const char *value, const char *understood)
+static void describe(const char *variable, const char *value, const char *understood,
+                     char message[RVLI_MESSAGE_BYTES])
 {
-    char message[RVLI_MESSAGE_BYTES];
-    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text text = rvli_text_begin(message, RVLI_MESSAGE_BYTES);
     rvli_text_add(&text, "environment variable ");
     rvli_text_add(&text, variable);
     rvli_text_add(&text, " has the value \"");
@@ -68,7 +70,20 @@ _Noreturn void rvli_settings_refuse(const char *variable, const char *value, con
     rvli_text_add(&text, "\", which is not understood: set ");
     rvli_text_add(&text, understood);
     rvli_text_add(&text, ", or unset it");
+}
+
+_Noreturn void rvli_settings_refuse(const char *variable, const char *value, const char *understood)
+{
+    char message[RVLI_MESSAGE_BYTES];
+    describe(variable, value, understood, message);
     rvli_give_up(message);
+}
+
+/* The first problem is told. */
+static void refuse(const char *variable, const char *value, const char *understood)
+{
+    if (problem[0] == '\0')
+        describe(variable, value, understood, problem);
 }
 
 static bool is_one_of(const char *value, const char *const *words)
@@ -86,9 +101,10 @@ static bool read_bool(const char *variable)
     const char *value = getenv(variable);
     if (value == NULL || is_one_of(value, no))
         return false;
-    if (!is_one_of(value, yes))
-        rvli_settings_refuse(variable, value, "1, true, TRUE, yes, YES or 0, false, FALSE, no, NO");
-    return true;
+    if (is_one_of(value, yes))
+        return true;
+    refuse(variable, value, "1, true, TRUE, yes, YES or 0, false, FALSE, no, NO");
+    return false;
 }
 
 /* One of two words; the first is what an unset or empty variable means. */
@@ -103,7 +119,7 @@ static bool read_second_of(const char *variable, const char *first, const char *
     rvli_text_add(&text, " or ");
     rvli_text_add(&text, second);
     if (strcmp(value, second) != 0)
-        rvli_settings_refuse(variable, value, understood);
+        refuse(variable, value, understood);
     return true;
 }
 
@@ -113,7 +129,7 @@ static const char *read_directory(const char *variable)
     if (value == NULL)
         return DEFAULT_DIRECTORY;
     if (value[0] == '\0')
-        rvli_settings_refuse(variable, value, "the path of a directory");
+        refuse(variable, value, "the path of a directory");
     char *copy = strdup(value); /* the program may change its environment */
     return copy != NULL ? copy : DEFAULT_DIRECTORY;
 }
@@ -127,8 +143,9 @@ static void check_number(const char *variable)
         return;
     errno = 0;
     unsigned long long number = strtoull(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > 1u << 20)
-        rvli_settings_refuse(variable, value, "a number of MiB");
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number == 0 ||
+        number > 1u << 20)
+        refuse(variable, value, "a number of MiB from 1 on");
 }
 
 static unsigned read_milliseconds(const char *variable, unsigned otherwise)
@@ -139,7 +156,7 @@ static unsigned read_milliseconds(const char *variable, unsigned otherwise)
         return otherwise;
     unsigned long number = strtoul(value, &end, 10);
     if (value[0] < '0' || value[0] > '9' || *end != '\0' || number > MOST_MILLISECONDS)
-        rvli_settings_refuse(variable, value, "a number of milliseconds up to 3600000");
+        refuse(variable, value, "a number of milliseconds up to 3600000");
     return (unsigned)number;
 }
 
@@ -158,11 +175,22 @@ static void read_environment(void)
     check_number("TMS_DISK_BACKUP_CHUNK_MB");
     process.ipc_timeout_ms = read_milliseconds("RVL_IPC_TIMEOUT_MS", 2000);
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
+    if (process.thread.host_backup && process.thread.disk_backup)
+        refuse("TMS_INIT_ENABLE_DISK_BACKUP", getenv("TMS_INIT_ENABLE_DISK_BACKUP"),
+               "0 beside TMS_INIT_ENABLE_CPU_BACKUP: a backup lies in host memory or on disk");
+}
+
+rvl_status rvli_settings_check(void)
+{
+    pthread_once(&process_once, read_environment);
+    return problem[0] == '\0' ? RVL_OK : rvli_error(RVL_ERR_INVALID, problem);
 }
 
 const rvli_process_settings *rvli_settings(void)
 {
     pthread_once(&process_once, read_environment);
+    if (problem[0] != '\0')
+        rvli_give_up(problem);
     return &process;
 }
 
@@ -172,9 +200,7 @@ rvli_thread_settings *rvli_thread_settings_fill(void)
     return &rvli_thread_of_caller;
 }
 
-/* A value that is not understood stops the program at its start, not in its middle. */
-__attribute__((constructor)) static void read_at_start(void)
+__attribute__((constructor)) static void begin(void)
 {
-    rvli_settings();
     rvli_tell_nobody(); /* of contexts of regions: there is rvl_hooks_stage() */
 }

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reveille/status.h"
+
 #define RVLI_TAG_DEFAULT "default"
 #define RVLI_TAG_MAX_BYTES 255u
 
@@ -40,7 +42,10 @@ typedef struct rvli_process_settings {
 extern _Thread_local rvli_thread_settings rvli_thread_of_caller
     __attribute__((tls_model("initial-exec")));
 
-/* Reads the environment, once. Ends the process with a message if it is not understood. */
+/* Reads the environment, once. RVL_ERR_INVALID, with the message, if it is not understood. */
+rvl_status rvli_settings_check(void);
+
+/* As it is; ends the process with a message if it is not understood. */
 const rvli_process_settings *rvli_settings(void);
 
 /* The calling thread's. */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "hooks/captures.h"
+#include "hooks/message.h"
 
 #define DRIVER "libcuda.so.1"
 #define DRIVER_VARIABLE "RVL_CUDA_LIBRARY"
@@ -64,10 +65,15 @@ static const usage *get(void)
     return atomic_load_explicit(&loaded, memory_order_acquire);
 }
 
-static void *open_library(const char *variable, const char *usual)
+static bool is_named(const char *variable)
 {
     const char *path = getenv(variable);
-    return dlopen(path != NULL && path[0] != '\0' ? path : usual, RTLD_NOW | RTLD_LOCAL);
+    return path != NULL && path[0] != '\0';
+}
+
+static void *open_library(const char *variable, const char *usual)
+{
+    return dlopen(is_named(variable) ? getenv(variable) : usual, RTLD_NOW | RTLD_LOCAL);
 }
 
 /* ---- The driver ---- */
@@ -96,8 +102,12 @@ static rvl_status open_driver(usage *new)
     void *library = open_library(DRIVER_VARIABLE, DRIVER);
     void *symbol = library != NULL ? dlsym(library, "cuGetProcAddress_v2") : NULL;
     if (symbol == NULL)
-        return rvli_error(RVL_ERR_NO_DRIVER, "no CUDA driver of version 12.0 or newer can be "
-                                             "opened: is the NVIDIA driver installed?");
+        return rvli_error(RVL_ERR_NO_DRIVER,
+                          is_named(DRIVER_VARIABLE)
+                              ? "what " DRIVER_VARIABLE " names is no CUDA driver of version 12.0 "
+                                "or newer: unset it, or name one"
+                              : "no CUDA driver of version 12.0 or newer can be opened: is the "
+                                "NVIDIA driver installed?");
     memcpy(&look_up, &symbol, sizeof look_up);
     rvl_status status = find_entries(new, look_up);
     if (status != RVL_OK)
@@ -137,10 +147,14 @@ static bool find(void *library, const char *name, void *function_out)
 static bool open_nvml(nvml *new)
 {
     void *library = open_library(NVML_VARIABLE, NVML);
-    return library != NULL && find(library, "nvmlInit_v2", &new->init) &&
-           find(library, "nvmlDeviceGetHandleByPciBusId_v2", &new->by_bus_id) &&
-           find(library, "nvmlDeviceGetIndex", &new->get_index) &&
-           find(library, "nvmlDeviceGetMemoryInfo", &new->get_memory) && new->init() == 0;
+    bool found = library != NULL && find(library, "nvmlInit_v2", &new->init) &&
+                 find(library, "nvmlDeviceGetHandleByPciBusId_v2", &new->by_bus_id) &&
+                 find(library, "nvmlDeviceGetIndex", &new->get_index) &&
+                 find(library, "nvmlDeviceGetMemoryInfo", &new->get_memory);
+    if (!found && is_named(NVML_VARIABLE))
+        rvli_say("what " NVML_VARIABLE " names is no NVML: the driver is asked instead, and no "
+                 "context is measured. Name libnvidia-ml.so.1, or unset the variable");
+    return found && new->init() == 0;
 }
 
 /* A part of a card (MIG) has the card's bus number, and less memory: then the driver is asked. */

@@ -105,12 +105,15 @@ static rvl_status load_library(void *library, const char *path)
 static rvl_status load(void)
 {
     const char *path = getenv(LIBRARY_VARIABLE);
-    if (path == NULL || path[0] == '\0')
+    bool named = path != NULL && path[0] != '\0';
+    if (!named)
         path = LIBRARY;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return refuse(RVL_ERR_NO_DRIVER, "no CUDA driver: ", path,
-                      " cannot be opened (is the NVIDIA driver installed?)");
+                      named ? ", which " LIBRARY_VARIABLE " names, cannot be opened: unset it, or "
+                              "name a driver"
+                            : " cannot be opened (is the NVIDIA driver installed?)");
     rvl_status status = load_library(library, path);
     if (status != RVL_OK)
         dlclose(library); /* else it stays open: the table points into it */

@@ -5,9 +5,11 @@
  * A file without its end record is one of a process that was killed, so every orderly way out ends
  * it: exit() by the destructor, and _exit(), which forked workers of Python leave by, here.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,12 +19,15 @@
 #include "hooks/preload/nvtx.h"
 #include "hooks/preload/observe.h"
 #include "hooks/recorder.h"
+#include "hooks/runtime.h"
 #include "hooks/settings.h"
 
 #define PATH_VARIABLE "RVL_RECORD"
 #define NAME_VARIABLE "RVL_RECORD_NAME"
 #define PERIOD_VARIABLE "RVL_RECORD_PERIOD_MS"
 #define NVTX_VARIABLE "RVL_RECORD_NVTX"
+#define INJECTION_VARIABLE "NVTX_INJECTION64_PATH"
+#define NVML_VARIABLE "RVL_NVML_LIBRARY"
 #define PERIOD_USUAL_MS 1000u
 #define PERIOD_MAX_MS 3600000u
 #define NS_PER_MS UINT64_C(1000000)
@@ -94,20 +99,58 @@ static _Noreturn void refuse_path(const char *path)
     rvli_give_up(message);
 }
 
+static const char *read_name(void)
+{
+    const char *name = getenv(NAME_VARIABLE);
+    if (name != NULL && (name[0] == '\0' || strlen(name) > RVLI_TAG_MAX_BYTES))
+        rvli_settings_refuse(NAME_VARIABLE, name, "a name of 1 to 255 bytes");
+    return name;
+}
+
+static bool is_this_library(const char *path)
+{
+    struct stat named, own;
+    const void *begin, *end;
+    Dl_info info;
+    rvli_own_range(&begin, &end);
+    return dladdr(begin, &info) != 0 && stat(path, &named) == 0 &&
+           stat(info.dli_fname, &own) == 0 && named.st_dev == own.st_dev &&
+           named.st_ino == own.st_ino;
+}
+
+/* NVTX asks one library, and this one only if it is named. */
+static const char *read_prefix(void)
+{
+    const char *prefix = getenv(NVTX_VARIABLE);
+    const char *injected = getenv(INJECTION_VARIABLE);
+    if (prefix != NULL && (injected == NULL || !is_this_library(injected)))
+        rvli_settings_refuse(NVTX_VARIABLE, prefix,
+                             "NVTX_INJECTION64_PATH to the path of the preload library, too");
+    return prefix;
+}
+
+/* What has no path is looked for when a device is first used. */
+static void check_nvml(void)
+{
+    const char *library = getenv(NVML_VARIABLE);
+    if (library != NULL && strchr(library, '/') != NULL && access(library, R_OK) != 0)
+        rvli_settings_refuse(NVML_VARIABLE, library, "the path of a library that can be read");
+}
+
+/* A value that is not understood stops the program at its start, not in its middle. */
 __attribute__((constructor)) static void record_from_start(void)
 {
     const char *path = getenv(PATH_VARIABLE);
-    const char *name = getenv(NAME_VARIABLE);
-    const char *nvtx = getenv(NVTX_VARIABLE);
+    rvli_settings();
+    const rvli_recorder_options options = {path, read_name(), read_period()};
     if (path == NULL)
         return;
-    if (name != NULL && (name[0] == '\0' || strlen(name) > RVLI_TAG_MAX_BYTES))
-        rvli_settings_refuse(NAME_VARIABLE, name, "a name of 1 to 255 bytes");
-    const rvli_recorder_options options = {path, name, read_period()};
+    check_nvml();
+    const char *prefix = read_prefix();
     if (rvli_recorder_start(&options) != RVL_OK)
         refuse_path(path);
-    if (nvtx != NULL)
-        rvli_nvtx_set_prefix(nvtx);
+    if (prefix != NULL)
+        rvli_nvtx_set_prefix(prefix);
     rvli_observe(see);
 }
 

@@ -14,6 +14,14 @@ extern "C" {
 #endif
 
 /*
+ * Whether the values of the environment's variables are understood (docs/hooks.md). The preload
+ * library has ended the process at its start if not; the torch library does so at the first call
+ * that needs them, unless this one is made before. Returns RVL_OK, or RVL_ERR_INVALID with the
+ * variable's name in the message. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_check_settings(void);
+
+/*
  * The context in which regions allocate on a CUDA device of a number, opened if need be; in it the
  * device has the number 0. It belongs to the library and is never closed. Allocations with a disk
  * backup lie in others. Returns RVL_OK, RVL_ERR_INVALID, or as rvl_context_open(). Thread-safe.

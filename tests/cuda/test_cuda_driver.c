@@ -113,7 +113,8 @@ static void a_missing_library_is_no_driver(void **state)
 {
     (void)state;
     check_refused((trouble){.variable = "RVL_CUDA_LIBRARY", .value = "/nowhere/libcuda.so.1"},
-                  RVL_ERR_NO_DRIVER, "/nowhere/libcuda.so.1", "is the NVIDIA driver installed?");
+                  RVL_ERR_NO_DRIVER, "/nowhere/libcuda.so.1, which RVL_CUDA_LIBRARY names, ",
+                  "unset it, or name a driver");
     check_refused((trouble){.variable = "RVL_CUDA_LIBRARY", .value = ""}, RVL_ERR_NO_DRIVER,
                   "no CUDA driver: " DEFAULT_LIBRARY, "is the NVIDIA driver installed?");
 }

@@ -52,6 +52,7 @@ static void open_hook(bool preload)
     FIND(rvl_hooks_context_at);
     FIND(rvl_hooks_pause);
     FIND(rvl_hooks_resume);
+    FIND(rvl_hooks_check_settings);
     FIND(rvl_hooks_mode);
     FIND(rvl_last_error);
     FIND(rvl_host_get_memory);

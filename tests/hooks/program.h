@@ -50,6 +50,7 @@ typedef struct hook {
     rvl_status (*rvl_hooks_context_at)(size_t index, int *device_out, rvl_context **context_out);
     rvl_status (*rvl_hooks_pause)(const char *tag);
     rvl_status (*rvl_hooks_resume)(const char *tag);
+    rvl_status (*rvl_hooks_check_settings)(void);
     const char *(*rvl_hooks_mode)(void);
     rvl_status (*rvl_last_error)(rvl_error *error_out);
     rvl_status (*rvl_host_get_memory)(rvl_context *context, rvl_host_memory *memory_out);

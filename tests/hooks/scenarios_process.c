@@ -270,14 +270,45 @@ static void nothing(void)
 {
 }
 
+static void settings_good(void)
+{
+    EXPECT(h.rvl_hooks_check_settings(), RVL_OK);
+}
+
+/* Answered as often as it is asked, and the process goes on. */
+static void settings_asked(void)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    for (int i = 0; i < 2; i++) {
+        EXPECT(h.rvl_hooks_check_settings(), RVL_ERR_INVALID);
+        EXPECT(h.rvl_last_error(&error), RVL_OK);
+        EXPECT_TEXT(error.message,
+                    "environment variable TMS_INIT_ENABLE has the value \"maybe\", which is not "
+                    "understood: set 1, true, TRUE, yes, YES or 0, false, FALSE, no, NO, or unset "
+                    "it");
+    }
+}
+
 const scenario process_scenarios[] = {
 #define SCENARIO(name)                                                                             \
     {                                                                                              \
 #name, name                                                                                \
     }
-    SCENARIO(threads),        SCENARIO(fork_before),       SCENARIO(fork_after),
-    SCENARIO(fork_busy),      SCENARIO(capture),           SCENARIO(capture_pause),
-    SCENARIO(local_runtime),  SCENARIO(looked_up_runtime), SCENARIO(no_runtime),
-    SCENARIO(next_of_caller), SCENARIO(before_main),       SCENARIO(closed),
-    SCENARIO(killed),         SCENARIO(nothing),           {NULL, NULL},
+    SCENARIO(threads),
+    SCENARIO(fork_before),
+    SCENARIO(fork_after),
+    SCENARIO(fork_busy),
+    SCENARIO(capture),
+    SCENARIO(capture_pause),
+    SCENARIO(local_runtime),
+    SCENARIO(looked_up_runtime),
+    SCENARIO(no_runtime),
+    SCENARIO(next_of_caller),
+    SCENARIO(before_main),
+    SCENARIO(closed),
+    SCENARIO(killed),
+    SCENARIO(nothing),
+    SCENARIO(settings_good),
+    SCENARIO(settings_asked),
+    {NULL, NULL},
 };

@@ -139,14 +139,26 @@ static void test_environment_that_is_not_understood(void **state)
         REFUSED("TMS_DISK_BACKUP_DIR=", "TMS_DISK_BACKUP_DIR"),
         REFUSED("TMS_DISK_BACKUP_CHUNK_MB=-1", "TMS_DISK_BACKUP_CHUNK_MB"),
         REFUSED("TMS_DISK_BACKUP_CHUNK_MB=1G", "TMS_DISK_BACKUP_CHUNK_MB"),
+        REFUSED("TMS_DISK_BACKUP_CHUNK_MB=0", "TMS_DISK_BACKUP_CHUNK_MB has the value \"0\""),
+        REFUSED("RVL_RECORD_PERIOD_MS=abc", "RVL_RECORD_PERIOD_MS"),
+        REFUSED("RVL_RECORD_NAME=", "RVL_RECORD_NAME"),
+        {.scenario = "nothing",
+         .modes = PRELOAD,
+         .signal = SIGABRT,
+         .says = {"TMS_INIT_ENABLE_DISK_BACKUP has the value \"yes\"",
+                  "TMS_INIT_ENABLE_CPU_BACKUP"},
+         .environment = {"TMS_INIT_ENABLE_CPU_BACKUP=1", "TMS_INIT_ENABLE_DISK_BACKUP=yes"}},
         REFUSED("RVL_HOST_KEEP=some", "RVL_HOST_KEEP"),
         REFUSED("RVL_IPC_TIMEOUT_MS=2s", "RVL_IPC_TIMEOUT_MS"),
         REFUSED("RVL_IPC_TIMEOUT_MS=3600001", "RVL_IPC_TIMEOUT_MS"),
-        {.scenario = "nothing",
+        /* PyTorch opens the torch library late: whoever asks first can go on. */
+        {.scenario = "settings",
          .modes = TORCH,
          .signal = SIGABRT,
          .says = {"TMS_INIT_ENABLE"},
-         .environment = {"TMS_INIT_ENABLE=maybe"}});
+         .environment = {"TMS_INIT_ENABLE=maybe"}},
+        {.scenario = "settings_asked", .modes = TORCH, .environment = {"TMS_INIT_ENABLE=maybe"}},
+        {.scenario = "settings_good", .modes = BOTH});
 }
 
 static void test_pausing(void **state)

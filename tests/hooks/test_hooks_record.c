@@ -521,6 +521,15 @@ static void test_refused(void **state)
     assert_refused("RVL_RECORD_PERIOD_MS=1s", "RVL_RECORD_PERIOD_MS has the value \"1s\"");
     assert_refused("RVL_RECORD_PERIOD_MS=3600001", "RVL_RECORD_PERIOD_MS");
     assert_refused("RVL_RECORD_NAME=", "RVL_RECORD_NAME");
+    assert_refused("RVL_NVML_LIBRARY=/nowhere/nvml.so", "RVL_NVML_LIBRARY has the value");
+    assert_refused("RVL_RECORD_NVTX=stage:", "NVTX_INJECTION64_PATH to the path of the preload");
+    RUN("plain", "RVL_RECORD_NVTX=stage:", "NVTX_INJECTION64_PATH=" RVL_NVML_FAKE_PATH);
+    assert_int_equal(ran.signal, SIGABRT);
+    /* What no path is: seen when a device is used, and gone on without. */
+    RUN("plain", "RVL_NVML_LIBRARY=libm.so.6");
+    assert_int_equal(ran.status, 0);
+    assert_int_equal(ran.count, 1);
+    assert_non_null(strstr(ran.says, "what RVL_NVML_LIBRARY names is no NVML"));
 }
 
 /* A relative path, one with %p, and one without an extension. */

@@ -565,6 +565,22 @@ def test_the_insides_of_the_other_package(run, run_python):
     run(program, PYTHONPATH=path)
 
 
+@pytest.mark.parametrize("value", ["maybe", ""])
+def test_an_environment_that_is_not_understood_raises(run_python, value):
+    """In torch mode, whose library comes late; the preload library ends a program at its start."""
+    program = """
+    for _ in range(2):
+        error = refused(lambda: entered(reveille.region("weights")))
+        assert isinstance(error, reveille.InvalidArgument), error
+        assert "environment variable TMS_INIT_ENABLE_CPU_BACKUP has the value" in str(error)
+    os.environ["TMS_INIT_ENABLE_CPU_BACKUP"] = "1"  # it was read, and that is that
+    refused(lambda: entered(reveille.region("weights")))
+    """
+    environment = {**variables(), "TMS_INIT_ENABLE_CPU_BACKUP": value}
+    done = run_python("-c", PRELUDE + textwrap.dedent(program), **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
 SAVER_PROGRAM = """
 from torch_memory_saver import configure_subprocess, torch_memory_saver
 import torch_memory_saver as package

@@ -475,6 +475,7 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 # What the hook libraries have beside all of the above.
 HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_mode": (c_char_p, []),
+    "rvl_hooks_check_settings": (c_int, []),
     "rvl_hooks_context": (c_int, [c_int, POINTER(c_void_p)]),
     "rvl_hooks_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
     "rvl_hooks_pause": (c_int, [c_char_p]),

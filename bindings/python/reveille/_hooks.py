@@ -119,9 +119,11 @@ def open_hook(mode: str | None) -> Hook:
         )
     path = existing("torch")
     try:
-        return Hook("torch", ctypes.CDLL(path), path)
+        hook = Hook("torch", ctypes.CDLL(path), path)
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
+    hook.check(hook.library.rvl_hooks_check_settings())  # else its first use ends the process
+    return hook
 
 
 def existing(mode: str) -> str:
