@@ -36,6 +36,7 @@ typedef struct rvli_recorded {
     uint64_t size_bytes;
     const char *tag; /* interned; NULL: none */
     int device;
+    uint32_t references; /* beside the first */
     rvl_backup backup;
 } rvli_recorded;
 
@@ -62,6 +63,9 @@ bool rvli_recorder_try_close(void);
 /* ---- Memory. device -1: that of the thread's context ---- */
 
 void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
+
+/* Somebody else holds it, too: one more free is needed, and this one more is not written. */
+void rvli_recorder_retain(rvli_recorded_space space, uint64_t key);
 
 /* false: nothing is known of the key, and nothing is written. was_out may be NULL. */
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
@@ -93,6 +97,14 @@ typedef enum rvli_recorded_growth {
  */
 uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device);
 void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t before_bytes);
+
+/*
+ * The device's primary context has been reset, or released: if that was the last time, it is gone,
+ * and with it what the driver had taken and what had addresses there, but for memory of regions.
+ * Whether it is, and there is a recording.
+ */
+bool rvli_recorder_context_reset(int device);
+bool rvli_recorder_context_released(int device);
 
 /* ---- Marks: RVL_ERR_IO if the trace cannot be written, RVL_ERR_HOST_OOM ---- */
 

@@ -41,12 +41,17 @@ static void tell(rvli_recorded_growth growth, int device, uint64_t bytes)
                                          .name = cause});
 }
 
+static void end_growth_of(rvli_recorded_growth growth, int device)
+{
+    if (told_bytes[growth][device] > 0)
+        tell(growth, device, 0);
+}
+
 void rvli_record_end_growth(void)
 {
     for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTHS; growth++)
         for (int device = 0; device < (int)RVL_MAX_DEVICES; device++)
-            if (told_bytes[growth][device] > 0)
-                tell(growth, device, 0);
+            end_growth_of(growth, device);
 }
 
 /* A context is made once, and before it is there only NVML can be asked. */
@@ -89,4 +94,25 @@ void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t 
     tell(growth, device, told_bytes[growth][device] + used_bytes - before_bytes);
     rvli_record_use_device(device);
     pthread_mutex_unlock(&rvli_record_lock);
+}
+
+bool rvli_recorder_context_reset(int device)
+{
+    if (!rvli_recorder_on() || device < 0 || device >= (int)RVL_MAX_DEVICES)
+        return false;
+    pthread_mutex_lock(&rvli_record_lock);
+    if (rvli_record_has_file()) {
+        rvli_record_free_addresses(device);
+        for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTHS; growth++)
+            end_growth_of(growth, device);
+    }
+    atomic_fetch_and(&contexts_begun, ~(UINT64_C(1) << device)); /* the next is measured anew */
+    pthread_mutex_unlock(&rvli_record_lock);
+    return true;
+}
+
+bool rvli_recorder_context_released(int device)
+{
+    return rvli_recorder_on() && rvli_record_may_read() && !rvli_usage_active(device) &&
+           rvli_recorder_context_reset(device);
 }

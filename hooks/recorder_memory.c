@@ -124,6 +124,23 @@ void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_rec
     pthread_mutex_unlock(&rvli_record_lock);
 }
 
+/* With the lock held. NULL: nobody has written of it. */
+static rvli_recorded *find_key(rvli_recorded_space space, uint64_t key)
+{
+    return rvli_record_has_file() ? rvli_addrmap_get(&known[space], key) : NULL;
+}
+
+void rvli_recorder_retain(rvli_recorded_space space, uint64_t key)
+{
+    if (!rvli_recorder_on())
+        return;
+    pthread_mutex_lock(&rvli_record_lock);
+    rvli_recorded *held = find_key(space, key);
+    if (held != NULL)
+        held->references++;
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out)
 {
     const rvli_recorder_calls *other = rvli_record_other();
@@ -132,7 +149,13 @@ bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *
     if (!rvli_recorder_on())
         return false;
     pthread_mutex_lock(&rvli_record_lock);
-    rvli_recorded *gone = rvli_record_has_file() ? forget_key(space, key) : NULL;
+    rvli_recorded *gone = find_key(space, key);
+    if (gone != NULL && gone->references > 0) {
+        gone->references--;
+        gone = NULL;
+    } else if (gone != NULL) {
+        gone = forget_key(space, key);
+    }
     if (gone != NULL) {
         if (was_out != NULL)
             *was_out = *gone;
@@ -140,6 +163,17 @@ bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *
     }
     pthread_mutex_unlock(&rvli_record_lock);
     return gone != NULL;
+}
+
+void rvli_record_free_addresses(int device)
+{
+    uint64_t at = 0;
+    rvli_recorded *each;
+    while ((each = rvli_addrmap_ceil(&known[RVLI_RECORDED_ADDRESS], at, &at)) != NULL) {
+        if (each->device == device && each->tag == NULL)
+            rvli_pool_put(&memory, forget_key(RVLI_RECORDED_ADDRESS, at));
+        at++;
+    }
 }
 
 void rvli_record_free_all(void)

@@ -248,6 +248,15 @@ int rvli_usage_current(void)
     return get()->cuCtxGetDevice(&device) == CUDA_SUCCESS ? (int)device : -1;
 }
 
+bool rvli_usage_active(int device)
+{
+    const usage *in = get();
+    unsigned flags = 0;
+    int active = 0;
+    return in == NULL || in->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
+           active != 0;
+}
+
 /* ---- Reading ---- */
 
 /* Not while a stream is captured, which calls of any thread may end. */

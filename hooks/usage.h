@@ -32,6 +32,9 @@ typedef struct rvli_usage_device {
  */
 rvl_status rvli_usage_load(void);
 
+/* Whether a device has a primary context; true where nobody can say. Needs nothing loaded. */
+bool rvli_usage_active(int device);
+
 /* Below: good after it has answered RVL_OK once. */
 int rvli_usage_count(void);
 const rvli_usage_device *rvli_usage_device_at(int device);

@@ -21,6 +21,8 @@
 #undef cuMemAlloc
 #undef cuMemAllocPitch
 #undef cuMemFree
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 #undef cuGetProcAddress
@@ -92,8 +94,14 @@
       (id, stream), 0, 0)                                                                          \
     X(cuMemRelease, "cuMemRelease", 10020, false, (CUmemGenericAllocationHandle id), RELEASE,      \
       (id), 0, 0)                                                                                  \
+    X(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, false,                    \
+      (CUmemGenericAllocationHandle * out, void *addr), HOLD, (out, addr), 0, 0)                   \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, false,                           \
       (CUcontext * out, CUdevice number), RETAIN, (out, number), 0, 0)                             \
+    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, false, (CUdevice number),  \
+      LET_GO, (number), 0, 0)                                                                      \
+    X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, false, (CUdevice number),      \
+      RESET, (number), 0, 0)                                                                       \
     X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, false,                                         \
       (CUipcMemHandle * handle, CUdeviceptr addr), IPC_GET, (handle, addr), 0, 0)                  \
     X(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010, false,                                       \
@@ -218,6 +226,18 @@ static int current_device(int *device_out)
 #define DO_KERNELS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_KERNELS, call, key)
 #define DO_STREAMS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_STREAMS, call, key)
 #define DO_GRAPHS(symbol, call, key, device) AROUND_GROWTH(RVLI_GROWTH_GRAPHS, call, key)
+#define DO_HOLD(symbol, call, bytes, device)                                                       \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && out != NULL)                                                     \
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, *out)
+#define DO_LET_GO(symbol, call, bytes, device)                                                     \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && rvli_recorder_context_released(number))                          \
+    rvli_growth_forget()
+#define DO_RESET(symbol, call, bytes, device)                                                      \
+    CUresult result = call;                                                                        \
+    if (result == CUDA_SUCCESS && rvli_recorder_context_reset(number))                             \
+    rvli_growth_forget()
 #define DO_BEGIN(symbol, call, bytes, device)                                                      \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS)                                                                    \

@@ -34,3 +34,9 @@ uint64_t rvli_growth_begin(rvli_recorded_growth growth, const void *key)
         return RVLI_RECORDER_UNMEASURED;
     return rvli_recorder_growth_begin(growth, -1);
 }
+
+void rvli_growth_forget(void)
+{
+    for (size_t i = 0; i < KNOWN_MAX; i++)
+        atomic_store_explicit(&known[i], NULL, memory_order_relaxed);
+}

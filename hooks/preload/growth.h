@@ -13,6 +13,9 @@
 /* Before a call; the answer is for the other. key: what it is the first use of, NULL: nothing. */
 uint64_t rvli_growth_begin(rvli_recorded_growth growth, const void *key);
 
+/* A context is gone: what was used first may have the same address again, and is new. */
+void rvli_growth_forget(void);
+
 static inline void rvli_growth_end(rvli_recorded_growth growth, uint64_t before_bytes)
 {
     if (before_bytes != RVLI_RECORDER_UNMEASURED)

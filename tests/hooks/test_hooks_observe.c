@@ -288,6 +288,28 @@ static void test_captures_by_the_driver(void **state)
     }
 }
 
+/* Told to the recorder alone, which is off here: the answer comes through. */
+static void test_what_observers_do_not_see(void **state)
+{
+    (void)state;
+    static const char *const symbols[] = {"cuMemRetainAllocationHandle", "cuDevicePrimaryCtxRetain",
+                                          "cuDevicePrimaryCtxRelease_v2",
+                                          "cuDevicePrimaryCtxReset_v2"};
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        CUresult (*call)(void *, void *);
+        void *out = NULL;
+        void *front = front_of(symbols[i], (function)stub_any);
+        assert_non_null(front);
+        memcpy(&call, &front, sizeof front);
+        stub_result = CUDA_ERROR_INVALID_DEVICE;
+        assert_int_equal(call(&out, NULL), CUDA_ERROR_INVALID_DEVICE);
+        stub_result = CUDA_SUCCESS;
+        assert_int_equal(call(&out, NULL), CUDA_SUCCESS);
+    }
+    assert_int_equal(seen_count, 0);
+    assert_int_equal(rvli_calls_open, 0);
+}
+
 /* By name, version and flavour; what is not ours is passed on as it is. */
 static void test_choice(void **state)
 {
@@ -337,6 +359,7 @@ int main(void)
         TEST(test_every_front),
         TEST(test_pitched),
         TEST(test_captures_by_the_driver),
+        TEST(test_what_observers_do_not_see),
         TEST(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

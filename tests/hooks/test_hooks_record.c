@@ -460,8 +460,8 @@ static void test_libreveille(void **state)
                                             "alloc 2 2 4194304 -\n"
                                             "step\n"
                                             "free 2\n"
-                                            "sample 2 0\n"
                                             "external 2 0 cuda_context\n"
+                                            "sample 2 0\n"
                                             "end\n");
     RUN("sim");
     assert_clean(0);

@@ -154,6 +154,78 @@ static void test_keys(void **state)
                               "alloc 3 0 6291456 a\nfree 2\nfree 3\nend\n");
 }
 
+/* A handle that somebody else holds, too, is freed with the last of them. */
+static void held(void)
+{
+    start();
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, 0x1000); /* nobody knows it, nor after it */
+    take(RVLI_RECORDED_HANDLE, 0x1000, 4 * MIB, NULL, 1);
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, 0x1000);
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, 0x1000);
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, 0x2000);
+    assert_false(rvli_recorder_free(RVLI_RECORDED_HANDLE, 0x1000, NULL));
+    assert_false(rvli_recorder_free(RVLI_RECORDED_HANDLE, 0x1000, NULL));
+    assert_int_equal(rvli_recorder_step(), RVL_OK);
+    assert_true(rvli_recorder_free(RVLI_RECORDED_HANDLE, 0x1000, NULL));
+    assert_false(rvli_recorder_free(RVLI_RECORDED_HANDLE, 0x1000, NULL));
+    rvli_recorder_close();
+    rvli_recorder_retain(RVLI_RECORDED_HANDLE, 0x1000);
+}
+
+static void test_held(void **state)
+{
+    (void)state;
+    in_child(held);
+    assert_string_equal(text, "alloc 1 1 4194304 -\nstep\nfree 1\nend\n");
+}
+
+static void find_entry(const char *name, void *function_out)
+{
+    void *function = NULL;
+    assert_int_equal(cuGetProcAddress(name, &function, 12000, 0, NULL), CUDA_SUCCESS);
+    memcpy(function_out, &function, sizeof function);
+}
+
+/* What lies in a device's context goes with it: not handles, nor regions, nor what is elsewhere. */
+static void contexts(void)
+{
+    CUcontext context;
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*release)(CUdevice);
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    find_entry("cuDevicePrimaryCtxRetain", &retain);
+    find_entry("cuDevicePrimaryCtxRelease", &release);
+    start();
+    rvli_recorder_context_reset(0);
+    rvli_recorder_context_released(0); /* nobody has asked the driver yet */
+    take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, NULL, 0);
+    take(RVLI_RECORDED_ADDRESS, 0x2000, 2 * MIB, NULL, 1);
+    take(RVLI_RECORDED_ADDRESS, 0x3000, 2 * MIB, "a", 0);
+    take(RVLI_RECORDED_ADDRESS, 0x4000, 2 * MIB, NULL, 0);
+    take(RVLI_RECORDED_HANDLE, 0x1000, 2 * MIB, NULL, 0);
+    rvli_recorder_context_reset(-1);
+    rvli_recorder_context_reset(64);
+    assert_int_equal(retain(&context, 0), CUDA_SUCCESS);
+    rvli_recorder_context_released(0); /* others have it still */
+    assert_int_equal(rvli_recorder_step(), RVL_OK);
+    assert_int_equal(release(0), CUDA_SUCCESS);
+    rvli_recorder_context_released(0);
+    rvli_recorder_context_reset(0);
+    assert_int_equal(rvli_recorder_step(), RVL_OK);
+    rvli_recorder_context_reset(1);
+    rvli_recorder_close();
+    rvli_recorder_context_reset(0);
+}
+
+static void test_contexts(void **state)
+{
+    (void)state;
+    in_child(contexts);
+    assert_string_equal(text, "alloc 1 0 2097152 -\nalloc 2 1 2097152 -\nalloc 3 0 2097152 a\n"
+                              "alloc 4 0 2097152 -\nalloc 5 0 2097152 -\nstep\nfree 1\nfree 4\n"
+                              "step\nfree 2\nfree 3\nfree 5\nend\n");
+}
+
 /* A pause that fails takes back what it has told, and nothing else. */
 static void pauses(void)
 {
@@ -371,6 +443,8 @@ int main(void)
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_no_memory),
