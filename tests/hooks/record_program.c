@@ -17,6 +17,7 @@
 
 #include "cudart_fake.h"
 #include "fake.h"
+#include "nvtx_by_hand.h"
 #include "reveille/hooks.h"
 
 #ifdef RVL_HAVE_NVTX
@@ -352,6 +353,29 @@ static void nvtx(void)
 #endif
 }
 
+static void nvtx_by_hand(void)
+{
+    nvtx_range range = {.size = sizeof range, .message_type = NVTX_ASCII, .message = "stage:three"};
+    nvtx_push("stage:one");
+    void *first = get(2 * MIB);
+    nvtx_push("other");
+    nvtx_push("stage:");
+    nvtx_start("stage:two");
+    nvtx_push_range(&range);
+    range.message = "stage:four";
+    nvtx_domain_push(&range);
+    range.message_type = NVTX_REGISTERED;
+    range.message = nvtx_domain_register("stage:five");
+    nvtx_domain_push(&range);
+    nvtx_domain_start(&range);
+    range.message_type = NVTX_UNICODE;
+    range.message = L"stage:wide";
+    nvtx_start_range(&range);
+    range.message_type = NVTX_UNKNOWN;
+    nvtx_push_range(&range);
+    give(first);
+}
+
 /* ---- Samples ---- */
 
 static void sampled(void)
@@ -462,7 +486,7 @@ int main(int argc, char **argv)
         SCENARIO(plain),   SCENARIO(only_marks),     SCENARIO(nothing),
         SCENARIO(forked),  SCENARIO(forked_after),   SCENARIO(nvtx),
         SCENARIO(sampled), SCENARIO(region_first),   SCENARIO(torch),
-        SCENARIO(growth),
+        SCENARIO(growth),  SCENARIO(nvtx_by_hand),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

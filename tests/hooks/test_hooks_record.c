@@ -362,13 +362,9 @@ static void test_forks(void **state)
                                             "sample 0 0\nend\n");
 }
 
-static void test_nvtx(void **state)
+static void check_nvtx(const char *scenario)
 {
-    (void)state;
-#ifndef RVL_HAVE_NVTX
-    skip();
-#endif
-    RUN("nvtx", "RVL_RECORD_NVTX=stage:", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    RUN(scenario, "RVL_RECORD_NVTX=stage:", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
     assert_clean(1);
     lines_of(0, false);
     assert_int_equal(count_of("stage "), 6);
@@ -377,14 +373,24 @@ static void test_nvtx(void **state)
     assert_true(has("stage three\n"));
     assert_true(has("stage four\n"));
     assert_int_equal(count_of("stage five\n"), 2);
-    RUN("nvtx", "RVL_RECORD_NVTX=", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    RUN(scenario, "RVL_RECORD_NVTX=", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
     lines_of(0, false);
     assert_int_equal(count_of("stage "), 8);
     assert_true(has("stage other\n"));
-    RUN("nvtx", "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
+    RUN(scenario, "NVTX_INJECTION64_PATH=" RVL_PRELOAD_PATH);
     assert_clean(1);
     lines_of(0, false);
     assert_int_equal(count_of("stage "), 0);
+}
+
+/* Where NVTX's own headers are, it is asked, too. */
+static void test_nvtx(void **state)
+{
+    (void)state;
+    check_nvtx("nvtx_by_hand");
+#ifdef RVL_HAVE_NVTX
+    check_nvtx("nvtx");
+#endif
 }
 
 static void test_torch(void **state)

@@ -107,19 +107,16 @@ static void test_nothing_over_an_old_file(void **state)
 static void test_stages(void **state)
 {
     (void)state;
-#ifndef RVL_HAVE_NVTX
-    skip();
-#endif
-    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
+    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx_by_hand");
     assert_int_equal(answer.status, 0);
     RUN("replay", "run.rvt");
     check_printed("  five#2  ");
     assert_int_equal(setenv("NVTX_INJECTION64_PATH", "profiler.so", 1), 0);
-    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx");
+    RUN("record", "--stages-nvtx", "stage:", PROGRAM, "nvtx_by_hand");
     assert_int_equal(answer.status, 2);
     check_printed(
         "NVTX_INJECTION64_PATH is set to profiler.so, and NVTX serves one tool: unset it");
-    RUN("record", PROGRAM, "nvtx");
+    RUN("record", PROGRAM, "nvtx_by_hand");
     assert_int_equal(answer.status, 0);
     unsetenv("NVTX_INJECTION64_PATH");
 }
