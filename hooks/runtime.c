@@ -3,7 +3,8 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <string.h>
+
+#include "hooks/name_table.h"
 
 _Atomic(void *) rvli_runtime_found[RVLI_RUNTIME_COUNT];
 
@@ -28,12 +29,16 @@ void rvli_own_range(const void **begin_out, const void **end_out)
     *end_out = own_end;
 }
 
+static const char *name_at(int slot)
+{
+    return slot < RVLI_RUNTIME_COUNT ? names[slot] : NULL;
+}
+
 int rvli_runtime_slot_of(const char *name)
 {
-    for (int slot = 0; slot < RVLI_RUNTIME_COUNT; slot++)
-        if (strcmp(names[slot], name) == 0)
-            return slot;
-    return -1;
+    static rvli_name_table table = {.at = name_at};
+    _Static_assert(RVLI_RUNTIME_COUNT <= RVLI_NAME_TABLE_MAX, "the table is too small");
+    return rvli_name_table_find(&table, name);
 }
 
 static void *foreign(void *function)

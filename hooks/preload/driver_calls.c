@@ -11,6 +11,7 @@
 #include "backends/cuda/driver.h"
 #include "hooks/captures.h"
 #include "hooks/ipc.h"
+#include "hooks/name_table.h"
 #include "hooks/preload/growth.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
@@ -61,7 +62,7 @@
 
 /*
  * X(exported name, name for cuGetProcAddress, version, for per-thread default streams,
- * (parameters), what it does, (arguments), bytes, device)
+ * (parameters), what it does, (arguments), bytes, device). Those of one name stand together.
  *
  * First what gives memory, or must be known of by those who do.
  */
@@ -293,15 +294,25 @@ static const struct {
 #undef ROW
 };
 
-static int call_of(const char *symbol)
+static const char *symbol_at(int call)
 {
-    for (int call = 0; call < CALL_COUNT; call++)
-        if (strcmp(fronts[call].symbol, symbol) == 0)
-            return call;
-    return -1;
+    return call < CALL_COUNT ? fronts[call].symbol : NULL;
 }
 
-static void *front_with(int call, void *found)
+static const char *name_at(int call)
+{
+    return call < CALL_COUNT ? fronts[call].name : NULL;
+}
+
+/* The first of a name; CALL_COUNT if there is none. */
+static int first_of(const char *name)
+{
+    static rvli_name_table table = {.at = name_at};
+    int call = name != NULL ? rvli_name_table_find(&table, name) : -1;
+    return call >= 0 ? call : CALL_COUNT;
+}
+
+void *rvli_driver_front_at(int call, void *found)
 {
     bool wanted = call < CALL_OF_GROWTH || rvli_recorder_on();
     if (found == NULL || !wanted || rvli_is_own(found))
@@ -312,30 +323,26 @@ static void *front_with(int call, void *found)
     return front;
 }
 
-bool rvli_driver_has_front(const char *symbol)
+int rvli_driver_call_of(const char *symbol)
 {
-    return call_of(symbol) >= 0;
-}
-
-void *rvli_driver_front(const char *symbol, void *found)
-{
-    int call = call_of(symbol);
-    return call >= 0 ? front_with(call, found) : NULL;
+    static rvli_name_table table = {.at = symbol_at};
+    _Static_assert(CALL_COUNT <= RVLI_NAME_TABLE_MAX, "the table is too small");
+    return rvli_name_table_find(&table, symbol);
 }
 
 /* The newest of that name up to the version; of the flavour that was asked for if there are two. */
 void *rvli_driver_front_of(const char *name, int version, bool per_thread, void *found)
 {
     int best = -1;
-    for (int call = 0; name != NULL && call < CALL_COUNT; call++) {
-        if (strcmp(fronts[call].name, name) != 0 || fronts[call].version > version ||
-            (fronts[call].per_thread && !per_thread))
+    for (int call = first_of(name); call < CALL_COUNT && strcmp(fronts[call].name, name) == 0;
+         call++) {
+        if (fronts[call].version > version || (fronts[call].per_thread && !per_thread))
             continue;
         if (best < 0 || fronts[call].version > fronts[best].version ||
             (fronts[call].version == fronts[best].version && fronts[call].per_thread))
             best = call;
     }
-    return best >= 0 ? front_with(best, found) : found;
+    return best >= 0 ? rvli_driver_front_at(best, found) : found;
 }
 
 /* ---- By way of the runtime ---- */

@@ -8,12 +8,11 @@
 
 #include <stdbool.h>
 
-/*
- * Our function in front of one that dlsym() found by an exported name ("cuMemAlloc_v2"); NULL if
- * there is none.
- */
-void *rvli_driver_front(const char *symbol, void *found);
-bool rvli_driver_has_front(const char *symbol);
+/* The call of an exported name ("cuMemAlloc_v2"); -1: there is none of ours. */
+int rvli_driver_call_of(const char *symbol);
+
+/* Our function in front of one that dlsym() found; found itself if it is NULL, or ours. */
+void *rvli_driver_front_at(int call, void *found);
 
 /*
  * Our function in front of one that cuGetProcAddress() found by name ("cuMemAlloc"), CUDA version

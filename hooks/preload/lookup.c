@@ -119,42 +119,51 @@ static void need_libc(void)
 
 /* ---- Look-ups ---- */
 
+/* What a name is here; -1: nothing. */
+typedef struct meaning {
+    int call; /* of the driver */
+    int slot; /* of the runtime */
+} meaning;
+
 /* Whether anybody here is interested, told by its first letters before anything else. */
-static bool concerns_us(void *handle, const char *name, const void *caller)
+static bool concerns_us(void *handle, const char *name, const void *caller, meaning *meaning_out)
 {
-    return name != NULL && name[0] == 'c' && name[1] == 'u' && handle != RTLD_NEXT &&
-           !rvli_is_own(caller) && !rvli_is_friend(caller) &&
-           (rvli_driver_has_front(name) || rvli_runtime_slot_of(name) >= 0);
+    if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
+        rvli_is_own(caller) || rvli_is_friend(caller))
+        return false;
+    meaning_out->slot = rvli_runtime_slot_of(name);
+    meaning_out->call = meaning_out->slot < 0 ? rvli_driver_call_of(name) : -1;
+    return meaning_out->slot >= 0 || meaning_out->call >= 0;
 }
 
-static void *front_of(const char *name, void *found)
+static void *front_of(const meaning *in, void *found)
 {
-    void *front = rvli_driver_front(name, found);
-    int slot = rvli_runtime_slot_of(name);
-    if (front != NULL || slot < 0)
-        return front;
-    rvli_runtime_note((rvli_runtime_slot)slot, found);
-    return rvli_runtime_front((rvli_runtime_slot)slot);
+    if (found == NULL)
+        return NULL;
+    if (in->call >= 0)
+        return rvli_driver_front_at(in->call, found);
+    rvli_runtime_note((rvli_runtime_slot)in->slot, found);
+    return rvli_runtime_front((rvli_runtime_slot)in->slot);
 }
 
 void *rvli_lookup_dlsym(void *handle, const char *name, const void *caller)
 {
     void *(*next)(void *, const char *);
+    meaning in;
     need_libc();
-    if (!concerns_us(handle, name, caller))
+    if (!concerns_us(handle, name, caller, &in))
         return NULL;
     memcpy(&next, &rvli_libc_dlsym, sizeof next);
-    void *found = next(handle, name);
-    return found != NULL ? front_of(name, found) : NULL;
+    return front_of(&in, next(handle, name));
 }
 
 void *rvli_lookup_dlvsym(void *handle, const char *name, const char *version, const void *caller)
 {
     void *(*next)(void *, const char *, const char *);
+    meaning in;
     need_libc();
-    if (!concerns_us(handle, name, caller))
+    if (!concerns_us(handle, name, caller, &in))
         return NULL;
     memcpy(&next, &rvli_libc_dlvsym, sizeof next);
-    void *found = next(handle, name, version);
-    return found != NULL ? front_of(name, found) : NULL;
+    return front_of(&in, next(handle, name, version));
 }

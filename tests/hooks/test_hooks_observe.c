@@ -3,10 +3,12 @@
  * What the observer of the preload library is told. The library's files are in this program, which
  * therefore stands in front of the runtime and of dlsym() as the library does.
  */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,7 +205,8 @@ static void *front_of(const char *symbol, function real)
 {
     void *found;
     memcpy(&found, &real, sizeof found);
-    return rvli_driver_front(symbol, found);
+    assert_true(rvli_driver_call_of(symbol) >= 0);
+    return rvli_driver_front_at(rvli_driver_call_of(symbol), found);
 }
 
 static void test_every_front(void **state)
@@ -243,8 +246,8 @@ static void test_every_front(void **state)
             assert_seen(rows[i].symbol, RVLI_SEEN_FREE, 0x3000, 0, -1);
         }
     }
-    assert_null(rvli_driver_front("cuMemcpy", (void *)8));
-    assert_null(rvli_driver_front("cuMemAlloc", (void *)8)); /* of CUDA 2, with 32 bits */
+    assert_int_equal(rvli_driver_call_of("cuMemcpy"), -1);
+    assert_int_equal(rvli_driver_call_of("cuMemAlloc"), -1); /* of CUDA 2, with 32 bits */
 }
 
 static void test_pitched(void **state)
@@ -310,6 +313,28 @@ static void test_what_observers_do_not_see(void **state)
     assert_int_equal(rvli_calls_open, 0);
 }
 
+/* Every name of the runtime is found at its own place, and no other is. */
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define NAME(name, parameters) #name,
+        RVLI_RUNTIME_MAP(NAME)
+#undef NAME
+    };
+    for (int slot = 0; slot < RVLI_RUNTIME_COUNT; slot++) {
+        char other[64];
+        snprintf(other, sizeof other, "%s_", names[slot]);
+        assert_int_equal(rvli_runtime_slot_of(names[slot]), slot);
+        assert_int_equal(rvli_runtime_slot_of(other), -1);
+        assert_int_equal(rvli_driver_call_of(names[slot]), -1);
+    }
+    assert_int_equal(rvli_runtime_slot_of(""), -1);
+    assert_int_equal(rvli_runtime_slot_of("cudaMallo"), -1);
+    assert_true(rvli_is_own(dlsym(RTLD_DEFAULT, "cudaMallocAsync")));
+    assert_false(rvli_is_own(dlsym(RTLD_DEFAULT, "cudaStreamCreate")));
+}
+
 /* By name, version and flavour; what is not ours is passed on as it is. */
 static void test_choice(void **state)
 {
@@ -360,6 +385,7 @@ int main(void)
         TEST(test_pitched),
         TEST(test_captures_by_the_driver),
         TEST(test_what_observers_do_not_see),
+        TEST(test_names),
         TEST(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
