@@ -468,6 +468,24 @@ static void torch(void)
     give(plain);
 }
 
+/* The context of regions is asked what it knows; its marks are none of the recording's. */
+static void marks_of_a_context(void)
+{
+    rvl_status (*context_of)(int device, rvl_context **context_out) = NULL;
+    rvl_status (*context_stage)(rvl_context * context, const char *name) = NULL;
+    rvl_status (*context_step)(rvl_context * context) = NULL;
+    rvl_context *context = NULL;
+    find("rvl_hooks_context", &context_of);
+    find("rvl_stage", &context_stage);
+    find("rvl_step", &context_step);
+    void *kv = get_in_region("kv", false, 4 * MIB);
+    NEED(context_of(0, &context) == RVL_OK);
+    NEED(context_stage(context, "of the context") == RVL_OK);
+    NEED(context_step(context) == RVL_OK);
+    NEED(stage("of the process") == RVL_OK);
+    give(kv);
+}
+
 static void region_first(void)
 {
     give(get_in_region("kv", false, 4 * MIB));
@@ -486,7 +504,7 @@ int main(int argc, char **argv)
         SCENARIO(plain),   SCENARIO(only_marks),     SCENARIO(nothing),
         SCENARIO(forked),  SCENARIO(forked_after),   SCENARIO(nvtx),
         SCENARIO(sampled), SCENARIO(region_first),   SCENARIO(torch),
-        SCENARIO(growth),  SCENARIO(nvtx_by_hand),
+        SCENARIO(growth),  SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

@@ -472,6 +472,11 @@ static void test_libreveille(void **state)
     RUN("sim");
     assert_clean(0);
     program = RVL_RECORD_PROGRAM_PATH;
+    RUN("marks_of_a_context");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\nalloc 1 0 4194304 kv\nsample 0 4194304\n"
+                                            "sample 0 4194304\nstage of%20the%20process\n"
+                                            "free 1\nsample 0 0\nend\n");
 }
 
 /* NVML's numbers, what others hold, the context, and a period. */
