@@ -437,6 +437,28 @@ static void growth(void)
     give(plain);
 }
 
+/* The last who has the primary context lets it go, and somebody makes it again. */
+static void context_gone(void)
+{
+    CUresult (*stream_create)(CUstream *, unsigned);
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*release)(CUdevice);
+    CUstream stream;
+    CUcontext context;
+    entry("cuStreamCreate", 12000, &stream_create);
+    entry("cuDevicePrimaryCtxRetain", 12000, &retain);
+    entry("cuDevicePrimaryCtxRelease", 12000, &release);
+    get(2 * MIB);
+    NEED(stream_create(&stream, 0) == CUDA_SUCCESS);
+    NEED(retain(&context, 0) == CUDA_SUCCESS);
+    NEED(release(0) == CUDA_SUCCESS);
+    NEED(stage("held") == RVL_OK);
+    while (release(0) == CUDA_SUCCESS)
+        ;
+    NEED(stage("gone") == RVL_OK);
+    NEED(retain(&context, 0) == CUDA_SUCCESS);
+}
+
 /* PyTorch opens the torch library, whose allocations the preload library records. */
 static void torch(void)
 {
@@ -498,13 +520,17 @@ int main(int argc, char **argv)
         void (*run)(void);
     } scenarios[] = {
 #define SCENARIO(name) {#name, name}
-        SCENARIO(kinds),   SCENARIO(refused),        SCENARIO(disk_full),
-        SCENARIO(threads), SCENARIO(exit_in_thread), SCENARIO(exit_at_once),
-        SCENARIO(killed),  SCENARIO(killed_later),   SCENARIO(executes),
-        SCENARIO(plain),   SCENARIO(only_marks),     SCENARIO(nothing),
-        SCENARIO(forked),  SCENARIO(forked_after),   SCENARIO(nvtx),
-        SCENARIO(sampled), SCENARIO(region_first),   SCENARIO(torch),
-        SCENARIO(growth),  SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
+        SCENARIO(kinds),          SCENARIO(refused),
+        SCENARIO(disk_full),      SCENARIO(threads),
+        SCENARIO(exit_in_thread), SCENARIO(exit_at_once),
+        SCENARIO(killed),         SCENARIO(killed_later),
+        SCENARIO(executes),       SCENARIO(plain),
+        SCENARIO(only_marks),     SCENARIO(nothing),
+        SCENARIO(forked),         SCENARIO(forked_after),
+        SCENARIO(nvtx),           SCENARIO(sampled),
+        SCENARIO(region_first),   SCENARIO(torch),
+        SCENARIO(growth),         SCENARIO(context_gone),
+        SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

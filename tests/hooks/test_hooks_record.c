@@ -444,6 +444,31 @@ static void test_growth(void **state)
                                             "end\n");
 }
 
+/* With the context goes what had been taken in it, which the fake device keeps; the next is
+ * measured anew. */
+static void test_context_gone(void **state)
+{
+    (void)state;
+    RUN("context_gone", NVML, "FAKE_NVML_CONTEXT=52428800", "FAKE_NVML_STREAM=2097152");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "external 2 52428800 cuda_context\n"
+                                            "sample 2 52428800\n"
+                                            "alloc 1 2 2097152 -\n"
+                                            "external 2 2097152 streams\n"
+                                            "sample 2 56623104\n"
+                                            "stage held\n"
+                                            "free 1\n"
+                                            "external 2 0 cuda_context\n"
+                                            "external 2 0 streams\n"
+                                            "sample 2 4194304\n"
+                                            "stage gone\n"
+                                            "external 2 52428800 cuda_context\n"
+                                            "sample 2 56623104\n"
+                                            "external 2 0 cuda_context\n"
+                                            "end\n");
+}
+
 /*
  * What a program does through libreveille of its own is seen as the driver's blocks, and its marks
  * are told. A simulated device has no part in it.
@@ -578,14 +603,14 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),  cmocka_unit_test(test_what_fails),
-        cmocka_unit_test(test_disk_full),   cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_ends),        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_exec),        cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_nvtx),        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_growth),      cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_libreveille),
+        cmocka_unit_test(test_every_kind), cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_disk_full),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends),       cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exec),       cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_nvtx),       cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_growth),     cmocka_unit_test(test_context_gone),
+        cmocka_unit_test(test_torch),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_libreveille),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
