@@ -4,50 +4,141 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include "base/intmap.h"
+#include "backends/cuda/driver.h"
+#include "base/error.h"
+
+typedef struct capture {
+    struct capture *next;
+    const void *stream;
+    pid_t thread; /* that has begun it */
+    int mode;     /* CUstreamCaptureMode */
+} capture;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static rvli_intmap streams; /* guarded by lock */
-static _Atomic uint64_t count;
+static capture *captures; /* guarded by lock */
+static _Atomic unsigned count;
 
-static void lock_streams(void)
+static void lock_captures(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void unlock_streams(void)
+static void unlock_captures(void)
 {
     pthread_mutex_unlock(&lock);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_streams, unlock_streams, unlock_streams);
+    pthread_atfork(lock_captures, unlock_captures, unlock_captures);
 }
 
-void rvli_capture_begin(const void *stream)
+static const void *own_stream(void)
+{
+    return (const void *)CU_STREAM_PER_THREAD;
+}
+
+const void *rvli_capture_stream(const void *stream, bool per_thread)
+{
+    return per_thread && stream == NULL ? own_stream() : stream;
+}
+
+/* Every thread calls its own default stream by the same name. With the lock held. */
+static capture **find(const void *stream)
+{
+    capture **at = &captures;
+    pid_t self = gettid();
+    while (*at != NULL &&
+           ((*at)->stream != stream || (stream == own_stream() && (*at)->thread != self)))
+        at = &(*at)->next;
+    return at;
+}
+
+void rvli_capture_begin(const void *stream, int mode)
 {
     if (stream == NULL) /* the one that cannot be captured */
         return;
-    lock_streams();
-    if (!rvli_intmap_get(&streams, (uintptr_t)stream, NULL))
-        (void)rvli_intmap_insert(&streams, (uintptr_t)stream, 1);
-    atomic_store(&count, streams.count);
-    unlock_streams();
+    lock_captures();
+    capture *one = *find(stream);
+    if (one == NULL && (one = malloc(sizeof *one)) != NULL) {
+        one->next = captures;
+        captures = one;
+        atomic_fetch_add(&count, 1);
+    }
+    if (one != NULL)
+        *one = (capture){one->next, stream, gettid(), mode};
+    unlock_captures();
 }
 
-void rvli_capture_end(const void *stream)
+static bool is_known(const void *stream)
 {
-    if (!rvli_capture_running())
+    lock_captures();
+    bool known = *find(stream) != NULL;
+    unlock_captures();
+    return known;
+}
+
+/*
+ * Some ends that are refused are ends all the same: driver 580 answers so to the wrong thread, and
+ * nobody captures any more. So it is asked.
+ */
+static bool goes_on(const void *stream)
+{
+    rvl_error before = *rvli_error_get();
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (rvli_cuda_driver_load() != RVL_OK ||
+        rvli_cuda.cuStreamIsCapturing((CUstream)(uintptr_t)stream, &state) != CUDA_SUCCESS)
+        state = CU_STREAM_CAPTURE_STATUS_NONE;
+    rvli_error_set(&before);
+    return state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void rvli_capture_end(int error, const void *stream)
+{
+    if (!rvli_capture_running() || (error != CUDA_SUCCESS && is_known(stream) && goes_on(stream)))
         return;
-    lock_streams();
-    rvli_intmap_remove(&streams, (uintptr_t)stream, NULL);
-    atomic_store(&count, streams.count);
-    unlock_streams();
+    lock_captures();
+    capture **at = find(stream), *gone = *at;
+    if (gone != NULL) {
+        *at = gone->next;
+        atomic_fetch_sub(&count, 1);
+    }
+    unlock_captures();
+    free(gone);
 }
 
 bool rvli_capture_running(void)
 {
     return atomic_load(&count) > 0;
+}
+
+/* How this thread wants its calls to be judged. */
+static CUstreamCaptureMode mode_of_thread(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED, ignored;
+    if (rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
+        return CU_STREAM_CAPTURE_MODE_GLOBAL;
+    ignored = mode;
+    (void)rvli_cuda.cuThreadExchangeStreamCaptureMode(&ignored);
+    return mode;
+}
+
+/* The rules are those of cudaThreadExchangeStreamCaptureMode(). */
+bool rvli_capture_forbids_frees(void)
+{
+    bool forbidden = false;
+    pid_t self = gettid();
+    if (!rvli_capture_running() || rvli_cuda_driver_load() != RVL_OK)
+        return false;
+    CUstreamCaptureMode mode = mode_of_thread();
+    lock_captures();
+    for (const capture *each = captures; each != NULL && !forbidden; each = each->next)
+        forbidden = each->thread == self ? each->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                                         : each->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                               mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    unlock_captures();
+    return forbidden && mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocating and freeing memory of a region, and finding it and its backup. */
+/* Allocating memory of a region, and finding it and its backup. */
 #include "hooks/saver_internal.h"
 
 #include <stdlib.h>
 
 #include "backends/cuda/pinned.h"
 #include "base/error.h"
-#include "core/model.h"
-#include "hooks/captures.h"
-#include "hooks/ipc_export.h"
 
 _Atomic bool rvli_saver_exportable;
 
@@ -142,49 +139,9 @@ const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes)
     return host;
 }
 
-/* ---- Freeing ---- */
+/* ---- Host memory ---- */
 
 void rvli_saver_trim(uint64_t keep_bytes)
 {
     rvli_pinned_trim(rvli_settings()->keep_host ? keep_bytes : 0);
-}
-
-/* What cudaFree does of itself: nobody may be using the memory. There is no public call for it. */
-static rvl_status wait_until_unused(const rvli_saved *gone, rvl_state state)
-{
-    rvl_context *context = gone->in->context;
-    if (state == RVL_STATE_PAUSED)
-        return RVL_OK;
-    if (rvli_capture_running())
-        return rvli_error(RVL_ERR_BUSY, "memory cannot be freed while a stream is captured: end "
-                                        "the capture first");
-    return context->ops.synchronize(context->self, 0);
-}
-
-rvl_status rvli_saver_free(rvl_addr addr)
-{
-    rvl_allocation facts = {.struct_size = sizeof facts};
-    /* Out of the table first: once freed, the address may come to another thread. */
-    rvli_saved *gone = rvli_saver_remove(addr);
-    if (gone == NULL)
-        return RVL_ERR_NOT_FOUND;
-    rvli_saved_context *in = gone->in;
-    rvl_status status = rvl_allocation_find(in->context, addr, &facts);
-    if (status == RVL_OK)
-        status = wait_until_unused(gone, facts.state);
-    if (status == RVL_OK)
-        status = rvl_free(in->context, addr);
-    if (status != RVL_OK) {
-        rvl_error cause = *rvli_error_get();
-        if (rvli_saver_insert(gone) != RVL_OK)
-            free(gone);
-        rvli_error_set(&cause);
-        return rvli_saver_tell_device(in, status);
-    }
-    rvli_ipc_forget(in->context, facts.id);
-    rvli_disk_name_remove(gone->name);
-    free(gone);
-    if (facts.backup_bytes > 0) /* whoever frees it then expects the host memory back, too */
-        rvli_saver_trim(0);
-    return RVL_OK;
 }

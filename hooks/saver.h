@@ -36,9 +36,14 @@ rvl_status rvli_saver_alloc(int device, uint64_t size_bytes, const rvli_thread_s
 
 /*
  * Waits for the device and frees the allocation that begins at addr. RVL_ERR_NOT_FOUND,
- * without a record: it is not ours; RVL_ERR_BUSY while a capture runs; else as rvl_free().
+ * without a record: it is not ours; RVL_ERR_BUSY while a capture runs that forbids it; else as
+ * rvl_free(). While another capture runs no device can be waited for, so that its memory stays
+ * until rvli_saver_free_deferred().
  */
 rvl_status rvli_saver_free(rvl_addr addr);
+
+/* After the end of a capture: frees what could not be freed meanwhile. */
+void rvli_saver_free_deferred(void);
 
 /*
  * Pauses or resumes a tag on every device; NULL: all. RVL_ERR_NOT_FOUND: no allocation of a region

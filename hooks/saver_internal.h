@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the saver share: saver.c allocates and frees, saver_pause.c pauses and resumes,
- * saver_contexts.c has the contexts and their tags, saver_table.c the allocations by address, and
- * saver_choices.c what the process has chosen for all of them.
+ * What the files of the saver share: saver.c allocates, saver_free.c frees, saver_pause.c pauses
+ * and resumes, saver_contexts.c has the contexts and their tags, saver_table.c the allocations by
+ * address, and saver_choices.c what the process has chosen for all of them.
  */
 #ifndef RVL_HOOKS_SAVER_INTERNAL_H
 #define RVL_HOOKS_SAVER_INTERNAL_H
@@ -37,6 +37,7 @@ typedef struct rvli_saved {
     bool reclaimed;      /* host memory goes back to the system at resume */
     const uint8_t *host; /* the backup that was last retained */
     rvli_disk_name *name;
+    struct rvli_saved *next_deferred; /* of those that are freed after a capture */
 } rvli_saved;
 
 /* ---- saver_contexts.c ---- */

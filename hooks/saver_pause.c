@@ -152,6 +152,7 @@ rvl_status rvli_saver_pause(const char *tag)
     rvl_status status = refuse_capture("pausing");
     if (status != RVL_OK)
         return status;
+    rvli_saver_free_deferred();
     uint64_t pause = rvli_recorder_pause(tag); /* before anybody else can have the memory */
     status = tag != NULL ? move_tag(tag, pause_one) : move_all(pause_one);
     if (status != RVL_OK) {

@@ -242,10 +242,11 @@ static int current_device(int *device_out)
 #define DO_BEGIN(symbol, call, bytes, device)                                                      \
     CUresult result = call;                                                                        \
     if (result == CUDA_SUCCESS)                                                                    \
-    rvli_capture_begin(stream)
+    rvli_capture_begin(rvli_capture_stream(stream, by_thread), (int)mode)
 #define DO_END(symbol, call, bytes, device)                                                        \
     CUresult result = call;                                                                        \
-    rvli_capture_end(stream)
+    rvli_capture_end((int)result, rvli_capture_stream(stream, by_thread));                         \
+    rvli_saver_free_deferred()
 #define DO_IPC_GET(symbol, call, bytes, device)                                                    \
     int error;                                                                                     \
     CUresult result = rvli_ipc_get(addr, (rvli_ipc_handle *)handle, &error) ? (CUresult)error : call
@@ -269,6 +270,7 @@ static int current_device(int *device_out)
 #define FRONT(symbol, name, version, per_thread, parameters, what, arguments, bytes, device)       \
     static CUresult front_##symbol parameters                                                      \
     {                                                                                              \
+        enum { by_thread = per_thread };                                                           \
         CUresult(*next) parameters;                                                                \
         void *real = atomic_load_explicit(&reals[CALL_##symbol], memory_order_acquire);            \
         memcpy(&next, &real, sizeof next);                                                         \

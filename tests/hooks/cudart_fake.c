@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -315,16 +316,25 @@ int cudaStreamDestroy(void *stream)
     return remember((int)driver.cuStreamDestroy(stream));
 }
 
+/* The capture that was begun last, and the thread that must end it; 0: any may. */
+static void *_Atomic captured;
+static _Atomic pid_t capturing;
+
 int cudaStreamBeginCapture(void *stream, int mode)
 {
-    (void)mode;
-    return remember(driver.set_capturing(stream, true) ? 0 : 400);
+    if (!driver.set_capturing(stream, true))
+        return remember(400);
+    captured = stream;
+    capturing = mode != 2 ? gettid() : 0;
+    return remember(0);
 }
 
 int cudaStreamEndCapture(void *stream, void *graph)
 {
     (void)graph;
-    return remember(driver.set_capturing(stream, false) ? 0 : 400);
+    bool wrong_thread = stream == captured && capturing != 0 && capturing != gettid();
+    int error = driver.set_capturing(stream, false) ? 0 : 400; /* also by the wrong thread */
+    return remember(wrong_thread ? 908 : error);
 }
 
 int cudaStreamBeginCaptureToGraph(void *stream, void *graph, const void *dependencies,

@@ -139,6 +139,47 @@ static void capture(void)
     EXPECT(h.tms_resume("g"), 0);
 }
 
+static void *end_it(void *stream)
+{
+    return (void *)(intptr_t)cudaStreamEndCapture(stream, NULL);
+}
+
+static void *free_it(void *at)
+{
+    return (void *)(intptr_t)cudaFree(at);
+}
+
+static intptr_t in_thread(void *(*does)(void *), void *argument)
+{
+    pthread_t thread;
+    void *answer = NULL;
+    EXPECT(pthread_create(&thread, NULL, does, argument), 0);
+    EXPECT(pthread_join(thread, &answer), 0);
+    return (intptr_t)answer;
+}
+
+/* What other threads may do while one captures, and what not. */
+static void capture_threads(void)
+{
+    enum { GLOBAL, THREAD_LOCAL };
+    void *stream = NULL;
+    uint8_t *at = in_region("g", HOST, 0, 3), *other = in_region("g", HOST, 0, 4);
+    EXPECT(cudaStreamCreate(&stream), 0);
+    EXPECT(cudaStreamBeginCapture(stream, THREAD_LOCAL), 0);
+    EXPECT(h.rvl_hooks_pause("g"), RVL_ERR_BUSY);
+    EXPECT(in_thread(free_it, other), 0);
+    EXPECT(used(0), 2 * SIZE); /* nobody knows yet that it is not in use */
+    EXPECT(fake_capture_invalidated(), false);
+    EXPECT(in_thread(end_it, stream), 908); /* it has ended all the same */
+    EXPECT(used(0), SIZE);
+    EXPECT(h.rvl_hooks_pause("g"), RVL_OK);
+    EXPECT(h.rvl_hooks_resume("g"), RVL_OK);
+    EXPECT(cudaStreamBeginCapture(stream, GLOBAL), 0);
+    EXPECT(in_thread(free_it, at), 900);
+    EXPECT(cudaStreamEndCapture(stream, NULL), 0);
+    EXPECT(cudaFree(at), 0);
+}
+
 static void capture_pause(void)
 {
     void *stream = NULL;
@@ -300,6 +341,7 @@ const scenario process_scenarios[] = {
     SCENARIO(fork_busy),
     SCENARIO(capture),
     SCENARIO(capture_pause),
+    SCENARIO(capture_threads),
     SCENARIO(local_runtime),
     SCENARIO(looked_up_runtime),
     SCENARIO(no_runtime),

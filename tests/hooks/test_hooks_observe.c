@@ -286,7 +286,14 @@ static void test_captures_by_the_driver(void **state)
         call[0]((void *)16, NULL);
         call[0]((void *)16, NULL); /* as the runtime and the driver both tell it */
         assert_true(rvli_capture_running());
+        stub_result = i == 0 ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
         call[1]((void *)16, NULL);
+        assert_false(rvli_capture_running());
+        stub_result = CUDA_SUCCESS;
+        bool per_thread = strstr(rows[i][0], "_ptsz") != NULL;
+        call[0](NULL, NULL); /* the default stream: only a thread's own can be captured */
+        assert_int_equal(rvli_capture_running(), per_thread);
+        call[1](NULL, NULL);
         assert_false(rvli_capture_running());
     }
 }

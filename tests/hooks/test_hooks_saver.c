@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <cuda.h>
 
+#include "backends/cuda/driver.h"
 #include "base/addrmap.h"
 #include "base/error.h"
 #include "cuda/gpu.h"
@@ -226,19 +227,131 @@ static void test_captures(void **state)
     (void)state;
     const rvli_thread_settings settings = with("g", false, false);
     uint8_t *at = need(&settings, 0);
-    rvli_capture_begin(NULL); /* the stream that cannot be captured */
+    rvli_capture_begin(NULL, 0); /* the stream that cannot be captured */
     assert_false(rvli_capture_running());
-    rvli_capture_begin(at);
+    rvli_capture_begin(at, 0);
     assert_int_equal(rvli_saver_pause("g"), RVL_ERR_BUSY);
     assert_int_equal(rvli_saver_resume("g"), RVL_ERR_BUSY);
     assert_int_equal(rvli_saver_free(addr_of(at)), RVL_ERR_BUSY);
     uint8_t *other = need(&settings, 0);
-    rvli_capture_end(at);
+    rvli_capture_end(0, at);
     assert_int_equal(rvli_saver_pause("g"), RVL_OK);
-    rvli_capture_begin(at);
+    rvli_capture_begin(at, 0);
     assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK); /* nobody can be using it */
-    rvli_capture_end(at);
+    rvli_capture_end(0, at);
     assert_int_equal(rvli_saver_free(addr_of(other)), RVL_OK);
+}
+
+typedef struct freeing {
+    rvl_addr addr;
+    bool relaxed; /* so the thread calls itself */
+    rvl_status status;
+} freeing;
+
+static void *free_it(void *argument)
+{
+    freeing *what = argument;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (what->relaxed)
+        assert_int_equal(rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    what->status = rvli_saver_free(what->addr);
+    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    assert_int_equal(rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    assert_int_equal(mode, what->relaxed ? CU_STREAM_CAPTURE_MODE_RELAXED
+                                         : CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return NULL;
+}
+
+static rvl_status free_in(bool other_thread, bool relaxed, rvl_addr addr)
+{
+    freeing what = {addr, relaxed, RVL_ERR_IO};
+    pthread_t thread;
+    if (!other_thread)
+        return rvli_saver_free(addr);
+    assert_int_equal(pthread_create(&thread, NULL, free_it, &what), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return what.status;
+}
+
+/* Whom CUDA lets free while a stream is captured, we let free: the memory goes after the end. */
+static void test_frees_during_captures(void **state)
+{
+    (void)state;
+    static const struct {
+        CUstreamCaptureMode mode;
+        bool other_thread, relaxed;
+        rvl_status status;
+    } rows[] = {
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, false, false, RVL_ERR_BUSY},
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, true, false, RVL_ERR_BUSY},
+        {CU_STREAM_CAPTURE_MODE_GLOBAL, true, true, RVL_OK},
+        {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false, false, RVL_ERR_BUSY},
+        {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, true, false, RVL_OK},
+        {CU_STREAM_CAPTURE_MODE_RELAXED, false, false, RVL_OK},
+        {CU_STREAM_CAPTURE_MODE_RELAXED, true, false, RVL_OK},
+    };
+    const rvli_thread_settings settings = with("g", false, false);
+    CUstream stream = NULL;
+    uint8_t *kept = need(&settings, 0);
+    CUcontext primary = NULL;
+    assert_int_equal(rvli_cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+    assert_int_equal(rvli_cuda.cuCtxPushCurrent(primary), CUDA_SUCCESS);
+    assert_int_equal(rvli_cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t before = used();
+        uint8_t *at = need(&settings, 0);
+        rvli_capture_begin(stream, (int)rows[i].mode);
+        assert_true(fake_stream_set_capturing(stream, true));
+        assert_int_equal(free_in(rows[i].other_thread, rows[i].relaxed, addr_of(at)),
+                         rows[i].status);
+        assert_int_equal(used(), before + SIZE);
+        if (rows[i].status == RVL_OK)
+            assert_int_equal(rvli_saver_free(addr_of(at)), RVL_ERR_NOT_FOUND);
+        rvli_saver_free_deferred(); /* too early */
+        rvli_capture_end(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, stream);
+        assert_true(rvli_capture_running());
+        assert_false(fake_capture_invalidated());
+        assert_true(fake_stream_set_capturing(stream, false));
+        rvli_capture_end(0, stream);
+        if (i == 2) { /* the device says no once: it stays for the next time */
+            assert_true(fake_fail("cuCtxSynchronize", 1, CUDA_ERROR_UNKNOWN, false));
+            rvli_saver_free_deferred();
+            assert_int_equal(used(), before + SIZE);
+        }
+        rvli_saver_free_deferred();
+        if (rows[i].status != RVL_OK)
+            assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
+        assert_int_equal(used(), before);
+    }
+    assert_int_equal(rvli_cuda.cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(rvli_cuda.cuCtxPopCurrent(&primary), CUDA_SUCCESS);
+    assert_int_equal(rvli_cuda.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(rvli_saver_free(addr_of(kept)), RVL_OK);
+}
+
+/* A refused end has ended it, unless the driver says otherwise. */
+static void test_ends_of_captures(void **state)
+{
+    (void)state;
+    int stream = 0;
+    rvli_capture_begin(&stream, 0);
+    rvli_capture_end(CUDA_ERROR_INVALID_VALUE, NULL); /* of another stream */
+    assert_true(rvli_capture_running());
+    rvli_capture_end(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, &stream);
+    assert_false(rvli_capture_running());
+    assert_false(rvli_capture_forbids_frees());
+    const void *own = rvli_capture_stream(NULL, true);
+    assert_null(rvli_capture_stream(NULL, false));
+    assert_ptr_equal(rvli_capture_stream(&stream, true), &stream);
+    rvli_capture_begin(own, 0);
+    assert_true(rvli_capture_running());
+    assert_true(rvli_capture_forbids_frees());
+    rvli_capture_end(0, own);
+    assert_false(rvli_capture_running());
+    countdown = 1;
+    rvli_capture_begin(&stream, 0); /* there is no memory to note it */
+    countdown = 0;
+    assert_false(rvli_capture_running());
 }
 
 static void test_margin(void **state)
@@ -420,11 +533,19 @@ int main(void)
 {
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_allocation), cmocka_unit_test(test_full_table),
-        cmocka_unit_test(test_driver_failures),  cmocka_unit_test(test_captures),
-        cmocka_unit_test(test_margin),           cmocka_unit_test(test_disk_names),
-        cmocka_unit_test(test_threads),          cmocka_unit_test(test_retained_backups),
-        cmocka_unit_test(test_both_backups),     cmocka_unit_test(test_errors_of_cuda),
+        cmocka_unit_test(test_first_allocation),
+        cmocka_unit_test(test_full_table),
+        cmocka_unit_test(test_driver_failures),
+        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_margin),
+        cmocka_unit_test(test_disk_names),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_retained_backups),
+
+        cmocka_unit_test(test_frees_during_captures),
+        cmocka_unit_test(test_ends_of_captures),
+        cmocka_unit_test(test_both_backups),
+        cmocka_unit_test(test_errors_of_cuda),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
