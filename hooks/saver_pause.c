@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "core/model.h"
 #include "hooks/captures.h"
 #include "hooks/ipc_export.h"
 #include "hooks/recorder.h"
@@ -44,34 +45,31 @@ static rvl_status pause_one(rvli_saved_context *in, const rvli_saved_tag *tag)
     return status;
 }
 
-static rvl_status set_retain(rvli_saved_context *in, rvli_saved_tag *tag, bool retain)
+/* Its other options may be the program's, and rvl_tag_define() would set them all. */
+static void set_retain(rvli_saved_context *in, rvli_saved_tag *tag, bool retain)
 {
-    const rvl_tag_options options = {.struct_size = sizeof options, .retain_backups = retain};
-    rvl_tag number;
     if (tag->retain == retain)
-        return RVL_OK;
-    rvl_status status = rvl_tag_define(in->context, tag->name, &options, &number);
-    if (status == RVL_OK)
-        tag->retain = retain;
-    return status;
+        return;
+    rvli_lock(in->context);
+    rvli_tag_get(in->context, tag->number)->retain_backups = retain;
+    rvli_unlock(in->context);
+    tag->retain = retain;
 }
 
 /* Where each backup lies that will be retained; the context says it no more once it is resumed. */
-static rvl_status prepare_resume(rvli_saved_context *in, const rvli_saved_tag *tag, bool retain)
+static void prepare_resume(rvli_saved_context *in, const rvli_saved_tag *tag, bool retain)
 {
-    rvl_status status = RVL_OK;
     uint64_t at = 0, size_bytes;
     const void *host;
     rvli_saved *each;
     rvli_saver_lock();
-    for (rvli_saved_tag *other = in->tags; other != NULL && status == RVL_OK; other = other->next)
+    for (rvli_saved_tag *other = in->tags; other != NULL; other = other->next)
         if (tag == NULL || tag == other)
-            status = set_retain(in, other, retain);
+            set_retain(in, other, retain);
     while (retain && (each = rvli_saver_next(in, tag, &at)) != NULL)
         if (rvl_backup_find(in->context, each->addr, &host, &size_bytes) == RVL_OK)
             each->host = host;
     rvli_saver_unlock();
-    return status;
 }
 
 static void after_resume(rvli_saved_context *in, const rvli_saved_tag *tag)
@@ -95,9 +93,11 @@ static void after_resume(rvli_saved_context *in, const rvli_saved_tag *tag)
 static rvl_status resume_one(rvli_saved_context *in, const rvli_saved_tag *tag)
 {
     bool retain = rvli_saver_get_retain();
-    rvl_status status = prepare_resume(in, tag, retain);
-    if (status == RVL_OK)
+    rvl_status status = rvli_context_check_change(in->context);
+    if (status == RVL_OK) {
+        prepare_resume(in, tag, retain);
         status = rvl_resume(in->context, tag != NULL ? &tag->number : NULL, tag != NULL, NULL);
+    }
     if (status == RVL_OK && !retain) /* else its file and host memory stay */
         after_resume(in, tag);
     return status;

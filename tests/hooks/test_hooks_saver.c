@@ -441,6 +441,41 @@ static void test_retained_backups(void **state)
     assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
 }
 
+/* The tag's other options are the program's. */
+static rvl_status count_call(void *user, rvl_tag tag)
+{
+    (void)tag;
+    ++*(int *)user;
+    return RVL_OK;
+}
+
+static void test_retaining_keeps_options(void **state)
+{
+    (void)state;
+    int calls = 0;
+    rvl_tag tag;
+    rvl_context *context = NULL;
+    const rvl_tag_options options = {.struct_size = sizeof options,
+                                     .block_bytes = SIZE / 2,
+                                     .before_unmap = count_call,
+                                     .callback_user = &calls};
+    const rvli_thread_settings settings = with("o", true, false);
+    assert_int_equal(rvli_saver_context(0, &context), RVL_OK);
+    assert_int_equal(rvl_tag_define(context, "o", &options, &tag), RVL_OK);
+    for (int round = 0; round < 2; round++) {
+        uint64_t handles = fake_stats_get().live.handles;
+        uint8_t *at = need(&settings, 0);
+        assert_int_equal(fake_stats_get().live.handles, handles + 2);
+        rvli_saver_set_retain(round == 0);
+        assert_int_equal(rvli_saver_pause("o"), RVL_OK);
+        assert_int_equal(calls, round + 1);
+        assert_int_equal(rvli_saver_resume("o"), RVL_OK);
+        assert_int_equal(rvli_saver_backup(addr_of(at), 1) != NULL, round == 0);
+        assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
+    }
+    rvli_saver_set_retain(false);
+}
+
 #define THREADS 4
 
 static void *work(void *argument)
@@ -542,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_retained_backups),
 
+        cmocka_unit_test(test_retaining_keeps_options),
         cmocka_unit_test(test_frees_during_captures),
         cmocka_unit_test(test_ends_of_captures),
         cmocka_unit_test(test_both_backups),
