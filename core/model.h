@@ -38,6 +38,7 @@ typedef struct rvli_allocation rvli_allocation;
 typedef struct rvli_block rvli_block;
 typedef struct rvli_carrier rvli_carrier;
 typedef struct rvli_backup rvli_backup;
+typedef struct rvli_guard rvli_guard; /* core/transition.h */
 
 /* The key of a tag: names belong to processes. name is followed by the name's bytes. */
 typedef struct rvli_tag_key {
@@ -148,6 +149,7 @@ struct rvl_context {
     void *self; /* the backend's instance */
     rvli_clock clock;
     uint64_t fork_generation; /* that of the process that opened it */
+    const rvli_guard *guard;  /* NULL: transitions concern nobody else */
 
     rvl_log_fn log;
     void *log_user;

@@ -216,7 +216,9 @@ static void undo_item(rvli_transition *transition, rvli_move_item *item)
     rvl_context *context = transition->context;
     rvli_allocation *allocation = item->allocation;
     rvli_backup *unused = NULL;
+    bool released = allocation->blocks == NULL;
     bool restored = restore_item(transition, item);
+    item->renewed = released || !restored;
     rvli_lock(context);
     if (!restored) {
         lose_item(context, item);
@@ -269,15 +271,19 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = run(transition, options, &failed);
+    status = rvli_transition_ask_guard(transition, RVL_EVENT_PAUSE);
+    bool refused = status != RVL_OK;
+    if (!refused)
+        status = run(transition, options, &failed);
     if (status == RVL_OK) {
         commit(transition, options->discard);
-        return RVL_OK;
+    } else {
+        const rvli_allocation *allocation = transition->items[failed].allocation;
+        if (!refused && status != RVL_ERR_VETOED)
+            rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
+        undo(transition);
     }
-    const rvli_allocation *allocation = transition->items[failed].allocation;
-    if (status != RVL_ERR_VETOED)
-        rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
-    undo(transition);
+    rvli_transition_tell_guard(transition, RVL_EVENT_PAUSE, status == RVL_OK);
     return status;
 }
 

@@ -248,12 +248,18 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
+    status = rvli_transition_ask_guard(transition, RVL_EVENT_RESUME);
+    if (status != RVL_OK) {
+        undo(transition);
+        return status;
+    }
     if (options->timeout_ns > 0)
         status = create_in_time(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
         status = back_all(transition, !options->no_restore, &failed);
     if (status == RVL_OK) {
         commit(transition, !options->no_restore);
+        rvli_transition_tell_guard(transition, RVL_EVENT_RESUME, true);
         tell_callbacks(transition);
         return RVL_OK;
     }
@@ -263,6 +269,7 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     int device = allocation->device;
     uint64_t needed = needed_bytes(transition, device);
     undo(transition);
+    rvli_transition_tell_guard(transition, RVL_EVENT_RESUME, false);
     rvli_fail(context, "resume", tag, device, needed);
     return status;
 }

@@ -122,6 +122,7 @@ static void add_item(rvli_transition *transition, rvli_allocation *allocation)
 {
     transition->items[transition->item_count++] = (rvli_move_item){
         .allocation = allocation,
+        .id = allocation->id,
         .before = (rvl_state)allocation->state,
         .blocks = allocation->blocks,
         .had_blocks = allocation->blocks != NULL,
@@ -163,6 +164,27 @@ rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, 
     }
     qsort(transition->items, count, sizeof *transition->items, compare_items);
     return RVL_OK;
+}
+
+/* ---- The guard ---- */
+
+rvl_status rvli_transition_ask_guard(rvli_transition *transition, rvl_event_kind kind)
+{
+    const rvli_guard *guard = transition->context->guard;
+    if (guard == NULL)
+        return RVL_OK;
+    rvl_status status = guard->before(transition, kind);
+    transition->guarded = status == RVL_OK;
+    return status;
+}
+
+void rvli_transition_tell_guard(const rvli_transition *transition, rvl_event_kind kind, bool done)
+{
+    if (!transition->guarded)
+        return;
+    rvl_error before = *rvli_error_get();
+    transition->context->guard->after(transition, kind, done);
+    rvli_error_set(&before);
 }
 
 /* ---- Waiting ---- */

@@ -15,6 +15,7 @@
 /* One allocation on its way. */
 typedef struct rvli_move_item {
     rvli_allocation *allocation;
+    uint64_t id;         /* the allocation's, good when it is not any more */
     rvl_state before;    /* its state when the transition began */
     rvli_block *blocks;  /* resume: what is being put behind the address */
     rvli_backup *backup; /* pause: what is being filled */
@@ -23,6 +24,7 @@ typedef struct rvli_move_item {
     rvli_digest *digests;  /* of its content, as it is being learned */
     uint64_t copied_bytes; /* pause: to the backup */
     bool had_blocks;       /* resume of a lost one: its blocks never went away */
+    bool renewed;          /* undone pause: it has other memory than before, or is lost */
 } rvli_move_item;
 
 typedef struct rvli_transition {
@@ -37,7 +39,19 @@ typedef struct rvli_transition {
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
     uint64_t start_ns;               /* context clock */
+    bool guarded;                    /* the guard is to be told how it ends */
 } rvli_transition;
+
+/*
+ * What a transition has to do with others than the context: set once, before the context is used.
+ * Both are called by the transition's thread, without the lock; before() once all that moves is
+ * marked, so that nobody else can begin to use it, and before any callback. If it fails, so does
+ * the transition. after() follows each before() that did not, with the tags still claimed.
+ */
+struct rvli_guard {
+    rvl_status (*before)(const rvli_transition *transition, rvl_event_kind kind);
+    void (*after)(const rvli_transition *transition, rvl_event_kind kind, bool done);
+};
 
 /*
  * Claims the tags (count 0: all of the process) and waits for whoever moves them.
@@ -52,6 +66,10 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
  * RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, bool mark);
+
+/* Asks the context's guard and, if it has let the transition go on, tells it how that ended. */
+rvl_status rvli_transition_ask_guard(rvli_transition *transition, rvl_event_kind kind);
+void rvli_transition_tell_guard(const rvli_transition *transition, rvl_event_kind kind, bool done);
 
 /* Gives the claims back, wakes who waits, frees the lists. */
 void rvli_transition_end(rvli_transition *transition);

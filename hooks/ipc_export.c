@@ -44,7 +44,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 void rvli_ipc_drop_if_unused(rvli_ipc_shared *what)
 {
-    if (!what->gone || what->importers > 0)
+    if (!what->gone || what->moving || what->importers > 0)
         return;
     rvli_ipc_shared **at = &rvli_ipc_exports;
     while (*at != what)
@@ -73,16 +73,6 @@ rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id)
     return NULL;
 }
 
-bool rvli_ipc_any_exports(void)
-{
-    return atomic_load(&export_count) != 0;
-}
-
-rvl_status rvli_ipc_paused_now(void)
-{
-    return rvli_error(RVL_ERR_STATE, "the memory is paused: resume it, and pass a new handle on");
-}
-
 rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
                             rvli_allocation **allocation_out)
 {
@@ -93,7 +83,8 @@ rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
         return rvli_error(RVL_ERR_NOT_SUPPORTED, "the driver did not make this memory exportable: "
                                                  "share memory from outside regions instead");
     if (found->state != RVL_STATE_ACTIVE)
-        return rvli_ipc_paused_now();
+        return rvli_error(RVL_ERR_STATE,
+                          "the memory is paused: resume it, and pass a new handle on");
     *allocation_out = found;
     return RVL_OK;
 }
@@ -123,8 +114,6 @@ static rvl_status export_draft(const rvli_ipc_shared *draft, rvli_ipc_handle *ha
     rvli_ipc_shared *found = find_export(draft->context, draft->addr, draft->allocation_id);
     if (found == NULL)
         status = add_export(draft, &found);
-    else if (found->moving)
-        status = rvli_ipc_paused_now();
     if (status != RVL_OK)
         return status;
     const rvli_ipc_name name = {.process = (uint32_t)getpid(),
@@ -135,24 +124,31 @@ static rvl_status export_draft(const rvli_ipc_shared *draft, rvli_ipc_handle *ha
     return RVL_OK;
 }
 
+/* With the lock held, so that no pause can begin before the export is among those it looks at. */
+static rvl_status draft_export(rvl_context *context, rvl_addr addr, rvli_ipc_shared *draft_out)
+{
+    rvli_allocation *allocation = NULL;
+    rvli_lock(context);
+    rvl_status status = rvli_ipc_look_up(context, addr, 0, &allocation);
+    if (status == RVL_OK)
+        *draft_out = (rvli_ipc_shared){.context = context,
+                                       .addr = addr,
+                                       .allocation_id = allocation->id,
+                                       .size_bytes = allocation->size};
+    rvli_unlock(context);
+    return status;
+}
+
 rvl_status rvli_ipc_export(rvl_context *context, rvl_addr addr, rvli_ipc_handle *handle_out)
 {
-    rvli_ipc_shared draft = {.context = context, .addr = addr};
-    rvli_allocation *allocation = NULL;
+    rvli_ipc_shared draft;
     rvl_status status = rvli_context_check(context);
     if (status != RVL_OK)
         return status;
-    rvli_lock(context);
-    status = rvli_ipc_look_up(context, addr, 0, &allocation);
-    if (status == RVL_OK) {
-        draft.allocation_id = allocation->id;
-        draft.size_bytes = allocation->size;
-    }
-    rvli_unlock(context);
-    if (status != RVL_OK)
-        return status;
     pthread_mutex_lock(&rvli_ipc_lock);
-    status = export_draft(&draft, handle_out);
+    status = draft_export(context, addr, &draft);
+    if (status == RVL_OK)
+        status = export_draft(&draft, handle_out);
     pthread_mutex_unlock(&rvli_ipc_lock);
     return status;
 }

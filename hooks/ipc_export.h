@@ -13,6 +13,7 @@
 #ifndef RVL_HOOKS_IPC_EXPORT_H
 #define RVL_HOOKS_IPC_EXPORT_H
 
+#include "core/transition.h"
 #include "hooks/ipc_wire.h"
 #include "reveille/reveille.h"
 
@@ -27,14 +28,17 @@ rvl_status rvli_ipc_export(rvl_context *context, rvl_addr addr, rvli_ipc_handle 
 bool rvli_ipc_is_own(uint64_t nonce);
 
 /*
- * Before a pause of a tag (NULL: of everything) in a context: takes the memory from its importers.
- * RVL_ERR_TIMEOUT: one of them does not answer; RVL_ERR_BUSY: one of them cannot let go. The record
- * says who. *begun_out: rvli_ipc_settle() must be called, by the same thread.
+ * Takes what a pause moves from its importers. All of it is marked, so nobody can export or import
+ * it any more. RVL_ERR_TIMEOUT: one of them does not answer; RVL_ERR_BUSY: one of them cannot let
+ * go. The record says who, and all have it again.
  */
-rvl_status rvli_ipc_suspend(rvl_context *context, const rvl_tag *tag, bool *begun_out);
+rvl_status rvli_ipc_suspend(const rvli_transition *pause);
 
-/* After it: gives the memory up for good if it is paused, or back to its importers. */
-void rvli_ipc_settle(rvl_context *context, bool paused);
+/*
+ * After a suspension that succeeded, by the same thread: importers give up for good what is paused,
+ * or is other memory than before, and have the rest again.
+ */
+void rvli_ipc_settle(const rvli_transition *pause, bool paused);
 
 /* An allocation was freed: its handles are no good any more. Imports stay as they are. */
 void rvli_ipc_forget(const rvl_context *context, uint64_t allocation_id);

@@ -22,6 +22,7 @@ typedef struct rvli_ipc_shared {
     uint64_t export_id;
     unsigned importers;
     bool moving; /* a pause has begun */
+    bool taken;  /* by that pause, for good */
     bool gone;   /* paused or freed since: here for its importers' sake */
 } rvli_ipc_shared;
 
@@ -50,13 +51,10 @@ extern pthread_cond_t rvli_ipc_changed;
 
 /* ---- ipc_export.c ---- */
 
-/* Without the lock. */
-bool rvli_ipc_any_exports(void);
-
 /* NULL: its memory was paused or freed since, or it never was. */
 rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id);
 
-/* Takes it away if it is gone and nobody imports it any more. */
+/* Takes it away if it is gone, and no pause or importer has to do with it any more. */
 void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
 
 /*
@@ -65,9 +63,6 @@ void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
  */
 rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
                             rvli_allocation **allocation_out);
-
-/* RVL_ERR_STATE, with what to do about it. */
-rvl_status rvli_ipc_paused_now(void);
 
 /* ---- ipc_serve.c ---- */
 

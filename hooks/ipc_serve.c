@@ -92,7 +92,7 @@ static void answer_ask(rvli_ipc_importer *who, const rvli_ipc_message *ask)
         status = rvli_error(RVL_ERR_NOT_FOUND, "the handle is from before a pause, or its memory "
                                                "was freed: get a new one from the exporter");
     else
-        status = what->moving ? rvli_ipc_paused_now() : grant(who, what);
+        status = grant(who, what);
     if (status != RVL_OK) {
         refuse(who, status, rvli_error_get()->message);
         return;

@@ -5,6 +5,7 @@
  */
 #include "hooks/ipc_export_internal.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -22,25 +23,27 @@ void rvli_ipc_begin_rounds(void)
 
 /* ---- What moves ---- */
 
-/* Whether a pause of the tag moves it. */
-static bool moves_with(const rvli_ipc_shared *what, const rvl_tag *tag)
+static int compare_ids(const void *id, const void *item)
 {
-    rvl_allocation facts = {.struct_size = sizeof facts};
-    return rvl_allocation_find(what->context, what->addr, &facts) == RVL_OK &&
-           facts.id == what->allocation_id && facts.state == RVL_STATE_ACTIVE &&
-           (tag == NULL || facts.tag == *tag);
+    uint64_t a = *(const uint64_t *)id, b = ((const rvli_move_item *)item)->id;
+    return (a > b) - (a < b);
 }
 
-static bool begin_move(const rvl_context *context, const rvl_tag *tag)
+/* What a transition does with it, NULL if nothing. */
+static const rvli_move_item *item_of(const rvli_transition *transition, const rvli_ipc_shared *what)
 {
-    bool any = false;
-    rvl_error before = *rvli_error_get();
-    for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next) {
-        each->moving = !each->gone && each->context == context && moves_with(each, tag);
-        any = any || each->moving;
-    }
-    rvli_error_set(&before);
-    return any;
+    if (what->context != transition->context)
+        return NULL;
+    return bsearch(&what->allocation_id, transition->items, transition->item_count,
+                   sizeof *transition->items, compare_ids);
+}
+
+static bool any_moves(const rvli_transition *pause)
+{
+    const rvli_ipc_shared *each = rvli_ipc_exports;
+    while (each != NULL && (each->gone || item_of(pause, each) == NULL))
+        each = each->next;
+    return each != NULL;
 }
 
 static bool moves(const rvli_ipc_importer *who)
@@ -58,16 +61,20 @@ static const rvli_ipc_importer *find_silent(void)
     return each;
 }
 
-/* Says one thing to all that hold what moves, and waits for their answers. */
+static void tell(rvli_ipc_importer *who, rvli_ipc_kind kind)
+{
+    const rvli_ipc_message message = rvli_ipc_message_of(kind);
+    who->awaited = (uint32_t)kind;
+    (void)rvli_ipc_send(who->socket, &message, NULL, 0);
+}
+
+/* Says one thing to all that hold what moves, another where it is taken, and waits for answers. */
 static void tell_all(rvli_ipc_kind kind, unsigned timeout_ms)
 {
     struct timespec end;
-    const rvli_ipc_message message = rvli_ipc_message_of(kind);
     for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
-        if (moves(each)) {
-            each->awaited = (uint32_t)kind;
-            (void)rvli_ipc_send(each->socket, &message, NULL, 0);
-        }
+        if (moves(each))
+            tell(each, each->of->taken ? RVLI_IPC_DROP : kind);
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += timeout_ms / 1000;
     end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
@@ -142,23 +149,6 @@ static rvl_status verdict(unsigned timeout_ms)
 
 /* ---- A pause ---- */
 
-rvl_status rvli_ipc_suspend(rvl_context *context, const rvl_tag *tag, bool *begun_out)
-{
-    unsigned timeout_ms = rvli_settings()->ipc_timeout_ms;
-    if (!rvli_ipc_any_exports())
-        return RVL_OK;
-    pthread_mutex_lock(&rounds);
-    pthread_mutex_lock(&rvli_ipc_lock);
-    *begun_out = begin_move(context, tag);
-    if (*begun_out)
-        tell_all(RVLI_IPC_SUSPEND, timeout_ms);
-    rvl_status status = *begun_out ? verdict(timeout_ms) : RVL_OK;
-    pthread_mutex_unlock(&rvli_ipc_lock);
-    if (!*begun_out)
-        pthread_mutex_unlock(&rounds);
-    return status;
-}
-
 /* They read nothing stale, but what they hold is not free yet. */
 static void warn_of_holders(void)
 {
@@ -170,22 +160,58 @@ static void warn_of_holders(void)
         rvli_say(message);
 }
 
-void rvli_ipc_settle(rvl_context *context, bool paused)
+/* With the lock held: what moves belongs to the round that is on. */
+static void end_round(const rvli_transition *pause, bool paused)
 {
-    rvl_error before = *rvli_error_get();
-    pthread_mutex_lock(&rvli_ipc_lock);
-    tell_all(paused ? RVLI_IPC_DROP : RVLI_IPC_RESTORE, rvli_settings()->ipc_timeout_ms);
+    for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next) {
+        const rvli_move_item *item = each->moving ? item_of(pause, each) : NULL;
+        each->taken = item != NULL && (paused || item->renewed);
+    }
+    tell_all(RVLI_IPC_RESTORE, rvli_settings()->ipc_timeout_ms);
     if (paused)
         warn_of_holders();
     for (rvli_ipc_shared *each = rvli_ipc_exports, *next; each != NULL; each = next) {
         next = each->next;
-        if (!each->moving || each->context != context)
-            continue;
-        each->moving = false;
-        each->gone = each->gone || paused;
+        each->gone = each->gone || each->taken;
+        each->moving = each->taken = false;
         rvli_ipc_drop_if_unused(each);
     }
+}
+
+rvl_status rvli_ipc_suspend(const rvli_transition *pause)
+{
+    unsigned timeout_ms = rvli_settings()->ipc_timeout_ms;
+    pthread_mutex_lock(&rvli_ipc_lock);
+    bool any = any_moves(pause);
     pthread_mutex_unlock(&rvli_ipc_lock);
-    pthread_mutex_unlock(&rounds);
-    rvli_error_set(&before);
+    if (!any)
+        return RVL_OK;
+    pthread_mutex_lock(&rounds);
+    pthread_mutex_lock(&rvli_ipc_lock);
+    for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next)
+        each->moving = !each->gone && item_of(pause, each) != NULL;
+    tell_all(RVLI_IPC_SUSPEND, timeout_ms);
+    rvl_status status = verdict(timeout_ms);
+    if (status != RVL_OK) {
+        rvl_error cause = *rvli_error_get();
+        end_round(pause, false);
+        rvli_error_set(&cause);
+    }
+    pthread_mutex_unlock(&rvli_ipc_lock);
+    if (status != RVL_OK)
+        pthread_mutex_unlock(&rounds);
+    return status;
+}
+
+void rvli_ipc_settle(const rvli_transition *pause, bool paused)
+{
+    bool any = false;
+    pthread_mutex_lock(&rvli_ipc_lock);
+    for (const rvli_ipc_shared *each = rvli_ipc_exports; each != NULL && !any; each = each->next)
+        any = each->moving && item_of(pause, each) != NULL;
+    if (any)
+        end_round(pause, paused);
+    pthread_mutex_unlock(&rvli_ipc_lock);
+    if (any)
+        pthread_mutex_unlock(&rounds);
 }

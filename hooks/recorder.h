@@ -71,12 +71,13 @@ void rvli_recorder_retain(rvli_recorded_space space, uint64_t key);
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
 
 /*
- * All memory of a tag, NULL: of every tag, is about to be given up; that has failed, and what this
- * very pause has told is taken back; it has been taken again.
+ * All memory of a tag, NULL: of every tag, is about to be given up; it has been taken again; or
+ * some of it has, or none: of each allocation is_paused() says how it is now. It must not record.
  */
-uint64_t rvli_recorder_pause(const char *tag);
-void rvli_recorder_pause_failed(uint64_t pause);
+typedef bool (*rvli_recorder_paused)(uint64_t addr);
+void rvli_recorder_pause(const char *tag);
 void rvli_recorder_resume(const char *tag);
+void rvli_recorder_settle(const char *tag, rvli_recorder_paused is_paused);
 
 /* ---- What the driver takes for itself ---- */
 
@@ -117,9 +118,9 @@ typedef struct rvli_recorder_calls {
     size_t struct_size;
     void (*alloc)(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
     bool (*free)(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
-    uint64_t (*pause)(const char *tag);
-    void (*pause_failed)(uint64_t pause);
+    void (*pause)(const char *tag);
     void (*resume)(const char *tag);
+    void (*settle)(const char *tag, rvli_recorder_paused is_paused);
     uint64_t (*growth_begin)(rvli_recorded_growth growth, int device);
     void (*growth_end)(rvli_recorded_growth growth, int device, uint64_t before_bytes);
     rvl_status (*stage)(const char *name);

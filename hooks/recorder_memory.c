@@ -17,15 +17,14 @@
 
 typedef struct used_tag {
     struct used_tag *next;
-    const char *name;   /* interned */
-    uint64_t paused_by; /* number of the pause that has told it; 0: some of it may be active */
+    const char *name; /* interned */
+    bool paused;      /* else some of it may be active */
 } used_tag;
 
 static rvli_addrmap known[RVLI_RECORDED_SPACES]; /* of rvli_recorded */
 static rvli_pool memory;                         /* of them */
 static uint64_t last_id;
 static used_tag *tags;
-static uint64_t pauses;
 
 void rvli_record_begin_memory(void)
 {
@@ -34,7 +33,6 @@ void rvli_record_begin_memory(void)
     rvli_pool_init(&memory, sizeof(rvli_recorded));
     last_id = 0;
     tags = NULL;
-    pauses = 0;
 }
 
 void rvli_record_forget_memory(void)
@@ -63,7 +61,7 @@ static bool note_tag(const char *name)
         *tag = (used_tag){.next = tags, .name = name};
         tags = tag;
     }
-    tag->paused_by = 0;
+    tag->paused = false;
     return true;
 }
 
@@ -80,6 +78,17 @@ static rvli_recorded *forget_key(rvli_recorded_space space, uint64_t key)
     return gone;
 }
 
+static void write_memory(const rvli_recorded *kept, const char *tag, uint32_t flags)
+{
+    rvli_record_write(&(rvl_trace_event){.kind = RVL_EVENT_ALLOC,
+                                         .id = kept->id,
+                                         .device = rvli_usage_device_at(kept->device)->place,
+                                         .bytes = kept->size_bytes,
+                                         .tag = tag,
+                                         .backup = kept->backup,
+                                         .flags = flags});
+}
+
 /* Without host memory it is left out, and its bytes stay unexplained. */
 static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *kept)
 {
@@ -92,12 +101,7 @@ static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *
         return;
     }
     kept->id = ++last_id;
-    rvli_record_write(&(rvl_trace_event){.kind = RVL_EVENT_ALLOC,
-                                         .id = kept->id,
-                                         .device = rvli_usage_device_at(kept->device)->place,
-                                         .bytes = kept->size_bytes,
-                                         .tag = tag,
-                                         .backup = kept->backup});
+    write_memory(kept, tag, 0);
 }
 
 void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what)
@@ -190,41 +194,31 @@ void rvli_record_free_all(void)
 
 /* ---- Pauses ---- */
 
-static void write_transition(rvl_event_kind kind, used_tag *tag, uint64_t paused_by)
+static void write_transition(rvl_event_kind kind, used_tag *tag)
 {
     rvli_record_write(&(rvl_trace_event){.kind = kind, .tag = tag->name});
-    tag->paused_by = paused_by;
+    tag->paused = kind == RVL_EVENT_PAUSE;
 }
 
-uint64_t rvli_recorder_pause(const char *tag)
+/* NULL: every tag is. */
+static bool is_called(const used_tag *tag, const char *name)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL)
-        return other->pause(tag);
-    if (!rvli_recorder_on())
-        return 0;
-    pthread_mutex_lock(&rvli_record_lock);
-    uint64_t pause = ++pauses;
-    for (used_tag *each = tags; each != NULL; each = each->next)
-        if (each->paused_by == 0 && (tag == NULL || strcmp(each->name, tag) == 0))
-            write_transition(RVL_EVENT_PAUSE, each, pause);
-    pthread_mutex_unlock(&rvli_record_lock);
-    return pause;
+    return name == NULL || strcmp(tag->name, name[0] != '\0' ? name : NAMELESS_TAG) == 0;
 }
 
-void rvli_recorder_pause_failed(uint64_t pause)
+void rvli_recorder_pause(const char *tag)
 {
     const rvli_recorder_calls *other = rvli_record_other();
     if (other != NULL) {
-        other->pause_failed(pause);
+        other->pause(tag);
         return;
     }
-    if (!rvli_recorder_on() || pause == 0)
+    if (!rvli_recorder_on())
         return;
     pthread_mutex_lock(&rvli_record_lock);
     for (used_tag *each = tags; each != NULL; each = each->next)
-        if (each->paused_by == pause)
-            write_transition(RVL_EVENT_RESUME, each, 0);
+        if (!each->paused && is_called(each, tag))
+            write_transition(RVL_EVENT_PAUSE, each);
     pthread_mutex_unlock(&rvli_record_lock);
 }
 
@@ -239,7 +233,62 @@ void rvli_recorder_resume(const char *tag)
         return;
     pthread_mutex_lock(&rvli_record_lock);
     for (used_tag *each = tags; each != NULL; each = each->next)
-        if (tag == NULL || strcmp(each->name, tag) == 0)
-            write_transition(RVL_EVENT_RESUME, each, 0);
+        if (is_called(each, tag))
+            write_transition(RVL_EVENT_RESUME, each);
+    pthread_mutex_unlock(&rvli_record_lock);
+}
+
+/* The next allocation of a tag from a key on. */
+static rvli_recorded *next_of(const used_tag *tag, uint64_t *key)
+{
+    rvli_recorded *each;
+    while ((each = rvli_addrmap_ceil(&known[RVLI_RECORDED_ADDRESS], *key, key)) != NULL &&
+           (each->tag == NULL || !is_called(tag, each->tag)))
+        ++*key;
+    return each;
+}
+
+/* What stays paused while the rest is active becomes an allocation anew, that is paused. */
+static void write_part(used_tag *tag, rvli_recorder_paused is_paused)
+{
+    uint64_t key = 0;
+    rvli_recorded *each;
+    for (; (each = next_of(tag, &key)) != NULL; key++)
+        if (is_paused(key)) {
+            write_free(each->id);
+            each->id = 0;
+        }
+    write_transition(RVL_EVENT_RESUME, tag);
+    for (key = 0; (each = next_of(tag, &key)) != NULL; key++)
+        if (each->id == 0) {
+            each->id = ++last_id;
+            write_memory(each, tag->name, RVL_ALLOC_PAUSED);
+        }
+}
+
+static void settle(used_tag *tag, rvli_recorder_paused is_paused)
+{
+    uint64_t key = 0, paused = 0, active = 0;
+    for (; next_of(tag, &key) != NULL; key++)
+        *(is_paused(key) ? &paused : &active) += 1;
+    if (paused > 0 && active > 0)
+        write_part(tag, is_paused);
+    else if (active > 0)
+        write_transition(RVL_EVENT_RESUME, tag);
+}
+
+void rvli_recorder_settle(const char *tag, rvli_recorder_paused is_paused)
+{
+    const rvli_recorder_calls *other = rvli_record_other();
+    if (other != NULL) {
+        other->settle(tag, is_paused);
+        return;
+    }
+    if (!rvli_recorder_on())
+        return;
+    pthread_mutex_lock(&rvli_record_lock);
+    for (used_tag *each = tags; each != NULL; each = each->next)
+        if (is_called(each, tag))
+            settle(each, is_paused);
     pthread_mutex_unlock(&rvli_record_lock);
 }

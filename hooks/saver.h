@@ -48,10 +48,14 @@ void rvli_saver_free_deferred(void);
 /*
  * Pauses or resumes a tag on every device; NULL: all. RVL_ERR_NOT_FOUND: no allocation of a region
  * ever had it; RVL_ERR_BUSY while a capture runs; a pause also as rvli_ipc_suspend(); else as
- * rvl_pause() and rvl_resume(). Each device is a transaction of its own.
+ * rvl_pause() and rvl_resume(). Each context is a transaction of its own; a resume that would not
+ * fit in all of them moves none.
  */
 rvl_status rvli_saver_pause(const char *tag);
 rvl_status rvli_saver_resume(const char *tag);
+
+/* Whether an allocation begins at an address and is paused. Takes no lock of the hooks. */
+bool rvli_saver_is_paused(rvl_addr addr);
 
 /* Where the host backup of bytes at an address lies, retained ones included; NULL: none. */
 const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes);

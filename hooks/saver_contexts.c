@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "hooks/guard.h"
 #include "hooks/recorder.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,6 +70,7 @@ static rvl_status open_context(rvli_saved_context *in)
     rvl_device_info info = {.struct_size = sizeof info};
     status = rvl_device_get_info(in->context, 0, &info);
     in->granularity_bytes = info.granularity_bytes;
+    in->context->guard = &rvli_hooks_guard;
     return status;
 }
 
@@ -191,4 +193,15 @@ rvl_status rvli_saver_tag_of(rvli_saved_context *in, const char *name, rvli_save
     rvli_saver_unlock();
     *tag_out = tag;
     return status;
+}
+
+bool rvli_saver_has_tag(rvli_saved_context *in, const char *name, const rvli_saved_tag **tag_out)
+{
+    *tag_out = NULL;
+    if (name == NULL)
+        return true;
+    rvli_saver_lock();
+    *tag_out = rvli_saver_find_tag(in, name);
+    rvli_saver_unlock();
+    return *tag_out != NULL;
 }

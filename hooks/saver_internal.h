@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the saver share: saver.c allocates, saver_free.c frees, saver_pause.c pauses
- * and resumes, saver_contexts.c has the contexts and their tags, saver_table.c the allocations by
- * address, and saver_choices.c what the process has chosen for all of them.
+ * and resumes after saver_fit.c has looked, saver_contexts.c has the contexts and their tags,
+ * saver_table.c the allocations by address, and saver_choices.c what the process has chosen for all
+ * of them.
  */
 #ifndef RVL_HOOKS_SAVER_INTERNAL_H
 #define RVL_HOOKS_SAVER_INTERNAL_H
@@ -54,6 +55,12 @@ rvl_status rvli_saver_tell_device(const rvli_saved_context *in, rvl_status statu
 /* NULL: the context has no such tag. With the lock held. */
 rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *name);
 
+/*
+ * The tag of a name in a context, NULL in *tag_out for no name; takes the lock. false: it was never
+ * used there.
+ */
+bool rvli_saver_has_tag(rvli_saved_context *in, const char *name, const rvli_saved_tag **tag_out);
+
 /* The tag of an interned name, made if need be. */
 rvl_status rvli_saver_tag_of(rvli_saved_context *in, const char *name, rvli_saved_tag **tag_out);
 
@@ -82,6 +89,11 @@ const char *rvli_saver_directory(void);
 
 /* Makes a directory and those above it. Whether it worked shows when it is used. */
 void rvli_saver_make_directories(const char *path);
+
+/* ---- saver_fit.c ---- */
+
+/* RVL_ERR_DEVICE_OOM: the resume of a tag (NULL: of all) would not fit in all contexts together. */
+rvl_status rvli_saver_check_fit(const char *name);
 
 /* ---- saver.c ---- */
 

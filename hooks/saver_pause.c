@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pausing and resuming by tag, on every device. What is shared with other processes is taken from
- * them first; a disk backup has a name while it is paused; a retained backup stays readable.
+ * Pausing and resuming by tag, on every device. A disk backup has a name while it is paused; a
+ * retained backup stays readable.
  */
 #include "hooks/saver_internal.h"
 
 #include "base/error.h"
-#include "base/text.h"
 #include "core/model.h"
-#include "hooks/captures.h"
-#include "hooks/ipc_export.h"
+#include "hooks/guard.h"
 #include "hooks/recorder.h"
 
 typedef rvl_status (*move_fn)(rvli_saved_context *in, const rvli_saved_tag *tag);
@@ -34,12 +32,7 @@ static void name_files(rvli_saved_context *in, const rvli_saved_tag *tag)
 static rvl_status pause_one(rvli_saved_context *in, const rvli_saved_tag *tag)
 {
     const rvl_tag *number = tag != NULL ? &tag->number : NULL;
-    bool shared = false;
-    rvl_status status = rvli_ipc_suspend(in->context, number, &shared);
-    if (status == RVL_OK)
-        status = rvl_pause(in->context, number, tag != NULL, NULL);
-    if (shared)
-        rvli_ipc_settle(in->context, status == RVL_OK);
+    rvl_status status = rvl_pause(in->context, number, tag != NULL, NULL);
     if (status == RVL_OK && in->directory != NULL)
         name_files(in, tag);
     return status;
@@ -105,25 +98,13 @@ static rvl_status resume_one(rvli_saved_context *in, const rvli_saved_tag *tag)
 
 /* ---- All of them ---- */
 
-static rvl_status refuse_capture(const char *what)
+/* Each context that has the tag, one after the other, until one fails. */
+static rvl_status move_all(const char *name, move_fn move)
 {
-    if (!rvli_capture_running())
-        return RVL_OK;
-    char message[sizeof(((rvl_error *)NULL)->message)];
-    rvli_text text = rvli_text_begin(message, sizeof message);
-    rvli_text_add(&text, "a stream is being captured: end the capture before ");
-    rvli_text_add(&text, what);
-    return rvli_error(RVL_ERR_BUSY, message);
-}
-
-static rvl_status move_tag(const char *name, move_fn move)
-{
-    bool found = false;
+    bool found = name == NULL;
+    const rvli_saved_tag *tag;
     for (rvli_saved_context *in = rvli_saver_newest_context(); in != NULL; in = in->next) {
-        rvli_saver_lock();
-        const rvli_saved_tag *tag = rvli_saver_find_tag(in, name);
-        rvli_saver_unlock();
-        if (tag == NULL)
+        if (!rvli_saver_has_tag(in, name, &tag))
             continue;
         found = true;
         rvl_status status = rvli_saver_tell_device(in, move(in, tag));
@@ -138,37 +119,51 @@ static rvl_status move_tag(const char *name, move_fn move)
     return RVL_ERR_NOT_FOUND;
 }
 
-static rvl_status move_all(move_fn move)
+bool rvli_saver_is_paused(rvl_addr addr)
 {
-    rvl_status status = RVL_OK;
-    for (rvli_saved_context *in = rvli_saver_newest_context(); in != NULL && status == RVL_OK;
+    rvl_allocation facts = {.struct_size = sizeof facts};
+    rvl_error before = *rvli_error_get();
+    bool paused = false;
+    for (const rvli_saved_context *in = rvli_saver_newest_context(); in != NULL && !paused;
          in = in->next)
-        status = rvli_saver_tell_device(in, move(in, NULL));
+        paused = rvl_allocation_find(in->context, addr, &facts) == RVL_OK && facts.addr == addr &&
+                 facts.state == RVL_STATE_PAUSED;
+    rvli_error_set(&before);
+    return paused;
+}
+
+/* A move that failed may have done its work in some contexts: what is recorded then is what is so.
+ */
+static rvl_status move_recorded(const char *name, move_fn move)
+{
+    rvli_guard_begin_move();
+    rvl_status status = move_all(name, move);
+    rvli_guard_end_move();
+    if (status == RVL_OK)
+        return status;
+    rvl_error cause = *rvli_error_get();
+    rvli_recorder_settle(name, rvli_saver_is_paused);
+    rvli_error_set(&cause);
     return status;
 }
 
 rvl_status rvli_saver_pause(const char *tag)
 {
-    rvl_status status = refuse_capture("pausing");
+    rvl_status status = rvli_guard_refuse_capture(RVL_EVENT_PAUSE);
     if (status != RVL_OK)
         return status;
     rvli_saver_free_deferred();
-    uint64_t pause = rvli_recorder_pause(tag); /* before anybody else can have the memory */
-    status = tag != NULL ? move_tag(tag, pause_one) : move_all(pause_one);
-    if (status != RVL_OK) {
-        rvl_error cause = *rvli_error_get();
-        rvli_recorder_pause_failed(pause);
-        rvli_error_set(&cause);
-    }
-    return status;
+    rvli_recorder_pause(tag); /* before anybody else can have the memory */
+    return move_recorded(tag, pause_one);
 }
 
 rvl_status rvli_saver_resume(const char *tag)
 {
-    rvl_status status = refuse_capture("resuming");
-    if (status != RVL_OK)
-        return status;
-    status = tag != NULL ? move_tag(tag, resume_one) : move_all(resume_one);
+    rvl_status status = rvli_guard_refuse_capture(RVL_EVENT_RESUME);
+    if (status == RVL_OK)
+        status = rvli_saver_check_fit(tag);
+    if (status == RVL_OK)
+        status = move_recorded(tag, resume_one);
     if (status == RVL_OK)
         rvli_recorder_resume(tag);
     return status;

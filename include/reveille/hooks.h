@@ -24,8 +24,9 @@ RVL_API rvl_status rvl_hooks_check_settings(void);
 /*
  * The context in which regions allocate on a CUDA device of a number, opened if need be; in it the
  * device has the number 0. It belongs to the library and is never closed. Allocations with a disk
- * backup lie in others. Returns RVL_OK, RVL_ERR_INVALID, or as rvl_context_open(). Thread-safe.
- * Since 0.1.
+ * backup lie in others. rvl_pause() and rvl_resume() of it are refused (RVL_ERR_BUSY) while a
+ * stream is captured, ask processes that import the memory, and are recorded, as those below.
+ * Returns RVL_OK, RVL_ERR_INVALID, or as rvl_context_open(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_context(int device, rvl_context **context_out);
 
@@ -41,7 +42,8 @@ RVL_API rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_conte
  * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
  * RVL_ERR_BUSY while a stream is captured, here or in a process that imported the memory;
  * RVL_ERR_TIMEOUT if such a process does not let go of it within RVL_IPC_TIMEOUT_MS; else as
- * rvl_pause() and rvl_resume(). Each device is a transaction of its own. Thread-safe. Since 0.1.
+ * rvl_pause() and rvl_resume(). Each context is a transaction of its own; a resume that would not
+ * fit in all of them moves none. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_pause(const char *tag);
 RVL_API rvl_status rvl_hooks_resume(const char *tag);

@@ -55,6 +55,8 @@ static void open_hook(bool preload)
     FIND(rvl_hooks_check_settings);
     FIND(rvl_hooks_mode);
     FIND(rvl_last_error);
+    FIND(rvl_pause);
+    FIND(rvl_resume);
     FIND(rvl_host_get_memory);
 #undef FIND
 }

@@ -53,6 +53,10 @@ typedef struct hook {
     rvl_status (*rvl_hooks_check_settings)(void);
     const char *(*rvl_hooks_mode)(void);
     rvl_status (*rvl_last_error)(rvl_error *error_out);
+    rvl_status (*rvl_pause)(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_pause_options *options);
+    rvl_status (*rvl_resume)(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_resume_options *options);
     rvl_status (*rvl_host_get_memory)(rvl_context *context, rvl_host_memory *memory_out);
 } hook;
 

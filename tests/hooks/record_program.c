@@ -19,6 +19,7 @@
 #include "fake.h"
 #include "nvtx_by_hand.h"
 #include "reveille/hooks.h"
+#include "reveille/reveille.h"
 
 #ifdef RVL_HAVE_NVTX
 #include <nvtx3/nvToolsExt.h>
@@ -152,6 +153,40 @@ static void refused(void)
     NEED(cudaMalloc(&pointer, UINT64_C(1) << 40) == 2);
     give(weights);
     give(other);
+}
+
+/* A tag on two devices; the context that was opened last is moved first. */
+static void parts(void)
+{
+    rvl_status (*context_of)(int, rvl_context **) = NULL;
+    rvl_status (*pause)(rvl_context *, const rvl_tag *, size_t, const rvl_pause_options *) = NULL;
+    rvl_status (*resume)(rvl_context *, const rvl_tag *, size_t, const rvl_resume_options *) = NULL;
+    rvl_context *contexts[2] = {NULL, NULL};
+    find("rvl_hooks_context", &context_of);
+    find("rvl_pause", &pause);
+    find("rvl_resume", &resume);
+    void *on_first = get_in_region("weights", true, 4 * MIB);
+    NEED(cudaSetDevice(1) == 0);
+    void *on_second = get_in_region("weights", true, 6 * MIB);
+    NEED(fake_fail("cuMemUnmap", 2, CUDA_ERROR_UNKNOWN, false));
+    NEED(hooks_pause("weights") != RVL_OK); /* on the first device alone */
+    NEED(stage("part") == RVL_OK);
+    NEED(fake_fail("cuMemCreate", 1, CUDA_ERROR_UNKNOWN, true));
+    NEED(hooks_resume("weights") != RVL_OK);
+    NEED(fake_fail("cuMemCreate", 0, CUDA_SUCCESS, false));
+    NEED(stage("the same") == RVL_OK);
+    NEED(hooks_resume("weights") == RVL_OK);
+    for (int i = 0; i < 2; i++)
+        NEED(context_of(i, &contexts[i]) == RVL_OK);
+    NEED(pause(contexts[0], NULL, 0, NULL) == RVL_OK);
+    NEED(stage("by hand") == RVL_OK);
+    NEED(pause(contexts[1], NULL, 0, NULL) == RVL_OK);
+    NEED(stage("all") == RVL_OK);
+    NEED(resume(contexts[0], NULL, 0, NULL) == RVL_OK);
+    NEED(stage("back") == RVL_OK);
+    NEED(resume(contexts[1], NULL, 0, NULL) == RVL_OK);
+    give(on_first);
+    give(on_second);
 }
 
 static void disk_full(void)
@@ -531,6 +566,7 @@ int main(int argc, char **argv)
         SCENARIO(region_first),   SCENARIO(torch),
         SCENARIO(growth),         SCENARIO(context_gone),
         SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
+        SCENARIO(parts),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

@@ -180,6 +180,27 @@ static void capture_threads(void)
     EXPECT(cudaFree(at), 0);
 }
 
+/* Whoever pauses a context itself is refused as well. */
+static void capture_context(void)
+{
+    rvl_context *context = NULL;
+    void *stream = NULL;
+    uint8_t *at = in_region("g", HOST, 0, 3);
+    EXPECT(h.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(cudaStreamCreate(&stream), 0);
+    EXPECT(cudaStreamBeginCapture(stream, 0), 0);
+    EXPECT(h.rvl_pause(context, NULL, 0, NULL), RVL_ERR_BUSY);
+    EXPECT(fake_capture_invalidated(), false);
+    EXPECT(cudaStreamEndCapture(stream, NULL), 0);
+    EXPECT(h.rvl_pause(context, NULL, 0, NULL), RVL_OK);
+    EXPECT(used(0), 0);
+    EXPECT(cudaStreamBeginCapture(stream, 0), 0);
+    EXPECT(h.rvl_resume(context, NULL, 0, NULL), RVL_ERR_BUSY);
+    EXPECT(cudaStreamEndCapture(stream, NULL), 0);
+    EXPECT(h.rvl_resume(context, NULL, 0, NULL), RVL_OK);
+    EXPECT(holds(at, 3), true);
+}
+
 static void capture_pause(void)
 {
     void *stream = NULL;
@@ -342,6 +363,7 @@ const scenario process_scenarios[] = {
     SCENARIO(capture),
     SCENARIO(capture_pause),
     SCENARIO(capture_threads),
+    SCENARIO(capture_context),
     SCENARIO(local_runtime),
     SCENARIO(looked_up_runtime),
     SCENARIO(no_runtime),

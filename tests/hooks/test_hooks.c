@@ -249,6 +249,7 @@ static void test_captures(void **state)
         {.scenario = "capture_threads",
          .modes = PRELOAD,
          .says = {"cannot be freed while a stream is captured"}},
+        {.scenario = "capture_context", .modes = PRELOAD},
         {.scenario = "capture_pause",
          .modes = PRELOAD,
          .signal = SIGABRT,

@@ -216,11 +216,16 @@ static void exporting_fails(void **state)
     assert_int_equal(rvli_ipc_export(context, memory + 1, &handle), RVL_ERR_NOT_FOUND);
 }
 
-static rvli_ipc_name exported(void)
+static rvli_ipc_name exported_at(rvl_addr addr)
 {
     rvli_ipc_handle handle;
-    assert_int_equal(rvli_ipc_export(context, memory, &handle), RVL_OK);
+    assert_int_equal(rvli_ipc_export(context, addr, &handle), RVL_OK);
     return name_in(&handle);
+}
+
+static rvli_ipc_name exported(void)
+{
+    return exported_at(memory);
 }
 
 static int call(const rvli_ipc_name *name)
@@ -344,6 +349,123 @@ static void pauses_ask_importers(void **state)
     assert_int_equal(rvli_ipc_export(context, memory, &handle), RVL_ERR_STATE);
     assert_int_equal(rvli_saver_resume("w"), RVL_OK);
     assert_int_not_equal(exported().export_id, name.export_id);
+}
+
+static void *pause_context(void *argument)
+{
+    pause_result *result = argument;
+    result->status = rvl_pause(context, NULL, 0, NULL);
+    return NULL;
+}
+
+static void expect_ended(pthread_t thread, const pause_result *result, rvl_status status)
+{
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(result->status, status);
+}
+
+static void expect_told(int socket, rvli_ipc_kind kind)
+{
+    assert_int_equal(hear(socket, NULL).kind, kind);
+    done(socket, kind, RVL_OK, "");
+}
+
+/* While a pause waits for importers nobody can become one of what it moves. */
+static void nothing_is_exported_meanwhile(void **state)
+{
+    (void)state;
+    rvl_addr other = allocate();
+    rvli_ipc_name name = exported();
+    rvli_ipc_handle handle;
+    pause_result result;
+    pthread_t thread;
+    int fd, socket = get_grant(&name, &fd);
+    close(fd);
+    assert_int_equal(pthread_create(&thread, NULL, pause_it, &result), 0);
+    assert_int_equal(hear(socket, NULL).kind, RVLI_IPC_SUSPEND);
+    assert_int_equal(rvli_ipc_export(context, other, &handle), RVL_ERR_STATE);
+    assert_int_equal(rvli_ipc_export(context, memory, &handle), RVL_ERR_STATE);
+    done(socket, RVLI_IPC_SUSPEND, RVL_OK, "");
+    expect_told(socket, RVLI_IPC_DROP);
+    expect_ended(thread, &result, RVL_OK);
+    close(socket);
+    assert_int_equal(rvli_saver_resume("w"), RVL_OK);
+    assert_int_equal(rvli_saver_free(other), RVL_OK);
+}
+
+static rvl_status export_it(void *user, rvl_tag tag)
+{
+    (void)tag;
+    return rvli_ipc_export(context, memory, user) == RVL_ERR_STATE ? RVL_OK : RVL_ERR_BUSY;
+}
+
+/* Nor is anything exported for the first time. */
+static void callbacks_export_nothing(void **state)
+{
+    (void)state;
+    rvli_ipc_handle handle;
+    rvl_tag tag;
+    const rvl_tag_options options = {
+        .struct_size = sizeof options, .before_unmap = export_it, .callback_user = &handle};
+    const rvl_tag_options none = {.struct_size = sizeof none};
+    assert_int_equal(rvl_tag_define(context, "w", &options, &tag), RVL_OK);
+    assert_int_equal(rvli_saver_pause("w"), RVL_OK);
+    assert_int_equal(rvl_tag_define(context, "w", &none, &tag), RVL_OK);
+    assert_int_equal(rvli_saver_resume("w"), RVL_OK);
+}
+
+/* Whoever pauses the context itself asks them just so. */
+static void contexts_ask_importers(void **state)
+{
+    (void)state;
+    rvli_ipc_name name = exported();
+    pause_result result;
+    pthread_t thread;
+    int fd, socket = get_grant(&name, &fd);
+    close(fd);
+    assert_int_equal(pthread_create(&thread, NULL, pause_context, &result), 0);
+    assert_int_equal(hear(socket, NULL).kind, RVLI_IPC_SUSPEND);
+    done(socket, RVLI_IPC_SUSPEND, RVL_ERR_BUSY, "because of this");
+    expect_told(socket, RVLI_IPC_RESTORE);
+    expect_ended(thread, &result, RVL_ERR_BUSY);
+    assert_int_equal(exported().export_id, name.export_id);
+
+    assert_int_equal(pthread_create(&thread, NULL, pause_context, &result), 0);
+    expect_told(socket, RVLI_IPC_SUSPEND);
+    expect_told(socket, RVLI_IPC_DROP);
+    expect_ended(thread, &result, RVL_OK);
+    close(socket);
+    assert_int_equal(rvl_resume(context, NULL, 0, NULL), RVL_OK);
+    assert_int_not_equal(exported().export_id, name.export_id);
+}
+
+/* A pause that failed late: the first allocation was released, and has other memory since. */
+static void what_is_made_anew_is_not_restored(void **state)
+{
+    (void)state;
+    rvl_addr second = allocate();
+    rvli_ipc_name names[] = {exported(), exported_at(second)};
+    pause_result result;
+    pthread_t thread;
+    int fds[2], sockets[] = {get_grant(&names[0], &fds[0]), get_grant(&names[1], &fds[1])};
+    memset((void *)(uintptr_t)memory, 7, SIZE);
+    assert_true(fake_fail("cuMemRelease", 2, CUDA_ERROR_UNKNOWN, true));
+    assert_int_equal(pthread_create(&thread, NULL, pause_it, &result), 0);
+    expect_told(sockets[0], RVLI_IPC_SUSPEND);
+    expect_told(sockets[1], RVLI_IPC_SUSPEND);
+    expect_told(sockets[0], RVLI_IPC_DROP);
+    expect_told(sockets[1], RVLI_IPC_RESTORE);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_not_equal(result.status, RVL_OK);
+    assert_true(fake_fail("cuMemRelease", 0, CUDA_SUCCESS, false));
+    assert_int_equal(*(const volatile char *)(uintptr_t)(memory + SIZE - 1), 7);
+    assert_int_not_equal(exported().export_id, names[0].export_id);
+    assert_int_equal(exported_at(second).export_id, names[1].export_id);
+    for (int i = 0; i < 2; i++) {
+        close(sockets[i]);
+        close(fds[i]);
+    }
+    assert_int_equal(rvli_saver_free(second), RVL_OK);
 }
 
 /* ---- The importer ---- */
@@ -582,10 +704,18 @@ static void exporters_say_odd_things(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_handles_are_told), cmocka_unit_test(other_packets_are_no_messages),
-        cmocka_unit_test(exporting_fails),          cmocka_unit_test(wrong_questions_are_refused),
-        cmocka_unit_test(asking_twice_ends_it),     cmocka_unit_test(pauses_ask_importers),
-        cmocka_unit_test(importing_fails),          cmocka_unit_test(wrong_grants_are_refused),
+        cmocka_unit_test(damaged_handles_are_told),
+        cmocka_unit_test(other_packets_are_no_messages),
+        cmocka_unit_test(exporting_fails),
+        cmocka_unit_test(wrong_questions_are_refused),
+        cmocka_unit_test(asking_twice_ends_it),
+        cmocka_unit_test(pauses_ask_importers),
+        cmocka_unit_test(nothing_is_exported_meanwhile),
+        cmocka_unit_test(callbacks_export_nothing),
+        cmocka_unit_test(contexts_ask_importers),
+        cmocka_unit_test(what_is_made_anew_is_not_restored),
+        cmocka_unit_test(importing_fails),
+        cmocka_unit_test(wrong_grants_are_refused),
         cmocka_unit_test(exporters_say_odd_things),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);

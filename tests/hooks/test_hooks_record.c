@@ -280,6 +280,57 @@ static void test_what_fails(void **state)
                                             "end\n");
 }
 
+/* What was paused in part is written as it is: every sample is what the trace says until then. */
+static void test_parts(void **state)
+{
+    (void)state;
+    RUN("parts");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "alloc 1 0 4194304 weights backup=host\n"
+                                            "sample 0 4194304\n"
+                                            "alloc 2 1 6291456 weights backup=host\n"
+                                            "sample 1 6291456\n"
+                                            "pause weights\n"
+                                            "free 2\n"
+                                            "resume weights\n"
+                                            "alloc 3 1 6291456 weights backup=host flags=paused\n"
+                                            "sample 0 4194304\n"
+                                            "sample 1 0\n"
+                                            "stage part\n"
+                                            "free 3\n"
+                                            "resume weights\n"
+                                            "alloc 4 1 6291456 weights backup=host flags=paused\n"
+                                            "sample 0 4194304\n"
+                                            "sample 1 0\n"
+                                            "stage the%20same\n"
+                                            "resume weights\n"
+                                            "pause weights\n"
+                                            "free 1\n"
+                                            "resume weights\n"
+                                            "alloc 5 0 4194304 weights backup=host flags=paused\n"
+                                            "sample 0 0\n"
+                                            "sample 1 6291456\n"
+                                            "stage by%20hand\n"
+                                            "pause weights\n"
+                                            "sample 0 0\n"
+                                            "sample 1 0\n"
+                                            "stage all\n"
+                                            "free 4\n"
+                                            "resume weights\n"
+                                            "alloc 6 1 6291456 weights backup=host flags=paused\n"
+                                            "sample 0 4194304\n"
+                                            "sample 1 0\n"
+                                            "stage back\n"
+                                            "resume weights\n"
+                                            "free 5\n"
+                                            "free 6\n"
+                                            "sample 0 0\n"
+                                            "sample 1 0\n"
+                                            "end\n");
+    assert_int_equal(peak_of(false), 4 * MIB);
+}
+
 static void test_disk_full(void **state)
 {
     (void)state;
@@ -611,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_growth),     cmocka_unit_test(test_context_gone),
         cmocka_unit_test(test_torch),      cmocka_unit_test(test_refused),
         cmocka_unit_test(test_names),      cmocka_unit_test(test_libreveille),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -441,6 +441,37 @@ static void test_retained_backups(void **state)
     assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
 }
 
+/* A resume that would fit in one context and not in the next moves none. */
+static void test_resume_fits_everywhere(void **state)
+{
+    (void)state;
+    const rvli_thread_settings host = with("f", true, false), disk = with("f", false, true);
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(rvli_saver_set_directory(directory), RVL_OK);
+    uint8_t *at = need(&host, 0), *on_disk = need(&disk, 0), *elsewhere = need(&host, 1);
+    assert_int_equal(rvli_saver_pause("f"), RVL_OK);
+    uint64_t creations = fake_calls("cuMemCreate");
+    assert_true(fake_take(0, 1024 * MIB - 2 * SIZE + 1)); /* room for one there, and elsewhere */
+    const char *const tags[] = {"f", NULL};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rvli_saver_resume(tags[i]), RVL_ERR_DEVICE_OOM);
+        assert_int_equal(rvl_last_error(&error), RVL_OK);
+        assert_int_equal(error.requested_bytes, 2 * SIZE);
+        assert_int_equal(error.free_bytes, 2 * SIZE - 1);
+        assert_int_equal(error.device, 0);
+        assert_string_equal(error.tag, i == 0 ? "f" : "");
+        assert_non_null(strstr(error.message, i == 0 ? "resume of \"f\" needs 8.0 MiB, "
+                                                     : "resume needs 8.0 MiB, "));
+    }
+    assert_int_equal(fake_calls("cuMemCreate"), creations);
+    assert_int_equal(used(), 0);
+    assert_true(fake_take(0, 0));
+    assert_int_equal(rvli_saver_resume("f"), RVL_OK);
+    assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
+    assert_int_equal(rvli_saver_free(addr_of(on_disk)), RVL_OK);
+    assert_int_equal(rvli_saver_free(addr_of(elsewhere)), RVL_OK);
+}
+
 /* The tag's other options are the program's. */
 static rvl_status count_call(void *user, rvl_tag tag)
 {
@@ -576,7 +607,7 @@ int main(void)
         cmocka_unit_test(test_disk_names),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_retained_backups),
-
+        cmocka_unit_test(test_resume_fits_everywhere),
         cmocka_unit_test(test_retaining_keeps_options),
         cmocka_unit_test(test_frees_during_captures),
         cmocka_unit_test(test_ends_of_captures),

@@ -226,16 +226,20 @@ static void test_contexts(void **state)
                               "step\nfree 2\nfree 3\nfree 5\nend\n");
 }
 
+static bool first_is_paused(uint64_t addr)
+{
+    return addr == 0x1000;
+}
+
 /* A pause that fails takes back what it has told, and nothing else. */
 static void pauses(void)
 {
     start();
     take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, "a", 0);
     take(RVLI_RECORDED_ADDRESS, 0x2000, 2 * MIB, "b", 0);
-    assert_int_equal(rvli_recorder_pause("a"), 1);
-    uint64_t pause = rvli_recorder_pause(NULL);
-    rvli_recorder_pause_failed(pause);
-    rvli_recorder_pause_failed(0);
+    rvli_recorder_pause("a");
+    rvli_recorder_pause(NULL);
+    rvli_recorder_settle(NULL, first_is_paused); /* what was paused before is so still */
     take(RVLI_RECORDED_ADDRESS, 0x3000, 2 * MIB, "a", 0);
     rvli_recorder_pause("a");
     rvli_recorder_resume("never");
@@ -252,12 +256,41 @@ static void test_pauses(void **state)
                               "free 1\nfree 2\nfree 3\nend\n");
 }
 
+/* A tag that is paused in part is written as memory that begins paused. */
+static void parts(void)
+{
+    start();
+    take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, "a", 0);
+    take(RVLI_RECORDED_ADDRESS, 0x2000, 4 * MIB, "a", 0);
+    take(RVLI_RECORDED_ADDRESS, 0x3000, 2 * MIB, NULL, 0);
+    take(RVLI_RECORDED_ADDRESS, 0x4000, 2 * MIB, "", 0);
+    rvli_recorder_pause("a");
+    rvli_recorder_settle("a", first_is_paused);
+    rvli_recorder_pause("a");
+    rvli_recorder_settle("a", first_is_paused);
+    rvli_recorder_resume("a");
+    rvli_recorder_pause("");
+    rvli_recorder_settle("", first_is_paused);
+    rvli_recorder_close();
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    in_child(parts);
+    assert_string_equal(text, "alloc 1 0 2097152 a\nalloc 2 0 4194304 a\nalloc 3 0 2097152 -\n"
+                              "alloc 4 0 2097152 \"\"\npause a\nfree 1\nresume a\n"
+                              "alloc 5 0 2097152 a flags=paused\npause a\nfree 5\nresume a\n"
+                              "alloc 6 0 2097152 a flags=paused\nresume a\npause \"\"\n"
+                              "resume \"\"\nfree 6\nfree 2\nfree 3\nfree 4\nend\n");
+}
+
 static void off(void)
 {
     take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, "a", 0);
     assert_false(rvli_recorder_free(RVLI_RECORDED_ADDRESS, 0x1000, NULL));
-    assert_int_equal(rvli_recorder_pause(NULL), 0);
-    rvli_recorder_pause_failed(1);
+    rvli_recorder_pause(NULL);
+    rvli_recorder_settle(NULL, first_is_paused);
     rvli_recorder_resume(NULL);
     assert_int_equal(rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, 0), RVLI_RECORDER_UNMEASURED);
     rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, 0, RVLI_RECORDER_UNMEASURED);
@@ -442,15 +475,11 @@ int main(void)
 {
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_held),
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_pauses),
-        cmocka_unit_test(test_off),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_no_memory_for_the_file),
-        cmocka_unit_test(test_drivers),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_keys),      cmocka_unit_test(test_held),
+        cmocka_unit_test(test_contexts),  cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_off),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_no_memory_for_the_file),
+        cmocka_unit_test(test_drivers),   cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

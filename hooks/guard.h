@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a pause or resume of a region's memory has to do with others: streams that are captured,
+ * processes that have imported the memory, and the recording. As the guard of the contexts in which
+ * regions allocate it is asked whoever begins the transition, also by rvl_pause() and rvl_resume().
+ */
+#ifndef RVL_HOOKS_GUARD_H
+#define RVL_HOOKS_GUARD_H
+
+#include "core/transition.h"
+
+extern const rvli_guard rvli_hooks_guard;
+
+/* RVL_ERR_BUSY, with the reason, while a stream is captured. */
+rvl_status rvli_guard_refuse_capture(rvl_event_kind kind);
+
+/* From begin to end this thread moves a tag in several contexts, and records it as one by itself.
+ */
+void rvli_guard_begin_move(void);
+void rvli_guard_end_move(void);
+
+#endif
