@@ -236,6 +236,8 @@ static int64_t carry_out(order *what)
         return capture(what->value != 0);
     case FAIL:
         return fake_fail(what->text, (uint64_t)what->value, (CUresult)999, false) ? 0 : -1;
+    case UNLOAD:
+        return fake_fail(NULL, 1, CUDA_ERROR_DEINITIALIZED, true) ? 0 : -1;
     case MAPPINGS:
         return (int64_t)fake_stats_get().live.mappings;
     case HANDLES:

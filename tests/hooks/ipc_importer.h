@@ -23,6 +23,7 @@ typedef enum order_verb {
     DEVICE,   /* value: becomes the current one */
     CAPTURE,  /* value 1: begins, 0: ends */
     FAIL,     /* text: entry point of the driver; its value-th call fails with 999 */
+    UNLOAD,   /* the driver is gone, as at the end of a process */
     MAPPINGS, /* that there are */
     HANDLES,
     RANGES,

@@ -242,6 +242,24 @@ static void many_blocks(void)
     EXPECT(ORDER(.verb = HANDLES), 0);
 }
 
+/* A tag that joins small allocations: those that are exported have memory of their own. */
+static void coalesced(void)
+{
+    const rvl_tag_options options = {.struct_size = sizeof options, .coalesce_bytes = 16 * MIB};
+    rvl_context *context = NULL;
+    rvl_tag tag;
+    EXPECT(lib.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(lib.rvl_tag_define(context, "c", &options, &tag), RVL_OK);
+    uint8_t *at = allocate("c", 1), *other = allocate("c", 2);
+    EXPECT(used_bytes(0), 2 * SIZE);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(at)), 0);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(other), .slot = 1), 0);
+    EXPECT(ORDER(.verb = HOLDS, .value = 1), 1);
+    EXPECT(ORDER(.verb = HOLDS, .slot = 1, .value = 2), 1);
+    EXPECT(lib.rvl_hooks_pause("c"), RVL_OK);
+    EXPECT(ORDER(.verb = HANDLES), 0);
+}
+
 /* The whole cycle, with a cache of handles in the way. */
 static void cycle(void)
 {
@@ -615,6 +633,14 @@ static void ends_while_held(void)
     EXPECT(ORDER(.verb = OPEN, .handle = handle_of(allocate("w", 1))), 0);
 }
 
+/* Closing what the driver has taken along already is nobody's news. */
+static void unloaded(void)
+{
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(allocate("w", 1))), 0);
+    EXPECT(ORDER(.verb = UNLOAD), 0);
+    EXPECT(ORDER(.verb = CLOSE), 4);
+}
+
 /* ---- Running ---- */
 
 static const scenario scenarios[] = {
@@ -622,13 +648,18 @@ static const scenario scenarios[] = {
     {                                                                                              \
 #name, name                                                                                \
     }
-    SCENARIO(share),          SCENARIO(count_openings), SCENARIO(many_blocks),
-    SCENARIO(cycle),          SCENARIO(in_threads),     SCENARIO(by_driver),
-    SCENARIO(bad_handles),    SCENARIO(freed),          SCENARIO(not_exportable),
-    SCENARIO(killed),         SCENARIO(stopped),        SCENARIO(capturing),
-    SCENARIO(slow),           SCENARIO(pause_fails),    SCENARIO(restore_fails),
-    SCENARIO(opening_fails),  SCENARIO(hostile),        SCENARIO(exporter_ends),
-    SCENARIO(exporter_stops), SCENARIO(forked),         SCENARIO(ends_while_held),
+    SCENARIO(share),          SCENARIO(count_openings),
+    SCENARIO(many_blocks),    SCENARIO(cycle),
+    SCENARIO(in_threads),     SCENARIO(by_driver),
+    SCENARIO(bad_handles),    SCENARIO(freed),
+    SCENARIO(not_exportable), SCENARIO(killed),
+    SCENARIO(stopped),        SCENARIO(capturing),
+    SCENARIO(slow),           SCENARIO(pause_fails),
+    SCENARIO(restore_fails),  SCENARIO(opening_fails),
+    SCENARIO(hostile),        SCENARIO(exporter_ends),
+    SCENARIO(coalesced),      SCENARIO(exporter_stops),
+    SCENARIO(forked),         SCENARIO(ends_while_held),
+    SCENARIO(unloaded),
 };
 
 int main(int argc, char **argv)

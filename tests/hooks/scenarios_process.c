@@ -256,6 +256,12 @@ static void local_runtime(void)
     EXPECT(used(0), 0);
 }
 
+static bool is_of_hook(void *function)
+{
+    Dl_info info;
+    return dladdr(function, &info) != 0 && strstr(info.dli_fname, "libreveille-preload") != NULL;
+}
+
 /* As ctypes does it: its own handle of a runtime. */
 static void looked_up_runtime(void)
 {
@@ -269,6 +275,13 @@ static void looked_up_runtime(void)
     EXPECT(h.tms_pause(NULL), 0);
     EXPECT(used(0), 0);
     EXPECT(dlvsym(runtime, "cudaMalloc", "NONE") == NULL, true);
+    EXPECT(dlvsym(runtime, "cudaMalloc", "libcudart.so.12") == symbol, true);
+    EXPECT(dlvsym(runtime, "cudaMalloc", "libcudart.so.13") == NULL, true);
+    void *memset_there = dlsym(runtime, "cudaMemset"); /* which nobody stands in front of */
+    EXPECT(memset_there != NULL, true);
+    EXPECT(dlvsym(runtime, "cudaMemset", "libcudart.so.12") == memset_there, true);
+    EXPECT(is_of_hook(symbol), true);
+    EXPECT(is_of_hook(memset_there), false);
     EXPECT(dlsym(runtime, "cudaNoSuchFunction") == NULL, true);
     EXPECT(dlerror() != NULL, true);
 }
@@ -328,6 +341,45 @@ static void killed(void)
     raise(SIGKILL);
 }
 
+static uint8_t *late;
+static int late_error;
+
+/* The driver is gone before the program's last calls, as at the end of real ones. */
+__attribute__((destructor)) static void free_late(void)
+{
+    if (late != NULL && cudaFree(late) != late_error)
+        _Exit(5);
+}
+
+static void free_at_exit(void)
+{
+    if (cudaFree(late) != late_error)
+        _Exit(6);
+    if (late_error == 0)
+        late = NULL;
+}
+
+static void unload(void)
+{
+    fake_fail(NULL, 1, CUDA_ERROR_DEINITIALIZED, true);
+}
+
+static void freed_after_driver(void)
+{
+    late = in_region("l", HOST, 0, 1);
+    late_error = 4; /* cudaErrorCudartUnloading */
+    EXPECT(atexit(free_at_exit), 0);
+    EXPECT(atexit(unload), 0); /* runs first */
+}
+
+/* Paused memory needs nothing of the device. */
+static void paused_after_driver(void)
+{
+    freed_after_driver();
+    late_error = 0;
+    EXPECT(h.tms_pause("l"), 0);
+}
+
 static void nothing(void)
 {
 }
@@ -374,5 +426,7 @@ const scenario process_scenarios[] = {
     SCENARIO(nothing),
     SCENARIO(settings_good),
     SCENARIO(settings_asked),
+    SCENARIO(freed_after_driver),
+    SCENARIO(paused_after_driver),
     {NULL, NULL},
 };

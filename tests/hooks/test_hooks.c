@@ -274,7 +274,9 @@ static void test_beginning_and_end(void **state)
          .environment = {"PROGRAM_BEFORE_MAIN=1", "TMS_INIT_ENABLE=1"}},
         {.scenario = "nothing", .modes = PRELOAD, .environment = {"PROGRAM_BEFORE_MAIN=1"}},
         {.scenario = "nothing", .modes = PRELOAD, .bare = true},
-        {.scenario = "nothing", .modes = TORCH}, {.scenario = "closed", .modes = TORCH});
+        {.scenario = "nothing", .modes = TORCH}, {.scenario = "closed", .modes = TORCH},
+        {.scenario = "freed_after_driver", .modes = PRELOAD},
+        {.scenario = "paused_after_driver", .modes = PRELOAD});
 }
 
 int main(void)

@@ -51,6 +51,7 @@ static void test_sharing(void **state)
     run("share", NULL, NULL);
     run("count_openings", NULL, NULL);
     run("many_blocks", NULL, NULL);
+    run("coalesced", NULL, NULL);
     run("in_threads", NULL, NULL);
     run("by_driver", NULL, "cudaIpcOpenMemHandle failed: the handle is this process's own");
 }
@@ -95,6 +96,7 @@ static void test_ends(void **state)
     run("exporter_stops", SOON, "does not answer");
     run("forked", NULL, "RVL_ERR_FORKED");
     run("ends_while_held", NULL, NULL);
+    run("unloaded", NULL, NULL);
 }
 
 int main(void)
