@@ -9,6 +9,8 @@
 
 /* Room for addresses where the device's memory is not known. */
 #define RANGE_BYTES_UNKNOWN (UINT64_C(1) << 40)
+/* Buckets of a side that are looked through before the map is asked. */
+#define NEAR_BUCKETS 4
 
 /* ---- Rules ---- */
 
@@ -26,12 +28,12 @@ uint64_t rvli_allocator_round(const rvli_settings *settings, uint64_t size)
     return step > 0 ? (size + step - 1) & ~(step - 1) : below * 2;
 }
 
-static uint64_t segment_bytes(uint64_t rounded)
+static uint64_t segment_bytes(const rvli_settings *settings, uint64_t rounded)
 {
     if (rounded <= RVLI_SMALL_SIZE)
         return RVLI_SMALL_BUFFER;
-    if (rounded < RVLI_MIN_LARGE_ALLOC)
-        return RVLI_LARGE_BUFFER;
+    if (rounded < RVLI_MIN_LARGE_ALLOC && rounded <= settings->large_segment_bytes)
+        return settings->large_segment_bytes;
     return (rounded + RVLI_ROUND_LARGE - 1) / RVLI_ROUND_LARGE * RVLI_ROUND_LARGE;
 }
 
@@ -55,6 +57,7 @@ void rvli_allocator_init(rvli_allocator *allocator, const rvli_settings *setting
                                   .change = change,
                                   .owner = owner};
     rvli_pool_init(&allocator->blocks, sizeof(rvli_block));
+    rvli_addrmap_init(&allocator->by_addr);
 }
 
 void rvli_allocator_destroy(rvli_allocator *allocator)
@@ -65,6 +68,8 @@ void rvli_allocator_destroy(rvli_allocator *allocator)
         allocator->ranges = range->next;
         free(range);
     }
+    rvli_addrmap_destroy(&allocator->by_addr);
+    rvli_intmap_destroy(&allocator->bucket_numbers);
     free(allocator->buckets);
     free(allocator->sides);
     free(allocator->list);
@@ -95,6 +100,11 @@ static rvl_status grow_sides(rvli_allocator *allocator, uint32_t count)
     return RVL_OK;
 }
 
+static uint64_t number_key(uint32_t side, uint32_t stream)
+{
+    return ((uint64_t)side << 32 | stream) + 1;
+}
+
 static rvl_status add_bucket(rvli_allocator *allocator, uint32_t side, uint32_t stream,
                              uint32_t *bucket_out)
 {
@@ -103,12 +113,16 @@ static rvl_status add_bucket(rvli_allocator *allocator, uint32_t side, uint32_t 
     if (buckets == NULL)
         return RVL_ERR_HOST_OOM;
     allocator->buckets = buckets;
-    uint32_t *link = &allocator->sides[side].first;
-    while (*link > 0 && allocator->streams[buckets[*link - 1].stream] < allocator->streams[stream])
-        link = &buckets[*link - 1].next;
-    buckets[allocator->bucket_count] = (rvli_bucket){.side = side, .stream = stream, .next = *link};
+    rvl_status status = rvli_intmap_insert(&allocator->bucket_numbers, number_key(side, stream),
+                                           allocator->bucket_count + 1);
+    if (status != RVL_OK)
+        return status;
+    uint32_t *first = &allocator->sides[side].first;
+    allocator->sides[side].mixed = *first > 0;
+    buckets[allocator->bucket_count] =
+        (rvli_bucket){.side = side, .stream = stream, .next = *first};
     *bucket_out = allocator->bucket_count++;
-    *link = allocator->bucket_count;
+    *first = allocator->bucket_count;
     return RVL_OK;
 }
 
@@ -120,14 +134,19 @@ rvl_status rvli_bucket_get(rvli_allocator *allocator, uint32_t pool, bool small,
     if (status != RVL_OK)
         return status;
     uint32_t number = allocator->sides[side].first;
-    while (number > 0) {
+    for (int i = 0; i < NEAR_BUCKETS && number > 0; i++) {
         if (allocator->buckets[number - 1].stream == stream) {
             *bucket_out = number - 1;
             return RVL_OK;
         }
         number = allocator->buckets[number - 1].next;
     }
-    return add_bucket(allocator, side, stream, bucket_out);
+    uint64_t known = 0;
+    if (number == 0 ||
+        !rvli_intmap_get(&allocator->bucket_numbers, number_key(side, stream), &known))
+        return add_bucket(allocator, side, stream, bucket_out);
+    *bucket_out = (uint32_t)known - 1;
+    return RVL_OK;
 }
 
 rvli_block *rvli_block_new(rvli_allocator *allocator, uint32_t bucket, uint64_t addr, uint64_t size)
@@ -152,6 +171,8 @@ void rvli_free_insert(rvli_allocator *allocator, rvli_block *block)
     allocator->bytes.free_bytes += block->size;
     allocator->bytes.releasable += block->releasable;
     rvli_blocks_insert(&bucket->free_blocks, block);
+    if (allocator->indexed)
+        rvli_index_add(allocator, block);
 }
 
 void rvli_free_remove(rvli_allocator *allocator, rvli_block *block)
@@ -159,6 +180,8 @@ void rvli_free_remove(rvli_allocator *allocator, rvli_block *block)
     allocator->bytes.free_bytes -= block->size;
     allocator->bytes.releasable -= block->releasable;
     rvli_blocks_remove(&rvli_bucket_of(allocator, block)->free_blocks, block);
+    if (allocator->indexed)
+        rvli_index_drop(allocator, block);
 }
 
 void rvli_unmapped_insert(rvli_allocator *allocator, rvli_block *block)
@@ -278,7 +301,7 @@ static bool exceeds(const rvli_allocator *allocator, uint64_t limit, uint64_t mo
 static rvl_status new_segment(rvli_allocator *allocator, const rvli_request *request,
                               uint32_t bucket, uint64_t rounded, rvli_block **block_out)
 {
-    uint64_t size = segment_bytes(rounded);
+    uint64_t size = segment_bytes(&allocator->settings, rounded);
     if (!request->unlimited && exceeds(allocator, allocator->allowed_bytes, size))
         return RVL_ERR_DEVICE_OOM;
     if (allocator->settings.expandable)
@@ -310,16 +333,15 @@ static void complete_all(rvli_allocator *allocator)
 rvl_status rvli_allocator_empty_cache(rvli_allocator *allocator)
 {
     complete_all(allocator);
-    rvl_status status = rvli_allocator_list_cached(allocator);
+    rvl_status status = rvli_allocator_list_cached(allocator, SIZE_MAX);
     return status == RVL_OK ? rvli_allocator_release_list(allocator) : status;
 }
 
-/* What garbage collection is to reclaim; 0: it has no cause to run. */
+/* What garbage collection is to reclaim; 0: it has no cause to run, as without a fraction. */
 static uint64_t garbage_target(const rvli_allocator *allocator)
 {
-    uint64_t limit =
-        allocator->allowed_bytes > 0 ? allocator->allowed_bytes : allocator->capacity_bytes;
-    uint64_t bound = (uint64_t)(allocator->settings.gc_threshold * (double)limit);
+    double threshold = allocator->settings.gc_threshold;
+    uint64_t bound = (uint64_t)(threshold * (double)allocator->allowed_bytes);
     if (bound == 0 || allocator->bytes.reserved <= bound)
         return 0;
     return allocator->bytes.reserved - bound;
@@ -496,10 +518,16 @@ bool rvli_allocator_has_block(rvli_allocator *allocator, const rvli_request *req
                 &bucket);
 }
 
+uint64_t rvli_allocator_needs(const rvli_allocator *allocator, const rvli_request *request)
+{
+    uint64_t rounded = rvli_allocator_round(&allocator->settings, request->size);
+    return allocator->bytes.reserved + segment_bytes(&allocator->settings, rounded);
+}
+
 bool rvli_allocator_would_release(rvli_allocator *allocator, const rvli_request *request)
 {
     uint64_t rounded = rvli_allocator_round(&allocator->settings, request->size);
-    uint64_t size = segment_bytes(rounded);
+    uint64_t size = segment_bytes(&allocator->settings, rounded);
     uint32_t bucket;
     if (allocator->capacity_bytes == 0 || request->unlimited ||
         look(allocator, request, rounded, &bucket) || bucket == UINT32_MAX)

@@ -9,6 +9,8 @@
 #ifndef RVL_SNAPSHOT_ALLOCATOR_H
 #define RVL_SNAPSHOT_ALLOCATOR_H
 
+#include "base/addrmap.h"
+#include "base/intmap.h"
 #include "base/pool.h"
 #include "reveille/status.h"
 #include "snapshot/block.h"
@@ -17,7 +19,6 @@
 #define RVLI_MIN_BLOCK UINT64_C(512)
 #define RVLI_SMALL_SIZE (UINT64_C(1) << 20)
 #define RVLI_SMALL_BUFFER (UINT64_C(2) << 20)
-#define RVLI_LARGE_BUFFER (UINT64_C(20) << 20)
 #define RVLI_MIN_LARGE_ALLOC (UINT64_C(10) << 20)
 #define RVLI_ROUND_LARGE (UINT64_C(2) << 20)
 
@@ -55,7 +56,7 @@ typedef struct rvli_bucket {
     rvli_block *unmapped;
     uint32_t side;
     uint32_t stream;
-    uint32_t next; /* of the same side, by rising stream; bucket + 1, 0 for none */
+    uint32_t next; /* of the same side; bucket + 1, 0 for none */
 } rvli_bucket;
 
 /* The small or the large blocks of one pool: side 2 * pool + (small ? 1 : 0). */
@@ -63,6 +64,7 @@ typedef struct rvli_side {
     uint64_t calls; /* searches, counted while there is garbage collection */
     uint32_t first; /* bucket + 1, 0 for none */
     bool freeable;  /* a private pool that nobody uses any more */
+    bool mixed;     /* its buckets are not by rising stream, which is how they are listed */
 } rvli_side;
 
 typedef struct rvli_request {
@@ -92,8 +94,11 @@ typedef struct rvli_allocator {
     rvli_range *ranges;
     rvli_bucket *buckets;
     uint32_t bucket_count;
+    rvli_intmap bucket_numbers; /* bucket + 1 by side and stream, where there are many */
     rvli_side *sides;
     uint32_t side_count;
+    rvli_addrmap by_addr; /* free blocks, once one has been asked for by its address */
+    bool indexed;
     rvli_block **list; /* room for what is to be released */
     size_t list_capacity;
     size_t list_count;
@@ -123,19 +128,22 @@ rvl_status rvli_allocator_empty_cache(rvli_allocator *allocator);
 /* Whether a request would make the allocator give memory back by itself, its limits being known. */
 bool rvli_allocator_would_release(rvli_allocator *allocator, const rvli_request *request);
 bool rvli_allocator_has_block(rvli_allocator *allocator, const rvli_request *request);
+/* What would be reserved with a segment for the request. */
+uint64_t rvli_allocator_needs(const rvli_allocator *allocator, const rvli_request *request);
 
 /*
  * Puts the free blocks in allocator->list that would be given back, in order, and changes nothing:
- * by empty_cache, by garbage collection that is to reclaim some bytes, or to make room for a
- * request among blocks above max_split. RVL_OK or RVL_ERR_HOST_OOM.
+ * by empty_cache (the first ones), by garbage collection that is to reclaim some bytes, or to make
+ * room for a request among blocks above max_split. RVL_OK or RVL_ERR_HOST_OOM.
  */
-rvl_status rvli_allocator_list_cached(rvli_allocator *allocator);
+rvl_status rvli_allocator_list_cached(rvli_allocator *allocator, size_t most);
 rvl_status rvli_allocator_list_garbage(rvli_allocator *allocator, uint64_t target_bytes);
 rvl_status rvli_allocator_list_oversize(rvli_allocator *allocator, const rvli_request *request,
                                         bool *enough_out);
 
-/* Gives back what is in the list. RVL_OK or RVL_ERR_HOST_OOM. */
+/* Gives back what is in the list, or one free block. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_allocator_release_list(rvli_allocator *allocator);
+rvl_status rvli_allocator_release(rvli_allocator *allocator, rvli_block *block);
 
 /* Adds a segment that holds one free block, beyond all limits. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_allocator_add_segment(rvli_allocator *allocator, uint32_t pool, bool small,
@@ -146,12 +154,15 @@ rvl_status rvli_allocator_add_segment(rvli_allocator *allocator, uint32_t pool, 
 rvl_status rvli_allocator_carve(rvli_allocator *allocator, rvli_block *room, uint64_t addr,
                                 uint64_t size, uint64_t requested, rvli_block **block_out);
 
-/* The free block that begins at, or the one that holds, an address; NULL: none. Slow. */
-rvli_block *rvli_allocator_find_free(const rvli_allocator *allocator, uint64_t addr);
+/*
+ * The free block that begins at, or the one that holds, an address; NULL: none. From the first call
+ * on free blocks are in a map by address.
+ */
+rvli_block *rvli_allocator_find_free(rvli_allocator *allocator, uint64_t addr);
 
 /*
  * The live block that keeps the most free bytes beside it from being given back; NULL: none.
- * Looks at every free block, and adds their number to *work.
+ * Looks at every bucket and free block, and adds their number to *work.
  */
 const rvli_block *rvli_allocator_pinning(const rvli_allocator *allocator, uint64_t *bytes_out,
                                          uint64_t *work);

@@ -4,9 +4,9 @@
 
 #include "snapshot/parts.h"
 
-static uint64_t page_bytes(const rvli_bucket *bucket)
+static uint64_t page_bytes(const rvli_allocator *allocator, const rvli_bucket *bucket)
 {
-    return rvli_is_small(bucket) ? RVLI_SMALL_BUFFER : RVLI_LARGE_BUFFER;
+    return rvli_is_small(bucket) ? RVLI_SMALL_BUFFER : allocator->settings.large_segment_bytes;
 }
 
 static uint64_t round_up(uint64_t bytes, uint64_t page)
@@ -39,7 +39,7 @@ rvl_status rvli_range_add(rvli_allocator *allocator, uint32_t bucket, uint64_t b
     *range = (rvli_range){.next = allocator->ranges,
                           .base = base,
                           .size = size,
-                          .page = page_bytes(&allocator->buckets[bucket])};
+                          .page = page_bytes(allocator, &allocator->buckets[bucket])};
     if (range->next != NULL)
         range->next->prev = range;
     allocator->ranges = range;
@@ -64,7 +64,7 @@ static void drop_range(rvli_allocator *allocator, rvli_range *range)
 static rvl_status new_range(rvli_allocator *allocator, uint32_t bucket, rvli_block **block_out)
 {
     const rvli_bucket *owner = &allocator->buckets[bucket];
-    uint64_t size = round_up(allocator->range_bytes, page_bytes(owner));
+    uint64_t size = round_up(allocator->range_bytes, page_bytes(allocator, owner));
     uint64_t base = allocator->change(allocator->owner, RVLI_CHANGE_RANGE, 0, size, owner->stream);
     return base != 0 ? rvli_range_add(allocator, bucket, base, size, block_out) : RVL_ERR_NOT_FOUND;
 }
@@ -147,7 +147,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 uint64_t rvli_expand_bytes(const rvli_allocator *allocator, uint32_t bucket, uint64_t size)
 {
-    uint64_t page = page_bytes(&allocator->buckets[bucket]), found = 0, mapped = 0;
+    uint64_t page = page_bytes(allocator, &allocator->buckets[bucket]), found = 0, mapped = 0;
     const rvli_block *block = find_chain(&allocator->buckets[bucket], size);
     if (block == NULL)
         return round_up(size, page);

@@ -27,6 +27,10 @@ rvli_block *rvli_block_new(rvli_allocator *allocator, uint32_t bucket, uint64_t 
 void rvli_free_insert(rvli_allocator *allocator, rvli_block *block);
 void rvli_free_remove(rvli_allocator *allocator, rvli_block *block);
 
+/* The same for the map by address. */
+void rvli_index_add(rvli_allocator *allocator, rvli_block *block);
+void rvli_index_drop(rvli_allocator *allocator, const rvli_block *block);
+
 /* The same for an unmapped one. */
 void rvli_unmapped_insert(rvli_allocator *allocator, rvli_block *block);
 void rvli_unmapped_remove(rvli_allocator *allocator, rvli_block *block);

@@ -2,8 +2,6 @@
 /* Places of segments, by the address where they begin. */
 #include "snapshot/places.h"
 
-#include <stdbool.h>
-
 #include "snapshot/allocator.h"
 
 /* Far above what a driver gives out, so that made up addresses never meet recorded ones. */
@@ -39,9 +37,17 @@ static bool is_there(const rvli_places *places, uint64_t addr, uint64_t size)
 uint64_t rvli_places_take_wanted(rvli_places *places, uint64_t size)
 {
     uint64_t addr = places->wanted;
-    if (is_there(places, addr, size) && rvli_places_take(places, addr, size) == RVL_OK)
+    if (!places->ranges && is_there(places, addr, size) &&
+        rvli_places_take(places, addr, size) == RVL_OK)
         return addr;
     return rvli_places_make_up(places, size);
+}
+
+uint64_t rvli_places_take_range(rvli_places *places, uint64_t size)
+{
+    uint64_t addr = places->wanted;
+    bool is_begin = places->ranges && addr != 0 && addr % RVLI_SMALL_BUFFER == 0;
+    return is_begin && addr < FIRST_ADDRESS - size ? addr : rvli_places_make_up(places, size);
 }
 
 uint64_t rvli_places_make_up(rvli_places *places, uint64_t size)

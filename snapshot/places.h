@@ -12,11 +12,14 @@
 #ifndef RVL_SNAPSHOT_PLACES_H
 #define RVL_SNAPSHOT_PLACES_H
 
+#include <stdbool.h>
+
 #include "base/addrmap.h"
 
 typedef struct rvli_places {
     rvli_addrmap taken; /* recorded addresses, each to where its segment ends */
     uint64_t wanted;    /* where the allocation that is looked at was recorded; 0: unknown */
+    bool ranges;        /* it was recorded in a range: those begin there, not segments */
     uint64_t next;      /* the next one that is made up ends there */
 } rvli_places;
 
@@ -26,8 +29,12 @@ void rvli_places_destroy(rvli_places *places);
 /* Takes a place, whether or not it is taken already. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_places_take(rvli_places *places, uint64_t addr, uint64_t size);
 
-/* Takes the wanted place if it is there to be had, else one that is made up. */
+/*
+ * Takes the wanted place if it is there to be had, else one that is made up. Ranges are longer than
+ * what is ever used of them, and taken as having no end.
+ */
 uint64_t rvli_places_take_wanted(rvli_places *places, uint64_t size);
+uint64_t rvli_places_take_range(rvli_places *places, uint64_t size);
 uint64_t rvli_places_make_up(rvli_places *places, uint64_t size);
 
 /* The segment that began there is gone. */

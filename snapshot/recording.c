@@ -109,15 +109,30 @@ static const rvli_pickle_value *trace_of(const rvli_pickle *pickle, const rvli_p
     return NULL;
 }
 
+static uint32_t traced_devices(const rvli_pickle *pickle, const rvli_pickle_value *traces)
+{
+    uint32_t count = 0;
+    const rvli_pickle_run *run = rvli_pickle_first_run(pickle, traces);
+    for (; run != NULL; run = rvli_pickle_next_run(pickle, run)) {
+        for (uint32_t i = 0; run->kind == RVLI_KIND_VALUES && i < run->count; i++)
+            count += length_of(pickle, &pickle->values[run->first + i]) > 0 ? 1 : 0;
+    }
+    return count;
+}
+
 static rvl_status read_trace(rvli_recording *recording, rvli_text *message)
 {
     const rvli_pickle *pickle = &recording->pickle;
     const rvli_pickle_value *traces =
         rvli_pickle_get(pickle, &pickle->root, RVLI_WORD_DEVICE_TRACES);
-    if (traces == NULL || traces->type != RVLI_PICKLE_LIST)
-        return refuse(message, "no list device_traces in it: not a snapshot of "
+    if (traces == NULL)
+        return refuse(message, "no device_traces in it: not a snapshot of "
                                "torch.cuda.memory._dump_snapshot()");
+    if (traces->type != RVLI_PICKLE_LIST)
+        return refuse(message, "device_traces is no list: dump it as "
+                               "torch.cuda.memory._dump_snapshot() wrote it");
     bool asked = recording->device >= 0;
+    recording->other_devices = !asked && traced_devices(pickle, traces) > 1;
     const rvli_pickle_value *list = trace_of(pickle, traces, &recording->device);
     if (list != NULL && length_of(pickle, list) > 0)
         return take_events(recording, list);
@@ -253,6 +268,38 @@ static rvl_status read_segments(rvli_recording *recording)
     return status;
 }
 
+/* The first final segment that ends behind an address. */
+static uint32_t first_behind(const rvli_recording *recording, uint64_t addr)
+{
+    uint32_t low = 0, high = recording->segment_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (recording->segments[middle].addr + recording->segments[middle].size <= addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What lay at a segment's addresses until one was given back there was another, of any pool. */
+static void find_since(rvli_recording *recording)
+{
+    bool any = false; /* private pool */
+    for (uint32_t i = 0; i < recording->segment_count; i++)
+        any = any || recording->segments[i].pool > 0;
+    for (uint32_t i = 0; any && i < recording->event_count; i++) {
+        const rvli_event_row *event = &recording->events[i];
+        if (event->action != RVLI_ACTION_SEGMENT_FREE)
+            continue;
+        for (uint32_t at = first_behind(recording, event->addr);
+             at < recording->segment_count &&
+             recording->segments[at].addr < event->addr + event->size;
+             at++)
+            recording->segments[at].since = i + 1;
+    }
+}
+
 /* ---- Annotations ---- */
 
 static int by_time(const void *a, const void *b)
@@ -271,49 +318,75 @@ static rvl_status read_annotations(rvli_recording *recording)
     const rvli_pickle *pickle = &recording->pickle;
     row_kind rows = {RVLI_KIND_ANNOTATION, sizeof(rvli_annotation_row), pickle->annotations};
     void *array = NULL;
-    uint32_t kept = 0;
     rvl_status status =
         gather(pickle, rvli_pickle_get(pickle, &pickle->root, RVLI_WORD_EXTERNAL_ANNOTATIONS), rows,
                &array, &recording->annotation_count);
     recording->annotations = array;
-    for (uint32_t i = 0; status == RVL_OK && i < recording->annotation_count; i++) {
-        if (recording->annotations[i].device == recording->device)
-            recording->annotations[kept++] = recording->annotations[i];
-    }
-    recording->annotation_count = kept;
-    if (kept > 0)
-        qsort(recording->annotations, kept, sizeof *recording->annotations, by_time);
+    if (recording->annotation_count > 0)
+        qsort(recording->annotations, recording->annotation_count, sizeof *recording->annotations,
+              by_time);
     return status;
 }
 
 /* ---- Settings ---- */
 
-static void read_divisions(rvli_recording *recording, const rvli_pickle_value *dict)
+static uint64_t mib_of(const rvli_pickle *pickle, const rvli_pickle_value *key)
+{
+    uint64_t mib = 0;
+    if (key->type == RVLI_PICKLE_INT)
+        return number_of(key);
+    for (uint32_t at = 0; key->type == RVLI_PICKLE_TEXT && at < key->length; at++)
+        mib = mib * 10 + (uint64_t)(pickle->data[key->at + at] - '0');
+    return mib;
+}
+
+/* false: this is none of the model's buckets, or no number. */
+static bool set_bucket(rvli_recording *recording, uint64_t mib, const rvli_pickle_value *divisions)
+{
+    for (unsigned bucket = 0; bucket < RVLI_ROUNDUP_BUCKETS; bucket++) {
+        if (mib != UINT64_C(1) << bucket || divisions->type != RVLI_PICKLE_INT)
+            continue;
+        uint64_t number = number_of(divisions);
+        recording->settings.divisions[bucket] = number;
+        return (number & (number - 1)) == 0;
+    }
+    return false;
+}
+
+/* Divisions by the bucket's MiB, or in the order of buckets. */
+static bool read_divisions(rvli_recording *recording, const rvli_pickle_value *value)
 {
     const rvli_pickle *pickle = &recording->pickle;
-    if (dict == NULL || dict->type != RVLI_PICKLE_DICT ||
-        pickle->containers[dict->integer].kind != RVLI_KIND_VALUES)
-        return;
-    const rvli_pickle_run *run = &pickle->runs[pickle->containers[dict->integer].first - 1];
+    const rvli_pickle_run *run = NULL;
+    bool list = value->type == RVLI_PICKLE_LIST, all = true;
+    uint32_t bucket = 0;
+    if (list)
+        run = rvli_pickle_first_run(pickle, value);
+    else if (value->type == RVLI_PICKLE_DICT &&
+             pickle->containers[value->integer].kind == RVLI_KIND_VALUES &&
+             pickle->containers[value->integer].first > 0)
+        run = &pickle->runs[pickle->containers[value->integer].first - 1];
+    else
+        return false;
     for (; run != NULL; run = rvli_pickle_next_run(pickle, run)) {
-        const rvli_pickle_value *pairs = &pickle->values[run->first];
-        for (uint32_t i = 0; i + 1 < run->count; i += 2) {
-            uint64_t mib = 0;
-            for (uint32_t at = 0; pairs[i].type == RVLI_PICKLE_TEXT && at < pairs[i].length; at++)
-                mib = mib * 10 + (uint64_t)(pickle->data[pairs[i].at + at] - '0');
-            for (unsigned bucket = 0; bucket < RVLI_ROUNDUP_BUCKETS; bucket++) {
-                if (mib == UINT64_C(1) << bucket)
-                    recording->settings.divisions[bucket] = number_of(&pairs[i + 1]);
-            }
-        }
+        const rvli_pickle_value *values = &pickle->values[run->first];
+        if (run->kind != RVLI_KIND_VALUES)
+            return false;
+        for (uint32_t i = 0; list && i < run->count; i++, bucket++)
+            all = bucket < RVLI_ROUNDUP_BUCKETS &&
+                  set_bucket(recording, UINT64_C(1) << bucket, &values[i]) && all;
+        for (uint32_t i = 0; !list && i + 1 < run->count; i += 2)
+            all = set_bucket(recording, mib_of(pickle, &values[i]), &values[i + 1]) && all;
     }
+    return all;
 }
 
 static void read_conf(rvli_recording *recording, const rvli_pickle_value *text)
 {
-    if (text != NULL && text->type == RVLI_PICKLE_TEXT)
-        rvli_settings_set_all(&recording->settings, (const char *)recording->pickle.data + text->at,
-                              text->length);
+    if (text != NULL && text->type == RVLI_PICKLE_TEXT &&
+        !rvli_settings_set_all(&recording->settings,
+                               (const char *)recording->pickle.data + text->at, text->length))
+        recording->settings_unknown = true;
 }
 
 /* The keys of their own say what was in force; the words are only asked for what has no key. */
@@ -324,6 +397,7 @@ static void read_settings(rvli_recording *recording)
     const rvli_pickle_value *dict =
         rvli_pickle_get(pickle, &pickle->root, RVLI_WORD_ALLOCATOR_SETTINGS);
     rvli_settings_default(settings);
+    recording->settings_missing = dict == NULL || dict->type != RVLI_PICKLE_DICT;
     read_conf(recording, rvli_pickle_get(pickle, dict, RVLI_WORD_ALLOC_CONF_ANY));
     read_conf(recording, rvli_pickle_get(pickle, dict, RVLI_WORD_ALLOC_CONF));
     const rvli_pickle_value *value = rvli_pickle_get(pickle, dict, RVLI_WORD_MAX_SPLIT_SIZE);
@@ -336,7 +410,9 @@ static void read_settings(rvli_recording *recording)
     value = rvli_pickle_get(pickle, dict, RVLI_WORD_EXPANDABLE_SEGMENTS);
     if (value != NULL && value->type == RVLI_PICKLE_BOOL)
         settings->expandable = truth_of(value);
-    read_divisions(recording, rvli_pickle_get(pickle, dict, RVLI_WORD_ROUNDUP_DIVISIONS));
+    value = rvli_pickle_get(pickle, dict, RVLI_WORD_ROUNDUP_DIVISIONS);
+    if (value != NULL && !read_divisions(recording, value))
+        recording->settings_unknown = true;
 }
 
 /* ---- Opening ---- */
@@ -380,6 +456,7 @@ rvl_status rvli_recording_open(const char *path, int device, char *message, size
         return status;
     }
     read_settings(&recording);
+    find_since(&recording);
     *recording_out = recording;
     return RVL_OK;
 }

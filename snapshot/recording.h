@@ -17,6 +17,7 @@ typedef struct rvli_segment_row {
     uint32_t pool;   /* index */
     uint32_t first;  /* of its blocks */
     uint32_t count;
+    uint32_t since; /* the first entry that can be of its pool */
     bool small;
     bool expandable;
 } rvli_segment_row;
@@ -28,12 +29,15 @@ typedef struct rvli_recording {
     rvli_event_row *own_events; /* NULL: events lie in the pickle's table as they are */
     rvli_segment_row *segments; /* by address */
     rvli_block_row *blocks;
-    rvli_annotation_row *annotations; /* by time */
+    rvli_annotation_row *annotations; /* of all devices, by time */
     uint32_t event_count;
     uint32_t segment_count;
     uint32_t block_count;
     uint32_t annotation_count;
     int device;
+    bool other_devices;    /* have traces too, and which one was not asked for */
+    bool settings_missing; /* the file has none */
+    bool settings_unknown; /* some that the model does not follow, or in a form it does not read */
     rvli_settings settings;
 } rvli_recording;
 

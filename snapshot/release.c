@@ -25,14 +25,54 @@ static bool is_whole_segment(const rvli_block *block)
     return block->range == NULL && block->prev == NULL && block->next == NULL;
 }
 
-/* Free blocks of a side by stream, size and address: whole segments, or blocks of ranges. */
-static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool ranges)
+typedef struct stream_bucket {
+    uint64_t stream;
+    uint32_t number; /* bucket + 1 */
+} stream_bucket;
+
+static int by_stream(const void *a, const void *b)
 {
+    uint64_t left = ((const stream_bucket *)a)->stream, right = ((const stream_bucket *)b)->stream;
+    return (left > right) - (left < right);
+}
+
+/* Links the buckets of a side by rising stream. */
+static rvl_status sort_side(rvli_allocator *allocator, rvli_side *side)
+{
+    uint32_t count = 0;
+    stream_bucket *sorted = malloc(allocator->bucket_count * sizeof *sorted);
+    if (sorted == NULL)
+        return RVL_ERR_HOST_OOM;
+    for (uint32_t number = side->first; number > 0; number = allocator->buckets[number - 1].next) {
+        uint64_t stream = allocator->streams[allocator->buckets[number - 1].stream];
+        sorted[count++] = (stream_bucket){stream, number};
+    }
+    qsort(sorted, count, sizeof *sorted, by_stream);
+    uint32_t *link = &side->first;
+    for (uint32_t i = 0; i < count; i++) {
+        *link = sorted[i].number;
+        link = &allocator->buckets[sorted[i].number - 1].next;
+    }
+    *link = 0;
+    side->mixed = false;
+    free(sorted);
+    return RVL_OK;
+}
+
+/* Free blocks of a side by stream, size and address: whole segments, or blocks of ranges. */
+static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool ranges, size_t most)
+{
+    if (side < allocator->side_count && allocator->sides[side].mixed) {
+        rvl_status status = sort_side(allocator, &allocator->sides[side]);
+        if (status != RVL_OK)
+            return status;
+    }
     uint32_t number = side < allocator->side_count ? allocator->sides[side].first : 0;
     for (; number > 0; number = allocator->buckets[number - 1].next) {
         rvli_block *root = allocator->buckets[number - 1].free_blocks;
         rvli_block *block = rvli_blocks_at_least(root, 0, 0);
-        for (; block != NULL; block = rvli_blocks_after(root, block)) {
+        for (; block != NULL && allocator->list_count < most;
+             block = rvli_blocks_after(root, block)) {
             if (ranges ? block->range == NULL || block->releasable == 0 : !is_whole_segment(block))
                 continue;
             rvl_status status = push(allocator, block);
@@ -43,24 +83,24 @@ static rvl_status list_side(rvli_allocator *allocator, uint32_t side, bool range
     return RVL_OK;
 }
 
-static rvl_status list_both(rvli_allocator *allocator, uint32_t side)
+static rvl_status list_both(rvli_allocator *allocator, uint32_t side, size_t most)
 {
-    rvl_status status = list_side(allocator, side, false);
-    return status == RVL_OK ? list_side(allocator, side, true) : status;
+    rvl_status status = list_side(allocator, side, false, most);
+    return status == RVL_OK ? list_side(allocator, side, true, most) : status;
 }
 
-rvl_status rvli_allocator_list_cached(rvli_allocator *allocator)
+rvl_status rvli_allocator_list_cached(rvli_allocator *allocator, size_t most)
 {
     allocator->list_count = 0;
-    rvl_status status = list_both(allocator, 0);
+    rvl_status status = list_both(allocator, 0, most);
     if (status == RVL_OK)
-        status = list_both(allocator, 1);
+        status = list_both(allocator, 1, most);
     for (uint32_t side = 2; side + 1 < allocator->side_count && status == RVL_OK; side += 2) {
         if (!allocator->sides[side].freeable)
             continue;
-        status = list_both(allocator, side + 1);
+        status = list_both(allocator, side + 1, most);
         if (status == RVL_OK)
-            status = list_both(allocator, side);
+            status = list_both(allocator, side, most);
     }
     return status;
 }
@@ -100,7 +140,7 @@ static rvl_status collect_rounds(rvli_allocator *allocator, rvli_block **candida
 rvl_status rvli_allocator_list_garbage(rvli_allocator *allocator, uint64_t target_bytes)
 {
     allocator->list_count = 0;
-    rvl_status status = list_side(allocator, 0, false);
+    rvl_status status = list_side(allocator, 0, false, SIZE_MAX);
     if (status != RVL_OK || allocator->list_count == 0)
         return status;
     size_t count = allocator->list_count;
@@ -154,15 +194,18 @@ static void release_segment(rvli_allocator *allocator, rvli_block *block)
     rvli_pool_put(&allocator->blocks, block);
 }
 
+rvl_status rvli_allocator_release(rvli_allocator *allocator, rvli_block *block)
+{
+    if (block->range != NULL)
+        return rvli_unmap(allocator, block);
+    release_segment(allocator, block);
+    return RVL_OK;
+}
+
 rvl_status rvli_allocator_release_list(rvli_allocator *allocator)
 {
     for (size_t i = 0; i < allocator->list_count; i++) {
-        rvli_block *block = allocator->list[i];
-        if (block->range == NULL) {
-            release_segment(allocator, block);
-            continue;
-        }
-        rvl_status status = rvli_unmap(allocator, block);
+        rvl_status status = rvli_allocator_release(allocator, allocator->list[i]);
         if (status != RVL_OK)
             return status;
     }
@@ -172,17 +215,51 @@ rvl_status rvli_allocator_release_list(rvli_allocator *allocator)
 
 /* ---- Looking ---- */
 
-rvli_block *rvli_allocator_find_free(const rvli_allocator *allocator, uint64_t addr)
+/* Without memory for the map there is none until it is asked for again. */
+static void drop_index(rvli_allocator *allocator)
 {
+    rvli_addrmap_destroy(&allocator->by_addr);
+    rvli_addrmap_init(&allocator->by_addr);
+    allocator->indexed = false;
+}
+
+/* Of two blocks at one address, which only entries that contradict each other make, one is in. */
+void rvli_index_add(rvli_allocator *allocator, rvli_block *block)
+{
+    if (rvli_addrmap_insert(&allocator->by_addr, block->addr, block) == RVL_ERR_HOST_OOM)
+        drop_index(allocator);
+}
+
+void rvli_index_drop(rvli_allocator *allocator, const rvli_block *block)
+{
+    if (rvli_addrmap_get(&allocator->by_addr, block->addr) == block)
+        (void)rvli_addrmap_remove(&allocator->by_addr, block->addr);
+}
+
+/* Looks at all free blocks, and puts them in the map on the way if they are not yet. */
+static rvli_block *scan_free(rvli_allocator *allocator, uint64_t addr)
+{
+    rvli_block *found = NULL;
+    allocator->indexed = true;
     for (uint32_t i = 0; i < allocator->bucket_count; i++) {
         rvli_block *root = allocator->buckets[i].free_blocks;
         rvli_block *block = rvli_blocks_at_least(root, 0, 0);
         for (; block != NULL; block = rvli_blocks_after(root, block)) {
-            if (addr >= block->addr && addr - block->addr < block->size)
-                return block;
+            if (found == NULL && addr >= block->addr && addr - block->addr < block->size)
+                found = block;
+            if (allocator->indexed)
+                rvli_index_add(allocator, block);
         }
     }
-    return NULL;
+    return found;
+}
+
+rvli_block *rvli_allocator_find_free(rvli_allocator *allocator, uint64_t addr)
+{
+    if (!allocator->indexed)
+        return scan_free(allocator, addr);
+    rvli_block *block = rvli_addrmap_floor(&allocator->by_addr, addr, NULL);
+    return block != NULL && addr - block->addr < block->size ? block : NULL;
 }
 
 static uint64_t stuck(const rvli_block *block)
@@ -208,6 +285,7 @@ const rvli_block *rvli_allocator_pinning(const rvli_allocator *allocator, uint64
 {
     const rvli_block *most = NULL;
     *bytes_out = 0;
+    *work += allocator->bucket_count;
     for (uint32_t i = 0; i < allocator->bucket_count; i++) {
         rvli_block *root = allocator->buckets[i].free_blocks;
         const rvli_block *block = rvli_blocks_at_least(root, 0, 0);

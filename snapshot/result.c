@@ -123,7 +123,8 @@ static json_t *pinned_to_json(const rvl_snapshot_stage *stage, bool *ok)
         return json_null();
     json_t *object = json_object();
     set(object, "bytes", number(stage->pinned_bytes), ok);
-    set(object, "event", number(stage->pinning_event), ok);
+    bool known = stage->pinning_event != UINT64_MAX;
+    set(object, "event", known ? number(stage->pinning_event) : json_null(), ok);
     set(object, "addr", number(stage->pinning_addr), ok);
     set(object, "size_bytes", number(stage->pinning_size_bytes), ok);
     return object;

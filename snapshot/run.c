@@ -2,8 +2,9 @@
 /*
  * Runs the model over a recording, entry by entry.
  *
- * A run begins with nothing. Where an entry, or what the device held in the end, shows that this
- * was not so, it is begun anew with what start.c finds.
+ * A run begins with nothing, unless entries on segments show that there was something. Where a
+ * later entry, or what the device held in the end, shows it, the run is begun anew with what
+ * start.c finds.
  */
 #include "snapshot/run.h"
 
@@ -85,14 +86,23 @@ static rvl_status on_alloc(rvli_run *run, uint32_t index, const rvli_event_row *
     rvl_status status = rvli_queue_settle(run, &request);
     request.retries = run->just_released;
     run->just_released = false;
-    run->places.wanted = run->recording.settings.expandable ? 0 : event->addr;
+    run->places.wanted = event->addr;
     if (status == RVL_OK)
         status = allocate(run, &request, &block);
     if (status != RVL_OK)
         return status;
-    run->moved = run->moved || block->addr != event->addr;
-    if (run->allocator.misplaced)
-        rvli_diverge(run, index, "the model puts it elsewhere", 0, 0);
+    bool elsewhere = run->verify ? run->allocator.misplaced : block->addr != event->addr;
+    run->moved = run->moved || elsewhere;
+    if (elsewhere && event->addr == run->new_segment && !run->changed)
+        run->result->notes[RVLI_NOTE_HIDDEN_POOL] = true;
+    if (run->allocator.misplaced && index < run->guessed_until)
+        run->result->notes[RVLI_NOTE_GUESSED] = true;
+    else if (run->allocator.misplaced)
+        rvli_diverge(run, index,
+                     event->addr == run->new_segment
+                         ? "the model has a cached block for it, or this is of a private pool"
+                         : "the model puts it elsewhere",
+                     0, 0);
     status = rvli_intmap_insert(&run->live, event->addr, (uint64_t)(uintptr_t)block);
     return status == RVL_OK && run->verify ? rvli_queue_finish(run) : status;
 }
@@ -119,10 +129,11 @@ static rvl_status on_free(rvli_run *run, uint32_t index, const rvli_event_row *e
 static rvl_status on_completed(rvli_run *run, const rvli_event_row *event)
 {
     rvli_block *block = block_at(run, event->addr);
-    if (block == NULL)
-        return run->allocator.retries > 0 || run->empty_cache_at_stages || !run->may_lack_begin
-                   ? RVL_OK
-                   : unknown_free(run);
+    if (block == NULL) {
+        if (rvli_intmap_remove(&run->early, event->addr, NULL) || !run->may_lack_begin)
+            return RVL_OK;
+        return unknown_free(run);
+    }
     if (block->use == RVLI_USE_LIVE) {
         run->result->notes[RVLI_NOTE_CONTRADICTION] = true;
         rvli_allocator_free(&run->allocator, block);
@@ -154,6 +165,8 @@ static rvl_status on_segment(rvli_run *run, uint32_t index, const rvli_event_row
     bool gives_back =
         event->action == RVLI_ACTION_SEGMENT_FREE || event->action == RVLI_ACTION_SEGMENT_UNMAP;
     uint32_t pool = gives_back ? rvli_pool_of(run, event) : 0;
+    if (event->action == RVLI_ACTION_SEGMENT_ALLOC)
+        run->new_segment = event->addr;
     if (pool > 0 && 2 * pool < run->allocator.side_count)
         run->allocator.sides[(size_t)2 * pool].freeable = true;
     return gives_back || run->verify ? rvli_queue_push(run, index) : RVL_OK;
@@ -251,6 +264,8 @@ static rvl_status run_events(rvli_run *run)
             status = rvli_stages_pass(run, event->time_us);
         if (status == RVL_OK)
             status = on_event(run, i, event);
+        if (run->out_of_memory)
+            status = RVL_ERR_HOST_OOM;
         take_peaks(run);
         if (status == RVL_OK)
             status = take_down(run);
@@ -296,6 +311,7 @@ static void clear_run(rvli_run *run)
 {
     rvli_allocator_destroy(&run->allocator);
     rvli_intmap_destroy(&run->live);
+    rvli_intmap_destroy(&run->early);
     rvli_places_destroy(&run->places);
     free(run->queue);
     free(run->edges);
@@ -303,8 +319,13 @@ static void clear_run(rvli_run *run)
     run->edges = NULL;
     run->queue_count = run->queue_head = run->queue_capacity = 0;
     run->edge_count = run->next_edge = 0;
+    if (!run->changed) {
+        run->burst_count = 0;
+        run->highest = 0;
+    }
 }
 
+/* The run as it was recorded, or as it is asked for. */
 static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
 {
     rvl_status status;
@@ -312,15 +333,21 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     run->result->facts.verify = run->verify;
     run->result->facts.event_count = run->recording.event_count;
     rvli_places_init(&run->places);
+    run->places.ranges = run->recording.settings.expandable;
+    run->next_burst = 0;
     run->moved = false;
+    run->guessed_until = 0;
+    run->new_segment = 0;
     run->epoch = (rvli_epoch){0};
     run->pinning_work = 0;
     run->last_us = 0;
     if (run->tracer != NULL)
         rvli_tracer_clear(run->tracer);
-    rvli_allocator_init(&run->allocator, &run->settings, run->recording.pickle.streams,
+    bool asked = run->changed || run->verify;
+    rvli_allocator_init(&run->allocator, asked ? &run->settings : &run->recording.settings,
+                        run->recording.pickle.streams,
                         run->may_lack_begin ? rvli_run_change : quietly, run);
-    rvli_allocator_limit(&run->allocator, options->capacity_bytes);
+    rvli_allocator_limit(&run->allocator, asked ? options->capacity_bytes : 0);
     status =
         rvli_stages_find(run, options->stage_prefix != NULL ? options->stage_prefix : STAGE_PREFIX);
     if (status == RVL_OK && !run->may_lack_begin)
@@ -342,9 +369,24 @@ static void conclude(rvli_run *run)
     result->notes[RVLI_NOTE_NO_LIMIT] =
         (settings->gc_threshold > 0 || settings->memory_fraction > 0) &&
         run->allocator.capacity_bytes == 0 && !run->verify;
+    result->notes[RVLI_NOTE_NO_SETTINGS] = run->recording.settings_missing;
+    result->notes[RVLI_NOTE_UNKNOWN_SETTINGS] = run->recording.settings_unknown;
+    result->notes[RVLI_NOTE_OTHER_DEVICES] = run->recording.other_devices;
     for (uint32_t i = 0; i < RVLI_NOTE_COUNT; i++)
         result->facts.note_count += result->notes[i] ? 1 : 0;
-    result->facts.exact = result->facts.note_count == 0;
+    /* That there are other devices says nothing about this one. */
+    uint32_t harmless = run->recording.other_devices ? 1 : 0;
+    result->facts.exact = result->facts.note_count == harmless;
+}
+
+/* What a run as recorded can only tell in the end. */
+static void add_retries(rvli_run *run)
+{
+    rvl_snapshot *result = run->result;
+    for (uint32_t i = 0; i < result->facts.stage_count && !run->changed; i++) {
+        for (uint32_t burst = 0; burst < result->stages[i].bursts; burst++)
+            result->stages[i].retries += rvli_burst_is_retry(run, &run->bursts[burst]) ? 1 : 0;
+    }
 }
 
 static void keep_texts(rvli_run *run)
@@ -358,7 +400,7 @@ static void keep_texts(rvli_run *run)
     };
     for (uint32_t i = 0; i < facts->stage_count; i++) {
         rvli_stage *stage = &result->stages[i];
-        if (stage->pinned > 0)
+        if (stage->pinned > 0 && stage->pinning_event < facts->event_count)
             stage->pinning_addr = rvli_event(run, stage->pinning_event)->addr;
     }
     if (facts->diverged && facts->diverged_at < facts->event_count) {
@@ -369,17 +411,46 @@ static void keep_texts(rvli_run *run)
     }
 }
 
-static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
+/* From nothing, or, if that turns out to be wrong, from what was live then. */
+static rvl_status run_whole(rvli_run *run, const rvl_snapshot_options *options)
 {
-    run->may_lack_begin = true;
     rvl_status status = run_once(run, options);
     if (status == LACKS_BEGIN) {
         clear_run(run);
         run->may_lack_begin = false;
         status = run_once(run, options);
     }
+    return status;
+}
+
+static bool gives_back(const rvli_run *run)
+{
+    for (uint32_t i = 0; i < run->recording.event_count; i++) {
+        if (rvli_is_release(rvli_event(run, i)))
+            return true;
+    }
+    return false;
+}
+
+static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
+{
+    bool changed = !run->verify && (options->capacity_bytes > 0 || run->empty_cache_at_stages ||
+                                    !rvli_settings_same(&run->settings, &run->recording.settings));
+    bool lacks;
+    rvl_status status = rvli_start_shows(run, &lacks);
+    run->may_lack_begin = !lacks;
+    if (status == RVL_OK && changed && gives_back(run)) {
+        status = run_whole(run, options);
+    }
+    if (changed) {
+        run->changed = true;
+        clear_run(run);
+    }
+    if (status == RVL_OK)
+        status = run_whole(run, options);
     if (status == RVL_OK) {
         conclude(run);
+        add_retries(run);
         keep_texts(run);
     }
     return status;
@@ -473,6 +544,7 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
     if (status == RVL_OK)
         status = run_all(&run, &known);
     clear_run(&run);
+    free(run.bursts);
     rvli_recording_close(&run.recording);
     if (status == RVL_OK) {
         *snapshot_out = run.result;

@@ -17,10 +17,25 @@
     X(SKIPPED, "entries of unknown actions or impossible sizes were skipped")                      \
     X(CONTRADICTION, "entries contradict each other: an address was given out twice, or freed "    \
                      "without being live")                                                         \
+    X(NO_SETTINGS,                                                                                 \
+      "the file has no allocator_settings: those that PyTorch begins with are assumed")            \
+    X(UNKNOWN_SETTINGS,                                                                            \
+      "the recorded settings have words, or values, that the model does not know: "                \
+      "it runs without them")                                                                      \
+    X(OTHER_DEVICES, "other devices have traces too: name one with --device")                      \
+    X(OTHER_THREADS, "no annotation of this device begins with the stage prefix: the stages are "  \
+                     "those of threads that were on another device")                               \
     X(NO_STAGES, "no annotation begins with the stage prefix: the whole trace counts as the "      \
                  "stage all")                                                                      \
     X(OPEN_STAGE, "an annotation has no START or no END: its stage ends with the trace, or is "    \
                   "left out")                                                                      \
+    X(HIDDEN_POOL,                                                                                 \
+      "segments were made for requests that the model had a cached block for: where "              \
+      "entries have no pool_id, private pools that are gone in the end are not known")             \
+    X(GUESSED,                                                                                     \
+      "the trace lacks its beginning, and the model did something else than the recording "        \
+      "where sizes or ages of blocks that were there then are not known: it follows the "          \
+      "recording there")                                                                           \
     X(DIVERGED, "the model diverged from the recording")                                           \
     X(TIED, "some requests could be met by several cached blocks of one size: which one is taken " \
             "depends on addresses, which here are not those of the recording")                     \
@@ -41,6 +56,7 @@ typedef struct rvli_stage {
     rvli_bytes at_peak; /* when reserved was highest */
     uint64_t end_reserved;
     uint64_t retries;
+    uint32_t bursts; /* of its end */
     uint64_t pinned;
     uint64_t pinning_event;
     uint64_t pinning_size;
@@ -63,6 +79,7 @@ typedef struct rvli_epoch {
     uint64_t pinned;
     uint64_t pinning_event;
     uint64_t pinning_size;
+    uint64_t pinning_addr; /* the model's: as recorded where no entry says it */
 } rvli_epoch;
 
 /* A start or an end of a stage. */
@@ -72,14 +89,38 @@ typedef struct rvli_edge {
     bool start;
 } rvli_edge;
 
+/* What a burst of entries that give memory back was. */
+typedef enum rvli_burst_kind {
+    RVLI_BURST_EMPTY = 1,    /* empty_cache */
+    RVLI_BURST_GARBAGE = 2,  /* a request collected garbage, */
+    RVLI_BURST_OVERSIZE = 4, /* gave back blocks above max_split, */
+    RVLI_BURST_ALL = 8 /* or found no block, and all that was cached had gone: or empty_cache */
+} rvli_burst_kind;
+
+typedef struct rvli_burst {
+    uint64_t bytes;
+    uint64_t needs; /* of RVLI_BURST_ALL: reserved, had nothing been given back; 0: not known */
+    uint8_t kinds;  /* rvli_burst_kind */
+} rvli_burst;
+
 typedef struct rvli_run {
     rvli_recording recording;
     rvli_settings settings; /* those that are simulated */
     rvl_snapshot *result;
     rvli_allocator allocator;
-    rvli_intmap live; /* recorded address to block */
+    rvli_intmap live;     /* recorded address to block */
+    rvli_intmap early;    /* recorded addresses of blocks that were waited for before their entry */
+    uint64_t new_segment; /* where the last one was made, as recorded */
+    uint64_t guessed_until; /* the last entry behind which no size of a block is guessed */
+    bool out_of_memory;     /* found out where it could not be told */
     bool verify;
-    bool moved; /* predict: something came to lie elsewhere than in the recording */
+    bool changed;       /* other settings or limits than recorded, and a run as recorded is made */
+    rvli_burst *bursts; /* in order */
+    uint32_t burst_count;
+    uint32_t burst_capacity;
+    uint32_t next_burst; /* changed: the one that is next */
+    uint64_t highest;    /* what was reserved at most, as recorded */
+    bool moved;          /* predict: something came to lie elsewhere than in the recording */
     bool empty_cache_at_stages;
     bool may_lack_begin;   /* not known yet: a free of an unknown address then ends the run */
     rvli_places places;    /* predict: where segments come to lie */
@@ -121,16 +162,26 @@ uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_
                          uint32_t stream);
 /* Keeps an entry on a segment for later. */
 rvl_status rvli_queue_push(rvli_run *run, uint32_t event);
-/* Does what the kept entries say has been given back, before a request or (NULL) anything else. */
-rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request);
+/* Does the entry at the head as it stands. */
+rvl_status rvli_queue_force(rvli_run *run);
+bool rvli_is_release(const rvli_event_row *event);
 /* Behind a request: what the model did not do is a divergence, and is done now. */
 rvl_status rvli_queue_finish(rvli_run *run);
 /* The first divergence is kept. */
 void rvli_diverge(rvli_run *run, uint64_t event, const char *why, uint64_t expected_addr,
                   uint64_t expected_bytes);
 
+/* ---- bursts.c ---- */
+
+/* Does what the kept entries say has been given back, before a request or (NULL) anything else. */
+rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request);
+/* Whether a burst that may have been either was a retry, as far as that can be known. */
+bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst);
+
 /* ---- start.c ---- */
 
+/* Whether entries on segments show that something was there before the first. */
+rvl_status rvli_start_shows(const rvli_run *run, bool *shows_out);
 /* Builds what the device held before the first entry. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_start_build(rvli_run *run);
 /* The pool of an entry. */

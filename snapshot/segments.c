@@ -4,15 +4,12 @@
  * else shows that they were not part of one.
  *
  * In a verification the model must do what they say, in order, and gets its addresses from them. A
- * prediction reads from them only that memory was given back: empty_cache leaves no entry of its
- * own.
+ * prediction reads from them only that memory was given back (bursts.c).
  */
 #include <stdlib.h>
 
+#include "snapshot/parts.h"
 #include "snapshot/run.h"
-
-/* Of the cached bytes: a collection that frees so much is taken for empty_cache. */
-#define FREED_NEARLY_ALL 0.9
 
 void rvli_diverge(rvli_run *run, uint64_t event, const char *why, uint64_t expected_addr,
                   uint64_t expected_bytes)
@@ -46,7 +43,7 @@ rvl_status rvli_queue_push(rvli_run *run, uint32_t event)
     return RVL_OK;
 }
 
-static bool is_release(const rvli_event_row *event)
+bool rvli_is_release(const rvli_event_row *event)
 {
     return event->action == RVLI_ACTION_SEGMENT_FREE || event->action == RVLI_ACTION_SEGMENT_UNMAP;
 }
@@ -57,20 +54,6 @@ static const rvli_event_row *head(const rvli_run *run)
     return run->queue_head < run->queue_count ? rvli_event(run, run->queue[run->queue_head]) : NULL;
 }
 
-/* How many entries at the head give something back, and how much. */
-static uint32_t releases(const rvli_run *run, uint64_t *bytes_out)
-{
-    uint32_t count = 0;
-    *bytes_out = 0;
-    for (uint32_t i = run->queue_head; i < run->queue_count; i++, count++) {
-        const rvli_event_row *event = rvli_event(run, run->queue[i]);
-        if (!is_release(event))
-            break;
-        *bytes_out += event->size;
-    }
-    return count;
-}
-
 /* ---- The allocator's changes ---- */
 
 static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t addr, uint64_t size)
@@ -79,7 +62,7 @@ static uint64_t predict_address(rvli_run *run, rvli_change change, uint64_t addr
     case RVLI_CHANGE_ALLOC:
         return rvli_places_take_wanted(&run->places, size);
     case RVLI_CHANGE_RANGE:
-        return rvli_places_make_up(&run->places, size);
+        return rvli_places_take_range(&run->places, size);
     case RVLI_CHANGE_FREE:
         rvli_places_leave(&run->places, addr);
         return 0;
@@ -123,6 +106,17 @@ static void compare(rvli_run *run, uint8_t action, uint64_t addr, uint64_t size)
     run->queue_head++;
 }
 
+/* The entry that says so may come later: then it says nothing new. */
+static void complete_early(rvli_run *run, uint64_t event)
+{
+    if (event >= run->recording.event_count)
+        return;
+    uint64_t addr = rvli_event(run, event)->addr;
+    rvli_intmap_remove(&run->live, addr, NULL);
+    if (rvli_intmap_insert(&run->early, addr, 1) == RVL_ERR_HOST_OOM)
+        run->out_of_memory = true;
+}
+
 static void catch_up(rvli_run *run);
 
 uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_t size,
@@ -130,7 +124,7 @@ uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_
 {
     rvli_run *run = owner;
     if (change == RVLI_CHANGE_COMPLETE) {
-        rvli_intmap_remove(&run->live, rvli_event(run, addr)->addr, NULL);
+        complete_early(run, addr);
         return 0;
     }
     if (!run->verify)
@@ -158,34 +152,51 @@ uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_
 /* Gives back the free block that an entry names, if the model has it. */
 static rvl_status release_recorded(rvli_run *run, const rvli_event_row *event)
 {
-    rvli_allocator *allocator = &run->allocator;
-    rvli_block *block = rvli_allocator_find_free(allocator, event->addr);
+    rvli_block *block = rvli_allocator_find_free(&run->allocator, event->addr);
     if (block == NULL)
         return RVL_OK;
     if (block->range == NULL && (block->prev != NULL || block->next != NULL))
         return RVL_OK;
-    rvl_status status = rvli_allocator_list_cached(allocator); /* makes room for one */
-    allocator->list_count = 0;
-    if (status != RVL_OK || allocator->list_capacity == 0)
-        return status;
-    allocator->list[allocator->list_count++] = block;
-    return rvli_allocator_release_list(allocator);
+    return rvli_allocator_release(&run->allocator, block);
+}
+
+/* The unmapped block of a pool and stream that holds what is mapped; NULL: none. */
+static rvli_block *find_unmapped(rvli_run *run, const rvli_event_row *event)
+{
+    rvli_allocator *allocator = &run->allocator;
+    for (int small = 0; small < 2; small++) {
+        uint32_t bucket;
+        if (rvli_bucket_get(allocator, rvli_pool_of(run, event), small == 1, event->stream,
+                            &bucket) != RVL_OK)
+            return NULL;
+        rvli_block *block =
+            rvli_blocks_below(allocator->buckets[bucket].unmapped, 0, event->addr + 1);
+        if (block != NULL && event->addr - block->addr < block->size &&
+            event->size <= block->size - (event->addr - block->addr))
+            return block;
+    }
+    return NULL;
 }
 
 static rvl_status add_recorded(rvli_run *run, const rvli_event_row *event)
 {
-    rvli_block *block;
+    rvli_block *block = NULL;
+    if (event->action == RVLI_ACTION_SEGMENT_MAP)
+        block = find_unmapped(run, event);
+    if (block != NULL && (event->addr - block->range->base) % block->range->page == 0)
+        return rvli_map_at(&run->allocator, block, event->addr, event->size);
     return rvli_allocator_add_segment(&run->allocator, rvli_pool_of(run, event),
                                       event->size == RVLI_SMALL_BUFFER, event->stream, event->addr,
                                       event->size, &block);
 }
 
 /* Does the entry at the head as it stands. */
-static rvl_status force_head(rvli_run *run)
+rvl_status rvli_queue_force(rvli_run *run)
 {
     uint32_t at = run->queue_head;
     const rvli_event_row *event = head(run);
-    rvl_status status = is_release(event) ? release_recorded(run, event) : add_recorded(run, event);
+    rvl_status status =
+        rvli_is_release(event) ? release_recorded(run, event) : add_recorded(run, event);
     if (run->queue_head == at)
         run->queue_head++;
     return status;
@@ -193,7 +204,7 @@ static rvl_status force_head(rvli_run *run)
 
 static void catch_up(rvli_run *run)
 {
-    while (head(run) != NULL && force_head(run) == RVL_OK)
+    while (head(run) != NULL && rvli_queue_force(run) == RVL_OK)
         continue;
 }
 
@@ -203,160 +214,7 @@ rvl_status rvli_queue_finish(rvli_run *run)
     while (status == RVL_OK && head(run) != NULL) {
         rvli_diverge(run, run->queue[run->queue_head],
                      "the recording changes a segment here, the model does not", 0, 0);
-        status = force_head(run);
+        status = rvli_queue_force(run);
     }
     return status;
-}
-
-/* ---- What gave memory back ---- */
-
-/* How many of the releases at the head are those of the allocator's list, in order. */
-static uint32_t alike(const rvli_run *run, uint32_t count)
-{
-    const rvli_allocator *allocator = &run->allocator;
-    for (uint32_t i = 0; i < count; i++) {
-        const rvli_event_row *event = rvli_event(run, run->queue[run->queue_head + i]);
-        if (i >= allocator->list_count)
-            return i;
-        const rvli_block *block = allocator->list[i];
-        uint64_t addr = block->addr, size = block->releasable;
-        if (block->range != NULL) {
-            uint64_t page = block->range->page;
-            addr = block->range->base + (addr - block->range->base + page - 1) / page * page;
-        }
-        if (event->addr != addr || event->size != size)
-            return i;
-    }
-    return count;
-}
-
-static bool is_list(const rvli_run *run, uint32_t count)
-{
-    return run->allocator.list_count == count && alike(run, count) == count;
-}
-
-/* Does what the allocator's list and the recording begin with alike. */
-static rvl_status release_alike(rvli_run *run, uint32_t *count)
-{
-    run->allocator.list_count = alike(run, *count);
-    *count -= (uint32_t)run->allocator.list_count;
-    return rvli_allocator_release_list(&run->allocator);
-}
-
-/*
- * What a request gives back on its way to memory: garbage, then blocks above max_split, then all
- * that is cached, as far as each is needed. *count becomes what that does not explain.
- */
-static rvl_status explain_request(rvli_run *run, const rvli_request *request, uint32_t *count)
-{
-    rvli_allocator *allocator = &run->allocator;
-    rvl_status status = RVL_OK;
-    bool enough;
-    if (allocator->settings.gc_threshold > 0) {
-        status = rvli_allocator_list_garbage(allocator, UINT64_MAX);
-        if (status == RVL_OK)
-            status = release_alike(run, count);
-    }
-    if (status == RVL_OK && *count > 0 && allocator->settings.max_split_bytes != UINT64_MAX) {
-        status = rvli_allocator_list_oversize(allocator, request, &enough);
-        if (status == RVL_OK)
-            status = release_alike(run, count);
-    }
-    if (status != RVL_OK || *count == 0)
-        return status;
-    status = rvli_allocator_list_cached(allocator);
-    if (status != RVL_OK || !is_list(run, *count))
-        return status;
-    allocator->retries++;
-    return release_alike(run, count);
-}
-
-/*
- * Whether all that is cached went because a request would have failed: less than that would not
- * have been enough for it.
- */
-static rvl_status is_retry(rvli_run *run, const rvli_request *request, uint32_t count,
-                           bool *retry_out)
-{
-    rvli_allocator *allocator = &run->allocator;
-    rvl_status status = RVL_OK;
-    bool enough;
-    *retry_out = request != NULL && rvli_allocator_would_release(allocator, request);
-    if (*retry_out && allocator->settings.gc_threshold > 0) {
-        status = rvli_allocator_list_garbage(allocator, UINT64_MAX);
-        *retry_out = status == RVL_OK && !is_list(run, count);
-    }
-    if (*retry_out && allocator->settings.max_split_bytes != UINT64_MAX) {
-        status = rvli_allocator_list_oversize(allocator, request, &enough);
-        *retry_out = status == RVL_OK && !(enough && is_list(run, count));
-    }
-    return status;
-}
-
-/* Finds what the allocator did, of what it can do, and does it; *count is what is left. */
-static rvl_status explain(rvli_run *run, const rvli_request *request, uint32_t *count)
-{
-    bool retry;
-    rvl_status status = rvli_allocator_list_cached(&run->allocator);
-    if (status != RVL_OK || !is_list(run, *count))
-        return status == RVL_OK && request != NULL ? explain_request(run, request, count) : status;
-    status = is_retry(run, request, *count, &retry);
-    if (status == RVL_OK)
-        status = rvli_allocator_list_cached(&run->allocator);
-    if (status != RVL_OK)
-        return status;
-    run->allocator.retries += retry ? 1 : 0;
-    return release_alike(run, count);
-}
-
-static rvl_status settle_verified(rvli_run *run, const rvli_request *request, uint32_t count)
-{
-    uint32_t end = run->queue_head + count;
-    run->just_released = true;
-    rvl_status status = explain(run, request, &count);
-    if (status == RVL_OK && count > 0)
-        status = rvli_allocator_list_cached(&run->allocator);
-    if (status != RVL_OK || count == 0)
-        return status;
-    uint32_t same = alike(run, count);
-    bool missing = same == count; /* the model would go on: it differs behind the last of them */
-    const rvli_block *block = same < run->allocator.list_count ? run->allocator.list[same] : NULL;
-    rvli_diverge(run, run->queue[run->queue_head + (missing ? count - 1 : same)],
-                 missing ? "empty_cache would give back more behind this"
-                         : "empty_cache would give back something else",
-                 block != NULL ? block->addr : 0, block != NULL ? block->size : 0);
-    while (status == RVL_OK && run->queue_head < end)
-        status = force_head(run);
-    return status;
-}
-
-/* Whether the recording's collections have to be taken from it: its limit is not known. */
-static bool collects_unbounded(const rvli_run *run)
-{
-    return run->settings.gc_threshold > 0 && run->recording.settings.gc_threshold > 0 &&
-           run->allocator.capacity_bytes == 0;
-}
-
-static rvl_status settle_predicted(rvli_run *run, const rvli_request *request, uint64_t bytes)
-{
-    rvli_allocator *allocator = &run->allocator;
-    if (request == NULL || !collects_unbounded(run) ||
-        rvli_allocator_has_block(allocator, request) ||
-        (double)bytes >= FREED_NEARLY_ALL * (double)allocator->bytes.releasable)
-        return rvli_allocator_empty_cache(allocator);
-    rvl_status status = rvli_allocator_list_garbage(allocator, bytes);
-    return status == RVL_OK ? rvli_allocator_release_list(allocator) : status;
-}
-
-rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request)
-{
-    uint64_t bytes;
-    uint32_t count = releases(run, &bytes);
-    if (count == 0)
-        return RVL_OK;
-    if (run->verify)
-        return settle_verified(run, request, count);
-    run->queue_head = run->queue_count;
-    bool by_itself = request != NULL && rvli_allocator_would_release(&run->allocator, request);
-    return by_itself ? RVL_OK : settle_predicted(run, request, bytes);
 }

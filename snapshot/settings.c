@@ -9,6 +9,7 @@
 #define MIB_SHIFT 20
 #define MIB_MAX (UINT64_MAX >> MIB_SHIFT)
 #define LARGE_BUFFER_MIB 20
+#define LARGE_SEGMENT_MIB_MAX (UINT64_C(1) << 20)
 #define VALUE_BYTES_MAX 64
 
 /* ---- Values ---- */
@@ -90,6 +91,15 @@ static bool set_max_split(rvli_settings *settings, char *text)
 static bool set_max_rounding(rvli_settings *settings, char *text)
 {
     return parse_mib(text, &settings->max_non_split_rounding_bytes);
+}
+
+static bool set_large_segment(rvli_settings *settings, char *text)
+{
+    uint64_t mib;
+    if (!parse_whole(text, &mib) || mib < 2 || mib > LARGE_SEGMENT_MIB_MAX)
+        return false;
+    settings->large_segment_bytes = mib << MIB_SHIFT;
+    return true;
 }
 
 static bool set_gc_threshold(rvli_settings *settings, char *text)
@@ -185,6 +195,7 @@ static const setting known[] = {
     {"expandable_segments", set_expandable, "true or false"},
     {"max_split_size_mb", set_max_split, "a number of MiB, 20 or more, or none"},
     {"max_non_split_rounding_mb", set_max_rounding, "a number of MiB, 20 or more"},
+    {"large_segment_size_mb", set_large_segment, "a number of MiB, 2 or more"},
     {"roundup_power2_divisions", set_divisions,
      "a power of two, 0 for none, or a list such as [256:1,512:2,>:4]"},
     {"garbage_collection_threshold", set_gc_threshold, "a fraction below 1, 0 for none"},
@@ -196,14 +207,36 @@ static const setting known[] = {
 const char *rvli_settings_names(void)
 {
     return "expandable_segments, max_split_size_mb, max_non_split_rounding_mb, "
-           "roundup_power2_divisions, garbage_collection_threshold, per_process_memory_fraction";
+           "large_segment_size_mb, roundup_power2_divisions, garbage_collection_threshold, "
+           "per_process_memory_fraction";
 }
 
 void rvli_settings_default(rvli_settings *settings)
 {
     *settings =
         (rvli_settings){.max_split_bytes = UINT64_MAX,
-                        .max_non_split_rounding_bytes = (uint64_t)LARGE_BUFFER_MIB << MIB_SHIFT};
+                        .max_non_split_rounding_bytes = (uint64_t)LARGE_BUFFER_MIB << MIB_SHIFT,
+                        .large_segment_bytes = (uint64_t)LARGE_BUFFER_MIB << MIB_SHIFT};
+}
+
+static bool is_blank(char letter)
+{
+    return letter == ' ' || (letter >= '\t' && letter <= '\r');
+}
+
+/* Copies without blanks, which may be anywhere between words; false: too long. */
+static bool copy_solid(const char *from, size_t length, char *to, size_t size)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (is_blank(from[i]))
+            continue;
+        if (at + 1 >= size)
+            return false;
+        to[at++] = from[i];
+    }
+    to[at] = '\0';
+    return true;
 }
 
 rvl_status rvli_settings_set(rvli_settings *settings, const char *key, size_t key_length,
@@ -215,11 +248,7 @@ rvl_status rvli_settings_set(rvli_settings *settings, const char *key, size_t ke
         if (strlen(known[i].name) != key_length || memcmp(known[i].name, key, key_length) != 0)
             continue;
         *expected_out = known[i].expected;
-        if (value_length >= sizeof text)
-            return RVL_ERR_INVALID;
-        memcpy(text, value, value_length);
-        text[value_length] = '\0';
-        if (!known[i].set(&changed, text))
+        if (!copy_solid(value, value_length, text, sizeof text) || !known[i].set(&changed, text))
             return RVL_ERR_INVALID;
         *settings = changed;
         return RVL_OK;
@@ -227,9 +256,42 @@ rvl_status rvli_settings_set(rvli_settings *settings, const char *key, size_t ke
     return RVL_ERR_NOT_FOUND;
 }
 
-void rvli_settings_set_all(rvli_settings *settings, const char *conf, size_t length)
+/* Words that say nothing about which block a request gets, or what is reserved. */
+static bool is_harmless(const char *key, size_t length, const char *value, size_t value_length)
 {
-    const char *end = conf + length, *expected;
+    static const char *const words[] = {
+        "release_lock_on_cudamalloc",        "release_lock_on_hipmalloc", "use_cuda_host_register",
+        "graph_capture_record_stream_reuse", "throw_on_cudamalloc_oom",
+    };
+    char name[VALUE_BYTES_MAX], text[VALUE_BYTES_MAX];
+    if (!copy_solid(key, length, name, sizeof name) ||
+        !copy_solid(value, value_length, text, sizeof text))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (is_word(name, words[i]))
+            return true;
+    }
+    return strncmp(name, "pinned_", strlen("pinned_")) == 0 ||
+           (is_word(name, "backend") && is_word(text, "native"));
+}
+
+static bool set_word(rvli_settings *settings, const char *word, size_t length, const char *colon)
+{
+    const char *expected, *value = colon + 1, *end = word + length;
+    while (word < colon && is_blank(*word))
+        word++;
+    size_t key = (size_t)(colon - word);
+    while (key > 0 && is_blank(word[key - 1]))
+        key--;
+    size_t value_length = (size_t)(end - value);
+    return rvli_settings_set(settings, word, key, value, value_length, &expected) == RVL_OK ||
+           is_harmless(word, key, value, value_length);
+}
+
+bool rvli_settings_set_all(rvli_settings *settings, const char *conf, size_t length)
+{
+    const char *end = conf + length;
+    bool all = true;
     while (conf < end) {
         const char *stop = conf, *colon = NULL;
         int depth = 0;
@@ -239,10 +301,10 @@ void rvli_settings_set_all(rvli_settings *settings, const char *conf, size_t len
                 colon = stop;
         }
         if (colon != NULL)
-            (void)rvli_settings_set(settings, conf, (size_t)(colon - conf), colon + 1,
-                                    (size_t)(stop - colon - 1), &expected);
+            all = set_word(settings, conf, (size_t)(stop - conf), colon) && all;
         conf = stop + 1;
     }
+    return all;
 }
 
 uint64_t rvli_settings_divisions(const rvli_settings *settings, uint64_t size)
@@ -256,8 +318,8 @@ bool rvli_settings_same(const rvli_settings *a, const rvli_settings *b)
 {
     return a->max_split_bytes == b->max_split_bytes &&
            a->max_non_split_rounding_bytes == b->max_non_split_rounding_bytes &&
-           a->gc_threshold <= b->gc_threshold && a->gc_threshold >= b->gc_threshold &&
-           a->memory_fraction <= b->memory_fraction && a->memory_fraction >= b->memory_fraction &&
-           a->expandable == b->expandable &&
+           a->large_segment_bytes == b->large_segment_bytes && a->gc_threshold <= b->gc_threshold &&
+           a->gc_threshold >= b->gc_threshold && a->memory_fraction <= b->memory_fraction &&
+           a->memory_fraction >= b->memory_fraction && a->expandable == b->expandable &&
            memcmp(a->divisions, b->divisions, sizeof a->divisions) == 0;
 }

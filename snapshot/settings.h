@@ -18,8 +18,9 @@
 typedef struct rvli_settings {
     uint64_t max_split_bytes; /* UINT64_MAX: none */
     uint64_t max_non_split_rounding_bytes;
-    double gc_threshold;    /* 0: no garbage collection */
-    double memory_fraction; /* of the capacity; 0: not set */
+    uint64_t large_segment_bytes; /* for requests below 10 MiB; a page of ranges for large blocks */
+    double gc_threshold;          /* 0: no garbage collection */
+    double memory_fraction;       /* of the capacity; 0: not set */
     bool expandable;
     uint64_t divisions[RVLI_ROUNDUP_BUCKETS]; /* 0, 1: none */
 } rvli_settings;
@@ -33,8 +34,11 @@ void rvli_settings_default(rvli_settings *settings);
 rvl_status rvli_settings_set(rvli_settings *settings, const char *key, size_t key_length,
                              const char *value, size_t value_length, const char **expected_out);
 
-/* Sets what a whole PYTORCH_CUDA_ALLOC_CONF says, as far as the model follows it. */
-void rvli_settings_set_all(rvli_settings *settings, const char *conf, size_t length);
+/*
+ * Sets what a whole PYTORCH_CUDA_ALLOC_CONF says. false: it has words, or values of them, that the
+ * model does not follow although they may matter.
+ */
+bool rvli_settings_set_all(rvli_settings *settings, const char *conf, size_t length);
 
 /* "expandable_segments, max_split_size_mb, ..." */
 const char *rvli_settings_names(void);

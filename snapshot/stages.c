@@ -11,15 +11,16 @@
 #include "snapshot/run.h"
 
 #define WHOLE_TRACE "all"
-/* Blocks that are looked at for pins in a run, before pins are given up. */
-#define PINNING_WORK_MAX (UINT64_C(1) << 26)
+/* Blocks and buckets that are looked at for pins in a run, before pins are given up. */
+#define PINNING_WORK_MAX (UINT64_C(1) << 24)
 
 /* ---- Finding them ---- */
 
-static bool is_stage(const rvli_run *run, const rvli_annotation_row *row, const char *prefix)
+static bool is_stage(const rvli_run *run, const rvli_annotation_row *row, const char *prefix,
+                     bool any_device)
 {
     size_t length = strlen(prefix);
-    return row->name_length >= length &&
+    return (any_device || row->device == run->recording.device) && row->name_length >= length &&
            memcmp(run->recording.pickle.data + row->name_at, prefix, length) == 0;
 }
 
@@ -86,24 +87,37 @@ static rvl_status whole_trace(rvli_run *run)
     return add_stage(run, WHOLE_TRACE, strlen(WHOLE_TRACE), INT64_MIN);
 }
 
-rvl_status rvli_stages_find(rvli_run *run, const char *prefix)
+static rvl_status find_on(rvli_run *run, const char *prefix, bool any_device)
 {
     const rvli_recording *recording = &run->recording;
-    size_t skip = strlen(prefix), most = recording->annotation_count + 1u;
+    size_t skip = strlen(prefix);
     rvl_status status = RVL_OK;
-    run->edges = calloc(most, sizeof *run->edges);
-    run->result->stages = calloc(most, sizeof *run->result->stages);
-    if (run->edges == NULL || run->result->stages == NULL)
-        return RVL_ERR_HOST_OOM;
     for (uint32_t i = 0; i < recording->annotation_count && status == RVL_OK; i++) {
         const rvli_annotation_row *row = &recording->annotations[i];
-        if (!is_stage(run, row, prefix))
+        if (!is_stage(run, row, prefix, any_device))
             continue;
         const char *text = (const char *)recording->pickle.data + row->name_at + skip;
         if (row->start)
             status = add_stage(run, text, row->name_length - skip, row->time_us);
         else
             end_stage(run, text, row->name_length - skip, row->time_us);
+    }
+    return status;
+}
+
+rvl_status rvli_stages_find(rvli_run *run, const char *prefix)
+{
+    const rvli_recording *recording = &run->recording;
+    size_t most = recording->annotation_count + 1u;
+    run->edges = calloc(most, sizeof *run->edges);
+    run->result->stages = calloc(most, sizeof *run->result->stages);
+    if (run->edges == NULL || run->result->stages == NULL)
+        return RVL_ERR_HOST_OOM;
+    rvl_status status = find_on(run, prefix, false);
+    if (status == RVL_OK && run->result->facts.stage_count == 0) {
+        run->result->notes[RVLI_NOTE_OPEN_STAGE] = false;
+        status = find_on(run, prefix, true);
+        run->result->notes[RVLI_NOTE_OTHER_THREADS] = run->result->facts.stage_count > 0;
     }
     if (status == RVL_OK && run->result->facts.stage_count == 0)
         return whole_trace(run);
@@ -120,6 +134,8 @@ rvl_status rvli_stages_find(rvli_run *run, const char *prefix)
 void rvli_stages_peak(rvli_run *run)
 {
     run->epoch.at_peak = run->allocator.bytes;
+    if (!run->changed && run->allocator.bytes.reserved > run->highest)
+        run->highest = run->allocator.bytes.reserved;
     run->epoch.pinned = 0;
     if (run->pinning_work > PINNING_WORK_MAX)
         return;
@@ -129,6 +145,7 @@ void rvli_stages_peak(rvli_run *run)
         return;
     run->epoch.pinning_event = block->event;
     run->epoch.pinning_size = block->requested;
+    run->epoch.pinning_addr = block->addr;
 }
 
 static void begin_epoch(rvli_run *run)
@@ -153,6 +170,7 @@ static void give_peaks(rvli_run *run)
         stage->pinned = epoch->pinned;
         stage->pinning_event = epoch->pinning_event;
         stage->pinning_size = epoch->pinning_size;
+        stage->pinning_addr = epoch->pinning_addr;
     }
 }
 
@@ -161,6 +179,7 @@ static void close_stage(rvli_run *run, rvli_stage *stage)
     stage->open = false;
     stage->end_reserved = run->allocator.bytes.reserved;
     stage->retries = run->allocator.retries;
+    stage->bursts = run->burst_count;
 }
 
 static bool any_open(const rvli_run *run)
@@ -188,7 +207,7 @@ static rvl_status pass_edge(rvli_run *run, const rvli_edge *edge)
 {
     rvli_stage *stage = &run->result->stages[edge->stage];
     rvl_status status = rvli_queue_settle(run, NULL);
-    if (status == RVL_OK && edge->start && run->empty_cache_at_stages)
+    if (status == RVL_OK && edge->start && run->changed && run->empty_cache_at_stages)
         status = rvli_allocator_empty_cache(&run->allocator);
     give_peaks(run);
     if (edge->start)

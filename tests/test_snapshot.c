@@ -220,12 +220,16 @@ static void garbage_is_collected_by_age(void **state)
     const test_event events[] = {ALLOC(0, 40 * MIB), FREE(0, 40 * MIB),  ALLOC(1, 60 * MIB),
                                  FREE(1, 60 * MIB),  ALLOC(2, 70 * MIB), FREE(2, 70 * MIB),
                                  ALLOC(3, 80 * MIB)};
-    test_snapshot what = {ENTRIES(events), .gc_threshold = 0.5};
+    test_snapshot what = {ENTRIES(events), .gc_threshold = 0.5,
+                          .conf = "per_process_memory_fraction:0.5"};
     rvl_snapshot_options options = defaults();
-    options.capacity_bytes = 200 * MIB;
+    options.capacity_bytes = 400 * MIB;
     check_peaks(&what, &options, 80 * MIB, 170 * MIB, 150 * MIB, 0);
     what.gc_threshold = 0;
     check_peaks(&what, &options, 80 * MIB, 170 * MIB, 80 * MIB, 1);
+    what.gc_threshold = 0.5; /* without a fraction there is no collection */
+    what.conf = NULL;
+    check_peaks(&what, &options, 80 * MIB, 250 * MIB, 250 * MIB, 0);
 }
 
 static void collections_are_taken_from_the_recording(void **state)
@@ -245,6 +249,80 @@ static void collections_are_taken_from_the_recording(void **state)
     assert_int_equal(stage_of(snapshot, 0).end_reserved_bytes, 150 * MIB);
     assert_true(has_note(snapshot, "--capacity"));
     rvl_snapshot_close(snapshot);
+    /* Asked what there would be without collection, none of them is taken for empty_cache. */
+    static const char *const none[] = {"garbage_collection_threshold=0"};
+    rvl_snapshot_options options = defaults();
+    options.settings = none;
+    options.setting_count = 1;
+    check_peaks(&what, &options, 80 * MIB, 250 * MIB, 250 * MIB, 0);
+}
+
+static void a_collection_may_free_nearly_all(void **state)
+{
+    (void)state;
+    const test_event events[] = {ALLOC(0, 94 * MIB),
+                                 ALLOC(1, 1000),
+                                 FREE(1, 1000),
+                                 FREE(0, 94 * MIB),
+                                 SEGMENT("free", AT(0), 94 * MIB),
+                                 ALLOC(2, 100 * MIB)};
+    test_snapshot what = {ENTRIES(events), .gc_threshold = 0.5};
+    check_peaks(&what, NULL, 100 * MIB, 102 * MIB, 102 * MIB, 0);
+}
+
+static void oversize_releases_are_taken_from_the_recording(void **state)
+{
+    (void)state;
+    const test_event events[] = {ALLOC(0, 100 * MIB),
+                                 ALLOC(1, 5 * MIB),
+                                 ALLOC(2, 30 * MIB),
+                                 FREE(2, 30 * MIB),
+                                 REQUESTED(1, 5 * MIB),
+                                 FREE(0, 100 * MIB),
+                                 SEGMENT("free", AT(0), 100 * MIB),
+                                 ALLOC(3, 120 * MIB),
+                                 COMPLETED(1, 5 * MIB)};
+    test_snapshot what = {ENTRIES(events), .max_split_bytes = 64 << 20};
+    check_peaks(&what, NULL, 135 * MIB, 170 * MIB, 170 * MIB, 0);
+    rvl_snapshot *snapshot = run(&what, NULL);
+    assert_false(has_note(snapshot, "lacks its beginning"));
+    rvl_snapshot_close(snapshot);
+    /* Without max_split the request fails, has all given back, and waits for the second block. */
+    static const char *const none[] = {"max_split_size_mb=none"};
+    rvl_snapshot_options options = defaults();
+    options.settings = none;
+    options.setting_count = 1;
+    check_peaks(&what, &options, 135 * MIB, 150 * MIB, 120 * MIB, 1);
+    snapshot = run(&what, &options);
+    assert_false(has_note(snapshot, "lacks its beginning"));
+    rvl_snapshot_close(snapshot);
+}
+
+static void retries_show_where_a_fraction_is_set(void **state)
+{
+    (void)state;
+    test_event events[] = {SEGMENT("alloc", AT(0), 100 * MIB),
+                           ALLOC(0, 100 * MIB),
+                           FREE(0, 100 * MIB),
+                           SEGMENT("free", AT(0), 100 * MIB),
+                           SEGMENT("alloc", AT(1), 120 * MIB),
+                           ALLOC(1, 120 * MIB),
+                           SEGMENT("alloc", AT(2), 100 * MIB),
+                           ALLOC(2, 100 * MIB)};
+    rvl_snapshot_options options = defaults();
+    test_snapshot what = {.events = events, .event_count = COUNT(events) - 2};
+    check_peaks(&what, NULL, 120 * MIB, 120 * MIB, 120 * MIB, 0);
+    what.conf = "per_process_memory_fraction:0.5";
+    check_peaks(&what, NULL, 120 * MIB, 120 * MIB, 120 * MIB, 1);
+    options.verify = true;
+    check_peaks(&what, &options, 120 * MIB, 120 * MIB, 120 * MIB, 1);
+    /* As much as the request needed was reserved later: there was room, and it was empty_cache. */
+    what.event_count = COUNT(events);
+    check_peaks(&what, &options, 220 * MIB, 220 * MIB, 220 * MIB, 0);
+    /* The block that was given back would have done. */
+    events[6].size = events[5].size = 90 * MIB;
+    what.event_count = COUNT(events) - 2;
+    check_peaks(&what, &options, 100 * MIB, 100 * MIB, 90 * MIB, 0);
 }
 
 static void a_fraction_bounds_what_is_reserved(void **state)
@@ -493,8 +571,91 @@ static void what_was_reserved_before_is_taken_back(void **state)
                                  {AT(3), 40 * MIB, 40 * MIB, 40 * MIB, true}};
     test_snapshot what = {ENTRIES(events), .blocks = blocks, .block_count = 3};
     rvl_snapshot *snapshot = run(&what, NULL);
-    assert_int_equal(stage_of(snapshot, 0).peak_reserved_bytes, 60 * MIB);
-    assert_int_equal(stage_of(snapshot, 0).cached_bytes, 50 * MIB);
+    assert_int_equal(stage_of(snapshot, 0).peak_reserved_bytes, 70 * MIB);
+    assert_int_equal(stage_of(snapshot, 0).cached_bytes, 30 * MIB);
+    rvl_snapshot_close(snapshot);
+}
+
+static void what_shows_nothing_live_was_not_there(void **state)
+{
+    (void)state;
+    /* No entry says where segments begin, and those that go later were made meanwhile. */
+    const test_event events[] = {FREE(0, 10 * MIB),
+                                 ALLOC(1, 30 * MIB),
+                                 FREE(1, 30 * MIB),
+                                 SEGMENT("free", AT(1), 30 * MIB),
+                                 ALLOC(2, 50 * MIB),
+                                 FREE(2, 50 * MIB),
+                                 SEGMENT("free", AT(2), 50 * MIB)};
+    test_snapshot what = {ENTRIES(events)};
+    check_peaks(&what, NULL, 50 * MIB, 60 * MIB, 10 * MIB, 0);
+}
+
+static void ends_of_blocks_show_by_what_came_behind(void **state)
+{
+    (void)state;
+    /* [3 live and 1 that was not split off][2 allocated then][14 free], and the same once more. */
+    const uint64_t a = UINT64_C(0x7f0000000000), b = a + 32 * MIB;
+    const test_event events[] = {
+        {.action = "alloc", .addr = a + 4 * MIB, .size = 14 * MIB},
+        {.action = "free_requested", .addr = a, .size = 3 * MIB},
+        {.action = "free_completed", .addr = a, .size = 3 * MIB},
+        {.action = "alloc", .addr = a, .size = 4 * MIB},
+        {.action = "free_requested", .addr = b, .size = 2 * MIB},
+        {.action = "free_completed", .addr = b, .size = 2 * MIB},
+    };
+    const test_block blocks[] = {{a, 20 * MIB, 4 * MIB, 4 * MIB, true},
+                                 {b, 20 * MIB, 20 * MIB, 0, false}};
+    test_snapshot what = {ENTRIES(events), .blocks = blocks, .block_count = 2};
+    rvl_snapshot_options options = defaults();
+    options.verify = true;
+    rvl_snapshot *snapshot = run(&what, &options);
+    assert_false(facts_of(snapshot).diverged);
+    assert_int_equal(stage_of(snapshot, 0).peak_allocated_bytes, 20 * MIB);
+    rvl_snapshot_close(snapshot);
+}
+
+static void guessed_sizes_are_no_divergence(void **state)
+{
+    (void)state;
+    /* Behind the 3 that were live 16 were free, and not 17: a remainder of 1 was not split off. */
+    test_event events[] = {SEGMENT("alloc", AT(1), 18 * MIB), ALLOC(1, 17 * MIB), FREE(0, 3 * MIB)};
+    const test_block blocks[] = {{AT(0), 20 * MIB, 20 * MIB, 0, false},
+                                 {AT(1), 18 * MIB, 18 * MIB, 17 * MIB, true}};
+    test_snapshot what = {ENTRIES(events), .blocks = blocks, .block_count = 2};
+    rvl_snapshot_options options = defaults();
+    options.verify = true;
+    rvl_snapshot *snapshot = run(&what, &options);
+    assert_false(facts_of(snapshot).diverged);
+    assert_true(has_note(snapshot, "follows the recording there"));
+    assert_int_equal(stage_of(snapshot, 0).peak_reserved_bytes, 38 * MIB);
+    rvl_snapshot_close(snapshot);
+    /* Once the block is free, there is nothing left to guess. */
+    const test_event later[] = {FREE(0, 3 * MIB), SEGMENT("alloc", AT(1), 18 * MIB),
+                                ALLOC(1, 17 * MIB)};
+    test_snapshot other = {ENTRIES(later), .blocks = blocks, .block_count = 2};
+    snapshot = run(&other, &options);
+    assert_true(facts_of(snapshot).diverged);
+    assert_int_equal(facts_of(snapshot).diverged_at, 3);
+    assert_non_null(strstr(facts_of(snapshot).diverged_why, "private pool"));
+    rvl_snapshot_close(snapshot);
+}
+
+static void settings_are_read_as_pytorch_reads_them(void **state)
+{
+    (void)state;
+    const test_event events[] = {ALLOC(0, 5 * MIB + 1)};
+    test_snapshot what = {ENTRIES(events), .conf = "large_segment_size_mb : 40, pinned_x:1"};
+    rvl_snapshot *snapshot = run(&what, NULL);
+    assert_int_equal(stage_of(snapshot, 0).peak_reserved_bytes, 40 * MIB);
+    assert_false(has_note(snapshot, "does not know"));
+    rvl_snapshot_close(snapshot);
+    what.expandable = true;
+    check_peaks(&what, NULL, 5 * MIB + 512, 40 * MIB, 40 * MIB, 0);
+    what.conf = "backend:cudaMallocAsync";
+    snapshot = run(&what, NULL);
+    assert_true(has_note(snapshot, "does not know"));
+    assert_false(facts_of(snapshot).exact);
     rvl_snapshot_close(snapshot);
 }
 
@@ -842,7 +1003,7 @@ static const bad_file bad_files[] = {
     BAD("\x80\x04h\x05", "byte 2: a memo number is used"),
     BAD("\x80\x04Nr\xff\xff\xff\x7f", "byte 3: a memo number is far"),
     BAD("\x80\x04\x8b\xff\xff\xff\xff", "byte 2: an integer has a negative length"),
-    BAD("\x80\x04}.", "no list device_traces"),
+    BAD("\x80\x04}.", "no device_traces"),
     BAD("\x80\x04}\x8c\x0d"
         "device_traces]s.",
         "no trace in it"),
@@ -1108,6 +1269,9 @@ int main(void)
         cmocka_unit_test(oversize_blocks_are_kept_apart),
         cmocka_unit_test(garbage_is_collected_by_age),
         cmocka_unit_test(collections_are_taken_from_the_recording),
+        cmocka_unit_test(a_collection_may_free_nearly_all),
+        cmocka_unit_test(oversize_releases_are_taken_from_the_recording),
+        cmocka_unit_test(retries_show_where_a_fraction_is_set),
         cmocka_unit_test(a_fraction_bounds_what_is_reserved),
         cmocka_unit_test(oversize_blocks_go_first),
         cmocka_unit_test(requests_that_do_not_fit_are_told),
@@ -1122,6 +1286,9 @@ int main(void)
         cmocka_unit_test(unknown_actions_are_counted),
         cmocka_unit_test(a_lost_beginning_is_made_up_for),
         cmocka_unit_test(what_was_reserved_before_is_taken_back),
+        cmocka_unit_test(what_shows_nothing_live_was_not_there),
+        cmocka_unit_test(ends_of_blocks_show_by_what_came_behind),
+        cmocka_unit_test(guessed_sizes_are_no_divergence),
         cmocka_unit_test(contradictions_are_told),
         cmocka_unit_test(ties_are_told),
         cmocka_unit_test(a_true_recording_is_verified),
@@ -1133,6 +1300,7 @@ int main(void)
         cmocka_unit_test(ways_of_writing_do_not_matter),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(divisions_are_read_as_lists),
+        cmocka_unit_test(settings_are_read_as_pytorch_reads_them),
         cmocka_unit_test(devices_are_chosen),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(plain_data_is_read),

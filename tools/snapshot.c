@@ -33,9 +33,10 @@ void help_snapshot(void)
         "                       in which model and recording differ (default: predict)\n"
         "  --set KEY=VALUE      change a setting, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated:\n"
         "                       expandable_segments, max_split_size_mb,\n"
-        "                       max_non_split_rounding_mb, roundup_power2_divisions,\n"
-        "                       garbage_collection_threshold, per_process_memory_fraction\n"
-        "                       (default: as recorded)\n"
+        "                       max_non_split_rounding_mb, large_segment_size_mb,\n"
+        "                       roundup_power2_divisions, garbage_collection_threshold,\n"
+        "                       per_process_memory_fraction (default: as recorded);\n"
+        "                       capacity=SIZE is --capacity\n"
         "  --capacity SIZE      what the device has for the process, such as 80GiB\n"
         "                       (default: without bound)\n"
         "  --empty-cache-at-stages\n"
@@ -95,6 +96,8 @@ static int parse_option(int option, char *word, arguments *parsed)
         parsed->options.verify = true;
         return 0;
     case SET:
+        if (strncmp(optarg, "capacity=", strlen("capacity=")) == 0)
+            return parse_capacity(optarg + strlen("capacity="), &parsed->options);
         parsed->settings[parsed->options.setting_count++] = optarg;
         return 0;
     case CAPACITY:

@@ -96,7 +96,7 @@ typedef struct rvl_snapshot_stage {
     uint64_t pending_bytes;  /* freed, but another stream may still use it */
     /* The live block beside which the most bytes are free but stay: */
     uint64_t pinned_bytes;       /* 0: none */
-    uint64_t pinning_event;      /* index of the entry that allocated it */
+    uint64_t pinning_event;      /* index of the entry that allocated it; UINT64_MAX: none did */
     uint64_t pinning_addr;       /* as recorded */
     uint64_t pinning_size_bytes; /* as asked for */
 } rvl_snapshot_stage;
