@@ -200,6 +200,11 @@ static void disk_full(void)
     give(plain);
 }
 
+static void plain(void)
+{
+    give(get(4 * MIB));
+}
+
 /* ---- Threads ---- */
 
 #define THREADS 4
@@ -221,6 +226,7 @@ static void *work(void *argument)
 static void threads(void)
 {
     pthread_t all[THREADS];
+    plain(); /* the first sample is taken while nobody else allocates */
     for (uintptr_t i = 0; i < THREADS; i++)
         NEED(pthread_create(&all[i], NULL, work, (void *)i) == 0);
     for (int i = 0; i < THREADS; i++)
@@ -271,11 +277,6 @@ static void executes(void)
     get(2 * MIB);
     NEED(stage("before") == RVL_OK);
     execl(self, self, "plain", (char *)NULL);
-}
-
-static void plain(void)
-{
-    give(get(4 * MIB));
 }
 
 static void only_marks(void)
