@@ -234,7 +234,7 @@ static void recordings_hold_allocations(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* ---- Thousands of steps against a model ---- */
+/* ---- A thousand steps against a model ---- */
 
 #define SLOTS 48
 
@@ -279,7 +279,7 @@ static void steps_follow_a_model(void **state)
     bool paused[2] = {false, false};
     slot slots[SLOTS] = {0};
     uint64_t random = 20261121;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1000; i++) {
         if (i % 16 == 15) {
             int tag = (int)(random_next(&random) % 2);
             assert_int_equal(paused[tag] ? rvl_resume(context, &tags[tag], 1, NULL)

@@ -50,7 +50,7 @@ class RandomSizes:
 
 
 def allocations():
-    return torch.cuda.memory_stats()["allocation.all.allocated"]
+    return torch.cuda.memory_stats().get("allocation.all.allocated", 0)
 
 
 def main():

@@ -53,6 +53,7 @@ class Work:
 
     def end_of(self, name: str) -> None:
         torch.cuda.synchronize()
+        self.together(name + " done")  # the other process may still map memory of this card
         free, total = torch.cuda.mem_get_info()
         self.used[name] = total - free
         self.together(name)
