@@ -147,7 +147,9 @@ static int carry_out(const order *what)
     case HOLDS:
         return holds(slots[what->slot] + PART, SIZE - PART, what->value);
     case FILL:
-        return cuda.cudaMemset(slots[what->slot], what->value, SIZE);
+        error = cuda.cudaMemset(slots[what->slot], what->value, SIZE);
+        /* The device may still be at it; reading waits. */
+        return error != 0 || holds(slots[what->slot], SIZE, what->value) == 1 ? error : -1;
     }
     return -1;
 }
