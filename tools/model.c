@@ -157,10 +157,8 @@ static int parse_option(int option, int index, char *word, arguments *parsed)
     case HELP:
         parsed->help = true;
         return 0;
-    case ':':
-        return usage("option %s needs a value", word);
     default:
-        return usage("unknown option %s", word);
+        return options_bad_option("model", option, word);
     }
 }
 

@@ -49,3 +49,9 @@ int options_bad_usage(const char *subcommand, const char *format, const char *wh
     fprintf(stderr, "Try `reveille %s --help`.\n", subcommand);
     return EXIT_BAD_INPUT;
 }
+
+int options_bad_option(const char *subcommand, int option, const char *word)
+{
+    return options_bad_usage(subcommand,
+                             option == ':' ? "option %s needs a value" : "unknown option %s", word);
+}

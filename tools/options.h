@@ -29,4 +29,7 @@ bool options_wake(const char *text, rvl_wake *wake_out);
 /* Complains about one thing, names the help of a subcommand, and returns EXIT_BAD_INPUT. */
 int options_bad_usage(const char *subcommand, const char *format, const char *what);
 
+/* The same about what options_next() has answered: a value is missing, or nobody knows the word. */
+int options_bad_option(const char *subcommand, int option, const char *word);
+
 #endif

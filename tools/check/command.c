@@ -65,10 +65,8 @@ static int parse_option(int option, char *word, arguments *parsed)
     case HELP:
         parsed->help = true;
         return 0;
-    case ':':
-        return usage("option %s needs a value", word);
     default:
-        return usage("unknown option %s", word);
+        return options_bad_option("check", option, word);
     }
 }
 

@@ -227,9 +227,8 @@ static int parse_option(int option, int index, char *word, plan_arguments *argum
         arguments->snapshot_placed = true;
         return options_snapshot_device("plan", optarg, &arguments->snapshot_device);
     case ':':
-        return usage("option %s needs a value", word);
     case '?':
-        return usage("unknown option %s", word);
+        return options_bad_option("plan", option, word);
     default:
         return parse_flag(option, arguments);
     }
