@@ -59,7 +59,7 @@ class Work:
         self.together(name)
 
     def warm(self) -> None:
-        """Kernels are loaded before anything is compared: nobody records what their code takes."""
+        """The context and the first kernels, so that later stages have what they name alone."""
         self.given = torch.ones(1024, device="cuda")
         assert float((self.given + self.given).sum()) == 2048
 
