@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The ops table: names, checks, stubs for what a backend lacks, and the built-in backends. */
+/* The ops table: names, checks, and stubs for what a backend lacks. */
 #include "core/backend.h"
 
 #include <string.h>
 
-#include "backends/registry.h"
 #include "base/error.h"
 
 const char *rvli_op_name(rvli_op op)
 {
     static const char *const names[RVLI_OP_COUNT] = {
-#define OP_NAME(name, parameters) [RVLI_OP_##name] = #name,
+#define OP_NAME(name, parameters, arguments) [RVLI_OP_##name] = #name,
         RVLI_BACKEND_ALL_OPS_MAP(OP_NAME)
 #undef OP_NAME
     };
@@ -19,55 +18,42 @@ const char *rvli_op_name(rvli_op op)
 
 /* ---- Stubs of the optional groups ---- */
 
-static rvl_status not_supported(void)
+static rvl_status cannot(void *self, ...)
 {
+    (void)self;
     return rvli_error(RVL_ERR_NOT_SUPPORTED, "the backend cannot do this");
 }
 
-static rvl_status stub_external_set(void *self, int device, uint64_t bytes)
+static rvl_status need_not(void *self, ...)
 {
-    (void)self, (void)device, (void)bytes;
-    return not_supported();
-}
-
-static rvl_status stub_digest(void *self, int device, uint64_t addr, uint64_t size, bool arriving,
-                              rvli_digest *digests_out)
-{
-    (void)self, (void)device, (void)addr, (void)size, (void)arriving, (void)digests_out;
-    return not_supported();
-}
-
-static rvl_status stub_prefetch(void *self, uint64_t addr, int depth)
-{
-    (void)self, (void)addr, (void)depth;
+    (void)self;
     return RVL_OK;
 }
 
-static rvl_status stub_host_memory(void *self, rvli_host_facts *facts_out)
-{
-    (void)self, (void)facts_out;
-    return not_supported();
-}
-
-static rvl_status stub_export_block(void *self, int device, rvli_handle block, int *fd_out)
-{
-    (void)self, (void)device, (void)block, (void)fd_out;
-    return not_supported();
-}
-
-static rvl_status stub_import_block(void *self, int device, int fd, uint64_t size,
-                                    rvli_handle *block_out)
-{
-    (void)self, (void)device, (void)fd, (void)size, (void)block_out;
-    return not_supported();
-}
+#define STUB(name, parameters, arguments)                                                          \
+    static rvl_status stub_##name parameters                                                       \
+    {                                                                                              \
+        return cannot arguments;                                                                   \
+    }
+#define HINT_STUB(name, parameters, arguments)                                                     \
+    static rvl_status stub_##name parameters                                                       \
+    {                                                                                              \
+        return need_not arguments;                                                                 \
+    }
+RVLI_BACKEND_EXTERNAL_MAP(STUB)
+RVLI_BACKEND_DIGEST_MAP(STUB)
+RVLI_BACKEND_PREFETCH_MAP(HINT_STUB)
+RVLI_BACKEND_HOST_MAP(STUB)
+RVLI_BACKEND_SHARE_MAP(STUB)
+#undef STUB
+#undef HINT_STUB
 
 /* ---- Copying and checking ---- */
 
 static bool has_required(const rvli_backend_ops *ops)
 {
     bool all = ops->open != NULL && ops->close != NULL && ops->device_facts != NULL;
-#define HAS_OP(name, parameters) all = all && ops->name != NULL;
+#define HAS_OP(name, parameters, arguments) all = all && ops->name != NULL;
     RVLI_BACKEND_OP_MAP(HAS_OP)
 #undef HAS_OP
     return all;
@@ -78,7 +64,7 @@ static bool fill_groups(rvli_backend_ops *ops)
 {
     if ((ops->export_block == NULL) != (ops->import_block == NULL))
         return false;
-#define FILL_OP(name, parameters)                                                                  \
+#define FILL_OP(name, parameters, arguments)                                                       \
     if (ops->name == NULL)                                                                         \
         ops->name = stub_##name;
     RVLI_BACKEND_EXTERNAL_MAP(FILL_OP)
@@ -104,12 +90,4 @@ rvl_status rvli_backend_ops_copy(rvli_backend_ops *ops_out, const rvli_backend_o
     copy.size = sizeof copy;
     *ops_out = copy;
     return RVL_OK;
-}
-
-const rvli_backend_ops *rvli_backend_find(const char *name)
-{
-    for (const rvli_backend_ops *const *each = rvli_backends; *each != NULL; each++)
-        if (strcmp((*each)->name, name) == 0)
-            return *each;
-    return NULL;
 }

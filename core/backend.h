@@ -53,8 +53,8 @@ typedef struct rvli_host_facts {
 } rvli_host_facts;
 
 /*
- * X(return-less list of required ops): name, parameters after (void *self). Kept as one list so
- * that the table, its stubs and the decorators cannot drift apart.
+ * X(name, parameters, arguments) of the required ops: how an op is declared, and how a decorator
+ * hands its call on. One list, so that the table, its stubs and the decorators cannot drift apart.
  *
  * reserve        An address range, without memory. Aligned to the granularity.
  * release_range  Gives a whole reserved range back; nothing may be mapped in it.
@@ -80,25 +80,36 @@ typedef struct rvli_host_facts {
  * is_capturing   Whether a stream of the caller's (CUstream) is being captured. Disturbs nothing.
  */
 #define RVLI_BACKEND_OP_MAP(X)                                                                     \
-    X(reserve, (void *self, int device, uint64_t size, uint64_t *addr_out))                        \
-    X(release_range, (void *self, int device, uint64_t addr, uint64_t size))                       \
+    X(reserve, (void *self, int device, uint64_t size, uint64_t *addr_out),                        \
+      (self, device, size, addr_out))                                                              \
+    X(release_range, (void *self, int device, uint64_t addr, uint64_t size),                       \
+      (self, device, addr, size))                                                                  \
     X(create,                                                                                      \
-      (void *self, int device, uint64_t size, uint32_t properties, rvli_handle *block_out))        \
-    X(release, (void *self, int device, rvli_handle block, uint64_t size))                         \
-    X(map, (void *self, int device, uint64_t addr, uint64_t size, rvli_handle block))              \
-    X(set_access, (void *self, int device, uint64_t addr, uint64_t size, uint64_t device_mask))    \
-    X(unmap, (void *self, int device, uint64_t addr, uint64_t size))                               \
-    X(memory_info, (void *self, int device, uint64_t *free_out, uint64_t *total_out))              \
-    X(fill, (void *self, int device, uint64_t addr, uint64_t size, uint8_t byte))                  \
-    X(host_alloc, (void *self, int device, uint64_t size, void **host_out))                        \
-    X(host_free, (void *self, int device, void *host, uint64_t size))                              \
-    X(copy_to_host, (void *self, int device, void *host, uint64_t addr, uint64_t size))            \
-    X(copy_to_device, (void *self, int device, uint64_t addr, const void *host, uint64_t size))    \
-    X(record_event, (void *self, int device, uint64_t *event_out))                                 \
-    X(wait_event, (void *self, int device, uint64_t event))                                        \
-    X(wait_user, (void *self, void *event))                                                        \
-    X(synchronize, (void *self, int device))                                                       \
-    X(is_capturing, (void *self, void *stream, bool *capturing_out))
+      (void *self, int device, uint64_t size, uint32_t properties, rvli_handle *block_out),        \
+      (self, device, size, properties, block_out))                                                 \
+    X(release, (void *self, int device, rvli_handle block, uint64_t size),                         \
+      (self, device, block, size))                                                                 \
+    X(map, (void *self, int device, uint64_t addr, uint64_t size, rvli_handle block),              \
+      (self, device, addr, size, block))                                                           \
+    X(set_access, (void *self, int device, uint64_t addr, uint64_t size, uint64_t device_mask),    \
+      (self, device, addr, size, device_mask))                                                     \
+    X(unmap, (void *self, int device, uint64_t addr, uint64_t size), (self, device, addr, size))   \
+    X(memory_info, (void *self, int device, uint64_t *free_out, uint64_t *total_out),              \
+      (self, device, free_out, total_out))                                                         \
+    X(fill, (void *self, int device, uint64_t addr, uint64_t size, uint8_t byte),                  \
+      (self, device, addr, size, byte))                                                            \
+    X(host_alloc, (void *self, int device, uint64_t size, void **host_out),                        \
+      (self, device, size, host_out))                                                              \
+    X(host_free, (void *self, int device, void *host, uint64_t size), (self, device, host, size))  \
+    X(copy_to_host, (void *self, int device, void *host, uint64_t addr, uint64_t size),            \
+      (self, device, host, addr, size))                                                            \
+    X(copy_to_device, (void *self, int device, uint64_t addr, const void *host, uint64_t size),    \
+      (self, device, addr, host, size))                                                            \
+    X(record_event, (void *self, int device, uint64_t *event_out), (self, device, event_out))      \
+    X(wait_event, (void *self, int device, uint64_t event), (self, device, event))                 \
+    X(wait_user, (void *self, void *event), (self, event))                                         \
+    X(synchronize, (void *self, int device), (self, device))                                       \
+    X(is_capturing, (void *self, void *stream, bool *capturing_out), (self, stream, capturing_out))
 
 /*
  * Optional ops, in groups that are there as a whole or not at all; stubs answer
@@ -122,15 +133,22 @@ typedef struct rvli_host_facts {
  *   export_block  A file descriptor that names the block; the caller closes it.
  *   import_block  The block that a file descriptor names; released like any other.
  */
-#define RVLI_BACKEND_EXTERNAL_MAP(X) X(external_set, (void *self, int device, uint64_t bytes))
+#define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
+    X(external_set, (void *self, int device, uint64_t bytes), (self, device, bytes))
 #define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
-    X(digest, (void *self, int device, uint64_t addr, uint64_t size, bool arriving,                \
-               rvli_digest *digests_out))
-#define RVLI_BACKEND_PREFETCH_MAP(X) X(prefetch, (void *self, uint64_t addr, int depth))
-#define RVLI_BACKEND_HOST_MAP(X) X(host_memory, (void *self, rvli_host_facts *facts_out))
+    X(digest,                                                                                      \
+      (void *self, int device, uint64_t addr, uint64_t size, bool arriving,                        \
+       rvli_digest *digests_out),                                                                  \
+      (self, device, addr, size, arriving, digests_out))
+#define RVLI_BACKEND_PREFETCH_MAP(X)                                                               \
+    X(prefetch, (void *self, uint64_t addr, int depth), (self, addr, depth))
+#define RVLI_BACKEND_HOST_MAP(X)                                                                   \
+    X(host_memory, (void *self, rvli_host_facts *facts_out), (self, facts_out))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
-    X(export_block, (void *self, int device, rvli_handle block, int *fd_out))                      \
-    X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out))
+    X(export_block, (void *self, int device, rvli_handle block, int *fd_out),                      \
+      (self, device, block, fd_out))                                                               \
+    X(import_block, (void *self, int device, int fd, uint64_t size, rvli_handle *block_out),       \
+      (self, device, fd, size, block_out))
 
 #define RVLI_BACKEND_ALL_OPS_MAP(X)                                                                \
     RVLI_BACKEND_OP_MAP(X)                                                                         \
@@ -141,7 +159,7 @@ typedef struct rvli_host_facts {
     RVLI_BACKEND_SHARE_MAP(X)
 
 typedef enum rvli_op {
-#define RVLI_OP_ENUM(name, parameters) RVLI_OP_##name,
+#define RVLI_OP_ENUM(name, parameters, arguments) RVLI_OP_##name,
     RVLI_BACKEND_ALL_OPS_MAP(RVLI_OP_ENUM)
 #undef RVLI_OP_ENUM
         RVLI_OP_COUNT
@@ -164,7 +182,7 @@ typedef struct rvli_backend_ops {
     void (*close)(void *self);
     rvl_status (*device_facts)(void *self, int device, rvli_device_facts *facts_out);
 
-#define RVLI_OP_POINTER(name, parameters) rvl_status(*name) parameters;
+#define RVLI_OP_POINTER(name, parameters, arguments) rvl_status(*name) parameters;
     RVLI_BACKEND_ALL_OPS_MAP(RVLI_OP_POINTER)
 #undef RVLI_OP_POINTER
 } rvli_backend_ops;
@@ -178,8 +196,5 @@ const char *rvli_op_name(rvli_op op);
  * RVL_ERR_INVALID if it cannot be used.
  */
 rvl_status rvli_backend_ops_copy(rvli_backend_ops *ops_out, const rvli_backend_ops *ops);
-
-/* The built-in table of a name, NULL if this build has none. */
-const rvli_backend_ops *rvli_backend_find(const char *name);
 
 #endif

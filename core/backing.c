@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "core/blocks.h"
-#include "core/transition.h"
+#include "core/copies.h"
 
 rvl_status rvli_reserve(rvl_context *context, rvli_allocation *draft)
 {
@@ -60,22 +60,10 @@ void rvli_undo_back(rvl_context *context, rvli_allocation *allocation)
 
 rvl_status rvli_unback(rvl_context *context, rvli_allocation *allocation)
 {
-    rvli_holder *holder = &allocation->tag->holders[allocation->device];
-    rvl_status status = RVL_OK;
-    if (allocation->blocks->mapped)
-        status = rvli_blocks_unmap(context, allocation->blocks);
-    bool first = true;
-    while (status == RVL_OK && allocation->blocks != NULL) {
-        rvli_block *block = allocation->blocks;
-        rvli_block *next = block->next;
-        status = rvli_block_release(context, block, holder);
-        if (status != RVL_OK && !first) {
-            rvli_block_strand(context, block, holder);
-            status = RVL_OK;
-        }
-        if (status == RVL_OK)
-            allocation->blocks = next;
-        first = false;
+    if (allocation->blocks->mapped) {
+        rvl_status status = rvli_blocks_unmap(context, allocation->blocks);
+        if (status != RVL_OK)
+            return status;
     }
-    return status;
+    return rvli_blocks_release(context, allocation);
 }

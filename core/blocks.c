@@ -127,6 +127,23 @@ static bool take_back(rvl_context *context, const rvli_block *block)
            context->ops.release(context->self, block->device, block->handle, block->size) == RVL_OK;
 }
 
+/* Moves a block that cannot be released to the stranded list. */
+static void strand(rvl_context *context, rvli_block *block, rvli_holder *holder)
+{
+    rvli_device *device = &context->devices[block->device];
+    rvli_lock(context);
+    block->next = device->stranded;
+    device->stranded = block;
+    if (holder != NULL)
+        rvli_ledger_hand_over(context, block->device, holder, &device->ledger.stranded,
+                              block->size);
+    else
+        rvli_ledger_add(context, block->device, &device->ledger.stranded, block->size);
+    rvli_unlock(context);
+    rvli_log(context, RVL_LOG_WARN,
+             "a block of device memory could not be released; tried again at close");
+}
+
 void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks)
 {
     while (blocks != NULL) {
@@ -138,7 +155,7 @@ void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks)
             unprepare(context, blocks);
             rvli_unlock(context);
         } else {
-            rvli_block_strand(context, blocks, blocks->handed_over ? &ledger->kept : NULL);
+            strand(context, blocks, blocks->handed_over ? &ledger->kept : NULL);
         }
         blocks = next;
     }
@@ -287,7 +304,8 @@ static rvl_status release_handle(rvl_context *context, const rvli_block *block)
     return status;
 }
 
-rvl_status rvli_block_release(rvl_context *context, rvli_block *block, rvli_holder *holder)
+/* On failure the block is as it was. */
+static rvl_status release_one(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
     if (keep(context, block, holder))
         return RVL_OK;
@@ -301,20 +319,22 @@ rvl_status rvli_block_release(rvl_context *context, rvli_block *block, rvli_hold
     return RVL_OK;
 }
 
-void rvli_block_strand(rvl_context *context, rvli_block *block, rvli_holder *holder)
+rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
 {
-    rvli_device *device = &context->devices[block->device];
-    rvli_lock(context);
-    block->next = device->stranded;
-    device->stranded = block;
-    if (holder != NULL)
-        rvli_ledger_hand_over(context, block->device, holder, &device->ledger.stranded,
-                              block->size);
-    else
-        rvli_ledger_add(context, block->device, &device->ledger.stranded, block->size);
-    rvli_unlock(context);
-    rvli_log(context, RVL_LOG_WARN,
-             "a block of device memory could not be released; tried again at close");
+    rvli_holder *holder = &allocation->tag->holders[allocation->device];
+    bool first = true;
+    while (allocation->blocks != NULL) {
+        rvli_block *block = allocation->blocks;
+        rvli_block *next = block->next;
+        rvl_status status = release_one(context, block, holder);
+        if (status != RVL_OK && first)
+            return status;
+        if (status != RVL_OK)
+            strand(context, block, holder);
+        allocation->blocks = next;
+        first = false;
+    }
+    return RVL_OK;
 }
 
 /* Releases the blocks of a list that belonged to holder; what is refused goes back on the list. */

@@ -49,13 +49,11 @@ void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks);
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder);
 
 /*
- * Releases (or keeps) one unmapped block of a holder and frees its record. A backend that refuses
- * is asked a second time, since there is nothing to undo with. On failure the block is as it was.
+ * Releases (or keeps) the unmapped blocks of an allocation. A backend that refuses a block is asked
+ * a second time, since there is nothing to undo with. If it refuses the first, all are as they were
+ * and its answer is returned. A later one that it refuses is stranded, and the others go.
  */
-rvl_status rvli_block_release(rvl_context *context, rvli_block *block, rvli_holder *holder);
-
-/* Moves a block that cannot be released to the stranded list. */
-void rvli_block_strand(rvl_context *context, rvli_block *block, rvli_holder *holder);
+rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation);
 
 /* Gives all kept blocks of a device back. Returns how many bytes that freed. */
 uint64_t rvli_kept_give_up(rvl_context *context, int device);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/backup.h"
 #include "core/backup_disk.h"
+#include "core/copies.h"
 
 static const rvli_device_facts *facts_of(const rvli_transition *transition,
                                          const rvli_allocation *allocation)

@@ -12,74 +12,12 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/disk_space.h"
+#include "core/log_ops.h"
 #include "core/model.h"
 #include "disk/file.h"
 #include "reveille/record.h"
 
 #define FIRST_STAGE "start"
-
-/* ---- Fork and callbacks ---- */
-
-/* Rises in every forked child, so that a context knows it was inherited. */
-static _Atomic uint64_t fork_generation;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void count_fork(void)
-{
-    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, count_fork);
-}
-
-static _Thread_local int callback_depth __attribute__((tls_model("initial-exec")));
-
-void rvli_callback_enter(void)
-{
-    callback_depth++;
-}
-
-void rvli_callback_leave(void)
-{
-    callback_depth--;
-}
-
-rvl_status rvli_context_check(const rvl_context *context)
-{
-    if (context == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the context is NULL");
-    if (context->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed))
-        return rvli_error(RVL_ERR_FORKED, "the context was opened before fork: open one here");
-    return RVL_OK;
-}
-
-rvl_status rvli_context_check_change(const rvl_context *context)
-{
-    rvl_status status = rvli_context_check(context);
-    if (status == RVL_OK && callback_depth > 0)
-        return rvli_error(RVL_ERR_STATE, "a callback may only read statistics");
-    return status;
-}
-
-rvl_status rvli_device_check(const rvl_context *context, int device)
-{
-    if (device >= 0 && device < context->device_count)
-        return RVL_OK;
-    rvli_error(RVL_ERR_NO_DEVICE, "no device of this number in the context");
-    rvli_error_bytes(device, 0, 0);
-    return RVL_ERR_NO_DEVICE;
-}
-
-void rvli_log(const rvl_context *context, rvl_log_level level, const char *message)
-{
-    if (context->log == NULL)
-        return;
-    rvli_callback_enter();
-    context->log(context->log_user, level, message);
-    rvli_callback_leave();
-}
 
 /* ---- Opening ---- */
 
@@ -112,26 +50,13 @@ static rvl_status add_log(rvl_context *context)
     return status;
 }
 
-static rvl_status add_faults(rvl_context *context, rvli_fault **fault_out)
-{
-    rvli_backend_ops wrapped;
-    rvl_status status = rvli_fault_wrap(&context->ops, context->self, &wrapped, fault_out);
-    if (status == RVL_OK) {
-        context->ops = wrapped;
-        context->self = *fault_out;
-    }
-    return status;
-}
-
 static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops,
-                               const rvl_context_options *options, rvli_fault **fault_out)
+                               const rvl_context_options *options)
 {
     rvl_status status = rvli_backend_ops_copy(&context->ops, ops);
     if (status == RVL_OK)
         status = context->ops.open(options->backend_options, &context->clock, &context->self,
                                    &context->device_count);
-    if (status == RVL_OK && fault_out != NULL)
-        status = add_faults(context, fault_out);
     if (status == RVL_OK && options->log_ops && options->log != NULL)
         status = add_log(context);
     return status;
@@ -170,7 +95,7 @@ static rvl_context *new_context(const rvl_context_options *options)
     context->log_user = options->log_user;
     context->keep_bytes = options->keep_bytes;
     context->verify = !options->no_verify;
-    context->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
+    context->fork_generation = rvli_fork_generation();
     return context;
 }
 
@@ -195,8 +120,7 @@ static rvl_status fill_tables(rvl_context *context, const rvl_context_options *o
 }
 
 rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
-                                 const rvl_context_options *user_options, rvli_fault **fault_out,
-                                 rvl_context **context_out)
+                                 const rvl_context_options *user_options, rvl_context **context_out)
 {
     rvl_context_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
@@ -204,14 +128,13 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
         return status;
     if (context_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "context_out is NULL");
-    pthread_once(&fork_once, watch_forks);
 
     rvl_context *context = new_context(&options);
     if (context == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
     status = set_disk_directory(context, &options);
     if (status == RVL_OK)
-        status = open_backend(context, ops, &options, fault_out);
+        status = open_backend(context, ops, &options);
     if (status == RVL_OK)
         status = read_devices(context);
     if (status == RVL_OK)
@@ -222,17 +145,6 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     }
     *context_out = context;
     return RVL_OK;
-}
-
-rvl_status rvl_context_open(const char *backend, const rvl_context_options *options,
-                            rvl_context **context_out)
-{
-    if (backend == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the name of the backend is NULL");
-    const rvli_backend_ops *ops = rvli_backend_find(backend);
-    if (ops == NULL)
-        return rvli_error(RVL_ERR_NO_BACKEND, "this build has no backend of that name");
-    return rvli_context_open_ops(ops, options, NULL, context_out);
 }
 
 /* ---- Closing ---- */
@@ -396,15 +308,11 @@ rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const char *n
         status = rvli_error(RVL_ERR_INVALID, "the name or tag_out is NULL");
     if (status != RVL_OK)
         return status;
-    uint32_t count = atomic_load_explicit(&context->tag_count, memory_order_acquire);
-    for (rvl_tag number = 1; number <= count; number++) {
-        const rvli_tag *tag = rvli_tag_get(context, number);
-        if (tag->process->number == process && strcmp(tag->key->name, name) == 0) {
-            *tag_out = number;
-            return RVL_OK;
-        }
-    }
-    return rvli_error(RVL_ERR_NOT_FOUND, "the process has no tag of this name");
+    const rvli_tag *tag = rvli_tag_lookup(context, process, name);
+    if (tag == NULL)
+        return rvli_error(RVL_ERR_NOT_FOUND, "the process has no tag of this name");
+    *tag_out = tag->number;
+    return RVL_OK;
 }
 
 const char *rvl_tag_name(rvl_context *context, rvl_tag number)

@@ -204,6 +204,11 @@ static inline void rvli_announce_moved(rvl_context *context)
         pthread_cond_broadcast(&context->moved);
 }
 
+/* ---- entry.c: whether a call may go on ---- */
+
+/* What a context that is opened now must find in every later call. */
+uint64_t rvli_fork_generation(void);
+
 /*
  * Whether a public call may go on: context given, not inherited through a fork. Else fills the
  * error record and returns its status.
@@ -229,6 +234,8 @@ void rvli_log(const rvl_context *context, rvl_log_level level, const char *messa
 rvl_status rvli_process_add(rvl_context *context, const char *name, rvli_process **process_out);
 rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *name,
                         rvli_tag **tag_out);
+/* The tag of a name, NULL if the process has none. The lock is taken inside. */
+rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char *name);
 /* The tag of a number, NULL if none. Lock-free. */
 rvli_tag *rvli_tag_get(const rvl_context *context, rvl_tag number);
 /* The process of a number, NULL if none. With the lock held. */

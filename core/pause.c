@@ -75,29 +75,12 @@ static rvl_status unmap_all(rvli_transition *transition, size_t *failed_out)
     return RVL_OK;
 }
 
-/* Releases an allocation's blocks. Once the first is gone, one that is refused is stranded. */
-static rvl_status release_item(rvl_context *context, rvli_allocation *allocation)
-{
-    bool first = true;
-    while (allocation->blocks != NULL) {
-        rvli_block *block = allocation->blocks;
-        rvli_block *next = block->next;
-        rvl_status status = rvli_block_release(context, block, holder_of(allocation));
-        if (status != RVL_OK && first)
-            return status;
-        if (status != RVL_OK)
-            rvli_block_strand(context, block, holder_of(allocation));
-        allocation->blocks = next;
-        first = false;
-    }
-    return RVL_OK;
-}
-
 static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
 {
     for (size_t i = 0; i < transition->item_count; i++) {
         *failed_out = i;
-        rvl_status status = release_item(transition->context, transition->items[i].allocation);
+        rvl_status status =
+            rvli_blocks_release(transition->context, transition->items[i].allocation);
         if (status != RVL_OK)
             return status;
     }

@@ -128,19 +128,35 @@ static rvli_tag *new_tag(rvl_context *context, rvli_process *process, const rvli
     return tag;
 }
 
+/* false: too long to be a name. */
+static bool make_key(rvl_process process, const char *name, rvli_tag_key *key_out)
+{
+    size_t length = strnlen(name, NAME_BYTES_MAX + 1);
+    if (length > NAME_BYTES_MAX)
+        return false;
+    *key_out = (rvli_tag_key){.process = process};
+    memcpy(key_out->name, name, length);
+    return true;
+}
+
+/* With the lock held. */
+static rvli_tag *find_tag(const rvl_context *context, const rvli_tag_key *key)
+{
+    rvli_tag *tag = NULL;
+    HASH_FIND(hh, context->tags_by_key, key, key_bytes(key), tag);
+    return tag;
+}
+
 rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *name,
                         rvli_tag **tag_out)
 {
-    rvli_tag_key key = {.process = process};
-    size_t length = strnlen(name, NAME_BYTES_MAX + 1);
-    if (length > NAME_BYTES_MAX)
+    rvli_tag_key key;
+    if (!make_key(process, name, &key))
         return rvli_error(RVL_ERR_INVALID, "a tag name may have at most 255 bytes");
-    memcpy(key.name, name, length);
 
     rvli_lock(context);
-    rvli_tag *tag = NULL;
     rvli_process *owner = rvli_process_get(context, process);
-    HASH_FIND(hh, context->tags_by_key, &key, key_bytes(&key), tag);
+    rvli_tag *tag = find_tag(context, &key);
     if (tag == NULL && owner != NULL)
         tag = new_tag(context, owner, &key);
     rvli_unlock(context);
@@ -151,6 +167,17 @@ rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *n
         return no_memory("no host memory for a tag");
     *tag_out = tag;
     return RVL_OK;
+}
+
+rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char *name)
+{
+    rvli_tag_key key;
+    if (!make_key(process, name, &key))
+        return NULL;
+    rvli_lock(context);
+    rvli_tag *tag = find_tag(context, &key);
+    rvli_unlock(context);
+    return tag;
 }
 
 rvli_tag *rvli_tag_get(const rvl_context *context, rvl_tag number)

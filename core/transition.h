@@ -77,14 +77,6 @@ void rvli_transition_end(rvli_transition *transition);
 /* RVL_ERR_BUSY if one of the caller's streams is being captured. */
 rvl_status rvli_streams_check(rvl_context *context, void *const *streams, size_t stream_count);
 
-/* Waits for what was queued on every device of a mask; the first error, after all were waited for.
- */
-rvl_status rvli_copies_wait(rvl_context *context, uint64_t device_mask);
-
-/* After a failed wait copies may still run: makes sure that none does, as far as the device
- * answers. */
-void rvli_copies_quiesce(rvl_context *context, uint64_t device_mask);
-
 /* Charges the time since start_ns to the devices that moved something. With the lock held. */
 void rvli_transition_spend(rvli_transition *transition);
 

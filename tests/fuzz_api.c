@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/context.h"
+#include "backends/sim/sim.h"
+#include "fault.h"
 #include "reveille/reveille.h"
 
 #define SLOTS 16
@@ -27,7 +28,7 @@ typedef struct slot {
 
 typedef struct model {
     rvl_context *context;
-    rvli_fault *fault;
+    fault_injector *fault;
     rvl_tag tags[TAGS];
     slot slots[SLOTS];
 } model;
@@ -51,8 +52,7 @@ static void open_model(model *m)
                            .device_count = 1};
     rvl_context_options options = {
         .struct_size = sizeof options, .backend_options = &sim, .keep_bytes = 8 * GRANULE};
-    require(rvli_context_open_ops(rvli_backend_find("sim"), &options, &m->fault, &m->context) ==
-            RVL_OK);
+    require(fault_context_open(&rvli_sim_ops, &options, &m->fault, &m->context) == RVL_OK);
     static const char *const names[TAGS] = {"a", "b", "c", ""};
     for (int i = 0; i < TAGS; i++) {
         rvl_tag_options tag = {.struct_size = sizeof tag,
@@ -158,10 +158,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         slot *s = &m.slots[data[i] / 16];
         bool faulty = data[i] % 16 >= 12;
         if (faulty)
-            rvli_fault_set(m.fault,
-                           &(rvli_fault_plan){.op_mask = (UINT64_C(1) << RVLI_OP_COUNT) - 1,
-                                              .countdown = argument % 12 + 1,
-                                              .for_good = argument & 64});
+            fault_set(m.fault, &(fault_plan){.op_mask = (UINT64_C(1) << RVLI_OP_COUNT) - 1,
+                                             .countdown = argument % 12 + 1,
+                                             .for_good = argument & 64});
         switch (data[i] % 4) {
         case 0:
             call_alloc(&m, s, argument);
@@ -176,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             call_resume(&m, argument);
             break;
         }
-        rvli_fault_set(m.fault, &(rvli_fault_plan){0});
+        fault_set(m.fault, &(fault_plan){0});
         check(&m, faulty);
     }
     rvl_context_close(m.context, NULL);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "support.h"
 
-rvl_context *support_open(support_options options, rvli_fault **fault_out)
+#include "backends/sim/sim.h"
+
+rvl_context *support_open(support_options options, fault_injector **fault_out)
 {
     int count = options.devices > 0 ? options.devices : 1;
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -30,9 +32,10 @@ rvl_context *support_open(support_options options, rvli_fault **fault_out)
         .disk_tmpfs = true,
     };
     rvl_context *context = NULL;
-    assert_int_equal(
-        rvli_context_open_ops(rvli_backend_find("sim"), &context_options, fault_out, &context),
-        RVL_OK);
+    rvl_status status =
+        fault_out != NULL ? fault_context_open(&rvli_sim_ops, &context_options, fault_out, &context)
+                          : rvl_context_open("sim", &context_options, &context);
+    assert_int_equal(status, RVL_OK);
     assert_non_null(context);
     return context;
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/context.h"
+#include "fault.h"
 #include "reveille/reveille.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -31,8 +31,8 @@ typedef struct support_options {
     bool no_verify;
 } support_options;
 
-/* Opens a context; fault_out may be NULL: no fault decorator then. Fails the test if it cannot. */
-rvl_context *support_open(support_options options, rvli_fault **fault_out);
+/* Opens a context; fault_out may be NULL: no call fails then. Fails the test if it cannot. */
+rvl_context *support_open(support_options options, fault_injector **fault_out);
 
 /* Allocates under a tag of process 0 on a device; fails the test if it cannot. */
 rvl_addr support_alloc(rvl_context *context, const char *tag, int device, uint64_t size,

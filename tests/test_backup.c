@@ -100,7 +100,7 @@ rvl_status __wrap_rvli_disk_queue_wait(rvli_disk_queue *queue, rvli_disk_request
 
 typedef struct scene {
     rvl_context *context;
-    rvli_fault *fault;
+    fault_injector *fault;
     rvl_tag tag;
     rvl_addr addrs[COUNT];
 } scene;
@@ -250,10 +250,10 @@ static void half_a_copy_is_not_trusted(void **state)
     for (int i = 0; i < COUNT; i++)
         support_fill(s.addrs[i], BYTES, (uint64_t)(i + 100));
     uint64_t before = copied_out(&s);
-    rvli_fault_set(s.fault, &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_copy_to_host,
-                                               .countdown = 3});
+    fault_set(s.fault,
+              &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_copy_to_host, .countdown = 3});
     assert_int_not_equal(pause_all(&s), RVL_OK);
-    rvli_fault_set(s.fault, &(rvli_fault_plan){0});
+    fault_set(s.fault, &(fault_plan){0});
     assert_int_equal(copied_out(&s), before);
     for (int i = 0; i < COUNT; i++)
         support_fill(s.addrs[i], BYTES, (uint64_t)i); /* what the digests remember */

@@ -104,7 +104,7 @@ static void host_memory_of_simulated_devices_is_pinned_and_kept(void **state)
 static void host_memory_is_refused_to_the_wrong(void **state)
 {
     (void)state;
-    rvli_fault *fault = NULL;
+    fault_injector *fault = NULL;
     rvl_error error = {.struct_size = sizeof error};
     rvl_host_memory memory = {0};
     rvl_context *context = support_open((support_options){0}, &fault);
@@ -112,9 +112,9 @@ static void host_memory_is_refused_to_the_wrong(void **state)
     assert_int_equal(rvl_host_get_memory(context, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_host_get_memory(context, &memory), RVL_ERR_INVALID); /* no struct_size */
     memory.struct_size = sizeof memory;
-    rvli_fault_set(fault, &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_host_memory,
-                                             .countdown = 1,
-                                             .status = RVL_ERR_NOT_SUPPORTED});
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_host_memory,
+                                   .countdown = 1,
+                                   .status = RVL_ERR_NOT_SUPPORTED});
     memory.used_bytes = 7;
     assert_int_equal(rvl_host_get_memory(context, &memory), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(memory.used_bytes, 7);

@@ -44,7 +44,7 @@ static const layout layouts[] = {
 typedef struct scene {
     rvl_context *context;
     layout layout;
-    rvli_fault *fault;
+    fault_injector *fault;
     rvl_addr weights[WEIGHTS]; /* host backup; the second in several blocks */
     rvl_addr cache;            /* no backup */
     rvl_addr made;             /* what a tested allocation made */
@@ -399,10 +399,10 @@ static bool fail_once(const call *c, uint64_t n, layout how)
     scene s = open_scene(how);
     c->prepare(&s);
     snapshot before = take(&s);
-    rvli_fault_set(s.fault, &(rvli_fault_plan){.op_mask = ops_of(c), .countdown = n});
+    fault_set(s.fault, &(fault_plan){.op_mask = ops_of(c), .countdown = n});
     rvl_status status = c->run(&s);
-    bool hit = rvli_fault_failures(s.fault) > 0;
-    rvli_fault_set(s.fault, &(rvli_fault_plan){0});
+    bool hit = fault_failures(s.fault) > 0;
+    fault_set(s.fault, &(fault_plan){0});
     if (status != RVL_OK) {
         rvl_error error = {.struct_size = sizeof error};
         assert_int_equal(rvl_last_error(&error), RVL_OK);
@@ -438,11 +438,11 @@ static bool fail_for_good(const call *c, rvli_op op, uint64_t n, layout how)
 {
     scene s = open_scene(how);
     c->prepare(&s);
-    rvli_fault_set(s.fault, &(rvli_fault_plan){
-                                .op_mask = UINT64_C(1) << op, .countdown = n, .for_good = true});
+    fault_set(s.fault,
+              &(fault_plan){.op_mask = UINT64_C(1) << op, .countdown = n, .for_good = true});
     c->run(&s);
-    bool hit = rvli_fault_failures(s.fault) > 0;
-    rvli_fault_set(s.fault, &(rvli_fault_plan){0});
+    bool hit = fault_failures(s.fault) > 0;
+    fault_set(s.fault, &(fault_plan){0});
 
     /* Resume what is paused or lost; then all that had a backup is there, byte for byte. */
     assert_int_equal(rvl_resume(s.context, NULL, 0, NULL), RVL_OK);
@@ -477,13 +477,13 @@ static void device_is_lost(void **state)
         for (uint64_t n = 1; hit; n++) {
             scene s = open_scene(layouts[i % LAYOUTS]);
             c->prepare(&s);
-            rvli_fault_set(s.fault, &(rvli_fault_plan){.op_mask = ALL_OPS,
-                                                       .countdown = n,
-                                                       .for_good = true,
-                                                       .status = RVL_ERR_DEVICE_LOST});
+            fault_set(s.fault, &(fault_plan){.op_mask = ALL_OPS,
+                                             .countdown = n,
+                                             .for_good = true,
+                                             .status = RVL_ERR_DEVICE_LOST});
             rvl_status status = c->run(&s);
-            hit = rvli_fault_failures(s.fault) > 0;
-            rvli_fault_set(s.fault, &(rvli_fault_plan){0});
+            hit = fault_failures(s.fault) > 0;
+            fault_set(s.fault, &(fault_plan){0});
             assert_true(status == RVL_OK || status == RVL_ERR_DEVICE_LOST);
             for (int w = 0; w < WEIGHTS; w++) {
                 rvl_allocation allocation = {.struct_size = sizeof allocation};

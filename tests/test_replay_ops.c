@@ -58,7 +58,7 @@ static void note_peak(void)
         seen.calls[RVLI_OP_##op]++;                                                                \
         return rvli_sim_ops.op arguments;                                                          \
     }
-#include "core/forwarders.inc"
+RVLI_BACKEND_ALL_OPS_MAP(FORWARD)
 #undef FORWARD
 
 static rvl_status summed_create(void *self, int device, uint64_t size, uint32_t properties,
@@ -100,13 +100,13 @@ rvl_status __wrap_rvl_context_open(const char *backend, const rvl_context_option
 #define FORWARD(op, parameters, arguments)                                                         \
     if (ops.op != NULL)                                                                            \
         ops.op = counted_##op;
-#include "core/forwarders.inc"
+    RVLI_BACKEND_ALL_OPS_MAP(FORWARD)
 #undef FORWARD
     ops.create = summed_create;
     ops.release = summed_release;
     ops.external_set = summed_external_set;
     assert_string_equal(backend, "sim");
-    return rvli_context_open_ops(&ops, options, NULL, context_out);
+    return rvli_context_open_ops(&ops, options, context_out);
 }
 
 rvl_status __wrap_rvl_stage(rvl_context *context, const char *name)

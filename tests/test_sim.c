@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/sim/sim.h"
 #include "contract.h"
 #include "support.h"
 
@@ -124,7 +125,7 @@ static void time_passes_as_the_costs_say(void **state)
                                .memory = RVL_SIM_ACCOUNTED,
                                .devices = devices,
                                .device_count = 1};
-    const rvli_backend_ops *ops = rvli_backend_find("sim");
+    const rvli_backend_ops *ops = &rvli_sim_ops;
     rvli_clock clock = {0};
     void *self = NULL, *host = NULL;
     int count = 0;
@@ -205,7 +206,7 @@ static void host_memory_is_made_once(void **state)
                                .device_count = 1};
     const uint64_t size = 500 * GRANULE, made_ns = size / 1000000 * 50000 + size % 1000000 / 20;
     const uint64_t copied_ns = size / 1000000 * 20000 + size % 1000000 / 50;
-    rvli_backend_ops ops = *rvli_backend_find("sim");
+    rvli_backend_ops ops = rvli_sim_ops;
     rvli_clock clock = {0};
     void *self = NULL, *host = NULL;
     int count = 0;
@@ -244,7 +245,7 @@ static void digests_take_their_time(void **state)
     const rvl_profile *devices[] = {&profile};
     rvl_sim_options options = {
         .struct_size = sizeof options, .devices = devices, .device_count = 1};
-    const rvli_backend_ops *ops = rvli_backend_find("sim");
+    const rvli_backend_ops *ops = &rvli_sim_ops;
     rvli_clock clock = {0};
     void *self = NULL;
     int count = 0;
@@ -271,7 +272,7 @@ static void digests_take_their_time(void **state)
 static void bad_options_are_refused(void **state)
 {
     (void)state;
-    const rvli_backend_ops *ops = rvli_backend_find("sim");
+    const rvli_backend_ops *ops = &rvli_sim_ops;
     rvli_clock clock = {0};
     void *self = NULL;
     int count = 0;
@@ -331,7 +332,7 @@ int main(void)
     const rvl_profile *devices[] = {&profile, &profile};
     rvl_sim_options options = {
         .struct_size = sizeof options, .devices = devices, .device_count = 2};
-    const rvli_backend_ops *ops = rvli_backend_find("sim");
+    const rvli_backend_ops *ops = &rvli_sim_ops;
     int failed = contract_run("contract, backed", ops, &options);
     options.memory = RVL_SIM_ACCOUNTED;
     failed += contract_run("contract, accounted", ops, &options);

@@ -289,7 +289,7 @@ const rvli_backend_ops rvli_cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .device_facts = cuda_device_facts,
-#define CUDA_OP(op, parameters) .op = rvli_cuda_op_##op,
+#define CUDA_OP(op, parameters, arguments) .op = rvli_cuda_op_##op,
     RVLI_BACKEND_OP_MAP(CUDA_OP) RVLI_BACKEND_DIGEST_MAP(CUDA_OP) RVLI_BACKEND_HOST_MAP(CUDA_OP)
         RVLI_BACKEND_SHARE_MAP(CUDA_OP)
 #undef CUDA_OP

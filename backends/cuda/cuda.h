@@ -72,7 +72,7 @@ void rvli_cuda_leave(void);
 
 /* ---- The ops: memory.c, copies.c and digest.c ---- */
 
-#define RVLI_CUDA_OP_DECLARE(name, parameters) rvl_status rvli_cuda_op_##name parameters;
+#define RVLI_CUDA_OP_DECLARE(name, parameters, arguments) rvl_status rvli_cuda_op_##name parameters;
 RVLI_BACKEND_OP_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_HOST_MAP(RVLI_CUDA_OP_DECLARE)
 RVLI_BACKEND_DIGEST_MAP(RVLI_CUDA_OP_DECLARE)

@@ -622,7 +622,7 @@ const rvli_backend_ops rvli_sim_ops = {
     .open = sim_open,
     .close = sim_close,
     .device_facts = sim_device_facts,
-#define SIM_OP(op, parameters) .op = sim_##op,
+#define SIM_OP(op, parameters, arguments) .op = sim_##op,
     RVLI_BACKEND_OP_MAP(SIM_OP) RVLI_BACKEND_EXTERNAL_MAP(SIM_OP) RVLI_BACKEND_DIGEST_MAP(SIM_OP)
         RVLI_BACKEND_PREFETCH_MAP(SIM_OP) RVLI_BACKEND_HOST_MAP(SIM_OP)
 #undef SIM_OP

@@ -50,13 +50,14 @@ bool gpu_is_fake(void)
     return getenv("RVL_CUDA_LIBRARY") != NULL;
 }
 
-rvl_context *gpu_open(const rvl_cuda_options *options, rvli_fault **fault_out)
+rvl_context *gpu_open(const rvl_cuda_options *options, fault_injector **fault_out)
 {
     rvl_context *context = NULL;
     rvl_context_options context_options = {.struct_size = sizeof context_options,
                                            .backend_options = options};
-    rvl_status status =
-        rvli_context_open_ops(&rvli_cuda_ops, &context_options, fault_out, &context);
+    rvl_status status = fault_out != NULL ? fault_context_open(&rvli_cuda_ops, &context_options,
+                                                               fault_out, &context)
+                                          : rvl_context_open("cuda", &context_options, &context);
     if (status != RVL_OK)
         fail_msg("%s", rvli_error_get()->message);
     return context;

@@ -11,7 +11,7 @@
 
 #include "backends/cuda/cuda.h"
 #include "base/error.h"
-#include "core/context.h"
+#include "fault.h"
 #include "core/model.h"
 #include "reveille/reveille.h"
 #include "support.h"
@@ -29,7 +29,7 @@ bool gpu_is_fake(void);
 void gpu_fake_kernels(void);
 
 /* Opens a context on the CUDA backend; fails the test if it cannot. fault_out may be NULL. */
-rvl_context *gpu_open(const rvl_cuda_options *options, rvli_fault **fault_out);
+rvl_context *gpu_open(const rvl_cuda_options *options, fault_injector **fault_out);
 
 /* Writes, or checks, a pattern that depends on seed and place, through the backend's copies. */
 void gpu_fill(rvl_context *context, int device, rvl_addr addr, uint64_t size, uint64_t seed);

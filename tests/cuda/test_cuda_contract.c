@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of every backend, on the CUDA backend, plain and through the fault decorator. */
+/* The contract of every backend, on the CUDA backend, plain and through the fault injector. */
 #include "contract.h"
 #include "gpu.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The ops table's checks and stubs, and both decorators. */
+/* The ops table's checks and stubs, faults, and the log decorator. */
 #include <string.h>
 
+#include "backends/sim/sim.h"
 #include "support.h"
 
 static rvli_backend_ops sim_ops(void)
 {
-    return *rvli_backend_find("sim");
+    return rvli_sim_ops;
 }
 
 static rvl_status half_a_group(void *self, int device, rvli_handle block, int *fd_out)
@@ -59,35 +60,33 @@ static void ops_have_names(void **state)
     assert_string_equal(rvli_op_name(RVLI_OP_reserve), "reserve");
     assert_string_equal(rvli_op_name(RVLI_OP_import_block), "import_block");
     assert_string_equal(rvli_op_name(RVLI_OP_COUNT), "?");
-    assert_null(rvli_backend_find("nothing"));
 }
 
 static void chosen_calls_fail(void **state)
 {
     (void)state;
-    rvli_fault *fault = NULL;
+    fault_injector *fault = NULL;
     rvl_context *context = support_open((support_options){0}, &fault);
     rvl_addr addr;
     rvl_error error = {.struct_size = sizeof error};
 
-    rvli_fault_set(fault,
-                   &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_create, .countdown = 2});
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_create, .countdown = 2});
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_OK);
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_ERR_DEVICE_OOM);
     assert_int_equal(rvl_last_error(&error), RVL_OK);
     assert_string_equal(error.op, "create");
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_OK);
-    assert_int_equal(rvli_fault_calls(fault, RVLI_OP_create), 3);
-    assert_int_equal(rvli_fault_failures(fault), 1);
+    assert_int_equal(fault_calls(fault, RVLI_OP_create), 3);
+    assert_int_equal(fault_failures(fault), 1);
 
-    rvli_fault_set(fault, &(rvli_fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_map,
-                                             .countdown = 1,
-                                             .for_good = true,
-                                             .status = RVL_ERR_DEVICE_LOST});
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_map,
+                                   .countdown = 1,
+                                   .for_good = true,
+                                   .status = RVL_ERR_DEVICE_LOST});
     for (int i = 0; i < 3; i++)
         assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_ERR_DEVICE_LOST);
-    assert_int_equal(rvli_fault_failures(fault), 3);
-    rvli_fault_set(fault, &(rvli_fault_plan){0});
+    assert_int_equal(fault_failures(fault), 3);
+    fault_set(fault, &(fault_plan){0});
     assert_int_equal(support_stats(context, 0).used_bytes, 2 * GRANULE);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The log decorator: every call, with its device and its status, one line each. */
+#include "core/log_ops.h"
+
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "core/decorators.h"
 
 typedef struct log_decorator {
     rvli_backend_ops inner;
@@ -33,7 +33,7 @@ static rvl_status say(const log_decorator *decorator, rvli_op op, rvl_status sta
         self = decorator->self;                                                                    \
         return say(decorator, RVLI_OP_##op, decorator->inner.op arguments);                        \
     }
-#include "core/forwarders.inc"
+RVLI_BACKEND_ALL_OPS_MAP(FORWARD)
 #undef FORWARD
 
 static rvl_status log_device_facts(void *self, int device, rvli_device_facts *facts_out)
@@ -59,7 +59,7 @@ rvl_status rvli_log_wrap(const rvli_backend_ops *ops, void *self, rvl_log_fn log
     *ops_out = *ops;
     ops_out->close = log_close;
     ops_out->device_facts = log_device_facts;
-#define WRAP(name, parameters) ops_out->name = log_##name;
+#define WRAP(name, parameters, arguments) ops_out->name = log_##name;
     RVLI_BACKEND_ALL_OPS_MAP(WRAP)
 #undef WRAP
     *self_out = decorator;

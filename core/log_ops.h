@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The log decorator: an ops table around another, which logs every call with its status, one line
+ * each, at RVL_LOG_DEBUG.
+ *
+ * It is an instance of its own: *ops_out and *self_out stand wherever ops and self stood. Closing
+ * it closes the inner one.
+ */
+#ifndef RVL_CORE_LOG_OPS_H
+#define RVL_CORE_LOG_OPS_H
+
+#include "core/backend.h"
+#include "reveille/context.h"
+
+/* RVL_ERR_HOST_OOM; the inner instance is then as it was. */
+rvl_status rvli_log_wrap(const rvli_backend_ops *ops, void *self, rvl_log_fn log, void *log_user,
+                         rvli_backend_ops *ops_out, void **self_out);
+
+#endif
