@@ -139,7 +139,7 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
     device->backed = options->memory == RVL_SIM_BACKED;
     device->overcommit = options->overcommit;
     device->poison = (uint8_t)(options->poison ? options->poison : DEFAULT_POISON);
-    device->clock = clock;
+    device->pricer = (rvli_pricer){.cost = device->profile.cost, .clock = clock, .lane = number};
     device->number = number;
     device->memory_file = -1;
     if (device->backed)
@@ -228,7 +228,7 @@ static rvl_status sim_reserve(void *self, int device, uint64_t size, uint64_t *a
         return unlock_device(d, invalid("a range must be a multiple of the granularity"));
     rvl_status status = rvli_sim_ranges_reserve(&d->ranges, size, addr_out);
     if (status == RVL_OK)
-        rvli_sim_charge(d, d->profile.cost.reserve, size);
+        rvli_price_call(&d->pricer, d->pricer.cost.reserve, size);
     return unlock_device(d, status);
 }
 
@@ -239,7 +239,7 @@ static rvl_status sim_release_range(void *self, int device, uint64_t addr, uint6
         return RVL_ERR_NO_DEVICE;
     rvl_status status = rvli_sim_ranges_release(&d->ranges, addr, size);
     if (status == RVL_OK)
-        rvli_sim_charge(d, d->profile.cost.release_range, size);
+        rvli_price_call(&d->pricer, d->pricer.cost.release_range, size);
     return unlock_device(d, status);
 }
 
@@ -279,11 +279,8 @@ static rvl_status sim_create(void *self, int device, uint64_t size, uint32_t pro
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
     rvl_status status = create_block(d, size, block_out);
-    if (status == RVL_OK) {
-        rvli_sim_charge(d, d->profile.cost.reclaim, d->released_bytes);
-        rvli_sim_charge(d, d->profile.cost.create, size);
-        d->released_bytes = 0;
-    }
+    if (status == RVL_OK)
+        rvli_price_create(&d->pricer, size);
     return unlock_device(d, status);
 }
 
@@ -301,8 +298,7 @@ static rvl_status sim_release(void *self, int device, rvli_handle handle, uint64
         rvli_sim_backed_release(d, block->extent, size);
     forget_block(d, block);
     d->used_bytes -= size;
-    d->released_bytes += size;
-    rvli_sim_charge(d, d->profile.cost.release, size);
+    rvli_price_release(&d->pricer, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -341,7 +337,7 @@ static rvl_status sim_map(void *self, int device, uint64_t addr, uint64_t size, 
         return RVL_ERR_NO_DEVICE;
     rvl_status status = map_block(d, addr, size, block);
     if (status == RVL_OK)
-        rvli_sim_charge(d, d->profile.cost.map, size);
+        rvli_price_call(&d->pricer, d->pricer.cost.map, size);
     return unlock_device(d, status);
 }
 
@@ -376,7 +372,7 @@ static rvl_status sim_set_access(void *self, int device, uint64_t addr, uint64_t
     for (uint32_t i = 0; i < count && status == RVL_OK; i++)
         rvli_sim_range_set_accessible(range, first + i, device_mask != 0);
     if (status == RVL_OK)
-        rvli_sim_charge(d, d->profile.cost.set_access, size);
+        rvli_price_call(&d->pricer, d->pricer.cost.set_access, size);
     return unlock_device(d, status);
 }
 
@@ -395,7 +391,7 @@ static rvl_status sim_unmap(void *self, int device, uint64_t addr, uint64_t size
     for (uint32_t i = 0; i < count; i++)
         d->blocks[rvli_sim_range_mapping(range, first + i).block].mappings--;
     rvli_sim_range_unmap(range, first, count);
-    rvli_sim_charge(d, d->profile.cost.unmap, size);
+    rvli_price_call(&d->pricer, d->pricer.cost.unmap, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -444,7 +440,7 @@ static rvl_status sim_fill(void *self, int device, uint64_t addr, uint64_t size,
         return unlock_device(d, invalid("memory that is not mapped cannot be filled"));
     if (d->backed)
         memset((void *)(uintptr_t)addr, byte, size);
-    rvli_sim_queue_copy(d, &d->copies_in_end_ns, d->profile.cost.fill, size);
+    rvli_price_copy(&d->pricer, RVLI_IN, d->pricer.cost.fill, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -469,12 +465,12 @@ static rvl_status sim_host_alloc(void *self, int device, uint64_t size, void **h
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    bool too_much = size > (uint64_t)INT64_MAX - d->host_bytes;
+    bool too_much = size > (uint64_t)INT64_MAX - d->pricer.host_bytes;
     void *host = too_much ? NULL : d->backed ? new_host_buffer(d, size) : &no_bytes;
     if (host == NULL)
         return unlock_device(d, rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup"));
     *host_out = host;
-    rvli_sim_make_host(d, size);
+    rvli_price_host_alloc(&d->pricer, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -483,13 +479,12 @@ static rvl_status sim_host_free(void *self, int device, void *host, uint64_t siz
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    if (size > d->host_bytes ||
+    if (size > d->pricer.host_bytes ||
         (d->backed && !rvli_intmap_remove(&d->host_buffers, (uintptr_t)host, NULL)))
         return unlock_device(d, invalid("not a host buffer of this device"));
     if (d->backed)
         free(host);
-    d->host_bytes -= size;
-    rvli_sim_charge(d, d->profile.cost.host_free, size);
+    rvli_price_host_free(&d->pricer, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -502,9 +497,7 @@ static rvl_status sim_copy_to_host(void *self, int device, void *host, uint64_t 
         return unlock_device(d, invalid("memory that is not mapped cannot be copied"));
     if (d->backed)
         memcpy(host, (const void *)(uintptr_t)addr, size);
-    rvli_sim_queue_copy(d, &d->copies_out_end_ns, d->profile.cost.copy_to_host, size);
-    if (d->copies_out_end_ns < d->host_made_end_ns)
-        d->copies_out_end_ns = d->host_made_end_ns; /* it goes on as its memory is made */
+    rvli_price_copy_to_host(&d->pricer, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -518,7 +511,7 @@ static rvl_status sim_copy_to_device(void *self, int device, uint64_t addr, cons
         return unlock_device(d, invalid("memory that is not mapped cannot be copied to"));
     if (d->backed)
         memcpy((void *)(uintptr_t)addr, host, size);
-    rvli_sim_queue_copy(d, &d->copies_in_end_ns, d->profile.cost.copy_to_device, size);
+    rvli_price_copy(&d->pricer, RVLI_IN, d->pricer.cost.copy_to_device, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -537,8 +530,7 @@ static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t siz
         return unlock_device(d, invalid("digests are made of whole granules of mapped memory"));
     for (uint64_t i = 0; i < size / granule; i++)
         digests_out[i] = rvli_digest_of((const void *)(uintptr_t)(addr + i * granule), granule);
-    rvli_sim_queue_copy(d, arriving ? &d->copies_in_end_ns : &d->copies_out_end_ns,
-                        d->profile.cost.digest, size);
+    rvli_price_copy(&d->pricer, arriving ? RVLI_IN : RVLI_OUT, d->pricer.cost.digest, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -548,8 +540,7 @@ static rvl_status sim_record_event(void *self, int device, uint64_t *event_out)
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    *event_out =
-        d->copies_out_end_ns > d->copies_in_end_ns ? d->copies_out_end_ns : d->copies_in_end_ns;
+    *event_out = rvli_price_queued_end_ns(&d->pricer);
     return unlock_device(d, RVL_OK);
 }
 
@@ -558,7 +549,7 @@ static rvl_status sim_wait_event(void *self, int device, uint64_t event)
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
-    rvli_clock_wait_until(d->clock, event);
+    rvli_clock_wait_until(d->pricer.clock, event);
     return unlock_device(d, RVL_OK);
 }
 
@@ -607,8 +598,8 @@ static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
     rvli_host_facts facts = {0};
     for (int device = 0; device < sim->device_count; device++) {
         rvli_sim_device *d = lock_device(self, device);
-        facts.used_bytes += d->host_bytes;
-        facts.pinned_bytes += d->host_made_bytes;
+        facts.used_bytes += d->pricer.host_bytes;
+        facts.pinned_bytes += d->pricer.host_made_bytes;
         unlock_device(d, RVL_OK);
     }
     *facts_out = facts;

@@ -11,9 +11,9 @@
 #include <pthread.h>
 
 #include "backends/sim/ranges.h"
-#include "base/clock.h"
 #include "base/intmap.h"
 #include "base/pool.h"
+#include "base/pricer.h"
 #include "core/backend.h"
 
 /* A piece of simulated physical memory. Its handle is its index plus one. */
@@ -30,10 +30,9 @@ typedef struct rvli_sim_device {
     bool backed;
     bool overcommit;
     uint8_t poison;
-    rvli_clock *clock;
+    rvli_pricer pricer;
 
     uint64_t used_bytes;
-    uint64_t released_bytes; /* since the last create */
     uint64_t external_bytes;
     rvli_sim_ranges ranges;
 
@@ -45,13 +44,6 @@ typedef struct rvli_sim_device {
     rvli_intmap host_buffers; /* backed: address to size, so that closing gives them all back */
     int memory_file;          /* backed: the bytes of all blocks */
     uint32_t next_extent;     /* backed: extents are never used again, only punched out */
-
-    uint64_t host_bytes;       /* in buffers now */
-    uint64_t host_made_bytes;  /* the most so far: made once, and kept */
-    uint64_t host_made_end_ns; /* when what was asked for will have been made */
-
-    uint64_t copies_out_end_ns; /* when the copy engines will have finished */
-    uint64_t copies_in_end_ns;
 } rvli_sim_device;
 
 typedef struct rvli_sim {
@@ -63,20 +55,6 @@ extern const rvli_backend_ops rvli_sim_ops;
 
 /* The block of a handle, NULL if there is none. With the lock held. */
 rvli_sim_block *rvli_sim_block_of(rvli_sim_device *device, rvli_handle handle);
-
-/* ---- cost.c ---- */
-
-/* Lets the price of a call pass on the clock. With the lock held. */
-void rvli_sim_charge(rvli_sim_device *device, rvl_cost cost, uint64_t bytes);
-/* Queues a copy on an engine. With the lock held. */
-void rvli_sim_queue_copy(rvli_sim_device *device, uint64_t *engine_end_ns, rvl_cost cost,
-                         uint64_t bytes);
-
-/*
- * Counts size bytes of host memory, and lets them be made beside what goes on if there were never
- * so many. With the lock held.
- */
-void rvli_sim_make_host(rvli_sim_device *device, uint64_t size);
 
 /* ---- backed.c: real bytes behind the addresses ---- */
 
