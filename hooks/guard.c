@@ -8,11 +8,13 @@
 #include "hooks/recorder.h"
 #include "hooks/saver.h"
 
+/* A tag moves in several contexts: that is one move to the recording, and to importers. */
 static _Thread_local bool recorded_by_caller __attribute__((tls_model("initial-exec")));
 
 void rvli_guard_begin_move(void)
 {
     recorded_by_caller = true;
+    rvli_ipc_begin_waiting();
 }
 
 void rvli_guard_end_move(void)
@@ -50,6 +52,8 @@ static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
     if (status != RVL_OK || kind != RVL_EVENT_PAUSE)
         return status;
     record_begin(transition); /* before anybody else can have the memory */
+    if (!recorded_by_caller)
+        rvli_ipc_begin_waiting();
     status = rvli_ipc_suspend(transition);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();

@@ -28,6 +28,12 @@ rvl_status rvli_ipc_export(rvl_context *context, rvl_addr addr, rvli_ipc_handle 
 bool rvli_ipc_is_own(uint64_t nonce);
 
 /*
+ * A pause begins on this thread, of one context or of several: from here on all that it waits for
+ * importers is at most RVL_IPC_TIMEOUT_MS together.
+ */
+void rvli_ipc_begin_waiting(void);
+
+/*
  * Takes what a pause moves from its importers. All of it is marked, so nobody can export or import
  * it any more. RVL_ERR_TIMEOUT: one of them does not answer; RVL_ERR_BUSY: one of them cannot let
  * go. The record says who, and all have it again.

@@ -223,10 +223,10 @@ static void *listen_to_exporters(void *unused)
 
 /* ---- Asking for memory ---- */
 
-static rvl_status call_exporter(const rvli_ipc_name *name, int *socket_out)
+static rvl_status call_exporter(const rvli_ipc_name *name, uint64_t end_ns, int *socket_out)
 {
     pid_t process;
-    int socket = rvli_ipc_connect(name->process, name->nonce, rvli_settings()->ipc_timeout_ms);
+    int socket = rvli_ipc_connect(name->process, name->nonce, end_ns);
     if (socket < 0 && (errno == ECONNREFUSED || errno == ENOENT))
         return rvli_error(RVL_ERR_NOT_FOUND, "the process that gave this handle is gone: get a new "
                                              "one from the process that has the memory now");
@@ -287,12 +287,12 @@ static rvl_status take_grant(import *draft, const rvli_ipc_message *grant, const
 }
 
 /* One answer. *more_io: whether there are more to come. */
-static rvl_status hear_answer(import *draft, bool *more_io)
+static rvl_status hear_answer(import *draft, uint64_t end_ns, bool *more_io)
 {
     rvli_ipc_message message;
     int fds[RVLI_IPC_BLOCKS];
     unsigned count = 0;
-    if (!rvli_ipc_wait(draft->socket, rvli_settings()->ipc_timeout_ms))
+    if (!rvli_ipc_wait(draft->socket, end_ns))
         return rvli_error(RVL_ERR_TIMEOUT, "the process that gave this handle does not answer");
     rvl_status status = rvli_ipc_receive(draft->socket, &message, fds, RVLI_IPC_BLOCKS, &count);
     if (status == RVL_ERR_TIMEOUT)
@@ -314,7 +314,7 @@ static rvl_status hear_answer(import *draft, bool *more_io)
     return status;
 }
 
-static rvl_status ask(import *draft, const rvli_ipc_name *name)
+static rvl_status ask(import *draft, const rvli_ipc_name *name, uint64_t end_ns)
 {
     rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_ASK);
     bool more = true;
@@ -325,7 +325,7 @@ static rvl_status ask(import *draft, const rvli_ipc_name *name)
         return rvli_error(RVL_ERR_NOT_FOUND, "the process that gave this handle is gone");
     rvl_status status = RVL_OK;
     while (more && status == RVL_OK)
-        status = hear_answer(draft, &more);
+        status = hear_answer(draft, end_ns, &more);
     for (uint32_t i = 0; i < draft->block_count; i++)
         sum += draft->blocks[i].size_bytes;
     return status == RVL_OK && sum != draft->size_bytes ? wrong_grant() : status;
@@ -409,10 +409,12 @@ static rvl_status import_anew(import *draft, const rvli_ipc_name *name, rvl_addr
         return status;
     }
     status = listen_from_now_on();
+    /* The connection and all answers have this time together. */
+    uint64_t end_ns = rvli_monotonic_ns() + rvli_settings()->ipc_timeout_ms * UINT64_C(1000000);
     if (status == RVL_OK)
-        status = call_exporter(name, &draft->socket);
+        status = call_exporter(name, end_ns, &draft->socket);
     if (status == RVL_OK)
-        status = ask(draft, name);
+        status = ask(draft, name, end_ns);
     if (status == RVL_OK) {
         status = place(draft);
         placed = status == RVL_OK;

@@ -1,24 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pause of memory that others import: its importers are told to let go, and waited for; whoever
+ * A pause of memory that others import: its importers are told to let go, and waited for; one that
  * does not is named. What is paused then is given up for good, or else given back to them.
+ *
+ * RVL_IPC_TIMEOUT_MS is what a pause waits for importers in all, in every context and for every
+ * answer together. Copying does not count. A part is kept back for the answers after the first, so
+ * that importers that did let go have their memory again when a pause fails. One that has not
+ * answered in time is not waited for again.
  */
 #include "hooks/ipc_export_internal.h"
 
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "hooks/message.h"
 #include "hooks/settings.h"
 
+#define KEPT_BACK 8 /* of the time: this part of it */
+
 /* One pause of shared memory at a time. Before the lock, which is before any context's. */
 static pthread_mutex_t rounds = PTHREAD_MUTEX_INITIALIZER;
+
+/* What this thread's pause may still wait. */
+static _Thread_local uint64_t left_ns __attribute__((tls_model("initial-exec")));
 
 void rvli_ipc_begin_rounds(void)
 {
     pthread_mutex_init(&rounds, NULL);
+}
+
+/* ---- The time it may take ---- */
+
+static uint64_t timeout_ns(void)
+{
+    return rvli_settings()->ipc_timeout_ms * UINT64_C(1000000);
+}
+
+void rvli_ipc_begin_waiting(void)
+{
+    left_ns = timeout_ns();
+}
+
+static uint64_t at_first_ns(void)
+{
+    uint64_t kept_ns = timeout_ns() / KEPT_BACK;
+    return left_ns > kept_ns ? left_ns - kept_ns : 0;
+}
+
+static uint64_t afterwards_ns(void)
+{
+    uint64_t kept_ns = timeout_ns() / KEPT_BACK;
+    return left_ns < kept_ns ? left_ns : kept_ns;
 }
 
 /* ---- What moves ---- */
@@ -64,27 +99,29 @@ static const rvli_ipc_importer *find_silent(void)
 static void tell(rvli_ipc_importer *who, rvli_ipc_kind kind)
 {
     const rvli_ipc_message message = rvli_ipc_message_of(kind);
-    who->awaited = (uint32_t)kind;
+    who->awaited = who->awaited == 0 ? (uint32_t)kind : 0; /* late: not waited for again */
     (void)rvli_ipc_send(who->socket, &message, NULL, 0);
 }
 
-/* Says one thing to all that hold what moves, another where it is taken, and waits for answers. */
-static void tell_all(rvli_ipc_kind kind, unsigned timeout_ms)
+static void wait_for_answers(uint64_t limit_ns)
 {
-    struct timespec end;
-    for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
-        if (moves(each))
-            tell(each, each->of->taken ? RVLI_IPC_DROP : kind);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += timeout_ms / 1000;
-    end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (end.tv_nsec >= 1000000000) {
-        end.tv_sec++;
-        end.tv_nsec -= 1000000000;
-    }
+    uint64_t begin_ns = rvli_monotonic_ns(), end_ns = begin_ns + limit_ns;
+    const struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000),
+                                 .tv_nsec = (long)(end_ns % 1000000000)};
     while (find_silent() != NULL &&
            pthread_cond_timedwait(&rvli_ipc_changed, &rvli_ipc_lock, &end) == 0) {
     }
+    uint64_t waited_ns = rvli_monotonic_ns() - begin_ns;
+    left_ns -= waited_ns < left_ns ? waited_ns : left_ns;
+}
+
+/* Says one thing to all that hold what moves, another where it is taken, and waits for answers. */
+static void tell_all(rvli_ipc_kind kind, uint64_t limit_ns)
+{
+    for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
+        if (moves(each))
+            tell(each, each->of->taken ? RVLI_IPC_DROP : kind);
+    wait_for_answers(limit_ns);
 }
 
 static bool has_not_let_go(const rvli_ipc_importer *who)
@@ -124,7 +161,7 @@ static const rvli_ipc_importer *name_holders(rvli_text *text, uint64_t *bytes_ou
     return first;
 }
 
-static rvl_status verdict(unsigned timeout_ms)
+static rvl_status verdict(uint64_t limit_ns)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
     uint64_t bytes;
@@ -135,7 +172,7 @@ static rvl_status verdict(unsigned timeout_ms)
     rvl_status status = first->awaited != 0 ? RVL_ERR_TIMEOUT : RVL_ERR_BUSY;
     if (status == RVL_ERR_TIMEOUT) {
         rvli_text_add(&text, " and does not let go within ");
-        rvli_text_add_u64(&text, timeout_ms);
+        rvli_text_add_u64(&text, limit_ns / 1000000);
         rvli_text_add(&text, " ms: free it there, or end it");
     } else {
         rvli_text_add(&text, " and cannot let go: ");
@@ -167,7 +204,7 @@ static void end_round(const rvli_transition *pause, bool paused)
         const rvli_move_item *item = each->moving ? item_of(pause, each) : NULL;
         each->taken = item != NULL && (paused || item->renewed);
     }
-    tell_all(RVLI_IPC_RESTORE, rvli_settings()->ipc_timeout_ms);
+    tell_all(RVLI_IPC_RESTORE, afterwards_ns());
     if (paused)
         warn_of_holders();
     for (rvli_ipc_shared *each = rvli_ipc_exports, *next; each != NULL; each = next) {
@@ -180,7 +217,6 @@ static void end_round(const rvli_transition *pause, bool paused)
 
 rvl_status rvli_ipc_suspend(const rvli_transition *pause)
 {
-    unsigned timeout_ms = rvli_settings()->ipc_timeout_ms;
     pthread_mutex_lock(&rvli_ipc_lock);
     bool any = any_moves(pause);
     pthread_mutex_unlock(&rvli_ipc_lock);
@@ -190,8 +226,11 @@ rvl_status rvli_ipc_suspend(const rvli_transition *pause)
     pthread_mutex_lock(&rvli_ipc_lock);
     for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next)
         each->moving = !each->gone && item_of(pause, each) != NULL;
-    tell_all(RVLI_IPC_SUSPEND, timeout_ms);
-    rvl_status status = verdict(timeout_ms);
+    for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
+        each->awaited = 0;
+    uint64_t limit_ns = at_first_ns();
+    tell_all(RVLI_IPC_SUSPEND, limit_ns);
+    rvl_status status = verdict(limit_ns);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();
         end_round(pause, false);

@@ -111,20 +111,27 @@ int rvli_ipc_listen(uint32_t process, uint64_t nonce)
     return socket;
 }
 
-/* It waits for a place among those that are not accepted yet, and no longer than this. */
-int rvli_ipc_connect(uint32_t process, uint64_t nonce, unsigned timeout_ms)
+static uint64_t left_ns(uint64_t end_ns)
+{
+    uint64_t now_ns = rvli_monotonic_ns();
+    return now_ns < end_ns ? end_ns - now_ns : 0;
+}
+
+/* It waits for a place among those that are not accepted yet. */
+int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns)
 {
     struct sockaddr_un address;
     socklen_t length = address_of(process, nonce, &address);
-    const struct timeval limit = {.tv_sec = timeout_ms / 1000,
-                                  .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000 + 1};
     int socket = new_socket(0), result;
     if (socket < 0)
         return -1;
-    (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    do
+    do {
+        uint64_t left_us = left_ns(end_ns) / 1000 + 1; /* 0 would be for ever */
+        const struct timeval limit = {.tv_sec = (time_t)(left_us / 1000000),
+                                      .tv_usec = (suseconds_t)(left_us % 1000000)};
+        (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
         result = connect(socket, (struct sockaddr *)&address, length);
-    while (result != 0 && errno == EINTR);
+    } while (result != 0 && errno == EINTR);
     if (result != 0) {
         int cause = errno;
         close(socket);
@@ -220,14 +227,11 @@ rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_
     return RVL_OK;
 }
 
-bool rvli_ipc_wait(int socket, unsigned timeout_ms)
+bool rvli_ipc_wait(int socket, uint64_t end_ns)
 {
-    uint64_t end_ns = rvli_monotonic_ns() + (uint64_t)timeout_ms * 1000000;
     for (;;) {
-        uint64_t now_ns = rvli_monotonic_ns();
-        uint64_t left_ms = now_ns < end_ns ? (end_ns - now_ns + 999999) / 1000000 : 0;
         struct pollfd poller = {.fd = socket, .events = POLLIN};
-        int ready = poll(&poller, 1, (int)left_ms);
+        int ready = poll(&poller, 1, (int)((left_ns(end_ns) + 999999) / 1000000));
         if (ready >= 0 || errno != EINTR)
             return ready > 0;
     }

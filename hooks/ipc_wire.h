@@ -72,9 +72,12 @@ typedef struct rvli_ipc_message {
 
 rvli_ipc_message rvli_ipc_message_of(rvli_ipc_kind kind);
 
-/* A socket that listens under a process's name, or one that is connected to it. -1: errno says. */
+/*
+ * A socket that listens under a process's name, or one that is connected to it before the monotonic
+ * clock is at end_ns. -1: errno says, EAGAIN when the time is up.
+ */
 int rvli_ipc_listen(uint32_t process, uint64_t nonce);
-int rvli_ipc_connect(uint32_t process, uint64_t nonce, unsigned timeout_ms);
+int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns);
 
 /* The process at the other end, 0 if it is not seen from here. False: it is another user's. */
 bool rvli_ipc_peer(int socket, pid_t *process_out);
@@ -93,8 +96,8 @@ bool rvli_ipc_send(int socket, const rvli_ipc_message *message, const int *fds, 
 rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_out,
                             unsigned fd_capacity, unsigned *fd_count_out);
 
-/* Waits until there is something to receive. False: the time is up. */
-bool rvli_ipc_wait(int socket, unsigned timeout_ms);
+/* Waits until there is something to receive, or the monotonic clock is at end_ns: then false. */
+bool rvli_ipc_wait(int socket, uint64_t end_ns);
 
 /* The name of a process's program, "?" if nobody says. */
 void rvli_ipc_program(pid_t process, char *name_out, size_t size);

@@ -36,7 +36,7 @@ typedef struct rvli_process_settings {
     bool retain;
     bool keep_host; /* host memory of backups is kept for the next pause */
     const char *disk_directory;
-    unsigned ipc_timeout_ms; /* how long another process may take to answer */
+    unsigned ipc_timeout_ms; /* how long a pause or an import waits for other processes */
 } rvli_process_settings;
 
 extern _Thread_local rvli_thread_settings rvli_thread_of_caller

@@ -41,9 +41,9 @@ RVL_API rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_conte
  * As tms_pause() and tms_resume(), and instead of ending the process they return why not. tag:
  * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
  * RVL_ERR_BUSY while a stream is captured, here or in a process that imported the memory;
- * RVL_ERR_TIMEOUT if such a process does not let go of it within RVL_IPC_TIMEOUT_MS; else as
- * rvl_pause() and rvl_resume(). Each context is a transaction of its own; a resume that would not
- * fit in all of them moves none. Thread-safe. Since 0.1.
+ * RVL_ERR_TIMEOUT if such a process does not let go of it in time (a pause waits at most
+ * RVL_IPC_TIMEOUT_MS in all); else as rvl_pause() and rvl_resume(). Each context is a transaction
+ * of its own; a resume that would not fit in all of them moves none. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_pause(const char *tag);
 RVL_API rvl_status rvl_hooks_resume(const char *tag);

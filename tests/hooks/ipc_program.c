@@ -424,7 +424,7 @@ static void stopped(void)
     EXPECT(lib.rvl_hooks_pause("w"), RVL_ERR_TIMEOUT);
     snprintf(who, sizeof who, "process %d (", (int)importer_process);
     EXPECT_SAYS(last_message(), who);
-    EXPECT_SAYS(last_message(), "holds 4.0 MiB that it imported and does not let go within 200 ms");
+    EXPECT_SAYS(last_message(), "holds 4.0 MiB that it imported and does not let go within 175 ms");
     EXPECT(used_bytes(0), SIZE);
     EXPECT(all_bytes(at, 1), true);
     EXPECT(kill(importer_process, SIGCONT), 0);
@@ -476,6 +476,67 @@ static void slow(void)
     EXPECT(ORDER(.verb = HOLDS, .value = 1), -1);
     EXPECT(lib.rvl_hooks_resume("w"), RVL_OK);
     EXPECT(all_bytes(at, 1), true);
+}
+
+/* ---- One deadline for the whole pause ---- */
+
+#define DEADLINE_MS 1000 /* of these scenarios, by RVL_IPC_TIMEOUT_MS */
+#define SLACK_MS 600     /* less than what a second wait would take */
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* What a pause answers that importers hold up, which must be in time. */
+static rvl_status pause_in_time(const char *tag, int64_t at_least_ms)
+{
+    int64_t begin_ms = now_ms();
+    rvl_status status = lib.rvl_hooks_pause(tag);
+    int64_t took_ms = now_ms() - begin_ms;
+    EXPECT(took_ms >= at_least_ms, true);
+    EXPECT(took_ms < DEADLINE_MS + SLACK_MS ? 0 : took_ms, 0);
+    return status;
+}
+
+/* Several imports, all stalled, and the pause fails: nobody is waited for twice. */
+static void stalled(void)
+{
+    uint8_t *at = allocate("w", 1), *other = allocate("w", 2);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(at)), 0);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(other), .slot = 1), 0);
+    EXPECT(stop_process(importer_process), 0);
+    EXPECT(pause_in_time("w", DEADLINE_MS / 2), RVL_ERR_TIMEOUT);
+    EXPECT_SAYS(last_message(), "2 imports hold 8.0 MiB");
+    EXPECT(all_bytes(at, 1) && all_bytes(other, 2), true);
+    EXPECT(kill(importer_process, SIGCONT), 0);
+    EXPECT(holds_soon(0, 1), 1);
+    EXPECT(holds_soon(1, 2), 1);
+}
+
+/* It stalls once it has let go of the first device's memory, and never hears of the second's. */
+static void stalled_between(void)
+{
+    const rvl_tag_options options = {.struct_size = sizeof options, .before_unmap = stop_it};
+    rvl_context *context = NULL;
+    rvl_tag tag;
+    uint8_t *first = allocate("w", 1);
+    EXPECT(cudaSetDevice(1), 0);
+    uint8_t *second = allocate("w", 2); /* its context is newer: it is paused first */
+    EXPECT(lib.rvl_hooks_context(1, &context), RVL_OK);
+    EXPECT(lib.rvl_tag_define(context, "w", &options, &tag), RVL_OK);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(first)), 0);
+    EXPECT(ORDER(.verb = OPEN, .handle = handle_of(second), .slot = 1), 0);
+    EXPECT(pause_in_time("w", DEADLINE_MS / 2), RVL_ERR_TIMEOUT);
+    EXPECT(used_bytes(0), SIZE);
+    EXPECT(used_bytes(1), 0);
+    EXPECT(kill(importer_process, SIGCONT), 0);
+    EXPECT(holds_soon(0, 1), 1);
+    EXPECT(ORDER(.verb = HOLDS, .slot = 1, .value = 2), -1);
+    EXPECT(lib.rvl_hooks_resume("w"), RVL_OK);
+    EXPECT(all_bytes(first, 1) && all_bytes(second, 2), true);
 }
 
 /* ---- What fails ---- */
@@ -648,18 +709,31 @@ static const scenario scenarios[] = {
     {                                                                                              \
 #name, name                                                                                \
     }
-    SCENARIO(share),          SCENARIO(count_openings),
-    SCENARIO(many_blocks),    SCENARIO(cycle),
-    SCENARIO(in_threads),     SCENARIO(by_driver),
-    SCENARIO(bad_handles),    SCENARIO(freed),
-    SCENARIO(not_exportable), SCENARIO(killed),
-    SCENARIO(stopped),        SCENARIO(capturing),
-    SCENARIO(slow),           SCENARIO(pause_fails),
-    SCENARIO(restore_fails),  SCENARIO(opening_fails),
-    SCENARIO(hostile),        SCENARIO(exporter_ends),
-    SCENARIO(coalesced),      SCENARIO(exporter_stops),
-    SCENARIO(forked),         SCENARIO(ends_while_held),
+    SCENARIO(share),
+    SCENARIO(count_openings),
+    SCENARIO(many_blocks),
+    SCENARIO(cycle),
+    SCENARIO(in_threads),
+    SCENARIO(by_driver),
+    SCENARIO(bad_handles),
+    SCENARIO(freed),
+    SCENARIO(not_exportable),
+    SCENARIO(killed),
+    SCENARIO(stopped),
+    SCENARIO(capturing),
+    SCENARIO(slow),
+    SCENARIO(pause_fails),
+    SCENARIO(restore_fails),
+    SCENARIO(opening_fails),
+    SCENARIO(hostile),
+    SCENARIO(exporter_ends),
+    SCENARIO(coalesced),
+    SCENARIO(exporter_stops),
+    SCENARIO(forked),
+    SCENARIO(ends_while_held),
     SCENARIO(unloaded),
+    SCENARIO(stalled),
+    SCENARIO(stalled_between),
 };
 
 int main(int argc, char **argv)

@@ -81,6 +81,13 @@ static void test_importers_that_do_not_let_go(void **state)
     run("hostile", NULL, NULL);
 }
 
+static void test_one_deadline(void **state)
+{
+    (void)state;
+    run("stalled", "RVL_IPC_TIMEOUT_MS=1000", NULL);
+    run("stalled_between", "RVL_IPC_TIMEOUT_MS=1000", "memory was paused, but is not free yet");
+}
+
 static void test_failures_change_nothing(void **state)
 {
     (void)state;
@@ -106,6 +113,7 @@ int main(void)
         cmocka_unit_test(test_pausing),
         cmocka_unit_test(test_handles_that_are_no_good),
         cmocka_unit_test(test_importers_that_do_not_let_go),
+        cmocka_unit_test(test_one_deadline),
         cmocka_unit_test(test_failures_change_nothing),
         cmocka_unit_test(test_ends),
     };

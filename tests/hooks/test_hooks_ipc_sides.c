@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "core/model.h"
 #include "cuda/gpu.h"
@@ -28,6 +29,11 @@
 
 #define SIZE (UINT64_C(4) << 20)
 #define NONCE UINT64_C(0x1234)
+
+static uint64_t end_ns(unsigned timeout_ms)
+{
+    return rvli_monotonic_ns() + timeout_ms * UINT64_C(1000000);
+}
 
 /* ---- Failures of the host, on this thread alone ---- */
 
@@ -112,7 +118,7 @@ static rvli_ipc_message hear(int socket, int *fd_out)
     rvli_ipc_message message;
     int fds[RVLI_IPC_BLOCKS];
     unsigned count = 0;
-    assert_true(rvli_ipc_wait(socket, 5000));
+    assert_true(rvli_ipc_wait(socket, end_ns(5000)));
     assert_int_equal(rvli_ipc_receive(socket, &message, fds, RVLI_IPC_BLOCKS, &count), RVL_OK);
     assert_int_equal(count, fd_out != NULL);
     if (fd_out != NULL)
@@ -124,7 +130,7 @@ static void expect_closed(int socket)
 {
     rvli_ipc_message message;
     unsigned none;
-    assert_true(rvli_ipc_wait(socket, 5000));
+    assert_true(rvli_ipc_wait(socket, end_ns(5000)));
     assert_int_equal(rvli_ipc_receive(socket, &message, NULL, 0, &none), RVL_ERR_NOT_FOUND);
     close(socket);
 }
@@ -182,7 +188,7 @@ static void other_packets_are_no_messages(void **state)
     close(ends[0]);
     assert_int_equal(rvli_ipc_receive(ends[1], &got, NULL, 0, &count), RVL_ERR_NOT_FOUND);
     assert_false(rvli_ipc_send(ends[1], &message, NULL, 0));
-    assert_false(rvli_ipc_wait(-1, 1));
+    assert_false(rvli_ipc_wait(-1, end_ns(1)));
     close(ends[1]);
     assert_int_equal(open_descriptors(), before);
 }
@@ -230,7 +236,7 @@ static rvli_ipc_name exported(void)
 
 static int call(const rvli_ipc_name *name)
 {
-    int socket = rvli_ipc_connect(name->process, name->nonce, 1000);
+    int socket = rvli_ipc_connect(name->process, name->nonce, end_ns(1000));
     assert_true(socket >= 0);
     return socket;
 }
@@ -486,9 +492,9 @@ static void *play(void *argument)
     script *plays = argument;
     rvli_ipc_message message;
     unsigned none;
-    rvli_ipc_wait(plays->listener, 5000);
+    rvli_ipc_wait(plays->listener, end_ns(5000));
     plays->socket = accept(plays->listener, NULL, NULL);
-    rvli_ipc_wait(plays->socket, 5000);
+    rvli_ipc_wait(plays->socket, end_ns(5000));
     (void)rvli_ipc_receive(plays->socket, &message, NULL, 0, &none);
     if (plays->bytes == sizeof message)
         (void)rvli_ipc_send(plays->socket, &plays->message, plays->fds, plays->fd_count);
@@ -600,7 +606,7 @@ static void importing_fails(void **state)
         failed = false;
         status = rvli_ipc_import(&handle, &name, 0, &addr);
         countdown = 0;
-        int wake = rvli_ipc_connect(name.process, name.nonce, 1000); /* if nobody came */
+        int wake = rvli_ipc_connect(name.process, name.nonce, end_ns(1000)); /* if nobody came */
         assert_int_equal(status == RVL_OK, !failed);
         if (wake >= 0)
             close(wake);
