@@ -5,6 +5,11 @@
  * Should the kernel refuse the ring later (no memory, a filter that was put up meanwhile), what it
  * has not taken is done by blocking calls, and so is all that follows; what it has taken ends in
  * the ring as ever and is looked for there without a system call.
+ *
+ * liburing maps and unmaps rings by system calls of its own, which a thread sanitizer does not see:
+ * to it the ring of one thread, at an address that another thread's ring had before, is one memory
+ * with two users. The kernel gives an address out only after it was given back, and that
+ * order is what the sanitizer is told. What the kernel writes into a ring it never sees.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -14,6 +19,24 @@
 #include "base/error.h"
 #include "disk/engine.h"
 #include "disk/problem.h"
+
+#ifdef __has_feature
+#define THREAD_SANITIZER __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
+
+#if THREAD_SANITIZER
+#include <sanitizer/tsan_interface.h>
+static char addresses; /* stands for all that rings have or had */
+#define TAKE_ADDRESSES() __tsan_acquire(&addresses)
+#define GIVE_ADDRESSES() __tsan_release(&addresses)
+#else
+#define TAKE_ADDRESSES() ((void)0)
+#define GIVE_ADDRESSES() ((void)0)
+#endif
 
 #define LOOK_AGAIN_NS 50000
 
@@ -147,6 +170,7 @@ static void settle(rvli_disk_queue *queue, unsigned most)
 
 static void close_queue(rvli_disk_queue *queue)
 {
+    GIVE_ADDRESSES();
     io_uring_queue_exit(&uring_of(queue)->ring);
     free(queue);
 }
@@ -188,6 +212,7 @@ rvl_status rvli_disk_uring_open(unsigned depth, rvli_disk_queue **queue_out)
         free(uring);
         return not_supported(-answer);
     }
+    TAKE_ADDRESSES();
     uring->queue = (rvli_disk_queue){.ops = &ops, .depth = depth};
     uring->after = &uring->first;
     if (!reads_and_writes(&uring->ring)) {

@@ -60,7 +60,7 @@ static struct faults {
     bool no_probe;         /* a ring that does not say what it can do */
     bool patch_ring;       /* what the next request of a ring is answered with: */
     int patch;             /* bytes or a negative errno */
-    unsigned enters;       /* calls so far */
+    atomic_uint enters;    /* calls so far */
     unsigned refuse_enter; /* from this one on; 0: none */
 } faults;
 
@@ -577,6 +577,47 @@ static void round_trip_by_page_cache(void **state)
     rvli_disk_queue_close(queue);
 }
 
+#define COMERS 4
+#define COMINGS 50
+
+/* A ring's memory comes and goes by system calls that a thread sanitizer does not see. */
+static void *come_and_go(void *argument)
+{
+    void **state = ((void **)argument)[0];
+    const rvli_disk_file *file = ((void **)argument)[1];
+    uint64_t number = (uintptr_t)((void **)argument)[2];
+    for (int i = 0; i < COMINGS; i++) {
+        rvli_disk_queue *queue = NULL;
+        rvli_disk_request request = request_of(file, true, number);
+        if (rvli_disk_queue_open(*(rvli_disk_engine *)*state, 2, &queue) != RVL_OK)
+            return NULL;
+        bool done = rvli_disk_queue_submit(queue, &request) == RVL_OK &&
+                    rvli_disk_queue_wait(queue, &request) == RVL_OK;
+        rvli_disk_queue_close(queue);
+        if (!done)
+            return NULL;
+    }
+    return argument;
+}
+
+static void queues_come_and_go_in_threads(void **state)
+{
+    pthread_t comers[COMERS];
+    void *arguments[COMERS][3];
+    rvli_disk_queue_close(open_queue(state, 2));
+    rvli_disk_file file = open_file(COMERS * REQUEST_BYTES);
+    for (uintptr_t i = 0; i < COMERS; i++) {
+        memcpy(arguments[i], (void *[3]){state, &file, (void *)i}, sizeof arguments[i]);
+        assert_int_equal(pthread_create(&comers[i], NULL, come_and_go, arguments[i]), 0);
+    }
+    for (int i = 0; i < COMERS; i++) {
+        void *result = NULL;
+        pthread_join(comers[i], &result);
+        assert_ptr_equal(result, arguments[i]);
+    }
+    rvli_disk_file_close(&file);
+}
+
 static void closing_and_draining_wait(void **state)
 {
     rvli_disk_queue *queue = open_queue(state, REQUESTS);
@@ -870,6 +911,7 @@ int main(void)
         FILE_TEST(a_killed_process_leaves_nothing),
         BOTH_ENGINES(round_trip),
         BOTH_ENGINES(round_trip_by_page_cache),
+        BOTH_ENGINES(queues_come_and_go_in_threads),
         BOTH_ENGINES(closing_and_draining_wait),
         BOTH_ENGINES(what_is_not_aligned_is_refused),
         BOTH_ENGINES(end_of_file_and_bad_files),
