@@ -61,6 +61,21 @@ class Sized(Structure):
         self.struct_size = ctypes.sizeof(self)
 
 
+class Owned(c_void_p):
+    """A pointer that C fills, to what goes with the last reference to this.
+
+    It exists before what it owns, so no signal handler can raise in between.
+    """
+
+    def __init__(self, free: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._free = free
+
+    def __del__(self) -> None:
+        if self:
+            self._free(self)
+
+
 LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 BeforeUnmapFunction = CFUNCTYPE(c_int, c_void_p, c_uint32)
 AfterMapFunction = CFUNCTYPE(None, c_void_p, c_uint32)

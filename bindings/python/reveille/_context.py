@@ -117,16 +117,19 @@ class Context:
             ),
             disk_tmpfs=bool(disk_tmpfs),
         )
-        self._handle = Handle(backend, options, callbacks)
+        self._handle = Handle(backend, callbacks, _c.core())
         self._tag_names: dict[str, None] = {}
-        self._finalizer = weakref.finalize(self, self._handle.finish)
+        self._finalizer = weakref.finalize(self, self._handle.finish)  # before there is anything
+        self._handle.open(options)
 
     # ---- Life ----
 
     def close(self) -> int:
         """Releases everything; returns how many allocations were still there. Again: does nothing.
 
-        Waits for calls of other threads. Raises InvalidState from a callback, Forked in a child.
+        Waits for the calls of other threads that run. New ones raise InvalidState from now on.
+        Raises InvalidState from a callback, Forked in a child. If an exception of a signal handler
+        ends it early, the context stays closed to calls: call it again, or let it be collected.
         """
         return self._handle.close()
 
@@ -565,13 +568,18 @@ class Recording:
         self._path = path
 
     def __enter__(self) -> None:
+        statuses: list[int] = []
         try:
-            self._handle.call("rvl_record_start", self._path)
+            self._handle.call_and_note(statuses, "rvl_record_start", self._path)
         except InputOutputError as error:
             error.args = (
                 f"{os.fsdecode(self._path)}: {error.message}: is the folder there, and "
                 "may it be written to?",
             )
+            raise
+        except BaseException:  # of a signal handler: without __enter__ there is no __exit__
+            if statuses == [_c.OK]:
+                self.__exit__()
             raise
 
     def __exit__(self, *_raised: object) -> None:

@@ -2,14 +2,21 @@
 """The C context behind a Context: closed once, never under a call that is running.
 
 In C a call on a closed context is undefined, and so is closing under a running call. Python code
-may do both from any thread, so this class counts the calls and makes either an exception.
+may do both from any thread. A signal handler may raise between any two of its steps, so a count of
+the calls that run, or a lock, could be left behind. Nothing is counted here: a call runs while a
+frame of Handle.run() is on the stack of a thread, and close() looks at the stacks.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import itertools
 import os
+import sys
 import threading
+import time
+from types import FrameType
 from typing import Any, Callable, TypeVar
 
 from . import _c
@@ -19,6 +26,9 @@ BeforeUnmap = Callable[[str], None]
 AfterMap = Callable[[str], None]
 Log = Callable[[str, str], None]
 Answer = TypeVar("Answer")
+
+FIRST_WAIT_S = 0.0001
+LONGEST_WAIT_S = 0.01
 
 
 class Callbacks:
@@ -47,8 +57,8 @@ class Callbacks:
             self._log(_c.LOG_LEVELS[level], _c.some_text(message))
 
     def _before_unmap(self, _user: Any, tag: int) -> int:
-        name, before, _after = self._of_tag.get(tag, ("", None, None))
         try:
+            name, before, _after = self._of_tag.get(tag, ("", None, None))
             if before is not None:
                 before(name)
         except BaseException as raised:  # KeyboardInterrupt vetoes too
@@ -65,65 +75,52 @@ class Callbacks:
 class Handle:
     """Owns a C context. After fork the child's calls go straight to C, which refuses them."""
 
-    def __init__(self, backend: str, options: _c.ContextOptions, callbacks: Callbacks) -> None:
-        self._prepare(backend, callbacks, _c.core())
-        check(
-            _c.core().rvl_context_open(
-                backend.encode(), ctypes.byref(options), ctypes.byref(self._context)
-            ),
-            backend,
-        )
-
-    def _prepare(self, backend: str, callbacks: Callbacks, library: ctypes.CDLL) -> None:
+    def __init__(self, backend: str, callbacks: Callbacks, library: ctypes.CDLL) -> None:
         self.backend = backend
         self.callbacks = callbacks
         self.library = library
         self.ordinal: int | None = None
         self._pid = os.getpid()
-        self._idle = threading.Condition()
-        self._calls = 0
-        self._own = threading.local()
         self._context = ctypes.c_void_p()
+        self._to_close = {"context": self._context}
+        self._live = ctypes.c_uint64()
+        self._closing = False
+
+    def open(self, options: _c.ContextOptions) -> None:
+        """Opens it: from then on it is for close() or finish() to end."""
+        check(
+            self.library.rvl_context_open(
+                self.backend.encode(), ctypes.byref(options), ctypes.byref(self._context)
+            ),
+            self.backend,
+        )
 
     @property
     def closed(self) -> bool:
-        """Whether the context is gone."""
-        return not self._context
-
-    def _check_open(self) -> None:
-        if not self._context:
-            raise InvalidState("the context is closed: open another")
-
-    def _begin(self) -> None:
-        with self._idle:
-            self._check_open()
-            self._calls += 1
-        self._own.depth = getattr(self._own, "depth", 0) + 1
-
-    def _end(self) -> None:
-        self._own.depth -= 1
-        with self._idle:
-            self._calls -= 1
-            if self._calls == 0:
-                self._idle.notify_all()
+        """Whether the context is gone, or goes as soon as the calls that run have ended."""
+        return self._closing
 
     def run(self, work: Callable[[ctypes.c_void_p], Answer]) -> Answer:
-        """work(context), with the context kept open meanwhile."""
-        if os.getpid() != self._pid:  # the lock may be held by a thread that is not here
-            self._check_open()
-            return work(self._context)
-        self._begin()
-        try:
-            return work(self._context)
-        finally:
-            self._end()
+        """work(context), with the context kept open meanwhile.
+
+        Once it is being closed, only what belongs to a call that runs already is let in.
+        """
+        if self._closing and not self._is_used_by(sys._getframe(1)):
+            raise InvalidState("the context is closed: open another")
+        return work(self._context)
 
     def call(self, function: str, *arguments: Any) -> None:
         """Calls a function of the C library that returns a status; raises what it says."""
+        self.call_and_note([], function, *arguments)
+
+    def call_and_note(self, statuses: list[int], function: str, *arguments: Any) -> None:
+        """As call(). statuses gets what C returns, also if a signal handler raises just then."""
         entry = getattr(self.library, function)
 
         def work(context: ctypes.c_void_p) -> None:
-            check(entry(context, *arguments), self.backend, self.library, self.ordinal)
+            columns = [[each] for each in (context, *arguments)]
+            statuses.extend(map(entry, *columns))  # one step for the interpreter
+            check(statuses[-1], self.backend, self.library, self.ordinal)
 
         self.run(work)
 
@@ -133,23 +130,48 @@ class Handle:
         entry = getattr(self.library, function)
         return int(self.run(lambda context: entry(context, *arguments)))
 
+    # ---- Closing ----
+
+    def _is_used_by(self, frame: FrameType | None) -> bool:
+        """Whether a stack, from this frame down, has a call that uses the context."""
+        while frame is not None:
+            if frame.f_code in USERS and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _is_used_elsewhere(self) -> bool:
+        own = threading.get_ident()
+        stacks = sys._current_frames().items()
+        return any(self._is_used_by(top) for thread, top in stacks if thread != own)
+
     def close(self, wait: bool = True) -> int:
-        """Closes it, after the calls of other threads; how many allocations were still there."""
-        live = ctypes.c_uint64()
+        """Closes it, after the calls of other threads; how many allocations were still there.
+
+        New calls are refused from now on. If this is interrupted, calling it again goes on.
+        """
         if os.getpid() != self._pid:
-            check(_c.core().rvl_context_close(self._context, ctypes.byref(live)))
+            check(self.library.rvl_context_close(self._context, ctypes.byref(self._live)))
             return 0
-        if getattr(self._own, "depth", 0) > 0:
+        if self._is_used_by(sys._getframe(1)):
             raise InvalidState("a callback may only read statistics: close the context later")
-        with self._idle:
-            while self._calls > 0 and wait:
-                self._idle.wait()
-            if self._calls > 0:
+        self._closing = True
+        pause_s = FIRST_WAIT_S
+        while self._is_used_elsewhere():
+            if not wait:
                 return 0
-            context, self._context = self._context, ctypes.c_void_p()
-        if context:
-            check(_c.core().rvl_context_close(context, ctypes.byref(live)), self.backend)
-        return live.value
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+        return self._close_now()
+
+    def _close_now(self) -> int:
+        """Takes the context and closes it in one step for the interpreter: once, or not at all."""
+        take = functools.partial(self._to_close.pop, "context", None)
+        close, live = self.library.rvl_context_close, itertools.repeat(ctypes.byref(self._live))
+        for status in list(map(close, iter(take, None), live)):
+            check(status, self.backend)
+            return self._live.value
+        return 0  # somebody else did
 
     def finish(self) -> None:
         """At the end of the Context or of the process: closes it if that is possible."""
@@ -159,6 +181,10 @@ class Handle:
             pass
 
 
+# A context is used while one of these is on a stack.
+USERS = (Handle.run.__code__, Handle._close_now.__code__)
+
+
 class BorrowedHandle(Handle):
     """A context that belongs to a hook library, which never closes it.
 
@@ -166,7 +192,7 @@ class BorrowedHandle(Handle):
     """
 
     def __init__(self, library: ctypes.CDLL, context: ctypes.c_void_p, ordinal: int) -> None:
-        self._prepare("cuda", Callbacks(None), library)
+        super().__init__("cuda", Callbacks(None), library)
         self._context = context
         self.ordinal = ordinal
 

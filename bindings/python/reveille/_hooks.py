@@ -9,7 +9,6 @@ contexts, and its own error record says why one failed.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from . import _c
 from ._context import Context
 from ._handle import BorrowedHandle
 from ._options import choice
+from ._scope import scope
 from .errors import InvalidState, NotFound, check
 
 MODES = ("preload", "torch")
@@ -137,7 +137,7 @@ def existing(mode: str) -> str:
     return str(path)
 
 
-@contextlib.contextmanager
+@scope
 def configure_subprocess() -> Iterator[None]:
     """Processes started within the ``with`` block have the preload library.
 
@@ -149,8 +149,8 @@ def configure_subprocess() -> Iterator[None]:
         return
     path, before = existing("preload"), os.environ.get("LD_PRELOAD")
     others = [each for each in (before or "").split(":") if each and each != path]
-    os.environ["LD_PRELOAD"] = ":".join([path, *others])
     try:
+        os.environ["LD_PRELOAD"] = ":".join([path, *others])
         yield
     finally:
         if before is None:

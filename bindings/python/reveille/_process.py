@@ -24,6 +24,7 @@ from ._context import Path
 from ._hooks import Hook, HookContext
 from ._options import choice, whole_tag
 from ._results import DeviceStats, Forecast, TagStats
+from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
 from .errors import (
     Busy,
@@ -98,11 +99,11 @@ class Saver:
         self._wanted: str | None = None
         self._hook: Hook | None = None
         self._pools: dict[tuple[str, str, str, int], Any] = {}
-        self._open_regions = 0  # of all threads
-        self._open_graphs = 0  # of all threads
+        self._open_regions: set[object] = set()  # of all threads
+        self._open_graphs: set[object] = set()  # of all threads
         self._used_up: list[Any] = []  # pools that go when no region is open
         self._allocator: Any = None  # after the pools, so that it goes after them
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # a region begins, or pools go: not both at once
 
     # ---- The hook library ----
 
@@ -123,10 +124,8 @@ class Saver:
     @property
     def hook(self) -> Hook:
         """The hook library, opened at the first use."""
-        with self._lock:
-            if self._hook is None:
-                self._hook = _hooks.open_hook(self._wanted)
-            return self._hook
+        self._hook = self._hook or _hooks.open_hook(self._wanted)  # two threads open the same one
+        return self._hook
 
     def _new_pool(self) -> Any:
         cuda = _cuda_with_pools()
@@ -140,11 +139,12 @@ class Saver:
 
     def _pool(self, tag: str, backup: str, kind: str) -> Any:
         key = (tag, backup, kind, _torch().cuda.current_device())
-        with self._lock:
-            if key not in self._pools:
-                _refuse_expandable_segments()
-                self._pools[key] = self._new_pool()
-            return self._pools[key]
+        if key not in self._pools:
+            _refuse_expandable_segments()
+            pool = self._new_pool()
+            if self._pools.setdefault(key, pool) is not pool:  # another thread was first
+                self._used_up.append(pool)
+        return self._pools[key]
 
     # ---- The thread's settings ----
 
@@ -166,11 +166,11 @@ class Saver:
         library.tms_set_cpu_backup_backend(settings.kind)
         library.tms_set_enable_disk_backup(settings.disk)
 
-    @contextlib.contextmanager
+    @scope
     def _using(self, settings: _Settings) -> Iterator[None]:
         before = self._settings()
-        self._set(settings)
         try:
+            self._set(settings)
             yield
         finally:
             self._set(before)
@@ -188,7 +188,7 @@ class Saver:
         _check_settings(tag, backup, kind)
         return self._region(tag, backup, kind)
 
-    @contextlib.contextmanager
+    @scope
     def _region(self, tag: str, backup: str, kind: str | None) -> Iterator[None]:
         cuda = _cuda_with_pools()
         settings = self._settings_of(tag, backup, kind)
@@ -196,17 +196,18 @@ class Saver:
         with self._open_region(), cuda.use_mem_pool(pool), self._using(settings):
             yield
 
-    @contextlib.contextmanager
+    @scope
     def _open_region(self) -> Iterator[None]:
         """PyTorch ends the process if a pool goes while another is in use: the last one clears."""
-        with self._lock:
-            self._open_regions += 1
+        region = object()
         try:
+            with self._lock:
+                self._open_regions.add(region)
             yield
         finally:
+            self._open_regions.discard(region)
             with self._lock:
-                self._open_regions -= 1
-                if self._open_regions == 0:
+                if not self._open_regions:
                     self._used_up.clear()
 
     def cuda_graph(
@@ -216,7 +217,7 @@ class Saver:
         _check_settings(tag, backup, kind)
         return self._cuda_graph(graph, tag, backup, kind, options)
 
-    @contextlib.contextmanager
+    @scope
     def _cuda_graph(
         self, graph: Any, tag: str, backup: str, kind: str | None, given: dict[str, Any]
     ) -> Iterator[None]:
@@ -229,20 +230,18 @@ class Saver:
         with self._open_graph(), torch.cuda.graph(graph, **options), self._using(settings):
             yield
 
-    @contextlib.contextmanager
+    @scope
     def _open_graph(self) -> Iterator[None]:
-        with self._lock:
-            self._open_graphs += 1
+        graph = object()
         try:
+            self._open_graphs.add(graph)
             yield
         finally:
-            with self._lock:
-                self._open_graphs -= 1
+            self._open_graphs.discard(graph)
 
     def _graph_pool(self, settings: _Settings, given: Any) -> Any:
         """In torch mode a graph's memory is ours only if it comes from a pool of ours."""
-        with self._lock:
-            ours = [pool.id for pool in self._pools.values()]
+        ours = [pool.id for pool in list(self._pools.values())]
         if given is not None:
             handle = getattr(given, "id", given)
             if handle not in ours:
@@ -255,7 +254,7 @@ class Saver:
         tag, kind = settings.tag.decode(), settings.kind.decode()
         return self._pool(tag, f"graph {backup}", kind).id
 
-    @contextlib.contextmanager
+    @scope
     def disable(self) -> Iterator[None]:
         """Within a region: what is allocated in the block is ordinary memory."""
         settings = self._settings()
@@ -269,7 +268,7 @@ class Saver:
                     yield
             finally:
                 with self._lock:
-                    if self._open_regions > 0:
+                    if self._open_regions:
                         self._used_up.append(pool)
                 del pool
 
@@ -277,7 +276,7 @@ class Saver:
 
     def _refuse_capture(self, what: str) -> None:
         """Only the preload library sees captures by itself, those of all threads."""
-        if self._open_graphs > 0 or _current_stream_is_captured():
+        if self._open_graphs or _current_stream_is_captured():
             raise Busy(f"a stream is being captured: end the capture before {what}()")
 
     def _move(self, function: str, tags: Sequence[str]) -> None:
@@ -395,7 +394,7 @@ class Saver:
         """Records what regions do; each further context into a file with its number."""
         return self._record(FilePath(os.fsdecode(path_bytes(path, "the file of a recording"))))
 
-    @contextlib.contextmanager
+    @scope
     def _record(self, first: FilePath) -> Iterator[None]:
         device = _torch().cuda.current_device()
         self.hook.context(device)

@@ -62,9 +62,9 @@ def _error(status: int, where: _c.TraceError) -> ReveilleError:
 
 
 class _Finished:
-    """A replay that has run, until it is closed: what can be read of it."""
+    """A replay that has run: what can be read of it."""
 
-    def __init__(self, handle: ctypes.c_void_p) -> None:
+    def __init__(self, handle: _c.Owned) -> None:
         self._handle = handle
 
     def _call(self, what: str, *arguments: Any) -> None:
@@ -115,12 +115,9 @@ class _Finished:
         )
 
     def _json(self) -> str:
-        string = ctypes.c_void_p()
+        string = _c.Owned(_c.replay().rvl_replay_string_free)
         self._call("to_json", string)
-        try:
-            return _c.some_text(ctypes.string_at(string))
-        finally:
-            _c.replay().rvl_replay_string_free(string)
+        return _c.some_text(ctypes.string_at(string))
 
     def result(self) -> Replay:
         """All of it."""
@@ -178,13 +175,10 @@ def replay(
     files: Sequence[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     options = _options(device, wake, budgets or {}, partial, conductor, backend)
     names = (ctypes.c_char_p * len(files))(*(os.fsencode(file) for file in files))
-    where, handle = _c.TraceError(), ctypes.c_void_p()
+    where, handle = _c.TraceError(), _c.Owned(_c.replay().rvl_replay_close)
     status = _c.replay().rvl_replay_run(
         names, len(files), ctypes.byref(options), ctypes.byref(where), ctypes.byref(handle)
     )
     if status != _c.OK:
         raise _error(status, where)
-    try:
-        return _Finished(handle).result()
-    finally:
-        _c.replay().rvl_replay_close(handle)
+    return _Finished(handle).result()

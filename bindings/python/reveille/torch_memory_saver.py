@@ -17,6 +17,7 @@ from typing import Any
 
 from ._hooks import configure_subprocess
 from ._process import SAVER, Saver
+from ._scope import scope
 from ._sizes import whole_bytes
 from .errors import InvalidArgument, NotFound
 
@@ -68,7 +69,7 @@ class TorchMemorySaver:
             capture_error_mode=capture_error_mode,
         )
 
-    @contextlib.contextmanager
+    @scope
     def disable(self, dispose_mem_pool_after_use: bool = True) -> Iterator[None]:
         """Within a region: what is allocated in the block is ordinary memory."""
         if not dispose_mem_pool_after_use:

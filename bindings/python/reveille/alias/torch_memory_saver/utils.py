@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from reveille import _hooks
+from reveille._scope import scope
 
 
 def get_binary_path_from_package(stem: str) -> Path:
@@ -16,12 +16,12 @@ def get_binary_path_from_package(stem: str) -> Path:
     return Path(_hooks.existing("preload" if "preload" in stem else "torch"))
 
 
-@contextlib.contextmanager
+@scope
 def change_env(key: str, value: str) -> Iterator[None]:
     """Sets a variable of the environment for the block."""
     before = os.environ.get(key)
-    os.environ[key] = value
     try:
+        os.environ[key] = value
         yield
     finally:
         if before is None:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""``with`` blocks that end although a signal handler raises while they begin.
+
+contextlib.contextmanager starts a generator in a Python function. If a signal handler raises there,
+no __exit__ follows, and the generator stays within its try until the traceback goes. So its
+end is made to run at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any, Callable
+
+
+class _Scope(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
+    def __enter__(self) -> Any:
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.gen.close()  # type: ignore[attr-defined]
+            raise
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        try:
+            return super().__exit__(*raised)
+        finally:
+            self.gen.close()  # type: ignore[attr-defined]
+
+
+def scope(
+    function: Callable[..., Iterator[None]],
+) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """As contextlib.contextmanager. What the function begins belongs within its try."""
+
+    @functools.wraps(function)
+    def begin(*arguments: Any, **named: Any) -> contextlib.AbstractContextManager[None]:
+        return _Scope(function, arguments, named)
+
+    return begin
