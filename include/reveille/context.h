@@ -49,10 +49,9 @@ typedef struct rvl_context_options {
                                     same size and properties; 0: none are kept */
     bool no_verify;              /* do not compare restored content with digests of what was backed
                                     up, where the device computes them (1 to 2 % of the time) */
-    const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere. A file
-                                    system in memory is refused, since backups there take the
-                                    memory that is short, unless */
-    bool disk_tmpfs;             /* it is wanted */
+    const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere */
+    bool disk_tmpfs;             /* allow disk_directory to be on tmpfs; backups there use host
+                                    memory */
 } rvl_context_options;
 
 /*

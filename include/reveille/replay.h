@@ -43,8 +43,8 @@ typedef struct rvl_replay_options {
     size_t budget_count;
     rvl_replay_progress_fn progress;
     void *progress_user;
-    rvl_timeline *timeline; /* filled with who held how much when; one that no replay has filled
-                               yet, whose content means nothing if the replay fails. NULL: none */
+    rvl_timeline *timeline; /* receives who held how much when; must be new, undefined on failure;
+                               NULL: none */
     uint32_t settle_ms;     /* on a real device: how long to wait before each resume, so that the
                                driver has cleared what was just released */
     const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */

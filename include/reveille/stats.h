@@ -97,8 +97,8 @@ RVL_API rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t 
 
 /*
  * Host memory that backups are kept in. Real devices share one pool a process: the numbers are
- * those of all contexts on it, and begin anew when the last closes. Simulated devices have their
- * own, a context, and it is always pinned.
+ * those of all contexts on it, and start again from 0 when the last closes. Each simulated context
+ * has its own pool, which is always pinned.
  */
 typedef struct rvl_host_memory {
     size_t struct_size;

@@ -46,7 +46,7 @@ typedef struct rvl_resume_options {
     size_t struct_size;
     rvl_process process; /* used when tag_count is 0 */
     bool no_restore; /* skip the restore and drop the backup: the content comes from elsewhere */
-    uint64_t timeout_ns;  /* how long to wait for memory that a neighbour still holds; 0: not */
+    uint64_t timeout_ns;  /* how long to wait for another process to free memory; 0: do not wait */
     void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
     size_t stream_count;
 } rvl_resume_options;

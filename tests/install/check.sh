@@ -28,6 +28,11 @@ cmake -S "$source/tests/install" -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="
 cmake --build "$work/cmake" >"$work/log"
 [ "$("$work/cmake/consumer" "$trace")" = "$expected" ]
 
+# A function has a page, which may do no more than include another one.
+manual=$(dirname "$(find "$prefix" -name rvl_alloc.3)")
+[ "$(cat "$manual/rvl_free.3")" = ".so man3/rvl_alloc.3" ]
+[ -s "$manual/rvl_alloc.3" ] && [ -s "$manual/../man7/reveille.7" ]
+
 [ "$("$prefix/bin/reveille" --version | cut -d' ' -f1)" = reveille ]
 
 # The command runs without MPI; where there is one, it finds its module as it is installed.

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Holds the manual against the headers, the libraries, and what its examples print.
+
+    man_pages.py SOURCE_DIR BUILD_DIR CC NM LIBRARY REPLAY_LIBRARY [PRELOAD_LIBRARY CUDA_LIBRARY]
+
+Each public function has one page with its name, its prototype as in the header and an example. Each
+example is compiled and run, and must print what the page says. Those of functions that only the hook
+libraries have need the preload library.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "NOTES", "EXAMPLE",
+            "SEE ALSO"]
+EXAMPLE_INPUTS = {"snapshot.pickle.gz": "traces/snapshots/dev-default.pickle.gz",
+                  "config.json": "tests/data/configs/qwen2.5-7b.json"}
+HOOKS_HEADER = "hooks.h"
+
+
+def normal(text):
+    """A declaration with one way to write spaces."""
+    return re.sub(r"\s*([(),*])\s*", r"\1", " ".join(text.split()))
+
+
+def prototypes(include):
+    """{function: (header, declaration)} of all public headers."""
+    found = {}
+    for header in sorted([*include.glob("*.h"), *include.glob("*.h.in")]):
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
+        for each in re.finditer(r"^RVL_API\s+([^;]*?\b(rvl_\w+)\([^;]*\));", text, re.M):
+            found[each[2]] = (header.name, normal(each[1]))
+    return found
+
+
+class Page:
+    """What a test wants to know of a page."""
+
+    def __init__(self, path):
+        self.name = path.stem
+        self.sections, self.order = {}, []
+        for line in path.read_text().splitlines():
+            if line.startswith(".Sh "):
+                self.order.append(line[4:])
+                self.sections[line[4:]] = []
+            elif self.order:
+                self.sections[self.order[-1]].append(line)
+
+    def names(self):
+        """The functions of its NAME section."""
+        return [line[4:].rstrip(" ,") for line in self.sections["NAME"] if line[:4] == ".Nm "]
+
+    def prototypes(self):
+        """{function: declaration} of its SYNOPSIS."""
+        found, result, function, arguments = {}, "", "", []
+        for line in self.sections["SYNOPSIS"]:
+            macro, _, rest = line.partition(" ")
+            rest = rest.strip('"')
+            if macro == ".Ft":
+                result = rest
+            elif macro == ".Fo":
+                function, arguments = rest, []
+            elif macro == ".Fa":
+                arguments.append(rest)
+            elif macro == ".Fc":
+                found[function] = normal(f"{result} {function}({','.join(arguments)})")
+        return found
+
+    def headers(self):
+        """The headers of its SYNOPSIS."""
+        return [line[4:] for line in self.sections["SYNOPSIS"] if line[:4] == ".In "]
+
+    def displays(self):
+        """The literal displays of its EXAMPLE, as they are read: the program and its output."""
+        text = "\n".join(self.sections["EXAMPLE"])
+        shown = re.findall(r"^\.Bd -literal\n(.*?)^\.Ed$", text, re.M | re.S)
+        return [re.sub(r"^\\&", "", each, flags=re.M).replace("\\e", "\\") for each in shown]
+
+
+def check_functions(pages, declared, problems):
+    """Every function has one page, with its prototype, and every page only functions."""
+    owner = {}
+    for page in pages:
+        if page.order != SECTIONS:
+            problems.append(f"{page.name}: its sections are {page.order}")
+        if page.names()[:1] != [page.name]:
+            problems.append(f"{page.name}: is not named for its first function")
+        shown = page.prototypes()
+        if sorted(shown) != sorted(page.names()):
+            problems.append(f"{page.name}: NAME and SYNOPSIS list different functions")
+        for function in page.names():
+            if function in owner:
+                problems.append(f"{function}: is on {owner[function]} and {page.name}")
+            owner[function] = page.name
+            header, declaration = declared.get(function, (None, None))
+            if shown.get(function) != declaration:
+                problems.append(f"{page.name}: {shown.get(function)}, in the header {declaration}")
+    for function in sorted(set(declared) - set(owner)):
+        problems.append(f"{function}: has no page")
+    return owner
+
+
+def check_references(pages, manual, problems):
+    """What a page refers to is there."""
+    for page in pages:
+        for line in page.sections["SEE ALSO"]:
+            name = re.match(r"\.Xr (\S+) (\d)", line)
+            if name is None or not (manual / f"{name[1]}.{name[2]}").exists():
+                problems.append(f"{page.name}: refers to what is not there: {line}")
+
+
+def check_exports(nm, libraries, declared, problems):
+    """What the libraries export is what the headers declare."""
+    exported = set()
+    for library in libraries:
+        lines = subprocess.run([nm, "-D", "--defined-only", library], check=True,
+                               capture_output=True, text=True).stdout.split("\n")
+        exported |= {re.sub("@.*", "", line.split()[-1]) for line in lines if " T " in line}
+    exported = {name for name in exported if re.fullmatch(r"rvl_\w+", name)}
+    wanted = {name for name, (header, _) in declared.items() if header != HOOKS_HEADER}
+    for name in sorted(exported ^ wanted):
+        problems.append(f"{name}: is {'exported' if name in exported else 'declared'} alone")
+
+
+def check_aliases(build, owner, problems):
+    """Each function that its page is not named for has one that includes it."""
+    there = {path.stem: path.read_text() for path in (build / "man" / "man3").glob("*.3")}
+    wanted = {f: f".so man3/{page}.3\n" for f, page in owner.items() if f != page}
+    for name in sorted(set(there) ^ set(wanted)):
+        problems.append(f"{name}: the page that includes another is missing, or too much")
+    for name in sorted(set(there) & set(wanted)):
+        if there[name] != wanted[name]:
+            problems.append(f"{name}: includes {there[name]!r}")
+
+
+def run_example(page, source, build, compiler, libraries, environment):
+    """What is wrong with the example of a page, None if nothing is."""
+    program, *expected = page.displays()
+    with tempfile.TemporaryDirectory() as folder:
+        where = pathlib.Path(folder)
+        for name, of in EXAMPLE_INPUTS.items():
+            shutil.copy(source / of, where / name)
+        (where / "example.c").write_text(program)
+        command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{source}/include",
+                   f"-I{build}/include", "-o", "example", "example.c", *libraries, "-ldl",
+                   *(f"-Wl,-rpath,{pathlib.Path(library).parent}" for library in libraries)]
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return f"{page.name}: its example is not compiled: {done.stderr}"
+        done = subprocess.run(["./example"], cwd=where, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **environment}, check=False)
+    if done.returncode != 0 or done.stderr or [done.stdout] != expected:
+        return (f"{page.name}: its example exits {done.returncode} and prints\n{done.stdout}"
+                f"{done.stderr}instead of\n{''.join(expected)}")
+    return None
+
+
+def main():
+    """Prints what is wrong."""
+    source, build = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    compiler, nm, *libraries = sys.argv[3:7]
+    preload = [each for each in sys.argv[7:] if each]
+    manual = source / "man"
+    pages = [Page(path) for path in sorted(manual.glob("*.3"))]
+    declared, problems = prototypes(source / "include" / "reveille"), []
+    owner = check_functions(pages, declared, problems)
+    check_references(pages, manual, problems)
+    check_exports(nm, libraries, declared, problems)
+    check_aliases(build, owner, problems)
+    run = 0
+    for page in pages:
+        hooks = page.headers() == [f"reveille/{HOOKS_HEADER}"]
+        if hooks and len(preload) != 2:
+            print(f"{page.name}: its example is not run, the preload library was not built")
+            continue
+        variables = {"LD_PRELOAD": preload[0], "RVL_CUDA_LIBRARY": preload[1]} if hooks else {}
+        problem = run_example(page, source, build, compiler, libraries, variables)
+        problems += [problem] if problem else []
+        run += 1
+    print(f"{len(owner)} functions, {len(pages)} pages, {run} examples")
+    if problems or not owner or run == 0:
+        sys.exit("\n".join(problems) or "there are no pages")
+
+
+main()
