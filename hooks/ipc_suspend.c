@@ -52,7 +52,9 @@ static uint64_t at_first_ns(void)
 
 static uint64_t afterwards_ns(void)
 {
-    uint64_t kept_ns = timeout_ns() / KEPT_BACK;
+    uint64_t kept_ns = timeout_ns() / KEPT_BACK, half_ns = left_ns / 2;
+    if (half_ns > kept_ns)
+        return half_ns; /* the rest is for further contexts */
     return left_ns < kept_ns ? left_ns : kept_ns;
 }
 
