@@ -6,12 +6,12 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/text.h"
 #include "disk/problem.h"
 
@@ -144,14 +144,6 @@ static rvl_status refuse_reserve(int fd, int number, uint64_t size_bytes)
     }
 }
 
-/* The kernel would send SIGXFSZ, which ends the process, where the limit is passed. */
-static bool is_within_limit(uint64_t size_bytes)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           size_bytes <= limit.rlim_cur;
-}
-
 /* The most that can be done where space cannot be reserved: is there enough at this moment? */
 static rvl_status reserve_by_hope(int fd, uint64_t size_bytes)
 {
@@ -164,7 +156,7 @@ static rvl_status reserve_by_hope(int fd, uint64_t size_bytes)
 
 static rvl_status reserve(rvli_disk_file *file)
 {
-    if (!is_within_limit(file->size_bytes))
+    if (!rvli_file_may_have(file->size_bytes))
         return refuse_reserve(file->fd, EFBIG, file->size_bytes);
     int result;
     do {

@@ -15,6 +15,7 @@
 
 #include "backends/sim/sim.h"
 #include "base/error.h"
+#include "base/file_limit.h"
 
 #define LONGEST_FILE (INT64_MAX / 4096 * 4096)
 
@@ -29,6 +30,13 @@ static rvl_status os_error(const char *what)
     return status;
 }
 
+static rvl_status too_long(void)
+{
+    errno = EFBIG;
+    return os_error("a simulated device with backed memory needs files without a limit: lift "
+                    "ulimit -f, or use accounted memory");
+}
+
 static void *pointer(uint64_t addr)
 {
     return (void *)(uintptr_t)addr;
@@ -41,6 +49,8 @@ static off_t place(const rvli_sim_device *device, uint32_t extent)
 
 rvl_status rvli_sim_backed_open(rvli_sim_device *device)
 {
+    if (!rvli_file_may_have(LONGEST_FILE))
+        return too_long();
     device->memory_file = memfd_create("reveille-sim", MFD_CLOEXEC);
     if (device->memory_file < 0)
         return os_error("no file for the memory of a simulated device");
@@ -100,6 +110,8 @@ rvl_status rvli_sim_backed_create(rvli_sim_device *device, uint64_t size, uint32
     uint64_t granules = size / device->profile.granularity_bytes;
     if (granules > UINT32_MAX - extent)
         return rvli_error(RVL_ERR_HOST_OOM, "the simulated device has used up its file");
+    if (!rvli_file_may_have((uint64_t)place(device, extent) + size)) /* lowered since */
+        return too_long();
     if (fallocate(device->memory_file, FALLOC_FL_KEEP_SIZE, place(device, extent), (off_t)size) !=
         0)
         return os_error("no host memory for a block of a simulated device");
