@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/model.h"
 #include "reveille/record.h"
+#include "traceio/format.h"
 
 /* ---- Events ---- */
 
@@ -201,18 +202,20 @@ static rvl_status write_existing(rvl_context *context)
     return status;
 }
 
-/* Writes the header and what is there; undoes itself. With the lock held. */
+/* Writes the header and what is there; then the file appears. Undoes itself. With the lock held. */
 static rvl_status start(rvl_context *context, const char *path, const rvl_trace_header *header)
 {
     rvli_recorder *recorder = &context->recorder;
-    rvl_status status = rvl_trace_writer_open(path, header, &recorder->writer);
+    rvl_status status = rvl_trace_writer_open_draft(path, header, &recorder->writer);
     if (status != RVL_OK) {
         recorder->writer = NULL;
         return status;
     }
     status = write_existing(context);
+    if (status == RVL_OK)
+        status = rvli_trace_writer_publish(recorder->writer);
     if (status != RVL_OK) {
-        rvl_trace_writer_close(recorder->writer);
+        rvl_trace_writer_discard(recorder->writer);
         recorder->writer = NULL;
     }
     return status;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/recorder_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +11,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "hooks/usage.h"
+#include "traceio/format.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 #define FILE_CLOCK_STEP_NS UINT64_C(10000000) /* times of files lag behind the clock */
@@ -99,29 +100,17 @@ static bool expand(const char *pattern, char path[PATH_MAX])
 
 /* ---- Whether it can be written ---- */
 
-static rvl_status not_writable(void)
-{
-    int number = errno;
-    rvli_error(RVL_ERR_IO, "no trace can be written there");
-    rvli_error_native(number, strerrorname_np(number));
-    return RVL_ERR_IO;
-}
-
 rvl_status rvli_record_file_check(const char *pattern)
 {
     char path[PATH_MAX];
+    rvli_output tried;
     if (!expand(pattern, path))
         return invalid("the path of the trace is too long");
     /* Asking for permission says less than trying: who is root may do all that is possible. */
-    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file >= 0)
-        unlink(path);
-    else if (errno == EEXIST)
-        file = open(path, O_WRONLY | O_CLOEXEC);
-    if (file < 0)
-        return not_writable();
-    close(file);
-    return RVL_OK;
+    rvl_status status = rvli_output_open(path, RVLI_OUTPUT_GUESSABLE, &tried);
+    if (status == RVL_OK)
+        rvli_output_close(&tried);
+    return status;
 }
 
 /* ---- What this process has written before ---- */
@@ -155,7 +144,7 @@ static uint64_t process_start_ns(void)
 static bool is_ours(const char *path, uint64_t process_ns)
 {
     struct stat facts;
-    if (stat(path, &facts) != 0)
+    if (lstat(path, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid())
         return false;
     uint64_t changed_ns =
         (uint64_t)facts.st_mtim.tv_sec * NS_PER_S + (uint64_t)facts.st_mtim.tv_nsec;
@@ -222,5 +211,5 @@ rvl_status rvli_record_file_open(const char *pattern, uint64_t start_ns,
         .devices = devices,
         .device_count = describe_devices(devices),
     };
-    return rvl_trace_writer_open(path, &header, writer_out);
+    return rvli_trace_writer_open(path, RVLI_OUTPUT_GUESSABLE, &header, writer_out);
 }

@@ -56,8 +56,7 @@ void rvli_record_begin_lines(void)
 
 void rvli_record_forget_lines(void)
 {
-    if (writer != NULL)
-        rvli_trace_writer_abandon(writer);
+    rvl_trace_writer_discard(writer); /* what is buffered is the parent's to write */
     writer = NULL;
 }
 

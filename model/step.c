@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Steps as objects: made from a model and options, asked for their terms and events, written. */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "model/internal.h"
-
-#define SUFFIX_BYTES 48 /* of a name that is used while a trace is written */
 
 rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
                                rvl_model_error *error_out, rvl_model_step **step_out)
@@ -111,14 +105,16 @@ static rvl_status write_events(const rvl_model_step *step, rvl_trace_writer *wri
     return status;
 }
 
-static rvl_status write_trace(const rvl_model_step *step, const char *path)
+rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
 {
+    if (step == NULL || path == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the step or the path is NULL");
     rvl_trace_header header = {.struct_size = sizeof header,
                                .devices = &step->device,
                                .device_count = 1,
                                .comment = step->header};
     rvl_trace_writer *writer;
-    rvl_status status = rvl_trace_writer_open(path, &header, &writer);
+    rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)
         return status;
     status = rvl_trace_writer_process(writer, "engine", 0);
@@ -126,50 +122,8 @@ static rvl_status write_trace(const rvl_model_step *step, const char *path)
         status = rvl_trace_writer_process(writer, "trainer", 0);
     if (status == RVL_OK)
         status = write_events(step, writer);
-    rvl_status closed = rvl_trace_writer_close(writer);
-    return status != RVL_OK ? status : closed;
-}
-
-static bool is_special(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-}
-
-static rvl_status not_renamed(const char *temporary)
-{
-    int number = errno;
-    unlink(temporary);
-    rvl_status status = rvli_error(RVL_ERR_IO, "the trace was written but could not take its name");
-    rvli_error_native(number, strerrorname_np(number));
-    return status;
-}
-
-/* A name beside the path's, that no other thread or process uses. NULL: no memory. */
-static char *temporary_name(const char *path)
-{
-    static atomic_uint counter;
-    size_t size = strlen(path) + SUFFIX_BYTES;
-    char *name = malloc(size);
-    if (name != NULL)
-        snprintf(name, size, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&counter, 1));
-    return name;
-}
-
-rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
-{
-    if (step == NULL || path == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the step or the path is NULL");
-    if (is_special(path))
-        return write_trace(step, path);
-    char *temporary = temporary_name(path);
-    if (temporary == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a path");
-    rvl_status status = write_trace(step, temporary);
-    if (status != RVL_OK)
-        unlink(temporary);
-    else if (rename(temporary, path) != 0)
-        status = not_renamed(temporary);
-    free(temporary);
+    if (status == RVL_OK)
+        return rvl_trace_writer_close(writer);
+    rvl_trace_writer_discard(writer);
     return status;
 }

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/output.h"
 
 #define STAGE_PREFIX "stage:"
 /* No device has so much. */
@@ -560,6 +561,16 @@ rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *option
     return run_file(path, options, NULL, error_out, snapshot_out);
 }
 
+/* The writer's error names the trace's path. */
+static void tell_not_written(rvl_trace_error *error_out, const char *path, rvl_status status)
+{
+    char message[sizeof error_out->message];
+    rvl_error cause = {.struct_size = sizeof cause};
+    rvl_last_error(&cause);
+    snprintf(message, sizeof message, "its trace could not be written: %.200s", cause.message);
+    tell(error_out, path, status, message);
+}
+
 rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
                                     const rvl_snapshot_trace *trace, const char *trace_path,
                                     rvl_trace_error *error_out)
@@ -571,13 +582,16 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
     if (status != RVL_OK || trace == NULL || trace_path == NULL)
         return tell(error_out, NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
                     "a device and a path for the trace are needed");
+    if (path != NULL && rvli_output_is_same(trace_path, path))
+        return tell(error_out, path, RVL_ERR_INVALID,
+                    "its trace would replace it: name another file for the trace");
     tracer.by_part = how.by_part;
     tracer.granule_bytes = how.device.granularity_bytes;
     status = run_file(path, options, &tracer, error_out, &snapshot);
     if (status == RVL_OK) {
         status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);
         if (status != RVL_OK)
-            tell(error_out, path, status, "its trace could not be written");
+            tell_not_written(error_out, path, status);
         rvl_snapshot_close(snapshot);
     }
     rvli_tracer_destroy(&tracer);

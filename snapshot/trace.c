@@ -224,10 +224,12 @@ rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snap
                                .devices = &known.device,
                                .device_count = 1};
     rvl_trace_writer *writer;
-    rvl_status status = rvl_trace_writer_open(path, &header, &writer);
+    rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)
         return status;
     status = write_events(tracer, snapshot, &known, first_us, writer);
-    rvl_status closed = rvl_trace_writer_close(writer);
-    return status != RVL_OK ? status : closed;
+    if (status == RVL_OK)
+        return rvl_trace_writer_close(writer);
+    rvl_trace_writer_discard(writer);
+    return status;
 }

@@ -79,7 +79,7 @@ size_t folder_count(void)
     DIR *entries = opendir(folder);
     assert_non_null(entries);
     for (const struct dirent *each; (each = readdir(entries)) != NULL;)
-        count += each->d_name[0] != '.';
+        count += strcmp(each->d_name, ".") != 0 && strcmp(each->d_name, "..") != 0;
     closedir(entries);
     return count;
 }

@@ -24,7 +24,7 @@ void folder_read(const char *name, char *text_out, size_t size);
 
 bool folder_has(const char *name);
 
-/* How many files there are whose names do not begin with a dot. */
+/* How many files there are, hidden ones included. */
 size_t folder_count(void);
 
 #endif

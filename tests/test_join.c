@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "folder.h"
@@ -460,7 +461,15 @@ static void bad_input_is_named(void **state)
     error = (rvl_trace_error){.struct_size = sizeof error};
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, "/no/such/folder", &error),
                      RVL_ERR_IO);
-    assert_string_equal(error.message, "its trace could not be written");
+    assert_string_equal(error.message, "its trace could not be written: /no/such/folder: No such "
+                                       "file or directory: name a file in a directory that exists");
+    struct stat before, after;
+    assert_int_equal(stat(good, &before), 0);
+    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, good, &error), RVL_ERR_INVALID);
+    assert_string_equal(error.message,
+                        "its trace would replace it: name another file for the trace");
+    assert_int_equal(stat(good, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
 }
 
 /* The first ones one by one, the many of the run itself with gaps. */

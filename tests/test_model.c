@@ -36,12 +36,12 @@ SHORT_MEMORY(FILE *, open_memstream, (char **text, size_t *length), (text, lengt
 
 static bool rename_fails;
 
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to)
+int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
     if (!rename_fails)
-        return __real_rename(from, to);
+        return __real_renameat(from_folder, from, to_folder, to);
     errno = EXDEV;
     return -1;
 }

@@ -168,10 +168,10 @@ static void a_file_that_cannot_be_written_is_status_1(void **state)
         "report " RVL_SOURCE_DIR "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
     };
     static const char *const messages[] = {
-        "reveille: none/x.rvt: the trace could not be written: ENOENT\n",
+        "reveille: none/x.rvt: No such file or directory: name a file in a directory that exists\n",
         "reveille: /dev/full: the trace could not be written: ENOSPC\n",
-        "reveille: none/x.svg: No such file or directory\n",
-        "reveille: /dev/full: No space left on device\n",
+        "reveille: none/x.svg: No such file or directory: name a file in a directory that exists\n",
+        "reveille: /dev/full: No space left on device: free some, or name a file on another disk\n",
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         assert_int_equal(run_command(words[i]), 1);

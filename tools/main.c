@@ -103,5 +103,6 @@ static int flush_output(int status)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* past ulimit -f a write answers an error instead */
     return flush_output(dispatch(argc, argv));
 }

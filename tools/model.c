@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "options.h"
+#include "output.h"
 #include "model_set.h"
 #include "reveille/model.h"
 
@@ -222,16 +223,30 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     return printed;
 }
 
+/* The library writes to the draft, so that a signal removes it. */
+static int write_trace(const rvl_model_step *step, const char *path)
+{
+    output_file trace;
+    char draft[RVLI_OUTPUT_PATH_BYTES];
+    rvl_error error = {.struct_size = sizeof error};
+    if (!output_open(path, &trace))
+        return EXIT_INTERNAL;
+    rvli_output_path(&trace.file, draft);
+    if (rvl_model_step_write(step, draft) == RVL_OK)
+        return output_finish(&trace, true);
+    rvl_last_error(&error);
+    complain(EXIT_INTERNAL, "%s: %s%s%s", path, error.message,
+             error.native_name[0] != '\0' ? ": " : "", error.native_name);
+    output_abandon(&trace);
+    return EXIT_INTERNAL;
+}
+
 static int write_step(const arguments *parsed, const rvl_model *model, const rvl_model_step *step)
 {
-    rvl_error error = {.struct_size = sizeof error};
-    if (rvl_model_step_write(step, parsed->output) != RVL_OK) {
-        rvl_last_error(&error);
-        return complain(EXIT_INTERNAL, "%s: %s%s%s", parsed->output, error.message,
-                        error.native_name[0] != '\0' ? ": " : "", error.native_name);
-    }
-    return print_step(model, step, parsed->output) ? EXIT_FITS
-                                                   : complain(EXIT_INTERNAL, "out of host memory");
+    int code = write_trace(step, parsed->output);
+    if (code == 0 && !print_step(model, step, parsed->output))
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    return code;
 }
 
 static int run(const arguments *parsed)
@@ -239,6 +254,9 @@ static int run(const arguments *parsed)
     rvl_model_error error = {.struct_size = sizeof error};
     rvl_model *model;
     rvl_model_step *step;
+    const output_name written = {"-o", parsed->output};
+    if (outputs_check_input(&written, 1, parsed->config) != 0)
+        return EXIT_BAD_INPUT;
     rvl_status status = rvl_model_open(parsed->config, &error, &model);
     if (status != RVL_OK)
         return model_explain(status, parsed->config, &error);

@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "options.h"
+#include "output.h"
 #include "record.h"
 
 #define OUTPUT_USUAL "run.rvt"
@@ -190,6 +191,7 @@ static void handle_signals(void)
 static _Noreturn void become(const char *path, char **command, const sigset_t *mask)
 {
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execv(path, command);
     _exit(complain(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno)));
@@ -214,12 +216,22 @@ static int run(const char *path, char **command)
     return WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* The recording must not replace the program or what it is given: `record -o train.py train.py`. */
+static bool good_output(const arguments *parsed, const char *program)
+{
+    const output_name written = {"-o", parsed->output};
+    bool good = outputs_check_input(&written, 1, program) == 0;
+    for (char **word = parsed->command + 1; good && *word != NULL; word++)
+        good = outputs_check_input(&written, 1, *word) == 0;
+    return good;
+}
+
 static int record(const arguments *parsed)
 {
     char library[PATH_MAX], path[PATH_MAX], pattern[PATH_MAX];
     static record_files files;
     if (!good_injection(parsed) || !record_find_library(library) ||
-        !record_find_command(parsed->command[0], path) ||
+        !record_find_command(parsed->command[0], path) || !good_output(parsed, path) ||
         !record_files_begin(&files, parsed->output))
         return EXIT_BAD_INPUT;
     int status;

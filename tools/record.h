@@ -23,6 +23,7 @@ typedef struct record_file {
     struct timespec changed;
     off_t size;
     ino_t number;
+    uid_t owner;
 } record_file;
 
 typedef struct record_files {

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/output.h"
 #include "command.h"
 #include "record.h"
 
@@ -108,7 +110,7 @@ static void free_list(record_file *list, size_t count)
 
 static record_file file_of(char *name, const struct stat *facts)
 {
-    return (record_file){name, facts->st_mtim, facts->st_size, facts->st_ino};
+    return (record_file){name, facts->st_mtim, facts->st_size, facts->st_ino, facts->st_uid};
 }
 
 static bool is_same(const record_file *left, const record_file *right)
@@ -121,8 +123,8 @@ static bool is_same(const record_file *left, const record_file *right)
 static bool add_file(record_file **list, size_t *count, int directory, const char *name)
 {
     struct stat facts;
-    if (fstatat(directory, name, &facts, 0) != 0)
-        return true;
+    if (fstatat(directory, name, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode))
+        return true; /* no recording: those are made as files */
     record_file *grown = realloc(*list, (*count + 1) * sizeof *grown);
     char *copy = grown != NULL ? strdup(name) : NULL;
     if (grown != NULL)
@@ -158,24 +160,31 @@ static bool is_new(const record_files *files, const record_file *file)
     return true;
 }
 
+/* Of this run, and not put there by somebody else while it ran. */
+static bool is_written(const record_files *files, const record_file *file)
+{
+    return is_new(files, file) && file->owner == geteuid();
+}
+
 /* Tries to write under the output's name, and notes what lies there. */
 static bool try_output(record_files *files, const char *output)
 {
-    struct stat facts = {0};
-    int file = open(output, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file >= 0) {
-        unlink(output);
-    } else if (errno == EEXIST) {
-        file = open(output, O_WRONLY | O_CLOEXEC);
-        if (file >= 0 && fstat(file, &facts) == 0 && !S_ISREG(facts.st_mode)) {
-            close(file);
-            return complain_path(output, "no regular file");
-        }
-        files->output_before = file_of(NULL, &facts);
+    struct stat facts;
+    rvli_output tried;
+    if (rvli_output_open(output, RVLI_OUTPUT_CHOSEN, &tried) != RVL_OK) {
+        complain(0, "%s", rvli_error_get()->message);
+        return false;
     }
-    if (file < 0)
+    bool regular = tried.folder >= 0;
+    rvli_output_close(&tried);
+    if (!regular)
+        return complain_path(output, "no regular file");
+    if (stat(output, &facts) != 0)
+        return true;
+    files->output_before = file_of(NULL, &facts);
+    if (lstat(output, &facts) == 0 && S_ISLNK(facts.st_mode) &&
+        realpath(output, files->output) == NULL) /* a link stays, and what it names is replaced */
         return complain_path(output, strerror(errno));
-    close(file);
     return true;
 }
 
@@ -257,6 +266,14 @@ static void tell_old(const record_files *files, const record_file *list, size_t 
              more);
 }
 
+/* A command that becomes another user writes such files, too. */
+static void tell_others(const record_files *files, const record_file *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_new(files, &list[i]) && !is_written(files, &list[i]))
+            complain(0, "%s belongs to another user, and is left alone", list[i].name);
+}
+
 void record_files_tell(record_files *files)
 {
     size_t count = 0, written = 0;
@@ -264,7 +281,7 @@ void record_files_tell(record_files *files)
     record_file *list = list_files(files, &count);
     const record_file *only = NULL;
     for (size_t i = 0; i < count; i++)
-        if (is_new(files, &list[i])) {
+        if (is_written(files, &list[i])) {
             only = &list[i];
             written++;
         }
@@ -275,10 +292,11 @@ void record_files_tell(record_files *files)
         remove_old_output(files);
     }
     for (size_t i = 0; written > 1 && i < count; i++)
-        if (is_new(files, &list[i])) {
+        if (is_written(files, &list[i])) {
             path_of(files, list[i].name, path);
             tell_file(path);
         }
+    tell_others(files, list, count);
     if (written > 1)
         tell_old(files, list, count);
     if (written == 0)

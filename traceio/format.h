@@ -5,6 +5,7 @@
 #ifndef RVL_TRACEIO_FORMAT_H
 #define RVL_TRACEIO_FORMAT_H
 
+#include "base/output.h"
 #include "reveille/trace.h"
 
 #define RVLI_TRACE_MAGIC "reveille-trace "
@@ -37,10 +38,11 @@ static inline bool rvli_trace_must_escape(unsigned char byte)
     return byte <= 0x20 || byte == 0x7f || byte == '%';
 }
 
-/*
- * Closes the file without writing another byte and frees the writer: that of the parent, in a child
- * by fork. What is buffered is the parent's to write.
- */
-void rvli_trace_writer_abandon(rvl_trace_writer *writer);
+/* As rvl_trace_writer_open(), for a path that was chosen or may be guessed. */
+rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
+                                  const rvl_trace_header *header, rvl_trace_writer **writer_out);
+
+/* Writes a draft out and gives it its name before it is whole. RVL_ERR_IO: it has none. */
+rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer);
 
 #endif

@@ -5,14 +5,18 @@
  * A line is put together in the buffer; only whole lines are ever written out, so that a process
  * that is killed leaves a readable prefix. The first failure is remembered, and nothing is written
  * after it.
+ *
+ * A recording has its name from the header on, since the process may be killed at any time. Other
+ * traces have it when they are whole (base/output.h).
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file_limit.h"
+#include "base/output.h"
 #include "traceio/format.h"
 
 #define BUFFER_BYTES 65536u
@@ -26,7 +30,7 @@ typedef struct process {
 } process;
 
 struct rvl_trace_writer {
-    int file;
+    rvli_output output;
     rvl_status failed;
     uint64_t events;
     uint64_t last_ns;
@@ -124,8 +128,12 @@ static rvl_status write_out(rvl_trace_writer *writer)
     size_t done = 0;
     if (writer->failed != RVL_OK)
         return rvli_error(writer->failed, "the trace could not be written");
+    if (!rvli_file_may_take(writer->output.fd, writer->length)) {
+        errno = EFBIG;
+        return remember(writer);
+    }
     while (done < writer->length) {
-        ssize_t count = write(writer->file, writer->buffer + done, writer->length - done);
+        ssize_t count = write(writer->output.fd, writer->buffer + done, writer->length - done);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -263,8 +271,8 @@ static bool good_header(const rvl_trace_header *header)
     return true;
 }
 
-rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
-                                 rvl_trace_writer **writer_out)
+static rvl_status open_writer(const char *path, rvli_output_name name,
+                              const rvl_trace_header *header, rvl_trace_writer **writer_out)
 {
     if (path == NULL || writer_out == NULL || !good_header(header))
         return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
@@ -272,20 +280,54 @@ rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *heade
     if (writer == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
     memset(writer, 0, offsetof(rvl_trace_writer, buffer));
-    writer->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (writer->file < 0) {
-        rvl_status status = remember(writer);
+    rvl_status status = rvli_output_open(path, name, &writer->output);
+    if (status != RVL_OK) {
         free(writer);
         return status;
     }
-    rvl_status status = write_header(writer, header);
+    status = write_header(writer, header);
     if (status != RVL_OK) {
-        close(writer->file);
+        rvli_output_close(&writer->output);
         free(writer);
         return status;
     }
     *writer_out = writer;
     return RVL_OK;
+}
+
+rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header *header,
+                                       rvl_trace_writer **writer_out)
+{
+    return open_writer(path, RVLI_OUTPUT_CHOSEN, header, writer_out);
+}
+
+rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer)
+{
+    if (writer->output.folder < 0) /* it is written to directly */
+        return RVL_OK;
+    rvl_status status = write_out(writer);
+    return status == RVL_OK ? rvli_output_publish(&writer->output, false) : status;
+}
+
+rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
+                                  const rvl_trace_header *header, rvl_trace_writer **writer_out)
+{
+    rvl_trace_writer *writer;
+    rvl_status status = open_writer(path, name, header, writer_out != NULL ? &writer : NULL);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_trace_writer_publish(writer);
+    if (status == RVL_OK)
+        *writer_out = writer;
+    else
+        rvl_trace_writer_discard(writer);
+    return status;
+}
+
+rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
+                                 rvl_trace_writer **writer_out)
+{
+    return rvli_trace_writer_open(path, RVLI_OUTPUT_CHOSEN, header, writer_out);
 }
 
 /* ---- Processes ---- */
@@ -467,31 +509,47 @@ rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer)
 
 static void free_writer(rvl_trace_writer *writer)
 {
+    rvli_output_close(&writer->output);
     for (size_t i = 0; i < writer->process_count; i++)
         free(writer->processes[i].name);
     free(writer->processes);
     free(writer);
 }
 
+static rvl_status write_end(rvl_trace_writer *writer)
+{
+    rvl_status status = begin_line(writer);
+    if (status != RVL_OK)
+        return status;
+    add_text(writer, RVLI_WORD_END);
+    field_number(writer, writer->events);
+    add_byte(writer, '\n');
+    return write_out(writer);
+}
+
+/* Some file systems tell only now that what was written could not be kept. */
+static rvl_status close_file(rvl_trace_writer *writer)
+{
+    int file = writer->output.fd;
+    writer->output.fd = -1;
+    return close(file) == 0 ? RVL_OK : remember(writer);
+}
+
 rvl_status rvl_trace_writer_close(rvl_trace_writer *writer)
 {
     if (writer == NULL)
         return RVL_OK;
-    rvl_status status = begin_line(writer);
-    if (status == RVL_OK) {
-        add_text(writer, RVLI_WORD_END);
-        field_number(writer, writer->events);
-        add_byte(writer, '\n');
-        status = write_out(writer);
-    }
-    if (close(writer->file) != 0 && status == RVL_OK)
-        status = remember(writer);
+    rvl_status status = write_end(writer);
+    if (status == RVL_OK)
+        status = rvli_output_publish(&writer->output, true);
+    if (status == RVL_OK)
+        status = close_file(writer);
     free_writer(writer);
     return status;
 }
 
-void rvli_trace_writer_abandon(rvl_trace_writer *writer)
+void rvl_trace_writer_discard(rvl_trace_writer *writer)
 {
-    close(writer->file);
-    free_writer(writer);
+    if (writer != NULL)
+        free_writer(writer);
 }

@@ -94,8 +94,7 @@ static _Noreturn void refuse_path(const char *path)
     rvli_text_add(&text, error->native_name[0] != '\0' ? " (" : "");
     rvli_text_add(&text, error->native_name);
     rvli_text_add(&text, error->native_name[0] != '\0' ? ")" : "");
-    rvli_text_add(&text, ": name a file in a directory that exists and can be written, or unset "
-                         "the variable to run without recording");
+    rvli_text_add(&text, ", or unset the variable to run without recording");
     rvli_give_up(message);
 }
 

@@ -12,13 +12,13 @@ extern "C" {
 #endif
 
 /*
- * Starts recording to a new file at path; what is allocated already is written first. A free is
- * recorded before the driver call, an allocation after it; at each stage mark the device's true use
- * is sampled. Lines are buffered and written when the buffer is full, at each mark, and at stop; a
- * killed process leaves a file that `reveille replay --partial` reads.
- * Returns RVL_OK; RVL_ERR_INVALID (path NULL, or ends in .zst: compress it afterwards);
- * RVL_ERR_STATE (already recording); RVL_ERR_IO; RVL_ERR_HOST_OOM; RVL_ERR_FORKED. Thread-safe.
- * Since 0.1.
+ * Starts recording to a new file at path, in the place of an older one; what is allocated already
+ * is written first. A failure leaves the older one. A free is recorded before the driver call, an
+ * allocation after it; at each stage mark the device's true use is sampled. Lines are buffered and
+ * written when the buffer is full, at each mark, and at stop; a killed process leaves a file that
+ * `reveille replay --partial` reads. Returns RVL_OK; RVL_ERR_INVALID (path NULL, or ends in .zst:
+ * compress it afterwards); RVL_ERR_STATE (already recording); RVL_ERR_IO; RVL_ERR_HOST_OOM;
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_record_start(rvl_context *context, const char *path);
 

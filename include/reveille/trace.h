@@ -86,12 +86,23 @@ typedef struct rvl_trace_header {
 } rvl_trace_header;
 
 /*
- * Creates (or truncates) a trace file and writes its header. Takes no memory after that. Processes
- * are declared as they first appear. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO or
- * RVL_ERR_HOST_OOM. The caller ends *writer_out with rvl_trace_writer_close(). Since 0.1.
+ * Begins a trace that grows under its name, as a recording does: the file appears with its header,
+ * in the place of an older one. A failure leaves the older one. Takes no memory after that.
+ * Processes are declared as they first appear. Symbolic links of this user and of root are
+ * followed. What is no regular file is written to directly. Returns RVL_OK, RVL_ERR_INVALID,
+ * RVL_ERR_IO or RVL_ERR_HOST_OOM. The caller ends *writer_out with rvl_trace_writer_close(). Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
                                          rvl_trace_writer **writer_out);
+
+/*
+ * The same for a trace that gets its name when it is whole: rvl_trace_writer_close() puts it in the
+ * place of an older one. Until then, and after any failure, the older one stays. The caller ends
+ * *writer_out with rvl_trace_writer_close() or rvl_trace_writer_discard(). Since 0.1.
+ */
+RVL_API rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header *header,
+                                               rvl_trace_writer **writer_out);
 
 /*
  * Declares a process and its operating system id (0: unknown). Events of a process that was not
@@ -123,6 +134,12 @@ RVL_API rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);
  * RVL_ERR_IO if any line was not written; the writer is gone either way. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_close(rvl_trace_writer *writer);
+
+/*
+ * Frees the writer without an end record. A draft is removed. A trace that has its name keeps the
+ * lines that were written out. NULL does nothing. Since 0.1.
+ */
+RVL_API void rvl_trace_writer_discard(rvl_trace_writer *writer);
 
 /* ---- Reader (libreveille-replay) ---- */
 

@@ -104,6 +104,79 @@ static void test_nothing_over_an_old_file(void **state)
     check_printed("/dev/null: no regular file: name a file");
 }
 
+/* A recording's name is made of the process' number, so others can put something there first. */
+static void test_planted_files(void **state)
+{
+    (void)state;
+    char text[64];
+    struct stat facts;
+    write_file("victim", "old", 0600);
+    RUN("record", "sh", "-c", "ln -s victim run.$$.rvt; exec " PROGRAM " plain");
+    assert_int_equal(answer.status, 128 + SIGABRT);
+    check_printed(".rvt: is a symbolic link where a new file is expected: remove it");
+    check_printed("reveille: nothing was recorded");
+    folder_read("victim", text, sizeof text);
+    assert_string_equal(text, "old");
+    /* A link of another run that is to be seen as one of this run's files. */
+    RUN("record", "sh", "-c", "ln -s victim run.1.rvt");
+    assert_int_equal(answer.status, 0);
+    check_printed("reveille: nothing was recorded");
+    assert_int_equal(lstat("run.1.rvt", &facts), 0);
+    assert_int_equal(unlink("run.1.rvt"), 0);
+    /* An own link to the output stays, and the recording goes where it leads. */
+    assert_int_equal(symlink("victim", "run.rvt"), 0);
+    RUN("record", PROGRAM, "plain");
+    assert_int_equal(answer.status, 0);
+    assert_int_equal(lstat("run.rvt", &facts), 0);
+    assert_true(S_ISLNK(facts.st_mode));
+    RUN("replay", "victim");
+    assert_int_equal(answer.status, 0);
+}
+
+static void test_files_of_others(void **state)
+{
+    (void)state;
+    char text[64];
+    if (geteuid() != 0) {
+        print_message("SKIP: only root makes files of other users\n");
+        skip();
+    }
+    write_file("victim", "old", 0600);
+    RUN("record", "sh", "-c",
+        "mv victim run.$$.rvt; chown 65534 run.$$.rvt; ln run.$$.rvt victim; exec " PROGRAM
+        " plain");
+    assert_int_equal(answer.status, 128 + SIGABRT);
+    check_printed(".rvt: belongs to another user: remove it, or name another file");
+    check_printed(".rvt belongs to another user, and is left alone\n");
+    check_printed("reveille: nothing was recorded");
+    folder_read("victim", text, sizeof text);
+    assert_string_equal(text, "old");
+    assert_int_equal(symlink("victim", "run.rvt"), 0);
+    assert_int_equal(lchown("run.rvt", 65534, 65534), 0);
+    RUN("record", PROGRAM, "plain");
+    assert_int_equal(answer.status, 2);
+    check_printed("reveille: run.rvt: is a symbolic link of another user");
+    folder_read("victim", text, sizeof text);
+    assert_string_equal(text, "old");
+}
+
+static void test_output_that_is_read(void **state)
+{
+    (void)state;
+    char text[64];
+    write_file("job.sh", "#!/bin/sh\nexit 0\n", 0700);
+    static const char *const rows[][5] = {{"record", "-o", "job.sh", "./job.sh"},
+                                          {"record", "-o", "./job.sh", "sh", "job.sh"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *words[6] = {rows[i][0], rows[i][1], rows[i][2], rows[i][3], rows[i][4]};
+        run_words_as_one(words);
+        assert_int_equal(answer.status, 2);
+        check_printed("job.sh, which is read: name another file");
+        folder_read("job.sh", text, sizeof text);
+        assert_string_equal(text, "#!/bin/sh\nexit 0\n");
+    }
+}
+
 static void test_stages(void **state)
 {
     (void)state;
@@ -325,6 +398,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_one_process),
         TEST(test_several_processes),
+        TEST(test_planted_files),
+        TEST(test_files_of_others),
+        TEST(test_output_that_is_read),
         TEST(test_stages),
         TEST(test_exit_status),
         TEST(test_signals),

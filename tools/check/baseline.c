@@ -3,14 +3,13 @@
  * The baseline: peaks as they were agreed to, in a file that is checked in. One stage a line, in
  * the order of the checks, so that a change of it reads well in a review.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "check/check.h"
+#include "output.h"
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -169,24 +168,13 @@ static bool write_stages(FILE *output, const check_results *results)
         }
     }
     fputs("\n  ]\n}\n", output);
-    return ferror(output) == 0;
+    return true;
 }
 
-/* Takes its name when it is whole. */
 int check_update(const check_file *file, const check_results *results)
 {
-    char *temporary;
-    if (asprintf(&temporary, "%s.%ld.tmp", file->baseline, (long)getpid()) < 0)
-        return complain(EXIT_INTERNAL, "out of host memory");
-    FILE *output = fopen(temporary, "w");
-    bool written = output != NULL && write_stages(output, results);
-    written = output != NULL && fclose(output) == 0 && written;
-    written = written && rename(temporary, file->baseline) == 0;
-    int number = errno;
-    if (!written)
-        unlink(temporary);
-    free(temporary);
-    return written ? 0
-                   : complain(EXIT_INTERNAL, "%s: the baseline could not be written: %s",
-                              file->baseline, strerror(number));
+    output_file written;
+    if (!output_open(file->baseline, &written))
+        return EXIT_INTERNAL;
+    return output_finish(&written, write_stages(written.stream, results));
 }

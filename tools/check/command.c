@@ -6,6 +6,7 @@
 
 #include "check/check.h"
 #include "options.h"
+#include "output.h"
 
 typedef struct arguments {
     const char *path;
@@ -149,6 +150,27 @@ static int tell(const arguments *parsed, const check_file *file, const check_res
     return code_of(results);
 }
 
+/* What is written must not be what is read. */
+static int check_outputs(const arguments *parsed, const check_file *file)
+{
+    const output_name outputs[] = {
+        {"--junit", parsed->junit},
+        {"--update-baseline", parsed->update ? file->baseline : NULL},
+    };
+    int code = outputs_check_each_other(outputs, 2);
+    if (code == 0)
+        code = outputs_check_input(outputs, 2, file->path);
+    if (code == 0)
+        code = outputs_check_input(outputs, 1, file->baseline);
+    for (size_t i = 0; code == 0 && i < file->item_count; i++) {
+        const check_item *item = &file->items[i];
+        code = outputs_check_input(outputs, 2, item->model);
+        for (size_t k = 0; code == 0 && k < item->trace_count; k++)
+            code = outputs_check_input(outputs, 2, item->traces[k]);
+    }
+    return code;
+}
+
 static int run(const arguments *parsed)
 {
     check_file file = {0};
@@ -156,7 +178,9 @@ static int run(const arguments *parsed)
     int code = check_read(parsed->path, &file);
     if (code != 0)
         return code;
-    code = check_run(&file, &results);
+    code = check_outputs(parsed, &file);
+    if (code == 0)
+        code = check_run(&file, &results);
     if (code == 0)
         code = hold_against_baseline(parsed, &file, &results);
     if (code == 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What checks came to: a table, annotations of GitHub, a JUnit file. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/check.h"
+#include "output.h"
 
 static const char *const verdicts[] = {
     [CHECK_OK] = "ok",
@@ -272,20 +272,17 @@ static void write_suite(FILE *output, const check_result *result)
 int check_write_junit(const char *path, const check_results *results)
 {
     totals all = {0};
-    FILE *output = fopen(path, "w");
-    if (output == NULL)
-        return complain(EXIT_INTERNAL, "%s: %s", path, strerror(errno));
+    output_file file;
+    if (!output_open(path, &file))
+        return EXIT_INTERNAL;
     for (size_t i = 0; i < results->count; i++)
         add_totals(&results->results[i], &all);
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
           "<testsuites name=\"reveille check",
-          output);
-    write_totals(output, &all);
+          file.stream);
+    write_totals(file.stream, &all);
     for (size_t i = 0; i < results->count; i++)
-        write_suite(output, &results->results[i]);
-    fputs("</testsuites>\n", output);
-    bool failed = ferror(output) != 0;
-    if (fclose(output) != 0 || failed)
-        return complain(EXIT_INTERNAL, "%s: the report could not be written", path);
-    return 0;
+        write_suite(file.stream, &results->results[i]);
+    fputs("</testsuites>\n", file.stream);
+    return output_finish(&file, true);
 }

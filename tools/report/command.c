@@ -5,15 +5,14 @@
  * under its name.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/options.h"
+#include "tools/output.h"
 #include "tools/report/report.h"
 
 #define COLUMNS_DEFAULT 80u
@@ -274,63 +273,6 @@ static char *label_of(const char *const *paths, size_t path_count, rvl_wake wake
 
 /* ---- Files ---- */
 
-typedef struct output {
-    FILE *file;
-    const char *path;
-    char *draft; /* what is renamed to path in the end; NULL: it is written to directly */
-} output;
-
-static bool is_directly_written(const char *path)
-{
-    struct stat found;
-    return strcmp(path, "-") == 0 || (stat(path, &found) == 0 && !S_ISREG(found.st_mode));
-}
-
-static bool open_draft(output *opened)
-{
-    if (asprintf(&opened->draft, "%s.XXXXXX", opened->path) < 0) {
-        opened->draft = NULL;
-        return false;
-    }
-    int file = mkostemp(opened->draft, O_CLOEXEC);
-    if (file < 0) {
-        free(opened->draft);
-        opened->draft = NULL;
-        return false;
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(file, 0666 & ~mask);
-    opened->file = fdopen(file, "w");
-    return opened->file != NULL;
-}
-
-static bool open_output(const char *path, output *opened)
-{
-    *opened = (output){.path = path};
-    if (!is_directly_written(path))
-        return open_draft(opened);
-    opened->file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    return opened->file != NULL;
-}
-
-/* What was written gets its name; with ok false, or if not all of it arrived, it goes. */
-static bool close_output(output *opened, bool ok)
-{
-    bool written = ok && !ferror(opened->file);
-    if (opened->file == stdout)
-        return fflush(stdout) == 0 && written;
-    written = fclose(opened->file) == 0 && written;
-    if (opened->draft != NULL) {
-        if (written && rename(opened->draft, opened->path) != 0)
-            written = false;
-        else if (!written)
-            unlink(opened->draft);
-        free(opened->draft);
-    }
-    return written;
-}
-
 enum { HTML_FILE, SVG_FILE, CHROME_FILE, FILE_KINDS };
 
 static bool write_kind(int kind, FILE *out, const arguments *parsed, const report_run *runs,
@@ -349,15 +291,10 @@ static bool write_kind(int kind, FILE *out, const arguments *parsed, const repor
 static int write_file(int kind, const char *path, const arguments *parsed, const report_run *runs,
                       size_t count)
 {
-    output opened;
-    errno = 0;
-    if (!open_output(path, &opened))
-        return complain(EXIT_INTERNAL, "%s: %s", path, strerror(errno));
-    bool ok = write_kind(kind, opened.file, parsed, runs, count);
-    errno = ok ? errno : ENOMEM;
-    if (close_output(&opened, ok))
-        return 0;
-    return complain(EXIT_INTERNAL, "%s: %s", path, errno != 0 ? strerror(errno) : "not written");
+    output_file file = output_to_stdout();
+    if (strcmp(path, "-") != 0 && !output_open(path, &file))
+        return EXIT_INTERNAL;
+    return output_finish(&file, write_kind(kind, file.stream, parsed, runs, count));
 }
 
 /* ---- The terminal ---- */
@@ -440,6 +377,25 @@ static int run(const arguments *parsed)
     return status;
 }
 
+static const char *name_of(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0 ? "/dev/stdout" : path;
+}
+
+/* What is written must not be what is read. */
+static int check_outputs(const arguments *parsed)
+{
+    const output_name outputs[] = {{"-o", name_of(parsed->html)},
+                                   {"--svg", name_of(parsed->svg)},
+                                   {"--chrome", name_of(parsed->chrome)}};
+    int status = outputs_check_each_other(outputs, FILE_KINDS);
+    for (size_t i = 0; status == 0 && i < parsed->path_count; i++)
+        status = outputs_check_input(outputs, FILE_KINDS, parsed->paths[i]);
+    for (size_t i = 0; status == 0 && i < parsed->against_count; i++)
+        status = outputs_check_input(outputs, FILE_KINDS, parsed->against[i]);
+    return status;
+}
+
 int command_report(int argc, char **argv)
 {
     arguments parsed = {.options = {.struct_size = sizeof parsed.options, .snapshot_parts = true},
@@ -451,6 +407,8 @@ int command_report(int argc, char **argv)
     if (status == 0 && parsed.help)
         help_report();
     else if (status == 0)
+        status = check_outputs(&parsed);
+    if (status == 0 && !parsed.help)
         status = run(&parsed);
     free(parsed.against);
     return status;
