@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/memory.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,13 +44,23 @@ void rvli_memory_free(void *memory, size_t bytes)
         munmap(memory, whole_pages(bytes));
 }
 
+/*
+ * Large memory moves page by page: nothing is copied, and at no time is there twice as much of it.
+ * What the pages move to was mapped for them, and is unmapped by it.
+ */
+static bool move_pages(void *from, size_t bytes, void *to)
+{
+    return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+}
+
 void *rvli_memory_grow(void *memory, size_t bytes, size_t larger_bytes)
 {
     void *larger = rvli_memory_alloc(larger_bytes);
-    if (larger == NULL)
-        return NULL;
-    if (memory != NULL)
-        memcpy(larger, memory, bytes);
+    if (larger == NULL || memory == NULL)
+        return larger;
+    if (bytes >= HUGE_PAGE && move_pages(memory, whole_pages(bytes), larger))
+        return larger;
+    memcpy(larger, memory, bytes);
     rvli_memory_free(memory, bytes);
     return larger;
 }

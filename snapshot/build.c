@@ -100,8 +100,9 @@ rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, ui
 {
     switch (word) {
     case RVLI_WORD_TRACE_ACTION:
-        if (value->type == RVLI_PICKLE_TEXT && value->word >= RVLI_WORD_ACTION_ALLOC &&
-            value->word <= RVLI_WORD_ACTION_USER_DEFINED)
+        if (value->type != RVLI_PICKLE_TEXT)
+            return rvli_machine_refuse(machine, "an entry's action is no string");
+        if (value->word >= RVLI_WORD_ACTION_ALLOC && value->word <= RVLI_WORD_ACTION_USER_DEFINED)
             row->action = (uint8_t)(value->word - RVLI_WORD_ACTION_ALLOC + RVLI_ACTION_ALLOC);
         return RVL_OK;
     case RVLI_WORD_ADDR:
@@ -150,25 +151,69 @@ static rvl_status set_event(rvli_machine *machine, rvli_event_row *row,
     return RVL_OK;
 }
 
+static rvl_status state_of(rvli_machine *machine, const rvli_pickle_value *value,
+                           uint32_t *state_out)
+{
+    if (value->type != RVLI_PICKLE_TEXT)
+        return rvli_machine_refuse(machine, "a block's state is no string");
+    if (value->word >= RVLI_WORD_BLOCK_ACTIVE && value->word <= RVLI_WORD_BLOCK_INACTIVE)
+        *state_out = (uint32_t)value->word - RVLI_WORD_BLOCK_ACTIVE + RVLI_BLOCK_ACTIVE;
+    return RVL_OK;
+}
+
+static rvl_status set_block_field(rvli_machine *machine, rvli_block_row *row, uint8_t word,
+                                  const rvli_pickle_value *value)
+{
+    switch (word) {
+    case RVLI_WORD_ADDRESS:
+        return unsigned_of(machine, value, &row->addr);
+    case RVLI_WORD_SIZE:
+        return unsigned_of(machine, value, &row->size);
+    case RVLI_WORD_REQUESTED_SIZE:
+        return unsigned_of(machine, value, &row->requested);
+    case RVLI_WORD_STATE:
+        return state_of(machine, value, &row->state);
+    default:
+        return RVL_OK;
+    }
+}
+
 static rvl_status set_block(rvli_machine *machine, rvli_block_row *row,
                             const rvli_pickle_value *pairs, uint32_t count)
 {
     rvl_status status = RVL_OK;
     for (uint32_t i = 0; i < count && status == RVL_OK; i += 2) {
-        const rvli_pickle_value *value = &pairs[i + 1];
-        if (pairs[i].type != RVLI_PICKLE_TEXT)
-            continue;
-        if (pairs[i].word == RVLI_WORD_ADDRESS)
-            status = unsigned_of(machine, value, &row->addr);
-        else if (pairs[i].word == RVLI_WORD_SIZE)
-            status = unsigned_of(machine, value, &row->size);
-        else if (pairs[i].word == RVLI_WORD_REQUESTED_SIZE)
-            status = unsigned_of(machine, value, &row->requested);
-        else if (pairs[i].word == RVLI_WORD_STATE && value->type == RVLI_PICKLE_TEXT &&
-                 value->word >= RVLI_WORD_BLOCK_ACTIVE && value->word <= RVLI_WORD_BLOCK_INACTIVE)
-            row->state = (uint32_t)value->word - RVLI_WORD_BLOCK_ACTIVE + RVLI_BLOCK_ACTIVE;
+        if (pairs[i].type == RVLI_PICKLE_TEXT)
+            status = set_block_field(machine, row, pairs[i].word, &pairs[i + 1]);
     }
     return status;
+}
+
+static rvl_status set_annotation_field(rvli_machine *machine, rvli_annotation_row *row,
+                                       uint8_t word, const rvli_pickle_value *value)
+{
+    switch (word) {
+    case RVLI_WORD_TIME_US:
+        return time_of(machine, value, &row->time_us);
+    case RVLI_WORD_STAGE:
+        if (value->type != RVLI_PICKLE_TEXT)
+            return rvli_machine_refuse(machine, "an annotation's stage is no string");
+        row->start = value->word == RVLI_WORD_START;
+        return RVL_OK;
+    case RVLI_WORD_NAME:
+        if (value->type != RVLI_PICKLE_TEXT)
+            return rvli_machine_refuse(machine, "an annotation's name is no string");
+        row->name_at = value->at;
+        row->name_length = value->length;
+        return RVL_OK;
+    case RVLI_WORD_DEVICE:
+        if (value->type != RVLI_PICKLE_INT)
+            return rvli_machine_refuse(machine, "an annotation's device is no integer");
+        row->device = (int32_t)value->integer;
+        return RVL_OK;
+    default:
+        return RVL_OK;
+    }
 }
 
 static rvl_status set_annotation(rvli_machine *machine, rvli_annotation_row *row,
@@ -176,19 +221,8 @@ static rvl_status set_annotation(rvli_machine *machine, rvli_annotation_row *row
 {
     rvl_status status = RVL_OK;
     for (uint32_t i = 0; i < count && status == RVL_OK; i += 2) {
-        const rvli_pickle_value *value = &pairs[i + 1];
-        if (pairs[i].type != RVLI_PICKLE_TEXT)
-            continue;
-        if (pairs[i].word == RVLI_WORD_TIME_US) {
-            status = time_of(machine, value, &row->time_us);
-        } else if (pairs[i].word == RVLI_WORD_STAGE && value->type == RVLI_PICKLE_TEXT) {
-            row->start = value->word == RVLI_WORD_START;
-        } else if (pairs[i].word == RVLI_WORD_NAME && value->type == RVLI_PICKLE_TEXT) {
-            row->name_at = value->at;
-            row->name_length = value->length;
-        } else if (pairs[i].word == RVLI_WORD_DEVICE && value->type == RVLI_PICKLE_INT) {
-            row->device = (int32_t)value->integer;
-        }
+        if (pairs[i].type == RVLI_PICKLE_TEXT)
+            status = set_annotation_field(machine, row, pairs[i].word, &pairs[i + 1]);
     }
     return status;
 }
@@ -245,7 +279,7 @@ static rvl_status new_row(rvli_machine *machine, rvli_pickle_container *containe
     if (status != RVL_OK)
         return status;
     memset((char *)table->data + (size_t)table->count * table->element, 0, table->element);
-    container->kind = (uint32_t)kind;
+    container->kind = (uint8_t)kind;
     container->first = table->count++;
     return RVL_OK;
 }
@@ -351,7 +385,9 @@ rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *lis
         uint32_t length = alike(machine, items, count, &kind, &first);
         if (kind == RVLI_KIND_VALUES) {
             status = append_values(machine, container, items, length);
-        } else if (kind != RVLI_KIND_DROPPED) {
+        } else if (kind == RVLI_KIND_DROPPED) {
+            container->dropped = true;
+        } else {
             status = run_for(machine, container, kind, first, &run);
             if (status == RVL_OK)
                 run->count += length;
@@ -378,7 +414,7 @@ rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
         rvl_status status = is_row(kind) ? new_row(machine, container, kind) : RVL_OK;
         if (status != RVL_OK)
             return status;
-        container->kind = (uint32_t)kind;
+        container->kind = (uint8_t)kind;
     }
     if (is_row(container->kind))
         return set_row(machine, container, pairs, count);

@@ -15,13 +15,19 @@
 
 #include "base/memory.h"
 
-/* A snapshot of a hundred million events; what unpacks to more is taken for a bomb. */
-#define UNPACKED_MAX (UINT64_C(8) << 30)
+/*
+ * Recorded snapshots pack 8 to 15 times, and one that repeats its stacks in every entry 54 times.
+ * What unpacks to more than this is taken for a bomb.
+ */
+#define RATIO_MAX 100
+#define UNPACKED_BASE (UINT64_C(16) << 20)
+#define UNPACKED_MAX (UINT64_C(8) << 30) /* a snapshot of a hundred million events */
 #define CHUNK_BYTES ((size_t)1 << 16)
-#define RATIO_MAX 1032
 #define MEMBER_BYTES_MIN 18
 #define FIRST_BYTES 64
 #define PICKLE_FIRST_BYTE 0x80
+#define GZIP_FIRST_BYTE 0x1f
+#define GZIP_SECOND_BYTE 0x8b
 
 /* ---- Bytes that grow ---- */
 
@@ -52,6 +58,13 @@ static void keep(rvli_file *file, buffer *bytes)
 
 /* ---- Reading ---- */
 
+/* Whether it is worth reading on: a device such as /dev/zero never ends. */
+static bool may_be_snapshot(const buffer *bytes)
+{
+    return bytes->used == 0 || bytes->data[0] == PICKLE_FIRST_BYTE ||
+           bytes->data[0] == GZIP_FIRST_BYTE;
+}
+
 static rvl_status read_all(int descriptor, rvli_file *file, const char **why_out)
 {
     buffer bytes = {0};
@@ -69,9 +82,9 @@ static rvl_status read_all(int descriptor, rvli_file *file, const char **why_out
             *why_out = strerror(errno);
             return RVL_ERR_IO;
         }
-        if (got == 0)
+        bytes.used += got > 0 ? (size_t)got : 0;
+        if (got == 0 || !may_be_snapshot(&bytes))
             break;
-        bytes.used += (size_t)got;
     }
     keep(file, &bytes);
     return RVL_OK;
@@ -111,10 +124,13 @@ static inline uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/*
- * Right for a file of one member below 4 GiB: its last bytes say its size. Whatever they say,
- * deflate packs no better than RATIO_MAX.
- */
+/* What a file may unpack to. */
+static uint64_t unpacked_max(const rvli_file *packed)
+{
+    return least(UNPACKED_BASE + packed->size * RATIO_MAX, UNPACKED_MAX);
+}
+
+/* Right for a file of one member below 4 GiB: its last bytes say its size. */
 static size_t guess_size(const rvli_file *packed)
 {
     uint64_t said = 0;
@@ -123,15 +139,17 @@ static size_t guess_size(const rvli_file *packed)
         said = (uint64_t)tail[0] | (uint64_t)tail[1] << 8 | (uint64_t)tail[2] << 16 |
                (uint64_t)tail[3] << 24;
     }
-    uint64_t guess = least(most(said, packed->size), packed->size * RATIO_MAX);
-    return (size_t)least(most(guess, CHUNK_BYTES), UNPACKED_MAX);
+    return (size_t)least(most(most(said, packed->size), CHUNK_BYTES), unpacked_max(packed));
 }
 
-static rvl_status enlarge(buffer *bytes, const char **why_out)
+/* Twice as much room, up to a limit. */
+static rvl_status enlarge(buffer *bytes, uint64_t limit, const char **why_out)
 {
-    size_t larger = bytes->capacity < UNPACKED_MAX / 2 ? bytes->capacity * 2 : UNPACKED_MAX;
-    if (bytes->capacity >= UNPACKED_MAX)
-        return refuse("it unpacks to more than 8 GiB: unpack it first", why_out);
+    size_t larger = (size_t)least((uint64_t)bytes->capacity * 2, limit);
+    if (bytes->capacity >= limit)
+        return refuse("it unpacks to more than 100 times its size, or to more than 8 GiB: no "
+                      "recorded snapshot does; if you trust it, gunzip it first",
+                      why_out);
     void *data = rvli_memory_grow(bytes->data, bytes->capacity, larger);
     if (data == NULL)
         return refuse(NULL, why_out);
@@ -153,7 +171,7 @@ static rvl_status unpack_members(struct libdeflate_decompressor *unpacker, const
         at += took;
         bytes->used += gave;
         if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
-            status = enlarge(bytes, why_out);
+            status = enlarge(bytes, unpacked_max(packed), why_out);
         else if (result != LIBDEFLATE_SUCCESS)
             status = refuse("not a whole gzip stream: cut short or damaged", why_out);
     }
@@ -215,7 +233,8 @@ rvl_status rvli_file_open(const char *path, rvli_file *file_out, const char **wh
     }
     rvl_status status = load(descriptor, &file, why_out);
     close(descriptor);
-    if (status == RVL_OK && file.size > 1 && file.data[0] == 0x1f && file.data[1] == 0x8b)
+    if (status == RVL_OK && file.size > 1 && file.data[0] == GZIP_FIRST_BYTE &&
+        file.data[1] == GZIP_SECOND_BYTE)
         status = unpack(&file, why_out);
     if (status == RVL_OK)
         *file_out = file;

@@ -11,7 +11,7 @@
 #define PROTOCOL_MAX 5
 /* Bytes of tables that any file may have, and how many more for one of its own. */
 #define BUDGET_BASE (UINT64_C(64) << 20)
-#define BUDGET_FACTOR 2
+#define BUDGET_FACTOR 3
 /* Tables from this size on lie on huge pages. */
 #define HUGE_BYTES_MIN ((size_t)8 << 20)
 #define PAGE_MASK ((uintptr_t)4095)
@@ -69,11 +69,11 @@ static rvl_status breaks_off(rvli_machine *machine)
                      "the pickle breaks off before its STOP: the file was not written to its end");
 }
 
-static uint64_t bytes_used(const rvli_machine *machine)
+static uint64_t bytes_taken(const rvli_machine *machine)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < RVLI_TABLE_COUNT; i++)
-        bytes += (uint64_t)machine->tables[i].count * machine->tables[i].element;
+        bytes += (uint64_t)machine->tables[i].capacity * machine->tables[i].element;
     return bytes;
 }
 
@@ -89,12 +89,20 @@ static void advise_huge(void *data, size_t bytes)
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
+/* Twice as large, or, where the budget has less, as large as that allows. */
 rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t more)
 {
     uint64_t capacity = table->capacity > 0 ? (uint64_t)table->capacity * 2 : 256;
-    while (capacity - table->count < more)
+    uint64_t needed = (uint64_t)table->count + more, taken = bytes_taken(machine);
+    uint64_t left = machine->budget > taken ? machine->budget - taken : 0;
+    uint64_t most = table->capacity + left / table->element;
+    if (most > UINT32_MAX)
+        most = UINT32_MAX;
+    while (capacity < needed)
         capacity *= 2;
-    if (capacity > UINT32_MAX || bytes_used(machine) > machine->budget)
+    if (capacity > most)
+        capacity = most;
+    if (capacity < needed)
         return rvli_machine_refuse(
             machine, "the pickle unpacks to far more than a snapshot of its size has: refused");
     void *data = realloc(table->data, (size_t)capacity * table->element);

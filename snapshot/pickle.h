@@ -103,7 +103,9 @@ typedef enum rvli_pickle_kind {
 } rvli_pickle_kind;
 
 typedef struct rvli_pickle_container {
-    uint32_t kind;  /* rvli_pickle_kind */
+    uint8_t kind;   /* rvli_pickle_kind */
+    bool dropped;   /* a list: stack frames among its items were not kept */
+    bool taken;     /* for the caller: it has read this one */
     uint32_t first; /* row, or run; lists: run + 1, 0 for none */
     uint32_t last;  /* run + 1 */
 } rvli_pickle_container;
@@ -155,5 +157,12 @@ const rvli_pickle_value *rvli_pickle_get(const rvli_pickle *pickle, const rvli_p
 const rvli_pickle_run *rvli_pickle_first_run(const rvli_pickle *pickle,
                                              const rvli_pickle_value *list);
 const rvli_pickle_run *rvli_pickle_next_run(const rvli_pickle *pickle, const rvli_pickle_run *run);
+
+/* Whether a list has no items, those that were dropped included. */
+static inline bool rvli_pickle_is_empty(const rvli_pickle *pickle, const rvli_pickle_value *list)
+{
+    return rvli_pickle_first_run(pickle, list) == NULL &&
+           !pickle->containers[list->integer].dropped;
+}
 
 #endif

@@ -326,6 +326,11 @@ static void clear_run(rvli_run *run)
     }
 }
 
+static const char *stage_prefix(const rvl_snapshot_options *options)
+{
+    return options->stage_prefix != NULL ? options->stage_prefix : STAGE_PREFIX;
+}
+
 /* The run as it was recorded, or as it is asked for. */
 static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
 {
@@ -349,8 +354,7 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
                         run->recording.pickle.streams,
                         run->may_lack_begin ? rvli_run_change : quietly, run);
     rvli_allocator_limit(&run->allocator, asked ? options->capacity_bytes : 0);
-    status =
-        rvli_stages_find(run, options->stage_prefix != NULL ? options->stage_prefix : STAGE_PREFIX);
+    status = rvli_stages_find(run, stage_prefix(options));
     if (status == RVL_OK && !run->may_lack_begin)
         status = rvli_start_build(run);
     run->allocator.change = rvli_run_change;
@@ -380,13 +384,17 @@ static void conclude(rvli_run *run)
     result->facts.exact = result->facts.note_count == harmless;
 }
 
-/* What a run as recorded can only tell in the end. */
+/* What a run as recorded can only tell in the end: which bursts up to a stage's end were retries.
+ */
 static void add_retries(rvli_run *run)
 {
     rvl_snapshot *result = run->result;
+    for (uint32_t i = 0; i < run->burst_count && !run->changed; i++)
+        run->bursts[i].retries = (i > 0 ? run->bursts[i - 1].retries : 0) +
+                                 (rvli_burst_is_retry(run, &run->bursts[i]) ? 1 : 0);
     for (uint32_t i = 0; i < result->facts.stage_count && !run->changed; i++) {
-        for (uint32_t burst = 0; burst < result->stages[i].bursts; burst++)
-            result->stages[i].retries += rvli_burst_is_retry(run, &run->bursts[burst]) ? 1 : 0;
+        rvli_stage *stage = &result->stages[i];
+        stage->retries += stage->bursts > 0 ? run->bursts[stage->bursts - 1].retries : 0;
     }
 }
 
@@ -511,6 +519,8 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
 {
     int device = options->device > 0 ? (int)(options->device - 1) : RVL_NO_DEVICE;
     rvl_status status = rvli_recording_open(path, device, message, size, &run->recording);
+    if (status == RVL_OK)
+        status = rvli_stages_check(run, stage_prefix(options), message, size);
     if (status != RVL_OK)
         return status;
     run->verify = options->verify;

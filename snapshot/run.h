@@ -99,8 +99,9 @@ typedef enum rvli_burst_kind {
 
 typedef struct rvli_burst {
     uint64_t bytes;
-    uint64_t needs; /* of RVLI_BURST_ALL: reserved, had nothing been given back; 0: not known */
-    uint8_t kinds;  /* rvli_burst_kind */
+    uint64_t needs;   /* of RVLI_BURST_ALL: reserved, had nothing been given back; 0: not known */
+    uint8_t kinds;    /* rvli_burst_kind */
+    uint32_t retries; /* in the end: of the bursts up to this one */
 } rvli_burst;
 
 typedef struct rvli_run {
@@ -146,6 +147,8 @@ static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t ind
 
 /* ---- stages.c ---- */
 
+/* Refuses too many stages, and too long names of them. RVL_OK or RVL_ERR_CORRUPT_TRACE. */
+rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *message, size_t size);
 /* Makes stages of the annotations with a prefix. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_stages_find(rvli_run *run, const char *prefix);
 /* Passes the edges up to an entry's time. RVL_OK or RVL_ERR_HOST_OOM. */

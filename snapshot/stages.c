@@ -4,6 +4,7 @@
  * only, and given to every stage that is open when the next one is passed; so stages may overlap,
  * and an entry costs two comparisons.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "snapshot/run.h"
 
 #define WHOLE_TRACE "all"
+/* Each is held against the others of its name, and against those that are open. */
+#define STAGES_MAX 8192u
+#define NAME_BYTES_MAX 255u /* as in traces */
 /* Blocks and buckets that are looked at for pins in a run, before pins are given up. */
 #define PINNING_WORK_MAX (UINT64_C(1) << 24)
 
@@ -22,6 +26,29 @@ static bool is_stage(const rvli_run *run, const rvli_annotation_row *row, const 
     size_t length = strlen(prefix);
     return (any_device || row->device == run->recording.device) && row->name_length >= length &&
            memcmp(run->recording.pickle.data + row->name_at, prefix, length) == 0;
+}
+
+rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *message, size_t size)
+{
+    uint32_t starts = 0;
+    for (uint32_t i = 0; i < run->recording.annotation_count; i++) {
+        const rvli_annotation_row *row = &run->recording.annotations[i];
+        if (!is_stage(run, row, prefix, true))
+            continue;
+        starts += row->start ? 1 : 0;
+        if (row->name_length - strlen(prefix) > NAME_BYTES_MAX) {
+            snprintf(message, size, "byte %" PRIu64 ": a stage's name of more than %u bytes",
+                     row->name_at, NAME_BYTES_MAX);
+            return RVL_ERR_CORRUPT_TRACE;
+        }
+    }
+    if (starts <= STAGES_MAX)
+        return RVL_OK;
+    snprintf(message, size,
+             "%" PRIu32 " annotations begin a stage, and %u may: name a longer prefix, which fewer "
+             "of them have (--stage-prefix)",
+             starts, STAGES_MAX);
+    return RVL_ERR_CORRUPT_TRACE;
 }
 
 static bool same_name(const char *name, const char *text, size_t length)
