@@ -52,11 +52,94 @@ json made(json_t *value)
     return json(value);
 }
 
+/* ---- Characters ---- */
+
+/*
+ * toml++ 3.3.0 looks up which characters are white space, and its table runs into undefined
+ * behaviour for most from U+0080 to U+FFFF. So it is shown none of them: each stands in for itself
+ * in plane 15, whose characters mean nothing, and is taken back in what toml++ answers.
+ */
+constexpr unsigned char plane_15 = 0xf3; /* the first byte of its characters: 0xf3 0xb0 and on */
+
+bool is_tail(std::string_view text, std::size_t at, std::size_t count)
+{
+    for (std::size_t i = at; i < at + count; i++) {
+        if (i >= text.size() || (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80)
+            return false;
+    }
+    return true;
+}
+
+void append(std::string &to, unsigned first, unsigned rest, int count)
+{
+    to += static_cast<char>(first);
+    while (count-- > 0)
+        to += static_cast<char>(0x80 | (rest >> (6 * count) & 0x3f));
+}
+
+/* Bytes that are no UTF-8 stay as they are: toml++ refuses the first of them. */
+std::string hide(std::string_view text)
+{
+    std::string hidden;
+    for (std::size_t at = 0; at < text.size();) {
+        unsigned first = static_cast<unsigned char>(text[at]);
+        std::size_t more = first >= 0xc2 && first < 0xe0 ? 1 : (first & 0xf0) == 0xe0 ? 2 : 0;
+        if (more == 0 || !is_tail(text, at + 1, more)) {
+            hidden += text[at++];
+            continue;
+        }
+        unsigned code = more == 1 ? first & 0x1f : first & 0x0f;
+        for (std::size_t i = 1; i <= more; i++)
+            code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fu);
+        bool scalar = (code >= 0x800 || more == 1) && (code < 0xd800 || code > 0xdfff);
+        if (scalar)
+            append(hidden, plane_15, 0xf0000 | code, 3);
+        else
+            hidden.append(text.substr(at, more + 1));
+        at += more + 1;
+    }
+    return hidden;
+}
+
+std::string take_back(std::string_view hidden)
+{
+    std::string text;
+    for (std::size_t at = 0; at < hidden.size(); at++) {
+        if (static_cast<unsigned char>(hidden[at]) != plane_15 || !is_tail(hidden, at + 1, 3) ||
+            static_cast<unsigned char>(hidden[at + 1]) < 0xb0) {
+            text += hidden[at];
+            continue;
+        }
+        unsigned code = 0;
+        for (std::size_t i = 1; i <= 3; i++)
+            code = code << 6 | (static_cast<unsigned char>(hidden[at + i]) & 0x3fu);
+        code &= 0xffff;
+        if (code < 0x800)
+            append(text, 0xc0 | code >> 6, code, 1);
+        else
+            append(text, 0xe0 | code >> 12, code, 2);
+        at += 3;
+    }
+    return text;
+}
+
+/* Characters of plane 15, written as they are or as \U000Fxxxx, would be taken for others. */
+bool has_plane_15(std::string_view text)
+{
+    for (std::size_t at = text.find('\xf3'); at != std::string_view::npos;
+         at = text.find('\xf3', at + 1)) {
+        if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xb0)
+            return true;
+    }
+    return text.find("\\U000F") != std::string_view::npos ||
+           text.find("\\U000f") != std::string_view::npos;
+}
+
 /* ---- Values ---- */
 
 [[noreturn]] void refuse(const toml::source_region &place, std::string_view key, const char *what)
 {
-    throw refusal{place.begin, "\"" + std::string(key) + "\": " + what};
+    throw refusal{place.begin, "\"" + take_back(key) + "\": " + what};
 }
 
 void check_text(const toml::source_region &place, std::string_view key, std::string_view text)
@@ -80,7 +163,7 @@ json convert_table(const toml::table &table, int depth)
     for (const auto &[key, node] : entries) {
         check_text(key->source(), key->str(), key->str());
         json value = convert(*node, key->str(), depth + 1);
-        std::string name(key->str());
+        std::string name = take_back(key->str());
         if (json_object_set_new_nocheck(object.get(), name.c_str(), value.release()) != 0)
             throw std::bad_alloc();
     }
@@ -107,7 +190,8 @@ json convert(const toml::node &node, std::string_view key, int depth)
         return convert_array(*array, key, depth);
     if (const auto *text = node.as_string()) {
         check_text(node.source(), key, text->get());
-        return made(json_stringn_nocheck(text->get().data(), text->get().size()));
+        std::string value = take_back(text->get());
+        return made(json_stringn_nocheck(value.data(), value.size()));
     }
     if (const auto *number = node.as_integer())
         return made(json_integer(number->get()));
@@ -136,16 +220,18 @@ std::string read_text(const char *path)
         throw refusal{{}, "more than 1 MiB of TOML: write so many checks as JSON"};
     if (std::count(text.begin(), text.end(), '.') > dots_max)
         throw refusal{{}, "more than 4096 dots in TOML: write so many checks as JSON"};
+    if (has_plane_15(text))
+        throw refusal{{}, "characters of private use (U+F0000 to U+FFFFF) are not taken"};
     return text;
 }
 
 json load(const char *path)
 {
     try {
-        std::string text = read_text(path);
+        std::string text = hide(read_text(path));
         return convert_table(toml::parse(std::string_view(text)), 0);
     } catch (const toml::parse_error &error) {
-        throw refusal{error.source().begin, std::string(error.description())};
+        throw refusal{error.source().begin, take_back(error.description())};
     }
 }
 
