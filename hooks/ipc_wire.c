@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shown.h"
 #include "base/text.h"
 
 #define HANDLE_MAGIC UINT64_C(0x01435049204c5652)  /* "RVL IPC", version 1 */
@@ -194,6 +195,15 @@ static unsigned take_descriptors(struct msghdr *packet, int *fds_out)
     return count;
 }
 
+/* A peer's words go into error records and messages of this process. */
+static void take_text(rvli_ipc_message *message)
+{
+    char text[sizeof message->text];
+    memcpy(text, message->text, sizeof text);
+    text[sizeof text - 1] = '\0';
+    rvli_shown(RVLI_SHOWN_PLAIN, text, message->text, sizeof message->text);
+}
+
 rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_out,
                             unsigned fd_capacity, unsigned *fd_count_out)
 {
@@ -220,7 +230,7 @@ rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_
             close(fds[--count]);
         return RVL_ERR_INVALID;
     }
-    message_out->text[sizeof message_out->text - 1] = '\0';
+    take_text(message_out);
     if (count > 0)
         memcpy(fds_out, fds, count * sizeof *fds);
     *fd_count_out = count;
@@ -239,23 +249,25 @@ bool rvli_ipc_wait(int socket, uint64_t end_ns)
 
 /* ---- Processes ---- */
 
+/* A process names itself, and by any bytes. */
 void rvli_ipc_program(pid_t process, char *name_out, size_t size)
 {
-    char path[48];
+    char path[48], name[64]; /* the kernel keeps 15 bytes */
     rvli_text text = rvli_text_begin(path, sizeof path);
     rvli_text_add(&text, "/proc/");
     rvli_text_add_u64(&text, (uint64_t)process);
     rvli_text_add(&text, "/comm");
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = file >= 0 ? read(file, name_out, size - 1) : -1;
+    ssize_t bytes = file >= 0 ? read(file, name, sizeof name - 1) : -1;
     if (file >= 0)
         close(file);
     if (bytes <= 0) {
         rvli_text_copy(name_out, size, "?");
         return;
     }
-    name_out[bytes] = '\0';
-    name_out[strcspn(name_out, "\n")] = '\0';
+    bytes -= name[bytes - 1] == '\n' ? 1 : 0;
+    name[bytes] = '\0';
+    rvli_shown(RVLI_SHOWN_PLAIN, name, name_out, size);
 }
 
 rvl_status rvli_ipc_start_thread(void *(*run)(void *))

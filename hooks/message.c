@@ -2,21 +2,25 @@
 #include "hooks/message.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/shown.h"
 #include "base/text.h"
 #include "hooks/disk_names.h"
 
-/* A line in one write, so that lines of several processes do not mix. */
+/* A line in one write, so that lines of several processes do not mix, and made harmless. */
 void rvli_say(const char *text)
 {
+    static const char who[] = "reveille: ";
     char line[1024];
-    rvli_text out = rvli_text_begin(line, sizeof line - 1);
-    rvli_text_add(&out, "reveille: ");
-    rvli_text_add(&out, text);
-    line[out.length] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, out.length + 1);
+    size_t length = sizeof who - 1;
+    memcpy(line, who, sizeof who);
+    rvli_shown(RVLI_SHOWN_PLAIN, text, line + length, sizeof line - 1 - length);
+    length = strlen(line);
+    line[length] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, length + 1);
     (void)written; /* there is nobody else to tell */
 }
 

@@ -11,7 +11,7 @@
 /* Room for a sentence of a hook's own. */
 #define RVLI_MESSAGE_BYTES 512
 
-/* One line: "reveille: " and the text. */
+/* One line: "reveille: " and the text, made harmless (base/shown.h). */
 void rvli_say(const char *text);
 
 /* One line with all that the calling thread's error record knows. what: "pause of \"weights\"". */

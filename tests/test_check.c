@@ -124,6 +124,28 @@ static void breaks_on_budgets_and_devices(void **state)
                    "MiB\">at its peak: engine/kv_cache 400.0 MiB</failure>");
 }
 
+/* Names that forge an annotation, steer a terminal, and are no characters of XML. */
+static void names_do_no_harm_where_they_are_shown(void **state)
+{
+    (void)state;
+    static char junit[8192];
+    write_trace(M1200);
+    folder_write("c.json",
+                 "{\"schema\": 1, \"checks\": [{\"name\": \"a\\n::error::b\\u001b[31m\\ufffe\", "
+                 "\"trace\": \"x.rvt\"}, {\"name\": \"g\\n::error::h\", \"trace\": "
+                 "\"g\\n::error::h\"}]}");
+    assert_int_equal(run_command("check c.json --github --junit j.xml"), 2);
+    assert_null(strchr(answer.out, '\x1b'));
+    assert_null(strstr(answer.out, "\n::error::"));
+    check_printed("a%0A::error::b%1B[31m%EF%BF%BE  own     train<&>");
+    check_printed(
+        "::error file=c.json,title=a%0A%3A%3Aerror%3A%3Ab%251B[31m%25EF%25BF%25BE on own::");
+    check_printed("reveille: check g%0A::error::h on own: g%0A::error::h: no such file");
+    folder_read("j.xml", junit, sizeof junit);
+    check_contains(junit, "<testsuite name=\"a%0A::error::b%1B[31m%EF%BF%BE on own\"");
+    assert_null(strstr(junit, "\xef\xbf\xbe"));
+}
+
 static void annotates_where_github_runs_it(void **state)
 {
     (void)state;
@@ -218,6 +240,14 @@ static void refuses_toml_by_line_and_column(void **state)
         {"schema = 1\nschema = 1\n", "c.toml:2:"},
         {"schema = 1\n[[checks]\n", "c.toml:2:"},
         {"schema = \"\xff\"\n", "c.toml:1:10: "},
+        {"e=\"\"\xc6\xb6", "c.toml:1:5: "}, /* no white space, and no table of toml++ has it */
+        {"\xc6\xb6 = 1", "c.toml:1:1: "},
+        {"e = [\xc3\xa9", "c.toml:1:6: "},
+        {"e = \"\"\"\\\n\xc6\xb6\"\"\"", "unknown key \"e\" in the file"},
+        {"\"\xc6\xb6\xe2\x82\xac\xf0\x9f\x98\x80\" = 1",
+         "unknown key \"\xc6\xb6\xe2\x82\xac\xf0\x9f\x98\x80\" in the file"},
+        {"e = '\xf3\xb0\x86\xb6'", "c.toml: characters of private use (U+F0000 to U+FFFFF)"},
+        {"e = \"\\U000F01B6\"", "c.toml: characters of private use (U+F0000 to U+FFFFF)"},
         {"schema = 1\nbaseline = 2026-11-21\n",
          "c.toml:2:12: \"baseline\": a date or time, and nothing in a check is one\n"},
         {"[[checks]]\nname = [07:32:00]", "c.toml:2:9: \"name\": a date or time"},
@@ -483,6 +513,7 @@ int main(void)
         cmocka_unit_test(compares_with_a_baseline),
         cmocka_unit_test(names_what_the_baseline_lacks),
         cmocka_unit_test(breaks_on_budgets_and_devices),
+        cmocka_unit_test(names_do_no_harm_where_they_are_shown),
         cmocka_unit_test(annotates_where_github_runs_it),
         cmocka_unit_test(checks_steps_of_models),
 #ifdef RVL_HAVE_TOML

@@ -65,7 +65,7 @@ static void test_json_names_that_are_no_text(void **state)
         {"\xf4\x90\x80\x80", "%F4%90%80%80"}, /* beyond the last character */
         {"\xf0\x8f\xbf\xbf", "%F0%8F%BF%BF"}, /* overlong */
         {"\xe2\x82", "%E2%82"},               /* cut off */
-        {"\xc3\xa9\xff", "%C3%A9%FF"},        /* one bad byte: none is trusted */
+        {"\xc3\xa9\xff", "\xc3\xa9%FF"},      /* one bad byte */
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char expected[64];
@@ -78,9 +78,9 @@ static void test_xml_names(void **state)
 {
     (void)state;
     static const char *const names[][2] = {
-        {"a<b>&\"c\"", "a&lt;b&gt;&amp;&quot;c&quot;"},
+        {"a<b>&\"c\"", "a&#60;b&#62;&#38;&#34;c&#34;"},
         {"line\nbreak\x01", "line%0Abreak%01"},
-        {"\xff<", "%FF&lt;"},
+        {"\xff<", "%FF&#60;"},
         {"caf\xc3\xa9", "caf\xc3\xa9"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "base/shown.h"
 #include "reveille/replay.h"
 
 /* Exit statuses, as docs/replay.md lists them. */
@@ -35,7 +37,7 @@ void help_snapshot(void);
 void help_plan(void);
 void help_check(void);
 
-/* "reveille: MESSAGE" on stderr, control characters made harmless. Returns status. */
+/* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says why a replay was refused, and where. Returns the exit status. */
@@ -53,8 +55,18 @@ bool wants_colour(void);
 #define SIZE_TEXT_BYTES 32
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
-/* A name as it may be shown: control characters as %XX. The caller frees it. NULL: no memory. */
+/*
+ * Text from outside as it may be shown (base/shown.h); printable(): in a line of text. The caller
+ * frees it. NULL: no memory.
+ */
+char *shown(rvli_shown_as as, const char *text);
 char *printable(const char *name);
+
+/* The same into a stream. false: no memory. */
+bool write_shown(FILE *out, rvli_shown_as as, const char *text);
+
+/* printf() of text that is made harmless, but for a line break that ends the format. */
+bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- table.c ---- */
 
@@ -63,7 +75,7 @@ typedef struct table table;
 /* right: for every column, whether it is aligned to the right. NULL: no memory. */
 table *table_new(const char *const *titles, const bool *right, size_t columns);
 
-/* Adds a row of as many cells as there are columns, which are copied. */
+/* Adds a row of as many cells as there are columns, which are copied and made harmless. */
 void table_add(table *rows, const char *const *cells);
 
 /* Marks the row added last. */

@@ -211,8 +211,8 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     table *rows = table_new(titles, right, 4);
     if (rows == NULL)
         return false;
-    printf("%s: %s, %" PRIu64 " parameters; %zu events", output, rvl_model_type(model),
-           rvl_model_parameters(model), rvl_model_step_events(step, &events));
+    say("%s: %s, %" PRIu64 " parameters; %zu events", output, rvl_model_type(model),
+        rvl_model_parameters(model), rvl_model_step_events(step, &events));
     if (rvl_model_step_tokens(step) > 0)
         printf("; the KV cache holds %" PRIu64 " tokens", rvl_model_step_tokens(step));
     puts("");

@@ -148,13 +148,12 @@ static bool add_stage(table *rows, const rvl_snapshot *snapshot, uint32_t index)
     char texts[9][SIZE_TEXT_BYTES], retries[SIZE_TEXT_BYTES], pinned[4 * SIZE_TEXT_BYTES] = "";
     if (rvl_snapshot_get_stage(snapshot, index, &stage) != RVL_OK)
         return false;
-    char *name = printable(stage.name);
     snprintf(retries, sizeof retries, "%" PRIu64, stage.num_alloc_retries);
     if (stage.pinned_bytes > 0)
         snprintf(pinned, sizeof pinned, "%s by entry %" PRIu64 " (%s)",
                  format_size(stage.pinned_bytes, texts[7]), stage.pinning_event,
                  format_size(stage.pinning_size_bytes, texts[8]));
-    const char *cells[] = {name,
+    const char *cells[] = {stage.name,
                            format_size(stage.peak_allocated_bytes, texts[0]),
                            format_size(stage.peak_reserved_bytes, texts[1]),
                            format_size(stage.end_reserved_bytes, texts[2]),
@@ -164,10 +163,8 @@ static bool add_stage(table *rows, const rvl_snapshot *snapshot, uint32_t index)
                            format_size(stage.cached_bytes, texts[5]),
                            format_size(stage.pending_bytes, texts[6]),
                            pinned};
-    if (name != NULL)
-        table_add(rows, cells);
-    free(name);
-    return name != NULL;
+    table_add(rows, cells);
+    return true;
 }
 
 static bool print_stages(const rvl_snapshot *snapshot, uint32_t count)

@@ -33,7 +33,7 @@ static bool copy_row(row *line, const char *const *cells, size_t columns)
     if (line->cells == NULL)
         return false;
     for (size_t i = 0; i < columns; i++) {
-        line->cells[i] = cells[i] != NULL ? strdup(cells[i]) : NULL;
+        line->cells[i] = cells[i] != NULL ? printable(cells[i]) : NULL;
         if (line->cells[i] == NULL) {
             free_row(line, columns);
             return false;

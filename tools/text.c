@@ -12,25 +12,47 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-static bool is_control(unsigned char byte)
+char *shown(rvli_shown_as as, const char *text)
 {
-    return byte < 0x20 || byte == 0x7f;
+    size_t size = rvli_shown(as, text, NULL, 0) + 1;
+    char *made = malloc(size);
+    if (made != NULL)
+        rvli_shown(as, text, made, size);
+    return made;
 }
 
 char *printable(const char *name)
 {
-    char *text = malloc(strlen(name) * 3 + 1);
-    if (text == NULL)
-        return NULL;
-    char *end = text;
-    for (; *name != '\0'; name++) {
-        if (is_control((unsigned char)*name))
-            end += sprintf(end, "%%%02X", (unsigned)(unsigned char)*name);
-        else
-            *end++ = *name;
-    }
-    *end = '\0';
-    return text;
+    return shown(RVLI_SHOWN_PLAIN, name);
+}
+
+bool write_shown(FILE *out, rvli_shown_as as, const char *text)
+{
+    char *made = shown(as, text);
+    if (made != NULL)
+        fputs(made, out);
+    free(made);
+    return made != NULL;
+}
+
+bool say(const char *format, ...)
+{
+    size_t end = strlen(format);
+    bool line = end > 0 && format[end - 1] == '\n';
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return false;
+    if (line)
+        text[length - 1] = '\0';
+    bool said = write_shown(stdout, RVLI_SHOWN_PLAIN, text);
+    if (line)
+        putchar('\n');
+    free(text);
+    return said;
 }
 
 int complain(int status, const char *format, ...)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "fake.h"
 #include "hooks/ipc_export.h"
 #include "hooks/ipc_import.h"
+#include "hooks/message.h"
 #include "hooks/saver.h"
 
 #define SIZE (UINT64_C(4) << 20)
@@ -667,9 +669,44 @@ static void wrong_grants_are_refused(void **state)
     memset(plays.message.text, 'x', sizeof plays.message.text);
     check_refused(&plays, RVL_ERR_STATE);
     assert_int_equal(strlen(rvli_error_get()->message), RVLI_IPC_TEXT_BYTES - 1);
+    strcpy(plays.message.text,
+           "no\n::error::\x1b[31m\xff"); /* lines and colours are made harmless */
+    check_refused(&plays, RVL_ERR_STATE);
+    assert_string_equal(rvli_error_get()->message, "no%0A::error::%1B[31m%FF");
     close(fd);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* A process names itself. */
+static void names_of_processes_are_made_harmless(void **state)
+{
+    (void)state;
+    char before[16], name[64];
+    assert_int_equal(prctl(PR_GET_NAME, before), 0);
+    assert_int_equal(prctl(PR_SET_NAME, "a\n\x1b[31mb\xff"), 0);
+    rvli_ipc_program(getpid(), name, sizeof name);
+    assert_int_equal(prctl(PR_SET_NAME, before), 0);
+    assert_string_equal(name, "a%0A%1B[31mb%FF");
+    rvli_ipc_program(0, name, sizeof name);
+    assert_string_equal(name, "?");
+}
+
+/* What hooks say is a line, whatever it is made of. */
+static void hooks_say_one_line(void **state)
+{
+    (void)state;
+    char line[256] = "";
+    int ends[2], before = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    rvli_say("tag \"a\n::error::\x1b[31m\" is paused");
+    dup2(before, STDERR_FILENO);
+    close(ends[1]);
+    assert_true(read(ends[0], line, sizeof line - 1) > 0);
+    close(ends[0]);
+    close(before);
+    assert_string_equal(line, "reveille: tag \"a%0A::error::%1B[31m\" is paused\n");
 }
 
 static void exporters_say_odd_things(void **state)
@@ -722,6 +759,8 @@ int main(void)
         cmocka_unit_test(what_is_made_anew_is_not_restored),
         cmocka_unit_test(importing_fails),
         cmocka_unit_test(wrong_grants_are_refused),
+        cmocka_unit_test(names_of_processes_are_made_harmless),
+        cmocka_unit_test(hooks_say_one_line),
         cmocka_unit_test(exporters_say_odd_things),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);

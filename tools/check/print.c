@@ -155,38 +155,26 @@ bool check_print_table(const check_results *results)
 
 /* ---- Annotations ---- */
 
-/* As GitHub reads it: % and line ends escaped, within properties : and , too. */
-static void print_escaped(const char *text, bool property)
-{
-    for (; *text != '\0'; text++) {
-        bool escaped = *text == '%' || *text == '\n' || *text == '\r' ||
-                       (property && (*text == ':' || *text == ','));
-        if (escaped)
-            printf("%%%02X", (unsigned)(unsigned char)*text);
-        else
-            putchar(*text);
-    }
-}
-
 static void annotate(const check_file *file, const check_result *result, const check_stage *stage)
 {
     char text[CHECK_TEXT_BYTES];
     printf("::%s file=", check_fails(stage) ? "error" : "notice");
-    print_escaped(file->path, true);
+    write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, file->path);
     fputs(",title=", stdout);
-    print_escaped(result->item->name, true);
+    write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, result->item->name);
     fputs(" on ", stdout);
-    print_escaped(result->device, true);
+    write_shown(stdout, RVLI_SHOWN_GITHUB_PROPERTY, result->device);
     fputs("::", stdout);
     if (stage->why == NULL) {
         fputs("stage ", stdout);
-        print_escaped(stage->name, false);
+        write_shown(stdout, RVLI_SHOWN_GITHUB, stage->name);
         fputs(": ", stdout);
     }
-    print_escaped(check_explain(stage, result->item->tolerance_percent, text), false);
+    write_shown(stdout, RVLI_SHOWN_GITHUB,
+                check_explain(stage, result->item->tolerance_percent, text));
     if (stage->holders != NULL) {
         fputs("; at its peak: ", stdout);
-        print_escaped(stage->holders, false);
+        write_shown(stdout, RVLI_SHOWN_GITHUB, stage->holders);
     }
     puts("");
 }
@@ -204,20 +192,9 @@ void check_print_github(const check_file *file, const check_results *results)
 
 /* ---- JUnit ---- */
 
-/* Names are bytes: what is no UTF-8 is written %XX, as traces write it. */
 static void write_xml(FILE *output, const char *text)
 {
-    json_t *valid = json_string(text);
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (strchr("<>&\"'", byte) != NULL)
-            fprintf(output, "&#%u;", byte);
-        else if (byte < 0x20 || byte == 0x7f || (valid == NULL && byte >= 0x80))
-            fprintf(output, "%%%02X", byte);
-        else
-            putc(byte, output);
-    }
-    json_decref(valid);
+    write_shown(output, RVLI_SHOWN_XML, text);
 }
 
 static void write_suite_name(FILE *output, const check_result *result)

@@ -100,12 +100,12 @@ static void print_verdict(const plan_arguments *arguments, const plan_outcome *o
 {
     char size[SIZE_TEXT_BYTES], fraction[NUMBER_TEXT_BYTES];
     if (outcome->largest_bytes == UINT64_MAX)
-        printf("%s: any size fits: it is never in use\n", arguments->tag);
+        say("%s: any size fits: it is never in use\n", arguments->tag);
     else if (outcome->state == PLAN_FITS)
-        printf("%s: at most %s (%" PRIu64 " bytes)", arguments->tag,
-               format_size(outcome->largest_bytes, size), outcome->largest_bytes);
+        say("%s: at most %s (%" PRIu64 " bytes)", arguments->tag,
+            format_size(outcome->largest_bytes, size), outcome->largest_bytes);
     else
-        printf("%s: no size fits", arguments->tag);
+        say("%s: no size fits", arguments->tag);
     if (outcome->largest_bytes == UINT64_MAX)
         return;
     if (outcome->mem_fraction_ppm > 0)
@@ -122,12 +122,12 @@ static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
     size_t count;
     const rvl_holder *holders = holders_of(replay, outcome, &count);
     format_room(outcome, room);
-    printf("  binds  stage %s on device %d: %s of %s, %s %s\n", outcome->stage, outcome->device,
-           format_size(outcome->peak_bytes, peak), format_size(outcome->capacity_bytes, capacity),
-           room[0] == '-' ? room + 1 : room, room[0] == '-' ? "missing" : "free");
+    say("  binds  stage %s on device %d: %s of %s, %s %s\n", outcome->stage, outcome->device,
+        format_size(outcome->peak_bytes, peak), format_size(outcome->capacity_bytes, capacity),
+        room[0] == '-' ? room + 1 : room, room[0] == '-' ? "missing" : "free");
     for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++)
-        printf("         %s/%s %s\n", holders[i].process,
-               holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
+        say("         %s/%s %s\n", holders[i].process,
+            holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
     if (count > HOLDERS_SHOWN)
         printf("         and %zu more\n", count - HOLDERS_SHOWN);
 }
@@ -175,7 +175,7 @@ bool plan_print_largest(const plan_arguments *arguments, const plan_outcome *out
     if (replay != NULL)
         print_binding(replay, outcome);
     else
-        printf("  %s\n", outcome->why);
+        say("  %s\n", outcome->why);
     return true;
 }
 
@@ -227,7 +227,7 @@ bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outco
     if (!printed)
         return false;
     print_verdict(arguments, &outcomes[binding]);
-    printf("  binds  rank %zu, %s\n", binding, arguments->traces[binding]);
+    say("  binds  rank %zu, %s\n", binding, arguments->traces[binding]);
     print_binding(replay, &outcomes[binding]);
     return true;
 }
@@ -295,10 +295,10 @@ static void print_choice(const plan_arguments *arguments, const plan_outcome *ou
     size_t number = cheapest != SIZE_MAX ? cheapest : plan_nearest(outcomes, count);
     fputs(cheapest != SIZE_MAX ? "cheapest that fits:" : "nothing fits; nearest:", stdout);
     for (size_t i = 0; i < arguments->axis_count; i++)
-        printf(" --%s %s", arguments->axes[i].name, plan_value(arguments, number, i));
+        say(" --%s %s", arguments->axes[i].name, plan_value(arguments, number, i));
     if (cheapest == SIZE_MAX && outcomes[number].stage[0] != '\0')
-        printf(" (%s missing in stage %s)", format_size(plan_missing(&outcomes[number]), missing),
-               outcomes[number].stage);
+        say(" (%s missing in stage %s)", format_size(plan_missing(&outcomes[number]), missing),
+            outcomes[number].stage);
     puts("");
 }
 
@@ -383,19 +383,22 @@ static bool print_sweep_json(const plan_arguments *arguments, const plan_outcome
 /* ---- A sweep as CSV ---- */
 
 /* Quoted where it must be (RFC 4180). */
-static void print_cell(const char *text, char end)
+static void print_cell(const char *cell, char end)
 {
-    if (strpbrk(text, ",\"\n") == NULL) {
-        printf("%s%c", text, end);
+    char *text = printable(cell);
+    if (text == NULL || strpbrk(text, ",\"") == NULL) {
+        printf("%s%c", text != NULL ? text : "?", end);
+        free(text);
         return;
     }
     putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '"')
             putchar('"');
-        putchar(*text);
+        putchar(*at);
     }
     printf("\"%c", end);
+    free(text);
 }
 
 static void print_csv_row(const plan_arguments *arguments, size_t number,

@@ -319,7 +319,7 @@ static int show(const report_run *runs, size_t count)
             if (i + d > 0)
                 putchar('\n');
             if (count > 1)
-                printf("%s\n", runs[i].label);
+                say("%s\n", runs[i].label);
             ok = write_terminal(stdout, &runs[i], d, terminal_columns(), wants_colour());
         }
     }

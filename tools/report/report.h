@@ -15,19 +15,11 @@ typedef struct report_run {
     rvl_timeline *timeline;
 } report_run;
 
-/* ---- text.c: names may hold any bytes ---- */
+/* ---- text.c: names as base/shown.h makes them harmless; false: no memory ---- */
 
-/* As UTF-8: if it is none, its bytes above 127 as %XX. The caller frees it. NULL: no memory. */
-char *utf8_text(const char *name);
-
-/* Likewise, and its control characters as %XX too. */
-char *clean_text(const char *name);
-
-/* A JSON string that may stand in a <script> of a page: no '<', '>' or '&' in it. false: no memory.
- */
+/* A JSON string that may stand in a <script> of a page, quotes included. */
 bool write_json_text(FILE *out, const char *text);
-
-/* Text for XML: markup as entities, control characters as %XX. false: no memory. */
+/* Text or an attribute of XML. */
 bool write_xml_text(FILE *out, const char *text);
 
 /* ---- instants.c ---- */

@@ -147,7 +147,7 @@ static bool draw_stage_name(const plot *drawn, const char *name, double left, do
     size_t room = right - left > 16 ? (size_t)((right - left - 8) / CHARACTER_WIDTH) : 0;
     if (room < NAME_CHARACTERS_MIN && room < strlen(name))
         return true;
-    char *text = utf8_text(name);
+    char *text = printable(name);
     if (text == NULL)
         return false;
     if (strlen(text) > room) {

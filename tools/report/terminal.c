@@ -176,7 +176,7 @@ static bool print_stages(const screen *shown)
         bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
         unsigned left = column_of(shown, stage.begin_ns);
         unsigned right = last ? shown->width : column_of(shown, next.begin_ns);
-        char *name = clean_text(stage.name);
+        char *name = printable(stage.name);
         ok = name != NULL;
         if (ok && right > left) {
             size_t length = strlen(name), room = right - left - 1;
@@ -206,7 +206,7 @@ static bool print_legend(screen *shown)
     bool ok = true;
     for (uint32_t i = shown->stacked.layers; ok && i-- > 0;) {
         char *label = stack_label(shown->run->timeline, shown->device, &shown->stacked, i);
-        char *text = label != NULL ? clean_text(label) : NULL;
+        char *text = label != NULL ? printable(label) : NULL;
         ok = text != NULL;
         fprintf(shown->out, "%*s", (int)AXIS_COLUMNS, "");
         put_layer(shown, i, glyph_of(shown, i));
@@ -222,7 +222,7 @@ static bool print_heading(const screen *shown, const rvl_timeline_device *device
 {
     char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES], paused[SIZE_TEXT_BYTES];
     uint64_t paused_bytes;
-    char *profile = clean_text(device->profile != NULL ? device->profile : "given by size");
+    char *profile = printable(device->profile != NULL ? device->profile : "given by size");
     bool ok = profile != NULL && most_paused(shown->run->timeline, shown->device, &paused_bytes);
     if (ok)
         fprintf(shown->out, "device %d: %s, %s; peak %s at %.3f s%s%s\n", device->device, profile,
