@@ -240,6 +240,9 @@ static void refuses_toml_by_line_and_column(void **state)
         {"schema = 1\nschema = 1\n", "c.toml:2:"},
         {"schema = 1\n[[checks]\n", "c.toml:2:"},
         {"schema = \"\xff\"\n", "c.toml:1:10: "},
+        {"schema = 1\n[=", "c.toml:2:2: "},
+        {"schema = 1\n[[\xc3\xa9]]\n[[=]]\n", "c.toml:2:3: "},
+        {"schema = 1 # \xc3\xa9\n[[= 1]]\n", "c.toml:2:3: "},
         {"e=\"\"\xc6\xb6", "c.toml:1:5: "}, /* no white space, and no table of toml++ has it */
         {"\xc6\xb6 = 1", "c.toml:1:1: "},
         {"e = [\xc3\xa9", "c.toml:1:6: "},

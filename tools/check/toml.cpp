@@ -17,6 +17,13 @@
 #include <utility>
 #include <vector>
 
+/*
+ * toml++ 3.3.0 asserts what a file decides ("[=" breaks it), and what it would assert it has the
+ * compiler take for granted where NDEBUG is defined. Behind its assertions it looks once more, and
+ * refuses the file: so nothing is asserted, and nothing assumed.
+ */
+#undef NDEBUG
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 namespace
