@@ -68,6 +68,14 @@ static size_t count_snapshots(const rvli_joined *joined)
 
 /* ---- The device ---- */
 
+static const char *first_snapshot(const rvli_joined *joined)
+{
+    size_t i = 0;
+    while (!is_snapshot(joined->paths[i]))
+        i++;
+    return joined->paths[i];
+}
+
 /* Its name is the reader's; a known profile has a name that stays. */
 static rvl_status keep_profile(const joining *j, rvl_trace_device *device)
 {
@@ -75,10 +83,14 @@ static rvl_status keep_profile(const joining *j, rvl_trace_device *device)
     if (device->profile == NULL)
         return RVL_OK;
     if (rvl_profile_find(device->profile, &profile) != RVL_OK || profile.name == NULL ||
-        strcmp(profile.name, device->profile) != 0)
-        return refuse(j, RVL_ERR_INVALID,
-                      "device %u is a %.64s, which no profile describes: a snapshot cannot join it",
-                      device->index, device->profile);
+        strcmp(profile.name, device->profile) != 0) {
+        refuse(j, RVL_ERR_INVALID,
+               "a snapshot cannot join device %u: the traces beside it say that it is a %.64s, "
+               "which no profile describes (`reveille devices` lists them)",
+               device->index, device->profile);
+        j->error->file = first_snapshot(j->joined);
+        return RVL_ERR_INVALID;
+    }
     device->profile = profile.name;
     return RVL_OK;
 }

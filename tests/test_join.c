@@ -396,6 +396,8 @@ static void a_reader_has_both(void **state)
 
 /* ---- What goes wrong ---- */
 
+static const char *refused_file; /* that the last refusal names */
+
 static void check_refused(const char *const *paths, size_t count, rvl_replay_options options,
                           rvl_status status, const char *message)
 {
@@ -407,6 +409,7 @@ static void check_refused(const char *const *paths, size_t count, rvl_replay_opt
         print_error("expected \"%s\" in \"%s\"\n", message, error.message);
     assert_non_null(strstr(error.message, message));
     assert_null(result);
+    refused_file = error.file;
 }
 
 static void bad_input_is_named(void **state)
@@ -448,7 +451,9 @@ static void bad_input_is_named(void **state)
                   "unknown conductor");
     write_engine(1000, 5000, "x900");
     check_refused(both, 2, (rvl_replay_options){.snapshot_device = 1}, RVL_ERR_INVALID,
-                  "device 1 is a x900, which no profile describes");
+                  "a snapshot cannot join device 1: the traces beside it say that it is a x900, "
+                  "which no profile describes");
+    assert_ptr_equal(refused_file, good);
     unlink(engine);
     check_refused(both, 2, (rvl_replay_options){0}, RVL_ERR_IO, "");
     no_file = true;
