@@ -165,7 +165,7 @@ static op make_number(program *p, uint64_t number)
 
 static op make_text(program *p, const char *text)
 {
-    uint8_t bytes[64] = {SHORT_TEXT, (uint8_t)strlen(text)};
+    uint8_t bytes[128] = {SHORT_TEXT, (uint8_t)strlen(text)};
     memcpy(bytes + 2, text, strlen(text));
     return make(p, bytes, 2 + strlen(text));
 }
