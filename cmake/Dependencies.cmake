@@ -41,6 +41,9 @@ if(RVL_URING)
     target_include_directories(rvl_uring SYSTEM INTERFACE ${uring_INCLUDE_DIRS})
     target_link_libraries(rvl_uring INTERFACE ${RVL_URING_LIBRARY})
     add_library(RVL::uring ALIAS rvl_uring)
+  else()
+    rvl_left_out("io_uring for disk backups, which use threads instead"
+                 "no liburing (on Debian: apt-get install liburing-dev)")
   endif()
 endif()
 
@@ -65,8 +68,8 @@ if(RVL_TOML)
     endif()
     add_library(RVL::toml ALIAS rvl_toml)
   else()
-    message(STATUS "`reveille check` will read JSON alone: TOML needs a C++ compiler and toml++ "
-                   "(on Debian: apt-get install g++ libtomlplusplus-dev)")
+    rvl_left_out("checks of reveille check that are written in TOML"
+                 "no C++ compiler or no toml++ (on Debian: apt-get install g++ libtomlplusplus-dev)")
   endif()
 endif()
 
@@ -76,4 +79,8 @@ find_path(RVL_LIBBSD_INCLUDE bsd/sys/tree.h)
 # Only a module of `reveille plan` needs it. Its headers are not held to our warnings.
 if(RVL_MPI)
   find_package(MPI QUIET COMPONENTS C)
+  if(NOT MPI_C_FOUND)
+    rvl_left_out("sweeps of reveille plan over several processes by mpirun"
+                 "no MPI (on Debian: apt-get install libopenmpi-dev openmpi-bin)")
+  endif()
 endif()

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: MIT
-# What is needed, by purpose; sourced by the other scripts.
-build_packages=(build-essential cmake ninja-build pkg-config python3
-    libcmocka-dev libjansson-dev libzstd-dev libdeflate-dev uthash-dev libbsd-dev liburing-dev
-    python3-venv python3-pip)
-# The page of `reveille report` needs a library that npm fetches, `mpirun reveille plan` needs MPI, and
-# `reveille check` reads TOML by toml++; everything else is built without them.
-optional_packages=(libopenmpi-dev openmpi-bin libtomlplusplus-dev)
-command -v npm >/dev/null || optional_packages+=(npm)
+# Debian packages by purpose; sourced by the other scripts.
+
+# What the libraries and the command are built with: all that scripts/demo needs.
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config
+    libjansson-dev libzstd-dev libdeflate-dev uthash-dev liburing-dev)
+# What the tests need beside it.
+test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev)
+# What else is used, and what is missing without it: PACKAGE=WHAT.
+optional_packages=(
+    "libopenmpi-dev=sweeps of reveille plan over several processes by mpirun"
+    "openmpi-bin=sweeps of reveille plan over several processes by mpirun"
+    "libtomlplusplus-dev=checks of reveille check that are written in TOML")
+command -v npm >/dev/null || optional_packages+=("npm=pages of reveille report")
 browser_packages=()
 command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)
 check_packages=(clang clang-format clang-tidy libclang-rt-14-dev gcovr)
+bare_packages=(debootstrap iproute2)

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+# What is not built, and why: one line a part, said at once, and kept in left-out.txt in the build
+# folder for the summary of scripts/test.
+
+function(rvl_left_out part reason)
+  message(STATUS "Left out: ${part}: ${reason}")
+  file(APPEND ${PROJECT_BINARY_DIR}/left-out.txt "${part}: ${reason}\n")
+endfunction()
+
+# Of an earlier configuration.
+file(REMOVE ${PROJECT_BINARY_DIR}/left-out.txt)
