@@ -10,7 +10,7 @@ unset CUDA_PATH PYTHONPATH
 
 case $include in
 */nvidia/*/include | /usr/include*)
-    echo "skipped: the headers are in $include, which cannot be hidden"
+    echo "SKIP: the headers are in $include, which cannot be hidden"
     exit 77
     ;;
 esac

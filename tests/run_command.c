@@ -41,7 +41,7 @@ int run_shell(const char *line)
 int run_command(const char *words)
 {
     char line[4096];
-    snprintf(line, sizeof line, "%s %s 2>&1", RVL_COMMAND_PATH, words);
+    snprintf(line, sizeof line, COMMAND_WORD " %s 2>&1", words);
     return run_shell(line);
 }
 

@@ -11,6 +11,10 @@
 
 #define ANSWER_BYTES 65536
 
+/* Paths as words of a shell: there may be spaces in them. */
+#define COMMAND_WORD "'" RVL_COMMAND_PATH "'"
+#define SOURCE_WORD "'" RVL_SOURCE_DIR "'"
+
 extern struct answer {
     int status; /* -1: a signal has ended it */
     char out[ANSWER_BYTES];

@@ -13,7 +13,8 @@
 #include "run_command.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
-#define EXAMPLE RVL_SOURCE_DIR "/examples/ci/memory.toml"
+#define CONFIGS_WORD SOURCE_WORD "/tests/data/configs/"
+#define EXAMPLE_WORD SOURCE_WORD "/examples/ci/memory.toml"
 
 /* A device of 1000 MiB, on which rollout takes 400 MiB and train<&> what is asked for. */
 static void write_trace(const char *train_bytes)
@@ -155,7 +156,7 @@ static void annotates_where_github_runs_it(void **state)
     assert_int_equal(run_command("check c.json"), 3);
     assert_null(strstr(answer.out, "::error"));
     assert_int_equal(
-        run_command("--version; cd . && GITHUB_ACTIONS=true " RVL_COMMAND_PATH " check c.json"), 3);
+        run_command("--version; cd . && GITHUB_ACTIONS=true " COMMAND_WORD " check c.json"), 3);
     check_printed("::error file=c.json");
 }
 
@@ -171,7 +172,7 @@ static void checks_steps_of_models(void **state)
     check_printed("7b     b200    update_weights");
     char peak[32];
     assert_int_equal(sscanf(strstr(answer.out, "rollout"), "rollout %31[0-9.]", peak), 1);
-    assert_int_equal(run_command("model " CONFIGS
+    assert_int_equal(run_command("model " CONFIGS_WORD
                                  "qwen2.5-7b.json --device b200 --wake together --tp "
                                  "2 --train fsdp:8 --mem-fraction 0.65 --recompute --given "
                                  "cuda_graph=2GiB --given buffers=0 -o m.rvt"),
@@ -185,7 +186,7 @@ static void checks_steps_of_models(void **state)
 static void the_example_passes(void **state)
 {
     (void)state;
-    assert_int_equal(run_command("check " EXAMPLE " --junit e.xml"), 0);
+    assert_int_equal(run_command("check " EXAMPLE_WORD " --junit e.xml"), 0);
     check_printed("15 stages, 0 failed\n");
 }
 
@@ -274,8 +275,7 @@ static void refuses_toml_by_line_and_column(void **state)
     }
     assert_int_equal(run_command("check none.toml"), 2);
     assert_string_equal(answer.out, "reveille: none.toml: No such file or directory\n");
-    assert_int_equal(run_command("--version; mkdir d.toml && " RVL_COMMAND_PATH " check d.toml"),
-                     2);
+    assert_int_equal(run_command("--version; mkdir d.toml && " COMMAND_WORD " check d.toml"), 2);
     check_printed("reveille: d.toml: Is a directory\n");
     /* As deep as a tree of toml++ may become, and deeper. */
     static char dots[2 * 4097 + 16];
@@ -289,16 +289,16 @@ static void refuses_toml_by_line_and_column(void **state)
     folder_write("c.toml", dots);
     assert_int_equal(run_command("check c.toml"), 2);
     check_printed("c.toml: more than 4096 dots in TOML: write so many checks as JSON\n");
-    assert_int_equal(run_command("--version; truncate -s 1048577 big.toml && " RVL_COMMAND_PATH
-                                 " check big.toml"),
-                     2);
+    assert_int_equal(
+        run_command("--version; truncate -s 1048577 big.toml && " COMMAND_WORD " check big.toml"),
+        2);
     check_printed("reveille: big.toml: more than 1 MiB of TOML: write so many checks as JSON\n");
 }
 #else
 static void says_what_toml_needs(void **state)
 {
     (void)state;
-    assert_int_equal(run_command("check " EXAMPLE), 2);
+    assert_int_equal(run_command("check " EXAMPLE_WORD), 2);
     check_printed("memory.toml: this build reads no TOML: write JSON, or build reveille with a C++ "
                   "compiler and toml++ (Debian: libtomlplusplus-dev)\n");
 }

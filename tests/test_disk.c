@@ -36,6 +36,7 @@
 #include "base/error.h"
 #include "disk/file.h"
 #include "disk/queue.h"
+#include "skip.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define REQUEST_BYTES (UINT64_C(256) << 10)
@@ -307,7 +308,7 @@ static void directories_of_others_are_refused(void **state)
 {
     (void)state;
     if (geteuid() != 0)
-        skip();
+        skip_because("you are not root");
     assert_int_equal(chmod(directory, 0555), 0);
     assert_int_equal(seteuid(65534), 0);
     rvl_status status = rvli_disk_directory_check(directory, true);
@@ -323,7 +324,7 @@ static void memory_is_refused_unless_allowed(void **state)
     struct statfs facts;
     if (statfs("/dev/shm", &facts) != 0 || facts.f_type != 0x01021994 ||
         access("/dev/shm", W_OK) != 0)
-        skip();
+        skip_because("/dev/shm is no tmpfs that you may write to");
     assert_int_equal(rvli_disk_directory_check("/dev/shm", false), RVL_ERR_INVALID);
     assert_int_equal(rvli_error_get()->native_code, 0);
     assert_non_null(strstr(rvli_error_get()->message, "host memory (tmpfs)"));
@@ -492,7 +493,7 @@ static rvli_disk_queue *open_queue(void **state, unsigned depth)
     rvli_disk_queue *queue = NULL;
     rvl_status status = rvli_disk_queue_open(engine, depth, &queue);
     if (status == RVL_ERR_NOT_SUPPORTED && engine == RVLI_DISK_URING)
-        skip();
+        skip_because("this kernel or this build has no io_uring");
     assert_int_equal(status, RVL_OK);
     assert_string_equal(rvli_disk_queue_name(queue),
                         engine == RVLI_DISK_THREADS ? "threads" : "io_uring");

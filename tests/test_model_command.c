@@ -19,7 +19,7 @@
 #include "folder.h"
 #include "run_command.h"
 
-#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define CONFIGS SOURCE_WORD "/tests/data/configs/"
 static void remove_file(const char *name)
 {
     char path[256];
@@ -164,8 +164,8 @@ static void a_file_that_cannot_be_written_is_status_1(void **state)
     static const char *const words[] = {
         "model " CONFIGS "qwen2.5-7b.json -o none/x.rvt",
         "model " CONFIGS "qwen2.5-7b.json -o /dev/full",
-        "report " RVL_SOURCE_DIR "/traces/qwen2.5-7b-fsdp8-v3.rvt --svg none/x.svg",
-        "report " RVL_SOURCE_DIR "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
+        "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --svg none/x.svg",
+        "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
     };
     static const char *const messages[] = {
         "reveille: none/x.rvt: No such file or directory: name a file in a directory that exists\n",

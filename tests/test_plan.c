@@ -19,10 +19,11 @@
 #include "plan/plan.h"
 #include "reveille/snapshot.h"
 #include "run_command.h"
+#include "skip.h"
 #include "short_memory.h"
 
-#define TRACES RVL_SOURCE_DIR "/traces/"
-#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define TRACES SOURCE_WORD "/traces/"
+#define CONFIGS SOURCE_WORD "/tests/data/configs/"
 
 /* ---- Host memory that runs out ---- */
 
@@ -187,7 +188,7 @@ static void check_case(json_t *item)
         const char *text = json_string_value(value);
         size_t length = strlen(words);
         if (strcmp(name, "model") == 0)
-            snprintf(words + length, sizeof words - length, " %s -o c.rvt", text);
+            snprintf(words + length, sizeof words - length, " '%s' -o c.rvt", text);
         else if (strcmp(name, "recompute") != 0)
             snprintf(words + length, sizeof words - length, " --%s %s", name, text);
         else if (strcmp(text, "yes") == 0)
@@ -254,17 +255,17 @@ static void threads_do_not_change_it(void **state)
 }
 
 #define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-#define FOUR_RANKS AS_ROOT "mpirun --oversubscribe -n 4 " RVL_COMMAND_PATH " "
+#define FOUR_RANKS AS_ROOT "mpirun --oversubscribe -n 4 " COMMAND_WORD " "
 
 static void ranks_do_not_change_it(void **state)
 {
     (void)state;
     static const char *const tails[] = {"--json", "--csv", "", "--max kv_cache"};
     if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
-        skip();
+        skip_because("there is no mpirun, or it was built without MPI");
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         char line[1024];
-        snprintf(line, sizeof line, RVL_COMMAND_PATH " " SWEEP "%s 2>/dev/null", tails[i]);
+        snprintf(line, sizeof line, COMMAND_WORD " " SWEEP "%s 2>/dev/null", tails[i]);
         assert_int_equal(run_shell(line), 0);
         char *alone = strdup(answer.out);
         snprintf(line, sizeof line, FOUR_RANKS SWEEP "%s 2>/dev/null", tails[i]);
@@ -362,16 +363,16 @@ static void mpirun_divides_the_ranks_traces(void **state)
                                         " --max cache --device 600MiB"};
     static const char *const runs[] = {MPIRUN("4"), MPIRUN("3"), MPIRUN("7")};
     if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
-        skip();
+        skip_because("there is no mpirun, or it was built without MPI");
     write_ranks();
     for (size_t i = 0; i < 3; i++) {
         char line[1024];
         const char *words = "plan --per-rank " RANKS;
-        snprintf(line, sizeof line, RVL_COMMAND_PATH " %s%s 2>/dev/null", words, tails[i]);
+        snprintf(line, sizeof line, COMMAND_WORD " %s%s 2>/dev/null", words, tails[i]);
         int code = run_shell(line);
         char *alone = strdup(answer.out);
         assert_int_equal(code, i == 2 ? 3 : 0);
-        snprintf(line, sizeof line, "%s" RVL_COMMAND_PATH " %s%s 2>/dev/null", runs[i], words,
+        snprintf(line, sizeof line, "%s" COMMAND_WORD " %s%s 2>/dev/null", runs[i], words,
                  tails[i]);
         assert_int_equal(run_shell(line), code);
         assert_string_equal(answer.out, alone);
@@ -402,7 +403,7 @@ static void a_rank_that_cannot_be_planned_is_named(void **state)
 static void without_the_module_mpirun_is_refused(void **state)
 {
     (void)state;
-    assert_int_equal(run_shell("cp " RVL_COMMAND_PATH " reveille && "
+    assert_int_equal(run_shell("cp " COMMAND_WORD " reveille && "
                                "OMPI_COMM_WORLD_SIZE=2 ./reveille plan --sweep a 2>&1"),
                      2);
     check_printed("built without MPI: run it without mpirun");
@@ -429,7 +430,8 @@ static void sweeps_traces_and_prints_tables(void **state)
 
 /* ---- Snapshots ---- */
 
-#define SNAPSHOT TRACES "snapshots/dev-default.pickle.gz"
+#define SNAPSHOT RVL_SOURCE_DIR "/traces/snapshots/dev-default.pickle.gz"
+#define SNAPSHOT_WORD TRACES "snapshots/dev-default.pickle.gz"
 
 /* The most that a snapshot has reserved, and the wall clock of its first event. */
 static void measure_snapshot(uint64_t *peak_out, uint64_t *begin_ns_out)
@@ -462,7 +464,7 @@ static void snapshots_are_planned_as_traces_are(void **state)
     char text[1024];
     measure_snapshot(&peak, &begin_ns);
     assert_true(peak > GIB);
-    json_t *root = parsed("plan " SNAPSHOT " --max segments --device 8GiB --json");
+    json_t *root = parsed("plan " SNAPSHOT_WORD " --max segments --device 8GiB --json");
     assert_int_equal(number(root, "traced_bytes"), peak);
     assert_int_equal(number(root, "largest_bytes"), 8 * GIB);
     json_t *binding = json_object_get(root, "binding");
@@ -477,16 +479,19 @@ static void snapshots_are_planned_as_traces_are(void **state)
              "end 1\n",
              begin_ns);
     folder_write("engine.rvt", text);
-    root = parsed("plan engine.rvt " SNAPSHOT " --snapshot-device 1 --max engine/kv_cache --json");
+    root = parsed("plan engine.rvt " SNAPSHOT_WORD
+                  " --snapshot-device 1 --max engine/kv_cache --json");
     assert_int_equal(number(root, "traced_bytes"), GIB);
     assert_int_equal(number(root, "largest_bytes"), 8 * GIB - peak);
     json_decref(root);
-    root = parsed("plan " SNAPSHOT " engine.rvt --snapshot-process learner --snapshot-device 1 "
-                  "--max learner/segments --json");
+    root =
+        parsed("plan " SNAPSHOT_WORD " engine.rvt --snapshot-process learner --snapshot-device 1 "
+               "--max learner/segments --json");
     assert_int_equal(number(root, "traced_bytes"), peak);
     assert_int_equal(number(root, "largest_bytes"), 7 * GIB);
     json_decref(root);
-    assert_int_equal(run_command("plan " SNAPSHOT " --sweep --device 80GiB,1GiB,2GiB --csv"), 0);
+    assert_int_equal(run_command("plan " SNAPSHOT_WORD " --sweep --device 80GiB,1GiB,2GiB --csv"),
+                     0);
     check_printed("80GiB,yes,1,");
     check_printed("1GiB,no,1,");
 }
@@ -568,7 +573,7 @@ static void bad_input_is_named(void **state)
     check_printed("reveille: bad.pickle: byte 0: ");
     assert_int_equal(run_command("plan x.rvt nothing.pickle.gz --sweep"), 2);
     check_printed("nothing.pickle.gz");
-    assert_int_equal(run_command("plan " SNAPSHOT " --max tensors"), 2);
+    assert_int_equal(run_command("plan " SNAPSHOT_WORD " --max tensors"), 2);
     check_printed("nothing is allocated under the tag tensors; there are: segments");
     assert_int_equal(run_command("plan --model nothing.json --sweep"), 2);
     check_printed("nothing.json");

@@ -14,6 +14,8 @@
 #include <jansson.h>
 
 #include "replay/timeline.h"
+#include "run_command.h"
+#include "skip.h"
 #include "tools/report/report.h"
 
 /* ---- Names ---- */
@@ -279,7 +281,7 @@ static char *printed(int expected_status, const char *words, const char *path, c
 {
     char line[1024], *text = NULL, part[4096];
     size_t size = 0, count;
-    snprintf(line, sizeof line, "COLUMNS=100 %s %s %s %s 2>&1", RVL_COMMAND_PATH, words, path,
+    snprintf(line, sizeof line, "{ COLUMNS=100 " COMMAND_WORD " %s '%s' %s; } 2>&1", words, path,
              more);
     FILE *out = open_memstream(&text, &size), *pipe = popen(line, "r");
     assert_non_null(out);
@@ -430,8 +432,18 @@ static void test_snapshots_are_shown_by_part(void **state)
         json_t *stage = highest_stage(snapshots[i]);
         check_chrome(snapshots[i], stage);
         check_texts(snapshots[i], stage);
-        if (has_page())
-            check_page(snapshots[i], stage);
+        json_decref(stage);
+    }
+}
+
+static void test_snapshots_have_pages(void **state)
+{
+    (void)state;
+    if (!has_page())
+        skip_because("built without the page");
+    for (size_t i = 0; i < 3; i++) {
+        json_t *stage = highest_stage(snapshots[i]);
+        check_page(snapshots[i], stage);
         json_decref(stage);
     }
 }
@@ -441,7 +453,7 @@ static void test_snapshots_over_another_run(void **state)
     (void)state;
     char size[SIZE_TEXT_BYTES], part[256], words[512];
     json_t *first = highest_stage(snapshots[0]), *second = highest_stage(snapshots[1]);
-    snprintf(words, sizeof words, "--against %s", snapshots[1]);
+    snprintf(words, sizeof words, "--against '%s'", snapshots[1]);
     char *text = printed(0, "report", snapshots[0], words);
     snprintf(part, sizeof part, "dev-default.pickle.gz\ndevice 0: h200, 139.8 GiB; peak %s",
              format_size(number(first, "peak_reserved_bytes"), size));
@@ -450,7 +462,7 @@ static void test_snapshots_over_another_run(void **state)
              format_size(number(second, "peak_reserved_bytes"), size));
     check_says(text, part);
     free(text);
-    text = printed(0, "report", RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt --svg -", words);
+    text = printed(0, "report --svg -", RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt", words);
     check_says(text, "all of dev-expandable.pickle.gz");
     check_says(text, "engine/kv_cache, at most 94.8 GiB");
     free(text);
@@ -506,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_small_layers_are_one),
         cmocka_unit_test(test_end_of_chart),
         cmocka_unit_test(test_snapshots_are_shown_by_part),
+        cmocka_unit_test(test_snapshots_have_pages),
         cmocka_unit_test(test_snapshots_over_another_run),
         cmocka_unit_test(test_broken_snapshots_are_refused),
     };

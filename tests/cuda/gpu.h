@@ -14,11 +14,10 @@
 #include "fault.h"
 #include "core/model.h"
 #include "reveille/reveille.h"
+#include "skip.h"
 #include "support.h"
 
-#define GPU_SKIPPED 77
-
-/* RVL_OK if there is a driver and a device; else the program should end with GPU_SKIPPED. */
+/* RVL_OK if there is a driver and a device; else the program should end with SKIPPED. */
 bool gpu_is_there(void);
 
 /* Whether the driver is the fake one. */

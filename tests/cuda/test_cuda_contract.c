@@ -9,6 +9,6 @@ int main(void)
     const rvl_cuda_options options = {
         .struct_size = sizeof options, .devices = &first, .device_count = 1};
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return contract_run("cuda", &rvli_cuda_ops, &options);
 }

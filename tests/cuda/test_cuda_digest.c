@@ -261,7 +261,7 @@ static bool digests_are_there(void)
     rvli_digest digest;
     if (!there) {
         assert_int_equal(queue(context, 0, GRANULE, false, &digest), RVL_ERR_NOT_SUPPORTED);
-        print_message("skipped: %s\n", rvli_error_get()->message);
+        print_message(SKIP_LINE, rvli_error_get()->message);
     }
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
     return there;
@@ -279,6 +279,6 @@ int main(void)
         cmocka_unit_test(threads_get_their_own),
     };
     if (!gpu_is_there() || !digests_are_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

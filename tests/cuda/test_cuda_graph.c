@@ -157,6 +157,6 @@ int main(void)
         cmocka_unit_test(captures_are_left_alone),
     };
     if (!gpu_is_there() || gpu_is_fake())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, open_driver, NULL);
 }

@@ -97,7 +97,7 @@ static void out_of_memory_on_resume_is_survived(void **state)
 {
     (void)state;
     if (gpu_is_fake())
-        skip(); /* each process has a fake card of its own */
+        skip_because("on the fake driver each process has a card of its own");
     char byte;
     int to, from, status;
     rvl_context *context = gpu_open(NULL, NULL);
@@ -255,6 +255,6 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "neighbour") == 0)
         return neighbour(argv[2]);
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,10 +64,10 @@ int main(void)
     };
     int count = 0;
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     if (rvli_cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 2) {
-        print_message("skipped: one device\n");
-        return GPU_SKIPPED;
+        print_message(SKIP_LINE, "there is one device");
+        return SKIPPED;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

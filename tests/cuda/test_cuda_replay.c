@@ -102,6 +102,6 @@ int main(void)
         cmocka_unit_test(the_device_says_what_was_predicted),
     };
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,6 @@ int main(void)
         cmocka_unit_test(threads_do_not_disturb_each_other),
     };
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

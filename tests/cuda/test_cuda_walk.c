@@ -234,6 +234,6 @@ int main(void)
         cmocka_unit_test(kept_blocks_are_given_up),
     };
     if (!gpu_is_there())
-        return GPU_SKIPPED;
+        return SKIPPED;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

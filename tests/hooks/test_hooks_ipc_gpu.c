@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SKIPPED 77
+#include "tests/skip.h"
+
 #define MIB ((size_t)1 << 20)
 #define SIZE (64 * MIB)
 #define PART (16 * MIB) /* where the tensor begins that a program shares, as PyTorch does it */
@@ -313,8 +314,10 @@ int main(int argc, char **argv)
         return run_importer(atoi(argv[2]));
     if (argc == 2)
         return run_exporter();
-    if (!is_there())
+    if (!is_there()) {
+        printf(SKIP_LINE, "there is no GPU, or no CUDA runtime");
         return SKIPPED;
+    }
     setenv("LD_PRELOAD", RVL_PRELOAD_PATH, 1);
     execl("/proc/self/exe", argv[0], "exporter", (char *)NULL);
     return 1;

@@ -17,6 +17,7 @@
 
 #include "tests/folder.h"
 #include "tests/run_command.h"
+#include "tests/skip.h"
 
 #define PROGRAM RVL_RECORD_PROGRAM_PATH
 #define RUN(...) run_words_as_one(WORDS(__VA_ARGS__))
@@ -78,7 +79,7 @@ static void test_several_processes(void **state)
     assert_int_equal(unlink("run.1.rvt"), 0);
     assert_int_equal(unlink("run.2.3.rvt"), 0);
     assert_int_equal(folder_count(), 2);
-    assert_int_equal(system(RVL_COMMAND_PATH " replay run.*.rvt >table"), 0);
+    assert_int_equal(system(COMMAND_WORD " replay run.*.rvt >table"), 0);
     assert_int_equal(system("grep -q 'peak 28.0 MiB' table"), 0);
 }
 
@@ -283,7 +284,7 @@ static void test_environment(void **state)
     check_printed("LD_PRELOAD cannot hold a path with a space or a colon");
     unsetenv("RVL_PRELOAD");
     /* The command where no library is. */
-    assert_int_equal(system("cp " RVL_COMMAND_PATH " ."), 0);
+    assert_int_equal(system("cp " COMMAND_WORD " ."), 0);
     assert_int_equal(system("./reveille record true 2>says"), 2 << 8);
     assert_int_equal(
         system("grep -q 'there is no libreveille-preload.so beside this command' says"), 0);
@@ -332,7 +333,7 @@ static void test_rights(void **state)
 {
     (void)state;
     if (geteuid() != 0)
-        skip();
+        skip_because("you are not root");
     assert_int_equal(system("cp /bin/true mine && chmod u+s mine && cp /bin/true other && "
                             "chown 65534 other && chmod u+s other && cp /bin/true group && "
                             "chgrp 65534 group && chmod g+s group"),

@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,10 @@ def run_python(tmp_path):
         )
 
     return run
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says what was left out, in the lines that scripts/summary.py reads."""
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    for reason, count in Counter(reasons).items():
+        print(f"SKIP {count} cases: {reason.removeprefix('Skipped: ')}")

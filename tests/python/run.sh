@@ -7,9 +7,10 @@ set -euo pipefail
 python=$1 build=$2 source=$3
 export RVL_TEST_CUDA_FAKE=${4-} RVL_TEST_CUDART_FAKE=${5-}
 venv=$build/python/venv
+pip_s=150 # at most, where an index takes calls and does not answer
 
 skip() {
-    echo "skipped: $1"
+    echo "SKIP: $1"
     exit 77
 }
 
@@ -22,9 +23,9 @@ mkdir -p "$build/python"
 "$python" -m venv "$venv" ||
     skip "$python makes no virtual environment with pip: apt-get install python3-venv"
 "$venv/bin/python" -m pip --version || skip "$python has no pip: apt-get install python3-pip"
-"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
+timeout "$pip_s" "$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
     'scikit-build-core>=0.10' 'pytest>=7' ||
-    skip "pip cannot get scikit-build-core and pytest: no package index can be reached"
+    skip "pip cannot get scikit-build-core and pytest: no package index answers"
 
 # One build folder for both: the second finds everything built.
 for from in "$source/bindings/python" "$source"; do

@@ -268,7 +268,7 @@ def test_shipped(page, source, out):
     report = out / "step.html"
     made = command("report", trace, "-o", report, "--against-wake", "together")
     if "built without the page" in made.stderr:
-        print("built without the page")
+        print("SKIP: built without the page")
         sys.exit(77)
     same(made.returncode, 0, made.stderr)
     staged, together = replay(trace)[0], replay("--wake", "together", trace)[0]
@@ -428,7 +428,7 @@ def test_million(page, out):
 def main():
     path = chromium.find()
     if path is None:
-        print("no Chromium (Debian package chromium; RVL_CHROMIUM names another)")
+        print("SKIP: no Chromium (Debian package chromium; RVL_CHROMIUM names another)")
         return 77
     with tempfile.TemporaryDirectory(prefix="reveille-page-") as scratch:
         out = pathlib.Path(sys.argv[3] if len(sys.argv) > 3 else scratch).resolve()
