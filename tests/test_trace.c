@@ -14,6 +14,11 @@
 #include <zstd.h>
 
 #include "reveille/trace.h"
+#include "short_memory.h"
+
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
 
 #define MAGIC "reveille-trace 1.0\n"
 #define CLOCK "clock boot=- mono_ns=0 wall_ns=0\n"
@@ -302,13 +307,13 @@ static const refusal refusals[] = {
     {"reveille-trace 1.0 \n", 1, 19, "should end here"},
     {"reveille-trace 1.4294967296\n", 1, 1, "not a Reveille trace"},
     {"reveille-trace 01.0\n", 1, 16, "leading zeros"},
-    {"reveille-trace 1.0", 1, 0, "no newline"},
+    {"reveille-trace 1.0", 1, 19, "no newline"},
     {"", 1, 1, "the file is empty"},
     /* header */
     {MAGIC, 2, 1, "end record is missing"},
     {MAGIC "end 0\n", 2, 1, "clock must be declared first"},
     {MAGIC "step 0 p 0\n", 2, 1, "clock must be declared before"},
-    {MAGIC CLOCK "end 0\n", 3, 0, "no device record"},
+    {MAGIC CLOCK "end 0\n", 3, 1, "no device record"},
     {MAGIC CLOCK "step 0 p 0\n", 3, 1, "a device must be declared"},
     {MAGIC CLOCK CLOCK, 3, 1, "declared once"},
     {MAGIC "clock\n", 2, 6, "boot=NAME"},
@@ -419,7 +424,9 @@ static const refusal refusals[] = {
     {E("end 0 x"), 6, 6, "should end here"},
     {E("end 0") "\n", 7, 1, "nothing may follow"},
     {E("end 0") "# c\n", 7, 1, "nothing may follow"},
-    {HEAD "end 0", 6, 0, "no newline"},
+    {HEAD "end 0", 6, 6, "no newline"},
+    {HEAD "s", 6, 2, "no newline"},
+    {E("step 0 p 0") "step 1 p", 7, 9, "no newline"},
 };
 
 static void refuses_what_is_wrong(void **state)
@@ -465,10 +472,10 @@ static void limits_the_length_of_lines(void **state)
     outcome got = read_bytes(bytes, long_line(bytes, 65536), "", false);
     assert_int_equal(got.status, RVL_ERR_NOT_FOUND);
     rvl_trace_reader_close(got.reader);
-    check_error(read_bytes(bytes, long_line(bytes, 65537), "", false), RVL_ERR_CORRUPT_TRACE, 6, 0,
-                "longer than 65536");
-    check_error(read_bytes(bytes, long_line(bytes, 600000), "", true), RVL_ERR_CORRUPT_TRACE, 6, 0,
-                "longer than 65536");
+    check_error(read_bytes(bytes, long_line(bytes, 65537), "", false), RVL_ERR_CORRUPT_TRACE, 6,
+                65537, "longer than 65536");
+    check_error(read_bytes(bytes, long_line(bytes, 600000), "", true), RVL_ERR_CORRUPT_TRACE, 6,
+                65537, "longer than 65536");
     free(bytes);
 }
 
@@ -605,9 +612,11 @@ static void partial_keeps_the_whole_lines(void **state)
         rvl_trace_reader_close(got.reader);
     }
     check_error(read_bytes("", 0, "", true), RVL_ERR_CORRUPT_TRACE, 1, 1, "the file is empty");
-    check_error(read_bytes(MAGIC, 5, "", true), RVL_ERR_CORRUPT_TRACE, 1, 0, "no newline");
-    check_error(read_bytes(MAGIC, strlen(MAGIC), "", true), RVL_ERR_CORRUPT_TRACE, 1, 0,
+    check_error(read_bytes(MAGIC, 5, "", true), RVL_ERR_CORRUPT_TRACE, 1, 6, "no newline");
+    check_error(read_bytes(MAGIC, strlen(MAGIC), "", true), RVL_ERR_CORRUPT_TRACE, 2, 1,
                 "no clock record");
+    check_error(read_bytes(MAGIC CLOCK "dev", strlen(MAGIC CLOCK) + 3, "", true),
+                RVL_ERR_CORRUPT_TRACE, 3, 1, "no device record");
     check_error(read_bytes(HEAD "nap\n", strlen(HEAD) + 4, "", true), RVL_ERR_CORRUPT_TRACE, 6, 1,
                 "not a kind of line");
 }
@@ -730,12 +739,41 @@ static void refuses_broken_zstd(void **state)
     assert_int_equal(status, RVL_ERR_NOT_FOUND);
     assert_int_equal(cut, 1);
     unlink(path);
-    check_error(read_bytes(packed, 10, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 0, "ends early");
-    check_error(read_bytes("garbage", 7, ".zst", true), RVL_ERR_CORRUPT_TRACE, 1, 0,
+    check_error(read_bytes(packed, 10, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 1, "ends early");
+    check_error(read_bytes("garbage", 7, ".zst", true), RVL_ERR_CORRUPT_TRACE, 1, 1,
                 "not a valid zstd stream");
     check_error(read_bytes("", 0, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 1, "empty");
     free(text);
     free(packed);
+}
+
+/* A whole frame of `begin`, and behind it the first `length` of the bytes `rest`. */
+static outcome read_frame_and(const char *begin, const void *rest, size_t length)
+{
+    size_t packed_length;
+    char *packed = pack(begin, strlen(begin), &packed_length);
+    char *bytes = realloc(packed, packed_length + length);
+    assert_non_null(bytes);
+    memcpy(bytes + packed_length, rest, length);
+    outcome got = read_bytes(bytes, packed_length + length, ".zst", false);
+    free(bytes);
+    return got;
+}
+
+static void tells_where_zstd_breaks(void **state)
+{
+    size_t length;
+    (void)state;
+    char *frame = pack("more", 4, &length);
+    check_error(read_frame_and(HEAD "step 0 p 0\nste", frame, 3), RVL_ERR_CORRUPT_TRACE, 7, 4,
+                "ends early");
+    check_error(read_frame_and(HEAD "step 0 p 0\n", frame, 3), RVL_ERR_CORRUPT_TRACE, 7, 1,
+                "ends early");
+    check_error(read_frame_and(HEAD "step 0 p 0\nste", frame, length), RVL_ERR_CORRUPT_TRACE, 7, 8,
+                "no newline");
+    check_error(read_frame_and(HEAD "step 0 p 0\nste", "garbage", 7), RVL_ERR_CORRUPT_TRACE, 7, 4,
+                "not a valid zstd stream");
+    free(frame);
 }
 
 /* ---- Several files ---- */
@@ -829,13 +867,15 @@ static void refuses_files_that_do_not_fit_together(void **state)
     (void)state;
     outcome got = read_texts(devices, 2, paths);
     assert_string_equal(got.error.file, paths[1]);
-    assert_non_null(strstr(got.error.message, paths[0]));
-    check_error(got, RVL_ERR_CORRUPT_TRACE, 0, 0, "device 1 is not declared as in");
-    check_error(read_texts(early, 2, paths), RVL_ERR_CORRUPT_TRACE, 6, 0, "common clock");
-    check_error(read_texts(late, 2, paths), RVL_ERR_CORRUPT_TRACE, 7, 0, "common clock");
+    char *other = strstr(got.error.message, paths[0]);
+    assert_non_null(other);
+    assert_string_equal(other + strlen(paths[0]), ":4");
+    check_error(got, RVL_ERR_CORRUPT_TRACE, 3, 8, "device 1 is not declared as in");
+    check_error(read_texts(early, 2, paths), RVL_ERR_CORRUPT_TRACE, 6, 6, "common clock");
+    check_error(read_texts(late, 2, paths), RVL_ERR_CORRUPT_TRACE, 7, 6, "common clock");
 }
 
-/* ---- What cannot be opened ---- */
+/* ---- What cannot be opened or read ---- */
 
 static void refuses_what_cannot_be_opened(void **state)
 {
@@ -856,6 +896,44 @@ static void refuses_what_cannot_be_opened(void **state)
     assert_int_equal(rvl_trace_column(missing, 1, 1), 0);
     assert_null(rvl_trace_reader_path(NULL, 0));
     rvl_trace_reader_close(NULL);
+}
+
+/* Its first page is never mapped. */
+static void tells_where_reading_fails(void **state)
+{
+    const char *path = "/proc/self/mem";
+    (void)state;
+    check_error(read_paths(&path, 1, false), RVL_ERR_IO, 1, 1, "the file cannot be read");
+}
+
+/* Each request is refused once, those of the open and those of later lines. */
+static void tells_where_memory_runs_out(void **state)
+{
+    char path[PATH_BYTES];
+    const char *paths = path;
+    const char *text = HEAD "process q pid=2\nstage 0 q 0 first\nstage 1 p 0 second\nend 2\n";
+    unsigned in_lines = 0;
+    rvl_status status;
+    (void)state;
+    new_path(path, "");
+    put_file(path, text, strlen(text));
+    uint64_t refused = 0;
+    do {
+        short_memory_requests = 0;
+        short_memory_refused_request = ++refused;
+        outcome got = read_paths(&paths, 1, false);
+        short_memory_refused_request = 0;
+        status = got.status;
+        if (status != RVL_ERR_NOT_FOUND) {
+            assert_int_equal(status, RVL_ERR_HOST_OOM);
+            assert_non_null(strstr(got.error.message, "host memory"));
+            assert_int_equal(got.error.line > 0, got.error.column > 0);
+            in_lines += got.error.line > 0;
+        }
+        rvl_trace_reader_close(got.reader);
+    } while (status != RVL_ERR_NOT_FOUND);
+    assert_true(in_lines >= 5); /* two processes, three names and more */
+    unlink(path);
 }
 
 static void knows_no_size_of_a_pipe(void **state)
@@ -999,10 +1077,13 @@ int main(void)
         cmocka_unit_test(reads_zstd),
         cmocka_unit_test(reads_zstd_that_unpacks_to_much),
         cmocka_unit_test(refuses_broken_zstd),
+        cmocka_unit_test(tells_where_zstd_breaks),
         cmocka_unit_test(merges_on_the_clock_they_share),
         cmocka_unit_test(names_of_processes_stay_unique),
         cmocka_unit_test(refuses_files_that_do_not_fit_together),
         cmocka_unit_test(refuses_what_cannot_be_opened),
+        cmocka_unit_test(tells_where_reading_fails),
+        cmocka_unit_test(tells_where_memory_runs_out),
         cmocka_unit_test(knows_no_size_of_a_pipe),
         cmocka_unit_test(writer_refuses_headers),
         cmocka_unit_test(writer_refuses_events),

@@ -196,6 +196,12 @@ bool rvli_lines_cut(const rvli_lines *lines)
     return lines->cut;
 }
 
+uint32_t rvli_lines_column(const rvli_lines *lines)
+{
+    size_t whole = lines->end - lines->begin;
+    return (uint32_t)(whole < RVLI_TRACE_LINE_BYTES_MAX ? whole : RVLI_TRACE_LINE_BYTES_MAX) + 1;
+}
+
 uint64_t rvli_lines_bytes_read(const rvli_lines *lines)
 {
     return lines->bytes_read;

@@ -31,6 +31,9 @@ rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *len
 /* Whether the last failure was that the file breaks off, rather than that it is wrong. */
 bool rvli_lines_cut(const rvli_lines *lines);
 
+/* Column, from 1, up to which the line that failed is whole: where its next byte should be. */
+uint32_t rvli_lines_column(const rvli_lines *lines);
+
 /* Bytes read of the file as it lies on disk, and its size (0: not known). */
 uint64_t rvli_lines_bytes_read(const rvli_lines *lines);
 uint64_t rvli_lines_bytes_total(const rvli_lines *lines);

@@ -148,10 +148,11 @@ static bool name(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
         return true;
     const char *begin = word(cursor, &length);
     rvl_status status = rvli_names_get(names, begin, length, name_out, &why, &fault);
-    if (status == RVL_ERR_CORRUPT_TRACE)
-        return fail_at(cursor, begin + fault, why);
+    if (status == RVL_OK)
+        return true;
+    fail_at(cursor, begin + fault, why != NULL ? why : "out of host memory");
     cursor->status = status;
-    return status == RVL_OK;
+    return false;
 }
 
 /* A name, or NULL for `-`. */
@@ -481,6 +482,7 @@ static bool device_line(rvli_cursor *cursor, rvli_trace_file *file)
     if (!device_values(cursor, file, &device))
         return false;
     file->devices[index] = device;
+    file->device_lines[index] = file->line_number;
     file->device_mask |= UINT64_C(1) << index;
     return true;
 }
@@ -520,16 +522,17 @@ static bool end_line(rvli_cursor *cursor, rvli_trace_file *file)
 
 /* ---- Lines ---- */
 
+static const struct {
+    const char *text;
+    size_t length;
+} keywords[] = {
+#define KEYWORD(name, keyword) {keyword, sizeof keyword - 1},
+    RVL_EVENT_MAP(KEYWORD)
+#undef KEYWORD
+};
+
 static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out)
 {
-    static const struct {
-        const char *text;
-        size_t length;
-    } keywords[] = {
-#define KEYWORD(name, keyword) {keyword, sizeof keyword - 1},
-        RVL_EVENT_MAP(KEYWORD)
-#undef KEYWORD
-    };
     for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++) /* the most frequent first */
         if (keywords[kind].length == length && memcmp(keywords[kind].text, text, length) == 0) {
             *kind_out = (rvl_event_kind)kind;
@@ -640,4 +643,9 @@ bool rvli_parse_first_line(rvli_cursor *cursor, rvli_trace_file *file)
         return fail_at(cursor, cursor->line, why);
     file->minor = (uint32_t)minor;
     return true;
+}
+
+uint32_t rvli_parse_time_column(rvl_event_kind kind)
+{
+    return (uint32_t)keywords[kind].length + 2;
 }

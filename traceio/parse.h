@@ -28,11 +28,13 @@ typedef struct rvli_trace_file {
     bool has_clock;
     bool has_events;
     bool has_end;
-    const char *boot_id; /* NULL: unknown. One pointer per distinct boot */
+    uint32_t line_number; /* of the line that was read last, from 1 */
+    const char *boot_id;  /* NULL: unknown. One pointer per distinct boot */
     uint64_t mono_ns;
     uint64_t wall_ns;
     uint64_t device_mask;
     rvl_trace_device devices[RVL_MAX_DEVICES];
+    uint32_t device_lines[RVL_MAX_DEVICES];
     rvli_names process_names; /* index: into processes */
     rvli_trace_process *processes;
     uint64_t last_ns;
@@ -67,5 +69,8 @@ bool rvli_parse_first_line(rvli_cursor *cursor, rvli_trace_file *file);
  */
 bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
                      rvli_line_kind *kind_out);
+
+/* Column of the time in the line of an event. */
+uint32_t rvli_parse_time_column(rvl_event_kind kind);
 
 #endif

@@ -24,7 +24,6 @@ typedef struct source {
     const char *name;
     rvli_lines *lines;
     rvli_trace_file file;
-    uint32_t line_number;
     uint64_t offset_ns; /* from its time 0 to that of the merged trace */
     rvl_trace_event event;
     bool has_event; /* `event` waits to be returned */
@@ -71,7 +70,7 @@ static rvl_status report(rvl_trace_error *user_error, rvl_status status, const c
 static rvl_status report_source(rvl_trace_error *user_error, rvl_status status, const source *s,
                                 uint32_t column, const char *message)
 {
-    return report(user_error, status, s->name, s->line_number, column, message);
+    return report(user_error, status, s->name, s->file.line_number, column, message);
 }
 
 /* ---- One file ---- */
@@ -85,7 +84,7 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
     size_t length;
     rvl_status status = rvli_lines_next(s->lines, &line, &length, &why);
     if (status == RVL_OK) {
-        s->line_number++;
+        s->file.line_number++;
         *cursor = (rvli_cursor){.line = line, .at = line, .end = line + length};
         return RVL_OK;
     }
@@ -93,18 +92,18 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
         return status;
     bool cut = status == RVL_ERR_NOT_FOUND ||
                (status == RVL_ERR_CORRUPT_TRACE && rvli_lines_cut(s->lines));
-    if (cut && reader->partial && s->line_number > 0) {
+    if (cut && reader->partial && s->file.line_number > 0) {
         s->cut = true;
         return RVL_ERR_NOT_FOUND;
     }
-    s->line_number++;
-    if (status == RVL_ERR_NOT_FOUND && s->line_number == 1)
+    s->file.line_number++;
+    if (status == RVL_ERR_NOT_FOUND && s->file.line_number == 1)
         return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
     if (status == RVL_ERR_NOT_FOUND)
         return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
                              "the end record is missing: the trace was cut off "
                              "(--partial replays it as far as it is whole)");
-    return report_source(error_out, status, s, 0, why);
+    return report_source(error_out, status, s, rvli_lines_column(s->lines), why);
 }
 
 static shown_name *find_shown(rvl_trace_reader *reader, const char *text)
@@ -160,7 +159,7 @@ static rvl_status number_process(rvl_trace_reader *reader, source *s, rvl_trace_
     if (processes != NULL)
         file->processes = processes;
     if (processes == NULL || show_name(reader, file->process_names.last->text, &shown) != RVL_OK)
-        return report_source(error_out, RVL_ERR_HOST_OOM, s, 0, "out of host memory");
+        return report_source(error_out, RVL_ERR_HOST_OOM, s, 1, "out of host memory");
     file->processes[index] = (rvli_trace_process){.index = reader->process_count++, .name = shown};
     return RVL_OK;
 }
@@ -176,8 +175,7 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *
         if (status != RVL_OK)
             return status;
         if (!rvli_parse_line(&cursor, &s->file, event, &kind))
-            return report_source(error_out, cursor.status, s, cursor.column,
-                                 cursor.why ? cursor.why : "out of host memory");
+            return report_source(error_out, cursor.status, s, cursor.column, cursor.why);
         if (kind == RVLI_LINE_EVENT)
             return RVL_OK;
         if (kind == RVLI_LINE_PROCESS) {
@@ -186,6 +184,17 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *
                 return status;
         }
     }
+}
+
+/* Moves an event from the clock of its file to the common one. */
+static rvl_status shift_time(const source *s, rvl_trace_event *event, rvl_trace_error *error_out)
+{
+    if (event->time_ns > UINT64_MAX - s->offset_ns)
+        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s,
+                             rvli_parse_time_column(event->kind),
+                             "the time does not fit into 64 bits on the common clock");
+    event->time_ns += s->offset_ns;
+    return RVL_OK;
 }
 
 /*
@@ -202,13 +211,9 @@ static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_even
     const rvli_trace_process *process = &s->file.processes[event->process_index];
     event->process_index = process->index;
     event->process = process->name;
-    event->line = s->line_number;
+    event->line = s->file.line_number;
     event->file = (uint32_t)(s - reader->sources);
-    if (event->time_ns > UINT64_MAX - s->offset_ns)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
-                             "the time does not fit into 64 bits on the common clock");
-    event->time_ns += s->offset_ns;
-    return RVL_OK;
+    return shift_time(s, event, error_out);
 }
 
 /* Makes sure that a source that is not finished has its next event waiting. */
@@ -241,15 +246,14 @@ static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_err
     return ensure_event(reader, s, error_out);
 }
 
+/* What is missing should have stood where the end record stands, or where the file breaks off. */
 static rvl_status check_header(const source *s, rvl_trace_error *error_out)
 {
-    if (!s->file.has_clock)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
-                             "the file has no clock record");
-    if (s->file.device_mask == 0)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
-                             "the file has no device record");
-    return RVL_OK;
+    if (s->file.has_clock && s->file.device_mask != 0)
+        return RVL_OK;
+    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, s->file.line_number + s->cut, 1,
+                  s->file.has_clock ? "the file has no device record"
+                                    : "the file has no clock record");
 }
 
 /* The monotonic clock if all files are of one boot, else the wall clock. */
@@ -285,7 +289,10 @@ static rvl_status report_mismatch(rvl_trace_error *error_out, uint32_t device, c
     rvli_text_add_u64(&text, device);
     rvli_text_add(&text, " is not declared as in ");
     rvli_text_add(&text, before->name);
-    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, 0, 0, message);
+    rvli_text_add(&text, ":");
+    rvli_text_add_u64(&text, before->file.device_lines[device]);
+    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, s->file.device_lines[device],
+                  sizeof RVLI_WORD_DEVICE + 1, message); /* where its number stands */
 }
 
 static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error_out)
@@ -322,10 +329,9 @@ static rvl_status open_all(rvl_trace_reader *reader, rvl_trace_error *error_out)
     align_clocks(reader);
     for (uint32_t i = 0; i < reader->source_count; i++) {
         source *s = &reader->sources[i];
-        if (s->has_event && s->event.time_ns > UINT64_MAX - s->offset_ns)
-            return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 0,
-                                 "the time does not fit into 64 bits on the common clock");
-        s->event.time_ns += s->has_event ? s->offset_ns : 0;
+        status = s->has_event ? shift_time(s, &s->event, error_out) : RVL_OK;
+        if (status != RVL_OK)
+            return status;
     }
     return RVL_OK;
 }

@@ -149,8 +149,8 @@ typedef struct rvl_trace_reader rvl_trace_reader;
 typedef struct rvl_trace_error {
     size_t struct_size;
     const char *file;  /* one of the caller's paths, or its name; NULL: no file */
-    uint32_t line;     /* from 1; 0: the file as a whole */
-    uint32_t column;   /* from 1, in bytes; 0: the line as a whole */
+    uint32_t line;     /* from 1; 0: the file as a whole, which cannot be opened */
+    uint32_t column;   /* from 1, in bytes; the reader names one with every line. 0: not known */
     char message[256]; /* what is wrong, and what is expected */
 } rvl_trace_error;
 
