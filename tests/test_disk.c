@@ -308,7 +308,7 @@ static void directories_of_others_are_refused(void **state)
 {
     (void)state;
     if (geteuid() != 0)
-        skip_because("you are not root");
+        SKIP_TEST("only root is another user");
     assert_int_equal(chmod(directory, 0555), 0);
     assert_int_equal(seteuid(65534), 0);
     rvl_status status = rvli_disk_directory_check(directory, true);
@@ -324,7 +324,7 @@ static void memory_is_refused_unless_allowed(void **state)
     struct statfs facts;
     if (statfs("/dev/shm", &facts) != 0 || facts.f_type != 0x01021994 ||
         access("/dev/shm", W_OK) != 0)
-        skip_because("/dev/shm is no tmpfs that you may write to");
+        SKIP_TEST("/dev/shm is no tmpfs that can be written to");
     assert_int_equal(rvli_disk_directory_check("/dev/shm", false), RVL_ERR_INVALID);
     assert_int_equal(rvli_error_get()->native_code, 0);
     assert_non_null(strstr(rvli_error_get()->message, "host memory (tmpfs)"));
@@ -493,7 +493,7 @@ static rvli_disk_queue *open_queue(void **state, unsigned depth)
     rvli_disk_queue *queue = NULL;
     rvl_status status = rvli_disk_queue_open(engine, depth, &queue);
     if (status == RVL_ERR_NOT_SUPPORTED && engine == RVLI_DISK_URING)
-        skip_because("this kernel or this build has no io_uring");
+        SKIP_TEST("the kernel refuses io_uring here");
     assert_int_equal(status, RVL_OK);
     assert_string_equal(rvli_disk_queue_name(queue),
                         engine == RVLI_DISK_THREADS ? "threads" : "io_uring");

@@ -19,8 +19,8 @@
 #include "plan/plan.h"
 #include "reveille/snapshot.h"
 #include "run_command.h"
-#include "skip.h"
 #include "short_memory.h"
+#include "skip.h"
 
 #define TRACES SOURCE_WORD "/traces/"
 #define CONFIGS SOURCE_WORD "/tests/data/configs/"
@@ -257,12 +257,19 @@ static void threads_do_not_change_it(void **state)
 #define AS_ROOT "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
 #define FOUR_RANKS AS_ROOT "mpirun --oversubscribe -n 4 " COMMAND_WORD " "
 
+static void need_mpirun(void)
+{
+    if (!RVL_HAVE_MPI)
+        SKIP_TEST("built without MPI, or with sanitizers");
+    if (system("command -v mpirun >/dev/null") != 0)
+        SKIP_TEST("there is no mpirun");
+}
+
 static void ranks_do_not_change_it(void **state)
 {
     (void)state;
     static const char *const tails[] = {"--json", "--csv", "", "--max kv_cache"};
-    if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
-        skip_because("there is no mpirun, or it was built without MPI");
+    need_mpirun();
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         char line[1024];
         snprintf(line, sizeof line, COMMAND_WORD " " SWEEP "%s 2>/dev/null", tails[i]);
@@ -362,8 +369,7 @@ static void mpirun_divides_the_ranks_traces(void **state)
     static const char *const tails[] = {" --max cache", " --max cache --json",
                                         " --max cache --device 600MiB"};
     static const char *const runs[] = {MPIRUN("4"), MPIRUN("3"), MPIRUN("7")};
-    if (system("command -v mpirun >/dev/null") != 0 || RVL_HAVE_MPI == 0)
-        skip_because("there is no mpirun, or it was built without MPI");
+    need_mpirun();
     write_ranks();
     for (size_t i = 0; i < 3; i++) {
         char line[1024];

@@ -440,7 +440,7 @@ static void test_snapshots_have_pages(void **state)
 {
     (void)state;
     if (!has_page())
-        skip_because("built without the page");
+        SKIP_TEST("built without the page");
     for (size_t i = 0; i < 3; i++) {
         json_t *stage = highest_stage(snapshots[i]);
         check_page(snapshots[i], stage);

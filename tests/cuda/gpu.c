@@ -39,7 +39,7 @@ bool gpu_is_there(void)
         gpu_fake_kernels();
     if (status == RVL_OK)
         return true;
-    print_message(SKIP_LINE, rvli_error_get()->message);
+    SKIP_LINE("%s", rvli_error_get()->message);
     if (gpu_is_fake())
         exit(1); /* the fake driver is always there */
     return false;

@@ -97,7 +97,7 @@ static void out_of_memory_on_resume_is_survived(void **state)
 {
     (void)state;
     if (gpu_is_fake())
-        skip_because("on the fake driver each process has a card of its own");
+        SKIP_TEST("each process has a fake card of its own");
     char byte;
     int to, from, status;
     rvl_context *context = gpu_open(NULL, NULL);

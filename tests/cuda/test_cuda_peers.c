@@ -66,7 +66,7 @@ int main(void)
     if (!gpu_is_there())
         return SKIPPED;
     if (rvli_cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 2) {
-        print_message(SKIP_LINE, "there is one device");
+        SKIP_LINE("there is one device");
         return SKIPPED;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
