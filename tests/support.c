@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "support.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "backends/sim/sim.h"
 
 rvl_context *support_open(support_options options, fault_injector **fault_out)
@@ -98,4 +102,30 @@ rvl_device_stats support_stats(rvl_context *context, int device)
     rvl_device_stats stats = {.struct_size = sizeof stats};
     assert_int_equal(rvl_device_get_stats(context, device, &stats), RVL_OK);
     return stats;
+}
+
+static bool sleeps(pid_t thread)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *behind_name = strrchr(text, ')');
+    return behind_name != NULL && strncmp(behind_name, ") S", 3) == 0;
+}
+
+/* Several looks in a row: on its way it may have waited for a moment. */
+bool support_await_sleep(_Atomic pid_t *thread)
+{
+    enum { LOOKS = 10, LOOKS_MAX = 10000 };
+    int asleep = 0;
+    for (int i = 0; i < LOOKS_MAX && asleep < LOOKS; i++) {
+        usleep(1000);
+        asleep = *thread != 0 && sleeps(*thread) ? asleep + 1 : 0;
+    }
+    return asleep == LOOKS;
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cmocka.h>
 
@@ -47,6 +48,12 @@ bool support_holds(rvl_addr addr, uint64_t size, uint64_t seed);
 
 /* State of the allocation at addr; fails the test if there is none. */
 rvl_state support_state(rvl_context *context, rvl_addr addr);
+
+/*
+ * Waits until another thread of this process, which has noted its number (gettid()) at `thread` and
+ * gone into a call, sleeps there. false: it does not within ten seconds.
+ */
+bool support_await_sleep(_Atomic pid_t *thread);
 
 /* Counters of a device. */
 rvl_device_stats support_stats(rvl_context *context, int device);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Threads that allocate, pause, resume and free, on the same tags and on others, while others read.
- * Run under ThreadSanitizer by CI. Content is checked at every turn, and the ledger at the end.
+ * All begin at once. Run under ThreadSanitizer by CI. Content is checked at every turn, and the
+ * ledger at the end.
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -18,6 +20,7 @@
 
 typedef struct worker {
     pthread_t thread;
+    void *(*body)(void *worker);
     rvl_context *context;
     unsigned seed;
     int number;
@@ -111,18 +114,30 @@ static void *reader(void *argument)
     return NULL;
 }
 
+static pthread_barrier_t start;
+
+static void *begin(void *argument)
+{
+    worker *w = argument;
+    pthread_barrier_wait(&start);
+    return w->body(w);
+}
+
 static void run(void *(*const bodies[WORKERS])(void *))
 {
+    assert_int_equal(pthread_barrier_init(&start, NULL, WORKERS), 0);
     rvl_context *context = support_open((support_options){.capacity_bytes = 256 * MIB}, NULL);
     worker workers[WORKERS];
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (worker){.context = context, .seed = (unsigned)i + 1, .number = i};
-        assert_int_equal(pthread_create(&workers[i].thread, NULL, bodies[i], &workers[i]), 0);
+        workers[i] =
+            (worker){.body = bodies[i], .context = context, .seed = (unsigned)i + 1, .number = i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, begin, &workers[i]), 0);
     }
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(workers[i].thread, NULL);
         assert_int_equal(workers[i].failures, 0);
     }
+    pthread_barrier_destroy(&start);
     rvl_device_stats stats = support_stats(context, 0);
     assert_int_equal(stats.used_bytes, 0);
     assert_int_equal(stats.host_backup_bytes, 0);
@@ -151,12 +166,14 @@ typedef struct slow_callback {
     rvl_context *context;
     rvl_addr addr;
     pthread_t freer;
-    rvl_status freed;
+    _Atomic pid_t freer_id;
+    _Atomic rvl_status freed; /* RVL_ERR_TIMEOUT: not yet */
 } slow_callback;
 
 static void *free_it(void *argument)
 {
     slow_callback *slow = argument;
+    slow->freer_id = gettid();
     slow->freed = rvl_free(slow->context, slow->addr);
     return NULL;
 }
@@ -166,13 +183,12 @@ static rvl_status start_free(void *user, rvl_tag tag)
     (void)tag;
     slow_callback *slow = user;
     slow->freed = RVL_ERR_TIMEOUT;
-    pthread_create(&slow->freer, NULL, free_it, slow);
-    struct timespec moment = {.tv_nsec = 20000000};
-    nanosleep(&moment, NULL);
+    bool waits = pthread_create(&slow->freer, NULL, free_it, slow) == 0 &&
+                 support_await_sleep(&slow->freer_id);
     rvl_allocation allocation = {.struct_size = sizeof allocation};
     bool there = rvl_allocation_find(slow->context, slow->addr, &allocation) == RVL_OK &&
                  allocation.state == RVL_STATE_PAUSING;
-    return there ? RVL_OK : RVL_ERR_STATE;
+    return waits && there && slow->freed == RVL_ERR_TIMEOUT ? RVL_OK : RVL_ERR_STATE;
 }
 
 static void freeing_a_moving_allocation_waits(void **state)

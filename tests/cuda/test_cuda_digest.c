@@ -206,6 +206,10 @@ static void without_host_memory_nothing_is_queued(void **state)
 
 /* ---- Threads ---- */
 
+enum { THREADS = 6 };
+
+static pthread_barrier_t start;
+
 typedef struct thread_work {
     rvl_context *context;
     rvl_addr addr;
@@ -216,6 +220,7 @@ typedef struct thread_work {
 static void *work(void *argument)
 {
     thread_work *mine = argument;
+    pthread_barrier_wait(&start);
     rvli_digest expected[2] = {rvli_digest_of(mine->host, GRANULE),
                                rvli_digest_of(mine->host + GRANULE, GRANULE)};
     for (int round = 0; round < 20; round++) {
@@ -234,13 +239,13 @@ static void *work(void *argument)
 static void threads_get_their_own(void **state)
 {
     (void)state;
-    enum { THREADS = 6 };
     rvl_addr addr;
     unsigned char *host;
     pthread_t threads[THREADS];
     thread_work works[THREADS];
     rvl_context *context = begin(&addr, &host);
     wait_for(context, record(context));
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (uint64_t i = 0; i < THREADS; i++) {
         works[i] = (thread_work){
             .context = context, .addr = addr + i * 2 * GRANULE, .host = host + i * 2 * GRANULE};

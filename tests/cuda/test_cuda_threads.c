@@ -5,6 +5,10 @@
 
 #include "gpu.h"
 
+enum { THREADS = 8 };
+
+static pthread_barrier_t start;
+
 typedef struct thread_work {
     rvl_context *context;
     int number;
@@ -15,6 +19,7 @@ static void *work(void *argument)
 {
     thread_work *mine = argument;
     char name[8];
+    pthread_barrier_wait(&start);
     snprintf(name, sizeof name, "t%d", mine->number);
     mine->good = true;
     for (uint64_t round = 0; round < 12 && mine->good; round++) {
@@ -33,10 +38,10 @@ static void *work(void *argument)
 static void threads_do_not_disturb_each_other(void **state)
 {
     (void)state;
-    enum { THREADS = 8 };
     pthread_t threads[THREADS];
     thread_work works[THREADS];
     rvl_context *context = gpu_open(NULL, NULL);
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++) {
         works[i] = (thread_work){.context = context, .number = i};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &works[i]), 0);

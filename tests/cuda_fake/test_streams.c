@@ -281,8 +281,13 @@ static void test_kernels(void **state)
 
 /* ---- Threads ---- */
 
+#define THREADS 4
+
+static pthread_barrier_t start;
+
 static void *copy_rounds(void *context)
 {
+    pthread_barrier_wait(&start);
     CUdeviceptr addr;
     CUstream stream;
     unsigned char out[16];
@@ -305,8 +310,9 @@ static void *copy_rounds(void *context)
 static void test_threads(void **state)
 {
     (void)state;
-    pthread_t threads[4];
+    pthread_t threads[THREADS];
     CUcontext context;
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     assert_int_equal(cu.cuCtxGetCurrent(&context), CUDA_SUCCESS);
     for (size_t i = 0; i < COUNT(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, copy_rounds, context), 0);
@@ -315,7 +321,7 @@ static void test_threads(void **state)
         assert_int_equal(pthread_join(threads[i], &complaint), 0);
         assert_null(complaint);
     }
-    assert_int_equal(fake_stats_get().to_host_pageable_bytes, 4 * 50 * 16);
+    assert_int_equal(fake_stats_get().to_host_pageable_bytes, THREADS * 50 * 16);
 }
 
 int test_streams(void)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -116,10 +117,13 @@ static int open_handle(const order *what)
     return error;
 }
 
+static pthread_barrier_t start;
+
 static void *open_and_close(void *argument)
 {
     const order *what = argument;
     int64_t failures = 0;
+    pthread_barrier_wait(&start);
     for (int i = 0; i < ROUNDS; i++) {
         void *at = NULL;
         if (cudaIpcOpenMemHandle(&at, what->handle, 1) != 0)
@@ -134,13 +138,16 @@ static int64_t open_in_threads(order *what)
 {
     pthread_t threads[OPENERS];
     int64_t failures = 0;
+    pthread_barrier_init(&start, NULL, OPENERS);
     for (int i = 0; i < OPENERS; i++)
-        pthread_create(&threads[i], NULL, open_and_close, what);
+        if (pthread_create(&threads[i], NULL, open_and_close, what) != 0)
+            abort();
     for (int i = 0; i < OPENERS; i++) {
         void *result = NULL;
         pthread_join(threads[i], &result);
         failures += (intptr_t)result;
     }
+    pthread_barrier_destroy(&start);
     return failures;
 }
 

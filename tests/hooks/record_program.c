@@ -210,9 +210,12 @@ static void plain(void)
 #define THREADS 4
 #define ROUNDS 100
 
+static pthread_barrier_t start;
+
 static void *work(void *argument)
 {
     char tag[16];
+    pthread_barrier_wait(&start);
     snprintf(tag, sizeof tag, "t%u", (unsigned)(uintptr_t)argument);
     for (int i = 0; i < ROUNDS; i++) {
         void *plain = get(2 * MIB);
@@ -227,6 +230,7 @@ static void threads(void)
 {
     pthread_t all[THREADS];
     plain(); /* the first sample is taken while nobody else allocates */
+    NEED(pthread_barrier_init(&start, NULL, THREADS) == 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         NEED(pthread_create(&all[i], NULL, work, (void *)i) == 0);
     for (int i = 0; i < THREADS; i++)

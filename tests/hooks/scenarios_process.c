@@ -14,9 +14,12 @@
 #define THREADS 8
 #define ROUNDS 20
 
+static pthread_barrier_t start;
+
 static void *work(void *argument)
 {
     char tag[16];
+    pthread_barrier_wait(&start);
     uint8_t number = (uint8_t)(uintptr_t)argument;
     snprintf(tag, sizeof tag, "thread%u", number);
     for (int i = 0; i < ROUNDS; i++) {
@@ -35,6 +38,7 @@ static void *work(void *argument)
 static void threads(void)
 {
     pthread_t all[THREADS];
+    EXPECT(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         EXPECT(pthread_create(&all[i], NULL, work, (void *)(i + 1)), 0);
     for (int i = 0; i < THREADS; i++)
@@ -87,13 +91,21 @@ static void fork_after(void)
     hook_free(at);
 }
 
-static volatile bool stop;
+static _Atomic bool stop;
+static _Atomic unsigned turns;
 
 static void *allocate_all_the_time(void *unused)
 {
-    while (!stop)
+    for (; !stop; turns++)
         hook_free(in_region("busy", NOTHING, 0, 1));
     return unused;
+}
+
+/* Until the other thread has allocated once more; if it never does, the program is ended. */
+static void await_turn(void)
+{
+    for (unsigned before = turns; turns == before;)
+        usleep(100);
 }
 
 /* The child's locks are free, whatever the parent's threads were doing. */
@@ -102,6 +114,7 @@ static void fork_busy(void)
     pthread_t other;
     EXPECT(pthread_create(&other, NULL, allocate_all_the_time, NULL), 0);
     for (int i = 0; i < 20; i++) {
+        await_turn();
         pid_t child = fork();
         if (child == 0) {
             EXPECT(h.tms_get_cpu_backup_pointer(NULL, 1) == NULL, true);

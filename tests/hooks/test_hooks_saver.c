@@ -509,8 +509,11 @@ static void test_retaining_keeps_options(void **state)
 
 #define THREADS 4
 
+static pthread_barrier_t start;
+
 static void *work(void *argument)
 {
+    pthread_barrier_wait(&start);
     const char *const tags[THREADS] = {"t0", "t1", "t2", "t3"};
     uint8_t number = (uint8_t)(uintptr_t)argument;
     const rvli_thread_settings settings = with(tags[number], true, false);
@@ -533,6 +536,7 @@ static void test_threads(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
     for (int i = 0; i < THREADS; i++) {

@@ -40,6 +40,14 @@ static void *look_up_all(void *table)
     return (void *)wrong;
 }
 
+static pthread_barrier_t start;
+
+static void *look_up_at_once(void *table)
+{
+    pthread_barrier_wait(&start);
+    return look_up_all(table);
+}
+
 static void test_every_name(void **state)
 {
     (void)state;
@@ -56,12 +64,13 @@ static void test_every_name(void **state)
 static void test_threads(void **state)
 {
     (void)state;
+    assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (int round = 0; round < ROUNDS; round++) {
         rvli_name_table table = {.at = name_at};
         pthread_t threads[THREADS];
         void *wrong = NULL;
         for (int i = 0; i < THREADS; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, look_up_all, &table), 0);
+            assert_int_equal(pthread_create(&threads[i], NULL, look_up_at_once, &table), 0);
         for (int i = 0; i < THREADS; i++) {
             assert_int_equal(pthread_join(threads[i], &wrong), 0);
             assert_null(wrong);
