@@ -14,5 +14,7 @@ optional_packages=(
 command -v npm >/dev/null || optional_packages+=("npm=pages of reveille report")
 browser_packages=()
 command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)
-check_packages=(clang clang-format clang-tidy libclang-rt-14-dev gcovr)
+# Brings LLVM's plugin for the linker (llvm-14-linker-tools), by which release-clang optimizes over files.
+clang_packages=(clang)
+check_packages=("${clang_packages[@]}" clang-format clang-tidy libclang-rt-14-dev gcovr)
 bare_packages=(debootstrap iproute2)
