@@ -74,7 +74,7 @@ def main(arguments):
         import torch
         import transformers
     except ImportError as error:
-        print(f"left out: {error}")
+        print(f"SKIP: {error}")
         return 77
     print("transformers", transformers.__version__, "torch", torch.__version__)
     differ = 0

@@ -11,6 +11,7 @@
 
 #include "folder.h"
 #include "run_command.h"
+#include "skip.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
 #define CONFIGS_WORD SOURCE_WORD "/tests/data/configs/"
@@ -302,6 +303,12 @@ static void says_what_toml_needs(void **state)
     check_printed("memory.toml: this build reads no TOML: write JSON, or build reveille with a C++ "
                   "compiler and toml++ (Debian: libtomlplusplus-dev)\n");
 }
+
+static void reads_toml(void **state)
+{
+    (void)state;
+    SKIP_TEST("built without toml++");
+}
 #endif
 
 static void refuses_what_it_does_not_know(void **state)
@@ -525,6 +532,7 @@ int main(void)
         cmocka_unit_test(refuses_toml_by_line_and_column),
 #else
         cmocka_unit_test(says_what_toml_needs),
+        cmocka_unit_test(reads_toml),
 #endif
         cmocka_unit_test(refuses_what_it_does_not_know),
         cmocka_unit_test(a_broken_check_breaks_itself_alone),

@@ -34,4 +34,5 @@ def test_tests_pass(source, pytester):
 def test_linked_files_exist(source, name):
     page = source / name
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert links
     assert [link for link in links if not (page.parent / link).exists()] == []
