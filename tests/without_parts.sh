@@ -43,7 +43,7 @@ cd "$source"
 says "is not the uplot@" "$folder/configured"
 
 configure build -DRVL_NPM=OFF >"$folder/configured" 2>&1
-says "npm was not found: built without \`reveille report -o\` (pages)" "$folder/configured"
+says "Left out: pages of reveille report: npm was not found" "$folder/configured"
 
 # Tests of what is left out are left out, and no others.
 ctest --test-dir "$folder/build" -N | sed -n 's/^ *Test *#[0-9]*: //p' >"$folder/tests"
