@@ -79,7 +79,7 @@ static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_
 void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_tag *tag = allocation->tag;
-    rvli_holder *holder = &tag->holders[allocation->device];
+    rvli_holder *holder = tag->holders[allocation->device];
     rvli_tag_link(allocation);
     if (allocation->blocks != NULL) {
         rvli_ledger_check_fit(context, allocation->device, tag->number, tag->process->number,
@@ -101,7 +101,7 @@ rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation)
     rvli_ledger *ledger = &context->devices[allocation->device].ledger;
     ledger->allocation_count++;
     ledger->alloc_calls++;
-    allocation->tag->holders[allocation->device].allocation_count++;
+    allocation->tag->holders[allocation->device]->allocation_count++;
     return RVL_OK;
 }
 
@@ -123,12 +123,13 @@ static rvl_status enter(rvl_context *context, rvli_allocation *allocation)
 static rvl_status prepare(rvl_context *context, const rvli_allocation *draft,
                           rvli_allocation **allocation_out)
 {
-    rvl_status status = RVL_OK;
     rvli_lock(context);
-    rvli_allocation *allocation = rvli_pool_get(&context->allocation_pool);
-    if (allocation == NULL) {
+    rvl_status status = rvli_tag_reach(draft->tag, draft->device);
+    rvli_allocation *allocation =
+        status == RVL_OK ? rvli_pool_get(&context->allocation_pool) : NULL;
+    if (status == RVL_OK && allocation == NULL) {
         status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for an allocation");
-    } else {
+    } else if (status == RVL_OK) {
         *allocation = *draft;
         if (allocation->state == RVL_STATE_ACTIVE)
             status = rvli_blocks_prepare(context, allocation, &allocation->blocks);

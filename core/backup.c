@@ -109,7 +109,7 @@ void rvli_backup_count(rvl_context *context, const rvli_tag *tag, const rvli_bac
     if (backup->store == &rvli_disk_store)
         rvli_ledger_disk_add(context, backup->device, backup->size);
     else
-        rvli_ledger_host_add(context, backup->device, &tag->holders[backup->device], backup->size);
+        rvli_ledger_host_add(context, backup->device, tag->holders[backup->device], backup->size);
 }
 
 void rvli_backup_uncount(rvl_context *context, const rvli_tag *tag, const rvli_backup *backup)
@@ -117,5 +117,5 @@ void rvli_backup_uncount(rvl_context *context, const rvli_tag *tag, const rvli_b
     if (backup->store == &rvli_disk_store)
         rvli_ledger_disk_sub(context, backup->device, backup->size);
     else
-        rvli_ledger_host_sub(context, backup->device, &tag->holders[backup->device], backup->size);
+        rvli_ledger_host_sub(context, backup->device, tag->holders[backup->device], backup->size);
 }

@@ -321,7 +321,7 @@ static rvl_status release_one(rvl_context *context, rvli_block *block, rvli_hold
 
 rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
 {
-    rvli_holder *holder = &allocation->tag->holders[allocation->device];
+    rvli_holder *holder = allocation->tag->holders[allocation->device];
     bool first = true;
     while (allocation->blocks != NULL) {
         rvli_block *block = allocation->blocks;

@@ -164,7 +164,8 @@ static rvl_status new_carrier(rvl_context *context, const rvli_allocation *draft
                               rvli_carrier **carrier_out)
 {
     rvli_lock(context);
-    rvli_carrier *carrier = rvli_pool_get(&context->carrier_pool);
+    rvl_status status = rvli_tag_reach(draft->tag, draft->device);
+    rvli_carrier *carrier = status == RVL_OK ? rvli_pool_get(&context->carrier_pool) : NULL;
     if (carrier != NULL) {
         *carrier = (rvli_carrier){.as = *draft};
         carrier->as.kind = RVLI_KIND_CARRIER;
@@ -172,8 +173,10 @@ static rvl_status new_carrier(rvl_context *context, const rvli_allocation *draft
         carrier->as.id = ++context->last_id; /* its place in the order of transitions */
     }
     rvli_unlock(context);
-    if (carrier == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a shared block");
+    if (status == RVL_OK && carrier == NULL)
+        status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for a shared block");
+    if (status != RVL_OK)
+        return status;
     *carrier_out = carrier;
     return RVL_OK;
 }

@@ -27,6 +27,7 @@ static rvl_status read_devices(rvl_context *context)
     if (context->devices == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the devices");
     for (int device = 0; device < context->device_count; device++) {
+        rvli_ledger_init(&context->devices[device].ledger);
         rvl_status status =
             context->ops.device_facts(context->self, device, &context->devices[device].facts);
         if (status != RVL_OK) {

@@ -57,14 +57,14 @@ void rvli_forget_address(rvl_context *context, rvli_allocation *allocation)
     rvli_index_remove(&context->by_addr, allocation);
     ledger->allocation_count--;
     ledger->free_calls++;
-    allocation->tag->holders[allocation->device].allocation_count--;
+    allocation->tag->holders[allocation->device]->allocation_count--;
 }
 
 /* Takes it out of tables and ledger, before its address can be reserved anew. */
 static void forget(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_allocation *mover = rvli_mover(allocation);
-    rvli_holder *holder = &mover->tag->holders[mover->device];
+    rvli_holder *holder = mover->tag->holders[mover->device];
     rvli_lock(context);
     rvli_forget_address(context, allocation);
     if (mover->state != RVL_STATE_ACTIVE)

@@ -11,10 +11,20 @@
 /* Process name of the ledger's own holders (kept and stranded blocks). */
 #define OWN_PROCESS "reveille"
 
+void rvli_ledger_init(rvli_ledger *ledger)
+{
+    ledger->kept.process = OWN_PROCESS;
+    ledger->kept.tag = "kept";
+    ledger->stranded.process = OWN_PROCESS;
+    ledger->stranded.tag = "stranded";
+}
+
 /* Before a holder changes for the first time in an epoch: what it had at the peak is what it has.
  */
-static void note_peak_share(const rvli_ledger *ledger, rvli_holder *holder)
+static void note_peak_share(rvli_ledger *ledger, rvli_holder *holder)
 {
+    if (!holder->past.touched)
+        rvli_history_touch(&ledger->history, holder);
     if (holder->epoch != ledger->epoch) {
         holder->bytes_at_peak = holder->bytes;
         holder->epoch = ledger->epoch;
@@ -26,22 +36,15 @@ static uint64_t share_at_peak(const rvli_ledger *ledger, const rvli_holder *hold
     return holder->epoch == ledger->epoch ? holder->bytes_at_peak : holder->bytes;
 }
 
-static rvli_stage_device *current_stage(rvl_context *context, int device)
-{
-    return &context->stages[context->stage_count - 1].devices[device];
-}
-
 void rvli_ledger_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes)
 {
     rvli_ledger *ledger = &context->devices[device].ledger;
-    rvli_stage_device *stage = current_stage(context, device);
 
+    note_peak_share(ledger, holder);
     ledger->used_bytes += bytes;
-    if (ledger->used_bytes > stage->peak_bytes) {
-        stage->peak_bytes = ledger->used_bytes;
+    if (ledger->used_bytes > ledger->stage.peak_bytes) {
+        ledger->stage.peak_bytes = ledger->used_bytes;
         ledger->epoch++;
-    } else {
-        note_peak_share(ledger, holder);
     }
     if (ledger->used_bytes > ledger->peak_bytes) {
         ledger->peak_bytes = ledger->used_bytes;
@@ -75,13 +78,12 @@ void rvli_ledger_hand_over(rvl_context *context, int device, rvli_holder *from, 
 void rvli_ledger_host_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes)
 {
     rvli_ledger *ledger = &context->devices[device].ledger;
-    rvli_stage_device *stage = current_stage(context, device);
     ledger->host_bytes += bytes;
     holder->host_bytes += bytes;
     if (ledger->host_bytes > ledger->host_peak_bytes)
         ledger->host_peak_bytes = ledger->host_bytes;
-    if (ledger->host_bytes > stage->host_bytes)
-        stage->host_bytes = ledger->host_bytes;
+    if (ledger->host_bytes > ledger->stage.host_bytes)
+        ledger->stage.host_bytes = ledger->host_bytes;
 }
 
 void rvli_ledger_host_sub(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes)
@@ -128,72 +130,9 @@ void rvli_ledger_check_fit(rvl_context *context, int device, rvl_tag tag, rvl_pr
 
 void rvli_ledger_spend(rvl_context *context, int device, uint64_t ns)
 {
-    context->devices[device].ledger.transition_ns += ns;
-    current_stage(context, device)->transition_ns += ns;
-}
-
-/* ---- Shares of a peak ---- */
-
-static size_t count_holders(const rvl_context *context, int device)
-{
-    const rvli_ledger *ledger = &context->devices[device].ledger;
-    return atomic_load_explicit(&context->tag_count, memory_order_relaxed) +
-           HASH_COUNT(ledger->causes) + 2;
-}
-
-static int compare_text(const char *left, const char *right)
-{
-    return strcmp(left ? left : "", right ? right : "");
-}
-
-static int compare_shares(const void *left, const void *right)
-{
-    const rvli_share *a = left;
-    const rvli_share *b = right;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    if ((a->process == NULL) != (b->process == NULL))
-        return a->process == NULL ? 1 : -1;
-    int by_process = compare_text(a->process, b->process);
-    return by_process != 0 ? by_process : compare_text(a->tag, b->tag);
-}
-
-typedef struct share_list {
-    rvli_share *shares;
-    size_t count;
-} share_list;
-
-static void add_share(share_list *list, const rvli_ledger *ledger, const rvli_holder *holder,
-                      const char *process, const char *tag)
-{
-    uint64_t bytes = share_at_peak(ledger, holder);
-    if (bytes > 0)
-        list->shares[list->count++] = (rvli_share){.process = process, .tag = tag, .bytes = bytes};
-}
-
-rvl_status rvli_ledger_shares(rvl_context *context, int device, rvli_share **shares_out,
-                              size_t *count_out)
-{
-    const rvli_ledger *ledger = &context->devices[device].ledger;
-    share_list list = {malloc(count_holders(context, device) * sizeof(rvli_share)), 0};
-    if (list.shares == NULL)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the breakdown of a peak");
-
-    uint32_t tag_count = atomic_load_explicit(&context->tag_count, memory_order_relaxed);
-    for (rvl_tag number = 1; number <= tag_count; number++) {
-        const rvli_tag *tag = rvli_tag_get(context, number);
-        const char *name = tag->key->name[0] != '\0' ? tag->key->name : NULL;
-        add_share(&list, ledger, &tag->holders[device], tag->process->name, name);
-    }
-    for (const rvli_cause *cause = ledger->causes; cause != NULL; cause = cause->hh.next)
-        add_share(&list, ledger, &cause->holder, NULL, cause->name);
-    add_share(&list, ledger, &ledger->kept, OWN_PROCESS, "kept");
-    add_share(&list, ledger, &ledger->stranded, OWN_PROCESS, "stranded");
-
-    qsort(list.shares, list.count, sizeof *list.shares, compare_shares);
-    *shares_out = list.shares;
-    *count_out = list.count;
-    return RVL_OK;
+    rvli_ledger *ledger = &context->devices[device].ledger;
+    ledger->transition_ns += ns;
+    ledger->stage.transition_ns += ns;
 }
 
 /* ---- Stages ---- */
@@ -217,15 +156,12 @@ static rvli_mark *find_mark(rvl_context *context, const char *name)
     return mark;
 }
 
-static char *stage_name(const rvli_mark *mark)
+/* "rollout#2". NULL: no memory. */
+static char *numbered_name(const rvli_mark *mark)
 {
-    size_t size = strlen(mark->name) + 16;
+    size_t size = strlen(mark->name) + sizeof "#4294967295";
     char *name = malloc(size);
-    if (name == NULL)
-        return NULL;
-    if (mark->count == 0)
-        snprintf(name, size, "%s", mark->name);
-    else
+    if (name != NULL)
         snprintf(name, size, "%s#%u", mark->name, mark->count + 1);
     return name;
 }
@@ -243,41 +179,49 @@ static bool grow_stages(rvl_context *context)
     return true;
 }
 
-static void free_shares(rvl_context *context, rvli_stage_device *devices)
+/* The current stage as it is if it ends now. */
+static rvli_stage_device ended_now(const rvli_ledger *ledger)
 {
-    for (int device = 0; device < context->device_count; device++) {
-        free(devices[device].shares);
-        devices[device].shares = NULL;
-        devices[device].share_count = 0;
-    }
+    rvli_stage_device stage = ledger->stage;
+    stage.end_bytes = ledger->used_bytes;
+    stage.host_end_bytes = ledger->host_bytes;
+    return stage;
 }
 
-/* Writes down what the current stage ends with. */
-static rvl_status end_stage(rvl_context *context)
+/* Writes down the shares of the current stage's peak. Those that have something else by now stay
+ * touched. */
+static void settle_shares(rvli_ledger *ledger)
 {
-    rvli_stage_device *devices = context->stages[context->stage_count - 1].devices;
-    for (int device = 0; device < context->device_count; device++) {
-        rvl_status status = rvli_ledger_shares(context, device, &devices[device].shares,
-                                               &devices[device].share_count);
-        if (status != RVL_OK) {
-            free_shares(context, devices);
-            return status;
-        }
-        devices[device].end_bytes = context->devices[device].ledger.used_bytes;
+    rvli_history *history = &ledger->history;
+    rvli_holder *holder = history->touched;
+    history->touched = NULL;
+    history->touched_count = 0;
+    while (holder != NULL) {
+        rvli_holder *next = holder->past.next;
+        holder->past.touched = false;
+        if (rvli_history_settle(history, holder, share_at_peak(ledger, holder)))
+            rvli_history_touch(history, holder);
+        holder = next;
     }
-    return RVL_OK;
 }
 
 /* A stage inherits what is in use: its peak is at least that. */
-static void open_stage(rvl_context *context, rvli_stage *stage)
+static void turn_stage(rvli_ledger *ledger, uint32_t ending)
 {
-    context->stages[context->stage_count++] = *stage;
-    for (int device = 0; device < context->device_count; device++) {
-        rvli_ledger *ledger = &context->devices[device].ledger;
-        stage->devices[device].peak_bytes = ledger->used_bytes;
-        stage->devices[device].host_bytes = ledger->host_bytes;
-        ledger->epoch++;
-    }
+    rvli_stage_device ended = ended_now(ledger);
+    settle_shares(ledger);
+    rvli_history_end_stage(&ledger->history, ending, &ended);
+    ledger->stage =
+        (rvli_stage_device){.peak_bytes = ledger->used_bytes, .host_bytes = ledger->host_bytes};
+    ledger->epoch++;
+}
+
+static rvl_status reserve_histories(rvl_context *context)
+{
+    rvl_status status = RVL_OK;
+    for (int device = 0; device < context->device_count && status == RVL_OK; device++)
+        status = rvli_history_reserve(&context->devices[device].ledger.history);
+    return status;
 }
 
 rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *name)
@@ -285,33 +229,56 @@ rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *name)
     rvli_mark *mark = find_mark(context, name);
     if (mark == NULL || !grow_stages(context))
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
-    rvli_stage stage = {
-        .name = stage_name(mark),
-        .mark = mark->name,
-        .step = context->step,
-        .devices = calloc((size_t)context->device_count, sizeof(rvli_stage_device)),
-    };
-    rvl_status status = RVL_OK;
-    if (stage.name == NULL || stage.devices == NULL)
-        status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
-    else if (context->stage_count > 0)
-        status = end_stage(context);
-    if (status != RVL_OK) {
-        free(stage.name);
-        free(stage.devices);
+    rvl_status status = context->stage_count > 0 ? reserve_histories(context) : RVL_OK;
+    if (status != RVL_OK)
         return status;
-    }
+    char *numbered = NULL;
+    if (mark->count > 0 && (numbered = numbered_name(mark)) == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
+    for (int device = 0; context->stage_count > 0 && device < context->device_count; device++)
+        turn_stage(&context->devices[device].ledger, context->stage_count - 1);
     mark->count++;
-    open_stage(context, &stage);
+    context->stages[context->stage_count++] =
+        (rvli_stage){.name = numbered != NULL ? numbered : mark->name,
+                     .mark = mark->name,
+                     .step = context->step};
     return RVL_OK;
+}
+
+rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, int device)
+{
+    const rvli_ledger *ledger = &context->devices[device].ledger;
+    return stage + 1 == context->stage_count ? ended_now(ledger)
+                                             : rvli_history_stage(&ledger->history, stage);
+}
+
+/* The current stage has no changes yet: they are shown in the view, and taken back. */
+static size_t copy_current(rvli_ledger *ledger, rvl_holder *holders_out, size_t capacity)
+{
+    rvli_history *history = &ledger->history;
+    for (rvli_holder *each = history->touched; each != NULL; each = each->past.next)
+        rvli_history_show(history, each, share_at_peak(ledger, each));
+    size_t count = rvli_history_copy_view(history, holders_out, capacity);
+    for (rvli_holder *each = history->touched; each != NULL; each = each->past.next)
+        rvli_history_show(history, each, each->past.recorded_bytes);
+    return count;
+}
+
+size_t rvli_ledger_copy_holders(rvl_context *context, uint32_t stage, int device,
+                                rvl_holder *holders_out, size_t capacity)
+{
+    rvli_ledger *ledger = &context->devices[device].ledger;
+    rvli_history_look_at(&ledger->history, stage);
+    if (stage + 1 == context->stage_count)
+        return copy_current(ledger, holders_out, capacity);
+    return rvli_history_copy_view(&ledger->history, holders_out, capacity);
 }
 
 void rvli_ledger_destroy(rvl_context *context)
 {
     for (uint32_t i = 0; i < context->stage_count; i++) {
-        free_shares(context, context->stages[i].devices);
-        free(context->stages[i].devices);
-        free(context->stages[i].name);
+        if (context->stages[i].name != context->stages[i].mark)
+            free((void *)(uintptr_t)context->stages[i].name);
     }
     free(context->stages);
 
@@ -323,6 +290,7 @@ void rvli_ledger_destroy(rvl_context *context)
     /* There may be no records yet: opening has failed. */
     for (int device = 0; context->devices != NULL && device < context->device_count; device++) {
         rvli_cause *cause, *next_cause;
+        rvli_history_destroy(&context->devices[device].ledger.history);
         HASH_ITER (hh, context->devices[device].ledger.causes, cause, next_cause) {
             HASH_DEL(context->devices[device].ledger.causes, cause);
             free(cause);

@@ -5,7 +5,8 @@
  * Who held what at a peak is known without copying the table at every new peak. Each new peak
  * starts an epoch. A holder that changes for the first time in an epoch notes what it had before:
  * that is what it had at the peak. One that has not changed since still has it. So a change costs
- * O(1), and only the end of a stage walks the holders.
+ * O(1), and the end of a stage walks only the holders that have changed since the one before it
+ * (core/history.h).
  *
  * All functions want the context's lock.
  */
@@ -17,10 +18,13 @@
 
 #include "base/hash.h"
 
+#include "core/history.h"
 #include "reveille/stats.h"
 
 /* Bytes of one tag, or one cause of external bytes, on one device. */
-typedef struct rvli_holder {
+struct rvli_holder {
+    const char *process; /* NULL: external. Names live as long as the context */
+    const char *tag;     /* NULL: untagged; for external bytes their cause */
     uint64_t bytes;
     uint64_t bytes_at_peak; /* meaningful if epoch is the ledger's */
     uint64_t epoch;
@@ -30,7 +34,8 @@ typedef struct rvli_holder {
     uint64_t allocation_count;
     uint64_t pauses;
     uint64_t resumes;
-} rvli_holder;
+    rvli_past past;
+};
 
 /* External bytes of one cause. */
 typedef struct rvli_cause {
@@ -39,24 +44,10 @@ typedef struct rvli_cause {
     char name[];
 } rvli_cause;
 
-/* One holder's share of a peak that is over. Strings belong to the context. */
-typedef rvl_holder rvli_share;
-
-/* A stage on one device. */
-typedef struct rvli_stage_device {
-    uint64_t peak_bytes;
-    uint64_t end_bytes;
-    uint64_t host_bytes; /* highest within the stage */
-    uint64_t transition_ns;
-    rvli_share *shares; /* at the peak; filled when the stage ends */
-    size_t share_count;
-} rvli_stage_device;
-
 typedef struct rvli_stage {
-    char *name;
+    const char *name; /* the mark itself where it comes for the first time */
     const char *mark;
     uint32_t step;
-    rvli_stage_device *devices;
 } rvli_stage;
 
 /* A stage name and how often it came. */
@@ -88,7 +79,12 @@ typedef struct rvli_ledger {
     rvli_holder stranded; /* blocks that could not be released */
     rvli_cause *causes;
     rvl_oom oom;
+    rvli_stage_device stage; /* the current one; its end is now */
+    rvli_history history;    /* those before it */
 } rvli_ledger;
+
+/* Names the ledger's own holders. All else of a ledger begins as zeroes. */
+void rvli_ledger_init(rvli_ledger *ledger);
 
 /* More or fewer bytes for a holder on a device. */
 void rvli_ledger_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);
@@ -111,12 +107,12 @@ void rvli_ledger_check_fit(rvl_context *context, int device, rvl_tag tag, rvl_pr
 /* Context clock spent in a transition that moved something on the device. */
 void rvli_ledger_spend(rvl_context *context, int device, uint64_t ns);
 
-/*
- * The shares of the current stage's peak, largest first. The caller frees *shares_out.
- * RVL_ERR_HOST_OOM.
- */
-rvl_status rvli_ledger_shares(rvl_context *context, int device, rvli_share **shares_out,
-                              size_t *count_out);
+/* A stage of a device, the current one included. */
+rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, int device);
+
+/* Copies the largest holders at a stage's peak out. Returns how many there are in all. */
+size_t rvli_ledger_copy_holders(rvl_context *context, uint32_t stage, int device,
+                                rvl_holder *holders_out, size_t capacity);
 
 /* Ends the current stage, if any, and begins one. RVL_ERR_HOST_OOM changes nothing. */
 rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *mark);

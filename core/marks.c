@@ -90,6 +90,7 @@ static rvli_cause *find_cause(rvli_ledger *ledger, const char *name)
     if (cause == NULL)
         return NULL;
     memcpy(cause->name, name, length + 1);
+    cause->holder.tag = cause->name;
     HASH_ADD_KEYPTR(hh, ledger->causes, cause->name, length, cause);
     if (cause->hh.tbl == NULL) {
         free(cause);

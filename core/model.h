@@ -59,7 +59,7 @@ typedef struct rvli_tag {
     bool moving;                  /* claimed by a transition */
     rvli_allocation *allocations; /* doubly linked, newest first; riders are not in it */
     rvli_carrier *carriers;       /* those with room, doubly linked */
-    rvli_holder *holders;         /* one a device */
+    rvli_holder **holders;        /* by device; NULL: nothing was ever allocated there */
     UT_hash_handle hh;            /* by key */
 } rvli_tag;
 
@@ -236,6 +236,9 @@ rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *n
                         rvli_tag **tag_out);
 /* The tag of a name, NULL if the process has none. The lock is taken inside. */
 rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char *name);
+/* Makes what counts a tag's bytes on a device, before the first allocation there. With the lock
+ * held. RVL_ERR_HOST_OOM. */
+rvl_status rvli_tag_reach(rvli_tag *tag, int device);
 /* The tag of a number, NULL if none. Lock-free. */
 rvli_tag *rvli_tag_get(const rvl_context *context, rvl_tag number);
 /* The process of a number, NULL if none. With the lock held. */

@@ -267,8 +267,8 @@ rvl_status rvl_tag_get_stats(rvl_context *context, rvl_tag number, int device,
         return status;
     rvli_lock(context);
     for (int each = 0; each < context->device_count; each++)
-        if (device == -1 || device == each)
-            add_holder(&stats, &tag->holders[each]);
+        if ((device == -1 || device == each) && tag->holders[each] != NULL)
+            add_holder(&stats, tag->holders[each]);
     rvli_unlock(context);
     return rvli_result_write(stats_out, &stats, sizeof stats);
 }
@@ -299,18 +299,17 @@ static rvl_status no_such_stage(void)
 static rvl_stage_stats stage_stats(const rvl_context *context, uint32_t index, int device)
 {
     const rvli_stage *stage = &context->stages[index];
-    const rvli_stage_device *part = &stage->devices[device];
+    const rvli_stage_device part = rvli_ledger_stage(context, index, device);
     uint64_t capacity = context->devices[device].facts.capacity_bytes;
-    bool current = index == context->stage_count - 1;
     return (rvl_stage_stats){
         .name = stage->name,
         .mark = stage->mark,
         .step = stage->step,
-        .peak_bytes = part->peak_bytes,
-        .end_bytes = current ? context->devices[device].ledger.used_bytes : part->end_bytes,
-        .free_at_peak_bytes = part->peak_bytes < capacity ? capacity - part->peak_bytes : 0,
-        .host_bytes = part->host_bytes,
-        .transition_ns = part->transition_ns,
+        .peak_bytes = part.peak_bytes,
+        .end_bytes = part.end_bytes,
+        .free_at_peak_bytes = part.peak_bytes < capacity ? capacity - part.peak_bytes : 0,
+        .host_bytes = part.host_bytes,
+        .transition_ns = part.transition_ns,
     };
 }
 
@@ -329,32 +328,6 @@ rvl_status rvl_stage_get_stats(rvl_context *context, uint32_t stage, int device,
     return found ? rvli_result_write(stats_out, &stats, sizeof stats) : no_such_stage();
 }
 
-/* Copies shares out, as many as fit. */
-static void copy_holders(const rvli_share *shares, size_t count, rvl_holder *holders_out,
-                         size_t capacity)
-{
-    for (size_t i = 0; i < count && i < capacity; i++)
-        holders_out[i] = shares[i];
-}
-
-/* With the lock held. */
-static rvl_status holders_of(rvl_context *context, uint32_t index, int device,
-                             rvl_holder *holders_out, size_t capacity, size_t *count_out)
-{
-    const rvli_stage_device *part = &context->stages[index].devices[device];
-    if (index < context->stage_count - 1) {
-        copy_holders(part->shares, part->share_count, holders_out, capacity);
-        *count_out = part->share_count;
-        return RVL_OK;
-    }
-    rvli_share *shares = NULL;
-    rvl_status status = rvli_ledger_shares(context, device, &shares, count_out);
-    if (status == RVL_OK)
-        copy_holders(shares, *count_out, holders_out, capacity);
-    free(shares);
-    return status;
-}
-
 rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
                                  rvl_holder *holders_out, size_t capacity, size_t *count_out)
 {
@@ -366,7 +339,7 @@ rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int devic
     rvli_lock(context);
     bool found = stage < context->stage_count;
     if (found)
-        status = holders_of(context, stage, device, holders_out, capacity, count_out);
+        *count_out = rvli_ledger_copy_holders(context, stage, device, holders_out, capacity);
     rvli_unlock(context);
-    return found ? status : no_such_stage();
+    return found ? RVL_OK : no_such_stage();
 }

@@ -114,9 +114,11 @@ static rvl_status copy_item(rvl_context *rehearsal, const rvli_move_item *item, 
         .policy = from->policy,
         .flags = from->flags,
     };
+    rvl_status status = rvli_tag_reach(tag, to->device);
+    if (status != RVL_OK)
+        return status;
     rvli_tag_link(to);
-    rvl_status status =
-        copy_blocks(rehearsal, from->blocks, &tag->holders[to->device], &to->blocks);
+    status = copy_blocks(rehearsal, from->blocks, tag->holders[to->device], &to->blocks);
     if (status == RVL_OK && from->backup != NULL)
         status = copy_backup(rehearsal, from->backup, changed, to);
     return status;

@@ -21,7 +21,7 @@
 
 static rvli_holder *holder_of(const rvli_allocation *allocation)
 {
-    return &allocation->tag->holders[allocation->device];
+    return allocation->tag->holders[allocation->device];
 }
 
 /* ---- Creating ---- */

@@ -73,8 +73,10 @@ rvli_process *rvli_process_get(const rvl_context *context, rvl_process number)
 
 /* ---- Tags ---- */
 
-static void free_tag(rvli_tag *tag)
+static void free_tag(const rvl_context *context, rvli_tag *tag)
 {
+    for (int device = 0; tag->holders != NULL && device < context->device_count; device++)
+        free(tag->holders[device]);
     free(tag->key);
     free(tag->holders);
     free(tag);
@@ -114,13 +116,13 @@ static rvli_tag *new_tag(rvl_context *context, rvli_process *process, const rvli
     tag->process = process;
     tag->number = atomic_load_explicit(&context->tag_count, memory_order_relaxed) + 1;
     tag->key = calloc(1, bytes + 1);
-    tag->holders = calloc((size_t)context->device_count, sizeof *tag->holders);
+    tag->holders = calloc((size_t)context->device_count, sizeof(rvli_holder *));
     if (tag->key != NULL && tag->holders != NULL) {
         memcpy(tag->key, key, bytes);
         HASH_ADD_KEYPTR(hh, context->tags_by_key, tag->key, bytes, tag);
     }
     if (tag->hh.tbl == NULL) {
-        free_tag(tag);
+        free_tag(context, tag);
         return NULL;
     }
     *slot = tag;
@@ -180,6 +182,19 @@ rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char 
     return tag;
 }
 
+rvl_status rvli_tag_reach(rvli_tag *tag, int device)
+{
+    if (tag->holders[device] != NULL)
+        return RVL_OK;
+    rvli_holder *holder = calloc(1, sizeof *holder);
+    if (holder == NULL)
+        return no_memory("no host memory for a tag on a device");
+    holder->process = tag->process->name;
+    holder->tag = tag->key->name[0] != '\0' ? tag->key->name : NULL;
+    tag->holders[device] = holder;
+    return RVL_OK;
+}
+
 rvli_tag *rvli_tag_get(const rvl_context *context, rvl_tag number)
 {
     if (number == 0 || number > atomic_load_explicit(&context->tag_count, memory_order_acquire))
@@ -194,7 +209,7 @@ void rvli_tables_destroy(rvl_context *context)
     rvli_tag *tag, *next_tag;
     HASH_ITER (hh, context->tags_by_key, tag, next_tag) {
         HASH_DEL(context->tags_by_key, tag);
-        free_tag(tag);
+        free_tag(context, tag);
     }
     for (uint32_t chunk = 0; chunk < RVLI_TAG_CHUNKS; chunk++)
         free(atomic_load_explicit(&context->tag_chunks[chunk], memory_order_relaxed));
@@ -239,5 +254,5 @@ void rvli_allocation_move(rvli_allocation *allocation, rvli_move move)
 void rvli_allocation_lose(rvli_allocation *allocation)
 {
     rvli_allocation_move(allocation, RVLI_MOVE_LOSE);
-    allocation->tag->holders[allocation->device].paused_bytes += allocation->size;
+    allocation->tag->holders[allocation->device]->paused_bytes += allocation->size;
 }
