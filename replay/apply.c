@@ -101,47 +101,41 @@ static rvl_status process_of(rvl_replay *replay, const rvl_trace_event *event,
     return RVL_OK;
 }
 
-static bool grow_tags(rvli_replay_process *process, uint32_t slot)
+/* Not 0, which is no key. */
+static uint64_t tag_key(uint32_t process_index, uint32_t slot)
 {
-    uint32_t capacity = process->tag_capacity ? process->tag_capacity : 8;
-    while (capacity <= slot)
-        capacity *= 2;
-    if (capacity == process->tag_capacity)
-        return true;
-    rvl_tag *tags = realloc(process->tags, capacity * sizeof *tags);
-    if (tags == NULL)
-        return false;
-    memset(tags + process->tag_capacity, 0, (capacity - process->tag_capacity) * sizeof *tags);
-    process->tags = tags;
-    process->tag_capacity = capacity;
-    return true;
+    return ((uint64_t)process_index + 1) << 32 | slot;
+}
+
+static rvl_status define_tag(rvl_replay *replay, const rvl_trace_event *event,
+                             const rvli_replay_process *process, uint64_t key, rvl_tag *tag_out)
+{
+    rvl_tag_options options = {.struct_size = sizeof options, .process = process->number};
+    rvl_status status =
+        rvl_tag_define(replay->context, event->tag ? event->tag : "", &options, tag_out);
+    if (status != RVL_OK)
+        return refuse_value(replay, event, 8, status);
+    status = rvli_intmap_insert(&replay->tags, key, *tag_out);
+    return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 
 /* The tag of an allocation; defined as it first appears. */
 static rvl_status tag_of(rvl_replay *replay, const rvl_trace_event *event,
-                         rvli_replay_process *process, rvl_tag *tag_out)
+                         const rvli_replay_process *process, rvl_tag *tag_out)
 {
-    uint32_t slot = rvli_replay_tag_slot(event);
-    if (slot >= process->tag_capacity && !grow_tags(process, slot))
-        return no_memory(replay, event);
-    if (process->tags[slot] == 0) {
-        rvl_tag_options options = {.struct_size = sizeof options, .process = process->number};
-        rvl_status status = rvl_tag_define(replay->context, event->tag ? event->tag : "", &options,
-                                           &process->tags[slot]);
-        if (status != RVL_OK)
-            return refuse_value(replay, event, 8, status);
-    }
-    *tag_out = process->tags[slot];
+    uint64_t key = tag_key(event->process_index, rvli_replay_tag_slot(event)), tag;
+    if (!rvli_intmap_get(&replay->tags, key, &tag))
+        return define_tag(replay, event, process, key, tag_out);
+    *tag_out = (rvl_tag)tag;
     return RVL_OK;
 }
 
 /* 0 if nothing was allocated under it yet. */
 static rvl_tag tag_in_slot(const rvl_replay *replay, uint32_t process_index, uint32_t slot)
 {
-    if (process_index >= replay->process_capacity)
-        return 0;
-    const rvli_replay_process *process = &replay->processes[process_index];
-    return slot < process->tag_capacity ? process->tags[slot] : 0;
+    uint64_t tag = 0;
+    rvli_intmap_get(&replay->tags, tag_key(process_index, slot), &tag);
+    return (rvl_tag)tag;
 }
 
 /* The tag of a pause or resume: there must have been an allocation under it. */

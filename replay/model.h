@@ -9,7 +9,10 @@
 #ifndef RVL_REPLAY_MODEL_H
 #define RVL_REPLAY_MODEL_H
 
+#include <pthread.h>
+
 #include "base/hash.h"
+#include "base/intmap.h"
 #include "base/options.h"
 #include "replay/ids.h"
 #include "replay/joined.h"
@@ -47,16 +50,21 @@ typedef struct rvli_replay_process {
     bool any_id;
     uint64_t last_id; /* the highest so far, with any_id */
     rvli_replay_ids ids;
-    rvl_tag *tags; /* by tag slot; 0: nothing was allocated under it yet */
-    uint32_t tag_capacity;
 } rvli_replay_process;
 
-/* Who held what at the peak of a stage, and whether that is within the budgets. */
-typedef struct rvli_replay_stage {
-    rvl_holder *holders;
-    size_t holder_count;
-    bool over_budget;
-} rvli_replay_stage;
+/* Who held what at the peak of a stage, once somebody has asked for all of them. */
+typedef struct rvli_replay_holders {
+    UT_hash_handle hh;
+    uint64_t key; /* of device and stage */
+    size_t count;
+    rvl_holder holders[];
+} rvli_replay_holders;
+
+/* Answers that live as long as the result. Any number of threads may ask for them. */
+typedef struct rvli_replay_answers {
+    pthread_mutex_t lock;
+    rvli_replay_holders *holders;
+} rvli_replay_answers;
 
 /* The last sample of the true use in a stage, and what was predicted at that instant. */
 typedef struct rvli_replay_reading {
@@ -81,7 +89,6 @@ typedef struct rvli_replay_device {
     uint32_t
         first_stage; /* the context's stage that is the first listed: 0, or 1 without "start" */
     uint32_t stage_count;
-    rvli_replay_stage *stages;
     bool within_budgets;
 } rvli_replay_device;
 
@@ -160,6 +167,7 @@ struct rvl_replay {
 
     rvli_replay_process *processes;
     uint32_t process_capacity;
+    rvli_intmap tags; /* by process and tag slot; nothing was allocated under what is not there */
     rvli_replay_conductor conductor;
 
     rvli_replay_ahead ahead;
@@ -172,9 +180,13 @@ struct rvl_replay {
     uint32_t watched_tags;
 
     rvl_trace_progress progress;
+
+    rvl_budget *budgets; /* copies, for as long as the result is asked */
+    size_t budget_count;
+    rvli_replay_answers *answers;
 };
 
-/* A tag's place in rvli_replay_process.tags; the untagged are first. */
+/* A tag's number in a trace, over all processes; the untagged are first. */
 static inline uint32_t rvli_replay_tag_slot(const rvl_trace_event *event)
 {
     return event->tag_index == RVL_TRACE_NO_TAG ? 0 : event->tag_index + 1;

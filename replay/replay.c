@@ -242,12 +242,9 @@ static void forget_run(rvl_replay *replay)
     rvli_replay_together_destroy(&replay->together);
     free(replay->watched);
     replay->watched = NULL;
-    for (uint32_t i = 0; i < replay->process_capacity; i++) {
+    rvli_intmap_destroy(&replay->tags);
+    for (uint32_t i = 0; i < replay->process_capacity; i++)
         rvli_replay_ids_destroy(&replay->processes[i].ids);
-        free(replay->processes[i].tags);
-        replay->processes[i].tags = NULL;
-        replay->processes[i].tag_capacity = 0;
-    }
     replay->options = (rvl_replay_options){0};
     replay->conductor.name = NULL;
 }

@@ -27,51 +27,30 @@ static rvl_status read_stage(const rvl_replay *replay, int device, uint32_t cont
     return rvl_stage_get_stats(replay->context, context_stage, device, stats_out);
 }
 
-static rvl_status read_holders(rvl_replay *replay, int device, uint32_t context_stage,
-                               rvli_replay_stage *stage)
-{
-    size_t count = 0;
-    rvl_status status =
-        rvl_stage_get_holders(replay->context, context_stage, device, NULL, 0, &count);
-    if (status != RVL_OK || count == 0)
-        return status;
-    stage->holders = calloc(count, sizeof *stage->holders);
-    if (stage->holders == NULL)
-        return RVL_ERR_HOST_OOM;
-    stage->holder_count = count;
-    status = rvl_stage_get_holders(replay->context, context_stage, device, stage->holders, count,
-                                   &count);
-    for (size_t i = 0; i < stage->holder_count && status == RVL_OK; i++) {
-        if (stage->holders[i].process == NULL)
-            stage->holders[i].process = EXTERNAL;
-    }
-    return status;
-}
-
 static bool over_budget(const rvl_replay *replay, const rvl_stage_stats *stats)
 {
-    for (size_t i = 0; i < replay->options.budget_count; i++) {
-        const rvl_budget *budget = &replay->options.budgets[i];
+    for (size_t i = 0; i < replay->budget_count; i++) {
+        const rvl_budget *budget = &replay->budgets[i];
         if (strcmp(budget->stage, stats->mark) == 0 && stats->peak_bytes > budget->bytes)
             return true;
     }
     return false;
 }
 
-static rvl_status finish_stage(rvl_replay *replay, int device, uint32_t index)
+static rvl_status hold_against_budgets(rvl_replay *replay, int device)
 {
     rvli_replay_device *state = &replay->devices[device];
-    rvli_replay_stage *stage = &state->stages[index];
-    rvl_stage_stats stats;
-    rvl_status status = read_stage(replay, device, state->first_stage + index, &stats);
-    if (status == RVL_OK)
-        status = read_holders(replay, device, state->first_stage + index, stage);
-    if (status != RVL_OK)
-        return status;
-    stage->over_budget = over_budget(replay, &stats);
-    if (stage->over_budget)
-        state->within_budgets = false;
-    return RVL_OK;
+    rvl_status status = RVL_OK;
+    state->within_budgets = true;
+    for (uint32_t i = 0; replay->budget_count > 0 && i < state->stage_count; i++) {
+        rvl_stage_stats stats;
+        status = read_stage(replay, device, state->first_stage + i, &stats);
+        if (status != RVL_OK)
+            break;
+        if (over_budget(replay, &stats))
+            state->within_budgets = false;
+    }
+    return status;
 }
 
 static rvl_status finish_device(rvl_replay *replay, int device)
@@ -84,16 +63,9 @@ static rvl_status finish_device(rvl_replay *replay, int device)
         status = read_stage(replay, device, 0, &start);
     if (status != RVL_OK)
         return status;
-    uint32_t stage_count = rvl_stage_count(replay->context);
-    state->within_budgets = true;
     state->first_stage = start.peak_bytes > 0 ? 0 : 1;
-    state->stages = calloc((size_t)stage_count + 1, sizeof *state->stages);
-    if (state->stages == NULL)
-        return RVL_ERR_HOST_OOM;
-    state->stage_count = stage_count - state->first_stage;
-    for (uint32_t i = 0; i < state->stage_count && status == RVL_OK; i++)
-        status = finish_stage(replay, device, i);
-    return status;
+    state->stage_count = rvl_stage_count(replay->context) - state->first_stage;
+    return hold_against_budgets(replay, device);
 }
 
 /* ---- Budgets ---- */
@@ -133,10 +105,27 @@ static void list_marks(const rvl_replay *replay, char *text, size_t size)
     }
 }
 
+/* The result is asked after the options are gone. */
+static rvl_status copy_budgets(rvl_replay *replay)
+{
+    const rvl_replay_options *options = &replay->options;
+    replay->budgets = calloc(options->budget_count + 1, sizeof *replay->budgets);
+    for (size_t i = 0; replay->budgets != NULL && i < options->budget_count; i++) {
+        char *stage = strdup(options->budgets[i].stage);
+        if (stage == NULL)
+            break;
+        replay->budgets[i] = (rvl_budget){.stage = stage, .bytes = options->budgets[i].bytes};
+        replay->budget_count++;
+    }
+    return replay->budget_count == options->budget_count && replay->budgets != NULL
+               ? RVL_OK
+               : RVL_ERR_HOST_OOM;
+}
+
 static rvl_status check_budgets(rvl_replay *replay)
 {
-    for (size_t i = 0; i < replay->options.budget_count; i++) {
-        const char *mark = replay->options.budgets[i].stage;
+    for (size_t i = 0; i < replay->budget_count; i++) {
+        const char *mark = replay->budgets[i].stage;
         if (has_mark(replay, mark))
             continue;
         char marks[160];
@@ -148,24 +137,44 @@ static rvl_status check_budgets(rvl_replay *replay)
     return RVL_OK;
 }
 
+static rvl_status make_answers(rvl_replay *replay)
+{
+    replay->answers = calloc(1, sizeof *replay->answers);
+    if (replay->answers == NULL)
+        return RVL_ERR_HOST_OOM;
+    pthread_mutex_init(&replay->answers->lock, NULL);
+    return RVL_OK;
+}
+
 rvl_status rvli_replay_finish(rvl_replay *replay)
 {
-    for (int device = 0; device < replay->device_count; device++) {
-        rvl_status status = finish_device(replay, device);
-        if (status != RVL_OK)
-            return refuse(replay, status);
+    rvl_status status = make_answers(replay);
+    if (status == RVL_OK)
+        status = copy_budgets(replay);
+    for (int device = 0; device < replay->device_count && status == RVL_OK; device++)
+        status = finish_device(replay, device);
+    return status == RVL_OK ? check_budgets(replay) : refuse(replay, status);
+}
+
+static void free_answers(rvli_replay_answers *answers)
+{
+    rvli_replay_holders *holders, *next;
+    if (answers == NULL)
+        return;
+    HASH_ITER (hh, answers->holders, holders, next) {
+        HASH_DEL(answers->holders, holders);
+        free(holders);
     }
-    return check_budgets(replay);
+    pthread_mutex_destroy(&answers->lock);
+    free(answers);
 }
 
 void rvli_replay_result_destroy(rvl_replay *replay)
 {
-    for (int device = 0; device < replay->device_count; device++) {
-        rvli_replay_device *state = &replay->devices[device];
-        for (uint32_t i = 0; i < state->stage_count; i++)
-            free(state->stages[i].holders);
-        free(state->stages);
-    }
+    for (size_t i = 0; i < replay->budget_count; i++)
+        free((void *)(uintptr_t)replay->budgets[i].stage);
+    free(replay->budgets);
+    free_answers(replay->answers);
 }
 
 /* ---- Handing it out ---- */
@@ -242,45 +251,102 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
     return rvli_result_write(device_out, &device, sizeof device);
 }
 
-/* The stage of a device, or why there is none. */
+/* The context's stage that a device lists at an index, or why there is none. */
 static rvl_status find_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                             const rvli_replay_stage **stage_out)
+                             uint32_t *context_stage_out)
 {
     if (replay == NULL)
         return RVL_ERR_INVALID;
     if (device_index >= (size_t)replay->device_count ||
         stage >= replay->devices[device_index].stage_count)
         return RVL_ERR_NOT_FOUND;
-    *stage_out = &replay->devices[device_index].stages[stage];
+    *context_stage_out = replay->devices[device_index].first_stage + stage;
     return RVL_OK;
 }
 
 rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                 rvl_stage_stats *stage_out, bool *over_budget_out)
 {
-    const rvli_replay_stage *found;
+    uint32_t context_stage;
+    rvl_stage_stats stats;
     if (stage_out == NULL)
         return RVL_ERR_INVALID;
-    rvl_status status = find_stage(replay, device_index, stage, &found);
+    rvl_status status = find_stage(replay, device_index, stage, &context_stage);
     if (status == RVL_OK)
-        status =
-            rvl_stage_get_stats(replay->context, replay->devices[device_index].first_stage + stage,
-                                (int)device_index, stage_out);
+        status = read_stage(replay, (int)device_index, context_stage, &stats);
+    if (status == RVL_OK)
+        status = rvli_result_write(stage_out, &stats, sizeof stats);
     if (status == RVL_OK && over_budget_out != NULL)
-        *over_budget_out = found->over_budget;
+        *over_budget_out = over_budget(replay, &stats);
+    return status;
+}
+
+/* ---- Holders ---- */
+
+rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                                   rvl_holder *holders_out, size_t capacity, size_t *count_out)
+{
+    uint32_t context_stage;
+    if (count_out == NULL || (holders_out == NULL && capacity > 0))
+        return RVL_ERR_INVALID;
+    rvl_status status = find_stage(replay, device_index, stage, &context_stage);
+    if (status == RVL_OK)
+        status = rvl_stage_get_holders(replay->context, context_stage, (int)device_index,
+                                       holders_out, capacity, count_out);
+    for (size_t i = 0; status == RVL_OK && i < capacity && i < *count_out; i++) {
+        if (holders_out[i].process == NULL)
+            holders_out[i].process = EXTERNAL;
+    }
+    return status;
+}
+
+static uint64_t holders_key(size_t device_index, uint32_t stage)
+{
+    return (uint64_t)device_index << 32 | stage;
+}
+
+/* With the lock of the answers held. */
+static rvl_status add_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                              rvli_replay_holders **holders_out)
+{
+    size_t count = 0;
+    rvl_status status = rvl_replay_copy_holders(replay, device_index, stage, NULL, 0, &count);
+    if (status != RVL_OK)
+        return status;
+    rvli_replay_holders *holders = malloc(sizeof *holders + count * sizeof *holders->holders);
+    if (holders == NULL)
+        return RVL_ERR_HOST_OOM;
+    holders->key = holders_key(device_index, stage);
+    status = rvl_replay_copy_holders(replay, device_index, stage, holders->holders, count,
+                                     &holders->count);
+    if (status == RVL_OK) {
+        HASH_ADD(hh, replay->answers->holders, key, sizeof holders->key, holders);
+        if (holders->hh.tbl == NULL)
+            status = RVL_ERR_HOST_OOM;
+    }
+    if (status == RVL_OK)
+        *holders_out = holders;
+    else
+        free(holders);
     return status;
 }
 
 rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                   const rvl_holder **holders_out, size_t *count_out)
 {
-    const rvli_replay_stage *found;
-    if (holders_out == NULL || count_out == NULL)
+    rvli_replay_holders *found = NULL;
+    uint64_t key = holders_key(device_index, stage);
+    if (replay == NULL || holders_out == NULL || count_out == NULL)
         return RVL_ERR_INVALID;
-    rvl_status status = find_stage(replay, device_index, stage, &found);
+    rvl_status status = RVL_OK;
+    pthread_mutex_lock(&replay->answers->lock);
+    HASH_FIND(hh, replay->answers->holders, &key, sizeof key, found);
+    if (found == NULL)
+        status = add_holders(replay, device_index, stage, &found);
+    pthread_mutex_unlock(&replay->answers->lock);
     if (status != RVL_OK)
         return status;
     *holders_out = found->holders;
-    *count_out = found->holder_count;
+    *count_out = found->count;
     return RVL_OK;
 }

@@ -168,7 +168,7 @@ static rvl_status make_room(const rvl_timeline *timeline, rvli_timeline_device *
     device->changes_max = device->changes / (points / 8) + 1;
     device->span_max_ns = span_ns / (points / 8) + 1;
     return rvli_timeline_merge(device->buckets, &device->bucket_count, device->changes_max,
-                               device->span_max_ns, timeline->stage_count <= points / 8);
+                               device->span_max_ns, timeline->stages_seen <= points / 8);
 }
 
 /* Puts the open point behind the others. RVL_ERR_HOST_OOM leaves it open. */
@@ -307,6 +307,8 @@ void rvli_timeline_commit(rvl_timeline *timeline, uint64_t time_ns)
 rvl_status rvli_timeline_stage(rvl_timeline *timeline, const char *name, uint32_t step,
                                uint64_t time_ns)
 {
+    if (timeline->stage_count == timeline->points_max)
+        rvli_timeline_merge_stages(timeline->stages, &timeline->stage_count, time_ns);
     if (timeline->stage_count == timeline->stage_capacity) {
         uint32_t capacity = timeline->stage_capacity ? timeline->stage_capacity * 2 : 16;
         rvli_timeline_mark *stages = realloc(timeline->stages, capacity * sizeof *stages);
@@ -318,8 +320,12 @@ rvl_status rvli_timeline_stage(rvl_timeline *timeline, const char *name, uint32_
     char *copy = strdup(name);
     if (copy == NULL)
         return no_memory();
-    timeline->stages[timeline->stage_count++] =
-        (rvli_timeline_mark){.name = copy, .step = step, .begin_ns = time_ns};
+    timeline->stages[timeline->stage_count++] = (rvli_timeline_mark){.name = copy,
+                                                                     .step = step,
+                                                                     .first = timeline->stages_seen,
+                                                                     .count = 1,
+                                                                     .begin_ns = time_ns};
+    timeline->stages_seen++;
     for (size_t i = 0; i < timeline->device_count; i++)
         timeline->devices[i].stage_begins = true;
     return RVL_OK;
@@ -469,6 +475,8 @@ rvl_status rvl_timeline_get_stage(const rvl_timeline *timeline, uint32_t stage_i
     rvl_timeline_stage stage = {.struct_size = sizeof stage,
                                 .name = found->name,
                                 .step = found->step,
-                                .begin_ns = found->begin_ns};
+                                .begin_ns = found->begin_ns,
+                                .first = found->first,
+                                .count = found->count};
     return rvli_result_write(stage_out, &stage, sizeof stage);
 }

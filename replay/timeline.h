@@ -7,7 +7,7 @@
  * it stands for enough changes or enough time; when a device has as many points as it may have,
  * neighbours are merged until at most five eighths are left, and points stand for more from then
  * on. So points are dense where there is much going on and where there is much time, and a change
- * costs O(1) on average.
+ * costs O(1) on average. Stages are merged likewise when there are more of them than points.
  */
 #ifndef RVL_REPLAY_TIMELINE_H
 #define RVL_REPLAY_TIMELINE_H
@@ -75,9 +75,12 @@ typedef struct rvli_timeline_device {
     uint64_t span_max_ns; /* this much time */
 } rvli_timeline_device;
 
+/* A stage, or neighbours that are one since there are more stages than points. */
 typedef struct rvli_timeline_mark {
-    char *name;
+    char *name; /* of the first of them */
     uint32_t step;
+    uint32_t first; /* its number among all stages */
+    uint32_t count;
     uint64_t begin_ns;
 } rvli_timeline_mark;
 
@@ -88,6 +91,7 @@ struct rvl_timeline {
     rvli_timeline_mark *stages;
     uint32_t stage_count;
     uint32_t stage_capacity;
+    uint32_t stages_seen; /* those that were merged included */
     uint64_t end_ns;
 };
 
@@ -128,5 +132,8 @@ rvl_status rvli_timeline_end(rvl_timeline *timeline);
  */
 rvl_status rvli_timeline_merge(rvli_timeline_bucket *buckets, uint32_t *count, uint64_t changes_max,
                                uint64_t span_max_ns, bool keep_stages);
+
+/* Merges neighbouring stages until at most half of them are left. end_ns: of the last. */
+void rvli_timeline_merge_stages(rvli_timeline_mark *stages, uint32_t *count, uint64_t end_ns);
 
 #endif

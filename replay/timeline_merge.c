@@ -119,3 +119,32 @@ rvl_status rvli_timeline_merge(rvli_timeline_bucket *buckets, uint32_t *count, u
         *count = kept + 1;
     return status;
 }
+
+/* ---- Stages ---- */
+
+/*
+ * Neighbours become one as long as that stands for few enough stages and little enough time. Two
+ * that stay apart are together too much of one or the other. There are not more such pairs than an
+ * eighth of all for each reason, and so at most about half of the stages are left.
+ */
+void rvli_timeline_merge_stages(rvli_timeline_mark *stages, uint32_t *count, uint64_t end_ns)
+{
+    uint32_t before = *count, kept = 0;
+    if (before < 8)
+        return;
+    const rvli_timeline_mark *last = &stages[before - 1];
+    uint64_t stages_max = ((uint64_t)last->first + last->count) / (before / 8) + 1;
+    uint64_t span_max_ns = (end_ns - stages[0].begin_ns) / (before / 8) + 1;
+    for (uint32_t i = 1; i < before; i++) {
+        uint64_t next_ns = i + 1 < before ? stages[i + 1].begin_ns : end_ns;
+        bool fits = stages[kept].count + stages[i].count <= stages_max &&
+                    next_ns - stages[kept].begin_ns <= span_max_ns;
+        if (fits) {
+            stages[kept].count += stages[i].count;
+            free(stages[i].name);
+        } else if (++kept != i) {
+            stages[kept] = stages[i];
+        }
+    }
+    *count = kept + 1;
+}

@@ -78,6 +78,15 @@ table *table_new(const char *const *titles, const bool *right, size_t columns);
 /* Adds a row of as many cells as there are columns, which are copied and made harmless. */
 void table_add(table *rows, const char *const *cells);
 
+/*
+ * The same for a table that is too long to be kept: table_widen() hears of every row first, and
+ * then table_put() prints each. Cells of the last column may be "" when they are heard of.
+ */
+void table_widen(table *rows, const char *const *cells);
+/* Prints the rows that were added: of a table that is not kept, the titles. */
+void table_put(const table *rows, const char *const *cells, const char *indent, const char *style,
+               const char *style_end);
+
 /* Marks the row added last. */
 void table_mark_last(table *rows);
 

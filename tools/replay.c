@@ -266,14 +266,18 @@ int explain_replay(rvl_status status, const rvl_trace_error *error)
     return complain(code, "%s", text);
 }
 
+static bool print_text(void *user, const char *text, size_t size)
+{
+    (void)user;
+    return fwrite(text, 1, size, stdout) == size;
+}
+
+/* What does not arrive shows at the stream. */
 static bool print_json(const rvl_replay *replay)
 {
-    char *json;
-    if (rvl_replay_to_json(replay, &json) != RVL_OK)
-        return false;
-    puts(json);
-    rvl_replay_string_free(json);
-    return true;
+    rvl_status status = rvl_replay_write_json(replay, print_text, NULL);
+    putchar('\n');
+    return status != RVL_ERR_HOST_OOM;
 }
 
 static bool all_is_well(const rvl_replay *replay)

@@ -39,25 +39,32 @@ static char *holder_name(const char *process, const char *tag)
     return text;
 }
 
-/* "engine/kv_cache 94.2 GiB, engine/weights 30.7 GiB"; the caller frees it. NULL: no memory. */
-static char *holders_text(const rvl_replay *replay, size_t device, uint32_t stage)
+/* "engine/kv_cache 94.2 GiB, engine/weights 30.7 GiB, 12 others 3.0 GiB"; the caller frees it.
+ * NULL: no memory. */
+static char *holders_text(const rvl_replay *replay, size_t device, uint32_t stage,
+                          uint64_t peak_bytes)
 {
-    const rvl_holder *holders = NULL;
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    char bytes[SIZE_TEXT_BYTES], *text = NULL;
     size_t count = 0, size = 0;
-    char *text = NULL;
-    if (rvl_replay_get_holders(replay, device, stage, &holders, &count) != RVL_OK)
+    if (rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
+                                &count) != RVL_OK)
         return NULL;
+    size_t listed = count < RVL_REPLAY_LISTED_HOLDERS ? count : RVL_REPLAY_LISTED_HOLDERS;
     FILE *out = open_memstream(&text, &size);
     if (out == NULL)
         return NULL;
     bool ok = true;
-    for (size_t i = 0; i < count && ok; i++) {
-        char bytes[SIZE_TEXT_BYTES];
+    uint64_t rest_bytes = peak_bytes;
+    for (size_t i = 0; i < listed && ok; i++) {
         char *name = holder_name(holders[i].process, holders[i].tag);
         ok = name != NULL && fprintf(out, "%s%s %s", i > 0 ? ", " : "", name,
                                      format_size(holders[i].bytes, bytes)) > 0;
+        rest_bytes -= holders[i].bytes;
         free(name);
     }
+    if (count > listed)
+        fprintf(out, ", %zu others %s", count - listed, format_size(rest_bytes, bytes));
     if (fclose(out) != 0 || !ok) {
         free(text);
         return NULL;
@@ -72,19 +79,28 @@ static const char *mark_of(bool fits, bool over_budget)
     return over_budget ? "* OOM, over budget" : "* OOM";
 }
 
-static bool add_stage(table *rows, const rvl_replay *replay, size_t index, uint32_t stage,
-                      uint64_t capacity_bytes)
+typedef struct stage_table {
+    table *rows;
+    const rvl_replay *replay;
+    size_t device;
+    uint64_t capacity_bytes;
+    const char *red; /* NULL: no colours */
+} stage_table;
+
+/* A row of a stage: its widths, or, to_print, itself. Only what is printed lists its holders. */
+static bool show_stage(const stage_table *shown, uint32_t stage, bool to_print)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
     bool over_budget = false;
     char sizes[4][SIZE_TEXT_BYTES], seconds[32];
-    if (rvl_replay_get_stage(replay, index, stage, &stats, &over_budget) != RVL_OK)
+    if (rvl_replay_get_stage(shown->replay, shown->device, stage, &stats, &over_budget) != RVL_OK)
         return false;
     char *name = printable(stats.name);
-    char *holders = holders_text(replay, index, stage);
+    char *holders =
+        to_print ? holders_text(shown->replay, shown->device, stage, stats.peak_bytes) : strdup("");
     bool ok = name != NULL && holders != NULL;
     if (ok) {
-        bool fits = stats.peak_bytes <= capacity_bytes;
+        bool fits = stats.peak_bytes <= shown->capacity_bytes;
         snprintf(seconds, sizeof seconds, "%.3f", (double)stats.transition_ns / NS_PER_SECOND);
         const char *cells[COLUMNS] = {
             [STAGE] = name,
@@ -96,23 +112,31 @@ static bool add_stage(table *rows, const rvl_replay *replay, size_t index, uint3
             [SECONDS] = seconds,
             [HOLDERS] = holders,
         };
-        table_add(rows, cells);
-        if (!fits || over_budget)
-            table_mark_last(rows);
+        if (to_print)
+            table_put(shown->rows, cells, "  ", !fits || over_budget ? shown->red : NULL, PLAIN);
+        else
+            table_widen(shown->rows, cells);
     }
     free(name);
     free(holders);
     return ok;
 }
 
+/* There may be a stage for every event, so that rows are made twice instead of kept. */
 static bool print_stages(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
 {
-    table *rows = table_new(titles, right, COLUMNS);
-    bool ok = rows != NULL;
+    const stage_table shown = {.rows = table_new(titles, right, COLUMNS),
+                               .replay = replay,
+                               .device = index,
+                               .capacity_bytes = device->capacity_bytes,
+                               .red = wants_colour() ? RED : NULL};
+    bool ok = shown.rows != NULL;
     for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
-        ok = add_stage(rows, replay, index, stage, device->capacity_bytes);
-    ok = ok && table_print(rows, "  ", wants_colour() ? RED : NULL, PLAIN);
-    table_free(rows);
+        ok = show_stage(&shown, stage, false);
+    ok = ok && table_print(shown.rows, "  ", NULL, PLAIN);
+    for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
+        ok = show_stage(&shown, stage, true);
+    table_free(shown.rows);
     return ok;
 }
 

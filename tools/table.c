@@ -16,7 +16,8 @@ struct table {
     size_t count;
     size_t columns;
     const bool *right;
-    bool failed; /* no memory for a row */
+    bool failed;     /* no memory for a row */
+    size_t widths[]; /* of the widest cell so far */
 };
 
 static void free_row(row *line, size_t columns)
@@ -42,6 +43,15 @@ static bool copy_row(row *line, const char *const *cells, size_t columns)
     return true;
 }
 
+void table_widen(table *rows, const char *const *cells)
+{
+    for (size_t i = 0; i < rows->columns; i++) {
+        size_t length = strlen(cells[i]);
+        if (length > rows->widths[i])
+            rows->widths[i] = length;
+    }
+}
+
 void table_add(table *rows, const char *const *cells)
 {
     row *grown = realloc(rows->rows, (rows->count + 1) * sizeof *grown);
@@ -51,6 +61,7 @@ void table_add(table *rows, const char *const *cells)
         rows->failed = true;
         return;
     }
+    table_widen(rows, cells);
     rows->count++;
 }
 
@@ -62,7 +73,7 @@ void table_mark_last(table *rows)
 
 table *table_new(const char *const *titles, const bool *right, size_t columns)
 {
-    table *rows = calloc(1, sizeof *rows);
+    table *rows = calloc(1, sizeof *rows + columns * sizeof *rows->widths);
     if (rows == NULL)
         return NULL;
     rows->columns = columns;
@@ -71,51 +82,38 @@ table *table_new(const char *const *titles, const bool *right, size_t columns)
     return rows;
 }
 
-static size_t width_of(const table *rows, size_t column)
-{
-    size_t width = 0;
-    for (size_t i = 0; i < rows->count; i++) {
-        size_t length = strlen(rows->rows[i].cells[column]);
-        width = length > width ? length : width;
-    }
-    return width;
-}
-
 /* Spaces come with the cell after them, so that no line ends in any. */
-static void print_row(const table *rows, const row *line, const size_t *widths)
+static void print_cells(const table *rows, const char *const *cells)
 {
     size_t pending = 0;
     for (size_t i = 0; i < rows->columns; i++) {
-        const char *cell = line->cells[i];
-        size_t length = strlen(cell);
-        size_t fill = widths[i] - length;
+        const char *cell = cells[i];
+        size_t length = strlen(cell), width = rows->widths[i];
+        size_t fill = width > length ? width - length : 0;
         if (length > 0) {
             printf("%*s%s", (int)(pending + (rows->right[i] ? fill : 0)), "", cell);
             pending = rows->right[i] ? 0 : fill;
         } else {
-            pending += widths[i];
+            pending += width;
         }
-        pending += widths[i] > 0 ? 2 : 0;
+        pending += width > 0 ? 2 : 0;
     }
+}
+
+void table_put(const table *rows, const char *const *cells, const char *indent, const char *style,
+               const char *style_end)
+{
+    printf("%s%s", indent, style != NULL ? style : "");
+    print_cells(rows, cells);
+    printf("%s\n", style != NULL ? style_end : "");
 }
 
 bool table_print(const table *rows, const char *indent, const char *style, const char *style_end)
 {
-    size_t *widths = calloc(rows->columns, sizeof *widths);
-    if (widths == NULL || rows->failed) {
-        free(widths);
-        return false;
-    }
-    for (size_t i = 0; i < rows->columns; i++)
-        widths[i] = width_of(rows, i);
-    for (size_t i = 0; i < rows->count; i++) {
-        bool styled = rows->rows[i].marked && style != NULL;
-        printf("%s%s", indent, styled ? style : "");
-        print_row(rows, &rows->rows[i], widths);
-        printf("%s\n", styled ? style_end : "");
-    }
-    free(widths);
-    return true;
+    for (size_t i = 0; i < rows->count && !rows->failed; i++)
+        table_put(rows, (const char *const *)rows->rows[i].cells, indent,
+                  rows->rows[i].marked ? style : NULL, style_end);
+    return !rows->failed;
 }
 
 void table_free(table *rows)

@@ -160,11 +160,23 @@ RVL_API rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_
 
 /*
  * Who held what at the peak of a stage; external bytes have process "external". *holders_out lives
- * as long as the result. Returns as rvl_replay_get_device(). Since 0.1.
+ * as long as the result: each stage that is asked for takes memory for all of its holders. To walk
+ * many stages, use rvl_replay_copy_holders(). Returns as rvl_replay_get_device(), and
+ * RVL_ERR_HOST_OOM. Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
                                           uint32_t stage, const rvl_holder **holders_out,
                                           size_t *count_out);
+
+/*
+ * Writes up to capacity of them to holders_out, the largest first, and how many there are to
+ * *count_out. Needs no memory. Asking for the stages of a device in order costs what has changed
+ * between them, and what is written. Strings live as long as the result. Returns as
+ * rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index,
+                                           uint32_t stage, rvl_holder *holders_out, size_t capacity,
+                                           size_t *count_out);
 
 /*
  * What a real device said while the trace was replayed on it: the most and the last bytes in use in
@@ -186,12 +198,25 @@ RVL_API rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t devic
                                           uint32_t stage, uint64_t *read_bytes_out,
                                           uint64_t *predicted_bytes_out);
 
+/* The most holders that the JSON lists for a stage: the largest. Of the rest it gives the sum. */
+#define RVL_REPLAY_LISTED_HOLDERS 64u
+
 /*
  * The result as JSON (schema 1, docs/replay.md), one line, without a newline. The caller frees
  * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
  * Since 0.1.
  */
 RVL_API rvl_status rvl_replay_to_json(const rvl_replay *replay, char **json_out);
+
+/* Takes a piece of text, which is not terminated. false: no more is wanted. */
+typedef bool (*rvl_replay_write_fn)(void *user, const char *text, size_t size);
+
+/*
+ * The same in pieces, a stage at a time, so that it need not be in memory as a whole. Returns as
+ * rvl_replay_to_json(), and RVL_ERR_IO where write answers false. Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write,
+                                         void *user);
 
 /* Frees a string that a replay function returned. NULL is fine. Since 0.1. */
 RVL_API void rvl_replay_string_free(char *string);

@@ -8,7 +8,8 @@
  * physical memory). Points follow each other in time; one stands for one change while there is room
  * for all of them, and else for several. Of those it knows exactly: the instant at which the device
  * had most in use and what every series held then, and of each series the least, the most and the
- * last. So no peak is lost, however many changes there were.
+ * last. So no peak is lost, however many changes there were. Stages are merged likewise where there
+ * are more of them than points.
  */
 #ifndef REVEILLE_TIMELINE_H
 #define REVEILLE_TIMELINE_H
@@ -113,9 +114,14 @@ typedef struct rvl_timeline_stage {
     const char *name; /* "rollout", "rollout#2" */
     uint32_t step;    /* number of the step it began in, 0: before the first */
     uint64_t begin_ns;
+    uint32_t first; /* its number among all stages, "start" is 0 */
+    uint32_t count; /* stages that this one stands for; name and step are those of the first */
 } rvl_timeline_stage;
 
-/* Number of stages. The first is "start", what was before the first mark. Since 0.1. */
+/*
+ * Number of stages that are told apart: at most as many as points. Of more, neighbours are one. The
+ * first is "start", what was before the first mark. Since 0.1.
+ */
 RVL_API uint32_t rvl_timeline_stage_count(const rvl_timeline *timeline);
 
 /* One stage. Returns as rvl_timeline_get_device(). Since 0.1. */

@@ -96,9 +96,9 @@ static int replay_item(const check_item *item, const char *device, refusal *why,
 static char *list_holders(const rvl_replay *replay, size_t device, uint32_t stage)
 {
     char text[HOLDERS_TEXT_BYTES] = "", size[SIZE_TEXT_BYTES];
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_SHOWN];
     size_t count, length = 0;
-    if (rvl_replay_get_holders(replay, device, stage, &holders, &count) != RVL_OK)
+    if (rvl_replay_copy_holders(replay, device, stage, holders, HOLDERS_SHOWN, &count) != RVL_OK)
         count = 0;
     for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%.64s/%.64s %s",

@@ -83,17 +83,19 @@ static bool find_stage(const rvl_replay *replay, const plan_outcome *outcome, si
     return false;
 }
 
-static const rvl_holder *holders_of(const rvl_replay *replay, const plan_outcome *outcome,
-                                    size_t *count_out)
+/* The largest holders of the stage that binds. Returns how many of them are listed; *count_out: how
+ * many there are. */
+static size_t holders_of(const rvl_replay *replay, const plan_outcome *outcome,
+                         rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS], size_t *count_out)
 {
     size_t device;
     uint32_t stage;
-    const rvl_holder *holders;
     *count_out = 0;
     if (!find_stage(replay, outcome, &device, &stage) ||
-        rvl_replay_get_holders(replay, device, stage, &holders, count_out) != RVL_OK)
-        return NULL;
-    return holders;
+        rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
+                                count_out) != RVL_OK)
+        return 0;
+    return *count_out < RVL_REPLAY_LISTED_HOLDERS ? *count_out : RVL_REPLAY_LISTED_HOLDERS;
 }
 
 static void print_verdict(const plan_arguments *arguments, const plan_outcome *outcome)
@@ -119,13 +121,13 @@ static void print_verdict(const plan_arguments *arguments, const plan_outcome *o
 static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
 {
     char peak[SIZE_TEXT_BYTES], capacity[SIZE_TEXT_BYTES], room[SIZE_TEXT_BYTES + 1];
-    size_t count;
-    const rvl_holder *holders = holders_of(replay, outcome, &count);
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    size_t count, listed = holders_of(replay, outcome, holders, &count);
     format_room(outcome, room);
     say("  binds  stage %s on device %d: %s of %s, %s %s\n", outcome->stage, outcome->device,
         format_size(outcome->peak_bytes, peak), format_size(outcome->capacity_bytes, capacity),
         room[0] == '-' ? room + 1 : room, room[0] == '-' ? "missing" : "free");
-    for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++)
+    for (size_t i = 0; i < listed && i < HOLDERS_SHOWN; i++)
         say("         %s/%s %s\n", holders[i].process,
             holders[i].tag != NULL ? holders[i].tag : "-", format_size(holders[i].bytes, peak));
     if (count > HOLDERS_SHOWN)
@@ -134,10 +136,10 @@ static void print_binding(const rvl_replay *replay, const plan_outcome *outcome)
 
 static json_t *binding_json(const rvl_replay *replay, const plan_outcome *outcome)
 {
-    size_t count;
-    const rvl_holder *holders = holders_of(replay, outcome, &count);
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    size_t count, listed = holders_of(replay, outcome, holders, &count);
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < listed; i++)
         json_array_append_new(list,
                               json_pack("{s:s,s:s?,s:o}", "process", holders[i].process, "tag",
                                         holders[i].tag, "bytes", bytes_json(holders[i].bytes)));

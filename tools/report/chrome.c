@@ -41,11 +41,12 @@ static bool write_instant(void *user, const instant *now)
 {
     chrome *made = user;
     bool ok = true;
-    for (uint32_t i = 0; ok && i < made->series_count; i++) {
-        if (made->last_bytes[i] == now->bytes[i])
+    for (uint32_t i = 0; ok && i < now->value_count; i++) {
+        uint32_t series = now->values[i].series;
+        if (made->last_bytes[series] == now->bytes[series])
             continue;
-        ok = write_counter(made, made->labels[i], now->time_ns, now->bytes[i]);
-        made->last_bytes[i] = now->bytes[i];
+        ok = write_counter(made, made->labels[series], now->time_ns, now->bytes[series]);
+        made->last_bytes[series] = now->bytes[series];
     }
     if (ok && (!made->begun || made->last_used_bytes != now->used_bytes))
         ok = write_counter(made, "in use", now->time_ns, now->used_bytes);
@@ -71,7 +72,10 @@ static bool write_stage(const chrome *made, const rvl_timeline *timeline, uint32
     write_time(made->out, "dur", length_ns);
     fputs(",\"name\":", made->out);
     bool ok = write_json_text(made->out, stage.name);
-    fprintf(made->out, ",\"args\":{\"step\":%" PRIu32 "}}", stage.step);
+    fprintf(made->out, ",\"args\":{\"step\":%" PRIu32, stage.step);
+    if (stage.count > 1)
+        fprintf(made->out, ",\"stages\":%" PRIu32, stage.count);
+    fputs("}}", made->out);
     return ok;
 }
 

@@ -103,38 +103,92 @@ static bool write_point(FILE *out, const rvl_timeline *timeline, size_t device, 
     return true;
 }
 
+/* The largest holders; the page counts the others. */
 static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, uint32_t stage)
 {
-    const rvl_holder *holders = NULL;
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
     size_t count = 0;
-    bool ok = rvl_replay_get_holders(replay, device, stage, &holders, &count) == RVL_OK;
+    bool ok = rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
+                                      &count) == RVL_OK;
     fputs(",\"at_peak\":[", out);
-    for (size_t i = 0; ok && i < count; i++) {
+    for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
         fprintf(out, "%s{\"bytes\":%" PRIu64, i > 0 ? "," : "", holders[i].bytes);
         ok = write_key(out, "process", holders[i].process) && write_key(out, "tag", holders[i].tag);
         putc('}', out);
     }
     putc(']', out);
+    if (count > RVL_REPLAY_LISTED_HOLDERS)
+        fprintf(out, ",\"others\":%zu", count - RVL_REPLAY_LISTED_HOLDERS);
     return ok;
 }
 
-/* The timeline counts "start", which the replay lists only if memory was in use in it. */
-static bool write_stage(FILE *out, const report_run *run, size_t device, uint32_t index,
-                        uint32_t offset)
+/* What stages that the timeline shows as one come to. */
+typedef struct merged_stage {
+    rvl_stage_stats stats; /* of the first; peak, end, host and transitions of all */
+    uint32_t peak_stage;
+} merged_stage;
+
+static bool merge_stages(const rvl_replay *replay, size_t device, uint32_t first, uint32_t end,
+                         merged_stage *merged)
 {
-    rvl_stage_stats stats = {.struct_size = sizeof stats};
-    rvl_timeline_stage stage = {.struct_size = sizeof stage};
-    if (rvl_replay_get_stage(run->replay, device, index, &stats, NULL) != RVL_OK ||
-        rvl_timeline_get_stage(run->timeline, index + offset, &stage) != RVL_OK)
+    *merged = (merged_stage){.stats = {.struct_size = sizeof merged->stats}, .peak_stage = first};
+    if (rvl_replay_get_stage(replay, device, first, &merged->stats, NULL) != RVL_OK)
         return false;
+    for (uint32_t i = first + 1; i < end; i++) {
+        rvl_stage_stats stats = {.struct_size = sizeof stats};
+        if (rvl_replay_get_stage(replay, device, i, &stats, NULL) != RVL_OK)
+            return false;
+        if (stats.peak_bytes > merged->stats.peak_bytes) {
+            merged->stats.peak_bytes = stats.peak_bytes;
+            merged->stats.free_at_peak_bytes = stats.free_at_peak_bytes;
+            merged->peak_stage = i;
+        }
+        if (stats.host_bytes > merged->stats.host_bytes)
+            merged->stats.host_bytes = stats.host_bytes;
+        merged->stats.end_bytes = stats.end_bytes;
+        merged->stats.transition_ns += stats.transition_ns;
+    }
+    return true;
+}
+
+/* A stage of the timeline, of those that the replay lists from an offset on. */
+static bool write_stage(FILE *out, const report_run *run, size_t device,
+                        const rvl_timeline_stage *stage, uint32_t offset)
+{
+    merged_stage merged;
+    uint32_t first = stage->first > offset ? stage->first - offset : 0;
+    uint32_t end = stage->first + stage->count - offset;
+    if (!merge_stages(run->replay, device, first, end, &merged))
+        return false;
+    const rvl_stage_stats *stats = &merged.stats;
     fprintf(out,
             "%s{\"begin_ns\":%" PRIu64 ",\"step\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
             ",\"end_bytes\":%" PRIu64 ",\"free_at_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
             ",\"transition_ns\":%" PRIu64,
-            index > 0 ? "," : "", stage.begin_ns, stage.step, stats.peak_bytes, stats.end_bytes,
-            stats.free_at_peak_bytes, stats.host_bytes, stats.transition_ns);
-    bool ok = write_key(out, "name", stats.name) && write_holders(out, run->replay, device, index);
+            first > 0 ? "," : "", stage->begin_ns, stage->step, stats->peak_bytes, stats->end_bytes,
+            stats->free_at_peak_bytes, stats->host_bytes, stats->transition_ns);
+    if (end - first > 1)
+        fprintf(out, ",\"merged\":%" PRIu32, end - first);
+    bool ok = write_key(out, "name", stats->name) &&
+              write_holders(out, run->replay, device, merged.peak_stage);
     putc('}', out);
+    return ok;
+}
+
+/* The timeline counts "start", which the replay lists only if memory was in use in it. */
+static bool write_stages(FILE *out, const report_run *run, size_t device, uint32_t listed)
+{
+    rvl_timeline_stage stage = {.struct_size = sizeof stage};
+    uint32_t count = rvl_timeline_stage_count(run->timeline);
+    if (count == 0 || rvl_timeline_get_stage(run->timeline, count - 1, &stage) != RVL_OK)
+        return count == 0;
+    uint32_t offset = stage.first + stage.count - listed;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < count; i++) {
+        ok = rvl_timeline_get_stage(run->timeline, i, &stage) == RVL_OK;
+        if (ok && stage.first + stage.count > offset)
+            ok = write_stage(out, run, device, &stage, offset);
+    }
     return ok;
 }
 
@@ -158,9 +212,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
     for (uint32_t i = 0; ok && i < device.point_count; i++)
         ok = write_point(out, run->timeline, index, i);
     fputs("],\n\"stages\":[", out);
-    uint32_t offset = rvl_timeline_stage_count(run->timeline) - replayed.stage_count;
-    for (uint32_t i = 0; ok && i < replayed.stage_count; i++)
-        ok = write_stage(out, run, index, i, offset);
+    ok = ok && write_stages(out, run, index, replayed.stage_count);
     fputs("]}", out);
     return ok;
 }

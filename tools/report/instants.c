@@ -26,7 +26,7 @@ static void set_bytes(walker *walk, uint32_t series, uint64_t bytes)
     walk->bytes[series] = bytes;
 }
 
-static bool tell(walker *walk, uint64_t time_ns, uint64_t until_ns)
+static bool tell(walker *walk, const rvl_timeline_point *point, uint64_t time_ns, uint64_t until_ns)
 {
     instant now = {
         .time_ns = time_ns,
@@ -34,6 +34,8 @@ static bool tell(walker *walk, uint64_t time_ns, uint64_t until_ns)
         .bytes = walk->bytes,
         .used_bytes = walk->used_bytes,
         .paused_bytes = walk->paused_bytes,
+        .values = point->values,
+        .value_count = point->value_count,
     };
     return walk->callback(walk->user, &now);
 }
@@ -53,12 +55,12 @@ static bool walk_point(walker *walk, const rvl_timeline_point *point, uint64_t n
     if (has_peak_apart(point)) {
         for (uint32_t i = 0; i < point->value_count; i++)
             set_bytes(walk, point->values[i].series, point->values[i].at_peak_bytes);
-        if (!tell(walk, point->peak_ns, point->end_ns))
+        if (!tell(walk, point, point->peak_ns, point->end_ns))
             return false;
     }
     for (uint32_t i = 0; i < point->value_count; i++)
         set_bytes(walk, point->values[i].series, point->values[i].last_bytes);
-    return tell(walk, point->end_ns, next_ns);
+    return tell(walk, point, point->end_ns, next_ns);
 }
 
 static bool walk_points(walker *walk, uint32_t count)

@@ -667,7 +667,7 @@ function showStages() {
     titles(table, [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
         ['host', 'number'], ['transitions', 'number'], ['who holds the peak']]);
     table.tBodies[0].replaceChildren(...device.stages.map((stage, i) => {
-        const go = element('button', stage.name);
+        const go = element('button', stage.merged ? `${stage.name} and ${stage.merged - 1} more` : stage.name);
         go.type = 'button';
         go.title = 'Zoom to this stage';
         go.addEventListener('click', () => {
@@ -680,7 +680,7 @@ function showStages() {
             [sizeText(stage.end_bytes), 'number'], [sizeText(stage.free_at_peak_bytes), 'number'],
             [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
             [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
-                (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6} more` : ''), 'holders']]);
+                (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
         Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
         return row;
     }));

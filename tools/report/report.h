@@ -34,6 +34,8 @@ typedef struct instant {
     const uint64_t *bytes; /* by series */
     uint64_t used_bytes;
     uint64_t paused_bytes;
+    const rvl_timeline_value *values; /* the series that may have changed since the last instant */
+    uint32_t value_count;
 } instant;
 
 /* false ends the walk. */

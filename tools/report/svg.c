@@ -35,7 +35,9 @@ typedef struct plot {
     uint64_t end_ns;
     const uint32_t *series; /* of the curve: those that it sums */
     uint32_t series_count;
-    bool whole;        /* the curve is everything that is held */
+    bool whole;        /* the curve is everything that is held, and a line */
+    bool all;          /* it sums all series, which is known without a sum */
+    bool paused;       /* of those that are paused */
     double x_px, y_px; /* where the curve is */
 } plot;
 
@@ -55,8 +57,9 @@ static double y_of(const plot *drawn, uint64_t bytes)
 static bool step_to(void *user, const instant *now)
 {
     plot *drawn = user;
-    uint64_t bytes = drawn->whole ? now->used_bytes : 0;
-    for (uint32_t i = 0; !drawn->whole && i < drawn->series_count; i++)
+    bool known = drawn->whole || drawn->all;
+    uint64_t bytes = !known ? 0 : drawn->paused ? now->paused_bytes : now->used_bytes;
+    for (uint32_t i = 0; !known && i < drawn->series_count; i++)
         bytes += now->bytes[drawn->series[i]];
     double x = x_of(drawn, now->time_ns), y = y_of(drawn, bytes);
     if (y - drawn->y_px < 0.05 && drawn->y_px - y < 0.05)
@@ -91,6 +94,7 @@ static bool draw_layers(plot *drawn, const stack *stacked)
     for (uint32_t layer = stacked->layers; ok && layer-- > 0;) {
         const char *css = stack_colour(drawn->run->timeline, drawn->device, stacked, layer).css;
         drawn->series_count = stack_reach(stacked, layer);
+        drawn->all = drawn->series_count == stacked->count;
         /* The line keeps what is narrower than a pixel in sight. */
         snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", css, css);
         ok = draw_curve(drawn, style);
@@ -124,10 +128,12 @@ static bool draw_paused_layers(plot *drawn, const stack *paused, const stack *he
     for (uint32_t layer = paused->layers; ok && layer-- > 0;) {
         const char *css = colour_when_held(drawn, paused, layer, held);
         drawn->series_count = stack_reach(paused, layer);
+        drawn->all = drawn->series_count == paused->count;
         snprintf(style, sizeof style, "fill=\"%s\" fill-opacity=\"0.45\" stroke=\"%s\"", css, css);
         ok = draw_curve(drawn, "class=\"under\"") && draw_curve(drawn, style);
     }
     drawn->series_count = paused->count;
+    drawn->all = true;
     return ok && draw_curve(drawn, "fill=\"url(#hatch)\"");
 }
 
@@ -348,6 +354,7 @@ static bool draw_paused(const plot *held, const stack *held_stack, uint64_t paus
     char text[SIZE_TEXT_BYTES + 64], size[SIZE_TEXT_BYTES];
     stack stacked;
     plot paused = *held;
+    paused.paused = true;
     paused.top_px = top_px;
     paused.height_px = PAUSED_HEIGHT;
     paused.top_bytes = paused_bytes + paused_bytes / 16 + 1;

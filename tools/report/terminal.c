@@ -39,14 +39,17 @@ static unsigned column_of(const screen *shown, uint64_t ns)
     return column < shown->width ? column : shown->width - 1;
 }
 
+/* The layer of all others has what is left. */
 static void note_layers(const screen *shown, uint64_t *bytes, const instant *now)
 {
-    uint32_t series = 0;
-    for (uint32_t layer = 0; layer < shown->stacked.layers; layer++) {
-        bytes[layer] = 0;
-        for (; series < stack_reach(&shown->stacked, layer); series++)
-            bytes[layer] += now->bytes[shown->stacked.order[series]];
+    const stack *stacked = &shown->stacked;
+    uint64_t left_bytes = now->used_bytes;
+    for (uint32_t layer = 0; layer < stacked->alone; layer++) {
+        bytes[layer] = now->bytes[stacked->order[layer]];
+        left_bytes -= bytes[layer];
     }
+    if (stacked->layers > stacked->alone)
+        bytes[stacked->alone] = left_bytes;
 }
 
 static bool note_instant(void *user, const instant *now)
