@@ -55,7 +55,7 @@ static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)
     rvli_replay_ahead_event *last = event_at(ahead, ahead->count);
     if (ahead->end != RVL_OK)
         return;
-    ahead->end = rvli_replay_input_next(replay, &last->event, &ahead->error);
+    ahead->end = rvli_replay_input_next(replay, NULL, &last->event, &ahead->error);
     if (ahead->end != RVL_OK)
         return;
     ahead->count++;

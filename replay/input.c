@@ -172,12 +172,46 @@ size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_devic
     return replay->memory.device_count;
 }
 
-rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_event *event_out,
-                                  rvl_trace_error *error_out)
+static rvl_status refuse_as_filter(rvl_replay *replay, const rvl_trace_event *event,
+                                   rvl_status status)
 {
-    if (replay->reader != NULL)
-        return rvl_trace_reader_next(replay->reader, event_out, error_out);
-    return next_of_source(replay, event_out, error_out);
+    return rvli_replay_refuse(replay, event, 0, status, "the filter: %s", rvl_status_text(status));
+}
+
+rvl_status rvli_replay_input_begin(rvl_replay *replay)
+{
+    rvl_status status = RVL_OK;
+    if (replay->options.filter != NULL)
+        status = replay->options.filter(replay->options.filter_user, NULL, NULL);
+    return status == RVL_OK ? RVL_OK : refuse_as_filter(replay, NULL, status);
+}
+
+static rvl_status next_event(rvl_replay *replay, rvl_trace_reader *reader,
+                             rvl_trace_event *event_out, rvl_trace_error *error_out)
+{
+    if (reader == NULL)
+        reader = replay->reader;
+    return reader != NULL ? rvl_trace_reader_next(reader, event_out, error_out)
+                          : next_of_source(replay, event_out, error_out);
+}
+
+rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
+                                  rvl_trace_event *event_out, rvl_trace_error *error_out)
+{
+    rvl_status status = next_event(replay, reader, event_out, error_out);
+    while (replay->options.filter != NULL && status == RVL_OK) {
+        bool keep = true;
+        status = replay->options.filter(replay->options.filter_user, event_out, &keep);
+        if (status != RVL_OK) {
+            refuse_as_filter(replay, event_out, status);
+            *error_out = replay->error;
+        } else if (keep) {
+            break;
+        } else {
+            status = next_event(replay, reader, event_out, error_out);
+        }
+    }
+    return status;
 }
 
 uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,

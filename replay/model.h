@@ -208,9 +208,12 @@ bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_even
 rvl_status rvli_replay_input_open(rvl_replay *replay);
 /* Devices as the input declares them. */
 size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_device **devices_out);
-/* The next event; as rvl_trace_reader_next(). */
-rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_event *event_out,
-                                  rvl_trace_error *error_out);
+/* Before the first event: the filter begins. */
+rvl_status rvli_replay_input_begin(rvl_replay *replay);
+/* The next event that the filter keeps; as rvl_trace_reader_next(). reader: to read from instead,
+ * NULL: none. */
+rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
+                                  rvl_trace_event *event_out, rvl_trace_error *error_out);
 /* Column of a field in a line; 0: the input has none. */
 uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,
                                   uint32_t field);

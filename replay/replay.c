@@ -195,6 +195,8 @@ static rvl_status prepare(rvl_replay *replay)
         status = rvli_replay_together_collect(replay);
     if (status == RVL_OK)
         status = rvli_replay_watch(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_input_begin(replay);
     replay->conductor.name = replay->options.conductor;
     return status;
 }

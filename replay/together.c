@@ -100,13 +100,6 @@ static bool collect_event(rvli_replay_together *together, rvli_replay_conductor 
 }
 
 /* reader NULL: from the source. */
-static rvl_status next_event(rvl_replay *replay, rvl_trace_reader *reader, rvl_trace_event *event)
-{
-    if (reader != NULL)
-        return rvl_trace_reader_next(reader, event, &replay->error);
-    return rvli_replay_input_next(replay, event, &replay->error);
-}
-
 static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
 {
     rvli_replay_together *together = &replay->together;
@@ -115,11 +108,14 @@ static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
 
     if (!begin_step(together, 0))
         return no_memory(replay);
-    rvl_status status = next_event(replay, reader, &event);
+    rvl_status status = rvli_replay_input_begin(replay);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_replay_input_next(replay, reader, &event, &replay->error);
     while (status == RVL_OK) {
         if (!collect_event(together, &conductor, &event))
             return no_memory(replay);
-        status = next_event(replay, reader, &event);
+        status = rvli_replay_input_next(replay, reader, &event, &replay->error);
     }
     if (status != RVL_ERR_NOT_FOUND) {
         /* The replay itself meets the same line; what is wrong before it is told first. */

@@ -31,6 +31,14 @@ typedef struct rvl_budget {
 /* Called now and then while a replay runs. */
 typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *progress);
 
+/*
+ * Called for every event before it is replayed, on the thread that replays. It may change the
+ * event's bytes; with *keep_out, which is true when it is called, false the event is left out. With
+ * event NULL the events begin: once, and once more if they are read in advance
+ * (RVL_WAKE_TOGETHER). What is not RVL_OK ends the replay, which answers it.
+ */
+typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, bool *keep_out);
+
 typedef struct rvl_replay_options {
     size_t struct_size;
     const char *backend;   /* NULL: "sim" */
@@ -50,6 +58,8 @@ typedef struct rvl_replay_options {
     const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */
     uint32_t snapshot_device;     /* index of the device that they are on */
     bool snapshot_parts;          /* as rvl_snapshot_trace.by_part */
+    rvl_replay_filter_fn filter;  /* NULL: every event is replayed as it is */
+    void *filter_user;
 } rvl_replay_options;
 
 /*

@@ -42,7 +42,7 @@ static int open_models(const plan_axis *axis, plan_subject *subject)
 static int read_traces(const plan_arguments *arguments, plan_events *events_out)
 {
     char why[EXPLANATION_BYTES];
-    int code = plan_events_read(arguments, arguments->traces, arguments->trace_count, why,
+    int code = plan_events_open(arguments, arguments->traces, arguments->trace_count, why,
                                 sizeof why, events_out);
     return code == 0 ? 0 : complain(code, "%s", why);
 }
@@ -74,7 +74,7 @@ void plan_subject_close(plan_subject *subject)
     for (size_t i = 0; i < subject->model_count; i++)
         rvl_model_close(subject->models[i]);
     free(subject->models);
-    plan_events_free(&subject->events);
+    plan_events_close(&subject->events);
     free(subject);
 }
 
@@ -89,20 +89,30 @@ typedef struct plan_case {
     rvl_replay_options replay;
     plan_events events; /* of traces, or of step */
     rvl_model_step *step;
+    plan_tag scaled;      /* whose largest size is sought */
+    uint64_t last_number; /* of granules, at the last try */
+    int64_t last_room;    /* granules that it left free at the peak */
+    bool tried;
     plan_outcome *outcome;
 } plan_case;
 
 static void fail(plan_case *c, plan_state state, const char *key, const char *message)
 {
     c->outcome->state = state;
-    snprintf(c->outcome->why, sizeof c->outcome->why, "%s%s%s", key, key[0] != '\0' ? ": " : "",
-             message);
+    snprintf(c->outcome->why, sizeof c->outcome->why, "%.64s%s%.318s", key,
+             key[0] != '\0' ? ": " : "", message);
 }
 
+/* Of traces the place is told, too. */
 static void fail_replay(plan_case *c, rvl_status status, const rvl_trace_error *error)
 {
-    fail(c, status == RVL_ERR_HOST_OOM ? PLAN_FAILED : PLAN_REFUSED, "",
-         error->message[0] != '\0' ? error->message : rvl_status_text(status));
+    char why[EXPLANATION_BYTES];
+    describe_replay(status, error, why, sizeof why);
+    c->outcome->why_is_placed = c->model == NULL && error->file != NULL;
+    if (!c->outcome->why_is_placed)
+        snprintf(why, sizeof why, "%s",
+                 error->message[0] != '\0' ? error->message : rvl_status_text(status));
+    fail(c, status == RVL_ERR_HOST_OOM ? PLAN_FAILED : PLAN_REFUSED, "", why);
 }
 
 static uint32_t gpus_of(const plan_case *c)
@@ -152,12 +162,13 @@ static void set_case(plan_case *c, size_t number)
 static bool read_own(plan_case *c)
 {
     plan_outcome *outcome = c->outcome;
-    int code = plan_events_read(c->subject->arguments, &c->trace, 1, outcome->why,
+    int code = plan_events_open(c->subject->arguments, &c->trace, 1, outcome->why,
                                 sizeof outcome->why, &c->events);
     if (code == 0)
         outcome->gpus = gpus_of(c);
     else
         outcome->state = code == EXIT_INTERNAL ? PLAN_FAILED : PLAN_REFUSED;
+    outcome->why_is_placed = strncmp(outcome->why, c->trace, strlen(c->trace)) == 0;
     return code == 0;
 }
 
@@ -239,7 +250,8 @@ static void conclude(plan_case *c, uint64_t granules, rvl_replay **replay_out)
 {
     rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay *replay;
-    rvl_status status = plan_events_replay(&c->events, granules, &c->replay, &error, &replay);
+    rvl_status status =
+        plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &error, &replay);
     if (status != RVL_OK) {
         fail_replay(c, status, &error);
         return;
@@ -273,22 +285,61 @@ static void measure_devices(const plan_case *c, uint64_t *capacity_out, uint64_t
     }
 }
 
-static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out)
+/* Granules that are free at the highest peak of any device; below 0: missing. */
+static int64_t room_of(const rvl_replay *replay, uint64_t granularity)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        rvl_replay_get_device(replay, i, &device);
+        uint64_t capacity = device.capacity_bytes / granularity;
+        uint64_t peak = device.peak_bytes / granularity + (device.peak_bytes % granularity != 0);
+        int64_t room = (int64_t)capacity - (int64_t)peak;
+        least = room < least ? room : least;
+    }
+    return least;
+}
+
+/*
+ * Where there is no room left: a line through the last two tries, or, after the first, one that
+ * loses a granule of room with every granule of the tag. UINT64_MAX: it cannot be said.
+ */
+static uint64_t guess_granules(plan_case *c, uint64_t granules, int64_t room)
+{
+    double slope = 1;
+    if (c->tried && granules != c->last_number)
+        slope = ((double)c->last_room - (double)room) / ((double)granules - (double)c->last_number);
+    c->tried = true;
+    c->last_number = granules;
+    c->last_room = room;
+    if (slope <= 0)
+        return room >= 0 ? GRANULES_MAX : UINT64_MAX;
+    double guess = (double)granules + (double)room / slope;
+    return guess <= 0 ? 0 : guess >= GRANULES_MAX ? GRANULES_MAX : (uint64_t)guess;
+}
+
+static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, uint64_t *guess_out)
 {
     plan_case *c = user;
     rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay *replay;
-    rvl_status status = plan_events_replay(&c->events, granules, &c->replay, &error, &replay);
+    rvl_status status =
+        plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &error, &replay);
+    *fits_out = false;
+    if (status == RVL_ERR_DEVICE_OOM) /* not even addresses are left */
+        return RVL_OK;
     if (status != RVL_OK) {
         fail_replay(c, status, &error);
         return status;
     }
     *fits_out = all_fit(replay);
+    if (c->scaled.granularity_bytes > 0)
+        *guess_out = guess_granules(c, granules, room_of(replay, c->scaled.granularity_bytes));
     rvl_replay_close(replay);
     return RVL_OK;
 }
 
-static void refuse_tag(plan_case *c, rvl_status status)
+static void refuse_tag(plan_case *c, rvl_status status, const rvl_trace_error *error)
 {
     char tags[96], message[PLAN_WHY_BYTES - 16];
     plan_events_list_tags(&c->events, tags, sizeof tags);
@@ -297,25 +348,27 @@ static void refuse_tag(plan_case *c, rvl_status status)
     if (status == RVL_ERR_NOT_FOUND)
         fail(c, PLAN_REFUSED, "--max", message);
     else
-        fail(c, PLAN_FAILED, "", rvl_status_text(status));
+        fail_replay(c, status, error);
 }
 
 static void find_granules(plan_case *c, rvl_replay **replay_out)
 {
     uint64_t capacity, granularity, largest;
+    rvl_trace_error error = {.struct_size = sizeof error};
     measure_devices(c, &capacity, &granularity);
-    rvl_status status = plan_events_share(&c->events, c->tag, granularity);
+    rvl_status status = plan_tag_measure(&c->events, c->tag, granularity, &c->scaled, &error);
     if (status != RVL_OK) {
-        refuse_tag(c, status);
+        refuse_tag(c, status, &error);
         return;
     }
     uint64_t most = capacity / granularity;
-    if (most >= GRANULES_MAX || c->events.peak_granules >= GRANULES_MAX) {
+    uint64_t traced = c->scaled.peak_granules;
+    if (most >= GRANULES_MAX || traced >= GRANULES_MAX) {
         fail(c, PLAN_REFUSED, "--max", "more than 2^32 granules: no such device can be planned");
         return;
     }
-    c->outcome->traced_bytes = c->events.peak_granules * granularity;
-    if (plan_largest(granules_fit, c, 0, most + 1, &largest) != RVL_OK)
+    c->outcome->traced_bytes = traced * granularity;
+    if (plan_largest(granules_fit, c, 0, most + 1, traced, &largest) != RVL_OK)
         return;
     if (largest > most) {
         c->outcome->largest_bytes = UINT64_MAX; /* it is never in use, or not where it matters */
@@ -328,17 +381,17 @@ static void find_granules(plan_case *c, rvl_replay **replay_out)
         c->outcome->state = PLAN_DOES_NOT_FIT;
     if (c->outcome->state == PLAN_FITS)
         c->outcome->mem_fraction_ppm =
-            plan_events_fraction(&c->events, c->tag, c->outcome->largest_bytes, capacity);
+            plan_events_fraction(&c->events, &c->scaled, c->outcome->largest_bytes, capacity);
 }
 
 /* A fraction so small that there is no cache is on the side of those that fit. */
-static rvl_status fraction_fits(void *user, uint64_t ppm, bool *fits_out)
+static rvl_status fraction_fits(void *user, uint64_t ppm, bool *fits_out, uint64_t *guess_out)
 {
     plan_case *c = user;
     bool no_room;
     c->options.mem_fraction_ppm = (uint32_t)ppm;
     if (make_step(c, &no_room))
-        return granules_fit(c, UINT64_MAX, fits_out);
+        return granules_fit(c, UINT64_MAX, fits_out, guess_out);
     *fits_out = no_room;
     return no_room ? RVL_OK : RVL_ERR_INVALID;
 }
@@ -347,7 +400,7 @@ static void find_fraction(plan_case *c, rvl_replay **replay_out)
 {
     uint64_t ppm;
     bool no_room;
-    if (plan_largest(fraction_fits, c, 0, PPM, &ppm) != RVL_OK)
+    if (plan_largest(fraction_fits, c, 0, PPM, UINT64_MAX, &ppm) != RVL_OK)
         return;
     c->options.mem_fraction_ppm = (uint32_t)ppm;
     bool fits = ppm > 0 && make_step(c, &no_room);
@@ -397,7 +450,7 @@ void plan_case_run(const plan_subject *subject, size_t number, plan_outcome *out
             conclude(&c, UINT64_MAX, replay_out);
     }
     if (c.trace != NULL)
-        plan_events_free(&c.events);
-    free(c.events.shares);
+        plan_events_close(&c.events);
+    plan_tag_forget(&c.scaled);
     rvl_model_step_close(c.step);
 }

@@ -53,6 +53,15 @@ void help_plan(void)
           stdout);
 }
 
+/* A refusal or failure; one that does not say where is told of the subject. */
+static int refuse(const plan_outcome *outcome, const char *place)
+{
+    int code = outcome->state == PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+    if (outcome->why_is_placed)
+        return complain(code, "%s", outcome->why);
+    return complain(code, "%s: %s", place, outcome->why);
+}
+
 static int code_of(const plan_arguments *arguments, const plan_outcome *outcome)
 {
     const plan_axis *models = plan_find_axis(arguments, "model");
@@ -62,10 +71,8 @@ static int code_of(const plan_arguments *arguments, const plan_outcome *outcome)
         return EXIT_FITS;
     case PLAN_DOES_NOT_FIT:
         return EXIT_DOES_NOT_FIT;
-    case PLAN_REFUSED:
-        return complain(EXIT_BAD_INPUT, "%s: %s", place, outcome->why);
     default:
-        return complain(EXIT_INTERNAL, "%s: %s", place, outcome->why);
+        return refuse(outcome, place);
     }
 }
 
@@ -97,22 +104,13 @@ static const plan_outcome *telling(const plan_outcome *outcomes, size_t count)
     return &outcomes[best != SIZE_MAX ? best : 0];
 }
 
-/* Faults of reading name their place. */
-static int refuse_rank(const plan_outcome *outcome, const char *trace)
-{
-    int code = outcome->state == PLAN_FAILED ? EXIT_INTERNAL : EXIT_BAD_INPUT;
-    if (strncmp(outcome->why, trace, strlen(trace)) == 0)
-        return complain(code, "%s", outcome->why);
-    return complain(code, "%s: %s", trace, outcome->why);
-}
-
 /* Who holds what is asked of the rank that binds alone, and anew: outcomes are plain data. */
 static int tell_ranks(const plan_arguments *arguments, const plan_subject *subject,
                       const plan_outcome *outcomes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (outcomes[i].state == PLAN_FAILED || outcomes[i].state == PLAN_REFUSED)
-            return refuse_rank(&outcomes[i], arguments->traces[i]);
+            return refuse(&outcomes[i], arguments->traces[i]);
     }
     plan_outcome again;
     rvl_replay *replay;
@@ -120,7 +118,7 @@ static int tell_ranks(const plan_arguments *arguments, const plan_subject *subje
     plan_case_run(subject, binding, &again, &replay);
     int code = outcomes[binding].state == PLAN_FITS ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     if (again.state == PLAN_FAILED || again.state == PLAN_REFUSED)
-        code = refuse_rank(&again, arguments->traces[binding]);
+        code = refuse(&again, arguments->traces[binding]);
     else if (!plan_print_ranks(arguments, outcomes, count, binding, replay))
         code = complain(EXIT_INTERNAL, "out of host memory");
     rvl_replay_close(replay);

@@ -1,81 +1,185 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events in memory, with the sizes of one tag scaled.
+ * A subject's events, read as often as they are needed, and the sizes of one tag scaled on the way.
  *
  * What a process allocates under the tag on a device, from when none of it is live until none is
  * live again, is laid end to end in granules. Scaled by G / P, an allocation that lay from a to b
  * has floor(b G / P) - floor(a G / P) granules: together they have what G asks for, to the granule,
  * each as near its part as whole granules allow, and G = P changes nothing. What has no granule
  * left is left out, with its free, and pauses of what is not there.
+ *
+ * Only what is live is remembered: a trace of any length takes the memory that its replay takes.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "plan/plan.h"
 
-/* ---- Reading ---- */
+#define PATH_BYTES 32
+#define COPY_BYTES 65536
 
-static bool grow_events(plan_events *events, size_t *room)
+/* ---- Pipes: they can be read once only, and so are copied into memory ---- */
+
+static bool is_pipe(const char *path)
 {
-    if (events->count < *room)
-        return true;
-    size_t wanted = *room > 0 ? 2 * *room : 1024;
-    rvl_trace_event *grown = realloc(events->owned, wanted * sizeof *grown);
-    if (grown == NULL)
-        return false;
-    events->owned = grown;
-    *room = wanted;
-    return true;
+    struct stat found;
+    return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
-static rvl_status read_events(plan_events *events, rvl_trace_error *error)
+static bool copy_to(int from, int to)
 {
-    size_t room = 0;
-    rvl_status status = RVL_OK;
+    char bytes[COPY_BYTES];
     for (;;) {
-        if (!grow_events(events, &room))
-            return RVL_ERR_HOST_OOM;
-        rvl_trace_event *event = &events->owned[events->count];
-        status = rvl_trace_reader_next(events->reader, event, error);
-        if (status != RVL_OK)
-            break;
-        if (event->process_index >= events->process_count)
-            events->process_count = event->process_index + 1;
-        events->count++;
+        ssize_t count = read(from, bytes, sizeof bytes);
+        if (count <= 0)
+            return count == 0;
+        for (ssize_t written = 0; written < count;) {
+            ssize_t more = write(to, bytes + written, (size_t)(count - written));
+            if (more < 0)
+                return false;
+            written += more;
+        }
     }
-    events->events = events->owned;
+}
+
+/* A file without a name that has what the pipe had. -1: it could not be made. */
+static int drain(const char *path)
+{
+    int pipe = open(path, O_RDONLY | O_CLOEXEC);
+    int file = pipe >= 0 ? memfd_create("reveille-plan", MFD_CLOEXEC) : -1;
+    bool whole = file >= 0 && copy_to(pipe, file);
+    if (pipe >= 0)
+        close(pipe);
+    if (file >= 0 && !whole) {
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
+/* Paths that can be read again and again. */
+static rvl_status place_paths(plan_events *events, const char *const *paths, size_t count,
+                              rvl_trace_error *error)
+{
+    events->paths = calloc(count, sizeof(char *));
+    events->files = malloc(count * sizeof *events->files);
+    if (events->paths == NULL || events->files == NULL)
+        return RVL_ERR_HOST_OOM;
+    events->names = paths;
+    for (size_t i = 0; i < count; i++) {
+        char placed[PATH_BYTES];
+        int file = is_pipe(paths[i]) ? drain(paths[i]) : -1;
+        if (file < 0 && is_pipe(paths[i])) {
+            error->file = paths[i];
+            snprintf(error->message, sizeof error->message, "the pipe cannot be read to its end");
+            return RVL_ERR_IO;
+        }
+        snprintf(placed, sizeof placed, "/proc/self/fd/%d", file);
+        events->paths[i] = strdup(file >= 0 ? placed : paths[i]);
+        if (events->paths[i] == NULL) {
+            if (file >= 0)
+                close(file);
+            return RVL_ERR_HOST_OOM;
+        }
+        events->files[i] = file;
+        events->path_count++;
+    }
+    return RVL_OK;
+}
+
+/* Messages name what the caller named. */
+static void name_place(const plan_events *events, rvl_trace_error *error)
+{
+    for (size_t i = 0; i < events->path_count; i++) {
+        if (error->file == events->paths[i])
+            error->file = events->names[i];
+    }
+}
+
+/* ---- Reading ---- */
+
+/* false: no more is wanted. */
+typedef bool (*visit_fn)(void *user, const rvl_trace_event *event);
+
+static rvl_status open_reader(const plan_events *events, rvl_trace_error *error,
+                              rvl_trace_reader **reader_out)
+{
+    rvl_status status =
+        rvl_replay_open_reader((const char *const *)events->paths, events->path_count,
+                               &events->reading, error, reader_out);
+    name_place(events, error);
+    return status;
+}
+
+static rvl_status walk_reader(const plan_events *events, rvl_trace_reader *reader, visit_fn visit,
+                              void *user, rvl_trace_error *error)
+{
+    rvl_trace_event event;
+    rvl_status status = rvl_trace_reader_next(reader, &event, error);
+    while (status == RVL_OK && visit(user, &event))
+        status = rvl_trace_reader_next(reader, &event, error);
+    name_place(events, error);
     return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
 
-static bool has_stage(const plan_events *events)
+/* Shows every event, in order. Strings live as long as the visit. */
+static rvl_status walk(const plan_events *events, visit_fn visit, void *user,
+                       rvl_trace_error *error)
 {
-    for (size_t i = 0; i < events->count; i++) {
-        if (events->events[i].kind == RVL_EVENT_STAGE)
-            return true;
+    rvl_trace_reader *reader;
+    if (events->paths == NULL) {
+        for (size_t i = 0; i < events->count && visit(user, &events->events[i]); i++) {
+        }
+        return RVL_OK;
     }
-    return false;
+    rvl_status status = open_reader(events, error, &reader);
+    if (status != RVL_OK)
+        return status;
+    status = walk_reader(events, reader, visit, user, error);
+    rvl_trace_reader_close(reader);
+    return status;
 }
 
-int plan_events_read(const plan_arguments *arguments, const char *const *paths, size_t path_count,
+static bool note_stage(void *user, const rvl_trace_event *event)
+{
+    bool *has_stage = user;
+    *has_stage = *has_stage || event->kind == RVL_EVENT_STAGE;
+    return true;
+}
+
+/* The reader stays: it has the devices' strings. */
+static rvl_status read_once(plan_events *events, bool *has_stage_out, rvl_trace_error *error)
+{
+    *has_stage_out = false;
+    rvl_status status = open_reader(events, error, &events->reader);
+    if (status != RVL_OK)
+        return status;
+    events->device_count = rvl_trace_reader_devices(events->reader, &events->devices);
+    return walk_reader(events, events->reader, note_stage, has_stage_out, error);
+}
+
+int plan_events_open(const plan_arguments *arguments, const char *const *paths, size_t path_count,
                      char *why, size_t why_size, plan_events *events_out)
 {
-    plan_events events = {0};
+    plan_events events = {.reading = {.struct_size = sizeof events.reading,
+                                      .partial = arguments->partial,
+                                      .snapshot_process = arguments->snapshot_process,
+                                      .snapshot_device = arguments->snapshot_device}};
     rvl_trace_error error = {.struct_size = sizeof error};
-    rvl_replay_options options = {.struct_size = sizeof options,
-                                  .partial = arguments->partial,
-                                  .snapshot_process = arguments->snapshot_process,
-                                  .snapshot_device = arguments->snapshot_device};
-    rvl_status status = rvl_replay_open_reader(paths, path_count, &options, &error, &events.reader);
-    if (status == RVL_OK) {
-        events.device_count = rvl_trace_reader_devices(events.reader, &events.devices);
-        status = read_events(&events, &error);
-    }
-    if (status == RVL_OK && has_stage(&events)) {
+    bool has_stage = false;
+    rvl_status status = place_paths(&events, paths, path_count, &error);
+    if (status == RVL_OK)
+        status = read_once(&events, &has_stage, &error);
+    if (status == RVL_OK && has_stage) {
         *events_out = events;
         return 0;
     }
@@ -86,25 +190,25 @@ int plan_events_read(const plan_arguments *arguments, const char *const *paths, 
         snprintf(why, why_size,
                  "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage()",
                  paths[0]);
-    plan_events_free(&events);
+    plan_events_close(&events);
     return code;
 }
 
 void plan_events_of_step(const rvl_model_step *step, plan_events *events_out)
 {
-    plan_events events = {.devices = rvl_model_step_device(step), .device_count = 1};
-    events.count = rvl_model_step_events(step, &events.events);
-    for (size_t i = 0; i < events.count; i++) {
-        if (events.events[i].process_index >= events.process_count)
-            events.process_count = events.events[i].process_index + 1;
-    }
-    *events_out = events;
+    *events_out = (plan_events){.devices = rvl_model_step_device(step), .device_count = 1};
+    events_out->count = rvl_model_step_events(step, &events_out->events);
 }
 
-void plan_events_free(plan_events *events)
+void plan_events_close(plan_events *events)
 {
-    free(events->shares);
-    free(events->owned);
+    for (size_t i = 0; i < events->path_count; i++) {
+        free(events->paths[i]);
+        if (events->files[i] >= 0)
+            close(events->files[i]);
+    }
+    free(events->paths);
+    free(events->files);
     rvl_trace_reader_close(events->reader);
     *events = (plan_events){0};
 }
@@ -113,8 +217,8 @@ void plan_events_free(plan_events *events)
 
 /* A process on a device. */
 typedef struct group {
-    uint32_t process;
-    uint32_t device;
+    UT_hash_handle hh;
+    uint64_t key;    /* process and device */
     uint64_t live;   /* allocations */
     uint64_t laid;   /* granules, since none was live */
     uint64_t in_use; /* granules */
@@ -125,166 +229,216 @@ typedef struct live_key {
     uint64_t process;
 } live_key;
 
+/* A live allocation, and where it lies among those of its group. */
 typedef struct live_share {
     UT_hash_handle hh;
     live_key key;
-    plan_share share;
+    group *of;
+    uint64_t from; /* granules */
+    uint64_t to;
+    struct live_share *next; /* of those that are not in use any more */
 } live_share;
 
 typedef struct sharer {
-    plan_events *events;
-    const char *process; /* NULL: any */
-    const char *tag;
-    size_t room;
+    const plan_tag *tag;
     group *groups;
     live_share *live;
-    bool failed; /* no memory */
+    live_share *unused;
+    uint64_t peak_granules; /* of the group that has most */
+    char *process;          /* of the first allocation */
+    bool failed;            /* no memory */
 } sharer;
 
-static bool is_scaled(const sharer *s, const rvl_trace_event *event)
-{
-    return event->tag != NULL && strcmp(event->tag, s->tag) == 0 &&
-           (s->process == NULL || strcmp(event->process, s->process) == 0);
-}
+/* What an event has to do with the tag. */
+typedef enum part_kind {
+    PART_NONE,
+    PART_SIZED, /* an allocation, or its free */
+    PART_OTHER  /* a pause or resume */
+} part_kind;
 
-static void add_share(sharer *s, plan_share share)
+typedef struct part {
+    part_kind kind;
+    uint64_t from; /* of what is sized: granules */
+    uint64_t to;
+} part;
+
+static bool is_shared(const sharer *s, const rvl_trace_event *event)
 {
-    plan_events *events = s->events;
-    if (events->share_count == s->room) {
-        size_t room = s->room > 0 ? 2 * s->room : 64;
-        plan_share *shares = realloc(events->shares, room * sizeof *shares);
-        s->failed = s->failed || shares == NULL;
-        if (shares == NULL)
-            return;
-        events->shares = shares;
-        s->room = room;
-    }
-    events->shares[events->share_count++] = share;
+    return event->tag != NULL && strcmp(event->tag, s->tag->name) == 0 &&
+           (s->tag->process == NULL || strcmp(event->process, s->tag->process) == 0);
 }
 
 static group *group_of(sharer *s, const rvl_trace_event *event)
 {
-    for (uint32_t i = 0; i < s->events->group_count; i++) {
-        group *known = &s->groups[i];
-        if (known->process == event->process_index && known->device == event->device)
-            return known;
-    }
-    group *groups = realloc(s->groups, (s->events->group_count + 1) * sizeof *groups);
-    s->failed = s->failed || groups == NULL;
-    if (groups == NULL)
+    uint64_t key = (uint64_t)event->process_index << 32 | event->device;
+    group *found;
+    HASH_FIND(hh, s->groups, &key, sizeof key, found);
+    if (found != NULL)
+        return found;
+    found = calloc(1, sizeof *found);
+    if (found == NULL)
         return NULL;
-    s->groups = groups;
-    groups[s->events->group_count] =
-        (group){.process = event->process_index, .device = event->device};
-    return &groups[s->events->group_count++];
+    found->key = key;
+    HASH_ADD(hh, s->groups, key, sizeof found->key, found);
+    if (found->hh.tbl != NULL)
+        return found;
+    free(found);
+    return NULL;
 }
 
-static void remember(sharer *s, const rvl_trace_event *event, const plan_share *share)
+static live_share *new_share(sharer *s)
 {
-    live_share *live = calloc(1, sizeof *live);
-    s->failed = s->failed || live == NULL;
-    if (live == NULL)
-        return;
-    live->key = (live_key){.id = event->id, .process = event->process_index};
-    live->share = *share;
-    HASH_ADD(hh, s->live, key, sizeof live->key, live);
-    if (live->hh.tbl == NULL) {
-        s->failed = true;
-        free(live);
-    }
+    live_share *share = s->unused;
+    if (share == NULL)
+        return malloc(sizeof *share);
+    s->unused = share->next;
+    return share;
 }
 
-static void share_alloc(sharer *s, size_t index, const rvl_trace_event *event)
+static void put_share(sharer *s, live_share *share)
 {
-    plan_events *events = s->events;
+    share->next = s->unused;
+    s->unused = share;
+}
+
+static bool add_share(sharer *s, const rvl_trace_event *event, group *of, uint64_t granules)
+{
+    live_share *share = new_share(s);
+    if (share == NULL)
+        return false;
+    memset(share, 0, sizeof *share);
+    share->key = (live_key){.id = event->id, .process = event->process_index};
+    share->of = of;
+    share->from = of->laid;
+    share->to = of->laid + granules;
+    HASH_ADD(hh, s->live, key, sizeof share->key, share);
+    if (share->hh.tbl != NULL)
+        return true;
+    put_share(s, share);
+    return false;
+}
+
+static part share_alloc(sharer *s, const rvl_trace_event *event)
+{
+    uint64_t granularity = s->tag->granularity_bytes;
+    uint64_t granules = event->bytes / granularity + (event->bytes % granularity != 0);
+    if (s->process == NULL)
+        s->process = strdup(event->process);
     group *of = group_of(s, event);
-    if (of == NULL)
-        return;
-    uint64_t granules =
-        event->bytes / events->granularity_bytes + (event->bytes % events->granularity_bytes != 0);
-    plan_share share = {.event = index,
-                        .group = (uint32_t)(of - s->groups),
-                        .process = event->process_index,
-                        .sized = true,
-                        .from = of->laid,
-                        .to = of->laid + granules};
+    if (s->process == NULL || of == NULL || !add_share(s, event, of, granules)) {
+        s->failed = true;
+        return (part){PART_NONE, 0, 0};
+    }
+    part made = {PART_SIZED, of->laid, of->laid + granules};
     of->laid += granules;
     of->in_use += granules;
     of->live++;
-    if (of->in_use > events->peak_granules)
-        events->peak_granules = of->in_use;
-    if (events->process == NULL)
-        events->process = event->process;
-    add_share(s, share);
-    remember(s, event, &share);
+    if (of->in_use > s->peak_granules)
+        s->peak_granules = of->in_use;
+    return made;
 }
 
-static void share_free(sharer *s, size_t index, const rvl_trace_event *event)
+static part share_free(sharer *s, const rvl_trace_event *event)
 {
-    live_share *live;
+    live_share *share = NULL;
     live_key key = {.id = event->id, .process = event->process_index};
-    HASH_FIND(hh, s->live, &key, sizeof key, live);
-    if (live == NULL)
-        return;
-    plan_share share = live->share;
-    group *of = &s->groups[share.group];
-    of->in_use -= share.to - share.from;
-    if (--of->live == 0)
-        of->laid = 0;
-    share.event = index;
-    add_share(s, share);
-    HASH_DEL(s->live, live);
-    free(live);
+    if (s->live != NULL)
+        HASH_FIND(hh, s->live, &key, sizeof key, share);
+    if (share == NULL)
+        return (part){PART_NONE, 0, 0};
+    part freed = {PART_SIZED, share->from, share->to};
+    share->of->in_use -= share->to - share->from;
+    if (--share->of->live == 0)
+        share->of->laid = 0;
+    HASH_DEL(s->live, share);
+    put_share(s, share);
+    return freed;
 }
 
-static void share_event(sharer *s, size_t index, const rvl_trace_event *event)
+static part share_event(sharer *s, const rvl_trace_event *event)
 {
-    if (event->kind == RVL_EVENT_FREE) {
-        share_free(s, index, event);
-    } else if (!is_scaled(s, event)) {
-        return;
-    } else if (event->kind == RVL_EVENT_ALLOC) {
-        share_alloc(s, index, event);
-    } else {
-        add_share(s, (plan_share){.event = index, .process = event->process_index});
+    if (event->kind == RVL_EVENT_FREE)
+        return share_free(s, event);
+    if (!is_shared(s, event))
+        return (part){PART_NONE, 0, 0};
+    return event->kind == RVL_EVENT_ALLOC ? share_alloc(s, event) : (part){PART_OTHER, 0, 0};
+}
+
+/* As before the first event. */
+static void begin_sharing(sharer *s)
+{
+    live_share *share, *next_share;
+    group *each, *next_group;
+    HASH_ITER (hh, s->live, share, next_share) {
+        HASH_DEL(s->live, share);
+        put_share(s, share);
+    }
+    HASH_ITER (hh, s->groups, each, next_group) {
+        HASH_DEL(s->groups, each);
+        free(each);
     }
 }
 
-static rvl_status share(plan_events *events, const char *process, const char *tag)
+static void end_sharing(sharer *s)
 {
-    sharer s = {.events = events, .process = process, .tag = tag};
-    live_share *live, *next;
-    free(events->shares);
-    events->shares = NULL;
-    events->share_count = 0;
-    events->group_count = 0;
-    events->peak_granules = 0;
-    events->process = NULL;
-    for (size_t i = 0; i < events->count && !s.failed; i++)
-        share_event(&s, i, &events->events[i]);
-    HASH_ITER (hh, s.live, live, next) {
-        HASH_DEL(s.live, live);
-        free(live);
+    begin_sharing(s);
+    while (s->unused != NULL) {
+        live_share *share = s->unused;
+        s->unused = share->next;
+        free(share);
     }
-    free(s.groups);
+    free(s->process);
+    s->process = NULL;
+}
+
+static bool note_share(void *user, const rvl_trace_event *event)
+{
+    sharer *s = user;
+    share_event(s, event);
+    return !s->failed;
+}
+
+/* Measures the tag, of one process or of any. */
+static rvl_status measure(const plan_events *events, plan_tag *tag, rvl_trace_error *error)
+{
+    sharer s = {.tag = tag};
+    rvl_status status = walk(events, note_share, &s, error);
     if (s.failed)
-        return RVL_ERR_HOST_OOM;
-    return events->peak_granules > 0 ? RVL_OK : RVL_ERR_NOT_FOUND;
+        status = RVL_ERR_HOST_OOM;
+    if (status == RVL_OK && s.peak_granules == 0)
+        status = RVL_ERR_NOT_FOUND;
+    if (status == RVL_OK) {
+        tag->peak_granules = s.peak_granules;
+        tag->holder = s.process;
+        s.process = NULL;
+    }
+    end_sharing(&s);
+    return status;
 }
 
-rvl_status plan_events_share(plan_events *events, const char *tag, uint64_t granularity_bytes)
+rvl_status plan_tag_measure(const plan_events *events, const char *name, uint64_t granularity_bytes,
+                            plan_tag *tag_out, rvl_trace_error *error_out)
 {
-    events->granularity_bytes = granularity_bytes;
-    rvl_status status = share(events, NULL, tag);
-    const char *slash = strchr(tag, '/');
-    if (status != RVL_ERR_NOT_FOUND || slash == NULL)
-        return status;
-    char *process = strndup(tag, (size_t)(slash - tag));
-    if (process == NULL)
-        return RVL_ERR_HOST_OOM;
-    status = share(events, process, slash + 1);
-    free(process);
+    plan_tag tag = {.name = name, .granularity_bytes = granularity_bytes};
+    rvl_status status = measure(events, &tag, error_out);
+    const char *slash = strchr(name, '/');
+    if (status == RVL_ERR_NOT_FOUND && slash != NULL) {
+        tag.name = slash + 1;
+        tag.process = strndup(name, (size_t)(slash - name));
+        status = tag.process != NULL ? measure(events, &tag, error_out) : RVL_ERR_HOST_OOM;
+    }
+    if (status == RVL_OK)
+        *tag_out = tag;
+    else
+        plan_tag_forget(&tag);
     return status;
+}
+
+void plan_tag_forget(plan_tag *tag)
+{
+    free(tag->process);
+    free(tag->holder);
+    *tag = (plan_tag){0};
 }
 
 /* ---- What they come to, scaled ---- */
@@ -295,130 +449,162 @@ static uint64_t scale(uint64_t laid, uint64_t granules, uint64_t peak)
     return laid / peak * granules + laid % peak * granules / peak;
 }
 
-typedef struct scaled_source {
-    const plan_events *events;
-    uint64_t granules; /* UINT64_MAX: as it is */
-    size_t at;
-    size_t share;
+typedef struct scaler {
+    sharer shared;
+    uint64_t granules;
     bool *seen; /* by process: it has something under the tag */
-} scaled_source;
+    uint32_t seen_count;
+} scaler;
 
-/* Gives an event its scaled size. false: nothing is left of it. */
-static bool scale_event(scaled_source *source, const plan_share *share, rvl_trace_event *event)
+/* false: no memory. */
+static bool see_process(scaler *s, uint32_t process)
 {
-    const plan_events *events = source->events;
-    if (!share->sized)
-        return source->seen[share->process];
-    uint64_t granules = scale(share->to, source->granules, events->peak_granules) -
-                        scale(share->from, source->granules, events->peak_granules);
-    if (event->kind == RVL_EVENT_ALLOC)
-        event->bytes = granules * events->granularity_bytes;
-    if (granules > 0)
-        source->seen[share->process] = true;
-    return granules > 0;
-}
-
-static rvl_status next_scaled(void *user, rvl_trace_event *event_out)
-{
-    scaled_source *source = user;
-    const plan_events *events = source->events;
-    while (source->at < events->count) {
-        size_t at = source->at++;
-        *event_out = events->events[at];
-        if (source->granules == UINT64_MAX || source->share >= events->share_count ||
-            events->shares[source->share].event != at)
-            return RVL_OK;
-        if (scale_event(source, &events->shares[source->share++], event_out))
-            return RVL_OK;
+    if (process >= s->seen_count) {
+        uint32_t count = 2 * process + 16;
+        bool *seen = realloc(s->seen, count * sizeof *seen);
+        if (seen == NULL)
+            return false;
+        memset(seen + s->seen_count, 0, (count - s->seen_count) * sizeof *seen);
+        s->seen = seen;
+        s->seen_count = count;
     }
-    return RVL_ERR_NOT_FOUND;
+    s->seen[process] = true;
+    return true;
 }
 
-static rvl_status rewind_scaled(void *user)
+/* Gives an event its scaled size, or leaves it out if nothing is left of it. */
+static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out)
 {
-    scaled_source *source = user;
-    source->at = 0;
-    source->share = 0;
-    memset(source->seen, 0, source->events->process_count * sizeof *source->seen);
-    return RVL_OK;
+    scaler *s = user;
+    const plan_tag *tag = s->shared.tag;
+    if (event == NULL) { /* they begin */
+        begin_sharing(&s->shared);
+        memset(s->seen, 0, s->seen_count * sizeof *s->seen);
+        return RVL_OK;
+    }
+    part share = share_event(&s->shared, event);
+    if (s->shared.failed)
+        return RVL_ERR_HOST_OOM;
+    if (share.kind == PART_OTHER)
+        *keep_out = event->process_index < s->seen_count && s->seen[event->process_index];
+    if (share.kind != PART_SIZED)
+        return RVL_OK;
+    uint64_t granules = scale(share.to, s->granules, tag->peak_granules) -
+                        scale(share.from, s->granules, tag->peak_granules);
+    if (event->kind == RVL_EVENT_ALLOC)
+        event->bytes = granules * tag->granularity_bytes;
+    *keep_out = granules > 0;
+    return granules == 0 || see_process(s, event->process_index) ? RVL_OK : RVL_ERR_HOST_OOM;
 }
 
-rvl_status plan_events_replay(const plan_events *events, uint64_t granules,
+static rvl_status replay_events(const plan_events *events, const rvl_replay_options *options,
+                                rvl_trace_error *error_out, rvl_replay **replay_out)
+{
+    if (events->paths == NULL)
+        return rvl_replay_run_events("the plan", events->devices, events->device_count,
+                                     events->events, events->count, options, error_out, replay_out);
+    rvl_replay_options of_files = *options;
+    of_files.partial = events->reading.partial;
+    of_files.snapshot_process = events->reading.snapshot_process;
+    of_files.snapshot_device = events->reading.snapshot_device;
+    rvl_status status = rvl_replay_run((const char *const *)events->paths, events->path_count,
+                                       &of_files, error_out, replay_out);
+    name_place(events, error_out);
+    return status;
+}
+
+rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, uint64_t granules,
                               const rvl_replay_options *options, rvl_trace_error *error_out,
                               rvl_replay **replay_out)
 {
-    scaled_source scaled = {.events = events, .granules = granules};
-    rvl_replay_source source = {.struct_size = sizeof source,
-                                .name = "the plan",
-                                .devices = events->devices,
-                                .device_count = events->device_count,
-                                .next = next_scaled,
-                                .rewind = rewind_scaled,
-                                .user = &scaled};
-    scaled.seen = calloc(events->process_count + 1, sizeof *scaled.seen);
-    if (scaled.seen == NULL)
-        return RVL_ERR_HOST_OOM;
-    rvl_status status = rvl_replay_run_source(&source, options, error_out, replay_out);
-    free(scaled.seen);
+    if (granules == UINT64_MAX)
+        return replay_events(events, options, error_out, replay_out);
+    scaler s = {.shared = {.tag = tag}, .granules = granules, .seen = calloc(16, sizeof(bool))};
+    rvl_replay_options scaled = *options;
+    scaled.filter = scale_event;
+    scaled.filter_user = &s;
+    s.seen_count = 16;
+    rvl_status status =
+        s.seen != NULL ? replay_events(events, &scaled, error_out, replay_out) : RVL_ERR_HOST_OOM;
+    end_sharing(&s.shared);
+    free(s.seen);
     return status;
 }
 
 /* ---- What is said about tags ---- */
 
-static uint64_t largest_external(const plan_events *events, const char *cause)
+typedef struct external_search {
+    const char *cause;
+    uint64_t largest;
+} external_search;
+
+static bool note_external(void *user, const rvl_trace_event *event)
 {
-    uint64_t largest = 0;
-    for (size_t i = 0; i < events->count; i++) {
-        const rvl_trace_event *event = &events->events[i];
-        if (event->kind == RVL_EVENT_EXTERNAL && strcmp(event->name, cause) == 0 &&
-            event->bytes > largest)
-            largest = event->bytes;
-    }
-    return largest;
+    external_search *search = user;
+    if (event->kind == RVL_EVENT_EXTERNAL && event->bytes > search->largest &&
+        strcmp(event->name, search->cause) == 0)
+        search->largest = event->bytes;
+    return true;
 }
 
-uint32_t plan_events_fraction(const plan_events *events, const char *tag, uint64_t cache_bytes,
+uint32_t plan_events_fraction(const plan_events *events, const plan_tag *tag, uint64_t cache_bytes,
                               uint64_t capacity_bytes)
 {
-    const char *slash = strrchr(tag, '/');
-    if (strcmp(slash != NULL ? slash + 1 : tag, "kv_cache") != 0)
+    rvl_trace_error error = {.struct_size = sizeof error};
+    external_search context = {.cause = "engine_context"};
+    const char *slash = strrchr(tag->name, '/');
+    if (strcmp(slash != NULL ? slash + 1 : tag->name, "kv_cache") != 0)
         return 0;
-    plan_events engine = *events;
-    engine.shares = NULL;
-    rvl_status status = share(&engine, events->process, "weights");
-    free(engine.shares);
-    uint64_t context = largest_external(events, "engine_context");
-    if (status != RVL_OK || context >= capacity_bytes)
+    plan_tag weights = {
+        .name = "weights", .process = tag->holder, .granularity_bytes = tag->granularity_bytes};
+    rvl_status status = measure(events, &weights, &error);
+    free(weights.holder);
+    if (status == RVL_OK)
+        status = walk(events, note_external, &context, &error);
+    if (status != RVL_OK || context.largest >= capacity_bytes)
         return 0;
-    double bytes = (double)(engine.peak_granules * engine.granularity_bytes + cache_bytes);
-    double fraction = bytes / (double)(capacity_bytes - context);
+    double bytes = (double)(weights.peak_granules * tag->granularity_bytes + cache_bytes);
+    double fraction = bytes / (double)(capacity_bytes - context.largest);
     return fraction < 1 ? (uint32_t)(fraction * 1e6) : 1000000;
 }
 
-static bool appeared_before(const plan_events *events, size_t index)
+/* Tags as they appear, each once. */
+typedef struct tag_list {
+    char *text;
+    size_t size;
+    size_t length;
+} tag_list;
+
+/* Whether a tag is among those listed: no longer than the text has room for. */
+static bool is_listed(const tag_list *list, const char *tag)
 {
-    for (size_t i = 0; i < index; i++) {
-        const rvl_trace_event *event = &events->events[i];
-        if (event->kind == RVL_EVENT_ALLOC && event->tag != NULL &&
-            strcmp(event->tag, events->events[index].tag) == 0)
+    size_t length = strlen(tag);
+    for (const char *at = list->text; *at != '\0';) {
+        size_t listed = strcspn(at, ",");
+        if (listed == length && memcmp(at, tag, length) == 0)
             return true;
+        at += listed;
+        at += strspn(at, ", ");
     }
     return false;
 }
 
+static bool note_tag(void *user, const rvl_trace_event *event)
+{
+    tag_list *list = user;
+    if (event->kind != RVL_EVENT_ALLOC || event->tag == NULL || is_listed(list, event->tag))
+        return true;
+    const char *comma = list->length > 0 ? ", " : "";
+    bool fits = list->length + strlen(comma) + strlen(event->tag) + 6 < list->size;
+    list->length += (size_t)snprintf(list->text + list->length, list->size - list->length, "%s%s",
+                                     comma, fits ? event->tag : "...");
+    return fits && list->length + 8 < list->size;
+}
+
 void plan_events_list_tags(const plan_events *events, char *text, size_t size)
 {
-    size_t length = 0;
+    rvl_trace_error error = {.struct_size = sizeof error};
+    tag_list list = {.text = text, .size = size};
     text[0] = '\0';
-    for (size_t i = 0; i < events->count && length + 8 < size; i++) {
-        const rvl_trace_event *event = &events->events[i];
-        if (event->kind != RVL_EVENT_ALLOC || event->tag == NULL || appeared_before(events, i))
-            continue;
-        const char *comma = length > 0 ? ", " : "";
-        bool fits = length + strlen(comma) + strlen(event->tag) + 6 < size;
-        length += (size_t)snprintf(text + length, size - length, "%s%s", comma,
-                                   fits ? event->tag : "...");
-        if (!fits)
-            return;
-    }
+    walk(events, note_tag, &list, &error);
 }

@@ -2,10 +2,10 @@
 /*
  * What the files of `reveille plan` share.
  *
- * A case is one point of a sweep: a subject (a model with settings, or traces) on a device. Its
- * events are made or read once and lie in memory; every question about it is a replay of them, with
- * the sizes of one tag scaled where its largest size is sought. What a case comes to is plain data
- * of one size, so that it can be sent from rank to rank as it lies.
+ * A case is one point of a sweep: a subject (a model with settings, or traces) on a device. Every
+ * question about it is a replay of its events, with the sizes of one tag scaled where its largest
+ * size is sought. A model's events are made once; traces are read anew for every replay. What a
+ * case comes to is plain data of one size, so that it can be sent from rank to rank as it lies.
  */
 #ifndef RVL_TOOLS_PLAN_PLAN_H
 #define RVL_TOOLS_PLAN_PLAN_H
@@ -59,59 +59,59 @@ size_t plan_case_count(const plan_arguments *arguments);
 /* The value that an axis has in a case: the last axis changes fastest. */
 const char *plan_value(const plan_arguments *arguments, size_t number, size_t axis);
 
-/* ---- events.c: a subject's events in memory, and their sizes scaled ---- */
+/* ---- events.c: a subject's events, and their sizes scaled ---- */
 
-/* An event that a scaled tag has part in. */
-typedef struct plan_share {
-    size_t event;
-    uint32_t group;
-    uint32_t process;
-    bool sized;    /* an allocation or its free; else a pause or resume */
-    uint64_t from; /* granules of the group's allocations before this one, since none was live */
-    uint64_t to;
-} plan_share;
-
+/* Traces, which are read anew for every question, or the events of a model's step. */
 typedef struct plan_events {
+    char **paths;             /* that can be read again and again; NULL: a step's events */
+    const char *const *names; /* what the user calls them */
+    int *files;               /* copies of pipes, -1: none */
+    size_t path_count;
+    rvl_replay_options reading; /* partial, and what snapshots need */
+    rvl_trace_reader *reader;   /* has the strings of the devices */
     const rvl_trace_event *events;
     size_t count;
     const rvl_trace_device *devices;
     size_t device_count;
-    rvl_trace_reader *reader; /* owns the strings of a trace; NULL: a model's step does */
-    rvl_trace_event *owned;
-    uint32_t process_count;
-    uint64_t granularity_bytes; /* that shares are counted in */
-    plan_share *shares;         /* of the scaled tag, by event */
-    size_t share_count;
-    uint32_t group_count;   /* processes and devices that the tag is allocated by and on */
-    uint64_t peak_granules; /* of the tag in the group that has most */
-    const char *process;    /* of the first allocation under the tag */
 } plan_events;
 
-/* Reads traces and snapshots into memory. Returns 0, or the exit status, and why. */
-int plan_events_read(const plan_arguments *arguments, const char *const *paths, size_t path_count,
+/* Reads traces and snapshots once, whether they can be. Returns 0, or the exit status, and why. */
+int plan_events_open(const plan_arguments *arguments, const char *const *paths, size_t path_count,
                      char *why, size_t why_size, plan_events *events_out);
 /* Of a step, which must outlive them. */
 void plan_events_of_step(const rvl_model_step *step, plan_events *events_out);
-void plan_events_free(plan_events *events);
+void plan_events_close(plan_events *events);
+
+/* A tag of some events. */
+typedef struct plan_tag {
+    const char *name;
+    char *process;              /* the only one that counts; NULL: any */
+    uint64_t granularity_bytes; /* of the devices */
+    uint64_t peak_granules;     /* where a process on a device has most under it */
+    char *holder;               /* process of the first allocation */
+} plan_tag;
 
 /*
- * Finds what a tag ("kv_cache", or "engine/kv_cache") has part in, on devices of that granularity.
- * RVL_OK; RVL_ERR_NOT_FOUND (nothing is allocated under it); RVL_ERR_HOST_OOM.
+ * Measures a tag ("kv_cache", or "engine/kv_cache"; name must outlive it) on devices of that
+ * granularity. RVL_OK; RVL_ERR_NOT_FOUND (nothing is allocated under it); RVL_ERR_HOST_OOM; what
+ * reading answers, with *error_out filled. plan_tag_forget() frees what it has.
  */
-rvl_status plan_events_share(plan_events *events, const char *tag, uint64_t granularity_bytes);
+rvl_status plan_tag_measure(const plan_events *events, const char *name, uint64_t granularity_bytes,
+                            plan_tag *tag_out, rvl_trace_error *error_out);
+void plan_tag_forget(plan_tag *tag);
 
 /*
  * The memory fraction that gives an engine a KV cache of that size: weights and cache as a part of
  * what the engine's context leaves, in millionths, rounded down. 0: the tag is no KV cache.
  */
-uint32_t plan_events_fraction(const plan_events *events, const char *tag, uint64_t cache_bytes,
+uint32_t plan_events_fraction(const plan_events *events, const plan_tag *tag, uint64_t cache_bytes,
                               uint64_t capacity_bytes);
 
 /* "weights, kv_cache": the tags there are, cut where the room ends. */
 void plan_events_list_tags(const plan_events *events, char *text, size_t size);
 
 /* Replays with the tag scaled to granules; UINT64_MAX: as it is. */
-rvl_status plan_events_replay(const plan_events *events, uint64_t granules,
+rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, uint64_t granules,
                               const rvl_replay_options *options, rvl_trace_error *error_out,
                               rvl_replay **replay_out);
 
@@ -133,6 +133,7 @@ typedef struct plan_outcome {
     int device; /* index in the trace */
     char stage[PLAN_NAME_BYTES];
     char why[PLAN_WHY_BYTES]; /* of a refusal or failure */
+    bool why_is_placed;       /* it names its file */
 } plan_outcome;
 
 typedef struct plan_subject plan_subject;
@@ -150,14 +151,18 @@ void plan_case_run(const plan_subject *subject, size_t number, plan_outcome *out
 
 /* ---- largest.c ---- */
 
-/* A question that a larger number can only answer no: RVL_OK with fits_out, or why it cannot be. */
-typedef rvl_status (*plan_fits_fn)(void *user, uint64_t number, bool *fits_out);
+/*
+ * A question that a larger number can only answer no: RVL_OK with fits_out, or why it cannot be.
+ * guess_out: the answer may set it to where the largest that fits seems to be.
+ */
+typedef rvl_status (*plan_fits_fn)(void *user, uint64_t number, bool *fits_out,
+                                   uint64_t *guess_out);
 
 /*
- * The largest number from low to high that fits, by halving; low is taken to fit, and so is
- * returned if no other does.
+ * The largest number from low to high that fits; low is taken to fit, and so is returned if no
+ * other does. guess is asked about first; UINT64_MAX: there is none.
  */
-rvl_status plan_largest(plan_fits_fn fits, void *user, uint64_t low, uint64_t high,
+rvl_status plan_largest(plan_fits_fn fits, void *user, uint64_t low, uint64_t high, uint64_t guess,
                         uint64_t *largest_out);
 
 /* ---- sweep.c, ranks.c ---- */

@@ -255,7 +255,11 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
     options.timeline = run->timeline;
     options.wake = wake;
     rvl_status status = rvl_replay_run(paths, path_count, &options, &error, &run->replay);
-    return status == RVL_OK ? 0 : explain_replay(status, &error);
+    if (status == RVL_OK)
+        return 0;
+    int code = explain_replay(status, &error);
+    /* A report answers nothing about what fits. */
+    return code == EXIT_DOES_NOT_FIT ? EXIT_BAD_INPUT : code;
 }
 
 /* "step.rvt and 1 more, woken together"; the caller frees it. NULL: no memory. */

@@ -380,6 +380,8 @@ class ReplayOptions(Sized):
         ("snapshot_process", c_char_p),
         ("snapshot_device", c_uint32),
         ("snapshot_parts", c_bool),
+        ("filter", c_void_p),
+        ("filter_user", c_void_p),
     ]
 
 
