@@ -4,12 +4,26 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-#define FIRST_SLOTS_LOG2 6u
+#define FIRST_SLOTS ((size_t)64)
 
-/* Fibonacci hashing: the high bits of the product mix all bits of the key. */
+__extension__ typedef unsigned __int128 wide;
+
+/* The high bits of the first product mix all bits of the key. */
 static size_t home(const rvli_intmap *map, uint64_t key)
 {
-    return (size_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> map->shift);
+    uint64_t hash = key * UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(((wide)hash * map->capacity) >> 64);
+}
+
+static size_t after(const rvli_intmap *map, size_t at)
+{
+    return at + 1 < map->capacity ? at + 1 : 0;
+}
+
+/* How far `to` lies behind `from`, around the end. */
+static size_t distance(const rvli_intmap *map, size_t from, size_t to)
+{
+    return to >= from ? to - from : to + map->capacity - from;
 }
 
 /* The slot of a key, or the empty one where it would go. */
@@ -17,29 +31,28 @@ static rvli_intmap_slot *find(const rvli_intmap *map, uint64_t key)
 {
     size_t at = home(map, key);
     while (map->slots[at].key != key && map->slots[at].key != 0)
-        at = (at + 1) & map->mask;
+        at = after(map, at);
     return &map->slots[at];
 }
 
 void rvli_intmap_destroy(rvli_intmap *map)
 {
     if (map->slots != NULL)
-        rvli_memory_free(map->slots, (map->mask + 1) * sizeof *map->slots);
+        rvli_memory_free(map->slots, map->capacity * sizeof *map->slots);
     *map = (rvli_intmap){0};
 }
 
 static rvl_status grow(rvli_intmap *map)
 {
-    unsigned log2 = map->slots == NULL ? FIRST_SLOTS_LOG2 : 64 - map->shift + 1;
+    size_t capacity = map->slots == NULL ? FIRST_SLOTS : map->capacity + map->capacity / 2;
     rvli_intmap larger = {
-        .slots = rvli_memory_alloc(((size_t)1 << log2) * sizeof *larger.slots),
-        .mask = ((size_t)1 << log2) - 1,
+        .slots = rvli_memory_alloc(capacity * sizeof *larger.slots),
+        .capacity = capacity,
         .count = map->count,
-        .shift = 64 - log2,
     };
     if (larger.slots == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a table");
-    for (size_t i = 0; map->slots != NULL && i <= map->mask; i++)
+    for (size_t i = 0; i < map->capacity; i++)
         if (map->slots[i].key != 0)
             *find(&larger, map->slots[i].key) = map->slots[i];
     rvli_intmap_destroy(map);
@@ -51,7 +64,7 @@ rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value)
 {
     if (key == 0)
         return rvli_error(RVL_ERR_INVALID, "0 is no key");
-    if (map->slots == NULL || map->count >= (map->mask + 1) / 4 * 3) {
+    if (map->slots == NULL || map->count >= map->capacity / 4 * 3) {
         rvl_status status = grow(map);
         if (status != RVL_OK)
             return status;
@@ -85,9 +98,9 @@ void rvli_intmap_prefetch(const rvli_intmap *map, uint64_t key)
 /* Moves back what the gap at `gap` would hide from look-ups. */
 static void close_gap(rvli_intmap *map, size_t gap)
 {
-    for (size_t at = (gap + 1) & map->mask; map->slots[at].key != 0; at = (at + 1) & map->mask) {
-        size_t distance = (at - home(map, map->slots[at].key)) & map->mask;
-        if (distance >= ((at - gap) & map->mask)) {
+    for (size_t at = after(map, gap); map->slots[at].key != 0; at = after(map, at)) {
+        size_t from_home = distance(map, home(map, map->slots[at].key), at);
+        if (from_home >= distance(map, gap, at)) {
             map->slots[gap] = map->slots[at];
             gap = at;
         }

@@ -4,7 +4,9 @@
  *
  * Open addressing with linear probing: a look-up is one multiplication and, as a rule, one cache
  * line. Removing shifts the rest of the run back, so there are no tombstones and the table stays as
- * fast as it was. At most three quarters full; 16 bytes a slot. Not thread-safe: the owner locks.
+ * fast as it was. At most three quarters full, and grown by half: 16 bytes a slot, and never more
+ * than 32 an entry once the table is past its smallest size. Any capacity will do, because the
+ * place is hash * capacity / 2^64 and not a mask. Not thread-safe: the owner locks.
  */
 #ifndef RVL_BASE_INTMAP_H
 #define RVL_BASE_INTMAP_H
@@ -23,9 +25,8 @@ typedef struct rvli_intmap_slot {
 /* All zeroes is an empty map. */
 typedef struct rvli_intmap {
     rvli_intmap_slot *slots;
-    size_t mask; /* slots - 1; 0 while there are none */
+    size_t capacity; /* slots; 0 while there are none */
     size_t count;
-    unsigned shift; /* 64 - log2(slots) */
 } rvli_intmap;
 
 void rvli_intmap_destroy(rvli_intmap *map);

@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "core/model.h"
 
+#define PENDING_KEPT 4096u
+
 void rvli_index_init(rvli_index *index)
 {
     *index = (rvli_index){0};
@@ -66,6 +68,16 @@ rvli_allocation *rvli_index_get(const rvli_index *index, uint64_t addr)
     return (rvli_allocation *)(uintptr_t)value;
 }
 
+/* A list that was long once is not kept for a time when it may be short. */
+static void forget_pending(rvli_index *index)
+{
+    if (index->pending_capacity <= PENDING_KEPT)
+        return;
+    rvli_memory_free(index->pending, index->pending_capacity * sizeof(rvli_allocation *));
+    index->pending = NULL;
+    index->pending_capacity = 0;
+}
+
 /* Puts what is pending into the ordered map. */
 static rvl_status order(rvli_index *index)
 {
@@ -77,6 +89,7 @@ static rvl_status order(rvli_index *index)
         allocation->pending_slot = RVLI_INDEX_ORDERED;
         index->pending_count--;
     }
+    forget_pending(index);
     return RVL_OK;
 }
 

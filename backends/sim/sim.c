@@ -95,7 +95,7 @@ static rvl_status out_of_memory(const rvli_sim_device *device, uint64_t requeste
 static void free_host_buffers(rvli_sim_device *device)
 {
     const rvli_intmap *buffers = &device->host_buffers;
-    for (size_t i = 0; buffers->slots != NULL && i <= buffers->mask; i++)
+    for (size_t i = 0; i < buffers->capacity; i++)
         free((void *)(uintptr_t)buffers->slots[i].key);
     rvli_intmap_destroy(&device->host_buffers);
 }
