@@ -124,9 +124,15 @@ static rvl_status tag_of(rvl_replay *replay, const rvl_trace_event *event,
                          const rvli_replay_process *process, rvl_tag *tag_out)
 {
     uint64_t key = tag_key(event->process_index, rvli_replay_tag_slot(event)), tag;
+    if (key == replay->last_tag_key) {
+        *tag_out = replay->last_tag;
+        return RVL_OK;
+    }
     if (!rvli_intmap_get(&replay->tags, key, &tag))
         return define_tag(replay, event, process, key, tag_out);
     *tag_out = (rvl_tag)tag;
+    replay->last_tag_key = key;
+    replay->last_tag = *tag_out;
     return RVL_OK;
 }
 

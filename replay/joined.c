@@ -68,16 +68,31 @@ static size_t count_snapshots(const rvli_joined *joined)
 
 /* ---- The device ---- */
 
-static const char *first_snapshot(const rvli_joined *joined)
+/* The first of the traces that declares a device; NULL: it can no longer be told. */
+static const char *declaring_trace(const joining *j, const char *const *traces, size_t count,
+                                   uint32_t index)
 {
-    size_t i = 0;
-    while (!is_snapshot(joined->paths[i]))
-        i++;
-    return joined->paths[i];
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .partial = j->options->partial};
+    const char *found = NULL;
+    for (size_t i = 0; i < count && found == NULL; i++) {
+        const rvl_trace_device *devices;
+        rvl_trace_reader *reader;
+        if (rvl_trace_reader_open(&traces[i], 1, &options, NULL, &reader) != RVL_OK)
+            continue;
+        size_t device_count = rvl_trace_reader_devices(reader, &devices);
+        for (size_t k = 0; k < device_count; k++) {
+            if (devices[k].index == index)
+                found = traces[i];
+        }
+        rvl_trace_reader_close(reader);
+    }
+    return found;
 }
 
 /* Its name is the reader's; a known profile has a name that stays. */
-static rvl_status keep_profile(const joining *j, rvl_trace_device *device)
+static rvl_status keep_profile(const joining *j, const char *const *traces, size_t count,
+                               rvl_trace_device *device)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
     if (device->profile == NULL)
@@ -88,7 +103,7 @@ static rvl_status keep_profile(const joining *j, rvl_trace_device *device)
                "a snapshot cannot join device %u: the traces beside it say that it is a %.64s, "
                "which no profile describes (`reveille devices` lists them)",
                device->index, device->profile);
-        j->error->file = first_snapshot(j->joined);
+        j->error->file = declaring_trace(j, traces, count, device->index);
         return RVL_ERR_INVALID;
     }
     device->profile = profile.name;
@@ -112,7 +127,7 @@ static rvl_status read_device(const joining *j, const char *const *traces, size_
         if (devices[i].index != device->index)
             continue;
         *device = devices[i];
-        status = keep_profile(j, device);
+        status = keep_profile(j, traces, count, device);
     }
     rvl_trace_reader_close(reader);
     return status;

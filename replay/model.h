@@ -168,6 +168,8 @@ struct rvl_replay {
     rvli_replay_process *processes;
     uint32_t process_capacity;
     rvli_intmap tags; /* by process and tag slot; nothing was allocated under what is not there */
+    uint64_t last_tag_key; /* that was looked up last; 0: none */
+    rvl_tag last_tag;
     rvli_replay_conductor conductor;
 
     rvli_replay_ahead ahead;

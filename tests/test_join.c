@@ -453,7 +453,7 @@ static void bad_input_is_named(void **state)
     check_refused(both, 2, (rvl_replay_options){.snapshot_device = 1}, RVL_ERR_INVALID,
                   "a snapshot cannot join device 1: the traces beside it say that it is a x900, "
                   "which no profile describes");
-    assert_ptr_equal(refused_file, good);
+    assert_ptr_equal(refused_file, engine); /* the file that says so */
     unlink(engine);
     check_refused(both, 2, (rvl_replay_options){0}, RVL_ERR_IO, "");
     no_file = true;

@@ -161,6 +161,78 @@ static void breakdowns_agree_with_a_plain_model(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* A stage's breakdown as it was while the stage was the current one. */
+#define STAGES 64
+#define STAGE_TAGS 12
+
+typedef struct remembered {
+    rvl_holder holders[STAGE_TAGS];
+    size_t count;
+    rvl_stage_stats stats;
+} remembered;
+
+static void remember(rvl_context *context, uint32_t stage, remembered *now)
+{
+    assert_int_equal(
+        rvl_stage_get_holders(context, stage, 1, now->holders, STAGE_TAGS, &now->count), RVL_OK);
+    now->stats = stage_of(context, stage, 1);
+}
+
+static void check_remembered(rvl_context *context, uint32_t stage, const remembered *then,
+                             size_t capacity)
+{
+    rvl_holder holders[STAGE_TAGS];
+    size_t count = 0;
+    assert_int_equal(rvl_stage_get_holders(context, stage, 1, holders, capacity, &count), RVL_OK);
+    assert_int_equal(count, then->count);
+    for (size_t i = 0; i < count && i < capacity; i++) {
+        assert_string_equal(holders[i].tag, then->holders[i].tag);
+        assert_int_equal(holders[i].bytes, then->holders[i].bytes);
+    }
+    rvl_stage_stats stats = stage_of(context, stage, 1);
+    assert_int_equal(stats.peak_bytes, then->stats.peak_bytes);
+    assert_int_equal(stats.end_bytes, then->stats.end_bytes);
+    assert_int_equal(stats.host_bytes, then->stats.host_bytes);
+    assert_int_equal(stats.transition_ns, then->stats.transition_ns);
+}
+
+/* Every third stage has nothing to write down: it is known from the one before it. */
+static void stages_are_answered_in_any_order(void **state)
+{
+    (void)state;
+    static remembered stages[STAGES];
+    rvl_context *context = open_accounted(64 * GIB, false);
+    rvl_addr live[STAGE_TAGS] = {0};
+    rvl_tag first;
+    unsigned seed = 11;
+    assert_int_equal(rvl_tag_define(context, "a", NULL, &first), RVL_OK);
+    for (uint32_t stage = 0; stage < STAGES; stage++) {
+        for (int i = 0; stage % 3 != 2 && i < 5; i++) {
+            int slot = rand_r(&seed) % STAGE_TAGS;
+            char name[] = {(char)('a' + slot), '\0'};
+            if (live[slot] != 0)
+                assert_int_equal(rvl_free(context, live[slot]), RVL_OK);
+            live[slot] =
+                live[slot] != 0
+                    ? 0
+                    : support_alloc(context, name, 1, (uint64_t)(rand_r(&seed) % 4 + 1) * GRANULE,
+                                    RVL_BACKUP_HOST);
+        }
+        if (stage % 6 == 4)
+            assert_int_equal(rvl_pause(context, &first, 1, NULL), RVL_OK);
+        if (stage % 6 == 0)
+            assert_int_equal(rvl_resume(context, &first, 1, NULL), RVL_OK);
+        remember(context, stage, &stages[stage]);
+        if (stage + 1 < STAGES)
+            assert_int_equal(rvl_stage(context, "s"), RVL_OK);
+    }
+    for (int i = 0; i < 2000; i++) {
+        uint32_t stage = (uint32_t)rand_r(&seed) % STAGES;
+        check_remembered(context, stage, &stages[stage], (size_t)rand_r(&seed) % (STAGE_TAGS + 1));
+    }
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void external_bytes_take_room(void **state)
 {
     (void)state;
@@ -261,6 +333,7 @@ int main(void)
         cmocka_unit_test(stages_have_peaks_ends_and_names),
         cmocka_unit_test(holders_at_the_peak_are_those_of_the_peak),
         cmocka_unit_test(breakdowns_agree_with_a_plain_model),
+        cmocka_unit_test(stages_are_answered_in_any_order),
         cmocka_unit_test(external_bytes_take_room),
         cmocka_unit_test(overcommit_remembers_the_first_instant),
         cmocka_unit_test(devices_do_not_share_addresses),

@@ -569,7 +569,11 @@ static void bad_input_is_named(void **state)
     assert_int_equal(run_command("plan x.rvt --max cache --conductor nobody"), 2);
     check_printed("unknown conductor");
     assert_int_equal(run_command("plan bad.rvt --sweep"), 2);
-    check_printed("unknown id");
+    check_printed("reveille: bad.rvt:7:17: free of an unknown id");
+    folder_write("vast.rvt", HEAD "stage 2 engine 0 a\nalloc 3 engine 0 1 0 9223372036852678656 t\n"
+                                  "alloc 3 engine 0 2 0 9223372036852678656 u\nend 3\n");
+    assert_int_equal(run_command("plan vast.rvt --sweep"), 2);
+    check_printed("reveille: vast.rvt:7:22: ");
     assert_int_equal(run_command("plan half.rvt --max t"), 2);
     assert_int_equal(run_command("plan half.rvt --max t --partial"), 0);
     assert_int_equal(run_command("plan nothing.rvt --max t"), 2);

@@ -410,6 +410,38 @@ static void test_stages_stay_apart(void **state)
     free(changes);
 }
 
+/* However many are marked, as many are told apart as there may be points, and none is lost. */
+static void test_stages_are_bounded(void **state)
+{
+    (void)state;
+    rvl_timeline_options options = {.struct_size = sizeof options, .points = 100};
+    rvl_timeline *timeline = NULL;
+    uint32_t marked = 100000;
+    assert_int_equal(rvl_timeline_open(&options, &timeline), RVL_OK);
+    assert_int_equal(rvli_timeline_begin(timeline, 1), RVL_OK);
+    for (uint32_t i = 1; i <= marked; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "s%u", i);
+        assert_int_equal(rvli_timeline_stage(timeline, name, i, i * 10ull), RVL_OK);
+    }
+    uint32_t count = rvl_timeline_stage_count(timeline), next = 0;
+    assert_in_range(count, 40, 100);
+    for (uint32_t i = 0; i < count; i++) {
+        rvl_timeline_stage stage = {.struct_size = sizeof stage};
+        char name[32];
+        assert_int_equal(rvl_timeline_get_stage(timeline, i, &stage), RVL_OK);
+        assert_int_equal(stage.first, next);
+        assert_in_range(stage.count, 1, marked / 12 + 2);
+        assert_int_equal(stage.begin_ns, stage.first * 10ull);
+        assert_int_equal(stage.step, stage.first);
+        snprintf(name, sizeof name, "s%u", stage.first);
+        assert_string_equal(stage.name, stage.first > 0 ? name : "start");
+        next += stage.count;
+    }
+    assert_int_equal(next, marked + 1);
+    rvl_timeline_close(timeline);
+}
+
 /* ---- Without memory ---- */
 
 /* Everything a timeline does, until something fails. */
@@ -496,13 +528,10 @@ static void test_replay_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_trace),
-        cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_shipped_traces),
-        cmocka_unit_test(test_downsampling_keeps_peaks),
-        cmocka_unit_test(test_stages_stay_apart),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_replay_without_memory),
+        cmocka_unit_test(test_small_trace),       cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_shipped_traces),    cmocka_unit_test(test_downsampling_keeps_peaks),
+        cmocka_unit_test(test_stages_stay_apart), cmocka_unit_test(test_stages_are_bounded),
+        cmocka_unit_test(test_no_memory),         cmocka_unit_test(test_replay_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
