@@ -187,6 +187,16 @@ static void test_holders(void **state)
     assert_string_equal(holders[2].process, "engine");
     assert_null(holders[2].tag);
     assert_int_equal(holders[2].bytes, 2 * MIB);
+    const rvl_holder *again;
+    assert_int_equal(rvl_replay_get_holders(replay, 0, 1, &again, &count), RVL_OK);
+    assert_ptr_equal(again, holders);
+    rvl_holder copied[2] = {{0}};
+    assert_int_equal(rvl_replay_copy_holders(replay, 0, 1, copied, 2, &count), RVL_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(copied[0].bytes, 600 * MIB);
+    assert_string_equal(copied[1].process, "external");
+    assert_int_equal(rvl_replay_copy_holders(replay, 0, 1, NULL, 1, &count), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_copy_holders(replay, 0, 9, copied, 2, &count), RVL_ERR_NOT_FOUND);
     rvl_replay_close(replay);
 }
 
@@ -206,6 +216,32 @@ static void test_json(void **state)
               "\"seconds\":0.0,\"at_peak\":[{\"process\":\"e\",\"tag\":null,"
               "\"bytes\":2097152}]}]}],\"events\":2}");
     rvl_replay_string_free(json);
+    rvl_replay_close(replay);
+}
+
+/* Takes so many pieces, and no more. */
+static bool take_pieces(void *user, const char *text, size_t size)
+{
+    int *left = user;
+    assert_true(text != NULL && size > 0);
+    return (*left)-- > 0;
+}
+
+static void test_json_that_is_not_taken(void **state)
+{
+    (void)state;
+    rvl_replay *replay = run_well(two_stages, (rvl_replay_options){0});
+    int left = 1000, pieces;
+    assert_int_equal(rvl_replay_write_json(replay, take_pieces, &left), RVL_OK);
+    pieces = 1000 - left;
+    assert_true(pieces > 5); /* a stage at a time */
+    for (int i = 0; i < pieces; i++) {
+        left = i;
+        assert_int_equal(rvl_replay_write_json(replay, take_pieces, &left), RVL_ERR_IO);
+        assert_int_equal(left, -1); /* it is not asked again */
+    }
+    assert_int_equal(rvl_replay_write_json(replay, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_write_json(NULL, take_pieces, &left), RVL_ERR_INVALID);
     rvl_replay_close(replay);
 }
 
@@ -754,6 +790,7 @@ int main(void)
         cmocka_unit_test(test_disk_backups),
         cmocka_unit_test(test_holders),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_that_is_not_taken),
         cmocka_unit_test(test_json_is_the_same_twice),
         cmocka_unit_test(test_json_of_names_that_are_not_utf8),
         cmocka_unit_test(test_start_is_listed_if_used),

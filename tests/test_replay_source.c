@@ -184,6 +184,57 @@ static void a_step_of_a_model_needs_no_file(void **state)
 
 /* ---- What goes wrong ---- */
 
+/* Halves the cache, leaves out what is untagged, and fails at an event of a number. */
+typedef struct filter_state {
+    uint32_t begun;
+    uint32_t seen;
+    uint32_t fails_at;
+} filter_state;
+
+static rvl_status halve_cache(void *user, rvl_trace_event *event, bool *keep_out)
+{
+    filter_state *filter = user;
+    if (event == NULL) {
+        filter->begun++;
+        filter->seen = 0;
+        return RVL_OK;
+    }
+    assert_true(*keep_out);
+    if (++filter->seen == filter->fails_at)
+        return RVL_ERR_BUSY;
+    if (event->kind == RVL_EVENT_ALLOC && event->tag != NULL && strcmp(event->tag, "cache") == 0)
+        event->bytes /= 2;
+    *keep_out = event->id != 3;
+    return RVL_OK;
+}
+
+static void a_filter_changes_and_leaves_out(void **state)
+{
+    (void)state;
+    for (rvl_wake how = RVL_WAKE_STAGED; how <= RVL_WAKE_TOGETHER; how++) {
+        filter_state filter = {0};
+        rvl_replay_options options = {.struct_size = sizeof options,
+                                      .wake = how,
+                                      .filter = halve_cache,
+                                      .filter_user = &filter};
+        rvl_trace_error error = {.struct_size = sizeof error};
+        rvl_replay *replay;
+        assert_int_equal(rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS,
+                                               &options, &error, &replay),
+                         RVL_OK);
+        assert_int_equal(filter.begun, how == RVL_WAKE_TOGETHER ? 2 : 1);
+        assert_int_equal(filter.seen, WAKE_EVENTS);
+        assert_int_equal(peak_of(replay, 1), (how == RVL_WAKE_TOGETHER ? 300 : 100) * MIB);
+        assert_int_equal(peak_of(replay, 2), 300 * MIB);
+        rvl_replay_close(replay);
+        filter.fails_at = 4;
+        assert_int_equal(rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS,
+                                               &options, &error, &replay),
+                         RVL_ERR_BUSY);
+        assert_non_null(strstr(error.message, "the filter"));
+    }
+}
+
 static void refuses_events_that_no_trace_holds(void **state)
 {
     (void)state;
@@ -316,6 +367,7 @@ int main(void)
         cmocka_unit_test(gives_the_peaks_of_events_in_memory),
         cmocka_unit_test(is_the_same_as_from_a_file),
         cmocka_unit_test(a_step_of_a_model_needs_no_file),
+        cmocka_unit_test(a_filter_changes_and_leaves_out),
         cmocka_unit_test(refuses_events_that_no_trace_holds),
         cmocka_unit_test(refuses_sources_that_are_not_whole),
         cmocka_unit_test(survives_every_lack_of_memory),
