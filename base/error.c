@@ -12,8 +12,17 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
+
+/* Built for a C library that may not have it. A weak name finds it where a newer one runs. */
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 32)
+extern const char *strerrorname_np(int) __attribute__((weak));
+#define NAMES_ERRNO (strerrorname_np != NULL)
+#else
+#define NAMES_ERRNO true
+#endif
 
 static _Thread_local rvl_error *own __attribute__((tls_model("initial-exec")));
 static rvl_error common = {.struct_size = sizeof(rvl_error), .device = RVL_NO_DEVICE};
@@ -73,6 +82,19 @@ void rvli_error_native(int code, const char *name)
     rvl_error *to = record();
     to->native_code = code;
     rvli_text_copy(to->native_name, sizeof to->native_name, name);
+}
+
+void rvli_error_errno(int number)
+{
+    char plain[24];
+    const char *name = NAMES_ERRNO ? strerrorname_np(number) : NULL;
+    if (name == NULL) {
+        rvli_text text = rvli_text_begin(plain, sizeof plain);
+        rvli_text_add(&text, "errno ");
+        rvli_text_add_u64(&text, (uint64_t)number);
+        name = plain;
+    }
+    rvli_error_native(number, name);
 }
 
 void rvli_error_op(const char *op)

@@ -18,6 +18,9 @@ rvl_status rvli_error(rvl_status status, const char *message);
 /* Adds the backend's own code and name to the record. */
 void rvli_error_native(int code, const char *name);
 
+/* Adds a value of errno and its name. */
+void rvli_error_errno(int number);
+
 /* Adds the step ("create") that failed. */
 void rvli_error_op(const char *op);
 

@@ -11,8 +11,13 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-#if defined(__has_include)
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 32)
+/* Built for a C library that may not say it. A weak name finds it where a newer one runs. */
+extern char __libc_single_threaded __attribute__((weak));
+#define RVLI_ONE_THREAD (&__libc_single_threaded != NULL && __libc_single_threaded != 0)
+#elif defined(__has_include)
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
 #define RVLI_ONE_THREAD (__libc_single_threaded != 0)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread_id.h"
 #include "core/model.h"
 #include "reveille/record.h"
 #include "traceio/format.h"
@@ -18,7 +19,7 @@ static uint32_t thread_number(void)
 {
     static _Thread_local uint32_t number __attribute__((tls_model("initial-exec")));
     if (number == 0)
-        number = (uint32_t)gettid();
+        number = (uint32_t)rvli_thread_id();
     return number;
 }
 

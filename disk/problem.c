@@ -16,10 +16,8 @@ rvl_status rvli_disk_error(rvl_status status, const char *op, int number, const 
 {
     rvli_error(status, message);
     rvli_error_op(op);
-    if (number != 0) {
-        const char *name = strerrorname_np(number);
-        rvli_error_native(number, name != NULL ? name : "");
-    }
+    if (number != 0)
+        rvli_error_errno(number);
     return status;
 }
 

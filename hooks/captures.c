@@ -9,6 +9,7 @@
 
 #include "backends/cuda/driver.h"
 #include "base/error.h"
+#include "base/thread_id.h"
 
 typedef struct capture {
     struct capture *next;
@@ -50,7 +51,7 @@ const void *rvli_capture_stream(const void *stream, bool per_thread)
 static capture **find(const void *stream)
 {
     capture **at = &captures;
-    pid_t self = gettid();
+    pid_t self = rvli_thread_id();
     while (*at != NULL &&
            ((*at)->stream != stream || (stream == own_stream() && (*at)->thread != self)))
         at = &(*at)->next;
@@ -69,7 +70,7 @@ void rvli_capture_begin(const void *stream, int mode)
         atomic_fetch_add(&count, 1);
     }
     if (one != NULL)
-        *one = (capture){one->next, stream, gettid(), mode};
+        *one = (capture){one->next, stream, rvli_thread_id(), mode};
     unlock_captures();
 }
 
@@ -130,7 +131,7 @@ static CUstreamCaptureMode mode_of_thread(void)
 bool rvli_capture_forbids_frees(void)
 {
     bool forbidden = false;
-    pid_t self = gettid();
+    pid_t self = rvli_thread_id();
     if (!rvli_capture_running() || rvli_cuda_driver_load() != RVL_OK)
         return false;
     CUstreamCaptureMode mode = mode_of_thread();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread_id.h"
 #include "hooks/message.h"
 #include "hooks/recorder_file.h"
 #include "traceio/format.h"
@@ -25,7 +26,7 @@ static _Thread_local uint32_t thread_of_caller __attribute__((tls_model("initial
 uint32_t rvli_record_thread(void)
 {
     if (thread_of_caller == 0)
-        thread_of_caller = (uint32_t)gettid();
+        thread_of_caller = (uint32_t)rvli_thread_id();
     return thread_of_caller;
 }
 

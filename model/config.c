@@ -482,9 +482,11 @@ rvl_status rvl_model_open(const char *path, rvl_model_error *error_out, rvl_mode
     if (path == NULL || model_out == NULL)
         return rvli_model_fail(error_out, RVL_ERR_INVALID, "", "the path or the output is NULL");
     FILE *file = fopen(path, "re");
-    if (file == NULL)
+    if (file == NULL) {
+        char why[128];
         return rvli_model_fail(error_out, RVL_ERR_IO, "", "the config cannot be opened: %s",
-                               strerrordesc_np(errno));
+                               strerror_r(errno, why, sizeof why));
+    }
     rvl_status status = read_stream(file, error_out, &text, &length);
     fclose(file);
     if (status != RVL_OK)

@@ -41,7 +41,7 @@ static rvl_status os_error(const char *message)
 {
     int number = errno;
     rvli_error(RVL_ERR_IO, message);
-    rvli_error_native(number, strerrorname_np(number));
+    rvli_error_errno(number);
     return RVL_ERR_IO;
 }
 

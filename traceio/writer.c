@@ -119,7 +119,7 @@ static rvl_status remember(rvl_trace_writer *writer)
 {
     int number = errno;
     writer->failed = rvli_error(RVL_ERR_IO, "the trace could not be written");
-    rvli_error_native(number, strerrorname_np(number));
+    rvli_error_errno(number);
     return writer->failed;
 }
 

@@ -26,7 +26,7 @@ static rvl_status os_error(const char *what)
     if (number == ENOMEM || number == ENOSPC || number == EAGAIN)
         status = RVL_ERR_HOST_OOM;
     rvli_error(status, what);
-    rvli_error_native(number, strerrorname_np(number));
+    rvli_error_errno(number);
     return status;
 }
 
