@@ -30,6 +30,9 @@ if(NOT RVL_UTHASH_INCLUDE)
   message(FATAL_ERROR "uthash.h was not found. On Debian: apt-get install uthash-dev "
                       "(scripts/test installs everything that is missing).")
 endif()
+add_library(rvl_uthash INTERFACE)
+target_include_directories(rvl_uthash SYSTEM INTERFACE ${RVL_UTHASH_INCLUDE})
+add_library(RVL::uthash ALIAS rvl_uthash)
 
 # Disk backups use threads alone without it. The archive, where there is one: the library then needs
 # nothing more at run time.

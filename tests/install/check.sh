@@ -1,102 +1,153 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs into an empty folder, then builds and runs a user's program against it both ways, compiles
-# every public header alone, and looks at what the libraries need and export.
+# Installs into an empty folder, moves it, and uses it at both places as a user would: the command,
+# programs built by pkg-config and by CMake, headers alone, what the libraries need and export. Paths
+# have spaces, and nothing names the libraries' folder to the loader.
 # usage: check.sh BUILD_DIR SOURCE_DIR C_COMPILER
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "${0##*/}: line $LINENO: $BASH_COMMAND" >&2' ERR
 build=$1 source=$2 cc=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-prefix=$work/prefix
 trace=$source/traces/qwen2.5-32b-tp2-h200.rvt
 expected="5 stages, fits: 1"
+unset LD_LIBRARY_PATH PKG_CONFIG_PATH RVL_PRELOAD RVL_LIBRARY_DIR
 
-cmake --install "$build" --prefix "$prefix" >"$work/log"
-libdir=$(dirname "$(find "$prefix" -name libreveille.so)")
-export LD_LIBRARY_PATH=$libdir
+fail() { # WHAT...
+    echo "$*" >&2
+    exit 1
+}
 
-# The installed .pc files name the configured prefix; a user installs to where they were built for.
-export PKG_CONFIG_PATH=$libdir/pkgconfig
-flags=$(pkg-config --define-variable=prefix="$prefix" --define-variable=libdir="$libdir" \
-    --define-variable=includedir="$prefix/include" --cflags --libs reveille-replay reveille)
-# shellcheck disable=SC2086
-"$cc" -std=c11 "$source/tests/install/consumer.c" $flags -o "$work/by-pkg-config"
-[ "$("$work/by-pkg-config" "$trace")" = "$expected" ]
+needed_by() { # FILE: other libraries than the C library
+    readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc\.so|libdl\.so|libpthread\.so|ld-linux)' || true
+}
 
-cmake -S "$source/tests/install" -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
-    -DCMAKE_C_COMPILER="$cc" >"$work/log"
-cmake --build "$work/cmake" >"$work/log"
-[ "$("$work/cmake/consumer" "$trace")" = "$expected" ]
+# The command: starts, knows its version, replays, has its page.
+check_command() { # PREFIX LIBDIR
+    local command=$1/bin/reveille
+    [ "$("$command" --version | cut -d' ' -f1)" = reveille ] || fail "$command does not start"
+    "$command" replay "$trace" >"$work/replayed"
+    grep -q 'peak 132.3 GiB in kv_cache_awake: fits$' "$work/replayed" || fail "not the right replay"
+    needed_by "$command" | grep libmpi && fail "the command needs MPI"
+
+    # Where the chart library was not there to be built in, the command says so.
+    if "$command" report "$trace" -o "$work/page.html" 2>"$work/log"; then
+        grep -q 'uPlot' "$work/page.html" || fail "the page has no charts"
+    else
+        grep -q 'built without' "$work/log" || fail "$(cat "$work/log")"
+    fi
+
+    # With MPI it finds its module.
+    if [ -e "$2/reveille/reveille-mpi.so" ] && command -v mpirun >/dev/null; then
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 \
+            "$command" plan "$trace" --sweep --device h200,b200 >"$work/swept"
+        grep -q '^cheapest that fits: --device h200$' "$work/swept" || fail "not the right sweep"
+    fi
+}
+
+# It finds the preload library that is installed with it. The loader takes no path with a space.
+check_record() { # PREFIX LIBDIR
+    [ -e "$2/libreveille-preload.so" ] || return 0
+    case $1 in
+    *" "*)
+        ! "$1/bin/reveille" record -o "$work/run.rvt" true 2>"$work/log"
+        grep -q "libreveille-preload.so: LD_PRELOAD cannot hold a path with a space" "$work/log"
+        ;;
+    *)
+        "$1/bin/reveille" record -o "$work/run.rvt" true 2>"$work/log"
+        grep -q "nothing was recorded" "$work/log"
+        ;;
+    esac || fail "record does not find its library: $(cat "$work/log")"
+}
+
+# A user's program, both ways. pkg-config puts backslashes before spaces, for a shell to read.
+check_consumers() { # PREFIX LIBDIR
+    local flags
+    flags=$(PKG_CONFIG_PATH=$2/pkgconfig pkg-config --cflags --libs reveille-replay reveille)
+    eval "\"\$cc\" -std=c11 \"\$source/tests/install/consumer.c\" $flags -o \"\$work/by-pkg-config\""
+    [ "$("$work/by-pkg-config" "$trace")" = "$expected" ] || fail "by pkg-config: not as expected"
+
+    rm -rf "$work/cmake"
+    cmake -S "$source/tests/install" -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$1" \
+        -DCMAKE_C_COMPILER="$cc" >"$work/log" || fail "$(cat "$work/log")"
+    cmake --build "$work/cmake" >"$work/log" || fail "$(cat "$work/log")"
+    [ "$("$work/cmake/consumer" "$trace")" = "$expected" ] || fail "by CMake: not as expected"
+}
+
+check_headers() { # PREFIX
+    local header
+    headers=0
+    for header in "$1"/include/reveille/*.h; do
+        "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$1/include" -fsyntax-only -x c "$header"
+        if command -v c++ >/dev/null; then
+            c++ -Wall -Wextra -Wpedantic -Werror -I"$1/include" -fsyntax-only -x c++ "$header"
+        fi
+        headers=$((headers + 1))
+    done
+    [ "$headers" -ge 11 ] || fail "only $headers headers"
+}
 
 # A function has a page, which may do no more than include another one.
-manual=$(dirname "$(find "$prefix" -name rvl_alloc.3)")
-[ "$(cat "$manual/rvl_free.3")" = ".so man3/rvl_alloc.3" ]
-[ -s "$manual/rvl_alloc.3" ] && [ -s "$manual/../man7/reveille.7" ]
+check_manual() { # PREFIX
+    local pages
+    pages=$(dirname "$(find "$1" -name rvl_alloc.3)")
+    [ "$(cat "$pages/rvl_free.3")" = ".so man3/rvl_alloc.3" ] || fail "rvl_free.3 is not as expected"
+    [ -s "$pages/rvl_alloc.3" ] && [ -s "$pages/../man7/reveille.7" ] || fail "manual pages are missing"
+}
 
-[ "$("$prefix/bin/reveille" --version | cut -d' ' -f1)" = reveille ]
+# libreveille needs libc alone. Nothing is exported but what begins with rvl_.
+check_libraries() { # LIBDIR
+    local library others
+    others=$(needed_by "$1/libreveille.so")
+    [ -z "$others" ] || fail "libreveille needs $others"
+    for library in libreveille.so libreveille-replay.so; do
+        if nm -D --defined-only "$1/$library" | awk '{print $3}' |
+            grep -vE '^(rvl_[a-z0-9_]+(@@REVEILLE_0)?|REVEILLE_0)$' >&2; then
+            fail "$library exports what does not begin with rvl_"
+        fi
+    done
+}
 
-# The command runs without MPI; where there is one, it finds its module as it is installed.
-if readelf -d "$prefix/bin/reveille" | grep -q 'NEEDED.*libmpi'; then
-    echo "the command needs MPI" >&2
-    exit 1
-fi
-if [ -e "$libdir/reveille/reveille-mpi.so" ] && command -v mpirun >/dev/null; then
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 \
-        "$prefix/bin/reveille" plan "$trace" --sweep --device h200,b200 >"$work/swept"
-    grep -q '^cheapest that fits: --device h200$' "$work/swept"
-fi
-
-headers=0
-for header in "$prefix"/include/reveille/*.h; do
-    "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only -x c "$header"
-    if command -v c++ >/dev/null; then
-        c++ -Wall -Wextra -Wpedantic -Werror -I"$prefix/include" -fsyntax-only -x c++ "$header"
-    fi
-    headers=$((headers + 1))
-done
-[ "$headers" -ge 11 ]
-
-# libreveille needs libc alone.
-needed=$(readelf -d "$libdir/libreveille.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
-for library in $needed; do
-    case $library in
-    libc.so.* | ld-linux*) ;;
-    *) echo "libreveille needs $library" >&2; exit 1 ;;
-    esac
-done
-for library in libreveille.so libreveille-replay.so; do
-    if nm -D --defined-only "$libdir/$library" | awk '{print $3}' |
-        grep -vE '^(rvl_[a-z0-9_]+(@@REVEILLE_0)?|REVEILLE_0)$' >&2; then
-        echo "$library exports what does not begin with rvl_" >&2
-        exit 1
-    fi
-done
 # The hook libraries, if they were built: as little needed, nothing else exported, and what others
 # look for in them.
-for library in libreveille-preload.so libreveille-torch.so; do
-    [ -e "$libdir/$library" ] || continue
-    needed=$(readelf -d "$libdir/$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
-        grep -vE '^(libc\.so|ld-linux)' || true)
-    [ -z "$needed" ] || { echo "$library needs $needed" >&2; exit 1; }
-    if nm -D --defined-only "$libdir/$library" | awk '{print $3}' |
-        grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+(@@REVEILLE_HOOKS)?$|^REVEILLE_HOOKS$|^(set_memory_margin_bytes|dlsym|dlvsym|_exit|_Exit|InitializeInjectionNvtx2)$' >&2; then
-        echo "$library exports what is not its interface" >&2
-        exit 1
-    fi
-    grep -q TMS_INIT_ENABLE_DISK_BACKUP "$libdir/$library"
-    mode=${library#libreveille-}
-    for major in 12 13; do
-        cmp "$libdir/$library" \
-            "$libdir/torch_memory_saver/torch_memory_saver_hook_mode_${mode%.so}_cu$major.abi3.so"
+check_hooks() { # LIBDIR
+    local library others mode major
+    for library in libreveille-preload.so libreveille-torch.so; do
+        [ -e "$1/$library" ] || continue
+        others=$(needed_by "$1/$library")
+        [ -z "$others" ] || fail "$library needs $others"
+        if nm -D --defined-only "$1/$library" | awk '{print $3}' |
+            grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+(@@REVEILLE_HOOKS)?$|^REVEILLE_HOOKS$|^(set_memory_margin_bytes|dlsym|dlvsym|_exit|_Exit|InitializeInjectionNvtx2)$' >&2; then
+            fail "$library exports what is not its interface"
+        fi
+        grep -q TMS_INIT_ENABLE_DISK_BACKUP "$1/$library"
+        mode=${library#libreveille-}
+        for major in 12 13; do
+            cmp "$1/$library" \
+                "$1/torch_memory_saver/torch_memory_saver_hook_mode_${mode%.so}_cu$major.abi3.so"
+        done
     done
+    [ ! -e "$1/libreveille-torch.so" ] || ! nm -D --defined-only "$1/libreveille-torch.so" |
+        grep -qE ' (cudaMalloc|cudaFree|dlsym)$' || fail "libreveille-torch.so stands in for CUDA"
+}
+
+cmake --install "$build" --prefix "$work/first place" >"$work/log"
+libdir=$(dirname "$(find "$work/first place" -name 'libreveille.so' -o -name 'libreveille.a')")
+libdir=${libdir#"$work/first place/"}
+kind=static
+for place in "$work/first place" "$work/second"; do
+    [ -e "$place" ] || mv "$work/first place" "$place"
+    check_command "$place" "$place/$libdir"
+    check_record "$place" "$place/$libdir"
+    check_consumers "$place" "$place/$libdir"
 done
-[ ! -e "$libdir/libreveille-torch.so" ] || ! nm -D --defined-only "$libdir/libreveille-torch.so" |
-    grep -qE ' (cudaMalloc|cudaFree|dlsym)$'
-
-# The command finds the library that is installed with it.
-if [ -e "$libdir/libreveille-preload.so" ]; then
-    "$prefix/bin/reveille" record -o "$work/run.rvt" true 2>"$work/log"
-    grep -q "nothing was recorded" "$work/log"
+check_headers "$place"
+check_manual "$place"
+if [ -e "$place/$libdir/libreveille.so" ]; then
+    kind=shared
+    check_libraries "$place/$libdir"
 fi
+check_hooks "$place/$libdir"
 
-echo "installed tree: consumer built both ways, $headers headers alone, symbols checked"
+echo "installed tree, $kind: used at two places, $headers headers alone, symbols checked"

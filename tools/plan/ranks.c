@@ -42,7 +42,7 @@ int plan_ranks_join(void)
         return 0;
     mpi = open_module("");
     if (mpi == NULL)
-        mpi = open_module(RVL_MODULES_FROM_COMMAND);
+        mpi = open_module(RVL_LIBRARIES_FROM_COMMAND "/reveille/");
     if (mpi == NULL)
         return complain(EXIT_BAD_INPUT,
                         "mpirun started this, and it was built without MPI: run it without "
