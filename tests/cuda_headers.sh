@@ -40,3 +40,13 @@ mkdir -p "$folder/no-packages"
 said=$(PYTHONPATH=$folder/no-packages configure without)
 expect "cuda.h was not found. Left out: the CUDA backend, the hook libraries" "$said"
 ! grep -q 'libreveille-preload.so' "$folder/without/build.ninja"
+
+# pip hides what a build says; one line reaches the terminal past it.
+seen=$folder/terminal
+export PYTHONPATH=$folder/no-packages
+script -qec "cmake -S '$source' -B '$folder/pip' -G Ninja -DCMAKE_IGNORE_PATH='$include' -DRVL_NVCC=OFF \
+    -DRVL_NPM=OFF -DRVL_MPI=OFF -DRVL_BUILD_TESTS=OFF -DRVL_PYTHON=ON >'$folder/hidden' 2>&1" \
+    /dev/null </dev/null >"$seen"
+expect "reveille: cuda.h was not found: without real GPUs" "$(cat "$seen")"
+expect "For all: pip install nvidia-cuda-runtime" "$(cat "$seen")"
+[ "$(wc -l <"$seen")" -eq 1 ]

@@ -24,7 +24,7 @@ mkdir -p "$build/python"
     skip "$python makes no virtual environment with pip: apt-get install python3-venv"
 "$venv/bin/python" -m pip --version || skip "$python has no pip: apt-get install python3-pip"
 timeout "$pip_s" "$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
-    'scikit-build-core>=0.10' 'pytest>=7' ||
+    'scikit-build-core>=0.11' 'pytest>=7' ||
     skip "pip cannot get scikit-build-core and pytest: no package index answers"
 
 # One build folder for both: the second finds everything built.
