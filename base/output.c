@@ -26,14 +26,13 @@
 static rvl_status refuse(const char *path, int number, const char *why)
 {
     char message[sizeof(((rvl_error *)NULL)->message)];
-    const char *name = strerrorname_np(number);
     rvli_text text = rvli_text_begin(message, sizeof message - strlen(why) - 2);
     rvli_text_add(&text, path);
     text.size = sizeof message;
     rvli_text_add(&text, ": ");
     rvli_text_add(&text, why);
     rvli_error(RVL_ERR_IO, message);
-    rvli_error_native(number, name != NULL ? name : "");
+    rvli_error_errno(number);
     return RVL_ERR_IO;
 }
 
