@@ -23,7 +23,7 @@
 #include "reveille/sim.h"
 #include "reveille/status.h"
 
-#define RVLI_BACKEND_VERSION 1u
+#define RVLI_BACKEND_VERSION 2u
 
 /* A piece of physical memory, named by the backend. 0 is none. */
 typedef uint64_t rvli_handle;
@@ -34,13 +34,13 @@ typedef uint64_t rvli_handle;
 
 typedef struct rvli_device_facts {
     char name[64];
+    int ordinal; /* the driver's number of it */
     uint64_t capacity_bytes;
     uint64_t granularity_bytes; /* a power of two */
-    bool simulated;
-    bool overcommit;     /* create goes on past capacity */
-    bool host_accounted; /* host buffers are numbers without bytes behind them */
-    bool digests;        /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
-    rvl_cost_model cost; /* what calls and copies are expected to cost */
+    bool overcommit;            /* create goes on past capacity */
+    bool host_accounted;        /* host buffers are numbers without bytes behind them */
+    bool digests;               /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
+    rvl_cost_model cost;        /* what calls and copies are expected to cost */
 } rvli_device_facts;
 
 /* Host memory of host_alloc; rvl_host_memory says what each field is. */
@@ -169,6 +169,7 @@ typedef struct rvli_backend_ops {
     uint32_t size;    /* sizeof(rvli_backend_ops) of whoever filled the table */
     uint32_t version; /* RVLI_BACKEND_VERSION */
     const char *name; /* "sim", "cuda" */
+    bool simulated;   /* nothing that it does happens to a device */
 
     /*
      * open: starts an instance. options are the caller's backend_options (NULL: defaults); clock

@@ -47,11 +47,6 @@ struct rvli_disk_transfer {
 
 /* ---- The transfer ---- */
 
-static bool simulated(const rvl_context *context, int device)
-{
-    return context->devices[device].facts.simulated;
-}
-
 static bool accounted(const rvl_context *context, int device)
 {
     return context->devices[device].facts.host_accounted;
@@ -307,7 +302,7 @@ static rvl_status disk_hold(rvli_transition *transition, const rvli_allocation *
 static void pass_time(rvli_disk_transfer *transfer, int device, bool write, uint64_t bytes)
 {
     const rvl_cost_model *cost = &transfer->context->devices[device].facts.cost;
-    if (!simulated(transfer->context, device))
+    if (!transfer->context->ops.simulated)
         return;
     uint64_t now_ns = rvli_clock_now(&transfer->context->clock);
     if (transfer->end_ns < now_ns)

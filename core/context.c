@@ -14,6 +14,7 @@
 #include "core/disk_space.h"
 #include "core/log_ops.h"
 #include "core/model.h"
+#include "core/witness.h"
 #include "disk/file.h"
 #include "reveille/record.h"
 
@@ -65,6 +66,7 @@ static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops
 
 static void free_context(rvl_context *context)
 {
+    rvli_witness_leave(context);
     rvli_tables_destroy(context);
     rvli_ledger_destroy(context);
     free(context->devices);
@@ -133,6 +135,8 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     rvl_context *context = new_context(&options);
     if (context == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
+    uint64_t before_bytes[RVL_MAX_DEVICES];
+    rvli_witness_tell_opening(ops, before_bytes);
     status = set_disk_directory(context, &options);
     if (status == RVL_OK)
         status = open_backend(context, ops, &options);
@@ -144,6 +148,8 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
         free_context(context);
         return status;
     }
+    rvli_witness_enter(context);
+    rvli_witness_tell_opened(context, before_bytes);
     *context_out = context;
     return RVL_OK;
 }
@@ -175,9 +181,11 @@ static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
         if (allocation == NULL)
             return first;
         if (rvli_rides_with_others(allocation)) {
+            rvli_witness_tell_free(context, allocation->addr);
             rvli_rider_leave(context, allocation);
             continue;
         }
+        rvli_witness_tell_free(context, allocation->addr);
         rvl_status status = rvli_free_allocation(context, allocation);
         if (status != RVL_OK)
             abandon(context, allocation);
@@ -201,7 +209,10 @@ rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
     rvl_status recorded = rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;
     rvl_status freed = free_everything(context, &live);
     rvl_status closed = rvli_blocks_close(context);
+    const rvli_backend_ops ops = context->ops;
+    uint64_t ordinals = rvli_witness_ordinals(context);
     free_context(context);
+    rvli_witness_tell_closed(&ops, ordinals);
     if (live_out != NULL)
         *live_out = live;
     if (recorded != RVL_OK)
@@ -227,7 +238,7 @@ rvl_status rvl_device_get_info(const rvl_context *context, int device, rvl_devic
     rvl_device_info info = {
         .capacity_bytes = facts->capacity_bytes,
         .granularity_bytes = facts->granularity_bytes,
-        .simulated = facts->simulated,
+        .simulated = context->ops.simulated,
         .overcommit = facts->overcommit,
     };
     memcpy(info.name, facts->name, sizeof info.name);

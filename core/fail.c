@@ -40,7 +40,7 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
         rvli_text_add(&text, " free");
     }
     rvli_text_add(&text, " on device ");
-    rvli_text_add_u64(&text, (uint64_t)device);
+    rvli_text_add_u64(&text, (uint64_t)context->devices[device].facts.ordinal);
     rvli_text_add(&text, ": ");
     rvli_text_add(&text, cause.message);
 

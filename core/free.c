@@ -14,6 +14,7 @@
 #include "core/coalesce.h"
 #include "core/disk_space.h"
 #include "core/fail.h"
+#include "core/witness.h"
 
 /* Finds the allocation that begins at addr, waiting while somebody works on it. Lock held. */
 static rvli_allocation *find_settled(rvl_context *context, rvl_addr addr)
@@ -130,6 +131,7 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     rvl_status status = rvli_context_check_change(context);
     if (status != RVL_OK)
         return status;
+    rvli_witness_tell_free(context, addr); /* before anybody else can have the address */
     if (!claim(context, addr, &allocation))
         return rvli_error(RVL_ERR_INVALID, "no allocation begins at this address (freed already?)");
     if (allocation == NULL)
@@ -138,9 +140,12 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     rvli_tag *tag = allocation->tag;
     int device = allocation->device;
     uint64_t size = allocation->size;
+    rvli_allocation back = *allocation; /* once it is put back others may free it */
+    back.state = rvli_mover(allocation)->state;
     status = rvli_free_allocation(context, allocation);
     if (status != RVL_OK) {
         put_back(context, allocation);
+        rvli_witness_tell_alloc(context, &back, addr);
         rvli_fail(context, "free", tag, device, size);
     }
     return status;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "core/model.h"
-#include "core/told.h"
+#include "core/witness.h"
 
 #define NAME_BYTES_MAX 255u
 
@@ -18,12 +18,6 @@ static rvl_status check_name(const char *name)
 }
 
 /* ---- Stages and steps ---- */
-
-/* What happens on simulated devices is nothing that a recording of this process has. */
-static bool is_real(const rvl_context *context)
-{
-    return context->device_count > 0 && !context->devices[0].facts.simulated;
-}
 
 /* The true use of every device, other processes included; RVLI_USE_UNKNOWN where it cannot be read.
  */
@@ -57,8 +51,9 @@ rvl_status rvl_stage(rvl_context *context, const char *name)
     if (status == RVL_OK && recording && rvli_recording(&context->recorder))
         rvli_record_stage(context, name, used_bytes);
     rvli_unlock(context);
-    if (status == RVL_OK && is_real(context))
-        rvli_tell_stage(name);
+    const rvli_witness *hears = rvli_witness_of(context);
+    if (status == RVL_OK && hears != NULL)
+        (void)hears->stage(name);
     return status;
 }
 
@@ -72,8 +67,9 @@ rvl_status rvl_step(rvl_context *context)
     if (rvli_recording(&context->recorder))
         rvli_record_step(context);
     rvli_unlock(context);
-    if (is_real(context))
-        rvli_tell_step();
+    const rvli_witness *hears = rvli_witness_of(context);
+    if (hears != NULL)
+        (void)hears->step();
     return RVL_OK;
 }
 
@@ -102,7 +98,7 @@ static rvli_cause *find_cause(rvli_ledger *ledger, const char *name)
 /* Simulated devices make room for external bytes; real ones have it taken already. */
 static rvl_status take_room(rvl_context *context, int device, uint64_t total_bytes)
 {
-    if (!context->devices[device].facts.simulated)
+    if (!context->ops.simulated)
         return RVL_OK;
     rvl_status status = context->ops.external_set(context->self, device, total_bytes);
     if (status == RVL_ERR_NOT_SUPPORTED)

@@ -150,6 +150,7 @@ struct rvl_context {
     rvli_clock clock;
     uint64_t fork_generation; /* that of the process that opened it */
     const rvli_guard *guard;  /* NULL: transitions concern nobody else */
+    rvl_context *next_real;   /* of all contexts on real devices: core/witness.h */
 
     rvl_log_fn log;
     void *log_user;

@@ -30,7 +30,6 @@ static void open_device(pricing_device *device, const rvli_device *model, rvli_c
                         int number)
 {
     device->facts = model->facts;
-    device->facts.simulated = true;
     device->facts.overcommit = true;
     device->facts.host_accounted = true;
     device->pricer = (rvli_pricer){
@@ -228,6 +227,7 @@ static rvl_status pricing_is_capturing(void *self, void *stream, bool *capturing
 const rvli_backend_ops rvli_pricing_ops = {.size = sizeof rvli_pricing_ops,
                                            .version = RVLI_BACKEND_VERSION,
                                            .name = "pricing",
+                                           .simulated = true,
                                            .open = pricing_open,
                                            .close = pricing_close,
                                            .device_facts = pricing_device_facts,

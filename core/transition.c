@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/backup_disk.h"
 #include "core/disk_space.h"
+#include "core/witness.h"
 
 /* ---- The set of tags ---- */
 
@@ -168,22 +169,26 @@ rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, 
 
 /* ---- The guard ---- */
 
+static const rvli_guard *guard_of(const rvl_context *context)
+{
+    const rvli_witness *hears = rvli_witness_of(context);
+    return hears != NULL ? &hears->guard : context->guard;
+}
+
 rvl_status rvli_transition_ask_guard(rvli_transition *transition, rvl_event_kind kind)
 {
-    const rvli_guard *guard = transition->context->guard;
-    if (guard == NULL)
-        return RVL_OK;
-    rvl_status status = guard->before(transition, kind);
-    transition->guarded = status == RVL_OK;
+    const rvli_guard *guard = guard_of(transition->context);
+    rvl_status status = guard != NULL ? guard->before(transition, kind) : RVL_OK;
+    transition->asked = status == RVL_OK ? guard : NULL;
     return status;
 }
 
 void rvli_transition_tell_guard(const rvli_transition *transition, rvl_event_kind kind, bool done)
 {
-    if (!transition->guarded)
+    if (transition->asked == NULL)
         return;
     rvl_error before = *rvli_error_get();
-    transition->context->guard->after(transition, kind, done);
+    transition->asked->after(transition, kind, done);
     rvli_error_set(&before);
 }
 

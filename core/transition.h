@@ -39,7 +39,7 @@ typedef struct rvli_transition {
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
     uint64_t start_ns;               /* context clock */
-    bool guarded;                    /* the guard is to be told how it ends */
+    const rvli_guard *asked;         /* is to be told how it ends; NULL: nobody is */
 } rvli_transition;
 
 /*

@@ -6,7 +6,7 @@
 #include "hooks/captures.h"
 #include "hooks/ipc_export.h"
 #include "hooks/recorder.h"
-#include "hooks/saver.h"
+#include "core/witness.h"
 
 /* A tag moves in several contexts: that is one move to the recording, and to importers. */
 static _Thread_local bool recorded_by_caller __attribute__((tls_model("initial-exec")));
@@ -34,16 +34,16 @@ rvl_status rvli_guard_refuse_capture(rvl_event_kind kind)
 }
 
 /* A trace knows a tag of a process alone, whichever contexts its memory lies in. */
-static void record_begin(const rvli_transition *transition)
+void rvli_guard_record_begin(const rvli_transition *transition)
 {
     for (size_t i = 0; i < transition->touched_count && !recorded_by_caller; i++)
         rvli_recorder_pause(transition->touched[i]->key->name);
 }
 
-static void record_end(const rvli_transition *transition)
+void rvli_guard_record_end(const rvli_transition *transition)
 {
     for (size_t i = 0; i < transition->touched_count && !recorded_by_caller; i++)
-        rvli_recorder_settle(transition->touched[i]->key->name, rvli_saver_is_paused);
+        rvli_recorder_settle(transition->touched[i]->key->name, rvli_is_paused_anywhere);
 }
 
 static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
@@ -51,13 +51,13 @@ static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
     rvl_status status = rvli_guard_refuse_capture(kind);
     if (status != RVL_OK || kind != RVL_EVENT_PAUSE)
         return status;
-    record_begin(transition); /* before anybody else can have the memory */
+    rvli_guard_record_begin(transition); /* before anybody else can have the memory */
     if (!recorded_by_caller)
         rvli_ipc_begin_waiting();
     status = rvli_ipc_suspend(transition);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();
-        record_end(transition);
+        rvli_guard_record_end(transition);
         rvli_error_set(&cause);
     }
     return status;
@@ -67,7 +67,7 @@ static void after(const rvli_transition *transition, rvl_event_kind kind, bool d
 {
     if (kind == RVL_EVENT_PAUSE)
         rvli_ipc_settle(transition, done);
-    record_end(transition);
+    rvli_guard_record_end(transition);
 }
 
 const rvli_guard rvli_hooks_guard = {before, after};

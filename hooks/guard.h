@@ -14,6 +14,10 @@ extern const rvli_guard rvli_hooks_guard;
 /* RVL_ERR_BUSY, with the reason, while a stream is captured. */
 rvl_status rvli_guard_refuse_capture(rvl_event_kind kind);
 
+/* A pause of a transition's tags is about to be made; a transition has ended, as it may be. */
+void rvli_guard_record_begin(const rvli_transition *transition);
+void rvli_guard_record_end(const rvli_transition *transition);
+
 /* From begin to end this thread moves a tag in several contexts, and records it as one by itself.
  */
 void rvli_guard_begin_move(void);

@@ -27,7 +27,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "hooks/runtime.h"
+#include "hooks/cuda_values.h"
 #include "reveille/status.h"
 
 /* What is in the 64 bytes of a handle. The same export always has the same handle. */

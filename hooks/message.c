@@ -68,20 +68,8 @@ void rvli_say_error(const char *what)
     rvli_say(line);
 }
 
-static _Noreturn void end(void)
+void rvli_end_process(void)
 {
     rvli_disk_names_remove_all();
     abort();
-}
-
-_Noreturn void rvli_give_up(const char *text)
-{
-    rvli_say(text);
-    end();
-}
-
-_Noreturn void rvli_give_up_error(const char *what)
-{
-    rvli_say_error(what);
-    end();
 }

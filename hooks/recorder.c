@@ -6,21 +6,32 @@
 #include "hooks/recorder_internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "core/witness.h"
 #include "hooks/message.h"
 #include "hooks/usage.h"
 #include "traceio/format.h"
 
-_Atomic bool rvli_recorder_is_on;
-_Atomic(const rvli_recorder_calls *) rvli_record_joined;
+static _Atomic bool is_on;
 pthread_mutex_t rvli_record_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+
+bool rvli_recorder_on(void)
+{
+    return atomic_load_explicit(&is_on, memory_order_relaxed);
+}
+
+void rvli_record_switch_off(void)
+{
+    atomic_store(&is_on, false);
+}
 
 /* ---- Beginning ---- */
 
@@ -79,7 +90,8 @@ rvl_status rvli_recorder_start(const rvli_recorder_options *options)
     if (status == RVL_OK) {
         rvli_record_set_period(options->period_ns);
         begin();
-        atomic_store(&rvli_recorder_is_on, true);
+        rvli_witness_set(&rvli_recorder_witness);
+        atomic_store(&is_on, true);
     }
     pthread_mutex_unlock(&rvli_record_lock);
     return status;
@@ -101,7 +113,7 @@ static void need_file(void)
 bool rvli_record_enter(void)
 {
     if (rvli_usage_load() != RVL_OK) {
-        if (atomic_exchange(&rvli_recorder_is_on, false))
+        if (atomic_exchange(&is_on, false))
             rvli_say_error("recording");
         return false;
     }
@@ -111,33 +123,6 @@ bool rvli_record_enter(void)
         return true;
     pthread_mutex_unlock(&rvli_record_lock);
     return false;
-}
-
-/* ---- Two libraries ---- */
-
-const rvli_recorder_calls *rvli_recorder_own_calls(void)
-{
-    static const rvli_recorder_calls calls = {
-        .struct_size = sizeof calls,
-        .alloc = rvli_recorder_alloc,
-        .free = rvli_recorder_free,
-        .pause = rvli_recorder_pause,
-        .resume = rvli_recorder_resume,
-        .settle = rvli_recorder_settle,
-        .growth_begin = rvli_recorder_growth_begin,
-        .growth_end = rvli_recorder_growth_end,
-        .stage = rvli_recorder_stage,
-        .step = rvli_recorder_step,
-    };
-    return &calls;
-}
-
-void rvli_recorder_join(const rvli_recorder_calls *other)
-{
-    if (other == NULL || other->struct_size != sizeof *other)
-        return;
-    atomic_store(&rvli_record_joined, other);
-    atomic_store(&rvli_recorder_is_on, true);
 }
 
 /* ---- The end ---- */
@@ -158,7 +143,7 @@ static void open_for_marks(void)
  */
 static void at_exit(void)
 {
-    if (!rvli_recorder_on() || rvli_record_other() != NULL)
+    if (!rvli_recorder_on())
         return;
     open_for_marks();
     pthread_mutex_lock(&rvli_record_lock);
@@ -190,7 +175,7 @@ static void finish(void)
         rvli_record_end_growth();
     }
     rvl_trace_writer *writer = rvli_record_take_file();
-    atomic_store(&rvli_recorder_is_on, false);
+    atomic_store(&is_on, false);
     if (rvl_trace_writer_close(writer) != RVL_OK)
         rvli_say_error("recording");
     forget();
@@ -198,7 +183,7 @@ static void finish(void)
 
 void rvli_recorder_close(void)
 {
-    if (!rvli_recorder_on() || rvli_record_other() != NULL)
+    if (!rvli_recorder_on())
         return;
     if (rvli_record_may_read())
         open_for_marks();
@@ -209,11 +194,17 @@ void rvli_recorder_close(void)
 
 bool rvli_recorder_try_close(void)
 {
-    if (!rvli_recorder_on() || rvli_record_other() != NULL)
+    if (!rvli_recorder_on())
         return true;
     if (pthread_mutex_trylock(&rvli_record_lock) != 0)
         return false;
     finish();
     pthread_mutex_unlock(&rvli_record_lock);
     return true;
+}
+
+/* exit() gets here; _exit() by way of the preload library. */
+__attribute__((destructor)) static void close_at_end(void)
+{
+    rvli_recorder_close();
 }

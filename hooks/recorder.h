@@ -11,7 +11,6 @@
 #ifndef RVL_HOOKS_RECORDER_H
 #define RVL_HOOKS_RECORDER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,14 +37,10 @@ typedef struct rvli_recorded {
     int device;
     uint32_t references; /* beside the first */
     rvl_backup backup;
+    bool paused; /* has no memory yet */
 } rvli_recorded;
 
-extern _Atomic bool rvli_recorder_is_on;
-
-static inline bool rvli_recorder_on(void)
-{
-    return atomic_load_explicit(&rvli_recorder_is_on, memory_order_relaxed);
-}
+bool rvli_recorder_on(void);
 
 /*
  * Begins, also for children by fork. Strings are copied. RVL_ERR_INVALID: the pattern has a % that
@@ -111,33 +106,5 @@ bool rvli_recorder_context_released(int device);
 
 rvl_status rvli_recorder_stage(const char *name);
 rvl_status rvli_recorder_step(void);
-
-/* ---- Two hook libraries in one process: one of them records for both ---- */
-
-typedef struct rvli_recorder_calls {
-    size_t struct_size;
-    void (*alloc)(rvli_recorded_space space, uint64_t key, const rvli_recorded *what);
-    bool (*free)(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out);
-    void (*pause)(const char *tag);
-    void (*resume)(const char *tag);
-    void (*settle)(const char *tag, rvli_recorder_paused is_paused);
-    uint64_t (*growth_begin)(rvli_recorded_growth growth, int device);
-    void (*growth_end)(rvli_recorded_growth growth, int device, uint64_t before_bytes);
-    rvl_status (*stage)(const char *name);
-    rvl_status (*step)(void);
-} rvli_recorder_calls;
-
-/* This library's own. */
-const rvli_recorder_calls *rvli_recorder_own_calls(void);
-
-/* From now on everything above goes to another library's. One of another size is left alone. */
-void rvli_recorder_join(const rvli_recorder_calls *other);
-
-/*
- * What the recording library exports for that: its calls, if it records. What the code between the
- * two addresses asks of the driver is then Reveille's own, and nobody's event.
- */
-#define RVLI_RECORDER_EXPORT "rvl_hooks_recorder"
-typedef const rvli_recorder_calls *(*rvli_recorder_export)(const void *begin, const void *end);
 
 #endif

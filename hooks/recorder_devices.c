@@ -5,6 +5,8 @@
  */
 #include "hooks/recorder_internal.h"
 
+#include <stdatomic.h>
+
 #include "hooks/usage.h"
 
 static uint64_t sampled;    /* bit d: the program has used device d */

@@ -3,6 +3,7 @@
  * What the driver takes for itself, as external bytes: what is in use is read before and behind the
  * calls in which it does.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -61,12 +62,21 @@ static bool begins_context(int device)
            !(atomic_fetch_or(&contexts_begun, UINT64_C(1) << device) >> device & 1);
 }
 
+bool rvli_record_has_context(int device)
+{
+    return !rvli_usage_device_at(device)->always ||
+           (atomic_load(&contexts_begun) >> device & 1) != 0;
+}
+
+void rvli_record_context_begun(int device, uint64_t before_bytes)
+{
+    if (rvli_record_knows_device(device) && begins_context(device))
+        rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, device, before_bytes);
+}
+
 uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device)
 {
     uint64_t used_bytes;
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL)
-        return other->growth_begin(growth, device);
     if (!rvli_recorder_on() || rvli_usage_load() != RVL_OK)
         return RVLI_RECORDER_UNMEASURED;
     device = device >= 0 ? device : rvli_usage_current();
@@ -80,11 +90,6 @@ uint64_t rvli_recorder_growth_begin(rvli_recorded_growth growth, int device)
 void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t before_bytes)
 {
     uint64_t used_bytes;
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL) {
-        other->growth_end(growth, device, before_bytes);
-        return;
-    }
     if (before_bytes == RVLI_RECORDER_UNMEASURED)
         return;
     device = device >= 0 ? device : rvli_usage_current();

@@ -14,25 +14,27 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "core/witness.h"
 #include "hooks/recorder.h"
 #include "reveille/trace.h"
 
 extern pthread_mutex_t rvli_record_lock;
-extern _Atomic(const rvli_recorder_calls *) rvli_record_joined;
-
-/* The calls of the library that records instead of this one; NULL: this one does. */
-static inline const rvli_recorder_calls *rvli_record_other(void)
-{
-    return atomic_load_explicit(&rvli_record_joined, memory_order_acquire);
-}
 
 /* ---- recorder.c ---- */
+
+/* Nothing is recorded any more. */
+void rvli_record_switch_off(void);
 
 /* Takes the lock and answers true if there is a file to write to. */
 bool rvli_record_enter(void);
 
 /* From now on the last sample is taken when the process ends. */
 void rvli_record_watch_exit(void);
+
+/* ---- recorder_witness.c ---- */
+
+/* What it hears of contexts that are not the hooks'. */
+extern const rvli_witness rvli_recorder_witness;
 
 /* ---- recorder_lines.c, with the lock held ---- */
 
@@ -108,6 +110,12 @@ void rvli_record_sample_all(void);
 /* ---- recorder_growth.c, with the lock held ---- */
 
 void rvli_record_begin_growth(void);
+
+/* Without the lock. Whether a device has a context already, as far as it is known. */
+bool rvli_record_has_context(int device);
+
+/* Without the lock. A device has a context now, and had so many bytes in use before. */
+void rvli_record_context_begun(int device, uint64_t before_bytes);
 
 /* The driver has nothing for itself any more. */
 void rvli_record_end_growth(void);

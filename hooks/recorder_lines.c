@@ -65,7 +65,7 @@ void rvli_record_forget_lines(void)
 static void give_up(void)
 {
     rvli_say_error("recording");
-    atomic_store(&rvli_recorder_is_on, false);
+    rvli_record_switch_off();
     rvli_record_forget_lines();
 }
 

@@ -88,16 +88,10 @@ static rvl_status put_mark(rvl_event_kind kind, const char *name)
 
 rvl_status rvli_recorder_stage(const char *name)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL)
-        return other->stage(name);
     return put_mark(RVL_EVENT_STAGE, name);
 }
 
 rvl_status rvli_recorder_step(void)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL)
-        return other->step();
     return put_mark(RVL_EVENT_STEP, NULL);
 }

@@ -101,16 +101,11 @@ static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *
         return;
     }
     kept->id = ++last_id;
-    write_memory(kept, tag, 0);
+    write_memory(kept, tag, kept->paused ? RVL_ALLOC_PAUSED : 0);
 }
 
 void rvli_recorder_alloc(rvli_recorded_space space, uint64_t key, const rvli_recorded *what)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL) {
-        other->alloc(space, key, what);
-        return;
-    }
     if (!rvli_recorder_on() || what->size_bytes == 0 || !rvli_record_enter())
         return;
     int device = what->device >= 0 ? what->device : rvli_usage_current();
@@ -147,9 +142,6 @@ void rvli_recorder_retain(rvli_recorded_space space, uint64_t key)
 
 bool rvli_recorder_free(rvli_recorded_space space, uint64_t key, rvli_recorded *was_out)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL)
-        return other->free(space, key, was_out);
     if (!rvli_recorder_on())
         return false;
     pthread_mutex_lock(&rvli_record_lock);
@@ -208,11 +200,6 @@ static bool is_called(const used_tag *tag, const char *name)
 
 void rvli_recorder_pause(const char *tag)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL) {
-        other->pause(tag);
-        return;
-    }
     if (!rvli_recorder_on())
         return;
     pthread_mutex_lock(&rvli_record_lock);
@@ -224,11 +211,6 @@ void rvli_recorder_pause(const char *tag)
 
 void rvli_recorder_resume(const char *tag)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL) {
-        other->resume(tag);
-        return;
-    }
     if (!rvli_recorder_on())
         return;
     pthread_mutex_lock(&rvli_record_lock);
@@ -279,11 +261,6 @@ static void settle(used_tag *tag, rvli_recorder_paused is_paused)
 
 void rvli_recorder_settle(const char *tag, rvli_recorder_paused is_paused)
 {
-    const rvli_recorder_calls *other = rvli_record_other();
-    if (other != NULL) {
-        other->settle(tag, is_paused);
-        return;
-    }
     if (!rvli_recorder_on())
         return;
     pthread_mutex_lock(&rvli_record_lock);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/region.h"
 
+#include "backends/cuda/driver.h"
 #include "base/error.h"
 #include "hooks/message.h"
 #include "hooks/recorder.h"
-#include "hooks/runtime.h"
+#include "hooks/cuda_values.h"
 #include "hooks/saver.h"
 
 static void record(int device, size_t size, rvl_addr addr)
 {
-    const rvli_thread_settings *settings = rvli_thread_settings_get();
+    const rvli_thread_settings *settings = rvli_settings_of_thread();
     const rvli_recorded what = {
         .size_bytes = size,
         .tag = settings->tag,
@@ -24,7 +25,7 @@ static void record(int device, size_t size, rvl_addr addr)
 int rvli_region_alloc(int device, size_t size, void **pointer_out)
 {
     rvl_addr addr = 0;
-    rvl_status status = rvli_saver_alloc(device, size, rvli_thread_settings_get(), &addr);
+    rvl_status status = rvli_saver_alloc(device, size, rvli_settings_of_thread(), &addr);
     if (status == RVL_OK && rvli_recorder_on())
         record(device, size, addr);
     if (status == RVL_OK)
@@ -53,4 +54,11 @@ bool rvli_region_free(void *pointer, int *error_out)
     if (*error_out != RVLI_CUDA_SUCCESS && *error_out != RVLI_CUDA_UNLOADING)
         rvli_say_error("freeing memory of a region");
     return true;
+}
+
+int rvli_region_current_device(int *device_out)
+{
+    rvl_status status = rvli_cuda_driver_load();
+    return status == RVL_OK ? (int)rvli_cuda.cuCtxGetDevice(device_out)
+                            : rvli_saver_cuda_error(status);
 }

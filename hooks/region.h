@@ -15,4 +15,7 @@ int rvli_region_alloc(int device, size_t size, void **pointer_out);
  */
 bool rvli_region_free(void *pointer, int *error_out);
 
+/* The device of the calling thread's context. A value of cudaError_t. */
+int rvli_region_current_device(int *device_out);
+
 #endif

@@ -54,9 +54,6 @@ void rvli_saver_free_deferred(void);
 rvl_status rvli_saver_pause(const char *tag);
 rvl_status rvli_saver_resume(const char *tag);
 
-/* Whether an allocation begins at an address and is paused. Takes no lock of the hooks. */
-bool rvli_saver_is_paused(rvl_addr addr);
-
 /* Where the host backup of bytes at an address lies, retained ones included; NULL: none. */
 const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes);
 

@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "hooks/guard.h"
-#include "hooks/recorder.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(rvli_saved_context *) contexts; /* added at the front, never removed */
@@ -84,9 +82,7 @@ static rvl_status add_context(int device, const char *directory, rvli_saved_cont
     in->directory = directory;
     if (directory != NULL)
         rvli_saver_make_directories(directory);
-    uint64_t before_bytes = rvli_recorder_growth_begin(RVLI_GROWTH_CONTEXT, device);
     rvl_status status = open_context(in);
-    rvli_recorder_growth_end(RVLI_GROWTH_CONTEXT, device, before_bytes);
     if (status != RVL_OK) {
         free(in);
         return status;
@@ -141,23 +137,12 @@ rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **co
     return RVL_OK;
 }
 
-#define FIRST_DEVICE "on device 0"
-
-/* A context's only device has the number 0 in it; who reads of a failure knows the driver's. */
+/* A context's only device has the number 0 in it. */
 rvl_status rvli_saver_tell_device(const rvli_saved_context *in, rvl_status status)
 {
     rvl_error error = *rvli_error_get();
     if (status == RVL_OK || error.device != 0)
         return status;
-    char rest[sizeof error.message] = "";
-    char *at = strstr(error.message, FIRST_DEVICE);
-    if (at != NULL) {
-        rvli_text_copy(rest, sizeof rest, at + strlen(FIRST_DEVICE));
-        rvli_text text = rvli_text_begin(at, sizeof error.message - (size_t)(at - error.message));
-        rvli_text_add(&text, "on device ");
-        rvli_text_add_u64(&text, (uint64_t)in->device);
-        rvli_text_add(&text, rest);
-    }
     error.device = in->device;
     rvli_error_set(&error);
     return status;

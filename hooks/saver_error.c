@@ -3,7 +3,7 @@
 #include "hooks/saver.h"
 
 #include "base/error.h"
-#include "hooks/runtime.h"
+#include "hooks/cuda_values.h"
 
 int rvli_saver_cuda_error(rvl_status status)
 {

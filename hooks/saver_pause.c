@@ -6,7 +6,7 @@
 #include "hooks/saver_internal.h"
 
 #include "base/error.h"
-#include "core/model.h"
+#include "core/witness.h"
 #include "hooks/guard.h"
 #include "hooks/recorder.h"
 
@@ -119,19 +119,6 @@ static rvl_status move_all(const char *name, move_fn move)
     return RVL_ERR_NOT_FOUND;
 }
 
-bool rvli_saver_is_paused(rvl_addr addr)
-{
-    rvl_allocation facts = {.struct_size = sizeof facts};
-    rvl_error before = *rvli_error_get();
-    bool paused = false;
-    for (const rvli_saved_context *in = rvli_saver_newest_context(); in != NULL && !paused;
-         in = in->next)
-        paused = rvl_allocation_find(in->context, addr, &facts) == RVL_OK && facts.addr == addr &&
-                 facts.state == RVL_STATE_PAUSED;
-    rvli_error_set(&before);
-    return paused;
-}
-
 /* A move that failed may have done its work in some contexts: what is recorded then is what is so.
  */
 static rvl_status move_recorded(const char *name, move_fn move)
@@ -142,7 +129,7 @@ static rvl_status move_recorded(const char *name, move_fn move)
     if (status == RVL_OK)
         return status;
     rvl_error cause = *rvli_error_get();
-    rvli_recorder_settle(name, rvli_saver_is_paused);
+    rvli_recorder_settle(name, rvli_is_paused_anywhere);
     rvli_error_set(&cause);
     return status;
 }

@@ -9,13 +9,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "core/told.h"
 #include "hooks/message.h"
 
 #define DEFAULT_DIRECTORY "/tmp"
 #define MOST_MILLISECONDS 3600000u
 
-_Thread_local rvli_thread_settings rvli_thread_of_caller;
+_Thread_local rvli_thread_settings *rvli_settings_at_hand;
+static _Thread_local rvli_thread_settings of_thread __attribute__((tls_model("initial-exec")));
 
 static rvli_process_settings process;
 static char problem[RVLI_MESSAGE_BYTES]; /* with the environment; "": none */
@@ -72,11 +72,11 @@ static void describe(const char *variable, const char *value, const char *unders
     rvli_text_add(&text, ", or unset it");
 }
 
-_Noreturn void rvli_settings_refuse(const char *variable, const char *value, const char *understood)
+void rvli_say_refused(const char *variable, const char *value, const char *understood)
 {
     char message[RVLI_MESSAGE_BYTES];
     describe(variable, value, understood, message);
-    rvli_give_up(message);
+    rvli_say(message);
 }
 
 /* The first problem is told. */
@@ -194,13 +194,14 @@ const rvli_process_settings *rvli_settings(void)
     return &process;
 }
 
-rvli_thread_settings *rvli_thread_settings_fill(void)
+rvli_thread_settings *rvli_settings_of_thread(void)
 {
-    rvli_thread_of_caller = rvli_settings()->thread;
-    return &rvli_thread_of_caller;
+    if (of_thread.region == RVLI_REGION_UNKNOWN)
+        of_thread = rvli_settings()->thread;
+    return &of_thread;
 }
 
-__attribute__((constructor)) static void begin(void)
+rvli_thread_settings *rvli_thread_settings_fill(void)
 {
-    rvli_tell_nobody(); /* of contexts of regions: there is rvl_hooks_stage() */
+    return rvli_settings_at_hand = rvli_settings_of_thread();
 }

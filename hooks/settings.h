@@ -9,6 +9,7 @@
 #define RVL_HOOKS_SETTINGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "reveille/status.h"
@@ -39,27 +40,27 @@ typedef struct rvli_process_settings {
     unsigned ipc_timeout_ms; /* how long a pause or an import waits for other processes */
 } rvli_process_settings;
 
-extern _Thread_local rvli_thread_settings rvli_thread_of_caller
-    __attribute__((tls_model("initial-exec")));
-
 /* Reads the environment, once. RVL_ERR_INVALID, with the message, if it is not understood. */
 rvl_status rvli_settings_check(void);
 
 /* As it is; ends the process with a message if it is not understood. */
 const rvli_process_settings *rvli_settings(void);
 
-/* The calling thread's. */
+/* The calling thread's. They stay where they are as long as the thread lives. */
+rvli_thread_settings *rvli_settings_of_thread(void);
+
+/* The same, found once for each thread and library. */
+extern _Thread_local rvli_thread_settings *rvli_settings_at_hand
+    __attribute__((tls_model("initial-exec")));
 rvli_thread_settings *rvli_thread_settings_fill(void);
 static inline rvli_thread_settings *rvli_thread_settings_get(void)
 {
-    rvli_thread_settings *settings = &rvli_thread_of_caller;
-    return settings->region != RVLI_REGION_UNKNOWN ? settings : rvli_thread_settings_fill();
+    rvli_thread_settings *settings = rvli_settings_at_hand;
+    return settings != NULL ? settings : rvli_thread_settings_fill();
 }
 
-/* Ends the process: a variable has a value that is not understood. understood: "a number of MiB".
- */
-_Noreturn void rvli_settings_refuse(const char *variable, const char *value,
-                                    const char *understood);
+/* Says that a variable has a value that is not understood. understood: "a number of MiB". */
+void rvli_say_refused(const char *variable, const char *value, const char *understood);
 
 /* A copy of a name that lives for good; NULL: no host memory. Thread-safe. */
 const char *rvli_intern(const char *name);

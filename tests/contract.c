@@ -27,7 +27,7 @@ static int open_instance(void **state)
     assert_int_equal(i->ops.open(suite_options, &i->clock, &i->self, &i->device_count), RVL_OK);
     assert_int_equal(i->ops.device_facts(i->self, 0, &i->facts), RVL_OK);
     i->granule = i->facts.granularity_bytes;
-    i->strict = i->facts.simulated;
+    i->strict = i->ops.simulated;
     *state = i;
     return 0;
 }

@@ -116,6 +116,7 @@ rvl_status fault_context_open(const rvli_backend_ops *ops, const rvl_context_opt
     const rvli_backend_ops around = {.size = sizeof around,
                                      .version = RVLI_BACKEND_VERSION,
                                      .name = ops->name,
+                                     .simulated = ops->simulated,
                                      .open = fault_open,
                                      .close = fault_close,
                                      .device_facts = fault_device_facts,

@@ -38,8 +38,7 @@ static bool good_library(const char *path)
 bool record_find_library(char path[PATH_MAX])
 {
     /* From the command's own place: installed, and in the build tree. */
-    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND, "../lib", "../lib64",
-                                         "../hooks"};
+    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND, "../lib", "../lib64", ".."};
     const char *named = getenv("RVL_PRELOAD");
     char own[PATH_MAX], candidate[PATH_MAX + 64];
     if (named != NULL && named[0] != '\0') {

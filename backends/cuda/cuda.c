@@ -272,6 +272,7 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
     if (status != RVL_OK)
         return status;
     rvli_device_facts facts = {
+        .ordinal = device->ordinal,
         .capacity_bytes = device->capacity_bytes,
         .granularity_bytes = device->granularity_bytes,
         .digests = rvli_cuda_digests_available(device),

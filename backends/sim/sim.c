@@ -204,9 +204,9 @@ static rvl_status sim_device_facts(void *self, int device, rvli_device_facts *fa
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
     rvli_device_facts facts = {
+        .ordinal = device,
         .capacity_bytes = d->profile.capacity_bytes,
         .granularity_bytes = d->profile.granularity_bytes,
-        .simulated = true,
         .overcommit = d->overcommit,
         .host_accounted = !d->backed,
         .digests = d->backed,
@@ -610,6 +610,7 @@ const rvli_backend_ops rvli_sim_ops = {
     .size = sizeof rvli_sim_ops,
     .version = RVLI_BACKEND_VERSION,
     .name = "sim",
+    .simulated = true,
     .open = sim_open,
     .close = sim_close,
     .device_facts = sim_device_facts,

@@ -8,14 +8,14 @@
 
 #include <cuda.h>
 
-#include "backends/cuda/driver.h"
 #include "hooks/captures.h"
 #include "hooks/ipc.h"
-#include "hooks/name_table.h"
+#include "hooks/shim/name_table.h"
 #include "hooks/preload/growth.h"
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
 #include "hooks/recorder.h"
+#include "hooks/region.h"
 #include "hooks/saver.h"
 
 /* The versioned names that cuda.h puts on functions are spelled out here. */
@@ -191,13 +191,6 @@ static int device_of(const CUmemAllocationProp *properties)
                : -1;
 }
 
-static int current_device(int *device_out)
-{
-    rvl_status status = rvli_cuda_driver_load();
-    return status == RVL_OK ? (int)rvli_cuda.cuCtxGetDevice(device_out)
-                            : rvli_saver_cuda_error(status);
-}
-
 /* ---- What is done around a call; `result` is what it answers ---- */
 
 #define AROUND_ALLOC(symbol, kind, call, bytes, device)                                            \
@@ -253,8 +246,8 @@ static int current_device(int *device_out)
 #define DO_IPC_OPEN(symbol, call, bytes, device)                                                   \
     int error;                                                                                     \
     uint64_t addr = 0;                                                                             \
-    bool ours = out != NULL &&                                                                     \
-                rvli_ipc_open((const rvli_ipc_handle *)&handle, current_device, &addr, &error);    \
+    bool ours = out != NULL && rvli_ipc_open((const rvli_ipc_handle *)&handle,                     \
+                                             rvli_region_current_device, &addr, &error);           \
     CUresult result = ours ? (CUresult)error : call;                                               \
     if (ours && result == CUDA_SUCCESS)                                                            \
     *out = addr

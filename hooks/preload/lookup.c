@@ -129,7 +129,7 @@ typedef struct meaning {
 static bool concerns_us(void *handle, const char *name, const void *caller, meaning *meaning_out)
 {
     if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
-        rvli_is_own(caller) || rvli_is_friend(caller))
+        rvli_is_own(caller))
         return false;
     meaning_out->slot = rvli_runtime_slot_of(name);
     meaning_out->call = meaning_out->slot < 0 ? rvli_driver_call_of(name) : -1;

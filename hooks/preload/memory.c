@@ -36,7 +36,6 @@ int cudaMalloc(void **pointer, size_t size)
     int error = get_device != NULL ? get_device(&device) : ABSENT;
     if (error != RVLI_CUDA_SUCCESS)
         return error;
-    atomic_store_explicit(&rvli_saver_exportable, true, memory_order_relaxed); /* hooks/ipc.h */
     return rvli_region_alloc(device, size, pointer);
 }
 

@@ -38,10 +38,6 @@ extern _Thread_local unsigned rvli_calls_open __attribute__((tls_model("initial-
 /* From now on observer is told, on the thread that calls; NULL: nobody. */
 void rvli_observe(rvli_observer observer);
 
-/* Code between two addresses is a part of Reveille, too: another hook library. */
-void rvli_befriend(const void *begin, const void *end);
-bool rvli_is_friend(const void *address);
-
 void rvli_seen_tell(const rvli_seen *seen);
 
 static inline bool rvli_seen_wanted(void)

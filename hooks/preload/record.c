@@ -3,7 +3,8 @@
  * Recording, switched on by the environment: RVL_RECORD and the variables beside it.
  *
  * A file without its end record is one of a process that was killed, so every orderly way out ends
- * it: exit() by the destructor, and _exit(), which forked workers of Python leave by, here.
+ * it: exit() by libreveille's destructor, and _exit(), which forked workers of Python leave by,
+ * here.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "hooks/preload/nvtx.h"
 #include "hooks/preload/observe.h"
 #include "hooks/recorder.h"
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 #include "hooks/settings.h"
 
 #define PATH_VARIABLE "RVL_RECORD"
@@ -54,20 +55,14 @@ static void see(const rvli_seen *seen)
     }
 }
 
-/* ---- The torch library beside this one ---- */
-
-__attribute__((visibility("default"))) const rvli_recorder_calls *
-rvl_hooks_recorder(const void *begin, const void *end);
-
-const rvli_recorder_calls *rvl_hooks_recorder(const void *begin, const void *end)
-{
-    if (!rvli_recorder_on())
-        return NULL;
-    rvli_befriend(begin, end);
-    return rvli_recorder_own_calls();
-}
-
 /* ---- The beginning ---- */
+
+static _Noreturn void refuse(const char *variable, const char *value, const char *understood)
+{
+    rvli_say_refused(variable, value, understood);
+    rvli_end_process();
+    abort();
+}
 
 static uint64_t read_period(void)
 {
@@ -78,7 +73,7 @@ static uint64_t read_period(void)
     errno = 0;
     unsigned long long number = strtoull(value, &end, 10);
     if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > PERIOD_MAX_MS)
-        rvli_settings_refuse(PERIOD_VARIABLE, value, "milliseconds, up to an hour; 0: none");
+        refuse(PERIOD_VARIABLE, value, "milliseconds, up to an hour; 0: none");
     return number * NS_PER_MS;
 }
 
@@ -102,17 +97,15 @@ static const char *read_name(void)
 {
     const char *name = getenv(NAME_VARIABLE);
     if (name != NULL && (name[0] == '\0' || strlen(name) > RVLI_TAG_MAX_BYTES))
-        rvli_settings_refuse(NAME_VARIABLE, name, "a name of 1 to 255 bytes");
+        refuse(NAME_VARIABLE, name, "a name of 1 to 255 bytes");
     return name;
 }
 
 static bool is_this_library(const char *path)
 {
     struct stat named, own;
-    const void *begin, *end;
     Dl_info info;
-    rvli_own_range(&begin, &end);
-    return dladdr(begin, &info) != 0 && stat(path, &named) == 0 &&
+    return dladdr(rvli_own_begin(), &info) != 0 && stat(path, &named) == 0 &&
            stat(info.dli_fname, &own) == 0 && named.st_dev == own.st_dev &&
            named.st_ino == own.st_ino;
 }
@@ -123,8 +116,8 @@ static const char *read_prefix(void)
     const char *prefix = getenv(NVTX_VARIABLE);
     const char *injected = getenv(INJECTION_VARIABLE);
     if (prefix != NULL && (injected == NULL || !is_this_library(injected)))
-        rvli_settings_refuse(NVTX_VARIABLE, prefix,
-                             "NVTX_INJECTION64_PATH to the path of the preload library, too");
+        refuse(NVTX_VARIABLE, prefix,
+               "NVTX_INJECTION64_PATH to the path of the preload library, too");
     return prefix;
 }
 
@@ -133,7 +126,7 @@ static void check_nvml(void)
 {
     const char *library = getenv(NVML_VARIABLE);
     if (library != NULL && strchr(library, '/') != NULL && access(library, R_OK) != 0)
-        rvli_settings_refuse(NVML_VARIABLE, library, "the path of a library that can be read");
+        refuse(NVML_VARIABLE, library, "the path of a library that can be read");
 }
 
 /* A value that is not understood stops the program at its start, not in its middle. */
@@ -154,11 +147,6 @@ __attribute__((constructor)) static void record_from_start(void)
 }
 
 /* ---- The end ---- */
-
-__attribute__((destructor)) static void record_to_end(void)
-{
-    rvli_recorder_close();
-}
 
 __attribute__((visibility("default"))) _Noreturn void _exit(int status)
 {

@@ -3,7 +3,7 @@
 #ifndef RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
 #define RVL_HOOKS_PRELOAD_RUNTIME_CALLS_H
 
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 #include "reveille/status.h"
 
 #define RVLI_RUNTIME_DECLARE(name, parameters) RVL_API int name parameters;

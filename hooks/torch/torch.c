@@ -4,37 +4,18 @@
  * Reveille's, outside it comes from the program's CUDA runtime. NULL is how PyTorch learns that
  * memory is short.
  */
-#include <dlfcn.h>
-#include <string.h>
 #include <sys/types.h>
 
 #include "hooks/message.h"
-#include "hooks/recorder.h"
 #include "hooks/region.h"
-#include "hooks/runtime.h"
+#include "hooks/shim/library.h"
+#include "hooks/shim/runtime.h"
 #include "hooks/settings.h"
-#include "reveille/hooks.h"
 
 RVL_API void *tms_torch_malloc(ssize_t size, int device, void *stream);
 RVL_API void tms_torch_free(void *pointer, ssize_t size, int device, void *stream);
 
-const char *rvl_hooks_mode(void)
-{
-    return "torch";
-}
-
-/* A preload library that records, in this process, records what happens here as well. */
-__attribute__((constructor)) static void join_recording(void)
-{
-    rvli_recorder_export offer;
-    const void *begin, *end;
-    void *symbol = dlsym(RTLD_DEFAULT, RVLI_RECORDER_EXPORT);
-    if (symbol == NULL)
-        return;
-    memcpy(&offer, &symbol, sizeof offer);
-    rvli_own_range(&begin, &end);
-    rvli_recorder_join(offer(begin, end));
-}
+const char *const rvli_shim_mode = "torch";
 
 /* The runtime allocates on the thread's device. */
 static void *alloc_outside(size_t size, int device)

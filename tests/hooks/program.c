@@ -8,7 +8,8 @@ hook h;
 
 static void find(const char *name, void *function_out)
 {
-    void *symbol = dlsym(h.library, name);
+    bool common = strncmp(name, "rvl_", 4) == 0; /* to all hook libraries: libreveille has it */
+    void *symbol = dlsym(common ? RTLD_DEFAULT : h.library, name);
     if (symbol == NULL) {
         printf("the hook library lacks %s\n", name);
         exit(1);
@@ -152,7 +153,11 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     open_hook(strcmp(argv[1], "preload") == 0);
+#ifdef PROGRAM_HAS_PRELOAD /* linked to it: then that is the mode */
+    EXPECT_TEXT(h.rvl_hooks_mode(), "preload");
+#else
     EXPECT_TEXT(h.rvl_hooks_mode(), argv[1]);
+#endif
     const scenario *const lists[] = {abi_scenarios, process_scenarios};
     for (size_t i = 0; i < 2; i++)
         for (const scenario *each = lists[i]; each->name != NULL; each++)

@@ -510,10 +510,10 @@ static void torch(void)
     find_in(library, "tms_torch_free", &torch_free);
     find_in(library, "tms_set_current_tag", &set_tag);
     find_in(library, "tms_set_interesting_region", &set_region);
-    find_in(library, "rvl_hooks_pause", &hooks_pause);
-    find_in(library, "rvl_hooks_resume", &hooks_resume);
-    find_in(library, "rvl_hooks_stage", &stage);
-    find_in(library, "rvl_hooks_step", &step);
+    find("rvl_hooks_pause", &hooks_pause);
+    find("rvl_hooks_resume", &hooks_resume);
+    find("rvl_hooks_stage", &stage);
+    find("rvl_hooks_step", &step);
     NEED(stage("load") == RVL_OK);
     set_tag("weights");
     set_region(true);

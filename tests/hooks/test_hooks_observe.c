@@ -17,11 +17,11 @@
 
 #include "cudart_fake.h"
 #include "fake.h"
-#include "hooks/abi.h"
+#include "hooks/shim/abi.h"
 #include "hooks/captures.h"
 #include "hooks/preload/driver_calls.h"
 #include "hooks/preload/observe.h"
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 #include "stubs.h"
 
 #define SIZE (UINT64_C(4) << 20)

@@ -528,8 +528,8 @@ static void test_context_gone(void **state)
 }
 
 /*
- * What a program does through libreveille of its own is seen as the driver's blocks, and its marks
- * are told. A simulated device has no part in it.
+ * What a program does through libreveille itself is recorded by tag, its marks with it. A simulated
+ * device has no part in it.
  */
 static void test_libreveille(void **state)
 {
@@ -540,17 +540,23 @@ static void test_libreveille(void **state)
     assert_string_equal(lines_of(0, false), "pro\n"
                                             "external 2 52428800 cuda_context\n"
                                             "sample 2 52428800\n"
+                                            "external 3 52428800 cuda_context\n"
+                                            "sample 3 52428800\n"
                                             "sample 2 52428800\n"
+                                            "sample 3 52428800\n"
                                             "stage load\n"
-                                            "alloc 1 2 4194304 -\n"
-                                            "free 1\n"
+                                            "alloc 1 2 4194304 weights backup=host\n"
+                                            "pause weights\n"
                                             "sample 2 52428800\n"
+                                            "sample 3 52428800\n"
                                             "stage asleep\n"
-                                            "alloc 2 2 4194304 -\n"
+                                            "resume weights\n"
                                             "step\n"
-                                            "free 2\n"
+                                            "free 1\n"
                                             "external 2 0 cuda_context\n"
+                                            "external 3 0 cuda_context\n"
                                             "sample 2 0\n"
+                                            "sample 3 0\n"
                                             "end\n");
     RUN("sim");
     assert_clean(0);

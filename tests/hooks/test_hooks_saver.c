@@ -23,7 +23,7 @@
 #include "fake.h"
 #include "hooks/captures.h"
 #include "hooks/disk_names.h"
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 #include "hooks/saver.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "hooks/name_table.h"
+#include "hooks/shim/name_table.h"
 
 #define COUNT ((int)RVLI_NAME_TABLE_MAX)
 #define TWICE 7 /* and again as the last */

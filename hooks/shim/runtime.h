@@ -7,35 +7,15 @@
  * one that the caller's own libraries depend on; else one that is loaded already. The library that
  * it lies in stays loaded from then on.
  */
-#ifndef RVL_HOOKS_RUNTIME_H
-#define RVL_HOOKS_RUNTIME_H
+#ifndef RVL_HOOKS_SHIM_RUNTIME_H
+#define RVL_HOOKS_SHIM_RUNTIME_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
-/* Values of cudaError_t that hooks answer; the numbers are those of CUDA 12 and 13. */
-enum {
-    RVLI_CUDA_SUCCESS = 0,
-    RVLI_CUDA_INVALID_VALUE = 1,
-    RVLI_CUDA_MEMORY_ALLOCATION = 2,
-    RVLI_CUDA_INITIALIZATION = 3,
-    RVLI_CUDA_UNLOADING = 4,
-    RVLI_CUDA_INSUFFICIENT_DRIVER = 35,
-    RVLI_CUDA_NO_DEVICE = 100,
-    RVLI_CUDA_INVALID_CONTEXT = 201,
-    RVLI_CUDA_MAP_FAILED = 205,
-    RVLI_CUDA_INVALID_HANDLE = 400,
-    RVLI_CUDA_NOT_SUPPORTED = 801,
-    RVLI_CUDA_CAPTURE_UNSUPPORTED = 900,
-    RVLI_CUDA_UNKNOWN = 999
-};
-
-/* cudaIpcMemHandle_t, which is passed by value. */
-typedef struct rvli_ipc_handle {
-    char bytes[64];
-} rvli_ipc_handle;
+#include "hooks/cuda_values.h"
 
 /*
  * X(function, (parameters)): all return cudaError_t; structures of CUDA pass as pointers. First
@@ -101,11 +81,11 @@ void rvli_runtime_note(rvli_runtime_slot slot, void *function);
 /* The slot of a function's name, -1 if it has none. */
 int rvli_runtime_slot_of(const char *name);
 
-/* Whether an address lies in this library. */
+/* Whether an address lies in this library, or in libreveille. */
 bool rvli_is_own(const void *address);
 
-/* Where this library begins and ends. */
-void rvli_own_range(const void **begin_out, const void **end_out);
+/* Where this library begins. */
+const void *rvli_own_begin(void);
 
 static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "hooks/name_table.h"
+#include "hooks/shim/name_table.h"
 
 #include <string.h>
 

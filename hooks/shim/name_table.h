@@ -4,8 +4,8 @@
  * functions by name, and pay for it. The table is made by whoever asks first, which may be before
  * any constructor has run; several that make it at once write the same.
  */
-#ifndef RVL_HOOKS_NAME_TABLE_H
-#define RVL_HOOKS_NAME_TABLE_H
+#ifndef RVL_HOOKS_SHIM_NAME_TABLE_H
+#define RVL_HOOKS_SHIM_NAME_TABLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

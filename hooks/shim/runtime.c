@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
-#include "hooks/name_table.h"
+#include "hooks/shim/library.h"
+#include "hooks/shim/name_table.h"
 
 _Atomic(void *) rvli_runtime_found[RVLI_RUNTIME_COUNT];
 
@@ -18,15 +19,15 @@ static const char *const names[] = {
 extern const char own_begin[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 extern const char own_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
-bool rvli_is_own(const void *address)
+const void *rvli_own_begin(void)
 {
-    return (const char *)address >= own_begin && (const char *)address < own_end;
+    return own_begin;
 }
 
-void rvli_own_range(const void **begin_out, const void **end_out)
+bool rvli_is_own(const void *address)
 {
-    *begin_out = own_begin;
-    *end_out = own_end;
+    return ((const char *)address >= own_begin && (const char *)address < own_end) ||
+           rvli_library_contains(address);
 }
 
 static const char *name_at(int slot)

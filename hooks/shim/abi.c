@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "hooks/abi.h"
+#include "hooks/shim/abi.h"
 
 #include <string.h>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "hooks/message.h"
-#include "hooks/recorder.h"
-#include "hooks/runtime.h"
+#include "hooks/shim/runtime.h"
 #include "hooks/saver.h"
 #include "hooks/settings.h"
-#include "reveille/hooks.h"
 
 #define KEPT "pinned"
 #define RECLAIMED "mmap"
@@ -143,50 +140,6 @@ int tms_resume(const char *tag)
 uint8_t *tms_get_cpu_backup_pointer(const uint8_t *gpu, uint64_t bytes)
 {
     return (uint8_t *)(uintptr_t)rvli_saver_backup((uintptr_t)gpu, bytes);
-}
-
-rvl_status rvl_hooks_pause(const char *tag)
-{
-    return rvli_saver_pause(named(tag));
-}
-
-rvl_status rvl_hooks_resume(const char *tag)
-{
-    return rvli_saver_resume(named(tag));
-}
-
-rvl_status rvl_hooks_check_settings(void)
-{
-    return rvli_settings_check();
-}
-
-rvl_status rvl_hooks_context(int device, rvl_context **context_out)
-{
-    if (context_out == NULL || device < 0)
-        return rvli_error(RVL_ERR_INVALID, "context_out is NULL, or the device's number negative");
-    return rvli_saver_context(device, context_out);
-}
-
-rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_context **context_out)
-{
-    if (device_out == NULL || context_out == NULL)
-        return rvli_error(RVL_ERR_INVALID, "device_out or context_out is NULL");
-    return rvli_saver_context_at(index, device_out, context_out);
-}
-
-/* ---- Marks ---- */
-
-rvl_status rvl_hooks_stage(const char *name)
-{
-    size_t length = name != NULL ? strnlen(name, RVLI_TAG_MAX_BYTES + 1) : 0;
-    if (length == 0 || length > RVLI_TAG_MAX_BYTES)
-        return rvli_error(RVL_ERR_INVALID, "the name of a stage has not 1 to 255 bytes");
-    return rvli_recorder_stage(name);
-}
-
-rvl_status rvl_hooks_step(void)
-{
-    return rvli_recorder_step();
 }
 
 /* ---- The CUDA runtime ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The C interface of torch_memory_saver, as its Python package binds it. */
-#ifndef RVL_HOOKS_ABI_H
-#define RVL_HOOKS_ABI_H
+#ifndef RVL_HOOKS_SHIM_ABI_H
+#define RVL_HOOKS_SHIM_ABI_H
 
 #include <stdbool.h>
 #include <stdint.h>
