@@ -489,7 +489,7 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_replay_close": (None, [c_void_p]),
 }
 
-# What the hook libraries have beside all of the above.
+# What a build without the CUDA backend lacks.
 HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_mode": (c_char_p, []),
     "rvl_hooks_check_settings": (c_int, []),
@@ -497,6 +497,8 @@ HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
     "rvl_hooks_pause": (c_int, [c_char_p]),
     "rvl_hooks_resume": (c_int, [c_char_p]),
+    "rvl_hooks_stage": (c_int, [c_char_p]),
+    "rvl_hooks_step": (c_int, []),
 }
 
 # torch_memory_saver's C interface, as far as it is used.
@@ -548,15 +550,24 @@ def declare(library: ctypes.CDLL, prototypes: dict[str, tuple[Any, list[Any]]]) 
         entry.argtypes = arguments
 
 
+def _loaded(name: str) -> ctypes.CDLL | None:
+    """A library that the process has already: a hook library has brought it, or the program."""
+    try:
+        return ctypes.CDLL(f"lib{name}.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
 def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDLL:
     path = library_path(name)
-    if not path.exists():
+    library = _loaded(name)
+    if library is None and not path.exists():
         raise ImportError(
             f"{path} is missing: install the package with `pip install .` in Reveille's "
             f"repository, or name the folder of a build in {LIBRARY_VARIABLE}"
         )
     try:
-        library = ctypes.CDLL(str(path))
+        library = library or ctypes.CDLL(str(path))
         declare(library, prototypes)
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
@@ -574,19 +585,10 @@ def core() -> ctypes.CDLL:
                 f"{library_path()} is version {version}, and this package was written for "
                 f"{API_VERSION}: install both from one source"
             )
+        if hasattr(library, "rvl_hooks_mode"):
+            declare(library, HOOK_PROTOTYPES)
         _core = library
     return _core
-
-
-def adopt(hook: ctypes.CDLL) -> None:
-    """Uses a hook library, which has the same functions, as libreveille from now on.
-
-    Each library needs some of the little room that the loader keeps for thread-local variables
-    of libraries that are opened late, and PyTorch's need some, too.
-    """
-    global _core
-    if _core is None:
-        _core = hook
 
 
 def replay() -> ctypes.CDLL:

@@ -3,8 +3,8 @@
 
 Preload mode: the program was started with LD_PRELOAD, so that the library's functions are found
 among the process's own. Torch mode: the library is opened here, and PyTorch's pluggable allocator
-opens the same file. Either has a core of its own, so its functions alone may be called on its
-contexts, and its own error record says why one failed.
+opens the same file. Both have torch_memory_saver's functions and nothing else: contexts, and the
+record of why a call failed, are libreveille's.
 """
 
 from __future__ import annotations
@@ -49,42 +49,34 @@ class Hook:
 
     def __init__(self, mode: str, library: ctypes.CDLL, path: str) -> None:
         self.mode = mode
-        self.library = library
+        self.library = library  # torch_memory_saver's functions
+        self.core = _c.core()
         self.path = path
-        for prototypes in (_c.CORE_PROTOTYPES, _c.HOOK_PROTOTYPES, _c.SAVER_PROTOTYPES):
-            _c.declare(library, prototypes)
-        _c.adopt(library)
+        _c.declare(library, _c.SAVER_PROTOTYPES)
 
     def check(self, status: int) -> None:
         """Raises what the library says of a call that has just failed."""
-        check(status, "cuda", self.library)
+        check(status, "cuda", self.core)
 
     def context(self, device: int) -> HookContext:
         """The context of a device, opened if need be."""
         context = ctypes.c_void_p()
-        self.check(self.library.rvl_hooks_context(device, ctypes.byref(context)))
-        return HookContext(BorrowedHandle(self.library, context, device), device)
+        self.check(self.core.rvl_hooks_context(device, ctypes.byref(context)))
+        return HookContext(BorrowedHandle(self.core, context, device), device)
 
     def contexts(self) -> Iterator[HookContext]:
         """Every context that was opened, also those of disk backups."""
         index, device, context = 0, ctypes.c_int(), ctypes.c_void_p()
         while True:
-            found = self.library.rvl_hooks_context_at(
+            found = self.core.rvl_hooks_context_at(
                 index, ctypes.byref(device), ctypes.byref(context)
             )
             if found == _c.ERR_NOT_FOUND:
                 return
             self.check(found)
-            handle = BorrowedHandle(self.library, ctypes.c_void_p(context.value), device.value)
+            handle = BorrowedHandle(self.core, ctypes.c_void_p(context.value), device.value)
             yield HookContext(handle, device.value)
             index += 1
-
-    def optional(self, function: str) -> ctypes._NamedFuncPointer | None:
-        """A function that takes a name and answers a status, if this library has it."""
-        entry = getattr(self.library, function, None)
-        if entry is not None:
-            entry.restype = ctypes.c_int
-        return entry
 
 
 def preloaded() -> ctypes.CDLL | None:
@@ -122,7 +114,7 @@ def open_hook(mode: str | None) -> Hook:
         hook = Hook("torch", ctypes.CDLL(path), path)
     except (OSError, AttributeError) as error:
         raise ImportError(f"{path} cannot be used: {error}") from error
-    hook.check(hook.library.rvl_hooks_check_settings())  # else its first use ends the process
+    hook.check(hook.core.rvl_hooks_check_settings())  # else its first use ends the process
     return hook
 
 

@@ -281,7 +281,7 @@ class Saver:
 
     def _move(self, function: str, tags: Sequence[str]) -> None:
         self._refuse_capture(function)
-        entry = getattr(self.hook.library, f"rvl_hooks_{function}")
+        entry = getattr(self.hook.core, f"rvl_hooks_{function}")
         names: list[bytes | None] = [tag_bytes(tag) for tag in tags]
         self._require(tags)
         try:
@@ -358,9 +358,7 @@ class Saver:
 
     def mark(self, function: str, *arguments: Any) -> None:
         """Marks a stage or a step, in the recording of the process and in every context."""
-        entry = self.hook.optional(f"rvl_hooks_{function}")
-        if entry is not None:
-            self.hook.check(entry(*arguments))
+        self.hook.check(getattr(self.hook.core, f"rvl_hooks_{function}")(*arguments))
         for context in self.hook.contexts():
             context._handle.call(f"rvl_{function}", *arguments)
 
