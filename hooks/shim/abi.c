@@ -9,6 +9,9 @@
 #include "hooks/saver.h"
 #include "hooks/settings.h"
 
+/* Programs look for this variable's name in the file, to learn that it can do disk backups. */
+__attribute__((used)) static const char disk_backup_variable[] = "TMS_INIT_ENABLE_DISK_BACKUP";
+
 #define KEPT "pinned"
 #define RECLAIMED "mmap"
 

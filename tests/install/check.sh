@@ -103,7 +103,7 @@ check_libraries() { # LIBDIR
     [ -z "$others" ] || fail "libreveille needs $others"
     for library in libreveille.so libreveille-replay.so; do
         if nm -D --defined-only "$1/$library" | awk '{print $3}' |
-            grep -vE '^(rvl_[a-z0-9_]+(@@REVEILLE_0)?|REVEILLE_0)$' >&2; then
+            grep -vE '^(rvl_[a-z0-9_]+(@@REVEILLE_0)?|REVEILLE_0|rvl_private_[a-z_]+@@REVEILLE_PRIVATE|REVEILLE_PRIVATE)$' >&2; then
             fail "$library exports what does not begin with rvl_"
         fi
     done
@@ -118,7 +118,7 @@ check_hooks() { # LIBDIR
         others=$(needed_by "$1/$library")
         [ -z "$others" ] || fail "$library needs $others"
         if nm -D --defined-only "$1/$library" | awk '{print $3}' |
-            grep -vE '^(rvl_|tms_|cuda)[A-Za-z0-9_]+(@@REVEILLE_HOOKS)?$|^REVEILLE_HOOKS$|^(set_memory_margin_bytes|dlsym|dlvsym|_exit|_Exit|InitializeInjectionNvtx2)$' >&2; then
+            grep -vE '^(tms_|cuda)[A-Za-z0-9_]+$|^(set_memory_margin_bytes|dlsym|dlvsym|_exit|_Exit|InitializeInjectionNvtx2)$' >&2; then
             fail "$library exports what is not its interface"
         fi
         grep -q TMS_INIT_ENABLE_DISK_BACKUP "$1/$library"

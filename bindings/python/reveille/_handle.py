@@ -151,6 +151,8 @@ class Handle:
         New calls are refused from now on. If this is interrupted, calling it again goes on.
         """
         if os.getpid() != self._pid:
+            if "context" not in self._to_close:  # the parent had closed it
+                return 0
             check(self.library.rvl_context_close(self._context, ctypes.byref(self._live)))
             return 0
         if self._is_used_by(sys._getframe(1)):
