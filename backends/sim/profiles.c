@@ -27,6 +27,7 @@
 #include "base/options.h"
 #include "reveille/sim.h"
 
+#define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define GRANULARITY_BYTES (2 * MIB)
 
@@ -117,34 +118,48 @@ rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out)
 
 /* ---- Sizes ---- */
 
-/* The power of two of a unit; -1 if it is none. */
-static int unit_shift(const char *unit)
+/* Bytes of a unit, case aside: GiB and G are 2^30, GB is 10^9. 0: it is none. */
+static uint64_t unit_bytes(const char *unit)
 {
     static const struct {
         const char *name;
-        int shift;
-    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
-                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+        uint64_t bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"K", KIB},
+                 {"KiB", KIB},
+                 {"KB", 1000},
+                 {"M", MIB},
+                 {"MiB", MIB},
+                 {"MB", 1000000},
+                 {"G", KIB * MIB},
+                 {"GiB", KIB * MIB},
+                 {"GB", 1000000000},
+                 {"T", MIB * MIB},
+                 {"TiB", MIB * MIB},
+                 {"TB", UINT64_C(1000000000000)}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(units[i].name, unit) == 0)
-            return units[i].shift;
-    return -1;
+        if (strcasecmp(units[i].name, unit) == 0)
+            return units[i].bytes;
+    return 0;
 }
 
 /* Whole bytes of a decimal fraction (the digits after the point) of a unit. */
-static uint64_t fraction_bytes(const char *digits, size_t count, int shift)
+static uint64_t fraction_bytes(const char *digits, size_t count, uint64_t unit)
 {
     uint64_t numerator = 0, denominator = 1;
-    for (size_t i = 0; i < count && i < 6; i++) { /* 10^6 << 40 still fits */
+    for (size_t i = 0; i < count && i < 6; i++) { /* 10^6 * 2^40 still fits */
         numerator = numerator * 10 + (uint64_t)(digits[i] - '0');
         denominator *= 10;
     }
-    return (numerator << shift) / denominator;
+    return numerator * unit / denominator;
 }
 
 rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
 {
-    static const char message[] = "not a size: digits, then B, KiB, MiB, GiB or TiB; above 0";
+    static const char message[] =
+        "not a size: digits, then B, KiB, MiB, GiB or TiB (or KB, MB, GB, TB: powers of "
+        "ten); above 0";
     uint64_t whole = 0;
     size_t fraction = 0;
     if (text == NULL || bytes_out == NULL || !isdigit((unsigned char)text[0]))
@@ -161,10 +176,10 @@ rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
             fraction++;
         text = digits + fraction;
     }
-    int shift = unit_shift(text);
-    if (shift < 0 || (text[-1] == '.') || whole > (uint64_t)INT64_MAX >> shift)
+    uint64_t unit = unit_bytes(text);
+    if (unit == 0 || text[-1] == '.' || whole > (uint64_t)INT64_MAX / unit)
         return rvli_error(RVL_ERR_INVALID, message);
-    uint64_t bytes = (whole << shift) + (fraction ? fraction_bytes(digits, fraction, shift) : 0);
+    uint64_t bytes = whole * unit + (fraction ? fraction_bytes(digits, fraction, unit) : 0);
     if (bytes == 0 || bytes > (uint64_t)INT64_MAX)
         return rvli_error(RVL_ERR_INVALID, message);
     *bytes_out = bytes;

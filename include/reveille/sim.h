@@ -83,7 +83,8 @@ RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);
 
 /*
  * Reads a size: digits, optionally with a fraction, optionally followed by B, KiB, MiB, GiB or TiB
- * (powers of two; K, M, G, T mean the same). A fraction counts to its sixth digit and is rounded
+ * (powers of two; K, M, G, T mean the same) or by KB, MB, GB or TB (powers of ten). Letter case is
+ * ignored. A fraction counts to its sixth digit and is rounded
  * down to whole bytes. Returns RVL_OK, or RVL_ERR_INVALID for anything else, 0, and sizes of 2^63
  * and more. Thread-safe. Since 0.1.
  */
