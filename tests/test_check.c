@@ -351,6 +351,12 @@ static void refuses_what_it_does_not_know(void **state)
         {CHECK("\"model\": \"x\", \"settings\": {\"pt\": 1}"), "no such setting of a step: pt"},
         {CHECK("\"model\": \"x\", \"settings\": {\"device\": \"l4\"}"),
          "a key of the check itself"},
+        {CHECK("\"model\": \"x\", \"settings\": {\"seq-len\": 1}"),
+         "setting seq-len changes nothing with --train none"},
+        {CHECK("\"trace\": \"x\", \"devices\": [\"h100\"]"),
+         "device h100: neither a size nor a profile that `reveille devices` lists: did you mean "
+         "h100-80g or h100-94g?"},
+        {CHECK("\"trace\": \"x\", \"devices\": \"80\""), "did you mean 80GiB?"},
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": 3}"), "\"given\": expected an object"},
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": {\"a\": []}}"), "expected sizes"},
         {CHECK("\"model\": \"x\", \"settings\": {\"given\": {\"a\": 0}}"), "no such term"},
@@ -494,7 +500,9 @@ static void bad_usage_is_named(void **state)
     assert_int_equal(run_command("check --what"), 2);
     check_printed("unknown option --what");
     assert_int_equal(run_command("check a --junit"), 2);
-    check_printed("option --junit needs a value");
+    check_printed("option --junit needs a value: the name of a file");
+    assert_int_equal(run_command("check a --junit x.json"), 2);
+    check_printed("--junit x.json: this writes .xml, and the name says .json: end it in .xml");
     assert_int_equal(run_command("check none.json"), 2);
     check_printed("none.json");
     assert_int_equal(run_command("check --help"), 0);

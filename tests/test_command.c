@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -237,21 +238,55 @@ static void test_bad_usage(void **state)
     RUN(NULL);
     check_bad_usage("name a command");
     RUN("repaly");
-    check_bad_usage("unknown command repaly");
+    check_bad_usage("unknown command repaly: did you mean replay?\n");
+    RUN("snap");
+    check_bad_usage("unknown command snap: did you mean snapshot?\n");
+    RUN("frobnicate");
+    check_bad_usage("unknown command frobnicate\n");
+    RUN("-x");
+    check_bad_usage("unknown option -x\nTry `reveille --help`.\n");
+    RUN("--verison");
+    check_bad_usage("unknown option --verison: did you mean --version?");
     RUN("help", "repaly");
     check_bad_usage("unknown command repaly");
     RUN("replay");
     check_bad_usage("name at least one trace");
     RUN("replay", trace_path, "--frobnicate");
-    check_bad_usage("unknown option --frobnicate");
+    check_bad_usage("unknown option --frobnicate\n");
+    RUN("replay", trace_path, "--devcie=h200");
+    check_bad_usage("unknown option --devcie: did you mean --device?\n");
+    RUN("replay", trace_path, "-json");
+    check_bad_usage("unknown option -json: did you mean --json?\n");
+    RUN("replay", trace_path, "--json=1");
+    check_bad_usage("option --json takes no value: leave =1 out\n");
+    RUN("replay", trace_path, "--js=1");
+    check_bad_usage("option --json takes no value: leave =1 out\n");
+    RUN("replay", "--snapshot", "1", trace_path);
+    check_bad_usage("option --snapshot is ambiguous: did you mean --snapshot-process or "
+                    "--snapshot-device?\n");
+    RUN("replay", trace_path, "--color=red");
+    check_bad_usage("--color red: expected auto, always or never\n");
+    RUN("replay", trace_path, "--progress=no");
+    check_bad_usage("--progress no: expected auto, always or never\n");
+    RUN("replay", trace_path, "--settle", "10");
+    check_bad_usage("--settle: only with --backend cuda");
+    RUN("replay", trace_path, "--snapshot-process", "p");
+    check_bad_usage("--snapshot-process: no PyTorch snapshot (.pickle, .pickle.gz) is among");
+    RUN("replay", trace_path, "--snapshot-device", "0");
+    check_bad_usage("--snapshot-device: no PyTorch snapshot");
     RUN("replay", trace_path, "--settle", "1s");
     check_bad_usage("--settle 1s: expected milliseconds");
     RUN("replay", trace_path, "--settle", "60001");
     check_bad_usage("--settle 60001");
     RUN("replay", trace_path, "--device");
-    check_bad_usage("option --device needs a value");
-    RUN("replay", trace_path, "--device", "h999");
-    check_bad_usage("--device h999");
+    check_bad_usage("option --device needs a value: a profile that `reveille devices` lists, or a "
+                    "size such as 80GiB\n");
+    RUN("replay", trace_path, "--wake");
+    check_bad_usage("option --wake needs a value: staged or together\n");
+    RUN("replay", trace_path, "--settle");
+    check_bad_usage("option --settle needs a value: milliseconds, at most 60000\n");
+    RUN("replay", trace_path, "--snapshot-device");
+    check_bad_usage("option --snapshot-device needs a value: a whole number from 0 to 63\n");
     RUN("replay", trace_path, "--wake", "early");
     check_bad_usage("--wake early");
     RUN("replay", trace_path, "--backend", "abacus");
@@ -266,6 +301,71 @@ static void test_bad_usage(void **state)
     check_bad_usage("unknown conductor \"nobody\"");
     RUN("devices", "h200");
     check_bad_usage("unexpected argument h200");
+}
+
+/* A kind of GPU by a name that is nearly one, and by sizes as people write them. */
+static void devices_are_understood(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        const char *answer;
+    } cases[] = {
+        {"h100", "lists: did you mean h100-80g or h100-94g?\n"},
+        {"H100", "lists: did you mean h100-80g or h100-94g?\n"},
+        {"a100", "lists: did you mean a100-80g or a100-40g?\n"},
+        {"H100_80GB", "lists: did you mean h100-80g?\n"},
+        {"H200-141GB", "lists: did you mean h200?\n"},
+        {"h20", "lists: did you mean h200?\n"},
+        {"rtx-4090", "lists: did you mean rtx4090?\n"},
+        {"4090", "no GPU has: did you mean 4090GiB or rtx4090?\n"},
+        {"80", "--device 80: less than 1 MiB, which no GPU has: did you mean 80GiB?\n"},
+        {"1023KiB", "did you mean 1023GiB?\n"},
+        {"quantum", "lists\n"},
+        {"", "lists\n"},
+    };
+    folder_write(TRACE, good);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RUN("replay", trace_path, "--device", cases[i].device);
+        check_bad_usage(cases[i].answer);
+    }
+    RUN("replay", trace_path, "--device", "80gib");
+    check_status(0);
+    assert_string_equal(answer.err, "");
+    check_contains(answer.out, "device 0: given by size, 80.0 GiB;");
+    RUN("replay", trace_path, "--device", "H100-80G");
+    check_status(0);
+    check_contains(answer.out, "device 0: h100-80g, 79.6 GiB;");
+    /* Understood, and said what it is. */
+    RUN("replay", trace_path, "--device", "80gb");
+    check_status(0);
+    check_contains(answer.out, "device 0: given by size, 74.5 GiB;");
+    check_contains(answer.err, "reveille: --device 80gb is 74.5 GiB, since GB counts in powers of "
+                               "ten: for a card that is sold as 80 GB, name its profile");
+}
+
+/* What is written is what the name says. */
+static void endings_say_the_format(void **state)
+{
+    (void)state;
+    static const char *const refused[][3] = {
+        {"-o", "x.pdf", "-o x.pdf: this writes .html, and the name says .pdf: end it in .html\n"},
+        {"-o", "x.svg", "-o x.svg: this writes .html, and the name says .svg: end it in .html\n"},
+        {"--svg", "x.PNG", "--svg x.PNG: this writes .svg, and the name says .PNG"},
+        {"--chrome", "x.html", "--chrome x.html: this writes .json, and the name says .html"},
+    };
+    folder_write(TRACE, good);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        RUN("report", trace_path, refused[i][0], refused[i][1]);
+        check_bad_usage(refused[i][2]);
+        assert_int_not_equal(access(refused[i][1], F_OK), 0);
+    }
+    RUN("report", trace_path, "--svg", "-");
+    check_status(0);
+    RUN("report", trace_path, "--svg", "/dev/null");
+    check_status(0);
+    RUN("report", trace_path, "--index", "0");
+    check_bad_usage("--index: only with --svg");
 }
 
 /* ---- Help, version, devices ---- */
@@ -449,22 +549,26 @@ static void test_closed_pipe(void **state)
 
 /* ---- On a terminal ---- */
 
-/* The command with stdout and stderr on a terminal; the answer is in `answer.out`. */
-static void on_a_terminal(const char *option, const char *value)
+/* The command with stdout and stderr on a terminal; what it prints is in `answer.out`. */
+static void on_a_terminal(unsigned short columns, const char *const *words)
 {
-    const char *words[] = {RVL_COMMAND_PATH, "replay", trace_path, option, value, NULL};
-    struct winsize window = {.ws_row = 50, .ws_col = 200};
+    char *line[16] = {RVL_COMMAND_PATH};
+    struct winsize window = {.ws_row = 50, .ws_col = columns};
     int terminal;
+    for (size_t i = 0; words[i] != NULL; i++)
+        line[i + 1] = (char *)(uintptr_t)words[i];
     pid_t child = forkpty(&terminal, NULL, NULL, &window);
     if (child == 0) {
-        execv(RVL_COMMAND_PATH, (char *const *)(uintptr_t)words);
+        execv(RVL_COMMAND_PATH, line);
         _exit(127);
     }
     assert_true(child > 0);
     run_finish(child, terminal);
 }
 
-/* More than 16 MiB, so that reading it is worth a bar. */
+#define ON_A_TERMINAL(columns, ...) on_a_terminal(columns, WORDS(__VA_ARGS__))
+
+/* More than the eye can follow. */
 static void write_long_trace(void)
 {
     enum { PAIRS = 280000 };
@@ -477,34 +581,146 @@ static void write_long_trace(void)
     assert_int_equal(fclose(file), 0);
 }
 
-static void bar_and_colour_are_for_terminals(void **state)
+static void progress_is_for_terminals(void **state)
+{
+    (void)state;
+    write_long_trace();
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1GiB", "--progress");
+    check_status(0);
+    check_contains(answer.out, "\rreplay: [####");
+    check_contains(answer.out, " events, ");
+    const char *last = strstr(answer.out, "\r\x1b[K");
+    assert_non_null(last);
+    check_contains(last, "weights"); /* the table comes after it */
+    assert_null(strstr(last + 4, "\x1b["));
+
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1GiB", "--progress=never");
+    check_status(0);
+    assert_null(strstr(answer.out, "replay: "));
+    RUN("replay", trace_path, "--device", "1GiB");
+    check_status(0);
+    assert_string_equal(answer.err, "");
+    assert_null(strchr(answer.out, '\r'));
+    RUN("replay", trace_path, "--device", "1GiB", "--progress");
+    check_status(0);
+    check_contains(answer.err, "replay: 100 %  560000 events, ");
+    assert_null(strchr(answer.err, '\x1b'));
+    assert_null(strchr(answer.err, '\r'));
+}
+
+/* What takes more than two seconds says so on a terminal, though nobody asked. */
+static void slow_work_is_seen(void **state)
+{
+    (void)state;
+    char command[256];
+    folder_write(TRACE, good);
+    snprintf(command, sizeof command, "%s.fifo", trace_path);
+    assert_int_equal(mkfifo(command, 0600), 0);
+    pid_t writer = fork();
+    if (writer == 0) {
+        int end = open(command, O_WRONLY);
+        sleep(3);
+        _exit(write(end, good, sizeof good - 1) == (ssize_t)(sizeof good - 1) ? 0 : 1);
+    }
+    ON_A_TERMINAL(80, "replay", command);
+    check_status(0);
+    check_contains(answer.out, "\rreplay: 2 s\x1b[K");
+    assert_int_equal(run_wait(writer), 0);
+    ON_A_TERMINAL(80, "replay", trace_path);
+    check_status(0);
+    assert_null(strstr(answer.out, "replay: ")); /* short work does not flash */
+    assert_int_equal(unlink(command), 0);
+}
+
+/* But for the sentences around a table, which a terminal wraps where it likes. */
+static void check_lines_within(size_t columns)
+{
+    static const char sentence[] = "device 0: ";
+    for (const char *line = answer.out; *line != '\0';) {
+        size_t length = strcspn(line, "\r\n");
+        bool of_table = strncmp(line, sentence, strlen(sentence)) != 0;
+        if (of_table && length > columns)
+            print_error("%.*s\n", (int)length, line);
+        assert_true(!of_table || length <= columns);
+        line += length;
+        line += strspn(line, "\r\n");
+    }
+}
+
+static const char wide[] = HEAD "stage 1 e 1 rollout_with_a_long_name\n"
+                                "alloc 2 e 1 1 0 62914560 weights_of_the_engine backup=host\n"
+                                "alloc 2 e 1 2 0 62914560 kv_cache_of_the_engine backup=host\n"
+                                "alloc 2 e 1 3 0 62914560 gradients_of_the_trainer backup=host\n"
+                                "alloc 2 e 1 4 0 62914560 optimizer_of_the_trainer backup=host\n"
+                                "end 5\n";
+
+static void tables_fit_the_terminal(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"weights_of_the_engine", "kv_cache_of_the_engine",
+                                        "gradients_of_the_trainer", "optimizer_of_the_trainer",
+                                        "who holds the peak"};
+    static const unsigned short widths[] = {80, 100, 132, 200};
+    unsetenv("COLUMNS");
+    folder_write(TRACE, wide);
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        ON_A_TERMINAL(widths[i], "replay", trace_path, "--color=never");
+        check_status(0);
+        check_lines_within(widths[i]);
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            check_contains(answer.out, names[k]); /* no word is broken */
+    }
+    setenv("COLUMNS", "90", 1);
+    ON_A_TERMINAL(200, "replay", trace_path, "--color=never");
+    unsetenv("COLUMNS");
+    check_status(0);
+    check_lines_within(90);
+    ON_A_TERMINAL(80, "devices", "--help");
+    check_status(0);
+    check_lines_within(80);
+    ON_A_TERMINAL(80, "devices");
+    check_status(0);
+    check_lines_within(80);
+    check_contains(answer.out, "fastfetch-cli/fastfetch#1658");
+    ON_A_TERMINAL(80, "snapshot", SNAPSHOTS "default.pickle");
+    check_status(0);
+    check_lines_within(80);
+    /* A pipe has whole lines, whatever COLUMNS says. */
+    setenv("COLUMNS", "40", 1);
+    RUN("replay", trace_path);
+    unsetenv("COLUMNS");
+    check_status(0);
+    check_contains(answer.out,
+                   "e/gradients_of_the_trainer 60.0 MiB, e/kv_cache_of_the_engine 60.0 MiB, "
+                   "e/optimizer_of_the_trainer 60.0 MiB, e/weights_of_the_engine 60.0 MiB\n");
+}
+
+static void colours_are_for_terminals(void **state)
 {
     (void)state;
     unsetenv("NO_COLOR");
-    write_long_trace();
-    on_a_terminal("--device", "1GiB");
-    assert_int_equal(answer.status, 0);
-    check_contains(answer.out, "\r[");
-    check_contains(answer.out, "[########################################] 100 %  560000 events");
-    const char *cleared = strstr(answer.out, "\r\x1b[K");
-    assert_non_null(cleared);
-    check_contains(cleared, "weights"); /* the table comes after it */
-    assert_null(strstr(cleared + 4, "\x1b["));
-
-    RUN("replay", "--device", "1GiB", trace_path);
-    assert_int_equal(answer.status, 0);
-    assert_string_equal(answer.err, "");
-    assert_null(strchr(answer.out, '\x1b'));
-    assert_null(strchr(answer.out, '\r'));
-
+    setenv("TERM", "xterm", 1);
     folder_write(TRACE, HEAD "alloc 1 e 0 1 0 2097152 weights\nend 1\n");
-    on_a_terminal("--device", "1MiB"); /* does not fit: the mark is coloured */
-    assert_int_equal(answer.status, 3);
-    assert_null(strstr(answer.out, "\r[")); /* too short for a bar */
-    check_contains(answer.out, "\x1b[");
-    RUN("replay", "--device", "1MiB", trace_path);
-    assert_int_equal(answer.status, 3);
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1MiB");
+    check_status(3); /* does not fit: the mark is coloured */
+    check_contains(answer.out, "\x1b[31m");
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1MiB", "--color=never");
     assert_null(strchr(answer.out, '\x1b'));
+    setenv("NO_COLOR", "1", 1);
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1MiB");
+    assert_null(strchr(answer.out, '\x1b'));
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1MiB", "--color=always");
+    check_contains(answer.out, "\x1b[31m");
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    ON_A_TERMINAL(120, "replay", trace_path, "--device", "1MiB");
+    assert_null(strchr(answer.out, '\x1b'));
+    setenv("TERM", "xterm", 1);
+    RUN("replay", "--device", "1MiB", trace_path);
+    check_status(3);
+    assert_null(strchr(answer.out, '\x1b'));
+    RUN("replay", "--device", "1MiB", trace_path, "--color");
+    check_contains(answer.out, "\x1b[31m");
 }
 
 static int setup(void **state)
@@ -529,6 +745,8 @@ int main(void)
         cmocka_unit_test(test_zstd),
         cmocka_unit_test(test_no_such_file),
         cmocka_unit_test(test_bad_usage),
+        cmocka_unit_test(devices_are_understood),
+        cmocka_unit_test(endings_say_the_format),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_devices),
@@ -537,7 +755,10 @@ int main(void)
         cmocka_unit_test(test_bad_snapshots),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_closed_pipe),
-        cmocka_unit_test(bar_and_colour_are_for_terminals),
+        cmocka_unit_test(progress_is_for_terminals),
+        cmocka_unit_test(slow_work_is_seen),
+        cmocka_unit_test(tables_fit_the_terminal),
+        cmocka_unit_test(colours_are_for_terminals),
     };
     return cmocka_run_group_tests(tests, setup, folder_remove);
 }

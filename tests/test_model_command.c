@@ -47,7 +47,7 @@ static void takes_every_option(void **state)
         run_command(
             "model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
             "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
-            "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v2 "
+            "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v3 "
             "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
             "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
         0);
@@ -71,7 +71,7 @@ static void helps(void **state)
     assert_int_equal(run_command("help model"), 0);
     check_printed("--optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n");
     assert_int_equal(run_command("--help"), 0);
-    check_printed("  model     write the trace of a step from a model's config.json\n");
+    check_printed("  model       write the trace of a step from a model's config.json\n");
 }
 
 static void bad_usage_is_named(void **state)
@@ -114,6 +114,19 @@ static void bad_usage_is_named(void **state)
         {"a --given x=3", "--given x: no such term"},
         {"a --given weights=lots", "--given weights=lots: expected a size such as 2.5GiB, or 0"},
         {"a --note 'x\ny'", "expected one line"},
+        {"a --weights-dtype", "option --weights-dtype needs a value: bf16, fp8, int4 or int8"},
+        {"a -o x.rvt --tq 2", "unknown option --tq: did you mean --tp?"},
+        {"a -o x.json", "-o x.json: this writes .rvt, and the name says .json: end it in .rvt"},
+        {"a -o x.rvt.gz", "the name says .gz"},
+        {"a -o x.rvt --micro-batch 2", "--micro-batch changes nothing with --train none: leave"},
+        {"a -o x.rvt --seq-len 2", "--seq-len changes nothing with --train none"},
+        {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
+        {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
+        {"a -o x.rvt --optimizer sgd", "--optimizer changes nothing with --train none"},
+        {"a -o x.rvt --train ddp --reshard", "--reshard changes nothing with --train ddp"},
+        {"a -o x.rvt --strategy v2 --wake together", "--wake changes nothing with this --strategy"},
+        {"a -o x.rvt --mem-fraction 0.8 --given kv_cache=1GiB",
+         "--mem-fraction changes nothing where --given says the size of kv_cache"},
         {"a --name 'x\ny'", "expected one line"},
     };
     char words[256];
@@ -140,7 +153,7 @@ static void bad_input_names_file_key_and_remedy(void **state)
         {CONFIGS "qwen2.5-7b.json --mem-fraction 0.1 -o x.rvt",
          "qwen2.5-7b.json: --mem-fraction: no room for a KV cache"},
         {CONFIGS "qwen2.5-7b.json --device h900 -o x.rvt",
-         "qwen2.5-7b.json: --device: neither a size nor a profile"},
+         "--device h900: neither a size nor a profile"},
         {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: no JSON object"},
         {"/dev/stdin -o x.rvt <<END\n{\"model_type\":\"llama\"}\nEND\n",
          "reveille: /dev/stdin: num_hidden_layers: missing: take the config.json"},

@@ -268,7 +268,7 @@ static void need_mpirun(void)
 static void ranks_do_not_change_it(void **state)
 {
     (void)state;
-    static const char *const tails[] = {"--json", "--csv", "", "--max kv_cache"};
+    static const char *const tails[] = {"--json", "--csv", "", "--max cuda_graph"};
     need_mpirun();
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         char line[1024];
@@ -540,6 +540,17 @@ static void bad_usage_is_named(void **state)
         {"--model y --sweep --mem-fraction 0.1:1:0.000001", "expected FROM:TO:STEP"},
         {"--model y --sweep --threads 0", "--threads 0: expected"},
         {"--model y --sweep --threads 9999", "--threads 9999: expected"},
+        {"--model y --max a --threads 2", "--threads: only with --sweep or --per-rank"},
+        {"--model y --sweep --m 1", "option --m is ambiguous: did you mean --max or --model"},
+        {"--model y --sweep --device h100,h200", "did you mean h100-80g or h100-94g?"},
+        {"--model y --sweep --device 80", "no GPU has: did you mean 80GiB?"},
+        {"--model y --sweep --micro-batch 1,2", "--micro-batch changes nothing with --train none"},
+        {"--model y --sweep --train ddp,none --reshard=yes,no", "--reshard changes nothing"},
+        {"--model y --sweep --strategy v0,v2 --wake staged,together", "--wake changes nothing"},
+        {"--model y --sweep --max kv_cache --mem-fraction 0.8,0.9",
+         "--mem-fraction is what --max kv_cache looks for"},
+        {"x.rvt --sweep --snapshot-device 1", "--snapshot-device: no PyTorch snapshot"},
+        {"x.rvt --sweep --snapshot-process p", "--snapshot-process: no PyTorch snapshot"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[256];

@@ -16,6 +16,7 @@
 #define EXIT_INTERNAL 1
 #define EXIT_BAD_INPUT 2
 #define EXIT_DOES_NOT_FIT 3
+#define EXIT_INTERRUPTED 130 /* as shells have it of SIGINT */
 
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
@@ -26,16 +27,12 @@ int command_model(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_manual(int argc, char **argv);
 
-/* Their help, on stdout. */
-void help_replay(void);
-void help_record(void);
-void help_report(void);
-void help_devices(void);
-void help_model(void);
-void help_snapshot(void);
-void help_plan(void);
-void help_check(void);
+/* Their tables. */
+extern const struct command_spec replay_spec, record_spec, report_spec, devices_spec, model_spec,
+    snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
 
 /* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -48,8 +45,18 @@ int explain_replay(rvl_status status, const rvl_trace_error *error);
 /* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
 int describe_replay(rvl_status status, const rvl_trace_error *error, char *text, size_t size);
 
-/* Whether the standard output is a terminal that is to have colours. */
+/* ---- terminal.c ---- */
+
+/* Whether the standard output is to have colours: as --color says, or where it is a terminal. */
 bool wants_colour(void);
+
+/* How wide a terminal is: as COLUMNS says, or the terminal itself; 80 where neither does. */
+unsigned terminal_columns(void);
+
+/* The width that tables are fitted to; 0: none, since the standard output is no terminal. */
+unsigned table_columns(void);
+
+/* ---- text.c ---- */
 
 /* "94.2 GiB"; whole bytes below 1 KiB, KiB and MiB below their next unit. */
 #define SIZE_TEXT_BYTES 32
@@ -84,7 +91,7 @@ void table_add(table *rows, const char *const *cells);
  */
 void table_widen(table *rows, const char *const *cells);
 /* Prints the rows that were added: of a table that is not kept, the titles. */
-void table_put(const table *rows, const char *const *cells, const char *indent, const char *style,
+void table_put(table *rows, const char *const *cells, const char *indent, const char *style,
                const char *style_end);
 
 /* Marks the row added last. */
@@ -94,7 +101,7 @@ void table_mark_last(table *rows);
  * Prints it on stdout, each line with an indent. style (may be NULL) goes before a marked row and
  * style_end behind it. false: no memory, now or when a row was added.
  */
-bool table_print(const table *rows, const char *indent, const char *style, const char *style_end);
+bool table_print(table *rows, const char *indent, const char *style, const char *style_end);
 void table_free(table *rows);
 
 /* ---- report.c ---- */

@@ -5,25 +5,34 @@
 #include <string.h>
 
 #include "command.h"
+#include "options.h"
 
 enum { NAME, CAPACITY, GRANULARITY, DESCRIPTION, SOURCE, COLUMNS };
 
-void help_devices(void)
-{
-    fputs(
-        "usage: reveille devices [--json]\n"
-        "\n"
-        "Lists the device profiles that `reveille replay --device` takes, with the source of each\n"
-        "capacity: a public report (GitHub repository and number) that shows the card's own "
-        "answer.\n"
-        "cuda: what the driver gives to programs; smi: what nvidia-smi shows, of which programs "
-        "get a\n"
-        "few hundred MiB less.\n"
-        "\n"
-        "  --json   print JSON, schema 1 (default: a table)\n"
-        "  --help   print this\n",
-        stdout);
-}
+typedef struct arguments {
+    bool json;
+} arguments;
+
+const command_spec devices_spec = {
+    .name = "devices",
+    .summary = "list the devices that can be simulated",
+    .usage = "[--json]",
+    .description =
+        "Lists the device profiles that `--device` takes, with the source of each capacity: a "
+        "public report (GitHub repository and number) that shows the card's own answer. cuda: what "
+        "the driver gives to programs; smi: what nvidia-smi shows, of which programs get a few "
+        "hundred MiB less.",
+    .options =
+        (const option_spec[]){OPTION_OF_JSON(offsetof(arguments, json)), {.kind = OPTION_END}},
+    .exits =
+        (const text_entry[]){
+            {"0", "printed"}, {"2", "bad usage"}, {"1", "an internal failure"}, {NULL, NULL}},
+    .examples = (const text_entry[]){{"reveille devices", "All profiles, as a table."},
+                                     {"reveille devices --json | jq -r '.devices[].name'",
+                                      "Their names, for a script."},
+                                     {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-plan(1)",
+};
 
 static bool print_table(void)
 {
@@ -77,20 +86,13 @@ static void print_json(void)
 
 int command_devices(int argc, char **argv)
 {
-    bool json = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            help_devices();
-            return EXIT_FITS;
-        }
-        if (strcmp(argv[i], "--json") != 0) {
-            complain(EXIT_BAD_INPUT, "devices: unexpected argument %s", argv[i]);
-            fputs("Try `reveille devices --help`.\n", stderr);
-            return EXIT_BAD_INPUT;
-        }
-        json = true;
-    }
-    if (json)
+    arguments parsed = {0};
+    option_line line;
+    if (!options_parse(&devices_spec, argc, argv, &parsed, &line))
+        return line.status;
+    if (line.first < argc)
+        return options_refuse(&devices_spec, "devices: unexpected argument %s", argv[line.first]);
+    if (parsed.json)
         print_json();
     else if (!print_table())
         return complain(EXIT_INTERNAL, "out of host memory");

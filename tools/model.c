@@ -9,6 +9,7 @@
 #include "options.h"
 #include "output.h"
 #include "model_set.h"
+#include "progress.h"
 #include "reveille/model.h"
 
 typedef struct arguments {
@@ -17,177 +18,168 @@ typedef struct arguments {
     const char **notes;     /* the same */
     const char *config;
     const char *output;
-    bool help;
 } arguments;
 
-void help_model(void)
-{
-    fputs("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n"
-          "\n"
-          "Works out what one step of reinforcement learning asks of a GPU that a trainer and an\n"
-          "inference engine share, from a model's Hugging Face config.json, writes it as a trace,\n"
-          "and prints its terms. docs/model.md has the formulas.\n"
-          "\n"
-          "  -o, --output TRACE   where the trace goes (needed)\n"
-          "  --device DEVICE      profile (see `reveille devices`) or size, such as 80GiB\n"
-          "                       (default: h200)\n"
-          "Engine:\n"
-          "  --tp N               tensor parallel (default: 1)\n"
-          "  --pp N               pipeline stages (default: 1)\n"
-          "  --pp-rank N          the stage that is predicted (default: 0)\n"
-          "  --ep N               expert parallel, within tp (default: 1)\n"
-          "  --mem-fraction X     part of the memory that weights and KV cache take\n"
-          "                       (default: 0.9)\n"
-          "  --weights-dtype bf16|fp8|int4|int8\n"
-          "                       (default: what the config's quantization_config says, or bf16)\n"
-          "  --kv-dtype bf16|fp8  (default: what the config says, else bf16)\n"
-          "Trainer:\n"
-          "  --train fsdp:N|ddp|none\n"
-          "                       fsdp:N: sharded over N GPUs; none: a whole copy of the new\n"
-          "                       weights arrives for the update (default: none)\n"
-          "  --reshard            gathered layers are freed after use (default: all are kept)\n"
-          "  --micro-batch N      sequences (default: 1)\n"
-          "  --seq-len N          tokens of a sequence (default: 4096)\n"
-          "  --recompute          activations are computed anew, layer by layer (default: kept)\n"
-          "  --optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n"
-          "                       (default: adamw)\n"
-          "Both:\n"
-          "  --strategy v0|v1|v2|v3\n"
-          "                       how they share the GPU, see docs/strategies.md (default: v3)\n"
-          "  --wake staged|together\n"
-          "                       together: v3 resumes all of the engine at once\n"
-          "                       (default: staged)\n"
-          "  --given TERM=SIZE    a term whose size is known, such as cuda_graph=2.5GiB; 0 leaves\n"
-          "                       it out; may be repeated (default: formulas)\n"
-          "  --name NAME          of the model, in comments (default: its model_type)\n"
-          "  --note TEXT          a line of comment; may be repeated (default: none)\n"
-          "  --help               print this\n"
-          "\n"
-          "Exit status: 0 written; 2 bad usage or bad config; 1 an internal failure.\n",
-          stdout);
-}
+static int set_setting(const command_spec *command, const option_spec *option, char *value,
+                       void *user);
+static int set_switch(const command_spec *command, const option_spec *option, char *value,
+                      void *user);
+static int add_given(const command_spec *command, const option_spec *option, char *value,
+                     void *user);
+static int add_note(const command_spec *command, const option_spec *option, char *value,
+                    void *user);
+static int set_name(const command_spec *command, const option_spec *option, char *value,
+                    void *user);
+
+#define FIELD(name) offsetof(arguments, name)
+
+#define AS_GROUP(title) {.kind = OPTION_GROUP, .help = title},
+#define AS_SETTING(field_, word, values, expect, default_, text)                                   \
+    {.kind = OPTION_CALL,                                                                          \
+     .name = word,                                                                                 \
+     .value = values,                                                                              \
+     .help = text,                                                                                 \
+     .usual = default_,                                                                            \
+     .expected = expect,                                                                           \
+     .set = set_setting},
+#define AS_SWITCH(field_, word, default_, text)                                                    \
+    {.kind = OPTION_CALL, .name = word, .help = text, .usual = default_, .set = set_switch},
+
+const command_spec model_spec = {
+    .name = "model",
+    .summary = "write the trace of a step from a model's config.json",
+    .usage = "[OPTION]... CONFIG.json -o TRACE",
+    .description =
+        "Works out what one step of reinforcement learning asks of a GPU that a trainer and an "
+        "inference engine share, from a model's Hugging Face config.json, writes it as a trace, "
+        "and prints its terms. docs/model.md in the sources has the formulas.\n\n"
+        "A setting that cannot change the trace beside the others is refused.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FILE,
+             .letter = 'o',
+             .name = "output",
+             .value = "TRACE",
+             .help = "where the trace goes (needed)",
+             .files = "rvt rvt.zst",
+             .field = FIELD(output)},
+            OPTION_OF_DEVICE(FIELD(options.device), "h200"),
+            MODEL_SETTING_MAP(AS_GROUP, AS_SETTING, AS_SWITCH){
+                .kind = OPTION_CALL,
+                .name = "given",
+                .value = "TERM=SIZE",
+                .help = "a term whose size is known, such as cuda_graph=2.5GiB; 0 leaves it out",
+                .usual = "formulas",
+                .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
+                .set = add_given,
+                .repeated = true},
+            {.kind = OPTION_CALL,
+             .name = "name",
+             .value = "NAME",
+             .help = "of the model, in comments",
+             .usual = "its model_type",
+             .expected = "one line of text",
+             .set = set_name},
+            {.kind = OPTION_CALL,
+             .name = "note",
+             .value = "TEXT",
+             .help = "a line of comment",
+             .usual = "none",
+             .expected = "one line of text",
+             .set = add_note,
+             .repeated = true},
+            {.kind = OPTION_GROUP, .help = "Other"},
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "written"},
+                                  {"2", "bad usage or a bad config"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
+             "A step of eight GPUs, with an engine of four; then `reveille replay step.rvt`."},
+            {"reveille model config.json -o step.rvt --device h100-80g --given cuda_graph=2.5GiB",
+             "With a size that was measured in place of a formula's."},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-plan(1); docs/model.md and "
+                "docs/strategies.md in the sources",
+    .operands = "json",
+};
 
 /* ---- Arguments ---- */
 
-static int usage(const char *format, const char *what)
-{
-    return options_bad_usage("model", format, what);
-}
-
 /* One of the options that every command with a step has. */
-static int set_option(const char *name, const char *value, arguments *parsed)
+static int set_setting(const command_spec *command, const option_spec *option, char *value,
+                       void *user)
 {
     char why[MODEL_WHY_BYTES];
-    return model_set(&parsed->options, name, value, why) ? 0 : usage("%s", why);
+    arguments *parsed = user;
+    return model_set(&parsed->options, option->name, value, why)
+               ? 0
+               : options_refuse(command, "%s", why);
 }
 
-static int parse_given(char *text, arguments *parsed)
+static int set_switch(const command_spec *command, const option_spec *option, char *value,
+                      void *user)
 {
+    char yes[] = "yes";
+    (void)value;
+    return set_setting(command, option, yes, user);
+}
+
+static int add_given(const command_spec *command, const option_spec *option, char *value,
+                     void *user)
+{
+    (void)option;
     char why[MODEL_WHY_BYTES];
-    char *equals = strchr(text, '=');
+    arguments *parsed = user;
+    char *equals = strchr(value, '=');
     if (equals == NULL)
-        return usage("--given %s: expected TERM=SIZE", text);
+        return options_refuse(command, "--given %s: expected TERM=SIZE", value);
     *equals = '\0';
-    if (!model_set_given(text, equals + 1, &parsed->given[parsed->options.given_count], why))
-        return usage("%s", why);
+    if (!model_set_given(value, equals + 1, &parsed->given[parsed->options.given_count], why))
+        return options_refuse(command, "%s", why);
     parsed->options.given_count++;
     return 0;
 }
 
 /* A line of its own, as a comment in a trace is. */
-static int parse_note(const char *text, arguments *parsed)
+static int add_note(const command_spec *command, const option_spec *option, char *value, void *user)
 {
-    if (strchr(text, '\n') != NULL)
-        return usage("--note %s: expected one line", text);
-    parsed->notes[parsed->options.note_count++] = text;
+    (void)option;
+    arguments *parsed = user;
+    if (strchr(value, '\n') != NULL)
+        return options_refuse(command, "--note %s: expected one line", value);
+    parsed->notes[parsed->options.note_count++] = value;
     return 0;
 }
 
-static int parse_name(const char *text, rvl_model_options *options)
+static int set_name(const command_spec *command, const option_spec *option, char *value, void *user)
 {
-    if (strchr(text, '\n') != NULL)
-        return usage("--name %s: expected one line", text);
-    options->name = text;
+    (void)option;
+    if (strchr(value, '\n') != NULL)
+        return options_refuse(command, "--name %s: expected one line", value);
+    ((arguments *)user)->options.name = value;
     return 0;
 }
 
-/* SETTING: an option whose name model_set() knows. SWITCH: one of these, with the value yes. */
-enum { SETTING = 256, SWITCH, GIVEN, NAME, NOTE, HELP };
-
-static const struct option long_options[] = {
-    {"output", required_argument, NULL, 'o'},
-    {"device", required_argument, NULL, SETTING},
-    {"tp", required_argument, NULL, SETTING},
-    {"pp", required_argument, NULL, SETTING},
-    {"pp-rank", required_argument, NULL, SETTING},
-    {"ep", required_argument, NULL, SETTING},
-    {"mem-fraction", required_argument, NULL, SETTING},
-    {"weights-dtype", required_argument, NULL, SETTING},
-    {"kv-dtype", required_argument, NULL, SETTING},
-    {"train", required_argument, NULL, SETTING},
-    {"reshard", no_argument, NULL, SWITCH},
-    {"micro-batch", required_argument, NULL, SETTING},
-    {"seq-len", required_argument, NULL, SETTING},
-    {"recompute", no_argument, NULL, SWITCH},
-    {"optimizer", required_argument, NULL, SETTING},
-    {"strategy", required_argument, NULL, SETTING},
-    {"wake", required_argument, NULL, SETTING},
-    {"given", required_argument, NULL, GIVEN},
-    {"name", required_argument, NULL, NAME},
-    {"note", required_argument, NULL, NOTE},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
-};
-
-static int parse_option(int option, int index, char *word, arguments *parsed)
+static int check(const arguments *parsed, const option_line *line, int words)
 {
-    switch (option) {
-    case 'o':
-        parsed->output = optarg;
-        return 0;
-    case SETTING:
-        return set_option(long_options[index].name, optarg, parsed);
-    case SWITCH:
-        return set_option(long_options[index].name, "yes", parsed);
-    case GIVEN:
-        return parse_given(optarg, parsed);
-    case NAME:
-        return parse_name(optarg, &parsed->options);
-    case NOTE:
-        return parse_note(optarg, parsed);
-    case HELP:
-        parsed->help = true;
-        return 0;
-    default:
-        return options_bad_option("model", option, word);
-    }
-}
-
-static int check_words(int argc, char **argv, arguments *parsed)
-{
-    if (argc - optind != 1)
-        return usage("%s: name one config.json", argv[0]);
+    const option_spec *option;
+    if (words != 1)
+        return options_refuse(&model_spec, "model: name one config.json");
     if (parsed->output == NULL)
-        return usage("%s: say where the trace goes with -o TRACE", argv[0]);
-    parsed->config = argv[optind];
-    parsed->options.given = parsed->given;
-    parsed->options.notes = parsed->notes;
-    return 0;
-}
-
-static int parse(int argc, char **argv, arguments *parsed)
-{
-    options_begin();
-    for (;;) {
-        char *word;
-        int index = 0;
-        int option = options_next(argc, argv, ":o:", long_options, &index, &word);
-        if (option == -1)
-            return check_words(argc, argv, parsed);
-        int status = parse_option(option, index, word, parsed);
-        if (status != 0 || parsed->help)
-            return status;
+        return options_refuse(&model_spec, "model: say where the trace goes with -o TRACE");
+    for (size_t i = 0; (option = options_at(&model_spec, i)) != NULL; i++) {
+        if ((line->given >> i & 1) == 0)
+            continue;
+        const char *why = model_setting_idle(&parsed->options, option->name, NULL);
+        if (why != NULL)
+            return options_refuse(&model_spec, "--%s %s", option->name, why);
     }
+    return options_check_ending(&model_spec, "-o", parsed->output, "rvt zst");
 }
 
 /* ---- Running ---- */
@@ -260,7 +252,9 @@ static int run(const arguments *parsed)
     rvl_status status = rvl_model_open(parsed->config, &error, &model);
     if (status != RVL_OK)
         return model_explain(status, parsed->config, &error);
+    progress_begin("model", NULL);
     status = rvl_model_step_make(model, &parsed->options, &error, &step);
+    progress_end();
     int code;
     if (status != RVL_OK) {
         code = model_explain(status, parsed->config, &error);
@@ -275,16 +269,20 @@ static int run(const arguments *parsed)
 int command_model(int argc, char **argv)
 {
     arguments parsed = {.options = {.struct_size = sizeof parsed.options}};
+    option_line line = {0};
     parsed.given = calloc((size_t)argc, sizeof *parsed.given);
     parsed.notes = calloc((size_t)argc, sizeof *parsed.notes);
-    int status = parsed.given == NULL || parsed.notes == NULL
-                     ? complain(EXIT_INTERNAL, "out of host memory")
-                     : parse(argc, argv, &parsed);
-    if (status == 0 && parsed.help)
-        help_model();
-    else if (status == 0)
-        status = run(&parsed);
+    if (parsed.given == NULL || parsed.notes == NULL) {
+        line.status = complain(EXIT_INTERNAL, "out of host memory");
+    } else if (options_parse(&model_spec, argc, argv, &parsed, &line)) {
+        parsed.config = argv[line.first];
+        parsed.options.given = parsed.given;
+        parsed.options.notes = parsed.notes;
+        line.status = check(&parsed, &line, argc - line.first);
+        if (line.status == 0)
+            line.status = run(&parsed);
+    }
     free(parsed.given);
     free(parsed.notes);
-    return status;
+    return line.status;
 }

@@ -162,39 +162,18 @@ SET_NUMBER(micro_batch, 1)
 SET_NUMBER(seq_len, 1)
 #undef SET_NUMBER
 
-#define FROM_1 "a whole number from 1 to 16777216"
-#define YES_OR_NO "yes or no"
+#define NO_GROUP(title)
+#define AS_SETTING(field, word, value, expect, usual, help) {word, set_##field, expect},
+#define AS_SWITCH(field, word, usual, help) {word, set_##field, "yes or no"},
 
 static const struct {
     const char *name;
     bool (*set)(rvl_model_options *options, const char *text);
     const char *expected;
-} settings[] = {
-    {"device", set_device, "a size or a profile that `reveille devices` lists"},
-    {"tp", set_tp, FROM_1},
-    {"pp", set_pp, FROM_1},
-    {"pp-rank", set_pp_rank, "a whole number from 0 to 16777216"},
-    {"ep", set_ep, FROM_1},
-    {"mem-fraction", set_mem_fraction,
-     "more than 0 and at most 1, such as 0.9, with at most six decimals"},
-    {"weights-dtype", set_weights_dtype, "bf16, fp8, int4 or int8"},
-    {"kv-dtype", set_kv_dtype, "bf16 or fp8"},
-    {"train", set_train, "fsdp:N, ddp or none"},
-    {"reshard", set_reshard, YES_OR_NO},
-    {"micro-batch", set_micro_batch, FROM_1},
-    {"seq-len", set_seq_len, FROM_1},
-    {"recompute", set_recompute, YES_OR_NO},
-    {"optimizer", set_optimizer, "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd"},
-    {"strategy", set_strategy, "v0, v1, v2 or v3"},
-    {"wake", set_wake, "staged or together"},
-};
+} settings[] = {{"device", set_device, "a size or a profile that `reveille devices` lists"},
+                MODEL_SETTING_MAP(NO_GROUP, AS_SETTING, AS_SWITCH)};
 
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
-
-const char *model_setting_name(size_t index)
-{
-    return index < SETTING_COUNT ? settings[index].name : NULL;
-}
 
 bool model_set(rvl_model_options *options, const char *name, const char *value,
                char why[MODEL_WHY_BYTES])
@@ -210,6 +189,46 @@ bool model_set(rvl_model_options *options, const char *name, const char *value,
     }
     snprintf(why, MODEL_WHY_BYTES, "no such setting of a step: %.80s", name);
     return false;
+}
+
+/* ---- What cannot matter ---- */
+
+bool model_is_cache(const char *tag)
+{
+    return tag != NULL && (strcmp(tag, "kv_cache") == 0 || strcmp(tag, "engine/kv_cache") == 0);
+}
+
+static bool is_cache_given(const rvl_model_options *options)
+{
+    for (size_t i = 0; i < options->given_count; i++) {
+        if (options->given[i].term == RVL_MODEL_KV_CACHE)
+            return true;
+    }
+    return false;
+}
+
+static bool is_of_trainer(const char *name)
+{
+    static const char *const names[] = {"reshard",   "micro-batch", "seq-len",
+                                        "recompute", "optimizer",   NULL};
+    return index_of(name, names) >= 0;
+}
+
+const char *model_setting_idle(const rvl_model_options *options, const char *name,
+                               const char *sought)
+{
+    if (is_of_trainer(name) && options->train == RVL_MODEL_TRAIN_NONE)
+        return "changes nothing with --train none: leave it out, or say with --train how it trains";
+    if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
+        return "changes nothing with --train ddp, where every rank has all layers: leave it out";
+    if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
+        return "changes nothing with this --strategy: only v3 wakes in stages";
+    if (strcmp(name, "mem-fraction") != 0)
+        return NULL;
+    if (is_cache_given(options))
+        return "changes nothing where --given says the size of kv_cache: leave one of them out";
+    return model_is_cache(sought) ? "is what --max kv_cache looks for: leave one of them out"
+                                  : NULL;
 }
 
 bool model_set_given(const char *name, const char *size, rvl_model_given *given_out,

@@ -1,57 +1,559 @@
 /* SPDX-License-Identifier: MIT */
+/* The parser of the tables in options.h: a layer on getopt_long() that knows why it failed. */
 #include "options.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "command.h"
+#include "reveille/version.h"
 
-void options_begin(void)
+#define OPTIONS_MAX 64 /* as many as option_line.given has bits */
+#define FIRST_OPTION 256
+#define DEVICE_BYTES_MIN (UINT64_C(1) << 20)
+
+static int answer_help(const command_spec *command, const option_spec *option, char *value,
+                       void *arguments)
 {
-    opterr = 0;
-    optind = 1;
+    (void)option, (void)value, (void)arguments;
+    help_print(command);
+    return -1;
 }
 
-int options_next(int argc, char **argv, const char *letters, const struct option *options,
-                 int *index_out, char **word_out)
+static int answer_version(const command_spec *command, const option_spec *option, char *value,
+                          void *arguments)
 {
-    int at = optind;
-    int option = getopt_long(argc, argv, letters, options, index_out);
-    /* Options may stand behind other words: getopt has then moved the word to before optind. */
-    *word_out = option == ':' || option == '?' ? argv[optind > at ? optind - 1 : at] : NULL;
-    return option;
+    (void)command, (void)option, (void)value, (void)arguments;
+    printf("reveille %s\n", rvl_version());
+    return -1;
 }
 
-int options_snapshot_device(const char *subcommand, const char *text, uint32_t *device_out)
+static const option_spec common[] = {
+    {.kind = OPTION_CALL, .letter = 'h', .name = "help", .help = "print this", .set = answer_help},
+    {.kind = OPTION_CALL,
+     .letter = 'V',
+     .name = "version",
+     .help = "print the version",
+     .set = answer_version},
+    {.kind = OPTION_END},
+};
+
+const option_spec *options_at(const command_spec *command, size_t i)
 {
-    char *end;
-    unsigned long device = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || device >= RVL_MAX_DEVICES)
-        return options_bad_usage(
-            subcommand, "--snapshot-device %s: expected a whole number from 0 to 63", text);
-    *device_out = (uint32_t)device;
-    return 0;
+    size_t own = 0;
+    while (command->options[own].kind != OPTION_END)
+        own++;
+    const option_spec *found = i < own ? &command->options[i] : &common[i - own];
+    return found->kind != OPTION_END ? found : NULL;
+}
+
+/* ---- Complaints ---- */
+
+static const char *name_of(const command_spec *command)
+{
+    return command->name != NULL ? command->name : "";
+}
+
+int options_refuse(const command_spec *command, const char *format, ...)
+{
+    char *message = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&message, format, arguments);
+    va_end(arguments);
+    complain(EXIT_BAD_INPUT, "%s", length >= 0 ? message : "out of host memory");
+    if (length >= 0)
+        free(message);
+    fprintf(stderr, "Try `reveille %s%s--help`.\n", name_of(command),
+            command->name != NULL ? " " : "");
+    return EXIT_BAD_INPUT;
+}
+
+/* ---- Words to choose from ---- */
+
+/* Lists of values are named "a|b,...". */
+bool options_word_at(const char *value, size_t i, char text[OPTION_WORDS_BYTES])
+{
+    for (const char *at = value; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, "|,");
+        bool is_word = islower((unsigned char)*at) != 0;
+        for (size_t k = 0; k < length; k++)
+            is_word = is_word && isupper((unsigned char)at[k]) == 0;
+        if (is_word && i-- == 0) {
+            snprintf(text, OPTION_WORDS_BYTES, "%.*s", (int)length, at);
+            return true;
+        }
+        at += length;
+        at += *at == '|';
+        if (*at == ',')
+            break;
+    }
+    return false;
+}
+
+int options_find_word(const char *value, const char *word)
+{
+    char text[OPTION_WORDS_BYTES];
+    for (size_t i = 0; options_word_at(value, i, text); i++) {
+        if (strcmp(text, word) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+void options_list_words(const char *value, char text[OPTION_WORDS_BYTES])
+{
+    char word[OPTION_WORDS_BYTES], next[OPTION_WORDS_BYTES];
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; options_word_at(value, i, word) && length < OPTION_WORDS_BYTES; i++) {
+        bool last = !options_word_at(value, i + 1, next);
+        const char *between = i == 0 ? "" : (last ? " or " : ", ");
+        length +=
+            (size_t)snprintf(text + length, OPTION_WORDS_BYTES - length, "%s%s", between, word);
+    }
 }
 
 bool options_wake(const char *text, rvl_wake *wake_out)
 {
-    bool together = strcmp(text, "together") == 0;
-    if (!together && strcmp(text, "staged") != 0)
+    int index = options_find_word("staged|together", text);
+    if (index >= 0)
+        *wake_out = index == 0 ? RVL_WAKE_STAGED : RVL_WAKE_TOGETHER;
+    return index >= 0;
+}
+
+/* ---- Devices ---- */
+
+/* Only letters and digits count: "H100_80GB" may mean h100-80g. */
+static void bare_name(const char *text, char bare[64])
+{
+    size_t length = 0;
+    for (; *text != '\0' && length < 63; text++) {
+        if (isalnum((unsigned char)*text))
+            bare[length++] = (char)tolower((unsigned char)*text);
+    }
+    bare[length] = '\0';
+}
+
+/* How a name may have been meant, best first. */
+static bool is_meant(int how, const char *word, const char *name)
+{
+    switch (how) {
+    case 0: /* its beginning */
+        return strlen(word) > 1 && strncmp(word, name, strlen(word)) == 0;
+    case 1: /* it, and more */
+        return strncmp(word, name, strlen(name)) == 0;
+    default:
+        return (strlen(word) > 2 && strstr(name, word) != NULL) || suggest_matches(word, name);
+    }
+}
+
+/* "h100-80g or h100-94g": the profiles that may have been meant. */
+static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    char word[64], name[64];
+    size_t length = 0;
+    bare_name(text, word);
+    list[0] = '\0';
+    for (int how = 0; how < 3 && length == 0; how++) {
+        for (size_t i = 0; rvl_profile_get(i, &profile) == RVL_OK; i++) {
+            bare_name(profile.name, name);
+            if (is_meant(how, word, name) && length < DEVICE_WHY_BYTES / 2)
+                length += (size_t)snprintf(list + length, DEVICE_WHY_BYTES / 2 - length, "%s%s",
+                                           length > 0 ? " or " : "", profile.name);
+        }
+    }
+}
+
+bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES])
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    char meant[DEVICE_WHY_BYTES / 2];
+    bool known = rvl_profile_find(text, &profile) == RVL_OK;
+    if (known && profile.capacity_bytes >= DEVICE_BYTES_MIN)
+        return true;
+    list_meant(text, meant);
+    size_t digits = strspn(text, "0123456789.");
+    if (known)
+        snprintf(why, DEVICE_WHY_BYTES,
+                 "less than 1 MiB, which no GPU has: did you mean %.*sGiB%s%s?",
+                 (int)(digits < 32 ? digits : 32), text, meant[0] != '\0' ? " or " : "", meant);
+    else
+        snprintf(why, DEVICE_WHY_BYTES,
+                 "neither a size nor a profile that `reveille devices` lists%s%s%s",
+                 meant[0] != '\0' ? ": did you mean " : "", meant, meant[0] != '\0' ? "?" : "");
+    return false;
+}
+
+/* A card that is sold as 80 GB has more than 80 * 10^9 bytes. */
+static void warn_of_decimal(const char *option, const char *text)
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    size_t digits = strspn(text, "0123456789."), length = strlen(text);
+    char size[SIZE_TEXT_BYTES];
+    if (length != digits + 2 || strcasecmp(text + digits, "GB") != 0 ||
+        rvl_profile_find(text, &profile) != RVL_OK)
+        return;
+    complain(0,
+             "--%s %s is %s, since GB counts in powers of ten: for a card that is sold as %.*s GB, "
+             "name its profile (`reveille devices`) or write %.*sGiB",
+             option, text, format_size(profile.capacity_bytes, size), (int)digits, text,
+             (int)digits, text);
+}
+
+/* ---- Values ---- */
+
+/* What a value of this option looks like. */
+static void expect(const option_spec *option, char text[OPTION_WORDS_BYTES])
+{
+    char first[OPTION_WORDS_BYTES];
+    if (option->expected != NULL) {
+        snprintf(text, OPTION_WORDS_BYTES, "%s", option->expected);
+        return;
+    }
+    switch (option->kind) {
+    case OPTION_DEVICE:
+        snprintf(text, OPTION_WORDS_BYTES,
+                 "a profile that `reveille devices` lists, or a size such as 80GiB");
+        break;
+    case OPTION_SIZE:
+        snprintf(text, OPTION_WORDS_BYTES, "a size such as 80GiB");
+        break;
+    case OPTION_NUMBER:
+        snprintf(text, OPTION_WORDS_BYTES, "a whole number from %" PRIu32 " to %" PRIu32,
+                 option->least, option->most);
+        break;
+    case OPTION_FILE:
+        snprintf(text, OPTION_WORDS_BYTES, "the name of a file");
+        break;
+    default:
+        if (options_word_at(option->value, 0, first))
+            options_list_words(option->value, text);
+        else
+            snprintf(text, OPTION_WORDS_BYTES, "%s", option->value);
+    }
+}
+
+static int refuse_value(const command_spec *command, const option_spec *option, const char *value)
+{
+    char expected[OPTION_WORDS_BYTES];
+    expect(option, expected);
+    return options_refuse(command, "--%s %s: expected %s", option->name, value, expected);
+}
+
+static bool parse_number(const option_spec *option, const char *value, uint32_t *number_out)
+{
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end != '\0' || errno != 0 || number < option->least ||
+        number > option->most)
         return false;
-    *wake_out = together ? RVL_WAKE_TOGETHER : RVL_WAKE_STAGED;
+    *number_out = (uint32_t)number;
     return true;
 }
 
-int options_bad_usage(const char *subcommand, const char *format, const char *what)
+static int set_device(const command_spec *command, const option_spec *option, const char *value,
+                      const char **field)
 {
-    complain(EXIT_BAD_INPUT, format, what);
-    fprintf(stderr, "Try `reveille %s --help`.\n", subcommand);
-    return EXIT_BAD_INPUT;
+    char why[DEVICE_WHY_BYTES];
+    if (!options_check_device(value, why))
+        return options_refuse(command, "--%s %s: %s", option->name, value, why);
+    warn_of_decimal(option->name, value);
+    *field = value;
+    return 0;
 }
 
-int options_bad_option(const char *subcommand, int option, const char *word)
+static int set_word(const command_spec *command, const option_spec *option, const char *value,
+                    int *field)
 {
-    return options_bad_usage(subcommand,
-                             option == ':' ? "option %s needs a value" : "unknown option %s", word);
+    int index = options_find_word(option->value, value);
+    if (index < 0)
+        return refuse_value(command, option, value);
+    *field = index;
+    return 0;
+}
+
+static int set_value(const command_spec *command, const option_spec *option, char *value,
+                     void *arguments)
+{
+    void *field = (char *)arguments + option->field;
+    _Static_assert(sizeof(rvl_wake) == sizeof(int), "an enum is as large as an int");
+    switch (option->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return 0;
+    case OPTION_DEVICE:
+        return set_device(command, option, value, field);
+    case OPTION_WORD:
+        return set_word(command, option, value, field);
+    case OPTION_NUMBER:
+        return parse_number(option, value, field) ? 0 : refuse_value(command, option, value);
+    case OPTION_SIZE:
+        return rvl_size_parse(value, field) == RVL_OK ? 0 : refuse_value(command, option, value);
+    case OPTION_CALL:
+        return option->set(command, option, value, arguments);
+    case OPTION_CHOICE:
+        if (options_find_word(option->value, value) < 0)
+            return refuse_value(command, option, value);
+        break;
+    default:
+        break;
+    }
+    *(const char **)field = value;
+    return 0;
+}
+
+/* ---- Options that there are not ---- */
+
+/* Names that begin so, as "--a or --b". Returns how many; one that is the whole word is the only.
+ */
+static size_t list_beginning(const command_spec *command, const char *word, size_t length,
+                             char list[OPTION_WORDS_BYTES], const option_spec **last_out)
+{
+    size_t count = 0, used = 0;
+    const option_spec *option;
+    list[0] = '\0';
+    for (size_t i = 0; (option = options_at(command, i)) != NULL; i++) {
+        if (option->kind == OPTION_GROUP || strncmp(option->name, word, length) != 0)
+            continue;
+        *last_out = option;
+        if (strlen(option->name) == length)
+            return 1;
+        if (used < OPTION_WORDS_BYTES)
+            used += (size_t)snprintf(list + used, OPTION_WORDS_BYTES - used, "%s--%s",
+                                     count > 0 ? " or " : "", option->name);
+        count++;
+    }
+    return count;
+}
+
+/* The name that comes nearest to a word; NULL: none is near. */
+static const char *nearest_option(const command_spec *command, const char *word)
+{
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    const option_spec *option;
+    for (size_t i = 0; (option = options_at(command, i)) != NULL; i++) {
+        if (option->kind == OPTION_GROUP || !suggest_matches(word, option->name))
+            continue;
+        size_t distance = suggest_distance(word, option->name);
+        if (best == NULL || distance < least) {
+            best = option->name;
+            least = distance;
+        }
+    }
+    return best;
+}
+
+static int refuse_unknown(const command_spec *command, const char *word)
+{
+    char list[OPTION_WORDS_BYTES], name[OPTION_WORDS_BYTES];
+    const option_spec *found = NULL;
+    bool is_long = word[0] == '-' && word[1] == '-';
+    size_t length = strcspn(word, "=");
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    const char *bare = name + strspn(name, "-");
+    size_t count = is_long ? list_beginning(command, bare, strlen(bare), list, &found) : 0;
+    if (count > 1)
+        return options_refuse(command, "option %s is ambiguous: did you mean %s?", name, list);
+    if (count == 1)
+        return options_refuse(command, "option --%s takes no value: leave %s out", found->name,
+                              word + length);
+    const char *meant = strlen(bare) > 1 ? nearest_option(command, bare) : NULL;
+    if (meant != NULL)
+        return options_refuse(command, "unknown option %s: did you mean --%s?", name, meant);
+    return options_refuse(command, "unknown option %s", name);
+}
+
+/* By its letter, or by as much of its name as tells it apart. */
+static int refuse_missing(const command_spec *command, const char *word)
+{
+    char list[OPTION_WORDS_BYTES], expected[OPTION_WORDS_BYTES];
+    const option_spec *option = NULL;
+    if (word[1] == '-') {
+        list_beginning(command, word + 2, strlen(word + 2), list, &option);
+    } else {
+        char letter = word[strlen(word) - 1];
+        for (size_t i = 0; (option = options_at(command, i)) != NULL; i++) {
+            if (option->kind != OPTION_GROUP && option->letter == letter)
+                break;
+        }
+    }
+    if (option == NULL)
+        return options_refuse(command, "option %s needs a value", word);
+    expect(option, expected);
+    return options_refuse(command, "option %s needs a value: %s", word, expected);
+}
+
+/* ---- A command line ---- */
+
+typedef struct getopt_lists {
+    struct option longs[OPTIONS_MAX + 1];
+    char letters[3 * OPTIONS_MAX + 3];
+} getopt_lists;
+
+static void make_lists(const command_spec *command, getopt_lists *lists)
+{
+    const option_spec *option;
+    char *letter = lists->letters;
+    size_t count = 0;
+    if (command->command_follows)
+        *letter++ = '+';
+    *letter++ = ':';
+    for (size_t i = 0; (option = options_at(command, i)) != NULL && i < OPTIONS_MAX; i++) {
+        if (option->kind == OPTION_GROUP)
+            continue;
+        int takes = option->value == NULL
+                        ? no_argument
+                        : (option->optional ? optional_argument : required_argument);
+        lists->longs[count++] = (struct option){option->name, takes, NULL, FIRST_OPTION + (int)i};
+        if (option->letter != '\0')
+            *letter++ = option->letter;
+        if (option->letter != '\0' && takes == required_argument)
+            *letter++ = ':';
+    }
+    lists->longs[count] = (struct option){0};
+    *letter = '\0';
+}
+
+static size_t index_of_letter(const command_spec *command, int letter)
+{
+    const option_spec *option;
+    size_t i = 0;
+    while ((option = options_at(command, i)) != NULL &&
+           (option->kind == OPTION_GROUP || option->letter != letter))
+        i++;
+    return i;
+}
+
+/* One option. Returns 0, the exit status, or -1: that was all. */
+static int take_option(const command_spec *command, int answer, const char *word, void *arguments,
+                       option_line *line)
+{
+    if (answer == ':')
+        return refuse_missing(command, word);
+    if (answer == '?')
+        return refuse_unknown(command, word);
+    size_t index =
+        answer >= FIRST_OPTION ? (size_t)(answer - FIRST_OPTION) : index_of_letter(command, answer);
+    line->given |= UINT64_C(1) << index;
+    return set_value(command, options_at(command, index), optarg, arguments);
+}
+
+/*
+ * The word that getopt has answered about. Options may stand behind other words: getopt has then
+ * moved them, and stands behind the word, or still within it if there are letters left.
+ */
+static const char *word_at_fault(char **argv, int before, int answer)
+{
+    if (answer != '?' || optopt <= 0 || optopt >= FIRST_OPTION)
+        return argv[optind > before ? optind - 1 : before];
+    const char *whole = argv[optind - 1];
+    bool ended = whole[0] == '-' && whole[1] != '-' && whole[strlen(whole) - 1] == optopt;
+    return ended ? whole : argv[optind];
+}
+
+bool options_parse(const command_spec *command, int argc, char **argv, void *arguments,
+                   option_line *line_out)
+{
+    getopt_lists lists;
+    make_lists(command, &lists);
+    *line_out = (option_line){0};
+    opterr = 0;
+    optind = 0; /* begins anew, and looks at the '+' again */
+    for (;;) {
+        int at = optind > 0 ? optind : 1;
+        int answer = getopt_long(argc, argv, lists.letters, lists.longs, NULL);
+        if (answer == -1)
+            break;
+        const char *word = word_at_fault(argv, at, answer);
+        int status = take_option(command, answer, word, arguments, line_out);
+        if (status != 0) {
+            line_out->status = status > 0 ? status : EXIT_FITS;
+            return false;
+        }
+    }
+    line_out->first = optind;
+    return true;
+}
+
+bool options_given(const command_spec *command, const option_line *line, const char *name)
+{
+    const option_spec *option;
+    for (size_t i = 0; (option = options_at(command, i)) != NULL; i++) {
+        if (option->kind != OPTION_GROUP && strcmp(option->name, name) == 0)
+            return (line->given >> i & 1) != 0;
+    }
+    return false;
+}
+
+/* ---- Names of files ---- */
+
+static bool ends_with(const char *path, const char *ending, size_t length)
+{
+    size_t whole = strlen(path);
+    return whole > length + 1 && path[whole - length - 1] == '.' &&
+           strncasecmp(path + whole - length, ending, length) == 0;
+}
+
+/* Whether a path has one of the endings "html htm". */
+static bool has_ending(const char *path, const char *endings)
+{
+    for (const char *at = endings; *at != '\0'; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        if (ends_with(path, at, length))
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+static bool is_special(const char *path)
+{
+    struct stat found;
+    return strcmp(path, "-") == 0 || (stat(path, &found) == 0 && !S_ISREG(found.st_mode));
+}
+
+int options_check_ending(const command_spec *command, const char *option, const char *path,
+                         const char *endings)
+{
+    /* Endings of formats; others may be anything, such as the date of a run. */
+    static const char others[] =
+        "html htm svg json rvt zst gz pickle pdf png jpg jpeg gif webp xml csv txt md toml yaml";
+    if (path == NULL || is_special(path) || has_ending(path, endings) || !has_ending(path, others))
+        return 0;
+    const char *slash = strrchr(path, '/');
+    const char *base = slash != NULL ? slash + 1 : path;
+    return options_refuse(command,
+                          "%s %s: this writes .%.*s, and the name says %s: end it in .%.*s", option,
+                          path, (int)strcspn(endings, " "), endings, strrchr(base, '.'),
+                          (int)strcspn(endings, " "), endings);
+}
+
+int options_check_snapshots(const command_spec *command, const option_line *line,
+                            const char *const *paths, size_t path_count)
+{
+    static const char *const names[] = {"snapshot-process", "snapshot-device"};
+    for (size_t i = 0; i < path_count; i++) {
+        if (has_ending(paths[i], "pickle pickle.gz"))
+            return 0;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (options_given(command, line, names[i]))
+            return options_refuse(command,
+                                  "--%s: no PyTorch snapshot (.pickle, .pickle.gz) is among the "
+                                  "inputs: name one, or leave the option out",
+                                  names[i]);
+    }
+    return 0;
 }

@@ -24,105 +24,102 @@ typedef struct arguments {
     const char *period;
     const char *name;
     char **command; /* ends with NULL */
-    bool help;
 } arguments;
 
-void help_record(void)
-{
-    fputs(
-        "usage: reveille record [OPTION]... [--] COMMAND [ARGUMENT]...\n"
-        "\n"
-        "Runs COMMAND and records what it does with device memory, as a trace to be replayed.\n"
-        "\n"
-        "  -o FILE                the trace; of several processes, each has its own, with its\n"
-        "                         number before the extension (default: run.rvt)\n"
-        "  --stages-nvtx PREFIX   NVTX ranges whose name begins so are stages, named by the rest\n"
-        "                         (default: none)\n"
-        "  --period MS            milliseconds between samples of the true use; 0: at stages\n"
-        "                         alone (default: 1000)\n"
-        "  --name NAME            of the processes in the trace (default: the program's)\n"
-        "  --help                 print this\n"
-        "\n"
-        "RVL_PRELOAD names another libreveille-preload.so. What was written is told on stderr.\n"
-        "\n"
-        "Exit status: that of COMMAND, 128 and more if a signal ended it; 2 bad usage, or it\n"
-        "cannot be recorded; 1 an internal failure.\n",
-        stdout);
-}
+static int set_period(const command_spec *command, const option_spec *option, char *value,
+                      void *user);
+static int set_name(const command_spec *command, const option_spec *option, char *value,
+                    void *user);
+
+#define FIELD(name) offsetof(arguments, name)
+
+const command_spec record_spec = {
+    .name = "record",
+    .summary = "run a command and record its memory as a trace",
+    .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
+    .description =
+        "Runs COMMAND and records what it does with device memory, as a trace to be replayed. The "
+        "command itself stays as it is: a library is loaded under it. What was written is told on "
+        "stderr.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FILE,
+             .letter = 'o',
+             .name = "output",
+             .value = "FILE",
+             .help = "the trace; of several processes, each has its own, with its number before "
+                     "the extension",
+             .usual = OUTPUT_USUAL,
+             .files = "rvt",
+             .field = FIELD(output)},
+            {.kind = OPTION_STRING,
+             .name = "stages-nvtx",
+             .value = "PREFIX",
+             .help = "NVTX ranges whose name begins so are stages, named by the rest",
+             .usual = "none",
+             .expected = "the beginning of a range's name",
+             .field = FIELD(nvtx)},
+            {.kind = OPTION_CALL,
+             .name = "period",
+             .value = "MS",
+             .help = "milliseconds between samples of the true use; 0: at stages alone",
+             .usual = "1000",
+             .expected = "milliseconds, up to an hour",
+             .set = set_period},
+            {.kind = OPTION_CALL,
+             .name = "name",
+             .value = "NAME",
+             .help = "of the processes in the trace",
+             .usual = "the program's",
+             .expected = "a name of 1 to 255 bytes",
+             .set = set_name},
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
+                                  {"2", "bad usage, or the command cannot be recorded"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille record -o run.rvt python train.py", "Record a program."},
+            {"reveille record --stages-nvtx stage: -o step.rvt -- ./engine --port 8000",
+             "Its NVTX ranges stage:rollout, stage:train, ... become the stages."},
+            {"reveille record true && reveille replay run.rvt", "Record, then predict."},
+            {NULL, NULL}},
+    .environment =
+        (const text_entry[]){{"RVL_PRELOAD", "Another libreveille-preload.so to load."},
+                             {"LD_PRELOAD", "Libraries that are named there stay, before ours."},
+                             {NULL, NULL}},
+    .files =
+        (const text_entry[]){{OUTPUT_USUAL, "The trace, where `-o` names no other."}, {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-report(1); docs/record.md in the "
+                "sources",
+    .command_follows = true,
+};
 
 /* ---- Arguments ---- */
 
-static int usage(const char *format, const char *what)
+static int set_period(const command_spec *command, const option_spec *option, char *value,
+                      void *user)
 {
-    return options_bad_usage("record", format, what);
-}
-
-static int check_period(const char *text)
-{
+    (void)option;
     char *end = NULL;
     errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number > PERIOD_MAX_MS)
-        return usage("--period %s: expected milliseconds, up to an hour", text);
+    unsigned long long number = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || number > PERIOD_MAX_MS)
+        return options_refuse(command, "--period %s: expected milliseconds, up to an hour", value);
+    ((arguments *)user)->period = value;
     return 0;
 }
 
-static int check_name(const char *text)
+static int set_name(const command_spec *command, const option_spec *option, char *value, void *user)
 {
-    size_t length = strlen(text);
+    (void)option;
+    size_t length = strlen(value);
     if (length == 0 || length > NAME_BYTES_MAX)
-        return usage("--name %s: expected 1 to 255 bytes", text);
+        return options_refuse(command, "--name %s: expected 1 to 255 bytes", value);
+    ((arguments *)user)->name = value;
     return 0;
-}
-
-enum { NVTX = 256, PERIOD, NAME, HELP };
-
-static const struct option long_options[] = {
-    {"stages-nvtx", required_argument, NULL, NVTX},
-    {"period", required_argument, NULL, PERIOD},
-    {"name", required_argument, NULL, NAME},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
-};
-
-static int parse_option(int option, const char *word, arguments *parsed)
-{
-    switch (option) {
-    case 'o':
-        parsed->output = optarg;
-        return 0;
-    case NVTX:
-        parsed->nvtx = optarg;
-        return 0;
-    case PERIOD:
-        parsed->period = optarg;
-        return check_period(optarg);
-    case NAME:
-        parsed->name = optarg;
-        return check_name(optarg);
-    case HELP:
-        parsed->help = true;
-        return 0;
-    default:
-        return options_bad_option("record", option, word);
-    }
-}
-
-/* The first word that is no option begins the command. */
-static int parse(int argc, char **argv, arguments *parsed)
-{
-    options_begin();
-    for (;;) {
-        char *word;
-        int option = options_next(argc, argv, "+:o:", long_options, NULL, &word);
-        if (option == -1)
-            break;
-        int status = parse_option(option, word, parsed);
-        if (status != 0 || parsed->help)
-            return status;
-    }
-    parsed->command = argv + optind;
-    return optind < argc ? 0 : usage("%s: name the command to run", argv[0]);
 }
 
 /* ---- The environment of the command ---- */
@@ -250,12 +247,12 @@ static int record(const arguments *parsed)
 int command_record(int argc, char **argv)
 {
     arguments parsed = {.output = OUTPUT_USUAL};
-    int status = parse(argc, argv, &parsed);
-    if (status != 0)
-        return status;
-    if (parsed.help) {
-        help_record();
-        return EXIT_FITS;
-    }
-    return record(&parsed);
+    option_line line;
+    if (!options_parse(&record_spec, argc, argv, &parsed, &line))
+        return line.status;
+    parsed.command = argv + line.first;
+    if (line.first == argc)
+        return options_refuse(&record_spec, "record: name the command to run");
+    int status = options_check_ending(&record_spec, "-o", parsed.output, "rvt zst");
+    return status == 0 ? record(&parsed) : status;
 }

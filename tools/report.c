@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command.h"
 
@@ -21,12 +20,6 @@ static const char *const titles[COLUMNS] = {
     "stage", "peak", "", "end", "free at peak", "host", "seconds", "who holds the peak",
 };
 static const bool right[COLUMNS] = {false, true, false, true, true, true, true, false};
-
-bool wants_colour(void)
-{
-    const char *no_color = getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0');
-}
 
 /* "engine/kv_cache"; the caller frees it. NULL: no memory. */
 static char *holder_name(const char *process, const char *tag)

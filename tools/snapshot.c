@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "options.h"
+#include "progress.h"
 #include "reveille/snapshot.h"
 
 #define DEVICE_MAX 4096
@@ -17,126 +17,117 @@ typedef struct arguments {
     const char **settings; /* room for one a word of the command line */
     const char *path;
     bool json;
-    bool help;
 } arguments;
 
-void help_snapshot(void)
-{
-    fputs(
-        "usage: reveille snapshot [OPTION]... FILE.pickle[.gz]\n"
-        "\n"
-        "Runs the allocations of a PyTorch memory snapshot through a model of the caching\n"
-        "allocator, and prints for every stage (annotations stage:NAME) its peaks and what lies\n"
-        "between reserved and requested memory.\n"
-        "\n"
-        "  --verify             feed recorded segment addresses in, and report the first entry\n"
-        "                       in which model and recording differ (default: predict)\n"
-        "  --set KEY=VALUE      change a setting, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated:\n"
-        "                       expandable_segments, max_split_size_mb,\n"
-        "                       max_non_split_rounding_mb, large_segment_size_mb,\n"
-        "                       roundup_power2_divisions, garbage_collection_threshold,\n"
-        "                       per_process_memory_fraction (default: as recorded);\n"
-        "                       capacity=SIZE is --capacity\n"
-        "  --capacity SIZE      what the device has for the process, such as 80GiB\n"
-        "                       (default: without bound)\n"
-        "  --empty-cache-at-stages\n"
-        "                       call empty_cache before every stage\n"
-        "  --stage-prefix P     of the annotations that are stages (default: stage:)\n"
-        "  --device N           index of the device (default: the first with a trace)\n"
-        "  --json               print JSON, schema 1 (default: a table)\n"
-        "  --help               print this\n"
-        "\n"
-        "Exit status: 0 done; 3 the verification diverged, or requests do not fit the capacity;\n"
-        "2 bad usage or a bad snapshot; 1 an internal failure.\n",
-        stdout);
-}
+static int add_setting(const command_spec *command, const option_spec *option, char *value,
+                       void *user);
+static int set_device(const command_spec *command, const option_spec *option, char *value,
+                      void *user);
+
+#define FIELD(name) offsetof(arguments, name)
+
+const command_spec snapshot_spec = {
+    .name = "snapshot",
+    .summary = "predict the memory of a PyTorch snapshot, stage by stage",
+    .usage = "[OPTION]... FILE.pickle[.gz]",
+    .description =
+        "Runs the allocations of a PyTorch memory snapshot through a model of the caching "
+        "allocator, and prints for every stage (annotations stage:NAME) its peaks and what lies "
+        "between reserved and requested memory.\n\n"
+        "The keys of `--set` are expandable_segments, max_split_size_mb, "
+        "max_non_split_rounding_mb, large_segment_size_mb, roundup_power2_divisions, "
+        "garbage_collection_threshold and per_process_memory_fraction; capacity=SIZE is "
+        "`--capacity`.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FLAG,
+             .name = "verify",
+             .help = "feed recorded segment addresses in, and report the first entry in which "
+                     "model and recording differ",
+             .usual = "predict",
+             .field = FIELD(options.verify)},
+            {.kind = OPTION_CALL,
+             .name = "set",
+             .value = "KEY=VALUE",
+             .help = "change a setting, as in PYTORCH_CUDA_ALLOC_CONF",
+             .usual = "as recorded",
+             .expected = "KEY=VALUE, such as expandable_segments=True",
+             .set = add_setting,
+             .repeated = true},
+            {.kind = OPTION_SIZE,
+             .name = "capacity",
+             .value = "SIZE",
+             .help = "what the device has for the process, such as 80GiB",
+             .usual = "without bound",
+             .field = FIELD(options.capacity_bytes)},
+            {.kind = OPTION_FLAG,
+             .name = "empty-cache-at-stages",
+             .help = "call empty_cache before every stage",
+             .field = FIELD(options.empty_cache_at_stages)},
+            {.kind = OPTION_STRING,
+             .name = "stage-prefix",
+             .value = "P",
+             .help = "how the annotations that are stages begin",
+             .usual = "stage:",
+             .expected = "the beginning of an annotation, such as stage:",
+             .field = FIELD(options.stage_prefix)},
+            {.kind = OPTION_CALL,
+             .name = "device",
+             .value = "N",
+             .help = "index of the device",
+             .usual = "the first with a trace",
+             .expected = "the index of a device",
+             .set = set_device},
+            OPTION_OF_JSON(FIELD(json)),
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "done"},
+                                  {"3", "the verification diverged, or requests do not fit the "
+                                        "capacity"},
+                                  {"2", "bad usage or a bad snapshot"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille snapshot traces/snapshots/default.pickle",
+             "What every stage reserves, and why."},
+            {"reveille snapshot run.pickle.gz --set expandable_segments=True --capacity 80GiB",
+             "The same run with another setting, and with a bound."},
+            {"reveille snapshot run.pickle.gz --verify",
+             "Does the model of the allocator agree with what was recorded?"},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-report(1); docs/snapshot.md in the "
+                "sources",
+    .operands = "pickle pickle.gz",
+};
 
 /* ---- Arguments ---- */
 
-static int usage(const char *format, const char *what)
+static int set_device(const command_spec *command, const option_spec *option, char *value,
+                      void *user)
 {
-    return options_bad_usage("snapshot", format, what);
-}
-
-enum { VERIFY = 256, SET, CAPACITY, EMPTY_CACHE, STAGE_PREFIX, DEVICE, JSON, HELP };
-
-static const struct option long_options[] = {
-    {"verify", no_argument, NULL, VERIFY},
-    {"set", required_argument, NULL, SET},
-    {"capacity", required_argument, NULL, CAPACITY},
-    {"empty-cache-at-stages", no_argument, NULL, EMPTY_CACHE},
-    {"stage-prefix", required_argument, NULL, STAGE_PREFIX},
-    {"device", required_argument, NULL, DEVICE},
-    {"json", no_argument, NULL, JSON},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
-};
-
-static int parse_device(const char *text, rvl_snapshot_options *options)
-{
+    (void)option;
+    arguments *parsed = user;
     char *end;
-    unsigned long index = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || index >= DEVICE_MAX)
-        return usage("--device %s: expected the index of a device", text);
-    options->device = (uint32_t)index + 1;
+    unsigned long index = strtoul(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end != '\0' || index >= DEVICE_MAX)
+        return options_refuse(command, "--device %s: expected the index of a device", value);
+    parsed->options.device = (uint32_t)index + 1;
     return 0;
 }
 
-static int parse_capacity(const char *text, rvl_snapshot_options *options)
+static int add_setting(const command_spec *command, const option_spec *option, char *value,
+                       void *user)
 {
-    if (rvl_size_parse(text, &options->capacity_bytes) != RVL_OK)
-        return usage("--capacity %s: expected a size such as 80GiB", text);
-    return 0;
-}
-
-static int parse_option(int option, char *word, arguments *parsed)
-{
-    switch (option) {
-    case VERIFY:
-        parsed->options.verify = true;
-        return 0;
-    case SET:
-        if (strncmp(optarg, "capacity=", strlen("capacity=")) == 0)
-            return parse_capacity(optarg + strlen("capacity="), &parsed->options);
-        parsed->settings[parsed->options.setting_count++] = optarg;
-        return 0;
-    case CAPACITY:
-        return parse_capacity(optarg, &parsed->options);
-    case EMPTY_CACHE:
-        parsed->options.empty_cache_at_stages = true;
-        return 0;
-    case STAGE_PREFIX:
-        parsed->options.stage_prefix = optarg;
-        return 0;
-    case DEVICE:
-        return parse_device(optarg, &parsed->options);
-    case JSON:
-        parsed->json = true;
-        return 0;
-    case HELP:
-        parsed->help = true;
-        return 0;
-    default:
-        return options_bad_option("snapshot", option, word);
-    }
-}
-
-static int parse(int argc, char **argv, arguments *parsed)
-{
-    options_begin();
-    for (;;) {
-        char *word;
-        int option = options_next(argc, argv, ":", long_options, NULL, &word);
-        if (option == -1)
-            break;
-        int status = parse_option(option, word, parsed);
-        if (status != 0 || parsed->help)
-            return status;
-    }
-    if (argc - optind != 1)
-        return usage("%s: name one snapshot", argv[0]);
-    parsed->path = argv[optind];
-    parsed->options.settings = parsed->settings;
+    static const char capacity[] = "capacity=";
+    (void)option;
+    arguments *parsed = user;
+    if (strncmp(value, capacity, strlen(capacity)) != 0)
+        parsed->settings[parsed->options.setting_count++] = value;
+    else if (rvl_size_parse(value + strlen(capacity), &parsed->options.capacity_bytes) != RVL_OK)
+        return options_refuse(command,
+                              "--set %s: expected a size such as 80GiB after the =", value);
     return 0;
 }
 
@@ -233,7 +224,9 @@ static int run(const arguments *parsed)
     rvl_trace_error error = {.struct_size = sizeof error};
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     rvl_snapshot *snapshot = NULL;
+    progress_begin("snapshot", NULL);
     rvl_status status = rvl_snapshot_run(parsed->path, &parsed->options, &error, &snapshot);
+    progress_end();
     if (status != RVL_OK)
         return explain_replay(status, &error);
     (void)rvl_snapshot_get(snapshot, &facts);
@@ -246,14 +239,18 @@ static int run(const arguments *parsed)
 int command_snapshot(int argc, char **argv)
 {
     arguments parsed = {.options = {.struct_size = sizeof parsed.options}};
+    option_line line;
     parsed.settings = calloc((size_t)argc, sizeof *parsed.settings);
     if (parsed.settings == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
-    int status = parse(argc, argv, &parsed);
-    if (status == 0 && parsed.help)
-        help_snapshot();
-    else if (status == 0)
-        status = run(&parsed);
+    if (options_parse(&snapshot_spec, argc, argv, &parsed, &line)) {
+        parsed.path = argv[line.first];
+        parsed.options.settings = parsed.settings;
+        if (argc - line.first != 1)
+            line.status = options_refuse(&snapshot_spec, "snapshot: name one snapshot");
+        if (line.status == 0)
+            line.status = run(&parsed);
+    }
     free(parsed.settings);
-    return status;
+    return line.status;
 }

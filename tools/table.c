@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* A table of text: columns as wide as their widest cell, two spaces between them. */
+/*
+ * A table of text: columns as wide as their widest cell, two spaces between them.
+ *
+ * On a terminal that is too narrow, columns are folded into bands, which stand below one another: a
+ * row is then a line of each band, and the bands after the first are indented further. The last
+ * column, which holds text, is wrapped between words where a line is still too long. Elsewhere a
+ * row is one line, however long, so that what reads it finds the same everywhere.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+
+#define BAND_INDENT 4
+#define TEXT_MIN 30 /* columns that text is wrapped in before it gets a line of its own */
 
 typedef struct row {
     char **cells;
@@ -17,7 +27,9 @@ struct table {
     size_t columns;
     const bool *right;
     bool failed;     /* no memory for a row */
-    size_t widths[]; /* of the widest cell so far */
+    bool is_heard;   /* of rows that are not kept: nobody knows how wide the last column is */
+    size_t *bands;   /* of every column */
+    size_t widths[]; /* of the widest cell so far; the bands lie behind them */
 };
 
 static void free_row(row *line, size_t columns)
@@ -43,13 +55,27 @@ static bool copy_row(row *line, const char *const *cells, size_t columns)
     return true;
 }
 
-void table_widen(table *rows, const char *const *cells)
+/* Columns that UTF-8 takes on a screen, as far as a character is one. */
+static size_t text_width(const char *text, size_t length)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < length; i++)
+        width += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return width;
+}
+
+static void widen(table *rows, const char *const *cells)
 {
     for (size_t i = 0; i < rows->columns; i++) {
-        size_t length = strlen(cells[i]);
-        if (length > rows->widths[i])
-            rows->widths[i] = length;
+        size_t width = text_width(cells[i], strlen(cells[i]));
+        rows->widths[i] = width > rows->widths[i] ? width : rows->widths[i];
     }
+}
+
+void table_widen(table *rows, const char *const *cells)
+{
+    rows->is_heard = true;
+    widen(rows, cells);
 }
 
 void table_add(table *rows, const char *const *cells)
@@ -61,7 +87,7 @@ void table_add(table *rows, const char *const *cells)
         rows->failed = true;
         return;
     }
-    table_widen(rows, cells);
+    widen(rows, (const char *const *)rows->rows[rows->count].cells);
     rows->count++;
 }
 
@@ -73,46 +99,159 @@ void table_mark_last(table *rows)
 
 table *table_new(const char *const *titles, const bool *right, size_t columns)
 {
-    table *rows = calloc(1, sizeof *rows + columns * sizeof *rows->widths);
+    table *rows = calloc(1, sizeof *rows + 2 * columns * sizeof *rows->widths);
     if (rows == NULL)
         return NULL;
+    rows->bands = rows->widths + columns;
     rows->columns = columns;
     rows->right = right;
     table_add(rows, titles);
     return rows;
 }
 
-/* Spaces come with the cell after them, so that no line ends in any. */
-static void print_cells(const table *rows, const char *const *cells)
+/* ---- Bands ---- */
+
+typedef struct layout {
+    size_t limit; /* columns of the terminal; 0: none */
+    const char *indent;
+    const char *style;
+    const char *style_end;
+} layout;
+
+static size_t indent_of(const layout *as, size_t band)
 {
-    size_t pending = 0;
+    return strlen(as->indent) + (band > 0 ? BAND_INDENT : 0);
+}
+
+/* Text is wrapped in what is left of a line if that is worth it. */
+static bool has_room(const table *rows, const layout *as, size_t column, size_t at)
+{
+    bool is_text = column + 1 == rows->columns && !rows->right[column];
+    bool is_known = !is_text || !rows->is_heard;
+    return (is_known && at + rows->widths[column] <= as->limit) ||
+           (is_text && at + TEXT_MIN <= as->limit);
+}
+
+static void fold(table *rows, const layout *as)
+{
+    size_t band = 0, at = strlen(as->indent);
     for (size_t i = 0; i < rows->columns; i++) {
-        const char *cell = cells[i];
-        size_t length = strlen(cell), width = rows->widths[i];
-        size_t fill = width > length ? width - length : 0;
-        if (length > 0) {
-            printf("%*s%s", (int)(pending + (rows->right[i] ? fill : 0)), "", cell);
-            pending = rows->right[i] ? 0 : fill;
-        } else {
-            pending += width;
-        }
-        pending += width > 0 ? 2 : 0;
+        bool begins = i == 0 || at == indent_of(as, band);
+        if (as->limit > 0 && !begins && rows->widths[i] > 0 && !has_room(rows, as, i, at))
+            at = indent_of(as, ++band);
+        rows->bands[i] = band;
+        at += rows->widths[i] > 0 ? rows->widths[i] + 2 : 0;
     }
 }
 
-void table_put(const table *rows, const char *const *cells, const char *indent, const char *style,
-               const char *style_end)
+/* ---- Rows ---- */
+
+/* Bytes of a text that go on a line: up to a comma, or a space, before the room ends. */
+static size_t fitting(const char *text, size_t room)
 {
-    printf("%s%s", indent, style != NULL ? style : "");
-    print_cells(rows, cells);
-    printf("%s\n", style != NULL ? style_end : "");
+    size_t comma = 0, space = 0, at = 0, width = 0;
+    for (; text[at] != '\0' && width <= room; at++) {
+        if (text[at] == ' ' && at > 0)
+            space = at;
+        if (text[at] == ' ' && at > 0 && text[at - 1] == ',')
+            comma = at;
+        width += ((unsigned char)text[at] & 0xc0) != 0x80;
+    }
+    if (text[at] == '\0' && width <= room)
+        return at;
+    if (comma > 0 || space > 0)
+        return comma > 0 ? comma : space;
+    return strcspn(text, " "); /* words stay whole */
 }
 
-bool table_print(const table *rows, const char *indent, const char *style, const char *style_end)
+static void begin_line(const row *line, const layout *as, size_t columns)
 {
+    printf("%s%*s", line->marked && as->style != NULL ? as->style : "", (int)columns, "");
+}
+
+static void end_line(const row *line, const layout *as)
+{
+    puts(line->marked && as->style != NULL ? as->style_end : "");
+}
+
+/* A cell from a column on, and the rest of it below. */
+static void print_cell(const row *line, const layout *as, const char *cell, size_t at)
+{
+    for (;;) {
+        size_t length = as->limit > at ? fitting(cell, as->limit - at) : strlen(cell);
+        printf("%.*s", (int)length, cell);
+        cell += length;
+        cell += strspn(cell, " ");
+        if (*cell == '\0')
+            return;
+        end_line(line, as);
+        begin_line(line, as, at);
+    }
+}
+
+static bool is_empty(const table *rows, const row *line, size_t band)
+{
+    for (size_t i = 0; i < rows->columns; i++) {
+        if (rows->bands[i] == band && line->cells[i][0] != '\0')
+            return false;
+    }
+    return true;
+}
+
+/* Spaces come with the cell after them, so that no line ends in any. */
+static void print_band(const table *rows, const row *line, const layout *as, size_t band)
+{
+    size_t at = indent_of(as, band), pending = 0;
+    begin_line(line, as, at);
+    for (size_t i = 0; i < rows->columns; i++) {
+        if (rows->bands[i] != band)
+            continue;
+        const char *cell = line->cells[i];
+        size_t length = text_width(cell, strlen(cell));
+        size_t fill = rows->widths[i] > length ? rows->widths[i] - length : 0;
+        if (length > 0) {
+            size_t before = pending + (rows->right[i] ? fill : 0);
+            printf("%*s", (int)before, "");
+            print_cell(line, as, cell, at + before);
+            at += before + length;
+            pending = rows->right[i] ? 0 : fill;
+        } else {
+            pending += rows->widths[i];
+        }
+        pending += rows->widths[i] > 0 ? 2 : 0;
+    }
+    end_line(line, as);
+}
+
+static void print_row(const table *rows, const row *line, const layout *as)
+{
+    for (size_t band = 0; band <= rows->bands[rows->columns - 1]; band++) {
+        if (band == 0 || !is_empty(rows, line, band))
+            print_band(rows, line, as, band);
+    }
+}
+
+static layout lay_out(table *rows, const char *indent, const char *style, const char *style_end)
+{
+    layout as = {
+        .limit = table_columns(), .indent = indent, .style = style, .style_end = style_end};
+    fold(rows, &as);
+    return as;
+}
+
+void table_put(table *rows, const char *const *cells, const char *indent, const char *style,
+               const char *style_end)
+{
+    const row line = {.cells = (char **)cells, .marked = style != NULL};
+    layout as = lay_out(rows, indent, style, style_end);
+    print_row(rows, &line, &as);
+}
+
+bool table_print(table *rows, const char *indent, const char *style, const char *style_end)
+{
+    layout as = lay_out(rows, indent, style, style_end);
     for (size_t i = 0; i < rows->count && !rows->failed; i++)
-        table_put(rows, (const char *const *)rows->rows[i].cells, indent,
-                  rows->rows[i].marked ? style : NULL, style_end);
+        print_row(rows, &rows->rows[i], &as);
     return !rows->failed;
 }
 

@@ -376,7 +376,7 @@ static void test_bad_usage(void **state)
     RUN("help", "record");
     assert_int_equal(answer.status, 0);
     RUN("--help");
-    check_printed("  record    run a command");
+    check_printed("  record      run a command");
 }
 
 static int setup(void **state)

@@ -80,6 +80,7 @@ typedef struct check_result {
 typedef struct check_results {
     check_result *results;
     size_t count;
+    size_t left_out; /* by an interrupt */
 } check_results;
 
 /*

@@ -13,82 +13,79 @@ typedef struct arguments {
     const char *junit;
     bool update;
     bool github;
-    bool help;
 } arguments;
 
-void help_check(void)
-{
-    fputs("usage: reveille check [OPTION]... FILE.toml|FILE.json\n"
-          "\n"
-          "Replays the traces and models' steps that the file lists on the devices that it lists,\n"
-          "and holds the peak of every stage against the device, the file's budgets, and the\n"
-          "baseline that is checked in beside it. docs/check.md has the file's schema.\n"
-          "\n"
-          "  --update-baseline    write the peaks as they are to the baseline (default: compare)\n"
-          "  --junit FILE         write the results as JUnit, too (default: none)\n"
-          "  --github             print annotations for GitHub, too (default: where\n"
-          "                       GITHUB_ACTIONS is true)\n"
-          "  --help               print this\n"
-          "\n"
-          "Exit status: 0 all is well; 3 a stage does not fit, is over budget, above its baseline\n"
-          "or not in it, or gone; 2 bad usage, or a bad file, trace, config or setting (the other\n"
-          "checks are run and shown); 1 an internal failure.\n",
-          stdout);
-}
+#define FIELD(name) offsetof(arguments, name)
 
-static int usage(const char *format, const char *what)
-{
-    return options_bad_usage("check", format, what);
-}
-
-enum { UPDATE = 256, JUNIT, GITHUB, HELP };
-
-static const struct option long_options[] = {
-    {"update-baseline", no_argument, NULL, UPDATE},
-    {"junit", required_argument, NULL, JUNIT},
-    {"github", no_argument, NULL, GITHUB},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
+const command_spec check_spec = {
+    .name = "check",
+    .summary = "hold stages against budgets and a baseline, in CI",
+    .usage = "[OPTION]... FILE.toml|FILE.json",
+    .description =
+        "Replays the traces and models' steps that the file lists on the devices that it lists, "
+        "and holds the peak of every stage against the device, the file's budgets, and the "
+        "baseline that is checked in beside it. docs/check.md in the sources has the file's "
+        "schema.\n\n"
+        "Ctrl-C ends it after the check that runs: those that are done are shown, and neither the "
+        "baseline nor the JUnit file is written.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FLAG,
+             .name = "update-baseline",
+             .help = "write the peaks as they are to the baseline",
+             .usual = "compare",
+             .field = FIELD(update)},
+            {.kind = OPTION_FILE,
+             .name = "junit",
+             .value = "FILE",
+             .help = "write the results as JUnit, too",
+             .usual = "none",
+             .files = "xml",
+             .field = FIELD(junit)},
+            {.kind = OPTION_FLAG,
+             .name = "github",
+             .help = "print annotations for GitHub, too",
+             .usual = "where GITHUB_ACTIONS is true",
+             .field = FIELD(github)},
+            OPTION_OF_COLOR,
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits =
+        (const text_entry[]){
+            {"0", "all is well"},
+            {"3", "a stage does not fit, is over budget, above its baseline or not in it, or gone"},
+            {"2", "bad usage, or a bad file, trace, config or setting (the other checks are run "
+                  "and shown)"},
+            {"1", "an internal failure"},
+            {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille check memory.toml", "Hold all checks of a file against their bounds."},
+            {"reveille check memory.toml --update-baseline", "Agree to the peaks as they are."},
+            {"reveille check memory.toml --junit results.xml", "In CI, with a file for it."},
+            {NULL, NULL}},
+    .environment =
+        (const text_entry[]){{"GITHUB_ACTIONS", "Where it is true, annotations are printed."},
+                             {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-model(1); docs/check.md in the sources",
+    .operands = "toml json",
 };
 
-static int parse_option(int option, char *word, arguments *parsed)
-{
-    switch (option) {
-    case UPDATE:
-        parsed->update = true;
-        return 0;
-    case JUNIT:
-        parsed->junit = optarg;
-        return 0;
-    case GITHUB:
-        parsed->github = true;
-        return 0;
-    case HELP:
-        parsed->help = true;
-        return 0;
-    default:
-        return options_bad_option("check", option, word);
-    }
-}
-
-static int parse(int argc, char **argv, arguments *parsed)
+static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
 {
     const char *actions = getenv("GITHUB_ACTIONS");
+    option_line line;
     parsed->github = actions != NULL && strcmp(actions, "true") == 0;
-    options_begin();
-    for (;;) {
-        char *word;
-        int option = options_next(argc, argv, ":", long_options, NULL, &word);
-        if (option == -1)
-            break;
-        int status = parse_option(option, word, parsed);
-        if (status != 0 || parsed->help)
-            return status;
+    if (!options_parse(&check_spec, argc, argv, parsed, &line)) {
+        *status_out = line.status;
+        return false;
     }
-    if (argc - optind != 1)
-        return usage("%s: name one file of checks", argv[0]);
-    parsed->path = argv[optind];
-    return 0;
+    parsed->path = argv[line.first];
+    *status_out = argc - line.first == 1
+                      ? options_check_ending(&check_spec, "--junit", parsed->junit, "xml")
+                      : options_refuse(&check_spec, "check: name one file of checks");
+    return *status_out == 0;
 }
 
 static check_verdict worst_of(const check_results *results)
@@ -171,6 +168,19 @@ static int check_outputs(const arguments *parsed, const check_file *file)
     return code;
 }
 
+/* Of those that are done. What is written is of all of them, or not at all. */
+static int tell_interrupted(const check_file *file, check_results *results)
+{
+    int code = file->baseline != NULL ? check_compare(file, results) : 0;
+    if (code == 0 && results->count > 0 && !check_print_table(results))
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    if (code != 0)
+        return code;
+    tell_broken(results);
+    return complain(EXIT_INTERRUPTED, "interrupted: %zu of %zu checks are done; no file is written",
+                    results->count, results->count + results->left_out);
+}
+
 static int run(const arguments *parsed)
 {
     check_file file = {0};
@@ -181,7 +191,9 @@ static int run(const arguments *parsed)
     code = check_outputs(parsed, &file);
     if (code == 0)
         code = check_run(&file, &results);
-    if (code == 0)
+    if (code == 0 && results.left_out > 0)
+        code = tell_interrupted(&file, &results);
+    else if (code == 0)
         code = hold_against_baseline(parsed, &file, &results);
     if (code == 0)
         code = tell(parsed, &file, &results);
@@ -193,10 +205,6 @@ static int run(const arguments *parsed)
 int command_check(int argc, char **argv)
 {
     arguments parsed = {0};
-    int status = parse(argc, argv, &parsed);
-    if (status == 0 && parsed.help)
-        help_check();
-    else if (status == 0)
-        status = run(&parsed);
-    return status;
+    int status;
+    return parse(argc, argv, &parsed, &status) ? run(&parsed) : status;
 }

@@ -115,7 +115,7 @@ static bool read_list(const reading *r, const json_t *value, const char *key,
 
 static bool read_devices(const reading *r, const json_t *object, check_item *item)
 {
-    rvl_profile profile = {.struct_size = sizeof profile};
+    char why[DEVICE_WHY_BYTES];
     const json_t *value = json_object_get(object, "devices");
     if (value == NULL) {
         item->devices = calloc(1, sizeof *item->devices); /* one: the trace's own */
@@ -125,10 +125,8 @@ static bool read_devices(const reading *r, const json_t *object, check_item *ite
     if (!read_list(r, value, "devices", &item->devices, &item->device_count))
         return false;
     for (size_t i = 0; i < item->device_count; i++) {
-        if (rvl_profile_find(item->devices[i], &profile) != RVL_OK)
-            return refuse(r,
-                          "device %s: neither a size nor a profile that `reveille devices` lists",
-                          item->devices[i]);
+        if (!options_check_device(item->devices[i], why))
+            return refuse(r, "device %s: %s", item->devices[i], why);
     }
     return true;
 }
@@ -195,6 +193,19 @@ static bool read_given(const reading *r, const json_t *given, check_item *item)
     return true;
 }
 
+static bool check_settings_matter(const reading *r, json_t *settings, const check_item *item)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(settings, name, value)
+    {
+        const char *why = model_setting_idle(&item->options, name, NULL);
+        if (why != NULL)
+            return refuse(r, "setting %s %s", name, why);
+    }
+    return true;
+}
+
 static bool read_settings(const reading *r, const json_t *object, check_item *item)
 {
     const char *name;
@@ -222,7 +233,7 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
             return refuse(r, "setting %s: %s", name,
                           word != NULL ? why : "expected a string, a number, true or false");
     }
-    return true;
+    return check_settings_matter(r, settings, item);
 }
 
 static bool read_subject(const reading *r, const json_t *object, check_item *item)

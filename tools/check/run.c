@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "check/check.h"
+#include "interrupt.h"
+#include "progress.h"
 
 #define FIRST_STAGE "start"
 #define HOLDERS_SHOWN 6
@@ -234,11 +236,18 @@ int check_run(const check_file *file, check_results *results_out)
     results.results = calloc(count, sizeof *results.results);
     if (results.results == NULL)
         return no_memory();
+    interrupt_watch();
+    progress_begin("check", "checks");
     for (size_t i = 0; i < file->item_count && code == 0; i++) {
         const check_item *item = &file->items[i];
-        for (size_t k = 0; k < item->device_count && code == 0; k++)
+        for (size_t k = 0; k < item->device_count && code == 0 && !interrupt_came(); k++) {
             code = run_one(item, item->devices[k], &results.results[results.count++]);
+            progress_report(results.count, count, results.count);
+        }
     }
+    progress_end();
+    interrupt_unwatch();
+    results.left_out = count - results.count;
     if (code != 0)
         check_results_free(&results);
     else

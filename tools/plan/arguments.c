@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "options.h"
 #include "plan/plan.h"
 
 #define FRACTION_TEXT_BYTES 16
 #define RANGE_MAX 10000
-
-static int usage(const char *format, const char *what)
-{
-    return options_bad_usage("plan", format, what);
-}
 
 static int no_memory(void)
 {
@@ -38,7 +32,7 @@ static int add_list(plan_axis *axis, const char *list)
     for (const char *at = list;; at++) {
         size_t length = strcspn(at, ",");
         if (length == 0)
-            return usage("an empty value in the list \"%s\"", list);
+            return options_refuse(&plan_spec, "an empty value in the list \"%s\"", list);
         if (!add_value(axis, at, length))
             return no_memory();
         at += length;
@@ -68,7 +62,8 @@ static int add_range(plan_axis *axis, const char *range)
         range[end] != '\0' || !model_parse_fraction(parts[0], &from) ||
         !model_parse_fraction(parts[1], &to) || !model_parse_fraction(parts[2], &step) ||
         from > to || (to - from) / step > RANGE_MAX)
-        return usage("--mem-fraction %s: expected FROM:TO:STEP, such as 0.6:0.9:0.05", range);
+        return options_refuse(
+            &plan_spec, "--mem-fraction %s: expected FROM:TO:STEP, such as 0.6:0.9:0.05", range);
     for (uint32_t ppm = from; ppm <= to; ppm += step) {
         write_fraction(ppm, text);
         if (!add_value(axis, text, strlen(text)))
@@ -88,7 +83,7 @@ static plan_axis *axis_named(plan_arguments *arguments, const char *name)
     return axis;
 }
 
-static int add_setting(plan_arguments *arguments, const char *name, const char *list)
+static int add_values(plan_arguments *arguments, const char *name, const char *list)
 {
     plan_axis *axis = axis_named(arguments, name);
     if (strcmp(name, "model") == 0) /* a path may hold a comma */
@@ -98,21 +93,27 @@ static int add_setting(plan_arguments *arguments, const char *name, const char *
     return add_list(axis, list);
 }
 
-static int check_values(const plan_arguments *arguments)
+static int check_value(const char *name, const char *value)
 {
     rvl_model_options options = {.struct_size = sizeof options};
-    rvl_profile profile = {.struct_size = sizeof profile};
-    char why[MODEL_WHY_BYTES];
+    char why[MODEL_WHY_BYTES], device_why[DEVICE_WHY_BYTES];
+    if (strcmp(name, "model") == 0)
+        return 0;
+    if (!model_set(&options, name, value, why))
+        return options_refuse(&plan_spec, "%s", why);
+    if (strcmp(name, "device") == 0 && !options_check_device(value, device_why))
+        return options_refuse(&plan_spec, "--device %s: %s", value, device_why);
+    return 0;
+}
+
+static int check_values(const plan_arguments *arguments)
+{
     for (size_t i = 0; i < arguments->axis_count; i++) {
         const plan_axis *axis = &arguments->axes[i];
-        for (size_t k = 0; k < axis->count && strcmp(axis->name, "model") != 0; k++) {
-            if (!model_set(&options, axis->name, axis->values[k], why))
-                return usage("%s", why);
-            if (strcmp(axis->name, "device") == 0 &&
-                rvl_profile_find(axis->values[k], &profile) != RVL_OK)
-                return usage("--device %s: neither a size nor a profile that `reveille devices` "
-                             "lists",
-                             axis->values[k]);
+        for (size_t k = 0; k < axis->count; k++) {
+            int status = check_value(axis->name, axis->values[k]);
+            if (status != 0)
+                return status;
         }
     }
     return 0;
@@ -120,162 +121,258 @@ static int check_values(const plan_arguments *arguments)
 
 /* ---- The command line ---- */
 
-enum {
-    SETTING = 256,
-    SWITCH,
-    GIVEN,
-    MAX,
-    THREADS,
-    CONDUCTOR,
-    SNAPSHOT_PROCESS,
-    SNAPSHOT_DEVICE,
-    SWEEP,
-    PER_RANK,
-    PARTIAL,
-    CSV,
-    JSON,
-    HELP
+static int add_setting(const command_spec *command, const option_spec *option, char *list,
+                       void *user);
+static int add_given(const command_spec *command, const option_spec *option, char *value,
+                     void *user);
+
+#define FIELD(name) offsetof(plan_arguments, name)
+
+#define AS_GROUP(title) {.kind = OPTION_GROUP, .help = title " (lists of settings of a step)"},
+#define AS_LIST(field_, word, values, expect, default_, text)                                      \
+    {.kind = OPTION_CALL,                                                                          \
+     .name = word,                                                                                 \
+     .value = values ",...",                                                                       \
+     .help = text,                                                                                 \
+     .usual = default_,                                                                            \
+     .expected = expect,                                                                           \
+     .set = add_setting},
+#define AS_SWITCH(field_, word, default_, text)                                                    \
+    {.kind = OPTION_CALL,                                                                          \
+     .name = word,                                                                                 \
+     .value = "yes|no,...",                                                                        \
+     .optional = true,                                                                             \
+     .help = text "; without a value: yes",                                                        \
+     .usual = default_,                                                                            \
+     .set = add_setting},
+
+const command_spec plan_spec = {
+    .name = "plan",
+    .summary = "find what fits: the largest size of a tag, the cheapest settings",
+    .usage = "[OPTION]... TRACE|SNAPSHOT... --max TAG\n"
+             "[OPTION]... --per-rank TRACE|SNAPSHOT... --max TAG\n"
+             "[OPTION]... --model CONFIG.json --max TAG\n"
+             "[OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]",
+    .description =
+        "Finds the largest size of a tag at which every stage fits, to the granule, and the stage "
+        "that binds; or works out all combinations of settings, and names the cheapest that fits: "
+        "fewest GPUs, then the smallest of them. docs/plan.md in the sources has the rules.\n\n"
+        "A list is values with commas between them; `--mem-fraction` takes FROM:TO:STEP, too, such "
+        "as 0.6:0.9:0.05. `--device` and `--wake` count for traces, too. A setting that cannot "
+        "change any case is refused.\n\n"
+        "Ctrl-C ends a sweep after the cases that are being worked out, and prints those that are "
+        "done; a second one ends it at once. `mpirun reveille plan ...` divides a sweep, or the "
+        "ranks' traces, over its processes.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_STRING,
+             .name = "max",
+             .value = "TAG",
+             .help = "the tag, or PROCESS/TAG, whose largest size is sought",
+             .usual = "none",
+             .field = FIELD(tag)},
+            {.kind = OPTION_FLAG,
+             .name = "sweep",
+             .help = "all combinations of the lists of values below",
+             .field = FIELD(sweep)},
+            {.kind = OPTION_CALL,
+             .name = "model",
+             .value = "CONFIG.json",
+             .help = "a step of this model, as `reveille model` makes it",
+             .usual = "traces, merged on one clock",
+             .expected = "the name of a config.json",
+             .set = add_setting,
+             .repeated = true,
+             .files = "json"},
+            {.kind = OPTION_CALL,
+             .name = "device",
+             .value = "DEVICE,...",
+             .help = "profiles (`reveille devices` lists them) or sizes",
+             .usual = "h200, or the trace's own",
+             .expected = "profiles that `reveille devices` lists, or sizes such as 80GiB",
+             .set = add_setting},
+            MODEL_SETTING_MAP(AS_GROUP, AS_LIST,
+                              AS_SWITCH){.kind = OPTION_CALL,
+                                         .name = "given",
+                                         .value = "TERM=SIZE",
+                                         .help = "a term whose size is known",
+                                         .usual = "formulas",
+                                         .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
+                                         .set = add_given,
+                                         .repeated = true},
+            {.kind = OPTION_GROUP,
+             .help = "Traces, and PyTorch snapshots beside them, whose tag is segments"},
+            OPTION_OF_CONDUCTOR(FIELD(conductor)),
+            OPTION_OF_SNAPSHOT_PROCESS(FIELD(snapshot_process)),
+            OPTION_OF_SNAPSHOT_DEVICE(FIELD(snapshot_device)),
+            {.kind = OPTION_FLAG,
+             .name = "per-rank",
+             .help = "each trace is one rank of a job, by itself: the least of what they allow, "
+                     "and the rank that binds",
+             .usual = "merged",
+             .field = FIELD(per_rank)},
+            OPTION_OF_PARTIAL(FIELD(partial)),
+            {.kind = OPTION_GROUP, .help = "Output"},
+            {.kind = OPTION_NUMBER,
+             .name = "threads",
+             .value = "N",
+             .help = "that work on a sweep, or on ranks",
+             .usual = "one a core",
+             .least = 1,
+             .most = 1024,
+             .field = FIELD(threads)},
+            OPTION_OF_JSON(FIELD(json)),
+            {.kind = OPTION_FLAG,
+             .name = "csv",
+             .help = "print a sweep as CSV",
+             .usual = "a table",
+             .field = FIELD(csv)},
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "something fits"},
+                                  {"3", "nothing does; the nearest is shown"},
+                                  {"2", "bad usage or bad input, a trace without a stage, no case "
+                                        "that can be made"},
+                                  {"1", "an internal failure"},
+                                  {"130", "interrupted; what was done is shown"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille plan traces/rl_step_32b_h200.rvt --max kv_cache",
+             "The largest KV cache of a recorded step."},
+            {"reveille plan --model config.json --train fsdp:8 --max kv_cache",
+             "The same of a model's step, with its memory fraction."},
+            {"reveille plan --model config.json --device h200,h100-80g --tp 1,2,4,8 --sweep",
+             "The fewest and smallest GPUs."},
+            {"reveille plan --per-rank rank*.rvt --max kv_cache",
+             "What all ranks of a job allow, and which binds."},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-model(1), reveille-devices(1), mpirun(1); docs/plan.md in "
+                "the sources",
+    .operands = OPTION_TRACE_FILES,
 };
 
-static const struct option long_options[] = {
-    {"model", required_argument, NULL, SETTING},
-    {"device", required_argument, NULL, SETTING},
-    {"tp", required_argument, NULL, SETTING},
-    {"pp", required_argument, NULL, SETTING},
-    {"pp-rank", required_argument, NULL, SETTING},
-    {"ep", required_argument, NULL, SETTING},
-    {"mem-fraction", required_argument, NULL, SETTING},
-    {"weights-dtype", required_argument, NULL, SETTING},
-    {"kv-dtype", required_argument, NULL, SETTING},
-    {"train", required_argument, NULL, SETTING},
-    {"reshard", optional_argument, NULL, SWITCH},
-    {"micro-batch", required_argument, NULL, SETTING},
-    {"seq-len", required_argument, NULL, SETTING},
-    {"recompute", optional_argument, NULL, SWITCH},
-    {"optimizer", required_argument, NULL, SETTING},
-    {"strategy", required_argument, NULL, SETTING},
-    {"wake", required_argument, NULL, SETTING},
-    {"given", required_argument, NULL, GIVEN},
-    {"max", required_argument, NULL, MAX},
-    {"sweep", no_argument, NULL, SWEEP},
-    {"threads", required_argument, NULL, THREADS},
-    {"conductor", required_argument, NULL, CONDUCTOR},
-    {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
-    {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
-    {"per-rank", no_argument, NULL, PER_RANK},
-    {"partial", no_argument, NULL, PARTIAL},
-    {"csv", no_argument, NULL, CSV},
-    {"json", no_argument, NULL, JSON},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
-};
-
-static int parse_given(char *text, plan_arguments *arguments)
+static int add_setting(const command_spec *command, const option_spec *option, char *list,
+                       void *user)
 {
+    (void)command;
+    return add_values(user, option->name, list != NULL ? list : "yes");
+}
+
+static int add_given(const command_spec *command, const option_spec *option, char *value,
+                     void *user)
+{
+    (void)option;
     char why[MODEL_WHY_BYTES];
-    char *equals = strchr(text, '=');
+    plan_arguments *arguments = user;
+    char *equals = strchr(value, '=');
     if (equals == NULL)
-        return usage("--given %s: expected TERM=SIZE", text);
+        return options_refuse(command, "--given %s: expected TERM=SIZE", value);
     *equals = '\0';
-    if (!model_set_given(text, equals + 1, &arguments->given[arguments->given_count], why))
-        return usage("%s", why);
+    if (!model_set_given(value, equals + 1, &arguments->given[arguments->given_count], why))
+        return options_refuse(command, "%s", why);
     arguments->given_count++;
     return 0;
 }
 
-static int parse_threads(const char *text, uint32_t *threads_out)
-{
-    char *end;
-    unsigned long threads = strtoul(text, &end, 10);
-    if (*text < '1' || *text > '9' || *end != '\0' || threads > 1024)
-        return usage("--threads %s: expected a whole number from 1 to 1024", text);
-    *threads_out = (uint32_t)threads;
-    return 0;
-}
-
-static int parse_flag(int option, plan_arguments *arguments)
-{
-    bool *flags[] = {
-        [SWEEP - SWEEP] = &arguments->sweep,     [PER_RANK - SWEEP] = &arguments->per_rank,
-        [PARTIAL - SWEEP] = &arguments->partial, [CSV - SWEEP] = &arguments->csv,
-        [JSON - SWEEP] = &arguments->json,       [HELP - SWEEP] = &arguments->help};
-    *flags[option - SWEEP] = true;
-    return 0;
-}
-
-static int parse_option(int option, int index, char *word, plan_arguments *arguments)
-{
-    switch (option) {
-    case SETTING:
-        return add_setting(arguments, long_options[index].name, optarg);
-    case SWITCH:
-        return add_setting(arguments, long_options[index].name, optarg != NULL ? optarg : "yes");
-    case GIVEN:
-        return parse_given(optarg, arguments);
-    case MAX:
-        arguments->tag = optarg;
-        return 0;
-    case THREADS:
-        return parse_threads(optarg, &arguments->threads);
-    case CONDUCTOR:
-        arguments->conductor = optarg;
-        return 0;
-    case SNAPSHOT_PROCESS:
-        arguments->snapshot_process = optarg;
-        return 0;
-    case SNAPSHOT_DEVICE:
-        arguments->snapshot_placed = true;
-        return options_snapshot_device("plan", optarg, &arguments->snapshot_device);
-    case ':':
-    case '?':
-        return options_bad_option("plan", option, word);
-    default:
-        return parse_flag(option, arguments);
-    }
-}
+/* ---- Whether it all goes together ---- */
 
 /* Settings of a step mean nothing to a trace, but for the device and the wake. */
-static int check_settings(const plan_arguments *arguments)
+static int check_for_traces(const plan_arguments *arguments)
 {
-    if (arguments->trace_count == 0) {
-        bool of_traces = arguments->conductor != NULL || arguments->partial ||
-                         arguments->snapshot_process != NULL || arguments->snapshot_placed;
-        return of_traces ? usage("%s: only for a trace",
-                                 "--conductor, --partial, --snapshot-process, --snapshot-device")
-                         : 0;
-    }
     for (size_t i = 0; i < arguments->axis_count; i++) {
         const char *name = arguments->axes[i].name;
         if (strcmp(name, "device") != 0 && strcmp(name, "wake") != 0)
-            return usage("--%s is a setting of a model's step: name a config with --model, or "
-                         "leave it out",
-                         name);
+            return options_refuse(&plan_spec,
+                                  "--%s is a setting of a model's step: name a config with "
+                                  "--model, or leave it out",
+                                  name);
     }
-    return arguments->given_count == 0 ? 0 : usage("%s: only with --model", "--given");
+    return arguments->given_count == 0
+               ? 0
+               : options_refuse(&plan_spec, "--given: only with --model: leave it out");
 }
 
-static int check(const plan_arguments *arguments)
+/* Why a setting changes nothing in any case; NULL: in one it may. */
+static const char *idle_in_all(const plan_arguments *arguments, const char *name)
+{
+    char *no_train[] = {"none"}, *no_strategy[] = {"v3"}, why[MODEL_WHY_BYTES];
+    plan_axis trains = {.values = no_train, .count = 1};
+    plan_axis strategies = {.values = no_strategy, .count = 1};
+    const plan_axis *train = plan_find_axis(arguments, "train");
+    const plan_axis *strategy = plan_find_axis(arguments, "strategy");
+    const char *reason = NULL;
+    train = train != NULL ? train : &trains;
+    strategy = strategy != NULL ? strategy : &strategies;
+    for (size_t i = 0; i < train->count * strategy->count; i++) {
+        rvl_model_options options = {.struct_size = sizeof options,
+                                     .given = arguments->given,
+                                     .given_count = arguments->given_count};
+        model_set(&options, "train", train->values[i % train->count], why);
+        model_set(&options, "strategy", strategy->values[i / train->count], why);
+        reason = model_setting_idle(&options, name, arguments->tag);
+        if (reason == NULL)
+            return NULL;
+    }
+    return reason;
+}
+
+static int check_for_models(const plan_arguments *arguments, const option_line *line)
+{
+    static const char *const of_traces[] = {"conductor", "partial", "snapshot-process",
+                                            "snapshot-device"};
+    for (size_t i = 0; i < sizeof of_traces / sizeof of_traces[0]; i++) {
+        if (options_given(&plan_spec, line, of_traces[i]))
+            return options_refuse(&plan_spec, "--%s: only for a trace: leave it out", of_traces[i]);
+    }
+    for (size_t i = 0; i < arguments->axis_count; i++) {
+        const char *why = idle_in_all(arguments, arguments->axes[i].name);
+        if (why != NULL)
+            return options_refuse(&plan_spec, "--%s %s", arguments->axes[i].name, why);
+    }
+    return 0;
+}
+
+static int check_form(const plan_arguments *arguments, const option_line *line, bool model)
 {
     size_t cases = plan_case_count(arguments);
-    bool model = plan_find_axis(arguments, "model") != NULL;
     if (arguments->trace_count > 0 && model)
-        return usage("%s: a model or traces, not both", "--model");
+        return options_refuse(&plan_spec, "--model: a model or traces, not both");
     if (arguments->trace_count == 0 && !model)
-        return usage("%s: name a trace, or a config with --model", "plan");
+        return options_refuse(&plan_spec, "plan: name a trace, or a config with --model");
     if (arguments->tag == NULL && !arguments->sweep)
-        return usage("%s: say what to find: --max TAG, --sweep, or both", "plan");
+        return options_refuse(&plan_spec, "plan: say what to find: --max TAG, --sweep, or both");
     if (arguments->json && arguments->csv)
-        return usage("%s: one of them", "--json, --csv");
+        return options_refuse(&plan_spec, "--json, --csv: one of them");
     if (arguments->csv && !arguments->sweep)
-        return usage("%s: only with --sweep", "--csv");
+        return options_refuse(&plan_spec, "--csv: only with --sweep");
     if (cases > 1 && !arguments->sweep)
-        return usage("%s: lists of several values are for --sweep", "plan");
+        return options_refuse(&plan_spec, "plan: lists of several values are for --sweep");
     if (arguments->per_rank && (model || arguments->tag == NULL || arguments->sweep))
-        return usage("%s: only for traces, with --max and without --sweep", "--per-rank");
-    if (cases > PLAN_CASES_MAX)
-        return usage("%s: more than 10 million cases", "--sweep");
-    int status = check_settings(arguments);
-    return status == 0 ? check_values(arguments) : status;
+        return options_refuse(&plan_spec,
+                              "--per-rank: only for traces, with --max and without --sweep");
+    if (options_given(&plan_spec, line, "threads") && !arguments->sweep && !arguments->per_rank)
+        return options_refuse(&plan_spec, "--threads: only with --sweep or --per-rank: one size is "
+                                          "sought by one thread");
+    return cases > PLAN_CASES_MAX
+               ? options_refuse(&plan_spec, "--sweep: more than 10 million cases")
+               : 0;
+}
+
+static int check(const plan_arguments *arguments, const option_line *line)
+{
+    bool model = plan_find_axis(arguments, "model") != NULL;
+    int status = check_form(arguments, line, model);
+    if (status == 0 && !model)
+        status = check_for_traces(arguments);
+    if (status == 0)
+        status = check_values(arguments);
+    if (status == 0)
+        status = model ? check_for_models(arguments, line)
+                       : options_check_snapshots(&plan_spec, line, arguments->traces,
+                                                 arguments->trace_count);
+    return status;
 }
 
 static int add_traces(plan_arguments *arguments)
@@ -290,35 +387,32 @@ static int add_traces(plan_arguments *arguments)
 
 static int parse_words(int argc, char **argv, plan_arguments *arguments)
 {
-    options_begin();
-    for (;;) {
-        char *word;
-        int index = 0;
-        int option = options_next(argc, argv, ":", long_options, &index, &word);
-        if (option == -1)
-            break;
-        int status = parse_option(option, index, word, arguments);
-        if (status != 0 || arguments->help)
-            return status;
+    option_line line;
+    if (!options_parse(&plan_spec, argc, argv, arguments, &line)) {
+        arguments->answered = true;
+        return line.status;
     }
-    arguments->traces = (const char *const *)(argv + optind);
-    arguments->trace_count = (size_t)(argc - optind);
-    int status = check(arguments);
+    arguments->traces = (const char *const *)(argv + line.first);
+    arguments->trace_count = (size_t)(argc - line.first);
+    int status = check(arguments, &line);
     return status == 0 && arguments->per_rank ? add_traces(arguments) : status;
+}
+
+/* Where the table has the option of an axis; behind all of them: an axis that is no option. */
+static int place_of(const plan_axis *axis)
+{
+    const option_spec *option;
+    int place = 0;
+    while ((option = options_at(&plan_spec, (size_t)place)) != NULL &&
+           (option->kind == OPTION_GROUP || strcmp(option->name, axis->name) != 0))
+        place++;
+    return place;
 }
 
 /* The order of the command line does not change the order of the cases: models, then devices. */
 static int compare_axes(const void *left, const void *right)
 {
-    const plan_axis *axes[] = {left, right};
-    int places[2];
-    for (int i = 0; i < 2; i++) {
-        for (places[i] = 0; long_options[places[i]].name != NULL; places[i]++) {
-            if (strcmp(long_options[places[i]].name, axes[i]->name) == 0)
-                break;
-        }
-    }
-    return places[0] - places[1];
+    return place_of(left) - place_of(right);
 }
 
 int plan_parse(int argc, char **argv, plan_arguments *arguments)

@@ -4,54 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interrupt.h"
 #include "plan/plan.h"
-
-void help_plan(void)
-{
-    fputs("usage: reveille plan [OPTION]... TRACE|SNAPSHOT... --max TAG\n"
-          "       reveille plan [OPTION]... --per-rank TRACE|SNAPSHOT... --max TAG\n"
-          "       reveille plan [OPTION]... --model CONFIG.json --max TAG\n"
-          "       reveille plan [OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]\n"
-          "\n"
-          "Finds the largest size of a tag at which every stage fits, to the granule, and the\n"
-          "stage that binds; or works out all combinations of settings, and names the cheapest\n"
-          "that fits: fewest GPUs, then the smallest of them. docs/plan.md has the rules.\n"
-          "\n"
-          "  --max TAG            the tag, or PROCESS/TAG (default: none)\n"
-          "  --sweep              all combinations of the lists of values below\n"
-          "  --model CONFIG.json  a step of this model, as `reveille model` makes it; may be\n"
-          "                       repeated (default: traces, merged on one clock)\n"
-          "  --device LIST        profiles (see `reveille devices`) or sizes (default: h200, or\n"
-          "                       the trace's own)\n"
-          "  --wake LIST          staged, together (default: staged)\n"
-          "Lists of settings of a step, as `reveille model` has them, with its defaults:\n"
-          "  --tp, --pp, --pp-rank, --ep, --micro-batch, --seq-len LIST\n"
-          "  --mem-fraction LIST|FROM:TO:STEP\n"
-          "  --weights-dtype, --kv-dtype, --train, --optimizer, --strategy LIST\n"
-          "  --reshard[=LIST], --recompute[=LIST]\n"
-          "                       yes, no; bare: yes\n"
-          "  --given TERM=SIZE    a term whose size is known; may be repeated\n"
-          "Traces, and PyTorch snapshots (.pickle, .pickle.gz; tag: segments) beside them:\n"
-          "  --conductor PROCESS  whose stage and step marks count (default: the first that\n"
-          "                       marks)\n"
-          "  --snapshot-process NAME\n"
-          "                       whose segments those of a snapshot are (default: trainer)\n"
-          "  --snapshot-device N  the device that they are on (default: 0)\n"
-          "  --per-rank           each trace is one rank of a job, by itself: the least of what\n"
-          "                       they allow, and the rank that binds (default: merged)\n"
-          "  --partial            take a trace that breaks off as far as it is whole\n"
-          "Output:\n"
-          "  --threads N          that work on a sweep (default: one a core)\n"
-          "  --json               print JSON, schema 1 (default: a table)\n"
-          "  --csv                print a sweep as CSV\n"
-          "  --help               print this\n"
-          "\n"
-          "`mpirun reveille plan ...` divides a sweep, or the ranks' traces, over its processes.\n"
-          "\n"
-          "Exit status: 0 something fits; 3 nothing does (the nearest is shown); 2 bad usage or\n"
-          "bad input, a trace without a stage, no case that can be made; 1 an internal failure.\n",
-          stdout);
-}
 
 /* A refusal or failure; one that does not say where is told of the subject. */
 static int refuse(const plan_outcome *outcome, const char *place)
@@ -125,6 +79,16 @@ static int tell_ranks(const plan_arguments *arguments, const plan_subject *subje
     return code;
 }
 
+static int tell_interrupted(const plan_arguments *arguments, const plan_outcome *outcomes,
+                            size_t done, size_t count)
+{
+    bool shown = arguments->sweep && done > 0;
+    if (shown && !plan_print_sweep(arguments, outcomes, done))
+        return complain(EXIT_INTERNAL, "out of host memory");
+    return complain(EXIT_INTERRUPTED, "interrupted: %zu of %zu cases are done%s", done, count,
+                    shown ? ", and what is shown is of these" : "");
+}
+
 static int run_sweep(const plan_arguments *arguments, const plan_subject *subject)
 {
     size_t count = plan_case_count(arguments);
@@ -134,8 +98,11 @@ static int run_sweep(const plan_arguments *arguments, const plan_subject *subjec
         return complain(EXIT_INTERNAL, "out of host memory");
     }
     bool gathered = plan_sweep(subject, arguments, outcomes);
+    size_t done = plan_done(outcomes, count);
     int code = EXIT_FITS;
-    if (!gathered)
+    if (interrupt_came() && done < count)
+        code = tell_interrupted(arguments, outcomes, done, count);
+    else if (!gathered)
         code = complain(EXIT_INTERNAL, "the results of another rank did not arrive");
     else if (plan_rank() == 0 && arguments->per_rank)
         code = tell_ranks(arguments, subject, outcomes, count);
@@ -168,9 +135,7 @@ int command_plan(int argc, char **argv)
     int status = plan_ranks_join();
     if (status == 0)
         status = plan_parse(argc, argv, &arguments);
-    if (status == 0 && arguments.help)
-        help_plan();
-    else if (status == 0)
+    if (status == 0 && !arguments.answered)
         status = run(&arguments);
     plan_arguments_free(&arguments);
     plan_ranks_leave();

@@ -36,13 +36,12 @@ typedef struct plan_arguments {
     const char *conductor;
     const char *snapshot_process; /* NULL: the default */
     uint32_t snapshot_device;
-    bool snapshot_placed; /* snapshot_device was given */
-    bool per_rank;        /* each trace by itself: they are an axis "trace" */
+    bool per_rank; /* each trace by itself: they are an axis "trace" */
     bool partial;
     bool sweep;
     bool json;
     bool csv;
-    bool help;
+    bool answered;    /* help was asked for and printed: that is all */
     uint32_t threads; /* 0: one a core */
 } plan_arguments;
 
@@ -117,7 +116,14 @@ rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, ui
 
 /* ---- cases.c ---- */
 
-typedef enum plan_state { PLAN_FITS, PLAN_DOES_NOT_FIT, PLAN_REFUSED, PLAN_FAILED } plan_state;
+/* Nothing is known of a case that an interrupted sweep has left out. */
+typedef enum plan_state {
+    PLAN_LEFT_OUT,
+    PLAN_FITS,
+    PLAN_DOES_NOT_FIT,
+    PLAN_REFUSED,
+    PLAN_FAILED
+} plan_state;
 
 /* Plain data. */
 typedef struct plan_outcome {
@@ -167,7 +173,10 @@ rvl_status plan_largest(plan_fits_fn fits, void *user, uint64_t low, uint64_t hi
 
 /* ---- sweep.c, ranks.c ---- */
 
-/* All cases, in order, on threads and ranks. On other ranks than 0 the outcomes stay empty. */
+/*
+ * All cases, in order, on threads and ranks, up to an interrupt. On other ranks than 0 the outcomes
+ * of theirs alone are filled.
+ */
 bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
                 plan_outcome *outcomes);
 
@@ -177,6 +186,9 @@ size_t plan_nearest(const plan_outcome *outcomes, size_t count);
 
 /* Of traces a rank, the one that allows least; the first of several. */
 size_t plan_binding(const plan_outcome *outcomes, size_t count);
+
+/* How many cases there are outcomes of: the first ones. */
+size_t plan_done(const plan_outcome *outcomes, size_t count);
 
 /* Bytes that are missing where a case does not fit. */
 uint64_t plan_missing(const plan_outcome *outcome);

@@ -12,7 +12,7 @@
 #define HOLDERS_SHOWN 6
 #define NUMBER_TEXT_BYTES 24
 
-static const char *const state_words[] = {"yes", "no", "refused", "failed"};
+static const char *const state_words[] = {"", "yes", "no", "refused", "failed"};
 
 static bool print_json(json_t *root)
 {
@@ -295,6 +295,8 @@ static void print_choice(const plan_arguments *arguments, const plan_outcome *ou
     char missing[SIZE_TEXT_BYTES];
     size_t cheapest = plan_cheapest(outcomes, count);
     size_t number = cheapest != SIZE_MAX ? cheapest : plan_nearest(outcomes, count);
+    if (number == SIZE_MAX) /* of an interrupted sweep: all were refused */
+        return;
     fputs(cheapest != SIZE_MAX ? "cheapest that fits:" : "nothing fits; nearest:", stdout);
     for (size_t i = 0; i < arguments->axis_count; i++)
         say(" --%s %s", arguments->axes[i].name, plan_value(arguments, number, i));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * All cases on all cores, and on all ranks: rank r of n takes every n-th case from r on, its
- * threads the next one of these that nobody has. Results lie by number, so that they do not depend
+ * threads the next one of these that nobody has. A case that was taken is finished, so that those
+ * that an interrupt leaves are the first of them. Results lie by number, so that they do not depend
  * on who worked them out.
  */
 #include <pthread.h>
@@ -9,7 +10,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "interrupt.h"
 #include "plan/plan.h"
+#include "progress.h"
 
 #define THREADS_MAX 1024
 
@@ -19,16 +22,21 @@ typedef struct work {
     size_t count;
     size_t stride;
     atomic_size_t next;
+    atomic_size_t done;
 } work;
 
 static void *run_cases(void *user)
 {
     work *shared = user;
     for (;;) {
+        if (interrupt_came())
+            return NULL;
         size_t number = atomic_fetch_add(&shared->next, shared->stride);
         if (number >= shared->count)
             return NULL;
         plan_case_run(shared->subject, number, &shared->outcomes[number], NULL);
+        size_t done = atomic_fetch_add(&shared->done, 1) + 1;
+        progress_report(done, (shared->count + shared->stride - 1) / shared->stride, done);
     }
 }
 
@@ -54,6 +62,10 @@ bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
     uint32_t wanted = arguments->threads > 0 ? arguments->threads : core_count();
     uint32_t started = 0;
     atomic_init(&shared.next, (size_t)plan_rank());
+    atomic_init(&shared.done, 0);
+    if (plan_rank_count() == 1) /* mpirun ends all ranks by itself */
+        interrupt_watch();
+    progress_begin("plan", "cases");
     /* This thread works too; those that cannot be started are done without. */
     while (started + 1 < wanted && started < THREADS_MAX && started + 1 < shared.count &&
            pthread_create(&threads[started], NULL, run_cases, &shared) == 0)
@@ -61,10 +73,21 @@ bool plan_sweep(const plan_subject *subject, const plan_arguments *arguments,
     run_cases(&shared);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
+    progress_end();
+    if (plan_rank_count() == 1)
+        interrupt_unwatch();
     return plan_ranks_gather(outcomes, sizeof *outcomes, shared.count);
 }
 
 /* ---- Which one ---- */
+
+size_t plan_done(const plan_outcome *outcomes, size_t count)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < count; i++)
+        done += outcomes[i].state != PLAN_LEFT_OUT;
+    return done;
+}
 
 uint64_t plan_missing(const plan_outcome *outcome)
 {

@@ -8,15 +8,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "tools/options.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 #include "tools/report/report.h"
-
-#define COLUMNS_DEFAULT 80u
-#define COLUMNS_MAX 1000u
 
 typedef struct arguments {
     rvl_replay_options options;
@@ -30,211 +27,170 @@ typedef struct arguments {
     const char *html;
     const char *svg;
     const char *chrome;
-    size_t index;
-    bool help;
+    uint32_t index;
 } arguments;
 
-void help_report(void)
-{
-    fputs(
-        "usage: reveille report [OPTION]... TRACE|SNAPSHOT... [--against TRACE|SNAPSHOT]...\n"
-        "\n"
-        "Replays traces, merged on one clock, on a simulated device, and shows its memory over\n"
-        "time by process and tag. Without -o, --svg and --chrome: a chart in the terminal.\n"
-        "A PyTorch snapshot (.pickle, .pickle.gz) is run with its recorded settings, and shows\n"
-        "what tensors have, and what its allocator holds beyond that (docs/report.md).\n"
-        "\n"
-        "  -o FILE              write a page that opens in a browser, without a network\n"
-        "  --svg FILE           write a picture\n"
-        "  --chrome FILE        write a trace for Chrome and Perfetto\n"
-        "                       (FILE may be - for the standard output)\n"
-        "  --against TRACE      a trace or snapshot of a second run, shown over the first; may be\n"
-        "                       repeated (default: none)\n"
-        "  --against-wake staged|together\n"
-        "                       how the second run wakes; without --against it is of the same\n"
-        "                       traces (default: as --wake)\n"
-        "  --device DEVICE      profile (see `reveille devices`) or size, such as 80GiB\n"
-        "                       (default: the trace's own)\n"
-        "  --wake staged|together\n"
-        "                       together: within a step every resume happens at the first one\n"
-        "                       (default: staged)\n"
-        "  --conductor PROCESS  whose stage and step marks count (default: the first process\n"
-        "                       that marks)\n"
-        "  --snapshot-process NAME\n"
-        "                       whose memory that of a snapshot is (default: trainer)\n"
-        "  --snapshot-device N  the device that it is on (default: 0)\n"
-        "  --index N            which device of the trace --svg shows, counted from 0\n"
-        "                       (default: 0)\n"
-        "  --points N           most points a device, 16 to 1000000: a trace with more changes\n"
-        "                       keeps all its peaks (default: 4000)\n"
-        "  --partial            replay a trace that breaks off as far as it is whole\n"
-        "                       (default: refuse it)\n"
-        "  --help               print this\n"
-        "\n"
-        "Exit status: 0 written; 2 bad usage, bad trace, or built without the page; 1 an internal\n"
-        "failure.\n",
-        stdout);
-}
+static int add_against(const command_spec *command, const option_spec *option, char *value,
+                       void *user);
+
+#define FIELD(name) offsetof(arguments, name)
+
+const command_spec report_spec = {
+    .name = "report",
+    .summary = "show memory over time: a page, a picture, a chart here",
+    .usage = "[OPTION]... TRACE|SNAPSHOT...\n"
+             "[OPTION]... TRACE|SNAPSHOT... --against TRACE|SNAPSHOT",
+    .description =
+        "Replays traces, merged on one clock, on a simulated device, and shows its memory over "
+        "time by process and tag. Without `-o`, `--svg` and `--chrome`: a chart in the terminal. A "
+        "PyTorch snapshot (.pickle, .pickle.gz) is run with its recorded settings, and shows what "
+        "tensors have, and what its allocator holds beyond that (docs/report.md in the "
+        "sources).\n\n"
+        "FILE may be - for the standard output.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FILE,
+             .letter = 'o',
+             .name = "html",
+             .value = "FILE",
+             .help = "write a page that opens in a browser, without a network",
+             .files = "html",
+             .field = FIELD(html)},
+            {.kind = OPTION_FILE,
+             .name = "svg",
+             .value = "FILE",
+             .help = "write a picture",
+             .files = "svg",
+             .field = FIELD(svg)},
+            {.kind = OPTION_FILE,
+             .name = "chrome",
+             .value = "FILE",
+             .help = "write a trace for Chrome and Perfetto",
+             .files = "json",
+             .field = FIELD(chrome)},
+            {.kind = OPTION_CALL,
+             .name = "against",
+             .value = "TRACE",
+             .help = "a trace or snapshot of a second run, shown over the first",
+             .usual = "none",
+             .expected = "the name of a trace or snapshot",
+             .set = add_against,
+             .repeated = true},
+            {.kind = OPTION_WORD,
+             .name = "against-wake",
+             .value = "staged|together",
+             .help = "how the second run wakes; without `--against` it is of the same traces",
+             .usual = "as `--wake`",
+             .field = FIELD(against_wake)},
+            OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
+            OPTION_OF_WAKE(FIELD(options.wake)),
+            OPTION_OF_CONDUCTOR(FIELD(options.conductor)),
+            OPTION_OF_SNAPSHOT_PROCESS(FIELD(options.snapshot_process)),
+            OPTION_OF_SNAPSHOT_DEVICE(FIELD(options.snapshot_device)),
+            {.kind = OPTION_NUMBER,
+             .name = "index",
+             .value = "N",
+             .help = "which device of the trace `--svg` shows, counted from 0",
+             .usual = "0",
+             .expected = "the number of a device, from 0",
+             .most = RVL_MAX_DEVICES - 1,
+             .field = FIELD(index)},
+            {.kind = OPTION_NUMBER,
+             .name = "points",
+             .value = "N",
+             .help = "most points a device, 16 to 1000000: a trace with more changes keeps all "
+                     "its peaks",
+             .usual = "4000",
+             .expected = "a number from 16 to 1000000",
+             .least = RVL_TIMELINE_POINTS_MIN,
+             .most = RVL_TIMELINE_POINTS_MAX,
+             .field = FIELD(timeline.points)},
+            OPTION_OF_PARTIAL(FIELD(options.partial)),
+            OPTION_OF_COLOR,
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "written"},
+                                  {"2", "bad usage, a bad trace, or built without the page"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille report traces/rl_step_32b_h200.rvt", "A chart in the terminal."},
+            {"reveille report run.rvt -o run.html --svg run.svg", "A page and a picture."},
+            {"reveille report run.rvt --against-wake together -o wake.html",
+             "The same run, as it is and woken as a whole."},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-replay(1), reveille-snapshot(1); docs/report.md in the "
+                "sources",
+    .operands = OPTION_TRACE_FILES,
+};
 
 /* ---- Arguments ---- */
 
-static int usage(const char *format, const char *what)
+static int add_against(const command_spec *command, const option_spec *option, char *value,
+                       void *user)
 {
-    return options_bad_usage("report", format, what);
-}
-
-static int parse_device(const char *text, rvl_replay_options *options)
-{
-    rvl_profile profile = {.struct_size = sizeof profile};
-    if (rvl_profile_find(text, &profile) != RVL_OK)
-        return usage("--device %s: neither a size nor a profile that `reveille devices` lists",
-                     text);
-    options->device = text;
+    (void)command, (void)option;
+    arguments *parsed = user;
+    parsed->against[parsed->against_count++] = value;
     return 0;
 }
 
-/* A number of decimal digits up to a bound. */
-static bool parse_number(const char *text, uint64_t most, uint64_t *number_out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || number > most)
-        return false;
-    *number_out = number;
-    return true;
-}
-
-static int parse_points(const char *text, arguments *parsed)
-{
-    uint64_t points;
-    if (!parse_number(text, RVL_TIMELINE_POINTS_MAX, &points) || points < RVL_TIMELINE_POINTS_MIN)
-        return usage("--points %s: expected a number from 16 to 1000000", text);
-    parsed->timeline.points = (uint32_t)points;
-    return 0;
-}
-
-static int parse_index(const char *text, arguments *parsed)
-{
-    uint64_t index;
-    if (!parse_number(text, RVL_MAX_DEVICES - 1, &index))
-        return usage("--index %s: expected the number of a device, from 0", text);
-    parsed->index = (size_t)index;
-    return 0;
-}
-
-enum {
-    AGAINST = 256,
-    AGAINST_WAKE,
-    SVG,
-    CHROME,
-    DEVICE,
-    WAKE,
-    CONDUCTOR,
-    SNAPSHOT_PROCESS,
-    SNAPSHOT_DEVICE,
-    INDEX,
-    POINTS,
-    PARTIAL,
-    HELP
-};
-
-static const struct option long_options[] = {
-    {"against", required_argument, NULL, AGAINST},
-    {"against-wake", required_argument, NULL, AGAINST_WAKE},
-    {"svg", required_argument, NULL, SVG},
-    {"chrome", required_argument, NULL, CHROME},
-    {"device", required_argument, NULL, DEVICE},
-    {"wake", required_argument, NULL, WAKE},
-    {"conductor", required_argument, NULL, CONDUCTOR},
-    {"snapshot-process", required_argument, NULL, SNAPSHOT_PROCESS},
-    {"snapshot-device", required_argument, NULL, SNAPSHOT_DEVICE},
-    {"index", required_argument, NULL, INDEX},
-    {"points", required_argument, NULL, POINTS},
-    {"partial", no_argument, NULL, PARTIAL},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
-};
-
-static int parse_option(int option, char *word, arguments *parsed)
-{
-    switch (option) {
-    case 'o':
-        parsed->html = optarg;
-        return 0;
-    case AGAINST:
-        parsed->against[parsed->against_count++] = optarg;
-        return 0;
-    case AGAINST_WAKE:
-        parsed->against_woken = true;
-        return options_wake(optarg, &parsed->against_wake)
-                   ? 0
-                   : usage("--against-wake %s: expected staged or together", optarg);
-    case SVG:
-        parsed->svg = optarg;
-        return 0;
-    case CHROME:
-        parsed->chrome = optarg;
-        return 0;
-    case DEVICE:
-        return parse_device(optarg, &parsed->options);
-    case WAKE:
-        return options_wake(optarg, &parsed->options.wake)
-                   ? 0
-                   : usage("--wake %s: expected staged or together", optarg);
-    case CONDUCTOR:
-        parsed->options.conductor = optarg;
-        return 0;
-    case SNAPSHOT_PROCESS:
-        parsed->options.snapshot_process = optarg;
-        return 0;
-    case SNAPSHOT_DEVICE:
-        return options_snapshot_device("report", optarg, &parsed->options.snapshot_device);
-    case INDEX:
-        return parse_index(optarg, parsed);
-    case POINTS:
-        return parse_points(optarg, parsed);
-    case PARTIAL:
-        parsed->options.partial = true;
-        return 0;
-    case HELP:
-        parsed->help = true;
-        return 0;
-    default:
-        return options_bad_option("report", option, word);
-    }
-}
-
-static int check_arguments(const arguments *parsed)
+static int check_files(const arguments *parsed)
 {
     int to_stdout = 0;
     const char *const files[] = {parsed->html, parsed->svg, parsed->chrome};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         to_stdout += files[i] != NULL && strcmp(files[i], "-") == 0;
     if (to_stdout > 1)
-        return usage("%s: only one file can be the standard output", "-");
-    if (parsed->html != NULL && !html_available())
-        return usage("-o %s: built without the page, since its chart library could not be had "
-                     "from npm; --svg and --chrome work",
-                     parsed->html);
-    return parsed->path_count > 0 ? 0 : usage("%s: name at least one trace or snapshot", "report");
+        return options_refuse(&report_spec, "-: only one file can be the standard output");
+    int status = options_check_ending(&report_spec, "-o", parsed->html, "html htm");
+    if (status == 0)
+        status = options_check_ending(&report_spec, "--svg", parsed->svg, "svg");
+    if (status == 0)
+        status = options_check_ending(&report_spec, "--chrome", parsed->chrome, "json");
+    if (status == 0 && parsed->html != NULL && !html_available())
+        return options_refuse(&report_spec,
+                              "-o %s: built without the page, since its chart library could not "
+                              "be had from npm; --svg and --chrome work",
+                              parsed->html);
+    return status;
 }
 
-static int parse(int argc, char **argv, arguments *parsed)
+static int check_arguments(const arguments *parsed, const option_line *line)
 {
-    options_begin();
-    for (;;) {
-        char *word;
-        int option = options_next(argc, argv, ":o:", long_options, NULL, &word);
-        if (option == -1)
-            break;
-        int status = parse_option(option, word, parsed);
-        if (status != 0 || parsed->help)
-            return status;
+    int status = check_files(parsed);
+    if (status != 0)
+        return status;
+    if (parsed->path_count == 0)
+        return options_refuse(&report_spec, "report: name at least one trace or snapshot");
+    if (options_given(&report_spec, line, "index") && parsed->svg == NULL)
+        return options_refuse(&report_spec, "--index: only with --svg: other outputs show every "
+                                            "device");
+    size_t count = parsed->path_count + parsed->against_count;
+    const char **all = calloc(count, sizeof *all);
+    if (all == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    memcpy(all, parsed->paths, parsed->path_count * sizeof *all);
+    memcpy(all + parsed->path_count, parsed->against, parsed->against_count * sizeof *all);
+    status = options_check_snapshots(&report_spec, line, all, count);
+    free(all);
+    return status;
+}
+
+static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
+{
+    option_line line;
+    if (!options_parse(&report_spec, argc, argv, parsed, &line)) {
+        *status_out = line.status;
+        return false;
     }
-    parsed->paths = (const char *const *)(argv + optind);
-    parsed->path_count = (size_t)(argc - optind);
-    return check_arguments(parsed);
+    parsed->paths = (const char *const *)(argv + line.first);
+    parsed->path_count = (size_t)(argc - line.first);
+    parsed->against_woken = options_given(&report_spec, &line, "against-wake");
+    *status_out = check_arguments(parsed, &line);
+    return *status_out == 0;
 }
 
 /* ---- Runs ---- */
@@ -243,6 +199,12 @@ static void close_run(report_run *run)
 {
     rvl_replay_close(run->replay);
     rvl_timeline_close(run->timeline);
+}
+
+static void on_progress(void *unused, const rvl_trace_progress *progress)
+{
+    (void)unused;
+    progress_report(progress->bytes_read, progress->bytes_total, progress->events);
 }
 
 static int open_run(const arguments *parsed, const char *const *paths, size_t path_count,
@@ -254,7 +216,10 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
         return complain(EXIT_INTERNAL, "out of host memory");
     options.timeline = run->timeline;
     options.wake = wake;
+    options.progress = on_progress;
+    progress_begin("report", "events");
     rvl_status status = rvl_replay_run(paths, path_count, &options, &error, &run->replay);
+    progress_end();
     if (status == RVL_OK)
         return 0;
     int code = explain_replay(status, &error);
@@ -303,18 +268,6 @@ static int write_file(int kind, const char *path, const arguments *parsed, const
 
 /* ---- The terminal ---- */
 
-static unsigned terminal_columns(void)
-{
-    struct winsize size;
-    uint64_t columns = 0;
-    const char *named = getenv("COLUMNS");
-    if (named != NULL && parse_number(named, COLUMNS_MAX, &columns) && columns > 0)
-        return (unsigned)columns;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col < COLUMNS_MAX ? size.ws_col : COLUMNS_MAX;
-    return COLUMNS_DEFAULT;
-}
-
 static int show(const report_run *runs, size_t count)
 {
     bool ok = true;
@@ -337,7 +290,7 @@ static int write_all(const arguments *parsed, const report_run *runs, size_t cou
     const char *const files[FILE_KINDS] = {parsed->html, parsed->svg, parsed->chrome};
     bool any = false;
     if (parsed->index >= rvl_timeline_device_count(runs[0].timeline))
-        return usage("--index: %s", "the trace has fewer devices");
+        return options_refuse(&report_spec, "--index: the trace has fewer devices");
     for (int kind = 0; kind < FILE_KINDS; kind++) {
         int status = files[kind] != NULL ? write_file(kind, files[kind], parsed, runs, count) : 0;
         any = any || files[kind] != NULL;
@@ -402,17 +355,16 @@ static int check_outputs(const arguments *parsed)
 
 int command_report(int argc, char **argv)
 {
+    int status;
     arguments parsed = {.options = {.struct_size = sizeof parsed.options, .snapshot_parts = true},
                         .timeline = {.struct_size = sizeof parsed.timeline}};
     parsed.against = calloc((size_t)argc, sizeof *parsed.against);
     if (parsed.against == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
-    int status = parse(argc, argv, &parsed);
-    if (status == 0 && parsed.help)
-        help_report();
-    else if (status == 0)
+    bool goes_on = parse(argc, argv, &parsed, &status);
+    if (goes_on)
         status = check_outputs(&parsed);
-    if (status == 0 && !parsed.help)
+    if (goes_on && status == 0)
         status = run(&parsed);
     free(parsed.against);
     return status;

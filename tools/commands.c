@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+
+const subcommand commands[] = {
+    {&replay_spec, command_replay},
+    {&record_spec, command_record},
+    {&model_spec, command_model},
+    {&plan_spec, command_plan},
+    {&check_spec, command_check},
+    {&report_spec, command_report},
+    {&snapshot_spec, command_snapshot},
+    {&devices_spec, command_devices},
+    {&completion_spec, command_completion},
+    {&manual_spec, command_manual},
+    {NULL, NULL},
+};
+
+const command_spec reveille_spec = {
+    .summary = "give GPU memory up and take it back, and predict what a GPU needs",
+    .usage = "COMMAND [ARGUMENT]...\nhelp [COMMAND]\n--help | --version",
+    .description =
+        "Predicts the GPU memory of programs before they have a GPU: a trace, a model's config or "
+        "a PyTorch snapshot is replayed on a simulated device, and the peak of every stage is "
+        "printed with those who hold it. Traces are recorded from programs as they are.\n\n"
+        "`reveille help COMMAND` and `man reveille-COMMAND` describe a command.",
+    .options = (const option_spec[]){{.kind = OPTION_END}},
+    .exits = (const text_entry[]){{"0", "all is well: what was asked about fits"},
+                                  {"1", "an internal failure: no memory, output not written"},
+                                  {"2", "bad usage or bad input: a line says where and why"},
+                                  {"3", "something does not fit, is over budget, or grew"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille record -o run.rvt python train.py", "Record a program, as it is."},
+            {"reveille replay run.rvt --device h100-80g",
+             "Does what was recorded fit another kind of GPU?"},
+            {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
+             "Without a program: the trace of a step from a model's config."},
+            {"reveille plan --model config.json --device h200,h100-80g --tp 1,2,4,8 --sweep",
+             "The fewest and smallest GPUs that a model fits."},
+            {"reveille check memory.toml", "Hold all of it against budgets, in CI."},
+            {NULL, NULL}},
+    .environment =
+        (const text_entry[]){
+            {"NO_COLOR", "If set and not empty, nothing is coloured unless `--color` says so."},
+            {"COLUMNS", "The width that tables and charts on a terminal are fitted to."},
+            {NULL, NULL}},
+    .see_also = "reveille-replay(1), reveille-record(1), reveille-model(1), reveille-plan(1), "
+                "reveille-check(1), reveille-report(1), reveille-snapshot(1), reveille-devices(1), "
+                "reveille-completion(1), reveille-manual(1)",
+};
+
+static const char *nearest(const char *name)
+{
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    for (const subcommand *each = commands; each->spec != NULL; each++) {
+        size_t distance = suggest_distance(name, each->spec->name);
+        if (suggest_matches(name, each->spec->name) && distance < least) {
+            best = each->spec->name;
+            least = distance;
+        }
+    }
+    return best;
+}
+
+const subcommand *commands_find(const char *name)
+{
+    for (const subcommand *each = commands; each->spec != NULL; each++) {
+        if (strcmp(each->spec->name, name) == 0)
+            return each;
+    }
+    const char *meant = nearest(name);
+    options_refuse(&reveille_spec, "unknown command %s%s%s%s", name,
+                   meant != NULL ? ": did you mean " : "", meant != NULL ? meant : "",
+                   meant != NULL ? "?" : "");
+    return NULL;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* What is asked of the terminal, if there is one: colours, and how wide it is. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "options.h"
+
+#define COLUMNS_DEFAULT 80u
+#define COLUMNS_MAX 1000u
+
+static enum { AUTO, ALWAYS, NEVER } colour;
+
+int terminal_set_colour(const command_spec *command, const option_spec *option, char *value,
+                        void *arguments)
+{
+    (void)arguments;
+    int index = value != NULL ? options_find_word(option->value, value) : ALWAYS;
+    if (index < 0)
+        return options_refuse(command, "--color %s: expected auto, always or never", value);
+    colour = index;
+    return 0;
+}
+
+bool wants_colour(void)
+{
+    const char *no_color = getenv("NO_COLOR"), *kind = getenv("TERM");
+    if (colour != AUTO)
+        return colour == ALWAYS;
+    return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0') &&
+           (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
+/* 0: nobody says. */
+static unsigned known_columns(void)
+{
+    struct winsize size;
+    const char *named = getenv("COLUMNS");
+    char *end;
+    unsigned long columns = named != NULL && named[0] != '-' ? strtoul(named, &end, 10) : 0;
+    if (columns > 0 && *end == '\0')
+        return columns < COLUMNS_MAX ? (unsigned)columns : COLUMNS_MAX;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+        return size.ws_col < COLUMNS_MAX ? size.ws_col : COLUMNS_MAX;
+    return 0;
+}
+
+unsigned terminal_columns(void)
+{
+    unsigned columns = known_columns();
+    return columns > 0 ? columns : COLUMNS_DEFAULT;
+}
+
+/* A terminal without a width is a pipe to who reads it, as mpirun's are. */
+unsigned table_columns(void)
+{
+    return isatty(STDOUT_FILENO) == 1 ? known_columns() : 0;
+}
