@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 #define WORDS_MAX 16
 #define TIMEOUT_S 100u
+#define INTERRUPT_AFTER_S 3u
 
 struct answer answer;
 
@@ -109,6 +111,27 @@ void run_words(const char *const *words)
     assert_non_null(out);
     assert_non_null(err);
     answer.status = run_wait(run_start(words, fileno(out), fileno(err)));
+    read_all(out, answer.out);
+    read_all(err, answer.err);
+}
+
+void run_interrupted(const char *const *words, const char *fifo, const char *text)
+{
+    FILE *out = tmpfile();
+    FILE *err = tmpfile();
+    assert_non_null(out);
+    assert_non_null(err);
+    pid_t child = run_start(words, fileno(out), fileno(err));
+    int end = fifo != NULL ? open(fifo, O_WRONLY) : -1; /* blocks until there is a reader */
+    if (fifo == NULL)
+        sleep(INTERRUPT_AFTER_S);
+    assert_int_equal(kill(child, SIGINT), 0);
+    if (fifo != NULL)
+        assert_int_equal(write(end, text, strlen(text)), strlen(text));
+    close(end);
+    int status = wait_for(child);
+    answer.status = exit_status(status);
+    answer.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     read_all(out, answer.out);
     read_all(err, answer.err);
 }

@@ -17,6 +17,7 @@
 
 extern struct answer {
     int status; /* -1: a signal has ended it */
+    int signal; /* which one did, after run_interrupted() */
     char out[ANSWER_BYTES];
     char err[ANSWER_BYTES]; /* empty where stderr goes where stdout goes */
 } answer;
@@ -32,6 +33,12 @@ void run_words(const char *const *words);
 void run_words_as_one(const char *const *words);
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/*
+ * The same, with SIGINT after a while; or, where a FIFO is named, as soon as the command reads from
+ * it, which then gets the text.
+ */
+void run_interrupted(const char *const *words, const char *fifo, const char *text);
 
 /* Only begins it, with these as stdout and stderr. */
 pid_t run_start(const char *const *words, int out, int err);

@@ -5,9 +5,12 @@
  */
 #include "support.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "folder.h"
 #include "run_command.h"
@@ -491,6 +494,42 @@ static void a_broken_check_leaves_the_baseline(void **state)
     check_printed("base.json: no baseline of schema 1");
 }
 
+/* The second of three checks is waiting for its trace when Ctrl-C comes. */
+static void an_interrupt_keeps_what_is_done(void **state)
+{
+    (void)state;
+    char path[128], fifo[128], text[2048];
+    write_trace(M600);
+    folder_read("x.rvt", text, sizeof text);
+    snprintf(path, sizeof path, "%s/c.json", folder);
+    snprintf(fifo, sizeof fifo, "%s/f.rvt", folder);
+    folder_write("base.json", "{\"schema\": 1, \"stages\": [{\"check\": \"c\", \"device\": "
+                              "\"own\", \"index\": 0, \"stage\": \"s\", \"peak_bytes\": 1}]}");
+    folder_write("c.json", "{\"schema\": 1, \"baseline\": \"base.json\", \"checks\": ["
+                           "{\"name\": \"a\", \"trace\": \"x.rvt\"},"
+                           "{\"name\": \"b\", \"trace\": \"f.rvt\"},"
+                           "{\"name\": \"c\", \"trace\": \"x.rvt\"}]}");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    run_interrupted(WORDS("check", path, "--junit", "never.xml"), fifo, text);
+    assert_int_equal(answer.signal, SIGINT);
+    check_contains(answer.out, "4 stages, 4 failed\n"); /* none is in the baseline */
+    check_contains(answer.out, "\na      own     rollout");
+    check_contains(answer.out, "\nb      own     rollout");
+    assert_null(strstr(answer.out, "\nc "));
+    assert_string_equal(answer.err,
+                        "reveille: interrupted: 2 of 3 checks are done; no file is written\n");
+    assert_int_not_equal(access("never.xml", F_OK), 0);
+    folder_read("base.json", text, sizeof text);
+    write_trace(M600);
+    char after[2048], whole[1024];
+    folder_read("x.rvt", whole, sizeof whole);
+    run_interrupted(WORDS("check", path, "--update-baseline"), fifo, whole);
+    assert_int_equal(answer.signal, SIGINT);
+    folder_read("base.json", after, sizeof after);
+    assert_string_equal(after, text);
+    assert_int_equal(unlink(fifo), 0);
+}
+
 static void bad_usage_is_named(void **state)
 {
     (void)state;
@@ -547,6 +586,7 @@ int main(void)
         cmocka_unit_test(no_room_for_a_cache_fails_a_check),
         cmocka_unit_test(a_stage_that_is_gone_fails),
         cmocka_unit_test(a_broken_check_leaves_the_baseline),
+        cmocka_unit_test(an_interrupt_keeps_what_is_done),
         cmocka_unit_test(bad_usage_is_named),
     };
     return cmocka_run_group_tests(tests, setup, folder_remove);

@@ -8,9 +8,11 @@
 #include "support.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -502,6 +504,54 @@ static void snapshots_are_planned_as_traces_are(void **state)
     check_printed("1GiB,no,1,");
 }
 
+/* ---- Interrupted ---- */
+
+/* More cases than can be done before Ctrl-C: the first of them are shown, and the rest is named. */
+static void an_interrupt_keeps_the_cases_that_are_done(void **state)
+{
+    (void)state;
+    size_t done = 0, cases = 0, lines = 0;
+    run_interrupted(WORDS("plan", "--sweep", "--model", CONFIGS "qwen2.5-7b.json", "--csv", "--tp",
+                          "1,2,4", "--train", "fsdp:2,fsdp:4,fsdp:8,fsdp:16", "--mem-fraction",
+                          "0.1:0.9:0.0002"),
+                    NULL, NULL);
+    assert_int_equal(answer.signal, SIGINT);
+    assert_int_equal(sscanf(answer.err,
+                            "reveille: interrupted: %zu of %zu cases are done, and "
+                            "what is shown is of these",
+                            &done, &cases),
+                     2);
+    assert_int_equal(cases, 3 * 4 * 4001);
+    assert_true(done > 0 && done < cases);
+    /* The answer has room for the first lines: each case has one, none is empty. */
+    check_contains(answer.out, "model,tp,mem-fraction,train,fits,");
+    for (const char *line = strchr(answer.out, '\n'); line != NULL && line[1] != '\0';
+         line = strchr(line + 1, '\n'))
+        lines++;
+    assert_true(lines == done || strlen(answer.out) == ANSWER_BYTES - 1);
+    assert_null(strstr(answer.out, ",fsdp:4,,"));
+}
+
+/* One rank allows least, and which is not known before all are done. */
+static void an_interrupt_of_ranks_has_no_answer(void **state)
+{
+    (void)state;
+    char paths[2][128], fifo[128];
+    snprintf(paths[0], sizeof paths[0], "%s/r0.rvt", folder);
+    snprintf(paths[1], sizeof paths[1], "%s/r2.rvt", folder);
+    snprintf(fifo, sizeof fifo, "%s/r1.fifo", folder);
+    folder_write("r0.rvt", by_hand);
+    folder_write("r2.rvt", by_hand);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    run_interrupted(
+        WORDS("plan", "--per-rank", paths[0], fifo, paths[1], "--max", "cache", "--threads", "1"),
+        fifo, by_hand);
+    assert_int_equal(answer.signal, SIGINT);
+    assert_string_equal(answer.out, "");
+    assert_string_equal(answer.err, "reveille: interrupted: 2 of 3 cases are done\n");
+    assert_int_equal(unlink(fifo), 0);
+}
+
 /* ---- Bad input ---- */
 
 static void bad_usage_is_named(void **state)
@@ -667,6 +717,8 @@ int main(void)
         cmocka_unit_test(without_the_module_mpirun_is_refused),
         cmocka_unit_test(sweeps_traces_and_prints_tables),
         cmocka_unit_test(snapshots_are_planned_as_traces_are),
+        cmocka_unit_test(an_interrupt_keeps_the_cases_that_are_done),
+        cmocka_unit_test(an_interrupt_of_ranks_has_no_answer),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_is_named),
         cmocka_unit_test(every_lack_of_memory_is_told),
