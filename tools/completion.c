@@ -225,10 +225,12 @@ static void print_zsh_files(const char *endings)
         fputs("_files", stdout);
         return;
     }
-    fputs("_files -g \"*.(", stdout);
+    /* Brackets around one word would be qualifiers. */
+    bool several = strchr(endings, ' ') != NULL;
+    printf("_files -g \"*.%s", several ? "(" : "");
     for (const char *at = endings; *at != '\0'; at++)
         putchar(*at == ' ' ? '|' : *at);
-    fputs(")\"", stdout);
+    fputs(several ? ")\"" : "\"", stdout);
 }
 
 static void print_zsh_option(const option_spec *option)

@@ -107,6 +107,7 @@ static void print_head(const command_spec *command)
     for (const char *at = name; *at != '\0'; at++)
         putchar(toupper((unsigned char)*at));
     printf(" 1 \"" PAGES_DATE "\" \"reveille %s\" \"User Commands\"\n", rvl_version());
+    puts(".nh\n.ad l"); /* words stay whole, so that a search finds them */
     printf(".SH NAME\nreveille%s%s \\- %s\n", *name != '\0' ? "\\-" : "", name, command->summary);
 }
 
@@ -145,10 +146,12 @@ static void print_option(const option_spec *option)
         fputs(option->optional ? "\\fR]" : "\\fR", stdout);
     }
     char text[1024];
-    snprintf(text, sizeof text, "%c%s%s.%s%s%s", toupper((unsigned char)option->help[0]),
-             option->help + 1, option->repeated ? "; may be repeated" : "",
-             option->usual != NULL ? " Default: " : "", option->usual != NULL ? option->usual : "",
-             option->usual != NULL ? "." : "");
+    /* "together: ..." begins with a value, which stays as it is typed. */
+    bool is_value = option->help[strcspn(option->help, ": ")] == ':';
+    int first = is_value ? option->help[0] : toupper((unsigned char)option->help[0]);
+    snprintf(text, sizeof text, "%c%s%s.%s%s%s", first, option->help + 1,
+             option->repeated ? "; may be repeated" : "", option->usual != NULL ? " Default: " : "",
+             option->usual != NULL ? option->usual : "", option->usual != NULL ? "." : "");
     putchar('\n');
     print_text(text);
 }

@@ -96,6 +96,16 @@ check_manual() { # PREFIX
     [ -s "$pages/rvl_alloc.3" ] && [ -s "$pages/../man7/reveille.7" ] || fail "manual pages are missing"
 }
 
+# Pages and completions lie where man and the shells look, and are of this command.
+check_made() { # PREFIX
+    local command=$1/bin/reveille share=$1/share
+    [ -s "$share/man/man1/reveille.1" ] || fail "reveille.1 is missing"
+    cmp "$share/man/man1/reveille-replay.1" <("$command" manual replay)
+    cmp "$share/bash-completion/completions/reveille" <("$command" completion bash)
+    cmp "$share/zsh/site-functions/_reveille" <("$command" completion zsh)
+    cmp "$share/fish/vendor_completions.d/reveille.fish" <("$command" completion fish)
+}
+
 # libreveille needs libc alone. Nothing is exported but what begins with rvl_.
 check_libraries() { # LIBDIR
     local library others
@@ -144,6 +154,7 @@ for place in "$work/first place" "$work/second"; do
 done
 check_headers "$place"
 check_manual "$place"
+check_made "$place"
 if [ -e "$place/$libdir/libreveille.so" ]; then
     kind=shared
     check_libraries "$place/$libdir"

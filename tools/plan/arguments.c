@@ -148,11 +148,12 @@ static int add_given(const command_spec *command, const option_spec *option, cha
 
 const command_spec plan_spec = {
     .name = "plan",
-    .summary = "find what fits: the largest size of a tag, the cheapest settings",
+    .summary = "find what fits: a tag's largest size, the cheapest settings",
     .usage = "[OPTION]... TRACE|SNAPSHOT... --max TAG\n"
              "[OPTION]... --per-rank TRACE|SNAPSHOT... --max TAG\n"
              "[OPTION]... --model CONFIG.json --max TAG\n"
-             "[OPTION]... TRACE...|--model CONFIG.json... --sweep [--max TAG]",
+             "[OPTION]... TRACE|SNAPSHOT... --sweep [--max TAG]\n"
+             "[OPTION]... --model CONFIG.json... --sweep [--max TAG]",
     .description =
         "Finds the largest size of a tag at which every stage fits, to the granule, and the stage "
         "that binds; or works out all combinations of settings, and names the cheapest that fits: "
@@ -216,7 +217,7 @@ const command_spec plan_spec = {
             {.kind = OPTION_NUMBER,
              .name = "threads",
              .value = "N",
-             .help = "that work on a sweep, or on ranks",
+             .help = "how many threads work on a sweep, or on ranks",
              .usual = "one a core",
              .least = 1,
              .most = 1024,
