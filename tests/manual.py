@@ -2,18 +2,21 @@
 # SPDX-License-Identifier: MIT
 """Holds help, manual pages and completions of every command against each other and against the parser.
 
-    manual.py REVEILLE FOLDER_OF_THE_PAGES
+    manual.py REVEILLE FOLDER_OF_THE_PAGES SOURCE_DIR
 
 All are made from one table a command: an option that one of them lacks, or that the parser does not
-know, is a fault. Lines of help fit 80 columns. The pages are clean by mandoc and by man, as far as
+know, is a fault. Lines of help fit 80 columns. Examples are run: those whose files are in the sources do what they
+say, and no other is bad usage. The pages are clean by mandoc and by man, as far as
 these are there.
 """
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 WIDTH = 80
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
@@ -85,6 +88,25 @@ def check_page(name, page):
         fault(f"page of {name}: no example")
 
 
+def check_examples(command, page, source):
+    """Runs the command that each example begins with, beside the traces of the sources."""
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "traces").symlink_to(pathlib.Path(source).resolve() / "traces")
+        for line in re.findall(r"^\.EX\n(.*)$", plain(page), re.M):
+            words = shlex.split(re.split(r" [|>] | && |\)", line.replace("source <(", "", 1))[0])
+            if words[:2] == ["reveille", "record"]:
+                words = ["reveille", "record", *words[2:-1], "--help"]  # programs that are not here
+            given = [word for word in words if word.startswith("traces/")]
+            done = subprocess.run([command, *words[1:]], cwd=folder, capture_output=True, text=True,
+                                  check=False)
+            expected = (0, 3) if given or words[1] in ("devices", "manual", "completion") else (0, 2, 3)
+            if words[0] != "reveille" or done.returncode not in expected or "Try `" in done.stderr:
+                fault(f"example {line}: exit status {done.returncode}: {done.stderr}")
+            count += 1
+    return count
+
+
 def lint(path):
     """Runs the tools that look at pages; says how many there were."""
     tools = 0
@@ -105,7 +127,8 @@ def lint(path):
     return tools
 
 
-def main(command, folder):
+def main(command, folder, source):
+    command = str(pathlib.Path(command).resolve())
     folder = pathlib.Path(folder)
     listing = run(command, "--help")
     check_help("reveille", listing)
@@ -131,8 +154,12 @@ def main(command, folder):
     pages = sorted(folder.glob("*.1"))
     if len(pages) != len(names) + 1:
         fault(f"{len(pages)} pages of {len(names)} commands")
+    examples = sum(check_examples(command, page.read_text(encoding="utf-8"), source)
+                   for page in pages)
+    if examples < len(pages):
+        fault(f"{examples} examples on {len(pages)} pages")
     tools = sum(lint(page) for page in pages)
-    print(f"{len(names)} commands, {len(pages)} pages, {tools} times looked at, {len(faults)} faults")
+    print(f"{len(names)} commands, {len(pages)} pages, {examples} examples, {tools} times looked at, {len(faults)} faults")
     if faults:
         return 1
     if tools == 0:
@@ -141,4 +168,4 @@ def main(command, folder):
     return 0
 
 
-sys.exit(main(sys.argv[1], sys.argv[2]))
+sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3]))

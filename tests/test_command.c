@@ -366,6 +366,8 @@ static void endings_say_the_format(void **state)
     check_status(0);
     RUN("report", trace_path, "--index", "0");
     check_bad_usage("--index: only with --svg");
+    RUN("report", trace_path, "--against-wake", "staged");
+    check_bad_usage("--against-wake: as --wake has it, so that both runs are the same");
 }
 
 /* ---- Help, version, devices ---- */

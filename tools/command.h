@@ -91,17 +91,16 @@ void table_add(table *rows, const char *const *cells);
  */
 void table_widen(table *rows, const char *const *cells);
 /* Prints the rows that were added: of a table that is not kept, the titles. */
-void table_put(table *rows, const char *const *cells, const char *indent, const char *style,
-               const char *style_end);
+void table_put(table *rows, const char *const *cells, bool marked, const char *indent);
 
 /* Marks the row added last. */
 void table_mark_last(table *rows);
 
 /*
- * Prints it on stdout, each line with an indent. style (may be NULL) goes before a marked row and
- * style_end behind it. false: no memory, now or when a row was added.
+ * Prints it on stdout, each line with an indent; marked rows in red where there are colours. false:
+ * no memory, now or when a row was added.
  */
-bool table_print(table *rows, const char *indent, const char *style, const char *style_end);
+bool table_print(table *rows, const char *indent);
 void table_free(table *rows);
 
 /* ---- report.c ---- */

@@ -50,7 +50,7 @@ static bool print_table(void)
                                       profile.description, profile.source};
         table_add(rows, cells);
     }
-    bool ok = table_print(rows, "", NULL, "");
+    bool ok = table_print(rows, "");
     table_free(rows);
     return ok;
 }

@@ -210,7 +210,7 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     puts("");
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
         add_term(rows, step, (rvl_model_term)term);
-    bool printed = table_print(rows, "  ", NULL, NULL);
+    bool printed = table_print(rows, "  ");
     table_free(rows);
     return printed;
 }

@@ -75,7 +75,7 @@ const command_spec replay_spec = {
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille replay traces/rl_step_32b_h200.rvt",
+            {"reveille replay traces/qwen2.5-32b-tp2-h200.rvt",
              "The peaks of every stage, on the device of the trace."},
             {"reveille replay run.rvt --device h100-80g --budget train=70GiB",
              "The same on another device, with a bound on the stage train. The exit status says "

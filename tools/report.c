@@ -10,8 +10,6 @@
 
 #include "command.h"
 
-#define RED "\x1b[31m"
-#define PLAIN "\x1b[0m"
 #define NS_PER_SECOND 1e9
 
 enum { STAGE, PEAK, MARK, END, FREE, HOST, SECONDS, HOLDERS, COLUMNS };
@@ -77,7 +75,6 @@ typedef struct stage_table {
     const rvl_replay *replay;
     size_t device;
     uint64_t capacity_bytes;
-    const char *red; /* NULL: no colours */
 } stage_table;
 
 /* A row of a stage: its widths, or, to_print, itself. Only what is printed lists its holders. */
@@ -106,7 +103,7 @@ static bool show_stage(const stage_table *shown, uint32_t stage, bool to_print)
             [HOLDERS] = holders,
         };
         if (to_print)
-            table_put(shown->rows, cells, "  ", !fits || over_budget ? shown->red : NULL, PLAIN);
+            table_put(shown->rows, cells, !fits || over_budget, "  ");
         else
             table_widen(shown->rows, cells);
     }
@@ -121,12 +118,11 @@ static bool print_stages(const rvl_replay *replay, size_t index, const rvl_repla
     const stage_table shown = {.rows = table_new(titles, right, COLUMNS),
                                .replay = replay,
                                .device = index,
-                               .capacity_bytes = device->capacity_bytes,
-                               .red = wants_colour() ? RED : NULL};
+                               .capacity_bytes = device->capacity_bytes};
     bool ok = shown.rows != NULL;
     for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
         ok = show_stage(&shown, stage, false);
-    ok = ok && table_print(shown.rows, "  ", NULL, PLAIN);
+    ok = ok && table_print(shown.rows, "  ");
     for (uint32_t stage = 0; ok && stage < device->stage_count; stage++)
         ok = show_stage(&shown, stage, true);
     table_free(shown.rows);

@@ -90,7 +90,7 @@ const command_spec snapshot_spec = {
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille snapshot traces/snapshots/default.pickle",
+            {"reveille snapshot traces/snapshots/dev-default.pickle.gz",
              "What every stage reserves, and why."},
             {"reveille snapshot run.pickle.gz --set expandable_segments=True --capacity 80GiB",
              "The same run with another setting, and with a bound."},
@@ -168,7 +168,7 @@ static bool print_stages(const rvl_snapshot *snapshot, uint32_t count)
     bool ok = rows != NULL;
     for (uint32_t i = 0; ok && i < count; i++)
         ok = add_stage(rows, snapshot, i);
-    ok = ok && table_print(rows, "  ", NULL, NULL);
+    ok = ok && table_print(rows, "  ");
     table_free(rows);
     return ok;
 }

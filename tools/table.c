@@ -13,6 +13,8 @@
 
 #include "command.h"
 
+#define RED "\x1b[31m"
+#define PLAIN "\x1b[0m"
 #define BAND_INDENT 4
 #define TEXT_MIN 30 /* columns that text is wrapped in before it gets a line of its own */
 
@@ -114,8 +116,7 @@ table *table_new(const char *const *titles, const bool *right, size_t columns)
 typedef struct layout {
     size_t limit; /* columns of the terminal; 0: none */
     const char *indent;
-    const char *style;
-    const char *style_end;
+    bool colours;
 } layout;
 
 static size_t indent_of(const layout *as, size_t band)
@@ -166,12 +167,12 @@ static size_t fitting(const char *text, size_t room)
 
 static void begin_line(const row *line, const layout *as, size_t columns)
 {
-    printf("%s%*s", line->marked && as->style != NULL ? as->style : "", (int)columns, "");
+    printf("%s%*s", line->marked && as->colours ? RED : "", (int)columns, "");
 }
 
 static void end_line(const row *line, const layout *as)
 {
-    puts(line->marked && as->style != NULL ? as->style_end : "");
+    puts(line->marked && as->colours ? PLAIN : "");
 }
 
 /* A cell from a column on, and the rest of it below. */
@@ -231,25 +232,23 @@ static void print_row(const table *rows, const row *line, const layout *as)
     }
 }
 
-static layout lay_out(table *rows, const char *indent, const char *style, const char *style_end)
+static layout lay_out(table *rows, const char *indent)
 {
-    layout as = {
-        .limit = table_columns(), .indent = indent, .style = style, .style_end = style_end};
+    layout as = {.limit = table_columns(), .indent = indent, .colours = wants_colour()};
     fold(rows, &as);
     return as;
 }
 
-void table_put(table *rows, const char *const *cells, const char *indent, const char *style,
-               const char *style_end)
+void table_put(table *rows, const char *const *cells, bool marked, const char *indent)
 {
-    const row line = {.cells = (char **)cells, .marked = style != NULL};
-    layout as = lay_out(rows, indent, style, style_end);
+    const row line = {.cells = (char **)cells, .marked = marked};
+    layout as = lay_out(rows, indent);
     print_row(rows, &line, &as);
 }
 
-bool table_print(table *rows, const char *indent, const char *style, const char *style_end)
+bool table_print(table *rows, const char *indent)
 {
-    layout as = lay_out(rows, indent, style, style_end);
+    layout as = lay_out(rows, indent);
     for (size_t i = 0; i < rows->count && !rows->failed; i++)
         print_row(rows, &rows->rows[i], &as);
     return !rows->failed;

@@ -140,9 +140,7 @@ bool check_print_table(const check_results *results)
         for (size_t k = 0; k < result->stage_count; k++)
             add_stage(rows, result, &result->stages[k]);
     }
-    bool colour = wants_colour();
-    bool printed =
-        complete && table_print(rows, "", colour ? "\x1b[31m" : NULL, colour ? "\x1b[0m" : "");
+    bool printed = complete && table_print(rows, "");
     table_free(rows);
     if (printed)
         printf("%zu stages, %zu failed", all.cases - all.errors, all.failures);

@@ -240,7 +240,7 @@ const command_spec plan_spec = {
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille plan traces/rl_step_32b_h200.rvt --max kv_cache",
+            {"reveille plan traces/qwen2.5-32b-tp2-h200.rvt --max kv_cache",
              "The largest KV cache of a recorded step."},
             {"reveille plan --model config.json --train fsdp:8 --max kv_cache",
              "The same of a model's step, with its memory fraction."},

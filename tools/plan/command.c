@@ -6,6 +6,7 @@
 
 #include "interrupt.h"
 #include "plan/plan.h"
+#include "progress.h"
 
 /* A refusal or failure; one that does not say where is told of the subject. */
 static int refuse(const plan_outcome *outcome, const char *place)
@@ -36,7 +37,9 @@ static int run_largest(const plan_arguments *arguments, const plan_subject *subj
     rvl_replay *replay;
     if (plan_rank() > 0)
         return EXIT_FITS;
+    progress_begin("plan", NULL);
     plan_case_run(subject, 0, &outcome, &replay);
+    progress_end();
     int code = code_of(arguments, &outcome);
     if ((code == EXIT_FITS || code == EXIT_DOES_NOT_FIT) &&
         !plan_print_largest(arguments, &outcome, replay))
@@ -118,7 +121,9 @@ static int run_sweep(const plan_arguments *arguments, const plan_subject *subjec
 static int run(const plan_arguments *arguments)
 {
     plan_subject *subject = NULL;
+    progress_begin("plan", NULL);
     int code = plan_subject_open(arguments, &subject);
+    progress_end();
     if (plan_ranks_agree(code == 0))
         code = arguments->sweep || arguments->per_rank ? run_sweep(arguments, subject)
                                                        : run_largest(arguments, subject);

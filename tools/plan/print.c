@@ -224,7 +224,7 @@ bool plan_print_ranks(const plan_arguments *arguments, const plan_outcome *outco
                                         format_size(outcomes[i].traced_bytes, traced),
                                         format_fraction(outcomes[i].mem_fraction_ppm, fraction)});
     }
-    bool printed = rows != NULL && table_print(rows, "  ", NULL, NULL);
+    bool printed = rows != NULL && table_print(rows, "  ");
     table_free(rows);
     if (!printed)
         return false;
@@ -325,7 +325,7 @@ static bool print_table(const plan_arguments *arguments, const plan_outcome *out
         return false;
     for (size_t i = 0; i < count; i++)
         add_row(rows, arguments, i, &outcomes[i], shown);
-    bool printed = table_print(rows, "", NULL, NULL);
+    bool printed = table_print(rows, "");
     table_free(rows);
     if (printed)
         print_choice(arguments, outcomes, count);

@@ -116,7 +116,7 @@ const command_spec report_spec = {
                                   {NULL, NULL}},
     .examples =
         (const text_entry[]){
-            {"reveille report traces/rl_step_32b_h200.rvt", "A chart in the terminal."},
+            {"reveille report traces/qwen2.5-32b-tp2-h200.rvt", "A chart in the terminal."},
             {"reveille report run.rvt -o run.html --svg run.svg", "A page and a picture."},
             {"reveille report run.rvt --against-wake together -o wake.html",
              "The same run, as it is and woken as a whole."},
@@ -168,6 +168,10 @@ static int check_arguments(const arguments *parsed, const option_line *line)
     if (options_given(&report_spec, line, "index") && parsed->svg == NULL)
         return options_refuse(&report_spec, "--index: only with --svg: other outputs show every "
                                             "device");
+    if (parsed->against_woken && parsed->against_count == 0 &&
+        parsed->against_wake == parsed->options.wake)
+        return options_refuse(&report_spec, "--against-wake: as --wake has it, so that both runs "
+                                            "are the same: name the other one, or --against");
     size_t count = parsed->path_count + parsed->against_count;
     const char **all = calloc(count, sizeof *all);
     if (all == NULL)
