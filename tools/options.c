@@ -283,6 +283,16 @@ static int set_word(const command_spec *command, const option_spec *option, cons
     return 0;
 }
 
+int options_set_when(const command_spec *command, const option_spec *option, const char *value,
+                     option_when *when_out)
+{
+    int index = value != NULL ? options_find_word(option->value, value) : WHEN_ALWAYS;
+    if (index < 0)
+        return refuse_value(command, option, value);
+    *when_out = (option_when)index;
+    return 0;
+}
+
 static int set_value(const command_spec *command, const option_spec *option, char *value,
                      void *arguments)
 {

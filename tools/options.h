@@ -190,7 +190,14 @@ bool suggest_matches(const char *word, const char *name);
         .help = "print JSON, schema 1",                                                            \
     }
 
-/* ---- terminal.c has these two ---- */
+/* What --color and --progress say; without a value: always. */
+typedef enum option_when { WHEN_AUTO, WHEN_ALWAYS, WHEN_NEVER } option_when;
+
+/* Returns 0 or, having complained, the exit status. */
+int options_set_when(const command_spec *command, const option_spec *option, const char *value,
+                     option_when *when_out);
+
+/* ---- terminal.c and progress.c have these two ---- */
 
 #define OPTION_OF_COLOR                                                                            \
     {                                                                                              \

@@ -20,7 +20,7 @@
 #define MS_PER_SECOND 1000
 #define NS_PER_MS 1000000
 
-static enum { AUTO, ALWAYS, NEVER } wanted;
+static option_when wanted;
 
 static struct {
     const char *what;
@@ -40,11 +40,7 @@ int progress_set(const command_spec *command, const option_spec *option, char *v
                  void *arguments)
 {
     (void)arguments;
-    int index = value != NULL ? options_find_word(option->value, value) : ALWAYS;
-    if (index < 0)
-        return options_refuse(command, "--progress %s: expected auto, always or never", value);
-    wanted = index;
-    return 0;
+    return options_set_when(command, option, value, &wanted);
 }
 
 static uint64_t elapsed_ms(void)
@@ -103,7 +99,7 @@ static void *keep_telling(void *unused)
 {
     (void)unused;
     struct timespec next = now.began;
-    add_ms(&next, wanted == ALWAYS && now.terminal ? 0 : (now.terminal ? FIRST_MS : PLAIN_MS));
+    add_ms(&next, wanted == WHEN_ALWAYS && now.terminal ? 0 : (now.terminal ? FIRST_MS : PLAIN_MS));
     pthread_mutex_lock(&now.lock);
     while (!now.over) {
         if (pthread_cond_timedwait(&now.ended, &now.lock, &next) == 0 || now.over)
@@ -141,7 +137,8 @@ void progress_begin(const char *what, const char *unit)
     atomic_store(&now.total, 0);
     atomic_store(&now.counted, 0);
     clock_gettime(CLOCK_MONOTONIC, &now.began);
-    now.running = (wanted == ALWAYS || (wanted == AUTO && now.terminal)) && start_thread();
+    now.running =
+        (wanted == WHEN_ALWAYS || (wanted == WHEN_AUTO && now.terminal)) && start_thread();
 }
 
 void progress_report(uint64_t done, uint64_t total, uint64_t counted)
@@ -163,7 +160,7 @@ void progress_end(void)
     pthread_join(now.thread, NULL);
     pthread_cond_destroy(&now.ended);
     now.running = false;
-    if (wanted == ALWAYS && !now.terminal)
+    if (wanted == WHEN_ALWAYS && !now.terminal)
         tell();
     else if (now.drawn)
         fputs("\r\x1b[K", stderr);

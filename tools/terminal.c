@@ -11,24 +11,20 @@
 #define COLUMNS_DEFAULT 80u
 #define COLUMNS_MAX 1000u
 
-static enum { AUTO, ALWAYS, NEVER } colour;
+static option_when colour;
 
 int terminal_set_colour(const command_spec *command, const option_spec *option, char *value,
                         void *arguments)
 {
     (void)arguments;
-    int index = value != NULL ? options_find_word(option->value, value) : ALWAYS;
-    if (index < 0)
-        return options_refuse(command, "--color %s: expected auto, always or never", value);
-    colour = index;
-    return 0;
+    return options_set_when(command, option, value, &colour);
 }
 
 bool wants_colour(void)
 {
     const char *no_color = getenv("NO_COLOR"), *kind = getenv("TERM");
-    if (colour != AUTO)
-        return colour == ALWAYS;
+    if (colour != WHEN_AUTO)
+        return colour == WHEN_ALWAYS;
     return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0') &&
            (kind == NULL || strcmp(kind, "dumb") != 0);
 }
