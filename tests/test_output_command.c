@@ -24,7 +24,7 @@
 #include "no_nameless.h"
 #include "run_command.h"
 
-#define CONFIG RVL_SOURCE_DIR "/tests/data/configs/qwen2.5-0.5b.json"
+#define CONFIG SOURCE_WORD "/tests/data/configs/qwen2.5-0.5b.json"
 #define TRACE_HEAD                                                                                 \
     "reveille-trace 1.0\n"                                                                         \
     "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
@@ -106,7 +106,7 @@ static void writes_through_no_planted_link(void **state)
     snprintf(line, sizeof line,
              "sh -c 'ln -s victim x.rvt.$$-0.tmp; exec %s model %s -o x.rvt' && test -s x.rvt -a ! "
              "-L x.rvt",
-             RVL_COMMAND_PATH, CONFIG);
+             COMMAND_WORD, CONFIG);
     assert_int_equal(run_shell(line), 0);
     assert_holds("victim", "old");
     write_trace("t.rvt", 1);
@@ -115,7 +115,7 @@ static void writes_through_no_planted_link(void **state)
     snprintf(line, sizeof line,
              "sh -c 'ln -s victim base.json.$$.tmp; exec %s check c.json --update-baseline' && "
              "test -s base.json -a ! -L base.json",
-             RVL_COMMAND_PATH);
+             COMMAND_WORD);
     assert_int_equal(run_shell(line), 0);
     assert_holds("victim", "old");
 }
@@ -173,7 +173,7 @@ static void kill_9_leaves_a_whole_report(void **state)
     write_trace("t.rvt", 4000);
     folder_write("c.json",
                  "{\"schema\": 1, \"checks\": [{\"name\": \"c\", \"trace\": \"t.rvt\"}]}");
-    snprintf(line, sizeof line, "exec %s check c.json --junit j.xml", RVL_COMMAND_PATH);
+    snprintf(line, sizeof line, "exec %s check c.json --junit j.xml", COMMAND_WORD);
     double began_ms = now_ms();
     assert_int_equal(run_wait(start_line(line)), 0);
     double took_ms = now_ms() - began_ms;
@@ -238,7 +238,7 @@ static void a_signal_leaves_no_draft(void **state)
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     write_trace("t.rvt", 20000);
     folder_write("k", "old");
-    snprintf(line, sizeof line, "ulimit -c 0; exec %s report t.rvt --chrome k", RVL_COMMAND_PATH);
+    snprintf(line, sizeof line, "ulimit -c 0; exec %s report t.rvt --chrome k", COMMAND_WORD);
     double began_ms = now_ms();
     assert_int_equal(run_wait(start_line(line)), 0);
     double took_ms = now_ms() - began_ms;
@@ -251,7 +251,7 @@ static void a_signal_leaves_no_draft(void **state)
     folder_write("k", "old");
     snprintf(line, sizeof line,
              "ulimit -c 0; exec %s --without-nameless %s report t.rvt --chrome k", own_path,
-             RVL_COMMAND_PATH);
+             COMMAND_WORD);
     for (size_t i = 0, tries = 0; i < 8; tries++) {
         assert_true(tries < 200);
         pid_t child = start_line(line);
@@ -277,12 +277,12 @@ static void a_limit_leaves_no_draft(void **state)
     static const char *const words[] = {"report t.rvt --svg x", "report t.rvt --chrome x",
                                         "model " CONFIG " -o x", "check c.json --junit x"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        snprintf(line, sizeof line, "ulimit -f 4; exec %s %s 2>&1", RVL_COMMAND_PATH, words[i]);
+        snprintf(line, sizeof line, "ulimit -f 4; exec %s %s 2>&1", COMMAND_WORD, words[i]);
         assert_int_equal(run_shell(line), 1);
         check_printed("reveille: x: ");
         check_printed(i == 2 ? "EFBIG" : "File too large: raise ulimit -f");
         snprintf(line, sizeof line, "ulimit -f 4; exec %s --without-nameless %s %s 2>&1", own_path,
-                 RVL_COMMAND_PATH, words[i]);
+                 COMMAND_WORD, words[i]);
         assert_int_equal(run_shell(line), 1);
         assert_holds("x", "old");
         assert_int_equal(folder_count(), 3);
@@ -305,7 +305,7 @@ static void too_little_memory_leaves_no_draft(void **state)
         snprintf(line, sizeof line,
                  "ulimit -v %u; exec %s --without-nameless %s report t.rvt "
                  "--svg x 2>/dev/null",
-                 kib, own_path, RVL_COMMAND_PATH);
+                 kib, own_path, COMMAND_WORD);
         bool good = run_shell(line) == 0;
         done += good;
         failed += !good;
@@ -331,7 +331,7 @@ static void a_disk_that_is_full_keeps_the_old_report(void **state)
     snprintf(line, sizeof line,
              "unshare -m sh -c 'mount -t tmpfs -o size=64k none d; echo old >d/j.xml; "
              "%s check c.json --junit d/j.xml 2>&1; echo status $?; cat d/j.xml; ls -A d'",
-             RVL_COMMAND_PATH);
+             COMMAND_WORD);
     run_shell(line);
     assert_string_equal(answer.out, "reveille: d/j.xml: No space left on device: free some, or "
                                     "name a file on another disk\nstatus 1\nold\nj.xml\n");
@@ -345,55 +345,58 @@ static void refuses_to_replace_what_it_reads(void **state)
     static const struct {
         const char *words, *says;
     } rows[] = {
-        {"report t.rvt -o t.rvt", "-o t.rvt: would replace t.rvt, which is read: name another"},
-        {"report t.rvt --svg ./t.rvt", "--svg ./t.rvt: would replace t.rvt, which is read"},
-        {"report t.rvt --chrome hard", "--chrome hard: would replace t.rvt"},
-        {"report soft --svg t.rvt", "--svg t.rvt: would replace soft"},
-        {"report t.rvt --against u.rvt --svg u.rvt", "--svg u.rvt: would replace u.rvt"},
-        {"report t.rvt --svg new --chrome ./new",
+        {"report t -o t", "-o t: would replace t, which is read: name another"},
+        {"report t --svg ./t", "--svg ./t: would replace t, which is read"},
+        {"report t --chrome hard", "--chrome hard: would replace t"},
+        {"report soft --svg t", "--svg t: would replace soft"},
+        {"report t --against u --svg u", "--svg u: would replace u"},
+        {"report t --svg new --chrome ./new",
          "--chrome ./new: would replace what --svg new writes: name another file"},
-        {"report t.rvt --svg - >>t.rvt", "--svg /dev/stdout: would replace t.rvt"},
-        {"model m.json -o m.json", "-o m.json: would replace m.json"},
-        {"check c.json --junit c.json", "--junit c.json: would replace c.json"},
-        {"check c.json --junit t.rvt", "--junit t.rvt: would replace t.rvt"},
-        {"check c.json --junit m.json", "--junit m.json: would replace m.json"},
-        {"check c.json --junit base.json", "--junit base.json: would replace base.json"},
-        {"check c.json --update-baseline --junit base.json",
-         "--update-baseline base.json: would replace what --junit base.json writes"},
-        {"check trace.json --update-baseline", "--update-baseline t.rvt: would replace t.rvt"},
+        {"report t --svg - >>t", "--svg /dev/stdout: would replace t"},
+        {"model m -o m", "-o m: would replace m"},
+        {"check c.json --junit c", "--junit c: would replace c.json"},
+        {"check c.json --junit t", "--junit t: would replace t"},
+        {"check c.json --junit m", "--junit m: would replace m"},
+        {"check c.json --junit base", "--junit base: would replace base"},
+        {"check c.json --update-baseline --junit base",
+         "--update-baseline base: would replace what --junit base writes"},
+        {"check trace.json --update-baseline", "--update-baseline t: would replace t"},
         {"check own.json --update-baseline", "--update-baseline own.json: would replace own.json"},
+        /* A name that says another format is refused before that. */
+        {"report t -o own.json", "-o own.json: this writes .html, and the name says .json"},
     };
-    write_trace("t.rvt", 1);
-    write_trace("u.rvt", 2);
-    assert_int_equal(run_shell("ln t.rvt hard; ln -s t.rvt soft; cp " CONFIG " m.json"), 0);
-    folder_write("base.json", "{\"schema\": 1, \"stages\": []}");
-    folder_write("c.json", "{\"schema\": 1, \"baseline\": \"base.json\", \"checks\": ["
-                           "{\"name\": \"t\", \"trace\": \"t.rvt\"},"
-                           "{\"name\": \"m\", \"model\": \"m.json\"}]}");
-    folder_write("trace.json", "{\"schema\": 1, \"baseline\": \"t.rvt\", \"checks\": ["
-                               "{\"name\": \"t\", \"trace\": \"t.rvt\"}]}");
+    write_trace("t", 1);
+    write_trace("u", 2);
+    assert_int_equal(run_shell("ln t hard; ln -s t soft; cp " CONFIG " m"), 0);
+    folder_write("base", "{\"schema\": 1, \"stages\": []}");
+    folder_write("c.json", "{\"schema\": 1, \"baseline\": \"base\", \"checks\": ["
+                           "{\"name\": \"t\", \"trace\": \"t\"},"
+                           "{\"name\": \"m\", \"model\": \"m\"}]}");
+    folder_write("trace.json", "{\"schema\": 1, \"baseline\": \"t\", \"checks\": ["
+                               "{\"name\": \"t\", \"trace\": \"t\"}]}");
     folder_write("own.json", "{\"schema\": 1, \"baseline\": \"own.json\", \"checks\": ["
-                             "{\"name\": \"t\", \"trace\": \"t.rvt\"}]}");
+                             "{\"name\": \"t\", \"trace\": \"t\"}]}");
+    assert_int_equal(run_shell("ln c.json c"), 0);
     size_t count = folder_count();
-    run_shell("cksum *.rvt *.json");
+    run_shell("cksum t u m base *.json");
     char *before = strdup(answer.out);
     assert_non_null(before);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[LINE_BYTES];
         /* stderr first: the words may send stdout elsewhere. */
-        snprintf(line, sizeof line, "%s 2>&1 %s", RVL_COMMAND_PATH, rows[i].words);
+        snprintf(line, sizeof line, "%s 2>&1 %s", COMMAND_WORD, rows[i].words);
         assert_int_equal(run_shell(line), 2);
         check_printed(rows[i].says);
         assert_int_equal(folder_count(), count);
-        run_shell("cksum *.rvt *.json");
+        run_shell("cksum t u m base *.json");
         assert_string_equal(answer.out, before);
     }
     free(before);
     /* A device is no file that is replaced. */
-    assert_int_equal(run_command("report t.rvt --svg /dev/null --chrome /dev/null"), 0);
-    assert_int_equal(run_command("report t.rvt --svg /dev/stdout | grep -c '</svg>'"), 0);
+    assert_int_equal(run_command("report t --svg /dev/null --chrome /dev/null"), 0);
+    assert_int_equal(run_command("report t --svg /dev/stdout | grep -c '</svg>'"), 0);
     assert_string_equal(answer.out, "1\n");
-    assert_int_equal(run_command("report t.rvt --svg /dev/stdout >new; tail -c 7 new"), 0);
+    assert_int_equal(run_command("report t --svg /dev/stdout >new; tail -c 7 new"), 0);
     assert_string_equal(answer.out, "</svg>\n");
 }
 

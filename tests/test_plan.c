@@ -511,7 +511,8 @@ static void an_interrupt_keeps_the_cases_that_are_done(void **state)
 {
     (void)state;
     size_t done = 0, cases = 0, lines = 0;
-    run_interrupted(WORDS("plan", "--sweep", "--model", CONFIGS "qwen2.5-7b.json", "--csv", "--tp",
+    run_interrupted(WORDS("plan", "--sweep", "--model",
+                          RVL_SOURCE_DIR "/tests/data/configs/qwen2.5-7b.json", "--csv", "--tp",
                           "1,2,4", "--train", "fsdp:2,fsdp:4,fsdp:8,fsdp:16", "--mem-fraction",
                           "0.1:0.9:0.0002"),
                     NULL, NULL);

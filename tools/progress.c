@@ -160,8 +160,8 @@ void progress_end(void)
     pthread_join(now.thread, NULL);
     pthread_cond_destroy(&now.ended);
     now.running = false;
-    if (wanted == WHEN_ALWAYS && !now.terminal)
+    if (wanted == WHEN_ALWAYS) /* also of work that was done at once */
         tell();
-    else if (now.drawn)
+    if (now.drawn && now.terminal)
         fputs("\r\x1b[K", stderr);
 }

@@ -47,7 +47,10 @@ static void *foreign(void *function)
     return function != NULL && !rvli_is_own(function) ? function : NULL;
 }
 
-/* In what a library that is loaded depends on, itself included. */
+/*
+ * In what a library that is loaded depends on, itself included. NULL: in the global scope. That is
+ * not RTLD_DEFAULT, which begins with this library where it was linked with -Bsymbolic.
+ */
 static void *search_library(const char *path, const char *name)
 {
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -100,7 +103,7 @@ void *rvli_runtime_search(rvli_runtime_slot slot, const void *caller)
     if (function == NULL)
         function = search_caller(caller, name);
     if (function == NULL)
-        function = foreign(dlsym(RTLD_DEFAULT, name));
+        function = search_library(NULL, name);
     if (function == NULL)
         function = search_known(name);
     rvli_runtime_note(slot, function);

@@ -144,7 +144,7 @@ def assert_declared(name, declared, c_type):
 
 def test_prototypes_are_those_of_the_headers(source):
     paths = [f"include/reveille/{name}.h" for name in (*HEADERS, "hooks")]
-    text = "".join((source / path).read_text() for path in (*paths, "hooks/abi.h"))
+    text = "".join((source / path).read_text() for path in (*paths, "hooks/shim/abi.h"))
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = {
         name: (result, arguments)
