@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
@@ -342,7 +343,7 @@ static void says_why_not(void **state)
 static void as_somebody_else(void)
 {
     rvli_output output;
-    NEED(setgid(OTHER_USER) == 0 && setuid(OTHER_USER) == 0);
+    NEED(setgroups(0, NULL) == 0 && setgid(OTHER_USER) == 0 && setuid(OTHER_USER) == 0);
     NEED(rvli_output_open(in_folder("read_only"), CHOSEN, &output) == RVL_ERR_IO);
     NEED(strcmp(rvli_error_get()->native_name, "EACCES") == 0);
     NEED(rvli_output_open(in_folder("new"), CHOSEN, &output) == RVL_ERR_IO);

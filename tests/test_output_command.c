@@ -24,7 +24,10 @@
 #include "no_nameless.h"
 #include "run_command.h"
 
-#define CONFIG SOURCE_WORD "/tests/data/configs/qwen2.5-0.5b.json"
+/* Paths as words of a shell, however deep it is quoted: main() puts them into the environment. */
+#define COMMAND "\"$COMMAND\""
+#define OWN "\"$OWN\""
+#define CONFIG "\"$CONFIG\""
 #define TRACE_HEAD                                                                                 \
     "reveille-trace 1.0\n"                                                                         \
     "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
@@ -106,7 +109,7 @@ static void writes_through_no_planted_link(void **state)
     snprintf(line, sizeof line,
              "sh -c 'ln -s victim x.rvt.$$-0.tmp; exec %s model %s -o x.rvt' && test -s x.rvt -a ! "
              "-L x.rvt",
-             COMMAND_WORD, CONFIG);
+             COMMAND, CONFIG);
     assert_int_equal(run_shell(line), 0);
     assert_holds("victim", "old");
     write_trace("t.rvt", 1);
@@ -115,7 +118,7 @@ static void writes_through_no_planted_link(void **state)
     snprintf(line, sizeof line,
              "sh -c 'ln -s victim base.json.$$.tmp; exec %s check c.json --update-baseline' && "
              "test -s base.json -a ! -L base.json",
-             COMMAND_WORD);
+             COMMAND);
     assert_int_equal(run_shell(line), 0);
     assert_holds("victim", "old");
 }
@@ -173,7 +176,7 @@ static void kill_9_leaves_a_whole_report(void **state)
     write_trace("t.rvt", 4000);
     folder_write("c.json",
                  "{\"schema\": 1, \"checks\": [{\"name\": \"c\", \"trace\": \"t.rvt\"}]}");
-    snprintf(line, sizeof line, "exec %s check c.json --junit j.xml", COMMAND_WORD);
+    snprintf(line, sizeof line, "exec %s check c.json --junit j.xml", COMMAND);
     double began_ms = now_ms();
     assert_int_equal(run_wait(start_line(line)), 0);
     double took_ms = now_ms() - began_ms;
@@ -238,7 +241,7 @@ static void a_signal_leaves_no_draft(void **state)
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     write_trace("t.rvt", 20000);
     folder_write("k", "old");
-    snprintf(line, sizeof line, "ulimit -c 0; exec %s report t.rvt --chrome k", COMMAND_WORD);
+    snprintf(line, sizeof line, "ulimit -c 0; exec %s report t.rvt --chrome k", COMMAND);
     double began_ms = now_ms();
     assert_int_equal(run_wait(start_line(line)), 0);
     double took_ms = now_ms() - began_ms;
@@ -250,8 +253,7 @@ static void a_signal_leaves_no_draft(void **state)
     /* Where the draft has a name, it is there to be seen. */
     folder_write("k", "old");
     snprintf(line, sizeof line,
-             "ulimit -c 0; exec %s --without-nameless %s report t.rvt --chrome k", own_path,
-             COMMAND_WORD);
+             "ulimit -c 0; exec %s --without-nameless %s report t.rvt --chrome k", OWN, COMMAND);
     for (size_t i = 0, tries = 0; i < 8; tries++) {
         assert_true(tries < 200);
         pid_t child = start_line(line);
@@ -277,12 +279,12 @@ static void a_limit_leaves_no_draft(void **state)
     static const char *const words[] = {"report t.rvt --svg x", "report t.rvt --chrome x",
                                         "model " CONFIG " -o x", "check c.json --junit x"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        snprintf(line, sizeof line, "ulimit -f 4; exec %s %s 2>&1", COMMAND_WORD, words[i]);
+        snprintf(line, sizeof line, "ulimit -f 4; exec %s %s 2>&1", COMMAND, words[i]);
         assert_int_equal(run_shell(line), 1);
         check_printed("reveille: x: ");
         check_printed(i == 2 ? "EFBIG" : "File too large: raise ulimit -f");
-        snprintf(line, sizeof line, "ulimit -f 4; exec %s --without-nameless %s %s 2>&1", own_path,
-                 COMMAND_WORD, words[i]);
+        snprintf(line, sizeof line, "ulimit -f 4; exec %s --without-nameless %s %s 2>&1", OWN,
+                 COMMAND, words[i]);
         assert_int_equal(run_shell(line), 1);
         assert_holds("x", "old");
         assert_int_equal(folder_count(), 3);
@@ -305,7 +307,7 @@ static void too_little_memory_leaves_no_draft(void **state)
         snprintf(line, sizeof line,
                  "ulimit -v %u; exec %s --without-nameless %s report t.rvt "
                  "--svg x 2>/dev/null",
-                 kib, own_path, COMMAND_WORD);
+                 kib, OWN, COMMAND);
         bool good = run_shell(line) == 0;
         done += good;
         failed += !good;
@@ -331,7 +333,7 @@ static void a_disk_that_is_full_keeps_the_old_report(void **state)
     snprintf(line, sizeof line,
              "unshare -m sh -c 'mount -t tmpfs -o size=64k none d; echo old >d/j.xml; "
              "%s check c.json --junit d/j.xml 2>&1; echo status $?; cat d/j.xml; ls -A d'",
-             COMMAND_WORD);
+             COMMAND);
     run_shell(line);
     assert_string_equal(answer.out, "reveille: d/j.xml: No space left on device: free some, or "
                                     "name a file on another disk\nstatus 1\nold\nj.xml\n");
@@ -345,7 +347,7 @@ static void refuses_to_replace_what_it_reads(void **state)
     static const struct {
         const char *words, *says;
     } rows[] = {
-        {"report t -o t", "-o t: would replace t, which is read: name another"},
+        {"report t --svg t", "--svg t: would replace t, which is read: name another"},
         {"report t --svg ./t", "--svg ./t: would replace t, which is read"},
         {"report t --chrome hard", "--chrome hard: would replace t"},
         {"report soft --svg t", "--svg t: would replace soft"},
@@ -363,7 +365,7 @@ static void refuses_to_replace_what_it_reads(void **state)
         {"check trace.json --update-baseline", "--update-baseline t: would replace t"},
         {"check own.json --update-baseline", "--update-baseline own.json: would replace own.json"},
         /* A name that says another format is refused before that. */
-        {"report t -o own.json", "-o own.json: this writes .html, and the name says .json"},
+        {"report t --svg own.json", "--svg own.json: this writes .svg, and the name says .json"},
     };
     write_trace("t", 1);
     write_trace("u", 2);
@@ -384,7 +386,7 @@ static void refuses_to_replace_what_it_reads(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[LINE_BYTES];
         /* stderr first: the words may send stdout elsewhere. */
-        snprintf(line, sizeof line, "%s 2>&1 %s", COMMAND_WORD, rows[i].words);
+        snprintf(line, sizeof line, "%s 2>&1 %s", COMMAND, rows[i].words);
         assert_int_equal(run_shell(line), 2);
         check_printed(rows[i].says);
         assert_int_equal(folder_count(), count);
@@ -428,6 +430,9 @@ int main(int count, char **words)
     }
     if (realpath(words[0], own_path) == NULL)
         return 1;
+    setenv("COMMAND", RVL_COMMAND_PATH, 1);
+    setenv("OWN", own_path, 1);
+    setenv("CONFIG", RVL_SOURCE_DIR "/tests/data/configs/qwen2.5-0.5b.json", 1);
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

@@ -146,7 +146,7 @@ class Report(unittest.TestCase):
         def on_terminal(env):
             parent, child = pty.openpty()
             made = subprocess.Popen([COMMAND, "report", str(STEP)], stdout=child,
-                                    env={**os.environ, "COLUMNS": "60", **env})
+                                    env={**os.environ, "COLUMNS": "60", "TERM": "xterm", **env})
             os.close(child)
             text = b""
             try:
