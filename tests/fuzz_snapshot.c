@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fuzzes the reader of snapshots, and the allocator model behind it, in both modes, with other
- * settings, on a small device. Whatever is read, the bytes of every stage add up. Inputs are changed
- * as pickles (fuzz_pickle.h), and now and then as bytes. Seeds: tests/corpus/snapshot/.
+ * settings, on a small device. Whatever is read, the bytes of every stage add up. Inputs are
+ * changed as pickles (fuzz_pickle.h), and now and then as bytes. Seeds: tests/corpus/snapshot/.
  */
 #include <stdio.h>
 #include <stdlib.h>

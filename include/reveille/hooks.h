@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What programs ask of the hooks beside torch_memory_saver's C interface (docs/hooks.md). The
- * functions are in libreveille where it was built with the CUDA backend. Link it, or look them up by
- * dlsym(RTLD_DEFAULT, ...) once a hook library is loaded.
+ * functions are in libreveille where it was built with the CUDA backend. Link it, or look them up
+ * by dlsym(RTLD_DEFAULT, ...) once a hook library is loaded.
  */
 #ifndef REVEILLE_HOOKS_H
 #define REVEILLE_HOOKS_H
