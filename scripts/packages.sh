@@ -12,6 +12,8 @@ optional_packages=(
     "openmpi-bin=sweeps of reveille plan over several processes by mpirun"
     "libtomlplusplus-dev=checks of reveille check that are written in TOML")
 command -v npm >/dev/null || optional_packages+=("npm=pages of reveille report")
+# Tests of pages and completions; without them they are skipped.
+manual_packages=(mandoc man-db groff zsh fish bash-completion)
 browser_packages=()
 command -v chromium >/dev/null || browser_packages+=(chromium fonts-dejavu-core)
 # Brings LLVM's plugin for the linker (llvm-14-linker-tools), by which release-clang optimizes over files.
