@@ -39,7 +39,6 @@ from ._results import (
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
 from .errors import (
-    InputOutputError,
     InvalidArgument,
     NotFound,
     NotSupported,
@@ -571,12 +570,6 @@ class Recording:
         statuses: list[int] = []
         try:
             self._handle.call_and_note(statuses, "rvl_record_start", self._path)
-        except InputOutputError as error:
-            error.args = (
-                f"{os.fsdecode(self._path)}: {error.message}: is the folder there, and "
-                "may it be written to?",
-            )
-            raise
         except BaseException:  # of a signal handler: without __enter__ there is no __exit__
             if statuses == [_c.OK]:
                 self.__exit__()
