@@ -38,6 +38,7 @@ static rvl_status refuse(const char *path, int number, const char *why)
 
 static rvl_status refuse_by_number(const char *path, int number)
 {
+    char text[64];
     switch (number) {
     case ENOENT:
         return refuse(path, number,
@@ -69,10 +70,7 @@ static rvl_status refuse_by_number(const char *path, int number)
                       "is a mount point, which cannot be replaced: name a file in a "
                       "mounted directory");
     default:
-        return refuse(path, number,
-                      strerrordesc_np(number) != NULL
-                          ? strerrordesc_np(number)
-                          : "cannot be written: see the error's number");
+        return refuse(path, number, strerror_r(number, text, sizeof text));
     }
 }
 
