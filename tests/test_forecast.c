@@ -156,7 +156,10 @@ static void a_forecast_changes_nothing(void **state)
         assert_int_equal(rvl_clock_ns(s.context), start_ns);
         for (int device = 0; device < DEVICES; device++) {
             rvl_device_stats after = support_stats(s.context, device);
-            assert_memory_equal(&after, &before[device], sizeof after);
+#define SAME(field) assert_int_equal(after.field, before[device].field);
+            RVL_DEVICE_COUNTER_MAP(SAME)
+#undef SAME
+            assert_int_equal(after.oom.happened, before[device].oom.happened);
         }
         assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
     }
