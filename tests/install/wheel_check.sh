@@ -6,7 +6,7 @@
 # usage: wheel_check.sh WHEEL SOURCE_DIR
 set -Eeuo pipefail
 trap 'echo "${0##*/}: line $LINENO: $BASH_COMMAND" >&2' ERR
-wheel=$1 source=$2
+wheel=$(realpath "$1") source=$(realpath "$2")
 trace=$source/traces/qwen2.5-32b-tp2-h200.rvt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
