@@ -15,13 +15,14 @@ static const rvli_backend_ops *const backends[] = {
 #ifdef RVL_HAVE_CUDA
     &rvli_cuda_ops,
 #endif
+    NULL,
 };
 
 const rvli_backend_ops *rvli_backend_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (strcmp(backends[i]->name, name) == 0)
-            return backends[i];
+    for (const rvli_backend_ops *const *each = backends; *each != NULL; each++)
+        if (strcmp((*each)->name, name) == 0)
+            return *each;
     return NULL;
 }
 

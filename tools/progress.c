@@ -17,8 +17,8 @@
 #define REDRAW_MS 200
 #define PLAIN_MS 10000
 #define BAR_WIDTH 20
-#define MS_PER_SECOND 1000
-#define NS_PER_MS 1000000
+#define MS_PER_SECOND 1000L
+#define NS_PER_MS 1000000L
 
 static option_when wanted;
 
