@@ -105,9 +105,11 @@ static void hide(rvli_allocation *allocation)
 
 /*
  * Claims the allocation at addr for freeing; *allocation_out is NULL if that was all: a rider that
- * has left its carrier. false: none begins at addr.
+ * has left its carrier. *before_out is what it was: others write to the record itself, whose place
+ * in the index moves with theirs. false: none begins at addr.
  */
-static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out)
+static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out,
+                  rvli_allocation *before_out)
 {
     rvli_lock(context);
     rvli_allocation *allocation = find_settled(context, addr);
@@ -118,6 +120,8 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
         rvli_rider_leave(context, allocation);
         allocation = NULL;
     } else if (found) {
+        *before_out = *allocation;
+        before_out->state = rvli_mover(allocation)->state;
         hide(allocation);
     }
     rvli_unlock(context);
@@ -127,26 +131,21 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
 
 rvl_status rvl_free(rvl_context *context, rvl_addr addr)
 {
-    rvli_allocation *allocation = NULL;
+    rvli_allocation *allocation = NULL, before;
     rvl_status status = rvli_context_check_change(context);
     if (status != RVL_OK)
         return status;
     rvli_witness_tell_free(context, addr); /* before anybody else can have the address */
-    if (!claim(context, addr, &allocation))
+    if (!claim(context, addr, &allocation, &before))
         return rvli_error(RVL_ERR_INVALID, "no allocation begins at this address (freed already?)");
     if (allocation == NULL)
         return RVL_OK;
 
-    rvli_tag *tag = allocation->tag;
-    int device = allocation->device;
-    uint64_t size = allocation->size;
-    rvli_allocation back = *allocation; /* once it is put back others may free it */
-    back.state = rvli_mover(allocation)->state;
     status = rvli_free_allocation(context, allocation);
     if (status != RVL_OK) {
-        put_back(context, allocation);
-        rvli_witness_tell_alloc(context, &back, addr);
-        rvli_fail(context, "free", tag, device, size);
+        put_back(context, allocation); /* and now others may free it */
+        rvli_witness_tell_alloc(context, &before, addr);
+        rvli_fail(context, "free", before.tag, before.device, before.size);
     }
     return status;
 }
