@@ -480,7 +480,7 @@ bool options_parse(const command_spec *command, int argc, char **argv, void *arg
     make_lists(command, &lists);
     *line_out = (option_line){0};
     opterr = 0;
-    optind = 0; /* begins anew, and looks at the '+' again */
+    optind = 0; /* starts over, and looks at the '+' again */
     for (;;) {
         int at = optind > 0 ? optind : 1;
         int answer = getopt_long(argc, argv, lists.letters, lists.longs, NULL);

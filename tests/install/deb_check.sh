@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Installs the Debian packages, uses them, and removes them. Changes the system that it runs in: meant for
-# the root of a bare system (in_root.sh).
+# the root of a bare system (tests/bare/run).
 # usage: deb_check.sh FOLDER_OF_PACKAGES SOURCE_DIR
 set -Eeuo pipefail
 trap 'echo "${0##*/}: line $LINENO: $BASH_COMMAND" >&2' ERR

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Installs a wheel where there is neither compiler nor CUDA, and uses it: the command, simulated GPUs,
 # the pytest plugin. Changes the system that it runs in: meant for the root of a bare system
-# (in_root.sh).
+# (tests/bare/run).
 # usage: wheel_check.sh WHEEL SOURCE_DIR
 set -Eeuo pipefail
 trap 'echo "${0##*/}: line $LINENO: $BASH_COMMAND" >&2' ERR

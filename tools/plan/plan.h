@@ -4,7 +4,7 @@
  *
  * A case is one point of a sweep: a subject (a model with settings, or traces) on a device. Every
  * question about it is a replay of its events, with the sizes of one tag scaled where its largest
- * size is sought. A model's events are made once; traces are read anew for every replay. What a
+ * size is sought. A model's events are made once; traces are read again for every replay. What a
  * case comes to is plain data of one size, so that it can be sent from rank to rank as it lies.
  */
 #ifndef RVL_TOOLS_PLAN_PLAN_H
@@ -60,7 +60,7 @@ const char *plan_value(const plan_arguments *arguments, size_t number, size_t ax
 
 /* ---- events.c: a subject's events, and their sizes scaled ---- */
 
-/* Traces, which are read anew for every question, or the events of a model's step. */
+/* Traces, which are read again for every question, or the events of a model's step. */
 typedef struct plan_events {
     char **paths;             /* that can be read again and again; NULL: a step's events */
     const char *const *names; /* what the user calls them */
