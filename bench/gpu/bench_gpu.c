@@ -26,6 +26,7 @@
 #include "content.h"
 #include "driver.h"
 #include "limits.h"
+#include "need.h"
 #include "overhead.h"
 #include "subject.h"
 
@@ -74,21 +75,6 @@ static struct {
 
 static const subject *const subjects[] = {&subject_bare, &subject_reveille, &subject_peer};
 #define SUBJECTS (sizeof subjects / sizeof subjects[0])
-
-void need(bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf(stderr, "bench_gpu: %s\n", what);
-    exit(1);
-}
-
-double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static bool rehearsing; /* what is done is not measured */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "need.h"
 
 #define GRANULE (2 * MIB)
 #define PAGE UINT64_C(4096)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "need.h"
 #include "subject.h"
 
 driver cuda;

@@ -9,6 +9,7 @@
 #include "bench/plain_disk.h"
 #include "disk/file.h"
 #include "driver.h"
+#include "need.h"
 #include "subject.h"
 
 #define TIMES 5

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "driver.h"
+#include "need.h"
 
 enum { ALLOC, PAUSE, RESUME, FREE, PHASES };
 enum { REVEILLE, BARE, ARMS };

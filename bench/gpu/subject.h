@@ -62,8 +62,4 @@ void reveille_free(struct rvl_context *context, const work *w, const uint64_t *a
 void reveille_pause(struct rvl_context *context, const char *tag);
 void reveille_resume(struct rvl_context *context, const char *tag);
 
-/* Ends the program unless good. */
-void need(bool good, const char *what);
-double now_s(void);
-
 #endif

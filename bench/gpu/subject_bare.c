@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "need.h"
 #include "subject.h"
 
 enum { TAGS = 2 };

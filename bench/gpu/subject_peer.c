@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "driver.h"
+#include "need.h"
 #include "subject.h"
 
 static struct {
