@@ -11,11 +11,7 @@
 #ifndef RVL_DISK_QUEUE_H
 #define RVL_DISK_QUEUE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/workers.h"
-#include "disk/file.h"
+#include "disk/request.h"
 
 #define RVLI_DISK_MAX_DEPTH 64u
 
@@ -24,28 +20,6 @@ typedef enum rvli_disk_engine {
     RVLI_DISK_URING,
     RVLI_DISK_THREADS
 } rvli_disk_engine;
-
-typedef struct rvli_disk_queue rvli_disk_queue;
-typedef struct rvli_disk_request rvli_disk_request;
-
-struct rvli_disk_request {
-    /* Set by the caller, who leaves the request and the buffer alone until it is done. Buffer,
-     * offset and bytes are multiples of RVLI_DISK_ALIGNMENT. */
-    int fd;
-    bool write;
-    void *buffer;
-    uint64_t offset;
-    uint64_t bytes;
-    /* The result; valid after a wait for this request, or for all. */
-    bool done;
-    rvl_status status;
-    int error; /* errno, 0 if none */
-    /* The queue's: */
-    uint64_t moved_bytes;
-    rvli_disk_queue *queue;
-    rvli_disk_request *next;
-    rvli_job job;
-};
 
 /*
  * Opens a queue of 1 to RVLI_DISK_MAX_DEPTH requests. RVL_ERR_INVALID; RVL_ERR_NOT_SUPPORTED if
