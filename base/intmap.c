@@ -60,15 +60,19 @@ static rvl_status grow(rvli_intmap *map)
     return RVL_OK;
 }
 
+rvl_status rvli_intmap_reserve(rvli_intmap *map)
+{
+    bool has_room = map->slots != NULL && map->count < map->capacity / 4 * 3;
+    return has_room ? RVL_OK : grow(map);
+}
+
 rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value)
 {
     if (key == 0)
         return rvli_error(RVL_ERR_INVALID, "0 is no key");
-    if (map->slots == NULL || map->count >= map->capacity / 4 * 3) {
-        rvl_status status = grow(map);
-        if (status != RVL_OK)
-            return status;
-    }
+    rvl_status status = rvli_intmap_reserve(map);
+    if (status != RVL_OK)
+        return status;
     rvli_intmap_slot *slot = find(map, key);
     if (slot->key == key)
         return rvli_error(RVL_ERR_INVALID, "the key is in the table already");

@@ -31,6 +31,9 @@ typedef struct rvli_intmap {
 
 void rvli_intmap_destroy(rvli_intmap *map);
 
+/* Makes room for one more entry, which the next insert then finds. RVL_ERR_HOST_OOM. */
+rvl_status rvli_intmap_reserve(rvli_intmap *map);
+
 /* Adds an entry; the key must not be 0. RVL_ERR_HOST_OOM, RVL_ERR_INVALID if it is there already.
  */
 rvl_status rvli_intmap_insert(rvli_intmap *map, uint64_t key, uint64_t value);

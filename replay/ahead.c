@@ -19,27 +19,27 @@ static rvli_replay_ahead_event *event_at(rvli_replay_ahead *ahead, uint32_t dist
     return &ahead->events[(ahead->first + distance) % EVENTS];
 }
 
-/* The ids of the event's process, NULL if it has had no event yet. */
-static const rvli_replay_ids *ids_of(const rvl_replay *replay, const rvl_trace_event *event)
+/* The addresses of the event's process, by id, NULL if it has had no event yet. */
+static const rvli_intmap *addrs_of(const rvl_replay *replay, const rvl_trace_event *event)
 {
     uint32_t index = event->process_index;
-    return index < replay->process_capacity ? &replay->processes[index].ids : NULL;
+    return index < replay->process_capacity ? &replay->processes[index].addrs : NULL;
 }
 
 static void fetch_id(const rvl_replay *replay, const rvl_trace_event *event)
 {
-    const rvli_replay_ids *ids = ids_of(replay, event);
-    if (ids != NULL && event->id != 0)
-        rvli_replay_ids_prefetch(ids, event->id);
+    const rvli_intmap *addrs = addrs_of(replay, event);
+    if (addrs != NULL && event->id != 0)
+        rvli_intmap_prefetch(addrs, event->id);
 }
 
 /* The address is known by now, unless its allocation is among the events ahead. */
 static void fetch_slot(rvl_replay *replay, rvli_replay_ahead_event *next)
 {
-    const rvli_replay_ids *ids = ids_of(replay, &next->event);
+    const rvli_intmap *addrs = addrs_of(replay, &next->event);
     next->addr = 0;
-    if (next->event.kind == RVL_EVENT_FREE && ids != NULL)
-        next->addr = rvli_replay_ids_get(ids, next->event.id);
+    if (next->event.kind == RVL_EVENT_FREE && addrs != NULL)
+        (void)rvli_intmap_get(addrs, next->event.id, &next->addr);
     if (next->addr != 0)
         rvl_prefetch(replay->context, next->addr, 0);
 }

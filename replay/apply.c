@@ -238,14 +238,14 @@ static rvl_status apply_alloc(rvl_replay *replay, const rvl_trace_event *event,
         status = tag_of(replay, event, process, &options.tag_id);
     if (status != RVL_OK)
         return status;
-    if (!rvli_replay_ids_reserve(&process->ids))
+    if (rvli_intmap_reserve(&process->addrs) != RVL_OK)
         return no_memory(replay, event);
 
     rvl_addr addr;
     status = rvl_alloc(replay->context, event->bytes, &options, &addr);
     if (status != RVL_OK)
         return refuse_alloc(replay, event, status);
-    rvli_replay_ids_insert(&process->ids, event->id, addr);
+    (void)rvli_intmap_insert(&process->addrs, event->id, addr); /* there is room, and ids rise */
     process->any_id = true;
     process->last_id = event->id;
     note_overcommit(replay, event, options.device);
@@ -255,8 +255,8 @@ static rvl_status apply_alloc(rvl_replay *replay, const rvl_trace_event *event,
 static rvl_status apply_free(rvl_replay *replay, const rvl_trace_event *event,
                              rvli_replay_process *process)
 {
-    rvl_addr addr = rvli_replay_ids_remove(&process->ids, event->id);
-    if (addr == 0) {
+    rvl_addr addr;
+    if (!rvli_intmap_remove(&process->addrs, event->id, &addr)) {
         bool past = process->any_id && event->id <= process->last_id;
         return rvli_replay_refuse(
             replay, event, FIELD_ID, RVL_ERR_CORRUPT_TRACE,

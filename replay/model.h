@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "base/intmap.h"
 #include "base/options.h"
-#include "replay/ids.h"
 #include "replay/joined.h"
 #include "reveille/replay.h"
 #include "reveille/transition.h"
@@ -48,8 +47,8 @@ typedef struct rvli_replay_process {
     const char *name; /* NULL: it has had no event yet */
     rvl_process number;
     bool any_id;
-    uint64_t last_id; /* the highest so far, with any_id */
-    rvli_replay_ids ids;
+    uint64_t last_id;  /* the highest so far, with any_id */
+    rvli_intmap addrs; /* of what is live, by id */
 } rvli_replay_process;
 
 /* Who held what at the peak of a stage, once somebody has asked for all of them. */

@@ -246,7 +246,7 @@ static void forget_run(rvl_replay *replay)
     replay->watched = NULL;
     rvli_intmap_destroy(&replay->tags);
     for (uint32_t i = 0; i < replay->process_capacity; i++)
-        rvli_replay_ids_destroy(&replay->processes[i].ids);
+        rvli_intmap_destroy(&replay->processes[i].addrs);
     replay->options = (rvl_replay_options){0};
     replay->conductor.name = NULL;
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/intmap.h"
 #include "base/options.h"
 #include "base/pool.h"
 #include "base/text.h"
@@ -334,9 +335,52 @@ static void test_pool_of_large_objects(void **state)
     rvli_pool_destroy(&pool);
 }
 
+/* ---- The map of numbers ---- */
+
+#define KEYS 20000u
+
+/* Keys that go in, and out again in another order, with the extremes among them. */
+static uint64_t nth_key(uint64_t n)
+{
+    return n == 0 ? 1 : n == 1 ? UINT64_MAX : n * 7;
+}
+
+static void test_intmap(void **state)
+{
+    (void)state;
+    rvli_intmap map = {0};
+    uint64_t value = 5;
+    assert_false(rvli_intmap_get(&map, 1, &value));
+    assert_false(rvli_intmap_remove(&map, 1, &value));
+    assert_int_equal(value, 5);
+    for (uint64_t n = 0; n < KEYS; n++) {
+        assert_int_equal(rvli_intmap_reserve(&map), RVL_OK);
+        size_t capacity = map.capacity;
+        assert_int_equal(rvli_intmap_insert(&map, nth_key(n), n), RVL_OK);
+        assert_int_equal(map.capacity, capacity);
+        assert_int_equal(rvli_intmap_insert(&map, nth_key(n), n), RVL_ERR_INVALID);
+        if (map.count >= 64)
+            assert_true(map.capacity * sizeof *map.slots <= map.count * 33);
+    }
+    assert_int_equal(rvli_intmap_insert(&map, 0, 1), RVL_ERR_INVALID);
+    for (uint64_t n = 0; n < KEYS; n += 3) {
+        assert_true(rvli_intmap_remove(&map, nth_key(n), &value));
+        assert_int_equal(value, n);
+        assert_false(rvli_intmap_remove(&map, nth_key(n), &value));
+    }
+    for (uint64_t n = 0; n < KEYS; n++) {
+        assert_int_equal(rvli_intmap_get(&map, nth_key(n), &value), n % 3 != 0);
+        if (n % 3 != 0)
+            assert_int_equal(value, n);
+    }
+    assert_int_equal(map.count, KEYS - (KEYS + 2) / 3);
+    rvli_intmap_destroy(&map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_intmap),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_is_of_the_thread),
         cmocka_unit_test(test_error_without_memory),

@@ -13,7 +13,6 @@
 
 #include <jansson.h>
 
-#include "replay/ids.h"
 #include "reveille/replay.h"
 
 #define HEAD                                                                                       \
@@ -751,38 +750,6 @@ static void test_progress(void **state)
     rvl_replay_close(replay);
 }
 
-/* ---- The table of ids ---- */
-
-#define ID_COUNT 20000u
-
-/* Numbers that go in, and out again in another order, with the extremes among them. */
-static uint64_t nth_id(uint64_t n)
-{
-    return n == 0 ? 0 : n == 1 ? UINT64_MAX : n * 7;
-}
-
-static void test_ids(void **state)
-{
-    (void)state;
-    rvli_replay_ids ids = {0};
-    assert_int_equal(rvli_replay_ids_get(&ids, 1), 0);
-    assert_int_equal(rvli_replay_ids_remove(&ids, 1), 0);
-    for (uint64_t n = 0; n < ID_COUNT; n++) {
-        assert_true(rvli_replay_ids_reserve(&ids));
-        rvli_replay_ids_insert(&ids, nth_id(n), n + 1);
-        if (ids.count >= 16)
-            assert_true(ids.capacity * sizeof *ids.slots <= ids.count * 33);
-    }
-    for (uint64_t n = 0; n < ID_COUNT; n += 3) {
-        assert_int_equal(rvli_replay_ids_remove(&ids, nth_id(n)), n + 1);
-        assert_int_equal(rvli_replay_ids_remove(&ids, nth_id(n)), 0);
-    }
-    for (uint64_t n = 0; n < ID_COUNT; n++)
-        assert_int_equal(rvli_replay_ids_get(&ids, nth_id(n)), n % 3 == 0 ? 0 : n + 1);
-    assert_int_equal(ids.count, ID_COUNT - (ID_COUNT + 2) / 3);
-    rvli_replay_ids_destroy(&ids);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -814,7 +781,6 @@ int main(void)
         cmocka_unit_test(test_bad_questions),
         cmocka_unit_test(test_backend_that_is_not_there),
         cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

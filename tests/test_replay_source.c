@@ -249,6 +249,8 @@ static void refuses_events_that_no_trace_holds(void **state)
         {{.kind = RVL_EVENT_EXTERNAL, .process = "engine", .time_ns = 2, .name = ""},
          "without a name"},
         {{.kind = RVL_EVENT_STEP, .process = "engine"}, "times must not fall"},
+        {{.kind = RVL_EVENT_ALLOC, .process = "engine", .bytes = MIB, .time_ns = 2}, "begin at 1"},
+        {{.kind = RVL_EVENT_FREE, .process = "engine", .time_ns = 2}, "begin at 1"},
         {{.kind = RVL_EVENT_FREE, .process = "engine", .id = 5, .time_ns = 2}, "unknown id"},
         {{.kind = RVL_EVENT_SAMPLE, .process = "engine", .device = 3, .time_ns = 2}, "no device 3"},
     };
