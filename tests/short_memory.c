@@ -5,6 +5,18 @@ long short_memory_left = -1;
 _Atomic uint64_t short_memory_requests;
 uint64_t short_memory_refused_request;
 
+void short_memory_refuse_nth(uint64_t nth)
+{
+    short_memory_requests = 0;
+    short_memory_refused_request = nth;
+}
+
+bool short_memory_has_refused(void)
+{
+    return short_memory_refused_request > 0 &&
+           short_memory_requests >= short_memory_refused_request;
+}
+
 bool short_memory_refuses(void)
 {
     if (++short_memory_requests == short_memory_refused_request || short_memory_left == 0)

@@ -2,6 +2,8 @@
 /*
  * Host memory that runs out when a test wants it to. A test is linked with --wrap for functions
  * that allocate, and names those here, outside of any function: SHORT_MALLOC SHORT_CALLOC ...
+ *
+ * The linker wants them visible, since shared libraries name the same functions.
  */
 #ifndef RVL_TESTS_SHORT_MEMORY_H
 #define RVL_TESTS_SHORT_MEMORY_H
@@ -17,12 +19,18 @@ extern long short_memory_left;
 extern _Atomic uint64_t short_memory_requests;
 extern uint64_t short_memory_refused_request;
 
-/* For whoever allocates in another way: whether this request is to fail. */
+/* The nth request from now on fails, and no other; 0: none does. */
+void short_memory_refuse_nth(uint64_t nth);
+
+/* Whether it has been refused. */
+bool short_memory_has_refused(void);
+
+/* For a test that allocates in another way: whether this request is to fail. */
 bool short_memory_refuses(void);
 
 #define SHORT_MEMORY(type, name, parameters, arguments, refusal)                                   \
     type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
+    __attribute__((visibility("default"))) type __wrap_##name parameters;                          \
     type __wrap_##name parameters                                                                  \
     {                                                                                              \
         return short_memory_refuses() ? (refusal) : __real_##name arguments;                       \

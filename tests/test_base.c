@@ -16,6 +16,7 @@
 #include "base/options.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "short_memory.h"
 
 static rvl_error last_error(void)
 {
@@ -65,21 +66,15 @@ static void test_error_is_of_the_thread(void **state)
 
 /* ---- Without memory for a record ---- */
 
-extern __typeof__(calloc) __real_calloc, __wrap_calloc;
-static bool calloc_fails;
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return calloc_fails ? NULL : __real_calloc(count, size);
-}
+SHORT_CALLOC
 
 static void *record_without_memory(void *copy_out)
 {
     rvl_error *copy = copy_out;
     copy->struct_size = sizeof(*copy);
-    calloc_fails = true; /* not before: making a thread needs memory */
+    short_memory_left = 0; /* not before: making a thread needs memory */
     rvli_error(RVL_ERR_HOST_OOM, "no memory for a record either");
-    calloc_fails = false;
+    short_memory_left = -1;
     rvl_last_error(copy);
     return NULL;
 }

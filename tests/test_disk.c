@@ -36,6 +36,7 @@
 #include "base/error.h"
 #include "disk/file.h"
 #include "disk/queue.h"
+#include "short_memory.h"
 #include "skip.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -55,7 +56,6 @@ static struct faults {
     int access_number;
     int statfs_number;
     bool no_space;
-    bool no_memory;
     bool no_threads;
     int ring_number;       /* of making one */
     bool no_probe;         /* a ring that does not say what it can do */
@@ -143,12 +143,7 @@ int __wrap_fstatvfs(int fd, struct statvfs *facts)
     return answer;
 }
 
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return faults.no_memory ? NULL : __real_calloc(count, size);
-}
+SHORT_CALLOC
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *argument);
@@ -783,9 +778,9 @@ static void queues_are_refused(void **state)
     assert_int_equal(rvli_disk_queue_open(engine, 0, &queue), RVL_ERR_INVALID);
     assert_int_equal(rvli_disk_queue_open(engine, 65, &queue), RVL_ERR_INVALID);
     rvli_disk_queue_close(open_queue(state, 1)); /* skips where there is no ring */
-    faults.no_memory = true;
+    short_memory_left = 0;
     rvl_status status = rvli_disk_queue_open(engine, 1, &queue);
-    faults.no_memory = false;
+    short_memory_left = -1;
     assert_int_equal(status, RVL_ERR_HOST_OOM);
     faults.no_threads = true;
     status = rvli_disk_queue_open(engine, 1, &queue);

@@ -5,21 +5,14 @@
 #include <string.h>
 
 #include "gpu.h"
+#include "short_memory.h"
 
 #define LARGE_BYTES (64 * GRANULE)
 #define UNTOUCHED UINT64_C(0x1234)
 
 /* ---- Host memory that runs out ---- */
 
-static _Thread_local bool no_memory;
-
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return no_memory ? NULL : __real_calloc(count, size);
-}
+SHORT_CALLOC
 
 /* ---- A context and its memory ---- */
 
@@ -195,9 +188,9 @@ static void without_host_memory_nothing_is_queued(void **state)
     unsigned char *host;
     rvl_context *context = begin(&addr, &host);
     rvli_digest digest = {UNTOUCHED, 0};
-    no_memory = true;
+    short_memory_left = 0;
     rvl_status status = queue(context, addr, GRANULE, true, &digest);
-    no_memory = false;
+    short_memory_left = -1;
     assert_int_equal(status, RVL_ERR_HOST_OOM);
     assert_int_equal(context->ops.synchronize(context->self, 0), RVL_OK);
     assert_int_equal(digest.low, UNTOUCHED);

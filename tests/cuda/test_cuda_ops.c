@@ -9,16 +9,9 @@
 #include "fake.h"
 #include "gpu.h"
 #include "nothing_left.h"
+#include "short_memory.h"
 
-static bool refuse_calloc;
-
-void *__real_calloc(size_t count, size_t size);
-/* The linker wants it visible: shared libraries name the same function. */
-__attribute__((visibility("default"))) void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse_calloc ? NULL : __real_calloc(count, size);
-}
+SHORT_CALLOC
 
 static int open_context(void **state)
 {
@@ -29,7 +22,7 @@ static int open_context(void **state)
 
 static int close_context(void **state)
 {
-    refuse_calloc = false;
+    short_memory_left = -1;
     assert_int_equal(rvl_context_close(*state, NULL), RVL_OK);
     check_nothing_left();
     return 0;
@@ -139,9 +132,9 @@ static void a_context_without_host_memory_is_not_opened(void **state)
     rvli_clock clock;
     memset(&clock, 0, sizeof clock);
     assert_int_equal(cuInit(0), CUDA_SUCCESS);
-    refuse_calloc = true;
+    short_memory_left = 0;
     assert_int_equal(rvli_cuda_ops.open(NULL, &clock, &self, &count), RVL_ERR_HOST_OOM);
-    refuse_calloc = false;
+    short_memory_left = -1;
     assert_null(self);
     assert_int_equal(count, 7);
     check_nothing_left();
@@ -211,7 +204,7 @@ static void check_record_refused(rvl_context *context, rvl_status status)
     uint64_t event = 7;
     fake_live before = fake_stats_get().live;
     assert_int_equal(context->ops.record_event(context->self, 0, &event), status);
-    refuse_calloc = false;
+    short_memory_left = -1;
     assert_int_equal(event, 7);
     assert_int_equal(fake_stats_get().live.events, before.events);
 }
@@ -219,7 +212,7 @@ static void check_record_refused(rvl_context *context, rvl_status status)
 static void events_that_cannot_be_made_leave_nothing(void **state)
 {
     rvl_context *context = *state;
-    refuse_calloc = true;
+    short_memory_left = 0;
     check_record_refused(context, RVL_ERR_HOST_OOM);
     assert_string_equal(rvli_error_get()->message, "no host memory for an event");
     for (uint64_t nth = 1; nth <= 3; nth++) { /* one a stream */

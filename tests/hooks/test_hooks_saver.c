@@ -25,6 +25,7 @@
 #include "hooks/disk_names.h"
 #include "hooks/shim/runtime.h"
 #include "hooks/saver.h"
+#include "short_memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SIZE (4 * MIB)
@@ -33,31 +34,10 @@
 
 #define WRAP __attribute__((visibility("default")))
 
-static unsigned countdown; /* allocations until one fails; 0: none does */
-static bool failed;
 static bool no_links, no_inserts;
 
-static bool fails(void)
-{
-    if (countdown == 0 || --countdown > 0)
-        return false;
-    failed = true;
-    return true;
-}
-
-void *__real_calloc(size_t count, size_t size);
-WRAP void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__real_malloc(size_t size);
-WRAP void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
+SHORT_CALLOC
+SHORT_MALLOC
 
 rvl_status __real_rvli_addrmap_insert(rvli_addrmap *map, uint64_t key, void *value);
 WRAP rvl_status __wrap_rvli_addrmap_insert(rvli_addrmap *map, uint64_t key, void *value);
@@ -126,10 +106,10 @@ static void test_first_allocation(void **state)
     unsigned failures = 0;
     rvl_status status;
     do {
-        failed = false;
-        countdown = ++failures;
+        short_memory_refuse_nth(++failures);
         status = rvli_saver_alloc(0, SIZE, &settings, &addr);
-        countdown = 0;
+        bool failed = short_memory_has_refused();
+        short_memory_refuse_nth(0);
         assert_int_equal(status, failed ? RVL_ERR_HOST_OOM : RVL_OK);
         if (status != RVL_OK) {
             assert_int_equal(addr, 0);
@@ -348,9 +328,9 @@ static void test_ends_of_captures(void **state)
     assert_true(rvli_capture_forbids_frees());
     rvli_capture_end(0, own);
     assert_false(rvli_capture_running());
-    countdown = 1;
+    short_memory_refuse_nth(1);
     rvli_capture_begin(&stream, 0); /* there is no memory to note it */
-    countdown = 0;
+    short_memory_refuse_nth(0);
     assert_false(rvli_capture_running());
 }
 
@@ -378,9 +358,9 @@ static void test_disk_names(void **state)
     const rvli_thread_settings settings = with("d", false, true);
     assert_int_equal(rvli_saver_set_directory(NULL), RVL_ERR_INVALID);
     assert_int_equal(rvli_saver_set_directory(""), RVL_ERR_INVALID);
-    countdown = 1;
+    short_memory_refuse_nth(1);
     assert_int_equal(rvli_saver_set_directory(directory), RVL_ERR_HOST_OOM);
-    countdown = 0;
+    short_memory_refuse_nth(0);
     assert_int_equal(rvli_saver_set_directory(directory), RVL_OK);
     uint8_t *at = need(&settings, 0);
     memset(at, 7, SIZE);
@@ -397,9 +377,9 @@ static void test_disk_names(void **state)
         assert_true(holds(at, 7));
     }
     assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
-    countdown = 1;
+    short_memory_refuse_nth(1);
     assert_null(rvli_disk_name_add(directory, 0, 0, 1));
-    countdown = 0;
+    short_memory_refuse_nth(0);
     rvli_disk_name_remove(NULL);
 }
 

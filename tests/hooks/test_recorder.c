@@ -21,48 +21,26 @@
 #include "hooks/recorder.h"
 #include "hooks/recorder_file.h"
 #include "hooks/usage.h"
+#include "short_memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 static char directory[] = "/tmp/reveille-recorder-XXXXXX";
 static char path[64];
 static char text[8192];
-static unsigned fail_after; /* 0: none; 1: the next allocation of host memory */
 
 /* The linker lets calls of shared libraries come here, too. */
 #define WRAP __attribute__((visibility("default")))
 
-static bool fails(void)
-{
-    return fail_after > 0 && --fail_after == 0;
-}
-
-void *__real_malloc(size_t bytes);
-WRAP void *__wrap_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes)
-{
-    return fails() ? NULL : __real_malloc(bytes);
-}
-
-void *__real_calloc(size_t count, size_t bytes);
-WRAP void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return fails() ? NULL : __real_calloc(count, bytes);
-}
-
-void *__real_realloc(void *memory, size_t bytes);
-WRAP void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    return fails() ? NULL : __real_realloc(memory, bytes);
-}
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
 
 rvl_status __real_rvli_addrmap_insert(void *map, uint64_t key, void *value);
 WRAP rvl_status __wrap_rvli_addrmap_insert(void *map, uint64_t key, void *value);
 rvl_status __wrap_rvli_addrmap_insert(void *map, uint64_t key, void *value)
 {
-    return fails() ? RVL_ERR_HOST_OOM : __real_rvli_addrmap_insert(map, key, value);
+    return short_memory_refuses() ? RVL_ERR_HOST_OOM : __real_rvli_addrmap_insert(map, key, value);
 }
 
 /* ---- In a process of its own, each ---- */
@@ -313,22 +291,22 @@ static void test_off(void **state)
 static void no_memory(void)
 {
     start();
-    fail_after = 1;
+    short_memory_refuse_nth(1);
     assert_int_equal(rvli_recorder_stage("early"), RVL_ERR_HOST_OOM); /* its name */
     assert_int_equal(rvli_recorder_stage("early"), RVL_OK);
     for (int i = 0; i < 15; i++)
         assert_int_equal(rvli_recorder_step(), RVL_OK);
-    fail_after = 1;
+    short_memory_refuse_nth(1);
     assert_int_equal(rvli_recorder_step(), RVL_ERR_HOST_OOM); /* the 17th mark */
-    fail_after = 1;
+    short_memory_refuse_nth(1);
     assert_int_equal(rvli_usage_load(), RVL_ERR_HOST_OOM);
     take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, NULL, 0);
-    fail_after = 1; /* the tag */
+    short_memory_refuse_nth(1); /* the tag */
     take(RVLI_RECORDED_ADDRESS, 0x2000, 2 * MIB, "a", 0);
-    assert_int_equal(fail_after, 0);
-    fail_after = 1; /* the entry */
+    assert_true(short_memory_has_refused());
+    short_memory_refuse_nth(1); /* the entry */
     take(RVLI_RECORDED_ADDRESS, 0x2000, 2 * MIB, NULL, 0);
-    assert_int_equal(fail_after, 0);
+    assert_true(short_memory_has_refused());
     assert_false(rvli_recorder_free(RVLI_RECORDED_ADDRESS, 0x2000, NULL));
     take(RVLI_RECORDED_ADDRESS, 0x3000, 4 * MIB, "a", 0);
     rvli_recorder_close();
@@ -351,10 +329,10 @@ static void no_memory_for_the_file(void)
     assert_int_equal(rvli_usage_load(), RVL_OK);
     for (unsigned nth = 1; nth <= 2; nth++) {
         start();
-        fail_after = nth;
+        short_memory_refuse_nth(nth);
         take(RVLI_RECORDED_ADDRESS, 0x1000, 2 * MIB, NULL, 0);
-        assert_int_equal(fail_after, 0);
-        fail_after = 0;
+        assert_true(short_memory_has_refused());
+        short_memory_refuse_nth(0);
         assert_false(rvli_recorder_on());
     }
 }
