@@ -57,6 +57,8 @@ typedef struct rvli_cuda_instance {
 
 extern const rvli_backend_ops rvli_cuda_ops;
 
+/* ---- device.c ---- */
+
 /* The device of a number. RVL_ERR_NO_DEVICE, RVL_ERR_DEVICE_LOST. */
 rvl_status rvli_cuda_device_of(void *self, int number, rvli_cuda_device **device_out);
 
