@@ -53,6 +53,15 @@ static rvl_status tag_of(rvl_context *context, const rvl_alloc_options *options,
     return RVL_OK;
 }
 
+/* Asked here too: a born-paused allocation would be refused at its first resume, in use by then. */
+static rvl_status check_rdma(const rvli_device *device, uint32_t flags)
+{
+    if ((flags & RVL_ALLOC_RDMA) == 0 || device->facts.rdma)
+        return RVL_OK;
+    return rvli_error(RVL_ERR_NOT_SUPPORTED, "the device has no memory that GPUDirect RDMA "
+                                             "reaches: allocate without RVL_ALLOC_RDMA");
+}
+
 /* Fills in everything but the address and the memory. */
 static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_options *options,
                            rvli_allocation *allocation)
@@ -67,6 +76,8 @@ static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_
     if (options->flags & ~KNOWN_FLAGS)
         return rvli_error(RVL_ERR_INVALID, "an allocation flag that this version does not know");
     status = rvli_backup_check(context, options->device, options->backup);
+    if (status == RVL_OK)
+        status = check_rdma(&context->devices[options->device], options->flags);
     if (status != RVL_OK)
         return status;
     allocation->device = (uint8_t)options->device;

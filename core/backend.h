@@ -30,7 +30,7 @@ typedef uint64_t rvli_handle;
 
 /* Properties of a block, fixed when it is created. */
 #define RVLI_BLOCK_EXPORTABLE 1u
-#define RVLI_BLOCK_RDMA 2u
+#define RVLI_BLOCK_RDMA 2u /* GPUDirect RDMA reaches it; RVL_ERR_NOT_SUPPORTED if it cannot */
 
 typedef struct rvli_device_facts {
     char name[64];
@@ -40,6 +40,7 @@ typedef struct rvli_device_facts {
     bool overcommit;            /* create goes on past capacity */
     bool host_accounted;        /* host buffers are numbers without bytes behind them */
     bool digests;               /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
+    bool rdma;                  /* creates blocks of RVLI_BLOCK_RDMA; else create refuses them */
     rvl_cost_model cost;        /* what calls and copies are expected to cost */
 } rvli_device_facts;
 

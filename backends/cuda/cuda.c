@@ -48,8 +48,9 @@ static rvl_status read_facts(rvli_cuda_device *device)
     if (!has_attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         return rvli_error(RVL_ERR_NOT_SUPPORTED,
                           "the device has no virtual memory management (Pascal or newer has)");
-    atomic_init(&device->rdma,
-                has_attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
+    device->rdma =
+        has_attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    atomic_init(&device->try_rdma, device->rdma);
     rvl_status status = rvli_cuda_check(
         rvli_cuda.cuDeviceGetName(device->name, (int)sizeof device->name, device->ordinal),
         "asking for the name of a device");
@@ -222,6 +223,7 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
         .capacity_bytes = device->capacity_bytes,
         .granularity_bytes = device->granularity_bytes,
         .digests = rvli_cuda_digests_available(device),
+        .rdma = device->rdma,
         .cost = h200.cost,
     };
     rvli_text_copy(facts.name, sizeof facts.name, device->name);

@@ -36,7 +36,8 @@ typedef struct rvli_cuda_device {
     char name[64];
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
-    _Atomic bool rdma;     /* blocks are created for GPUDirect RDMA; cleared when that is refused */
+    bool rdma;             /* the device says that GPUDirect RDMA reaches its memory */
+    _Atomic bool try_rdma; /* ask for that in every block; cleared when it is refused */
     _Atomic int lost;      /* the CUresult that took it from us, 0: none */
     CUstream out;          /* copies to the host */
     CUstream in;           /* copies to the device, and fills */

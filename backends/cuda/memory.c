@@ -57,7 +57,8 @@ static CUmemAllocationProp properties_of(rvli_cuda_device *device, uint32_t prop
     if (properties & RVLI_BLOCK_EXPORTABLE)
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     wanted.allocFlags.gpuDirectRDMACapable =
-        atomic_load_explicit(&device->rdma, memory_order_relaxed);
+        (properties & RVLI_BLOCK_RDMA) != 0 ||
+        atomic_load_explicit(&device->try_rdma, memory_order_relaxed);
     return wanted;
 }
 
@@ -74,9 +75,12 @@ static void note_free_bytes(rvli_cuda_device *device, uint64_t requested)
     rvli_error_bytes(RVL_NO_DEVICE, requested, free_bytes);
 }
 
-/* The GPUDirect RDMA flag is reported and still refused by some systems: then do without. */
+/*
+ * Some systems report GPUDirect RDMA and refuse it all the same. *without_out: the block was made
+ * without it.
+ */
 static CUresult create_block(rvli_cuda_device *device, uint64_t size, uint32_t properties,
-                             CUmemGenericAllocationHandle *handle_out)
+                             CUmemGenericAllocationHandle *handle_out, bool *without_out)
 {
     CUmemAllocationProp wanted = properties_of(device, properties);
     CUresult result = rvli_cuda.cuMemCreate(handle_out, size, &wanted, 0);
@@ -84,11 +88,18 @@ static CUresult create_block(rvli_cuda_device *device, uint64_t size, uint32_t p
         !wanted.allocFlags.gpuDirectRDMACapable)
         return result;
     wanted.allocFlags.gpuDirectRDMACapable = 0;
-    CUresult without = rvli_cuda.cuMemCreate(handle_out, size, &wanted, 0);
-    if (without != CUDA_SUCCESS)
+    if (rvli_cuda.cuMemCreate(handle_out, size, &wanted, 0) != CUDA_SUCCESS)
         return result;
-    atomic_store_explicit(&device->rdma, false, memory_order_relaxed);
+    atomic_store_explicit(&device->try_rdma, false, memory_order_relaxed);
+    *without_out = true;
     return CUDA_SUCCESS;
+}
+
+static rvl_status refuse_rdma(void)
+{
+    return rvli_error(RVL_ERR_NOT_SUPPORTED,
+                      "the driver makes no memory that GPUDirect RDMA reaches on this device: "
+                      "allocate without RVL_ALLOC_RDMA");
 }
 
 rvl_status rvli_cuda_op_create(void *self, int number, uint64_t size, uint32_t properties,
@@ -101,8 +112,16 @@ rvl_status rvli_cuda_op_create(void *self, int number, uint64_t size, uint32_t p
         status = check_size(device, size);
     if (status != RVL_OK)
         return status;
-    status = rvli_cuda_device_check(device, create_block(device, size, properties, &handle),
-                                    "creating a block of device memory");
+    if ((properties & RVLI_BLOCK_RDMA) && !device->rdma)
+        return refuse_rdma();
+    bool without = false;
+    status =
+        rvli_cuda_device_check(device, create_block(device, size, properties, &handle, &without),
+                               "creating a block of device memory");
+    if (status == RVL_OK && without && (properties & RVLI_BLOCK_RDMA)) {
+        rvli_cuda.cuMemRelease(handle);
+        return refuse_rdma();
+    }
     if (status == RVL_OK)
         *block_out = handle;
     else if (status == RVL_ERR_DEVICE_OOM)

@@ -44,11 +44,17 @@
         .disk_write = {0, FS_AT(27)}, .disk_read = {0, FS_AT(18)},                                 \
     }
 
-#define PROFILE(id, text, origin, bytes, link)                                                     \
+#define FLAGGED_PROFILE(id, text, origin, bytes, link, bits)                                       \
     {                                                                                              \
         .struct_size = sizeof(rvl_profile), .name = id, .description = text, .source = origin,     \
-        .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .cost = COSTS(link),      \
+        .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .flags = bits,            \
+        .cost = COSTS(link),                                                                       \
     }
+#define PROFILE(id, text, origin, bytes, link) FLAGGED_PROFILE(id, text, origin, bytes, link, 0)
+
+/* NVIDIA offers GPUDirect RDMA on its cards for data centres and workstations, not on these. */
+#define GEFORCE(id, text, origin, bytes, link)                                                     \
+    FLAGGED_PROFILE(id, text, origin, bytes, link, RVL_PROFILE_NO_RDMA)
 
 /*
  * Sources name a public report (GitHub repository and number) that shows the card's own answer.
@@ -76,9 +82,9 @@ static const rvl_profile profiles[] = {
             23034 * MIB, 250),
     PROFILE("a10", "NVIDIA A10, 24 GB GDDR6", "smi: modal-labs/modal-client#2797" ESTIMATED,
             23028 * MIB, 250),
-    PROFILE("rtx5090", "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
+    GEFORCE("rtx5090", "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
             "smi: noonghunna/club-3090#617" ESTIMATED, 32607 * MIB, 553),
-    PROFILE("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X", "smi: RLinf/RLinf#255" ESTIMATED,
+    GEFORCE("rtx4090", "NVIDIA GeForce RTX 4090, 24 GB GDDR6X", "smi: RLinf/RLinf#255" ESTIMATED,
             24564 * MIB, 250),
 };
 

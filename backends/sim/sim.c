@@ -123,6 +123,8 @@ static rvl_status check_profile(const rvl_profile *profile)
     uint64_t granularity = profile->granularity_bytes;
     if (granularity < 4096 || (granularity & (granularity - 1)) != 0)
         return invalid("a device's granularity must be a power of two, 4096 at least");
+    if (profile->flags & ~RVL_PROFILE_NO_RDMA)
+        return rvli_error(RVL_ERR_VERSION, "a profile has flags that this version does not know");
     if (profile->capacity_bytes == 0 || profile->capacity_bytes > (uint64_t)INT64_MAX)
         return invalid("a device's capacity must be 1 to 2^63 - 1 bytes");
     return RVL_OK;
@@ -210,6 +212,7 @@ static rvl_status sim_device_facts(void *self, int device, rvli_device_facts *fa
         .overcommit = d->overcommit,
         .host_accounted = !d->backed,
         .digests = d->backed,
+        .rdma = (d->profile.flags & RVL_PROFILE_NO_RDMA) == 0,
         .cost = d->profile.cost,
     };
     rvli_text_copy(facts.name, sizeof facts.name, d->profile.name ? d->profile.name : "");
@@ -274,10 +277,12 @@ static rvl_status create_block(rvli_sim_device *d, uint64_t size, rvli_handle *b
 static rvl_status sim_create(void *self, int device, uint64_t size, uint32_t properties,
                              rvli_handle *block_out)
 {
-    (void)properties; /* every simulated block can be exported and reached */
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
         return RVL_ERR_NO_DEVICE;
+    if ((properties & RVLI_BLOCK_RDMA) && (d->profile.flags & RVL_PROFILE_NO_RDMA))
+        return unlock_device(d, rvli_error(RVL_ERR_NOT_SUPPORTED,
+                                           "GPUDirect RDMA does not reach this simulated device"));
     rvl_status status = create_block(d, size, block_out);
     if (status == RVL_OK)
         rvli_price_create(&d->pricer, size);

@@ -118,7 +118,7 @@ RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 /* Flags of an allocation. */
 #define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
-#define RVL_ALLOC_RDMA 2u       /* ask for memory that GPUDirect RDMA can reach */
+#define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */
 #define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
 
 typedef struct rvl_alloc_options {

@@ -54,6 +54,9 @@ typedef struct rvl_cost_model {
 #undef RVL_COST_FIELD
 } rvl_cost_model;
 
+/* Flags of a profile. */
+#define RVL_PROFILE_NO_RDMA 1u /* GPUDirect RDMA does not reach its memory */
+
 /* A kind of GPU. */
 typedef struct rvl_profile {
     size_t struct_size;
@@ -62,7 +65,9 @@ typedef struct rvl_profile {
     const char *source;         /* where capacity_bytes comes from */
     uint64_t capacity_bytes;    /* what the driver reports as total */
     uint64_t granularity_bytes; /* of physical memory: a power of two */
-    rvl_cost_model cost;
+    uint32_t flags;             /* RVL_PROFILE_* */
+    uint32_t reserved;          /* 0 */
+    rvl_cost_model cost;        /* last: it grows at its end */
 } rvl_profile;
 
 /* Number of built-in profiles. Thread-safe. Since 0.1. */

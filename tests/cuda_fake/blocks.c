@@ -19,6 +19,7 @@
 static rvli_intmap blocks; /* handle to block */
 static uint64_t last_handle;
 static uint64_t used_bytes[FAKE_MAX_DEVICES];
+static uint64_t rdma_bytes;
 static uint64_t taken_bytes[FAKE_MAX_DEVICES];
 
 static uint64_t free_bytes(int device)
@@ -31,6 +32,11 @@ static uint64_t free_bytes(int device)
 uint64_t fake_used_bytes(int device)
 {
     return used_bytes[device];
+}
+
+uint64_t fake_rdma_bytes(void)
+{
+    return rdma_bytes;
 }
 
 /* ---- Blocks ---- */
@@ -58,6 +64,7 @@ void fake_block_settle(fake_block *block)
         return;
     rvli_sim_ops.release(fake_sim(), 0, block->sim, block->size);
     used_bytes[block->device] -= block->charged ? block->size : 0;
+    rdma_bytes -= block->rdma ? block->size : 0;
     if (block->memory >= 0)
         close(block->memory);
     free(block);
@@ -188,6 +195,8 @@ static CUresult create(uint64_t size, const CUmemAllocationProp *prop,
     block->memory = block->exportable ? make_memory(size) : -1;
     block->charged = true;
     used_bytes[device] += size;
+    block->rdma = prop->allocFlags.gpuDirectRDMACapable != 0;
+    rdma_bytes += block->rdma ? size : 0;
     result = fake_block_name(block, handle_out);
     if (result != CUDA_SUCCESS)
         fake_block_settle(block);

@@ -15,6 +15,7 @@ static void collect(fake_stats *stats)
     fake_context_stats(&stats->live);
     for (int device = 0; device < FAKE_MAX_DEVICES; device++)
         stats->used_bytes[device] = fake_used_bytes(device);
+    stats->rdma_bytes = fake_rdma_bytes();
 }
 
 fake_stats fake_stats_get(void)

@@ -125,6 +125,7 @@ typedef struct fake_stats {
     uint64_t pending;      /* operations queued and not carried out yet */
     uint64_t pinned_bytes; /* registered and allocated */
     uint64_t used_bytes[FAKE_MAX_DEVICES];
+    uint64_t rdma_bytes; /* of blocks created with gpuDirectRDMACapable that still exist */
     fake_live live;
 } fake_stats;
 

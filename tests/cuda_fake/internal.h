@@ -96,6 +96,7 @@ typedef struct fake_block {
     uint64_t mappings;
     uint64_t exports;
     bool exportable;
+    bool rdma;    /* created with gpuDirectRDMACapable */
     bool charged; /* to its device; not if it is another process's */
     int memory; /* exportable ones: the file of their bytes, which other processes map too; or -1 */
 } fake_block;
@@ -110,6 +111,7 @@ CUresult fake_block_name(fake_block *block, CUmemGenericAllocationHandle *handle
 /* Frees the block if nothing holds it any more. */
 void fake_block_settle(fake_block *block);
 uint64_t fake_used_bytes(int device);
+uint64_t fake_rdma_bytes(void);
 void fake_blocks_stats(fake_live *live);
 void fake_blocks_reset(void);
 

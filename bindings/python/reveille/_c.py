@@ -168,6 +168,8 @@ class Profile(Sized):
         ("source", c_char_p),
         ("capacity_bytes", c_uint64),
         ("granularity_bytes", c_uint64),
+        ("flags", c_uint32),
+        ("reserved", c_uint32),
         ("cost", CostModel),
     ]
 
