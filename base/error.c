@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The error record of the calling thread.
- *
- * Of the initial-exec model, since the dynamic models end the process where a thread's first use
- * finds no memory; and a pointer alone, since the loader keeps little room of that kind for the
- * libraries that are opened at run time, which PyTorch's and four of ours share. A thread's record
- * is made with its first failure. If there is no memory for it, the thread uses the common one.
- */
+/* Filling the error record of the calling thread. */
 #include "base/error.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,51 +16,9 @@ extern const char *strerrorname_np(int) __attribute__((weak));
 #define NAMES_ERRNO true
 #endif
 
-static _Thread_local rvl_error *own __attribute__((tls_model("initial-exec")));
-static rvl_error common = {.struct_size = sizeof(rvl_error), .device = RVL_NO_DEVICE};
-static const rvl_error none = {.struct_size = sizeof(rvl_error), .device = RVL_NO_DEVICE};
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* frees the record of a thread that ends */
-static bool key_made;
-
-static void forget(void *gone)
-{
-    own = NULL;
-    free(gone);
-}
-
-static void make_key(void)
-{
-    key_made = pthread_key_create(&key, forget) == 0;
-}
-
-/* The library may be closed while threads live on, which must not call into it then. */
-__attribute__((destructor)) static void delete_key(void)
-{
-    if (key_made)
-        pthread_key_delete(key);
-    key_made = false;
-}
-
-static rvl_error *record(void)
-{
-    if (own != NULL)
-        return own;
-    pthread_once(&once, make_key);
-    own = calloc(1, sizeof *own);
-    if (own != NULL && (!key_made || pthread_setspecific(key, own) != 0)) {
-        free(own);
-        own = NULL;
-    }
-    if (own == NULL)
-        own = &common;
-    return own;
-}
-
 rvl_status rvli_error(rvl_status status, const char *message)
 {
-    *record() = (rvl_error){
+    *rvl_private_error_record(true) = (rvl_error){
         .struct_size = sizeof(rvl_error),
         .status = status,
         .device = RVL_NO_DEVICE,
@@ -79,7 +29,7 @@ rvl_status rvli_error(rvl_status status, const char *message)
 
 void rvli_error_native(int code, const char *name)
 {
-    rvl_error *to = record();
+    rvl_error *to = rvl_private_error_record(true);
     to->native_code = code;
     rvli_text_copy(to->native_name, sizeof to->native_name, name);
 }
@@ -99,13 +49,13 @@ void rvli_error_errno(int number)
 
 void rvli_error_op(const char *op)
 {
-    rvl_error *to = record();
+    rvl_error *to = rvl_private_error_record(true);
     rvli_text_copy(to->op, sizeof to->op, op);
 }
 
 void rvli_error_bytes(int device, uint64_t requested_bytes, uint64_t free_bytes)
 {
-    rvl_error *to = record();
+    rvl_error *to = rvl_private_error_record(true);
     to->device = device;
     to->requested_bytes = requested_bytes;
     to->free_bytes = free_bytes;
@@ -113,22 +63,43 @@ void rvli_error_bytes(int device, uint64_t requested_bytes, uint64_t free_bytes)
 
 void rvli_error_tag(const char *tag)
 {
-    rvl_error *to = record();
+    rvl_error *to = rvl_private_error_record(true);
     rvli_text_copy(to->tag, sizeof to->tag, tag);
 }
 
 void rvli_error_message(const char *message)
 {
-    rvl_error *to = record();
+    rvl_error *to = rvl_private_error_record(true);
     rvli_text_copy(to->message, sizeof to->message, message);
+}
+
+void rvli_error_place(const char *file, uint32_t line, uint32_t column)
+{
+    static const char cut[] = "...";
+    rvl_error *to = rvl_private_error_record(true);
+    size_t length = strlen(file);
+    size_t room = sizeof to->file - 1;
+    if (length > room) /* the end of a path says more than its beginning */
+        file += length - (room - (sizeof cut - 1));
+    rvli_text text = rvli_text_begin(to->file, sizeof to->file);
+    rvli_text_add(&text, length > room ? cut : "");
+    rvli_text_add(&text, file);
+    to->line = line;
+    to->column = column;
+}
+
+void rvli_error_key(const char *key)
+{
+    rvl_error *to = rvl_private_error_record(true);
+    rvli_text_copy(to->key, sizeof to->key, key);
 }
 
 const rvl_error *rvli_error_get(void)
 {
-    return own != NULL ? own : &none;
+    return rvl_private_error_record(false);
 }
 
 void rvli_error_set(const rvl_error *saved)
 {
-    *record() = *saved;
+    *rvl_private_error_record(true) = *saved;
 }

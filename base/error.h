@@ -10,6 +10,8 @@
 #ifndef RVL_BASE_ERROR_H
 #define RVL_BASE_ERROR_H
 
+#include <stdbool.h>
+
 #include "reveille/status.h"
 
 /* Begins a new record: status and message, everything else cleared. Returns status. */
@@ -33,8 +35,20 @@ void rvli_error_tag(const char *tag);
 /* Replaces the message, keeping everything else. */
 void rvli_error_message(const char *message);
 
+/* Adds the file, and where in it: line and column from 1, 0 where there is none. */
+void rvli_error_place(const char *file, uint32_t line, uint32_t column);
+
+/* Adds the key of a config, or the name of an option. */
+void rvli_error_key(const char *key);
+
 /* The record itself, to read. */
 const rvl_error *rvli_error_get(void);
+
+/*
+ * The record: libreveille has it, for all libraries of the process. make: it is about to be
+ * written, so the thread gets its own. Else what is returned is for reading.
+ */
+RVL_API rvl_error *rvl_private_error_record(bool make);
 
 /* Puts a saved record back: what undoing wrote must not hide the cause. */
 void rvli_error_set(const rvl_error *saved);

@@ -92,11 +92,12 @@ static double now_s(void)
 static int replay_once(const char *path, uint64_t events, uint64_t live)
 {
     rvl_replay_options options = {.struct_size = sizeof options, .device = DEVICE};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *replay;
     struct rusage usage;
     double began_s = now_s();
-    rvl_status status = rvl_replay_run(&path, 1, &options, &error, &replay);
+    rvl_status status = rvl_replay_run(&path, 1, &options, &replay);
+    rvl_last_error(&error);
     double took_s = now_s() - began_s;
     if (status != RVL_OK) {
         fprintf(stderr, "%s:%" PRIu32 ": %s\n", path, error.line, error.message);

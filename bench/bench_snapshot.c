@@ -118,7 +118,7 @@ static void measure(const char *what, const char *path, const rvl_snapshot_optio
         rvl_snapshot *snapshot = NULL;
         uint64_t begin_clock_ns = now_ns(CLOCK_MONOTONIC);
         uint64_t begin_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
-        require(rvl_snapshot_run(path, options, NULL, &snapshot) == RVL_OK, "running it");
+        require(rvl_snapshot_run(path, options, &snapshot) == RVL_OK, "running it");
         uint64_t took_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
         uint64_t took_clock_ns = now_ns(CLOCK_MONOTONIC) - begin_clock_ns;
         rvl_snapshot_close(snapshot);

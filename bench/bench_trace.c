@@ -57,8 +57,8 @@ static void read_trace(const char *path, uint64_t events)
     rvl_trace_reader *reader = NULL;
     rvl_trace_event event;
     uint64_t count = 0;
-    require(rvl_trace_reader_open(&path, 1, NULL, NULL, &reader) == RVL_OK, "opening the reader");
-    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK)
+    require(rvl_trace_reader_open(&path, 1, NULL, &reader) == RVL_OK, "opening the reader");
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK)
         count++;
     require(count == events, "reading all events");
     rvl_trace_reader_close(reader);

@@ -82,18 +82,16 @@ const char *rvl_model_family(size_t index)
     return index < FAMILY_COUNT ? families[index].type : NULL;
 }
 
-rvl_status rvli_model_fail(rvl_model_error *error, rvl_status status, const char *key,
-                           const char *format, ...)
+rvl_status rvli_model_fail(rvl_status status, const char *key, const char *format, ...)
 {
-    rvl_model_error local = {.struct_size = sizeof local};
-    rvl_model_error *target = error != NULL ? error : &local;
+    char message[sizeof rvli_error_get()->message];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(target->message, sizeof target->message, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    snprintf(target->key, sizeof target->key, "%s", key);
-    target->line = 0;
-    return rvli_error(status, target->message);
+    rvli_error(status, message);
+    rvli_error_key(key);
+    return status;
 }
 
 /* ---- Values ---- */
@@ -104,7 +102,6 @@ typedef struct reader {
     const json_t *config; /* the root, or its text_config */
     const family *family;
     rvl_model *model;
-    rvl_model_error *error;
     rvl_status status;
 } reader;
 
@@ -117,7 +114,7 @@ static const json_t *value_of(const reader *r, const char *key)
 static void refuse(reader *r, const char *key, const char *why)
 {
     if (r->status == RVL_OK)
-        r->status = rvli_model_fail(r->error, RVL_ERR_INVALID, key, "%s", why);
+        r->status = rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
 }
 
 static bool has(const reader *r, const char *key)
@@ -137,7 +134,7 @@ static uint64_t number(reader *r, const char *key, uint64_t fallback, uint64_t m
     if (json_is_integer(value) && n >= 1 && (uint64_t)n <= max)
         return (uint64_t)n;
     if (r->status == RVL_OK)
-        r->status = rvli_model_fail(r->error, RVL_ERR_INVALID, key,
+        r->status = rvli_model_fail(RVL_ERR_INVALID, key,
                                     "impossible: expected a whole number from 1 to %llu",
                                     (unsigned long long)max);
     return 1;
@@ -348,7 +345,7 @@ static rvl_status read_model(reader *r)
 
 /* ---- The whole ---- */
 
-static rvl_status unknown_family(rvl_model_error *error, const char *type)
+static rvl_status unknown_family(const char *type)
 {
     char list[208];
     size_t length = 0;
@@ -356,24 +353,23 @@ static rvl_status unknown_family(rvl_model_error *error, const char *type)
     for (size_t i = 0; i < FAMILY_COUNT && length < sizeof list; i++)
         length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
                                    families[i].type);
-    return rvli_model_fail(error, RVL_ERR_INVALID, "model_type",
-                           "%.40s is not known: expected one of %s", type, list);
+    return rvli_model_fail(RVL_ERR_INVALID, "model_type", "%.40s is not known: expected one of %s",
+                           type, list);
 }
 
 static rvl_status find_family(reader *r)
 {
     const json_t *type = json_object_get(r->config, "model_type");
     if (type == NULL)
-        return rvli_model_fail(r->error, RVL_ERR_INVALID, "model_type",
+        return rvli_model_fail(RVL_ERR_INVALID, "model_type",
                                "missing: take the config.json that lies beside the weights");
     if (!json_is_string(type))
-        return rvli_model_fail(r->error, RVL_ERR_INVALID, "model_type",
-                               "impossible: expected a string");
+        return rvli_model_fail(RVL_ERR_INVALID, "model_type", "impossible: expected a string");
     for (size_t i = 0; i < FAMILY_COUNT; i++) {
         if (strcmp(json_string_value(type), families[i].type) == 0)
             r->family = &families[i];
     }
-    return r->family != NULL ? RVL_OK : unknown_family(r->error, json_string_value(type));
+    return r->family != NULL ? RVL_OK : unknown_family(json_string_value(type));
 }
 
 /* Its model_type, if it has one, is the language model that the family is known with. */
@@ -393,10 +389,10 @@ static rvl_status enter_text_config(reader *r)
     if (text == NULL && (r->family->reads & OR_FLAT))
         return RVL_OK;
     if (!json_is_object(text))
-        return rvli_model_fail(r->error, RVL_ERR_INVALID, "text_config",
+        return rvli_model_fail(RVL_ERR_INVALID, "text_config",
                                "missing: expected an object with the language model's sizes");
     if (!is_known_text(r, text))
-        return rvli_model_fail(r->error, RVL_ERR_INVALID, "text_config",
+        return rvli_model_fail(RVL_ERR_INVALID, "text_config",
                                "its model_type is not known in a %s: expected one of %.*s",
                                r->family->type, (int)strlen(r->family->text_types) - 1,
                                r->family->text_types);
@@ -413,35 +409,33 @@ static rvl_status read_root(reader *r)
     return status == RVL_OK ? read_model(r) : status;
 }
 
-static rvl_status no_json(rvl_model_error *error, const json_error_t *json)
+static rvl_status no_json(const json_error_t *json)
 {
     /* jansson says nothing where it is refused memory. */
     bool memory = json->text[0] == '\0' || json_error_code(json) == json_error_out_of_memory;
     rvl_status status =
-        rvli_model_fail(error, memory ? RVL_ERR_HOST_OOM : RVL_ERR_INVALID, "",
+        rvli_model_fail(memory ? RVL_ERR_HOST_OOM : RVL_ERR_INVALID, "",
                         "no JSON object: %.160s; expected a config.json", json->text);
-    if (error != NULL && json->line > 0)
-        error->line = (uint32_t)json->line;
+    if (json->line > 0)
+        rvli_error_place("", (uint32_t)json->line, 0);
     return status;
 }
 
-rvl_status rvl_model_parse(const char *text, size_t length, rvl_model_error *error_out,
-                           rvl_model **model_out)
+rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_out)
 {
     json_error_t json;
     if (text == NULL || model_out == NULL)
-        return rvli_model_fail(error_out, RVL_ERR_INVALID, "", "the text or the output is NULL");
+        return rvli_model_fail(RVL_ERR_INVALID, "", "the text or the output is NULL");
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json);
     if (root == NULL)
-        return no_json(error_out, &json);
+        return no_json(&json);
     rvl_model *model = calloc(1, sizeof *model);
-    reader r = {.config = root, .model = model, .error = error_out};
+    reader r = {.config = root, .model = model};
     rvl_status status =
-        model == NULL
-            ? rvli_model_fail(error_out, RVL_ERR_HOST_OOM, "", "no host memory for a model")
-        : !json_is_object(root) ? rvli_model_fail(error_out, RVL_ERR_INVALID, "",
-                                                  "no JSON object: expected a config.json")
-                                : read_root(&r);
+        model == NULL ? rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a model")
+        : !json_is_object(root)
+            ? rvli_model_fail(RVL_ERR_INVALID, "", "no JSON object: expected a config.json")
+            : read_root(&r);
     json_decref(root);
     if (status != RVL_OK) {
         free(model);
@@ -453,18 +447,17 @@ rvl_status rvl_model_parse(const char *text, size_t length, rvl_model_error *err
 
 /* ---- Files ---- */
 
-static rvl_status read_stream(FILE *file, rvl_model_error *error, char **text_out,
-                              size_t *length_out)
+static rvl_status read_stream(FILE *file, char **text_out, size_t *length_out)
 {
     char *text = malloc(CONFIG_BYTES_MAX + 1);
     if (text == NULL)
-        return rvli_model_fail(error, RVL_ERR_HOST_OOM, "", "no host memory for a config");
+        return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a config");
     size_t length = fread(text, 1, CONFIG_BYTES_MAX + 1, file);
     rvl_status status = RVL_OK;
     if (ferror(file))
-        status = rvli_model_fail(error, RVL_ERR_IO, "", "the config cannot be read");
+        status = rvli_model_fail(RVL_ERR_IO, "", "the config cannot be read");
     else if (length > CONFIG_BYTES_MAX)
-        status = rvli_model_fail(error, RVL_ERR_INVALID, "",
+        status = rvli_model_fail(RVL_ERR_INVALID, "",
                                  "more than 16 MiB: no config is; name a config.json");
     if (status != RVL_OK) {
         free(text);
@@ -475,24 +468,34 @@ static rvl_status read_stream(FILE *file, rvl_model_error *error, char **text_ou
     return RVL_OK;
 }
 
-rvl_status rvl_model_open(const char *path, rvl_model_error *error_out, rvl_model **model_out)
+static rvl_status read_file(const char *path, char **text_out, size_t *length_out)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        int number = errno;
+        char why[128];
+        rvl_status status = rvli_model_fail(RVL_ERR_IO, "", "the config cannot be opened: %s",
+                                            strerror_r(number, why, sizeof why));
+        rvli_error_errno(number);
+        return status;
+    }
+    rvl_status status = read_stream(file, text_out, length_out);
+    fclose(file);
+    return status;
+}
+
+rvl_status rvl_model_open(const char *path, rvl_model **model_out)
 {
     char *text = NULL;
     size_t length = 0;
     if (path == NULL || model_out == NULL)
-        return rvli_model_fail(error_out, RVL_ERR_INVALID, "", "the path or the output is NULL");
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        char why[128];
-        return rvli_model_fail(error_out, RVL_ERR_IO, "", "the config cannot be opened: %s",
-                               strerror_r(errno, why, sizeof why));
-    }
-    rvl_status status = read_stream(file, error_out, &text, &length);
-    fclose(file);
-    if (status != RVL_OK)
-        return status;
-    status = rvl_model_parse(text, length, error_out, model_out);
+        return rvli_model_fail(RVL_ERR_INVALID, "", "the path or the output is NULL");
+    rvl_status status = read_file(path, &text, &length);
+    if (status == RVL_OK)
+        status = rvl_model_parse(text, length, model_out);
     free(text);
+    if (status != RVL_OK)
+        rvli_error_place(path, rvli_error_get()->line, 0);
     return status;
 }
 

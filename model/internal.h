@@ -173,7 +173,7 @@ void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan
 
 /* Fills in and checks options. */
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
-                          rvl_model_error *error, rvli_plan *plan_out);
+                          rvli_plan *plan_out);
 
 /* One term: its allocations, and whether it was given. */
 typedef struct rvli_term {
@@ -187,8 +187,7 @@ typedef struct rvli_terms {
 } rvli_terms;
 
 /* All terms of a step. On failure nothing is left to free. */
-rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvl_model_error *error,
-                           rvli_terms *terms_out);
+rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_terms *terms_out);
 void rvli_terms_free(rvli_terms *terms);
 const char *rvli_term_tag(rvl_model_term term, rvl_model_train train);
 
@@ -221,8 +220,8 @@ void rvli_step_play(rvl_model_step *step, const rvli_plan *plan);
 /* The comment lines of its header. NULL: no memory. */
 char *rvli_step_describe(const rvl_model_step *step, const rvl_model *model, const rvli_plan *plan);
 
-/* Fills *error (may be NULL) and the thread's record. Returns status. */
-rvl_status rvli_model_fail(rvl_model_error *error, rvl_status status, const char *key,
-                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Fills the thread's error record. Returns status. */
+rvl_status rvli_model_fail(rvl_status status, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -11,9 +11,9 @@
 #define TOKENS_MAX (1u << 24)
 #define PPM 1000000
 
-static rvl_status refuse(rvl_model_error *error, const char *key, const char *why)
+static rvl_status refuse(const char *key, const char *why)
 {
-    return rvli_model_fail(error, RVL_ERR_INVALID, key, "%s", why);
+    return rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
 }
 
 static void fill_defaults(const rvl_model *model, rvl_model_options *o)
@@ -37,46 +37,43 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->kv_dtype = model->kv_dtype;
 }
 
-static rvl_status check_ranges(const rvl_model_options *o, rvl_model_error *error)
+static rvl_status check_ranges(const rvl_model_options *o)
 {
     if ((unsigned)o->train > RVL_MODEL_TRAIN_DDP || (unsigned)o->strategy > RVL_MODEL_V2 ||
         (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
         (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT)
-        return refuse(error, "", "an option has a value that its type does not have");
+        return refuse("", "an option has a value that its type does not have");
     if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
-        return refuse(error, "--kv-dtype", "a KV cache is bf16 or fp8");
+        return refuse("--kv-dtype", "a KV cache is bf16 or fp8");
     if (o->mem_fraction_ppm > PPM)
-        return refuse(error, "--mem-fraction", "more than the whole: expected at most 1");
+        return refuse("--mem-fraction", "more than the whole: expected at most 1");
     if (o->tp > RANKS_MAX || o->pp > RANKS_MAX || o->train_ranks > RANKS_MAX)
-        return refuse(error, "--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp)");
+        return refuse("--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp)");
     if (o->micro_batch > TOKENS_MAX / o->seq_len)
-        return refuse(error, "--seq-len",
-                      "a micro-batch of more than 16777216 tokens: lower it, "
-                      "or --micro-batch");
+        return refuse("--seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
+                                   "or --micro-batch");
     if (o->pp_rank >= o->pp)
-        return refuse(error, "--pp-rank",
-                      "there is no such stage: the first is 0, the last pp - 1");
+        return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
     if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
         return refuse(
-            error, "--strategy",
+            "--strategy",
             "v1 ends the engine for a trainer: name one with --train, or another strategy");
     if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
-        return refuse(error, "quantization_config",
+        return refuse("quantization_config",
                       "weights of a method or setting that is not known (docs/model.md lists "
                       "those that are): say what the engine's weights are with --weights-dtype");
     if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
-        return refuse(error, "quantization_config",
+        return refuse("quantization_config",
                       "a kv_cache_scheme that is not known (8 bits of type float is): say what the "
                       "cache is with --kv-dtype");
     return RVL_OK;
 }
 
-static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key, const char *by,
-                                 rvl_model_error *error)
+static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key, const char *by)
 {
     if (size % ranks == 0)
         return RVL_OK;
-    return rvli_model_fail(error, RVL_ERR_INVALID, key,
+    return rvli_model_fail(RVL_ERR_INVALID, key,
                            "%llu does not divide by %s = %llu: choose another %s",
                            (unsigned long long)size, by, (unsigned long long)ranks, by);
 }
@@ -89,21 +86,19 @@ static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key,
             return try_status;                                                                     \
     } while (0)
 
-static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o,
-                                rvl_model_error *error)
+static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
 {
     if (m->experts == 0 && o->ep > 1)
-        return refuse(error, "--ep", "this model has no experts: leave it out");
+        return refuse("--ep", "this model has no experts: leave it out");
     if (o->tp % o->ep != 0)
-        return refuse(error, "--ep", "experts are dealt out within tp: choose one that divides tp");
+        return refuse("--ep", "experts are dealt out within tp: choose one that divides tp");
     if (m->experts == 0)
         return RVL_OK;
     uint64_t rest = o->tp / o->ep;
-    TRY(check_division(m->experts, o->ep, "number of experts", "ep", error));
-    TRY(check_division(m->dim[RVLI_DIM_EXPERT_INTERMEDIATE], rest, "size of an expert", "tp / ep",
-                       error));
+    TRY(check_division(m->experts, o->ep, "number of experts", "ep"));
+    TRY(check_division(m->dim[RVLI_DIM_EXPERT_INTERMEDIATE], rest, "size of an expert", "tp / ep"));
     return check_division(m->dim[RVLI_DIM_SHARED_INTERMEDIATE], o->tp, "size of the shared experts",
-                          "tp", error);
+                          "tp");
 }
 
 static bool has_dense_layers(const rvl_model *model)
@@ -128,19 +123,19 @@ void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan
     plan->layer_count = least + (larger && over > 0);
 }
 
-static rvl_status split(const rvl_model *m, rvl_model_error *error, rvli_plan *plan)
+static rvl_status split(const rvl_model *m, rvli_plan *plan)
 {
     const rvl_model_options *o = &plan->options;
     uint64_t padded = rvli_round_up(m->dim[RVLI_DIM_VOCABULARY], VOCABULARY_PADDING);
-    TRY(check_division(m->heads, o->tp, "num_attention_heads", "tp", error));
+    TRY(check_division(m->heads, o->tp, "num_attention_heads", "tp"));
     if (o->tp % m->kv_heads != 0)
-        TRY(check_division(m->kv_heads, o->tp, "num_key_value_heads", "tp", error));
+        TRY(check_division(m->kv_heads, o->tp, "num_key_value_heads", "tp"));
     if (has_dense_layers(m))
-        TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp", error));
-    TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp", error));
+        TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp"));
+    TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp"));
     if (o->pp > m->layers)
-        return refuse(error, "--pp", "more stages than the model has layers: lower it");
-    TRY(check_experts(m, o, error));
+        return refuse("--pp", "more stages than the model has layers: lower it");
+    TRY(check_experts(m, o));
     plan->kv_heads = m->kv_heads > o->tp ? m->kv_heads / o->tp : 1;
     plan->vocabulary_rows = padded / o->tp;
     rvli_plan_set_stage(m, o->pp_rank, plan);
@@ -148,20 +143,19 @@ static rvl_status split(const rvl_model *m, rvl_model_error *error, rvli_plan *p
 }
 
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
-                          rvl_model_error *error, rvli_plan *plan_out)
+                          rvli_plan *plan_out)
 {
     *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
     if (options != NULL && options->struct_size < sizeof *options)
-        return refuse(error, "", "struct_size of the options is not set");
+        return refuse("", "struct_size of the options is not set");
     if (options != NULL)
         plan_out->options = *options;
     fill_defaults(model, &plan_out->options);
-    TRY(check_ranges(&plan_out->options, error));
+    TRY(check_ranges(&plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
     plan_out->scales =
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);
     if (rvl_profile_find(plan_out->options.device, &plan_out->device) != RVL_OK)
-        return refuse(error, "--device",
-                      "neither a size nor a profile that `reveille devices` lists");
-    return split(model, error, plan_out);
+        return refuse("--device", "neither a size nor a profile that `reveille devices` lists");
+    return split(model, plan_out);
 }

@@ -9,18 +9,18 @@
 #include "model/internal.h"
 
 rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
-                               rvl_model_error *error_out, rvl_model_step **step_out)
+                               rvl_model_step **step_out)
 {
     rvli_plan plan;
     if (model == NULL || step_out == NULL)
-        return rvli_model_fail(error_out, RVL_ERR_INVALID, "", "the model or the output is NULL");
-    rvl_status status = rvli_plan_make(model, options, error_out, &plan);
+        return rvli_model_fail(RVL_ERR_INVALID, "", "the model or the output is NULL");
+    rvl_status status = rvli_plan_make(model, options, &plan);
     if (status != RVL_OK)
         return status;
     rvl_model_step *step = calloc(1, sizeof *step);
     if (step == NULL)
-        return rvli_model_fail(error_out, RVL_ERR_HOST_OOM, "", "no host memory for a step");
-    status = rvli_terms_make(model, &plan, error_out, &step->terms);
+        return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
+    status = rvli_terms_make(model, &plan, &step->terms);
     if (status != RVL_OK) {
         free(step);
         return status;
@@ -33,7 +33,7 @@ rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *
     step->header = rvli_step_describe(step, model, &plan);
     if (step->failed || step->header == NULL) {
         rvl_model_step_close(step);
-        return rvli_model_fail(error_out, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+        return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
     }
     *step_out = step;
     return RVL_OK;
@@ -81,12 +81,12 @@ size_t rvl_model_step_events(const rvl_model_step *step, const rvl_trace_event *
 }
 
 rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_options *options,
-                                 rvl_trace_error *error_out, rvl_replay **replay_out)
+                                 rvl_replay **replay_out)
 {
     if (step == NULL)
         return rvli_error(RVL_ERR_INVALID, "the step is NULL");
     return rvl_replay_run_events("the step", &step->device, 1, step->events, step->event_count,
-                                 options, error_out, replay_out);
+                                 options, replay_out);
 }
 
 /* ---- Writing ---- */

@@ -54,7 +54,6 @@ const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
 typedef struct maker {
     const rvl_model *model;
     const rvli_plan *plan;
-    rvl_model_error *error;
     rvli_terms *terms;
 } maker;
 
@@ -218,9 +217,9 @@ static uint64_t layer_activations(const rvl_model *m, uint32_t layer)
     return bytes + m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
 }
 
-static rvl_status too_many_tokens(const maker *m)
+static rvl_status too_many_tokens(void)
 {
-    return rvli_model_fail(m->error, RVL_ERR_INVALID, "--seq-len",
+    return rvli_model_fail(RVL_ERR_INVALID, "--seq-len",
                            "impossible: the micro-batch takes more than 2^60 bytes; lower it");
 }
 
@@ -237,7 +236,7 @@ static rvl_status make_activations(const maker *m)
         largest = each > largest ? each : largest;
     }
     if (largest > STEP_BYTES_MAX / tokens / m->model->layers)
-        return too_many_tokens(m);
+        return too_many_tokens();
     rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ACTIVATIONS));
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
         uint64_t each = o->recompute ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
@@ -308,10 +307,10 @@ static uint64_t fraction_of(uint64_t bytes, uint64_t ppm)
     return bytes / PPM * ppm + bytes % PPM * ppm / PPM;
 }
 
-static rvl_status no_room(const maker *m, uint64_t weights, uint64_t allowed)
+static rvl_status no_room(uint64_t weights, uint64_t allowed)
 {
     return rvli_model_fail(
-        m->error, RVL_ERR_INVALID, "--mem-fraction",
+        RVL_ERR_INVALID, "--mem-fraction",
         "no room for a KV cache: the weights of a rank take %llu of %llu bytes; raise it, or --tp",
         (unsigned long long)weights, (unsigned long long)allowed);
 }
@@ -362,11 +361,11 @@ static rvl_status count_tokens(const maker *m, uint64_t allowed, uint64_t layer_
         rvli_plan_set_stage(m->model, stage, &plan);
         uint64_t weights = is_own ? own : weights_of_stage(m, &plan);
         if (weights == UINT64_MAX)
-            return rvli_model_fail(m->error, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+            return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
         uint64_t tokens =
             allowed > weights ? (allowed - weights) / (plan.layer_count * layer_bytes) : 0;
         if (tokens == 0)
-            return no_room(m, weights, allowed);
+            return no_room(weights, allowed);
         m->terms->tokens = tokens < m->terms->tokens ? tokens : m->terms->tokens;
     }
     return RVL_OK;
@@ -472,10 +471,10 @@ static rvl_status take_given(const maker *m)
     for (size_t i = 0; i < o->given_count; i++) {
         rvl_model_given given = o->given[i];
         if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
-            return rvli_model_fail(m->error, RVL_ERR_INVALID, "--given",
+            return rvli_model_fail(RVL_ERR_INVALID, "--given",
                                    "no such term, or more than 2^60 bytes");
         if (!has_place(given.term, o->train) || is_given(m, given.term))
-            return rvli_model_fail(m->error, RVL_ERR_INVALID, "--given",
+            return rvli_model_fail(RVL_ERR_INVALID, "--given",
                                    "%s has no place in a step with this --train, or is there twice",
                                    rvli_term_tag(given.term, o->train));
         m->terms->term[given.term].given = true;
@@ -494,16 +493,15 @@ static bool any_failed(const rvli_terms *terms)
     return false;
 }
 
-rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvl_model_error *error,
-                           rvli_terms *terms_out)
+rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_terms *terms_out)
 {
-    maker m = {model, plan, error, terms_out};
+    maker m = {model, plan, terms_out};
     *terms_out = (rvli_terms){0};
     rvl_status status = take_given(&m);
     if (status == RVL_OK)
         status = make_all(&m);
     if (any_failed(terms_out))
-        status = rvli_model_fail(error, RVL_ERR_HOST_OOM, "", "no host memory for a step");
+        status = rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
     if (status != RVL_OK)
         rvli_terms_free(terms_out);
     else if (plan->options.train == RVL_MODEL_TRAIN_NONE)

@@ -55,9 +55,11 @@ static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)
     rvli_replay_ahead_event *last = event_at(ahead, ahead->count);
     if (ahead->end != RVL_OK)
         return;
-    ahead->end = rvli_replay_input_next(replay, NULL, &last->event, &ahead->error);
-    if (ahead->end != RVL_OK)
+    ahead->end = rvli_replay_input_next(replay, NULL, &last->event);
+    if (ahead->end != RVL_OK) {
+        ahead->error = *rvli_error_get(); /* it is told in its turn */
         return;
+    }
     ahead->count++;
     last->addr = 0;
     fetch_id(replay, &last->event);
@@ -80,7 +82,8 @@ rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **ev
         read_one(replay, ahead);
     while (ahead->count < EVENTS && ahead->end == RVL_OK);
     if (ahead->count == 0) {
-        replay->error = ahead->error;
+        if (ahead->end != RVL_ERR_NOT_FOUND)
+            rvli_error_set(&ahead->error);
         return ahead->end;
     }
     if (ahead->count > SLOT_EVENTS)

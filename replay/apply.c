@@ -32,21 +32,15 @@ static const char *name_of(const char *tag)
 static rvl_status refuse_as_core(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                                  rvl_status status)
 {
-    rvl_error error = {.struct_size = sizeof error};
-    const char *message = rvl_status_text(status);
-    if (rvl_last_error(&error) == RVL_OK && error.status == status && error.message[0] != '\0')
-        message = error.message;
-    return rvli_replay_refuse(replay, event, field, status, "%s", message);
+    return rvli_replay_pass_on(replay, event, field, status, status, NULL);
 }
 
 /* What the core finds invalid is a fault of the trace. */
 static rvl_status refuse_value(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                                rvl_status status)
 {
-    if (status != RVL_ERR_INVALID)
-        return refuse_as_core(replay, event, field, status);
-    refuse_as_core(replay, event, field, status);
-    return RVL_ERR_CORRUPT_TRACE;
+    rvl_status fault = status == RVL_ERR_INVALID ? RVL_ERR_CORRUPT_TRACE : status;
+    return rvli_replay_pass_on(replay, event, field, status, fault, NULL);
 }
 
 static rvl_status no_memory(rvl_replay *replay, const rvl_trace_event *event)

@@ -102,28 +102,21 @@ static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_ev
 }
 
 /* The event as a reader would give it. */
-static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event, rvl_trace_error *error)
+static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
 {
     rvli_replay_memory *memory = &replay->memory;
     event->file = 0;
     event->line = memory->events < UINT32_MAX ? (uint32_t)memory->events + 1 : UINT32_MAX;
     event->tag_index = RVL_TRACE_NO_TAG;
     const char *fault = fault_of(memory, event);
-    if (fault != NULL) {
-        rvl_status status =
-            rvli_replay_refuse(replay, event, 0, RVL_ERR_CORRUPT_TRACE, "%s", fault);
-        *error = replay->error;
-        return status;
-    }
+    if (fault != NULL)
+        return rvli_replay_refuse(replay, event, 0, RVL_ERR_CORRUPT_TRACE, "%s", fault);
     rvli_replay_name *process = intern(&memory->processes, event->process);
     rvli_replay_name *tag = event->tag != NULL ? intern(&memory->tags, event->tag) : NULL;
     rvli_replay_name *name = event->name != NULL ? intern(&memory->others, event->name) : NULL;
     if (process == NULL || (event->tag != NULL && tag == NULL) ||
-        (event->name != NULL && name == NULL)) {
-        no_memory(replay);
-        *error = replay->error;
-        return RVL_ERR_HOST_OOM;
-    }
+        (event->name != NULL && name == NULL))
+        return no_memory(replay);
     event->process = process->text;
     event->process_index = process->index;
     event->tag = tag != NULL ? tag->text : NULL;
@@ -134,18 +127,16 @@ static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event, rvl_trace_er
     return RVL_OK;
 }
 
-static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out,
-                                 rvl_trace_error *error_out)
+static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out)
 {
     rvli_replay_memory *memory = &replay->memory;
     *event_out = (rvl_trace_event){.tag_index = RVL_TRACE_NO_TAG};
     rvl_status status = memory->source.next(memory->source.user, event_out);
     if (status == RVL_OK)
-        return adopt(replay, event_out, error_out);
+        return adopt(replay, event_out);
     if (status != RVL_ERR_NOT_FOUND) {
         rvli_replay_refuse(replay, NULL, 0, status, "the source: %s", rvl_status_text(status));
-        replay->error.file = replay->paths[0];
-        *error_out = replay->error;
+        rvli_error_place(replay->paths[0], 0, 0);
     }
     return status;
 }
@@ -154,7 +145,7 @@ static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out,
 
 rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out)
 {
-    return rvli_joined_reader(&replay->joined, replay->options.partial, &replay->error, reader_out);
+    return rvli_joined_reader(&replay->joined, replay->options.partial, reader_out);
 }
 
 rvl_status rvli_replay_input_open(rvl_replay *replay)
@@ -162,7 +153,7 @@ rvl_status rvli_replay_input_open(rvl_replay *replay)
     if (replay->memory.source.next != NULL)
         return open_source(replay);
     rvl_status status = rvli_joined_open((const char *const *)replay->paths, replay->path_count,
-                                         &replay->options, &replay->error, &replay->joined);
+                                         &replay->options, &replay->joined);
     return status == RVL_OK ? rvli_replay_input_reader(replay, &replay->reader) : status;
 }
 
@@ -189,28 +180,27 @@ rvl_status rvli_replay_input_begin(rvl_replay *replay)
 }
 
 static rvl_status next_event(rvl_replay *replay, rvl_trace_reader *reader,
-                             rvl_trace_event *event_out, rvl_trace_error *error_out)
+                             rvl_trace_event *event_out)
 {
     if (reader == NULL)
         reader = replay->reader;
-    return reader != NULL ? rvl_trace_reader_next(reader, event_out, error_out)
-                          : next_of_source(replay, event_out, error_out);
+    return reader != NULL ? rvl_trace_reader_next(reader, event_out)
+                          : next_of_source(replay, event_out);
 }
 
 rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
-                                  rvl_trace_event *event_out, rvl_trace_error *error_out)
+                                  rvl_trace_event *event_out)
 {
-    rvl_status status = next_event(replay, reader, event_out, error_out);
+    rvl_status status = next_event(replay, reader, event_out);
     while (replay->options.filter != NULL && status == RVL_OK) {
         bool keep = true;
         status = replay->options.filter(replay->options.filter_user, event_out, &keep);
         if (status != RVL_OK) {
             refuse_as_filter(replay, event_out, status);
-            *error_out = replay->error;
         } else if (keep) {
             break;
         } else {
-            status = next_event(replay, reader, event_out, error_out);
+            status = next_event(replay, reader, event_out);
         }
     }
     return status;
@@ -284,7 +274,7 @@ static rvl_status rewind_list(void *user)
 rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
                                  size_t device_count, const rvl_trace_event *events,
                                  size_t event_count, const rvl_replay_options *options,
-                                 rvl_trace_error *error_out, rvl_replay **replay_out)
+                                 rvl_replay **replay_out)
 {
     event_list list = {.events = events, .count = events != NULL ? event_count : 0};
     rvl_replay_source source = {
@@ -296,5 +286,5 @@ rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devic
         .rewind = rewind_list,
         .user = &list,
     };
-    return rvl_replay_run_source(&source, options, error_out, replay_out);
+    return rvl_replay_run_source(&source, options, replay_out);
 }

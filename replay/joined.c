@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/options.h"
 #include "reveille/snapshot.h"
 
@@ -26,25 +27,24 @@
 typedef struct joining {
     rvli_joined *joined;
     const rvl_replay_options *options;
-    rvl_trace_error *error;
 } joining;
 
-static rvl_status refuse(const joining *j, rvl_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static rvl_status refuse(rvl_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static rvl_status refuse(const joining *j, rvl_status status, const char *format, ...)
+static rvl_status refuse(rvl_status status, const char *format, ...)
 {
+    char message[sizeof rvli_error_get()->message];
     va_list arguments;
-    *j->error = (rvl_trace_error){.struct_size = sizeof *j->error};
     va_start(arguments, format);
-    vsnprintf(j->error->message, sizeof j->error->message, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    return status;
+    return rvli_error(status, message);
 }
 
-static rvl_status no_memory(const joining *j)
+static rvl_status no_memory(void)
 {
-    return refuse(j, RVL_ERR_HOST_OOM, "no host memory for paths");
+    return refuse(RVL_ERR_HOST_OOM, "no host memory for paths");
 }
 
 static bool ends_with(const char *path, const char *end)
@@ -78,7 +78,7 @@ static const char *declaring_trace(const joining *j, const char *const *traces, 
     for (size_t i = 0; i < count && found == NULL; i++) {
         const rvl_trace_device *devices;
         rvl_trace_reader *reader;
-        if (rvl_trace_reader_open(&traces[i], 1, &options, NULL, &reader) != RVL_OK)
+        if (rvl_trace_reader_open(&traces[i], 1, &options, &reader) != RVL_OK)
             continue;
         size_t device_count = rvl_trace_reader_devices(reader, &devices);
         for (size_t k = 0; k < device_count; k++) {
@@ -99,11 +99,15 @@ static rvl_status keep_profile(const joining *j, const char *const *traces, size
         return RVL_OK;
     if (rvl_profile_find(device->profile, &profile) != RVL_OK || profile.name == NULL ||
         strcmp(profile.name, device->profile) != 0) {
-        refuse(j, RVL_ERR_INVALID,
+        refuse(RVL_ERR_INVALID,
                "a snapshot cannot join device %u: the traces beside it say that it is a %.64s, "
                "which no profile describes (`reveille devices` lists them)",
                device->index, device->profile);
-        j->error->file = declaring_trace(j, traces, count, device->index);
+        rvl_error cause = *rvli_error_get();
+        const char *file = declaring_trace(j, traces, count, device->index);
+        rvli_error_set(&cause);
+        if (file != NULL)
+            rvli_error_place(file, 0, 0);
         return RVL_ERR_INVALID;
     }
     device->profile = profile.name;
@@ -118,7 +122,7 @@ static rvl_status read_device(const joining *j, const char *const *traces, size_
                                         .partial = j->options->partial};
     const rvl_trace_device *devices;
     rvl_trace_reader *reader;
-    rvl_status status = rvl_trace_reader_open(traces, count, &options, j->error, &reader);
+    rvl_status status = rvl_trace_reader_open(traces, count, &options, &reader);
     if (status != RVL_OK)
         return status;
     size_t device_count = rvl_trace_reader_devices(reader, &devices);
@@ -140,7 +144,7 @@ static rvl_status declared_device(const joining *j, rvl_trace_device *device)
     const char **traces = calloc(joined->path_count, sizeof *traces);
     size_t count = 0;
     if (traces == NULL)
-        return no_memory(j);
+        return no_memory();
     for (size_t i = 0; i < joined->path_count; i++) {
         if (!is_snapshot(joined->paths[i]))
             traces[count++] = joined->paths[i];
@@ -155,7 +159,7 @@ static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
     rvl_profile profile = {.struct_size = sizeof profile};
     *device_out = (rvl_trace_device){.index = j->options->snapshot_device};
     if (device_out->index >= RVL_MAX_DEVICES)
-        return refuse(j, RVL_ERR_INVALID, "snapshot_device %u: the last possible is %d",
+        return refuse(RVL_ERR_INVALID, "snapshot_device %u: the last possible is %d",
                       device_out->index, RVL_MAX_DEVICES - 1);
     rvl_status status = declared_device(j, device_out);
     if (status != RVL_ERR_NOT_FOUND)
@@ -163,7 +167,7 @@ static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
     const char *name = j->options->device != NULL ? j->options->device : DEFAULT_PROFILE;
     status = rvl_profile_find(name, &profile);
     if (status != RVL_OK)
-        return refuse(j, RVL_ERR_INVALID, "unknown device \"%.64s\": neither a profile nor a size",
+        return refuse(RVL_ERR_INVALID, "unknown device \"%.64s\": neither a profile nor a size",
                       name);
     device_out->profile = profile.name;
     device_out->capacity_bytes = profile.capacity_bytes;
@@ -194,10 +198,10 @@ static rvl_status write_trace(const joining *j, size_t path, size_t number,
                               .process = name,
                               .device = *device,
                               .by_part = j->options->snapshot_parts};
-    rvl_status status = rvl_snapshot_write_trace(j->joined->paths[path], NULL, &how,
-                                                 j->joined->reader_paths[path], j->error);
+    rvl_status status =
+        rvl_snapshot_write_trace(j->joined->paths[path], NULL, &how, j->joined->reader_paths[path]);
     if (status == RVL_ERR_INVALID)
-        return refuse(j, status, "snapshot_process \"%.64s\": no name", name);
+        return refuse(status, "snapshot_process \"%.64s\": no name", name);
     return status;
 }
 
@@ -212,10 +216,10 @@ static rvl_status place_file(const joining *j, size_t path)
     }
     joined->snapshot_traces[path] = memfd_create("reveille-snapshot", MFD_CLOEXEC);
     if (joined->snapshot_traces[path] < 0)
-        return refuse(j, RVL_ERR_IO, "no file in memory for a snapshot's trace");
+        return refuse(RVL_ERR_IO, "no file in memory for a snapshot's trace");
     snprintf(text, sizeof text, "/proc/self/fd/%d", joined->snapshot_traces[path]);
     joined->reader_paths[path] = strdup(text);
-    return joined->reader_paths[path] != NULL ? RVL_OK : no_memory(j);
+    return joined->reader_paths[path] != NULL ? RVL_OK : no_memory();
 }
 
 static rvl_status join(const joining *j)
@@ -226,7 +230,7 @@ static rvl_status join(const joining *j)
     joined->reader_paths = calloc(joined->path_count, sizeof *joined->reader_paths);
     joined->snapshot_traces = malloc(joined->path_count * sizeof *joined->snapshot_traces);
     if (joined->reader_paths == NULL || joined->snapshot_traces == NULL)
-        return no_memory(j);
+        return no_memory();
     for (size_t i = 0; i < joined->path_count; i++)
         joined->snapshot_traces[i] = -1;
     rvl_status status = find_device(j, &device);
@@ -239,21 +243,20 @@ static rvl_status join(const joining *j)
 }
 
 rvl_status rvli_joined_open(const char *const *paths, size_t path_count,
-                            const rvl_replay_options *options, rvl_trace_error *error_out,
-                            rvli_joined *joined_out)
+                            const rvl_replay_options *options, rvli_joined *joined_out)
 {
-    joining j = {.joined = joined_out, .options = options, .error = error_out};
+    joining j = {.joined = joined_out, .options = options};
     *joined_out = (rvli_joined){.paths = paths, .path_count = path_count};
     return count_snapshots(joined_out) > 0 ? join(&j) : RVL_OK;
 }
 
-rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial, rvl_trace_error *error_out,
+rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial,
                               rvl_trace_reader **reader_out)
 {
     rvl_trace_reader_options options = {
         .struct_size = sizeof options, .partial = partial, .names = joined->paths};
     const char *const *paths = joined->reader_paths != NULL ? joined->reader_paths : joined->paths;
-    return rvl_trace_reader_open(paths, joined->path_count, &options, error_out, reader_out);
+    return rvl_trace_reader_open(paths, joined->path_count, &options, reader_out);
 }
 
 bool rvli_joined_is_snapshot(const rvli_joined *joined, uint32_t file)
@@ -278,35 +281,28 @@ void rvli_joined_destroy(rvli_joined *joined)
 /* ---- For others than a replay ---- */
 
 static rvl_status open_reader(const char *const *paths, size_t path_count,
-                              const rvl_replay_options *options, rvl_trace_error *error,
-                              rvl_trace_reader **reader_out)
+                              const rvl_replay_options *options, rvl_trace_reader **reader_out)
 {
     rvli_joined joined;
-    rvl_status status = rvli_joined_open(paths, path_count, options, error, &joined);
+    rvl_status status = rvli_joined_open(paths, path_count, options, &joined);
     if (status == RVL_OK)
-        status = rvli_joined_reader(&joined, options->partial, error, reader_out);
+        status = rvli_joined_reader(&joined, options->partial, reader_out);
     rvli_joined_destroy(&joined);
     return status;
 }
 
 rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
                                   const rvl_replay_options *user_options,
-                                  rvl_trace_error *error_out, rvl_trace_reader **reader_out)
+                                  rvl_trace_reader **reader_out)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status != RVL_OK)
+        return status;
     bool named = paths != NULL && path_count > 0 && reader_out != NULL;
     for (size_t i = 0; named && i < path_count; i++)
         named = paths[i] != NULL;
-    if (status != RVL_OK || !named) {
-        snprintf(error.message, sizeof error.message,
-                 "no trace, no place for the reader, or options that are not valid");
-        status = RVL_ERR_INVALID;
-    } else {
-        status = open_reader(paths, path_count, &options, &error, reader_out);
-    }
-    if (status != RVL_OK && error_out != NULL)
-        (void)rvli_result_write(error_out, &error, sizeof error);
-    return status;
+    if (!named)
+        return rvli_error(RVL_ERR_INVALID, "no trace, or no place for the reader");
+    return open_reader(paths, path_count, &options, reader_out);
 }

@@ -18,15 +18,13 @@ typedef struct rvli_joined {
 
 /*
  * Makes traces of the snapshots among the paths, which must outlive *joined_out. Of the options
- * those of snapshots count, device and partial. *error_out is filled where it fails, and then too
- * *joined_out is to be destroyed.
+ * those of snapshots count, device and partial. Where it fails *joined_out is to be destroyed, too.
  */
 rvl_status rvli_joined_open(const char *const *paths, size_t path_count,
-                            const rvl_replay_options *options, rvl_trace_error *error_out,
-                            rvli_joined *joined_out);
+                            const rvl_replay_options *options, rvli_joined *joined_out);
 
 /* Opens a reader on the files, which calls them by the caller's paths. */
-rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial, rvl_trace_error *error_out,
+rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial,
                               rvl_trace_reader **reader_out);
 
 bool rvli_joined_is_snapshot(const rvli_joined *joined, uint32_t file);

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/intmap.h"
 #include "base/options.h"
@@ -103,8 +104,8 @@ typedef struct rvli_replay_ahead {
     rvli_replay_ahead_event events[RVLI_REPLAY_AHEAD_EVENTS];
     uint32_t first;
     uint32_t count;
-    rvl_status end; /* what the reader answered after the last of them, RVL_OK: nothing yet */
-    rvl_trace_error error;
+    rvl_status end;  /* what the reader answered after the last of them, RVL_OK: nothing yet */
+    rvl_error error; /* that reading ended with, if it is not the end */
 } rvli_replay_ahead;
 
 /* What a real device said, in bytes above what was used before the first event. */
@@ -157,7 +158,6 @@ struct rvl_replay {
     rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
     char **paths;               /* copies: the reader and the result outlive the call */
     size_t path_count;
-    rvl_trace_error error;
 
     int device_of_index[RVL_MAX_DEVICES]; /* the context's device of a trace's index, -1: none */
     rvli_replay_device devices[RVL_MAX_DEVICES];
@@ -200,6 +200,13 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
                               rvl_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/*
+ * The same for what another part of the library has failed at with `cause`, whose record stays: it
+ * gets the place and the status, and `what` in front of its message. what: may be NULL.
+ */
+rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                               rvl_status cause, rvl_status status, const char *what);
+
 /* Whether a stage or step mark counts. Decides who the conductor is, if need be. */
 bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event);
 
@@ -214,7 +221,7 @@ rvl_status rvli_replay_input_begin(rvl_replay *replay);
 /* The next event that the filter keeps; as rvl_trace_reader_next(). reader: to read from instead,
  * NULL: none. */
 rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
-                                  rvl_trace_event *event_out, rvl_trace_error *error_out);
+                                  rvl_trace_event *event_out);
 /* Column of a field in a line; 0: the input has none. */
 uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,
                                   uint32_t field);
@@ -234,7 +241,7 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
 
 /*
  * The next event, good until the one after it is asked for. RVL_ERR_NOT_FOUND after the last; an
- * error of the reader, with the replay's error filled.
+ * error of the reader, with the thread's error record filled.
  */
 rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out);
 /* The event behind the one that was answered last; NULL: none is known. */

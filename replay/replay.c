@@ -21,29 +21,35 @@
 rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                               rvl_status status, const char *format, ...)
 {
-    rvl_trace_error *error = &replay->error;
+    char message[sizeof rvli_error_get()->message];
     va_list arguments;
-
-    *error = (rvl_trace_error){.struct_size = sizeof *error};
-    if (event != NULL) {
-        error->file = replay->paths[event->file];
-        error->line = event->line;
-        error->column = rvli_replay_input_column(replay, event, field);
-    }
     va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    uint32_t column = event != NULL ? rvli_replay_input_column(replay, event, field) : 0;
+    rvli_error(status, message);
+    if (event != NULL)
+        rvli_error_place(replay->paths[event->file], event->line, column);
     return status;
 }
 
-/* A failure of libreveille that no line is to blame for. */
-static rvl_status refuse_as_core(rvl_replay *replay, rvl_status status, const char *what)
+rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                               rvl_status cause, rvl_status status, const char *what)
 {
-    rvl_error error = {.struct_size = sizeof error};
-    const char *message = rvl_status_text(status);
-    if (rvl_last_error(&error) == RVL_OK && error.status == status && error.message[0] != '\0')
-        message = error.message;
-    return rvli_replay_refuse(replay, NULL, 0, status, "%s: %s", what, message);
+    if (rvli_error_get()->status != cause)
+        rvli_error(cause, rvl_status_text(cause));
+    rvl_error error = *rvli_error_get(); /* finding the column may write another */
+    uint32_t column = event != NULL ? rvli_replay_input_column(replay, event, field) : 0;
+    error.status = status;
+    rvli_error_set(&error);
+    if (what != NULL) {
+        char message[sizeof error.message];
+        snprintf(message, sizeof message, "%s: %.180s", what, error.message);
+        rvli_error_message(message);
+    }
+    if (event != NULL)
+        rvli_error_place(replay->paths[event->file], event->line, column);
+    return status;
 }
 
 /* ---- Who conducts ---- */
@@ -82,7 +88,7 @@ static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *dev
     if (status != RVL_OK)
         status = rvl_profile_find(DEFAULT_PROFILE, profile_out);
     if (status != RVL_OK)
-        return refuse_as_core(replay, status, "the profile of a device");
+        return rvli_replay_pass_on(replay, NULL, 0, status, status, "the profile of a device");
     profile_out->name = device->profile;
     profile_out->capacity_bytes = device->capacity_bytes;
     profile_out->granularity_bytes = device->granularity_bytes;
@@ -130,7 +136,7 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
     if (status != RVL_OK) {
         char what[64];
         snprintf(what, sizeof what, "backend %.32s", backend);
-        return refuse_as_core(replay, status, what);
+        return rvli_replay_pass_on(replay, NULL, 0, status, status, what);
     }
     rvli_replay_measure_begin(replay);
     if (rvl_device_count(replay->context) < replay->device_count)
@@ -269,78 +275,52 @@ static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_
     return status;
 }
 
-/* The caller's error names the caller's path, not the copy. */
-static void report(rvl_replay *replay, const char *const *paths, rvl_trace_error *error_out)
-{
-    if (error_out == NULL)
-        return;
-    for (size_t i = 0; i < replay->path_count; i++) {
-        if (replay->error.file == replay->paths[i])
-            replay->error.file = paths[i];
-    }
-    rvli_result_write(error_out, &replay->error, sizeof replay->error);
-}
-
-/* Answers what is wrong before there is a replay to say it. */
-static rvl_status fail_early(rvl_trace_error *error_out, rvl_status status, const char *message)
-{
-    rvl_trace_error error = {.struct_size = sizeof error};
-    snprintf(error.message, sizeof error.message, "%s", message);
-    if (error_out != NULL)
-        rvli_result_write(error_out, &error, sizeof error);
-    return status;
-}
-
 /* paths: of files, or the one name of a source. */
 static rvl_status start(const rvl_replay_source *source, const char *const *paths,
                         size_t path_count, const rvl_replay_options *options,
-                        rvl_trace_error *error_out, rvl_replay **replay_out)
+                        rvl_replay **replay_out)
 {
     rvl_replay *replay = calloc(1, sizeof *replay);
     if (replay == NULL)
-        return fail_early(error_out, RVL_ERR_HOST_OOM, "no host memory for the replay");
-    replay->error.struct_size = sizeof replay->error;
-    replay->ahead.error.struct_size = sizeof replay->ahead.error;
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the replay");
     replay->progress.struct_size = sizeof replay->progress;
     if (source != NULL)
         replay->memory.source = *source;
+    const rvl_error before = *rvli_error_get();
     rvl_status status = run(replay, paths, path_count, options);
     if (status != RVL_OK) {
-        report(replay, paths, error_out);
+        rvl_error cause = *rvli_error_get();
         rvl_replay_close(replay);
+        rvli_error_set(&cause);
         return status;
     }
     forget_run(replay);
+    rvli_error_set(&before); /* a call that succeeds leaves the record */
     *replay_out = replay;
     return RVL_OK;
 }
 
 rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
-                          const rvl_replay_options *options, rvl_trace_error *error_out,
-                          rvl_replay **replay_out)
+                          const rvl_replay_options *options, rvl_replay **replay_out)
 {
-    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
-        return RVL_ERR_INVALID;
     if (paths == NULL || path_count == 0 || replay_out == NULL)
-        return fail_early(error_out, RVL_ERR_INVALID, "no trace, or no place for the result");
-    return start(NULL, paths, path_count, options, error_out, replay_out);
+        return rvli_error(RVL_ERR_INVALID, "no trace, or no place for the result");
+    return start(NULL, paths, path_count, options, replay_out);
 }
 
 rvl_status rvl_replay_run_source(const rvl_replay_source *source, const rvl_replay_options *options,
-                                 rvl_trace_error *error_out, rvl_replay **replay_out)
+                                 rvl_replay **replay_out)
 {
     rvl_replay_source known;
-    if (error_out != NULL && error_out->struct_size < sizeof(size_t))
-        return RVL_ERR_INVALID;
     if (source == NULL || replay_out == NULL)
-        return fail_early(error_out, RVL_ERR_INVALID, "no source, or no place for the result");
+        return rvli_error(RVL_ERR_INVALID, "no source, or no place for the result");
     rvl_status status = rvli_options_read(&known, sizeof known, source);
     if (status != RVL_OK)
-        return fail_early(error_out, status, "the source: its struct_size is not one of ours");
+        return status;
     if (known.next == NULL || known.devices == NULL)
-        return fail_early(error_out, RVL_ERR_INVALID, "a source without devices or next");
+        return rvli_error(RVL_ERR_INVALID, "a source without devices or next");
     const char *name = known.name != NULL ? known.name : "events";
-    return start(&known, &name, 1, options, error_out, replay_out);
+    return start(&known, &name, 1, options, replay_out);
 }
 
 void rvl_replay_close(rvl_replay *replay)

@@ -111,18 +111,15 @@ static rvl_status collect(rvl_replay *replay, rvl_trace_reader *reader)
     rvl_status status = rvli_replay_input_begin(replay);
     if (status != RVL_OK)
         return status;
-    status = rvli_replay_input_next(replay, reader, &event, &replay->error);
+    status = rvli_replay_input_next(replay, reader, &event);
     while (status == RVL_OK) {
         if (!collect_event(together, &conductor, &event))
             return no_memory(replay);
-        status = rvli_replay_input_next(replay, reader, &event, &replay->error);
+        status = rvli_replay_input_next(replay, reader, &event);
     }
-    if (status != RVL_ERR_NOT_FOUND) {
-        /* The replay itself meets the same line; what is wrong before it is told first. */
-        if (status != RVL_ERR_CORRUPT_TRACE)
-            return status;
-        replay->error = (rvl_trace_error){.struct_size = sizeof replay->error};
-    }
+    /* The replay itself meets the same line; what is wrong before it is told first. */
+    if (status != RVL_ERR_NOT_FOUND && status != RVL_ERR_CORRUPT_TRACE)
+        return status;
     end_step(together);
     together->step_count++;
     together->first[together->step_count] = together->pair_count;

@@ -467,14 +467,12 @@ static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
 
 /* ---- Options and errors ---- */
 
-static rvl_status tell(rvl_trace_error *error_out, const char *file, rvl_status status,
-                       const char *message)
+/* file NULL: it is about none. */
+static rvl_status tell(const char *file, rvl_status status, const char *message)
 {
-    if (error_out == NULL)
-        return status;
-    rvl_trace_error error = {.struct_size = sizeof error, .file = file};
-    snprintf(error.message, sizeof error.message, "%s", message);
-    (void)rvli_result_write(error_out, &error, sizeof error);
+    rvli_error(status, message);
+    if (file != NULL)
+        rvli_error_place(file, 0, 0);
     return status;
 }
 
@@ -535,22 +533,21 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
 
 /* With a tracer for whom the run is taken down, or without. */
 static rvl_status run_file(const char *path, const rvl_snapshot_options *options,
-                           rvli_tracer *tracer, rvl_trace_error *error_out,
-                           rvl_snapshot **snapshot_out)
+                           rvli_tracer *tracer, rvl_snapshot **snapshot_out)
 {
     rvl_snapshot_options known;
     rvli_run run = {.tracer = tracer};
-    char message[sizeof error_out->message] = "";
+    char message[sizeof rvli_error_get()->message] = "";
     rvl_status status = rvli_options_read(&known, sizeof known, options);
     if (status != RVL_OK || path == NULL || snapshot_out == NULL)
-        return tell(error_out, NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
+        return tell(NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
                     "a path and a place for the result are needed");
     status = check_options(&known, message, sizeof message);
     if (status != RVL_OK)
-        return tell(error_out, NULL, status, message);
+        return tell(NULL, status, message);
     run.result = calloc(1, sizeof *run.result);
     if (run.result == NULL)
-        return tell(error_out, NULL, RVL_ERR_HOST_OOM, "out of host memory");
+        return tell(NULL, RVL_ERR_HOST_OOM, "out of host memory");
     status = open_run(&run, path, &known, message, sizeof message);
     if (status == RVL_OK)
         status = run_all(&run, &known);
@@ -562,46 +559,45 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
         return RVL_OK;
     }
     rvl_snapshot_close(run.result);
-    return tell(error_out, path, status, message[0] != '\0' ? message : rvl_status_text(status));
+    return tell(path, status, message[0] != '\0' ? message : rvl_status_text(status));
 }
 
 rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
-                            rvl_trace_error *error_out, rvl_snapshot **snapshot_out)
+                            rvl_snapshot **snapshot_out)
 {
-    return run_file(path, options, NULL, error_out, snapshot_out);
+    return run_file(path, options, NULL, snapshot_out);
 }
 
 /* The writer's error names the trace's path. */
-static void tell_not_written(rvl_trace_error *error_out, const char *path, rvl_status status)
+static void tell_not_written(const char *path)
 {
-    char message[sizeof error_out->message];
-    rvl_error cause = {.struct_size = sizeof cause};
-    rvl_last_error(&cause);
-    snprintf(message, sizeof message, "its trace could not be written: %.200s", cause.message);
-    tell(error_out, path, status, message);
+    char message[sizeof rvli_error_get()->message];
+    snprintf(message, sizeof message, "its trace could not be written: %.200s",
+             rvli_error_get()->message);
+    rvli_error_message(message);
+    rvli_error_place(path, 0, 0);
 }
 
 rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
-                                    const rvl_snapshot_trace *trace, const char *trace_path,
-                                    rvl_trace_error *error_out)
+                                    const rvl_snapshot_trace *trace, const char *trace_path)
 {
     rvl_snapshot_trace how;
     rvli_tracer tracer = {0};
     rvl_snapshot *snapshot;
     rvl_status status = rvli_options_read(&how, sizeof how, trace);
     if (status != RVL_OK || trace == NULL || trace_path == NULL)
-        return tell(error_out, NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
+        return tell(NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
                     "a device and a path for the trace are needed");
     if (path != NULL && rvli_output_is_same(trace_path, path))
-        return tell(error_out, path, RVL_ERR_INVALID,
+        return tell(path, RVL_ERR_INVALID,
                     "its trace would replace it: name another file for the trace");
     tracer.by_part = how.by_part;
     tracer.granule_bytes = how.device.granularity_bytes;
-    status = run_file(path, options, &tracer, error_out, &snapshot);
+    status = run_file(path, options, &tracer, &snapshot);
     if (status == RVL_OK) {
         status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);
         if (status != RVL_OK)
-            tell_not_written(error_out, path, status);
+            tell_not_written(path);
         rvl_snapshot_close(snapshot);
     }
     rvli_tracer_destroy(&tracer);

@@ -52,11 +52,12 @@ static void check_step(const rvl_model_step *step)
 
 static void try_step(const rvl_model *model, rvl_model_options options)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
     options.struct_size = sizeof options;
     options.device = "1024TiB";
-    rvl_status status = rvl_model_step_make(model, &options, &error, &step);
+    rvl_status status = rvl_model_step_make(model, &options, &step);
+    rvl_last_error(&error);
     require((status == RVL_OK) == (step != NULL));
     require(status == RVL_OK || error.message[0] != '\0');
     if (step != NULL)
@@ -66,10 +67,11 @@ static void try_step(const rvl_model *model, rvl_model_options options)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model *model = NULL;
     totals sum = {0};
-    rvl_status status = rvl_model_parse((const char *)data, size, &error, &model);
+    rvl_status status = rvl_model_parse((const char *)data, size, &model);
+    rvl_last_error(&error);
     require((status == RVL_OK) == (model != NULL));
     require(status == RVL_OK || error.message[0] != '\0');
     if (model == NULL)

@@ -36,11 +36,12 @@ static void check_stage(const rvl_snapshot *snapshot, uint32_t index)
 
 static void check(const char *path, const rvl_snapshot_options *options)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     rvl_snapshot *snapshot = NULL;
     char *json = NULL;
-    rvl_status status = rvl_snapshot_run(path, options, &error, &snapshot);
+    rvl_status status = rvl_snapshot_run(path, options, &snapshot);
+    rvl_last_error(&error);
     require((status == RVL_OK) == (snapshot != NULL));
     require(status == RVL_OK || error.message[0] != '\0');
     if (status != RVL_OK)

@@ -33,9 +33,10 @@ static int open_memory(char *path)
 static rvl_trace_reader *open_reader(const char *path, bool partial)
 {
     rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_trace_reader *reader = NULL;
-    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &error, &reader);
+    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &reader);
+    rvl_last_error(&error);
     require((status == RVL_OK) == (reader != NULL));
     require(status == RVL_OK || error.message[0] != '\0');
     return reader;
@@ -50,9 +51,9 @@ static rvl_status read_all(const char *path, bool partial)
     if (reader == NULL)
         return RVL_ERR_CORRUPT_TRACE;
     do
-        status = rvl_trace_reader_next(reader, &event, NULL);
+        status = rvl_trace_reader_next(reader, &event);
     while (status == RVL_OK);
-    require(rvl_trace_reader_next(reader, &event, NULL) == status);
+    require(rvl_trace_reader_next(reader, &event) == status);
     rvl_trace_reader_close(reader);
     return status;
 }
@@ -67,7 +68,7 @@ static void write_again(const char *from, const char *to)
     memset(declared, 0, sizeof declared);
     header.device_count = rvl_trace_reader_devices(reader, &header.devices);
     require(rvl_trace_writer_open(to, &header, &writer) == RVL_OK);
-    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
         require(event.process_index < PROCESSES_MAX);
         if (!declared[event.process_index])
             require(rvl_trace_writer_process(writer, event.process, 0) == RVL_OK);
@@ -101,8 +102,8 @@ static void require_same(const char *path_a, const char *path_b)
     rvl_trace_reader *reader_b = open_reader(path_b, false);
     require(reader_a != NULL && reader_b != NULL);
     do {
-        status = rvl_trace_reader_next(reader_a, &a, NULL);
-        require(rvl_trace_reader_next(reader_b, &b, NULL) == status);
+        status = rvl_trace_reader_next(reader_a, &a);
+        require(rvl_trace_reader_next(reader_b, &b) == status);
         require(status != RVL_OK || same_event(&a, &b));
     } while (status == RVL_OK);
     rvl_trace_reader_close(reader_a);

@@ -79,6 +79,35 @@ static void *record_without_memory(void *copy_out)
     return NULL;
 }
 
+static void test_error_has_a_place(void **state)
+{
+    (void)state;
+    char longer[1500];
+    memset(longer, 'x', sizeof longer);
+    memcpy(longer + sizeof longer - 9, "/end.rvt", 9);
+    rvli_error(RVL_ERR_CORRUPT_TRACE, "somewhere");
+    rvli_error_place("a.rvt", 7, 3);
+    rvli_error_key("hidden_size");
+    rvl_error error = last_error();
+    assert_string_equal(error.file, "a.rvt");
+    assert_int_equal(error.line, 7);
+    assert_int_equal(error.column, 3);
+    assert_string_equal(error.key, "hidden_size");
+    assert_string_equal(error.message, "somewhere");
+
+    rvli_error_place(longer, 0, 0);
+    error = last_error();
+    assert_int_equal(strlen(error.file), sizeof error.file - 1);
+    assert_memory_equal(error.file, "...x", 4);
+    assert_string_equal(error.file + sizeof error.file - 9, "/end.rvt");
+
+    rvli_error(RVL_ERR_IO, "elsewhere"); /* nothing of the old place is left */
+    error = last_error();
+    assert_string_equal(error.file, "");
+    assert_string_equal(error.key, "");
+    assert_int_equal(error.line + error.column, 0);
+}
+
 static void test_error_without_memory(void **state)
 {
     (void)state;
@@ -378,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_intmap),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_is_of_the_thread),
+        cmocka_unit_test(test_error_has_a_place),
         cmocka_unit_test(test_error_without_memory),
         cmocka_unit_test(test_error_fields),
         cmocka_unit_test(test_error_cuts_long_text),

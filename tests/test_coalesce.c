@@ -216,14 +216,14 @@ static void recordings_hold_allocations(void **state)
 
     const char *paths[] = {path};
     rvl_trace_reader *reader = NULL;
-    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, NULL, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
     static const rvl_event_kind kinds[] = {RVL_EVENT_ALLOC, RVL_EVENT_ALLOC, RVL_EVENT_PAUSE,
                                            RVL_EVENT_FREE, RVL_EVENT_FREE};
     static const uint64_t sizes[] = {GRANULE, 2 * GRANULE};
     rvl_trace_event event;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         do
-            assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_OK);
+            assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
         while (event.kind == RVL_EVENT_SAMPLE || event.kind == RVL_EVENT_STAGE);
         assert_int_equal(event.kind, kinds[i]);
         if (i < 2)

@@ -65,7 +65,7 @@ static bool is_run(const uint8_t *data, size_t size)
     assert_true(file >= 0);
     assert_int_equal(write(file, data, size), size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    rvl_status status = rvl_snapshot_run(path, NULL, NULL, &snapshot);
+    rvl_status status = rvl_snapshot_run(path, NULL, &snapshot);
     rvl_snapshot_close(snapshot);
     close(file);
     return status == RVL_OK;

@@ -39,10 +39,11 @@ static uint64_t replayed_peak(rvl_wake wake, rvl_status *status_out)
 {
     const char *path = TRACE;
     rvl_replay_options options = {.struct_size = sizeof options, .wake = wake};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay_device device = {.struct_size = sizeof device};
     rvl_replay *replay = NULL;
-    *status_out = rvl_replay_run(&path, 1, &options, &error, &replay);
+    *status_out = rvl_replay_run(&path, 1, &options, &replay);
+    rvl_last_error(&error);
     if (*status_out != RVL_OK) {
         assert_null(replay);
         assert_int_not_equal(error.message[0], '\0');

@@ -25,15 +25,17 @@
 #define MIB ((size_t)1 << 20)
 #define PATH_PATTERN "/tmp/reveille-hostile-XXXXXX"
 
-static rvl_trace_error last_error;
+static rvl_error last_error;
 
 /* ---- Running ---- */
 
 static rvl_status run_file(const char *path, rvl_snapshot **snapshot_out)
 {
-    last_error = (rvl_trace_error){.struct_size = sizeof last_error};
+    last_error = (rvl_error){.struct_size = sizeof last_error};
     *snapshot_out = NULL;
-    return rvl_snapshot_run(path, NULL, &last_error, snapshot_out);
+    rvl_status status = rvl_snapshot_run(path, NULL, snapshot_out);
+    rvl_last_error(&last_error);
+    return status;
 }
 
 static void check_refused(const written *bytes, const char *message)

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,12 +48,13 @@ int __wrap_memfd_create(const char *name, unsigned int flags)
 
 static rvl_replay *replay(const char *const *paths, size_t count, rvl_replay_options options)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *result = NULL;
     options.struct_size = sizeof options;
-    rvl_status status = rvl_replay_run(paths, count, &options, &error, &result);
+    rvl_status status = rvl_replay_run(paths, count, &options, &result);
+    rvl_last_error(&error);
     if (status != RVL_OK)
-        print_error("%s: %s\n", error.file != NULL ? error.file : "-", error.message);
+        print_error("%s: %s\n", error.file, error.message);
     assert_int_equal(status, RVL_OK);
     return result;
 }
@@ -75,7 +77,7 @@ static void check_alone(const char *path)
     uint32_t index;
     rvl_snapshot *snapshot;
     rvl_replay *result = replay(&path, 1, (rvl_replay_options){.device = "2GiB"});
-    assert_int_equal(rvl_snapshot_run(path, NULL, NULL, &snapshot), RVL_OK);
+    assert_int_equal(rvl_snapshot_run(path, NULL, &snapshot), RVL_OK);
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
     assert_true(facts.stage_count > 5);
@@ -140,7 +142,7 @@ static void check_parts(const rvl_replay *result, const char *path, uint64_t gra
     rvl_snapshot *snapshot;
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     uint64_t gaps = 0;
-    assert_int_equal(rvl_snapshot_run(path, NULL, NULL, &snapshot), RVL_OK);
+    assert_int_equal(rvl_snapshot_run(path, NULL, &snapshot), RVL_OK);
     assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
     for (uint32_t i = 0; i < facts.stage_count; i++) {
         uint32_t index;
@@ -185,7 +187,7 @@ static void parts_are_those_of_the_model(void **state)
             replay(&paths[i], 1, (rvl_replay_options){.device = "h200", .snapshot_parts = true});
         check_parts(result, paths[i], GRANULE);
         rvl_replay_close(result);
-        assert_int_equal(rvl_snapshot_write_trace(paths[i], NULL, &how, made, NULL), RVL_OK);
+        assert_int_equal(rvl_snapshot_write_trace(paths[i], NULL, &how, made), RVL_OK);
         result = replay(&fine, 1, (rvl_replay_options){0});
         check_parts(result, paths[i], 4096);
         rvl_replay_close(result);
@@ -258,15 +260,15 @@ static void times_of(const char *path, uint64_t *begin_ns_out, uint64_t *train_n
     snprintf(made, sizeof made, "%s/made.rvt", folder);
     rvl_snapshot_trace how = {.struct_size = sizeof how,
                               .device = {.capacity_bytes = 64 * GIB, .granularity_bytes = GRANULE}};
-    assert_int_equal(rvl_snapshot_write_trace(path, NULL, &how, made, NULL), RVL_OK);
+    assert_int_equal(rvl_snapshot_write_trace(path, NULL, &how, made), RVL_OK);
     FILE *text = fopen(made, "r");
     assert_non_null(text);
     assert_int_equal(
         fscanf(text, "reveille-trace 1.0 clock boot=- mono_ns=0 wall_ns=%" SCNu64, begin_ns_out),
         1);
     fclose(text);
-    assert_int_equal(rvl_trace_reader_open(&file, 1, NULL, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+    assert_int_equal(rvl_trace_reader_open(&file, 1, NULL, &reader), RVL_OK);
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
         if (event.kind == RVL_EVENT_STAGE && strcmp(event.name, "train0") == 0)
             *train_ns_out = *begin_ns_out + event.time_ns;
     }
@@ -356,12 +358,12 @@ static void a_reader_has_both(void **state)
     const rvl_trace_device *devices;
     rvl_trace_reader *reader;
     rvl_trace_event event;
-    assert_int_equal(rvl_replay_open_reader(paths, 2, &options, NULL, &reader), RVL_OK);
+    assert_int_equal(rvl_replay_open_reader(paths, 2, &options, &reader), RVL_OK);
     assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
     assert_string_equal(devices[1].profile, "h200");
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), paths[0]);
     assert_ptr_equal(rvl_trace_reader_path(reader, 1), paths[1]);
-    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
         if (event.kind != RVL_EVENT_ALLOC)
             continue;
         live[event.file]++;
@@ -375,8 +377,8 @@ static void a_reader_has_both(void **state)
     /* Pieces go in the order opposite to that in which they came. */
     uint64_t sizes[4096];
     size_t count = 0;
-    assert_int_equal(rvl_replay_open_reader(paths, 1, NULL, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event, NULL) == RVL_OK) {
+    assert_int_equal(rvl_replay_open_reader(paths, 1, NULL, &reader), RVL_OK);
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
         if (event.kind == RVL_EVENT_ALLOC) {
             assert_in_range(count, 0, 4095);
             sizes[count++] = event.bytes;
@@ -396,20 +398,21 @@ static void a_reader_has_both(void **state)
 
 /* ---- What goes wrong ---- */
 
-static const char *refused_file; /* that the last refusal names */
+static char refused_file[PATH_MAX]; /* that the last refusal names */
 
 static void check_refused(const char *const *paths, size_t count, rvl_replay_options options,
                           rvl_status status, const char *message)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *result = NULL;
     options.struct_size = sizeof options;
-    assert_int_equal(rvl_replay_run(paths, count, &options, &error, &result), status);
+    assert_int_equal(rvl_replay_run(paths, count, &options, &result), status);
+    rvl_last_error(&error);
     if (strstr(error.message, message) == NULL)
         print_error("expected \"%s\" in \"%s\"\n", message, error.message);
     assert_non_null(strstr(error.message, message));
     assert_null(result);
-    refused_file = error.file;
+    snprintf(refused_file, sizeof refused_file, "%s", error.file);
 }
 
 static void bad_input_is_named(void **state)
@@ -425,20 +428,23 @@ static void bad_input_is_named(void **state)
     fputs("no pickle", file);
     fclose(file);
     check_refused(&bad, 1, (rvl_replay_options){0}, RVL_ERR_CORRUPT_TRACE, "byte 0");
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *result;
-    assert_int_equal(rvl_replay_run(&bad, 1, NULL, &error, &result), RVL_ERR_CORRUPT_TRACE);
-    assert_ptr_equal(error.file, bad);
+    assert_int_equal(rvl_replay_run(&bad, 1, NULL, &result), RVL_ERR_CORRUPT_TRACE);
+    rvl_last_error(&error);
+    assert_string_equal(error.file, bad);
     rvl_trace_reader *reader = NULL;
-    error = (rvl_trace_error){.struct_size = sizeof error};
-    assert_int_equal(rvl_replay_open_reader(&bad, 1, NULL, &error, &reader), RVL_ERR_CORRUPT_TRACE);
-    assert_ptr_equal(error.file, bad);
+    error = (rvl_error){.struct_size = sizeof error};
+    assert_int_equal(rvl_replay_open_reader(&bad, 1, NULL, &reader), RVL_ERR_CORRUPT_TRACE);
+    rvl_last_error(&error);
+    assert_string_equal(error.file, bad);
     assert_non_null(strstr(error.message, "byte 0"));
-    assert_int_equal(rvl_replay_open_reader(NULL, 1, NULL, NULL, &reader), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_open_reader(&good, 0, NULL, NULL, &reader), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_open_reader(&good, 1, NULL, NULL, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_open_reader((const char *const[]){NULL}, 1, NULL, &error, &reader),
+    assert_int_equal(rvl_replay_open_reader(NULL, 1, NULL, &reader), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader(&good, 0, NULL, &reader), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader(&good, 1, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_open_reader((const char *const[]){NULL}, 1, NULL, &reader),
                      RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_non_null(strstr(error.message, "no trace"));
     assert_null(reader);
     check_refused(&good, 1, (rvl_replay_options){.snapshot_device = 64}, RVL_ERR_INVALID,
@@ -453,24 +459,25 @@ static void bad_input_is_named(void **state)
     check_refused(both, 2, (rvl_replay_options){.snapshot_device = 1}, RVL_ERR_INVALID,
                   "a snapshot cannot join device 1: the traces beside it say that it is a x900, "
                   "which no profile describes");
-    assert_ptr_equal(refused_file, engine); /* the file that says so */
+    assert_string_equal(refused_file, engine); /* the file that says so */
     unlink(engine);
     check_refused(both, 2, (rvl_replay_options){0}, RVL_ERR_IO, "");
     no_file = true;
     check_refused(&good, 1, (rvl_replay_options){0}, RVL_ERR_IO, "no file in memory");
     no_file = false;
     rvl_snapshot_trace how = {.struct_size = sizeof how};
-    assert_int_equal(rvl_snapshot_write_trace(good, NULL, NULL, "x", NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_write_trace(good, NULL, NULL, "x"), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, NULL), RVL_ERR_INVALID);
     how.device = (rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE};
-    error = (rvl_trace_error){.struct_size = sizeof error};
-    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, "/no/such/folder", &error),
-                     RVL_ERR_IO);
+    error = (rvl_error){.struct_size = sizeof error};
+    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, "/no/such/folder"), RVL_ERR_IO);
+    rvl_last_error(&error);
     assert_string_equal(error.message, "its trace could not be written: /no/such/folder: No such "
                                        "file or directory: name a file in a directory that exists");
     struct stat before, after;
     assert_int_equal(stat(good, &before), 0);
-    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, good, &error), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, good), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_string_equal(error.message,
                         "its trace would replace it: name another file for the trace");
     assert_int_equal(stat(good, &after), 0);
@@ -486,7 +493,7 @@ static void survives_lacks_of_memory(void **state)
     for (long left = 0; status != RVL_OK && left < 1000000; left += 1 + left / 8) {
         rvl_replay *result = NULL;
         short_memory_left = left;
-        status = rvl_replay_run(&path, 1, NULL, NULL, &result);
+        status = rvl_replay_run(&path, 1, NULL, &result);
         short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
         assert_true((status == RVL_OK) == (result != NULL));
@@ -498,7 +505,7 @@ static void survives_lacks_of_memory(void **state)
         rvl_replay_options options = {.struct_size = sizeof options, .snapshot_parts = true};
         rvl_trace_reader *reader = NULL;
         short_memory_left = left;
-        status = rvl_replay_open_reader(&path, 1, &options, NULL, &reader);
+        status = rvl_replay_open_reader(&path, 1, &options, &reader);
         short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);
         assert_true((status == RVL_OK) == (reader != NULL));

@@ -56,10 +56,11 @@ static void *failing_malloc(size_t size)
 static rvl_model *open_model(const char *name)
 {
     char path[PATH_BYTES];
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model *model = NULL;
     snprintf(path, sizeof path, CONFIGS "%s.json", name);
-    rvl_status status = rvl_model_open(path, &error, &model);
+    rvl_status status = rvl_model_open(path, &model);
+    rvl_last_error(&error);
     if (status != RVL_OK)
         print_error("%s: %s: %s\n", name, error.key, error.message);
     assert_int_equal(status, RVL_OK);
@@ -68,9 +69,11 @@ static rvl_model *open_model(const char *name)
 
 static rvl_model *parse_model(const char *text)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model *model = NULL;
-    if (rvl_model_parse(text, strlen(text), &error, &model) != RVL_OK)
+    rvl_status status = rvl_model_parse(text, strlen(text), &model);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
         print_error("%s: %s\n", error.key, error.message);
     assert_non_null(model);
     return model;
@@ -233,18 +236,15 @@ static void tensors_have_names_and_shapes(void **state)
 
 static void assert_refused(const char *text, const char *key, const char *part)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model *model = NULL;
-    rvl_error record = {.struct_size = sizeof record};
-    assert_int_equal(rvl_model_parse(text, strlen(text), &error, &model), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_parse(text, strlen(text), &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_null(model);
     assert_string_equal(error.key, key);
     if (strstr(error.message, part) == NULL)
         print_error("\"%s\" is not in \"%s\"\n", part, error.message);
     assert_non_null(strstr(error.message, part));
-    rvl_last_error(&record);
-    assert_string_equal(record.message, error.message);
-    assert_int_equal(rvl_model_parse(text, strlen(text), NULL, &model), RVL_ERR_INVALID);
 }
 
 static void missing_keys_are_named(void **state)
@@ -390,22 +390,32 @@ static void impossible_values_are_refused(void **state)
 static void text_that_is_no_config_is_refused(void **state)
 {
     (void)state;
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model *model = NULL;
     assert_refused("", "", "no JSON object");
     assert_refused("[]", "", "no JSON object: expected a config.json");
     assert_refused("{\"a\":1,\"a\":2}", "", "duplicate");
-    assert_int_equal(rvl_model_parse("{\n\"a\":\n]", 8, &error, &model), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_parse("{\n\"a\":\n]", 8, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_int_equal(error.line, 3);
-    assert_int_equal(rvl_model_parse(NULL, 0, &error, &model), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_parse("{}", 2, &error, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_open(NULL, &error, &model), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_open("x", &error, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_open("/nowhere/config.json", &error, &model), RVL_ERR_IO);
+    assert_int_equal(rvl_model_parse(NULL, 0, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_parse("{}", 2, NULL), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open(NULL, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open("x", NULL), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open("/nowhere/config.json", &model), RVL_ERR_IO);
+    rvl_last_error(&error);
     assert_string_equal(error.message, "the config cannot be opened: No such file or directory");
-    assert_int_equal(rvl_model_open("/tmp", &error, &model), RVL_ERR_IO);
+    assert_string_equal(error.file, "/nowhere/config.json");
+    assert_string_equal(error.native_name, "ENOENT");
+    assert_int_equal(rvl_model_open("/tmp", &model), RVL_ERR_IO);
+    rvl_last_error(&error);
     assert_string_equal(error.message, "the config cannot be read");
-    assert_int_equal(rvl_model_open("/dev/zero", &error, &model), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_open("/dev/zero", &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_non_null(strstr(error.message, "more than 16 MiB"));
     assert_null(model);
     rvl_model_close(NULL);
@@ -461,10 +471,12 @@ static void sparse_layers_are_where_the_config_says(void **state)
 
 static rvl_model_step *make_step(const rvl_model *model, rvl_model_options options)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
     options.struct_size = sizeof options;
-    if (rvl_model_step_make(model, &options, &error, &step) != RVL_OK)
+    rvl_status status = rvl_model_step_make(model, &options, &step);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
         print_error("%s: %s\n", error.key, error.message);
     assert_non_null(step);
     return step;
@@ -824,11 +836,12 @@ static void modules_that_are_not_converted_stay_as_they_were(void **state)
 static void assert_option_refused(const char *name, rvl_model_options options, const char *key,
                                   const char *part)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
     rvl_model *model = name[0] == '{' ? parse_model(name) : open_model(name);
     options.struct_size = sizeof options;
-    assert_int_equal(rvl_model_step_make(model, &options, &error, &step), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_null(step);
     assert_string_equal(error.key, key);
     if (strstr(error.message, part) == NULL)
@@ -887,7 +900,7 @@ static void too_many_entries_are_not_tried(void **state)
         snprintf(text + length, sizeof text - length, "]}}");
         rvl_model *model = parse_model(text);
         rvl_model_step *step = NULL;
-        assert_int_equal(rvl_model_step_make(model, NULL, NULL, &step),
+        assert_int_equal(rvl_model_step_make(model, NULL, &step),
                          count == 256 ? RVL_OK : RVL_ERR_INVALID);
         rvl_model_step_close(step);
         rvl_model_close(model);
@@ -1453,11 +1466,11 @@ static void arguments_that_are_missing_are_refused(void **state)
     rvl_model *model = parse_model(LLAMA "}");
     rvl_model_options unset = {0};
     rvl_model_step *step = NULL;
-    assert_int_equal(rvl_model_step_make(NULL, NULL, NULL, &step), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_step_make(model, NULL, NULL, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_model_step_make(model, &unset, NULL, &step), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(NULL, NULL, &step), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(model, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(model, &unset, &step), RVL_ERR_INVALID);
     assert_null(step);
-    assert_int_equal(rvl_model_step_make(model, NULL, NULL, &step), RVL_OK);
+    assert_int_equal(rvl_model_step_make(model, NULL, &step), RVL_OK);
     assert_string_equal(rvl_model_step_device(step)->profile, "h200");
     assert_int_equal(rvl_model_step_device(step)->capacity_bytes, H200_BYTES);
     assert_int_equal(rvl_model_step_write(NULL, "x"), RVL_ERR_INVALID);
@@ -1479,9 +1492,10 @@ static void no_memory_leaves_nothing_behind(void **state)
     rvl_model_step *step = NULL;
     long requests = 0;
     for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; requests++) {
-        rvl_model_error error = {.struct_size = sizeof error};
+        rvl_error error = {.struct_size = sizeof error};
         short_memory_left = requests;
-        status = rvl_model_step_make(model, &options, &error, &step);
+        status = rvl_model_step_make(model, &options, &step);
+        rvl_last_error(&error);
         short_memory_left = -1;
         if (status == RVL_OK)
             break;
@@ -1498,16 +1512,17 @@ static void configs_without_memory_are_refused(void **state)
 {
     (void)state;
     rvl_model *model = NULL;
-    rvl_model_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     short_memory_left = 0;
-    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &error, &model),
-                     RVL_ERR_HOST_OOM);
+    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
     short_memory_left = 0;
-    assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-7b.json", &error, &model), RVL_ERR_HOST_OOM);
+    assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-7b.json", &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
     short_memory_left = 0;
     json_set_alloc_funcs(failing_malloc, free);
-    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &error, &model),
-                     RVL_ERR_HOST_OOM);
+    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
     short_memory_left = -1;
     json_set_alloc_funcs(__real_malloc, free);
     assert_null(model);
@@ -1549,13 +1564,13 @@ static void what_is_written_reads_as_it_was_made(void **state)
         snprintf(path, sizeof path, "%s/x.rvt", folder);
         assert_int_equal(rvl_model_step_write(step, path), RVL_OK);
         assert_int_equal(folder_count(), 1);
-        assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, NULL, &reader), RVL_OK);
+        assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, &reader), RVL_OK);
         size_t count = rvl_model_step_events(step, &made);
         for (size_t i = 0; i < count; i++) {
-            assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_OK);
+            assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
             assert_same_event(&event, &made[i]);
         }
-        assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
+        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
         rvl_trace_reader_close(reader);
         rvl_model_step_close(step);
     }

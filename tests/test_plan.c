@@ -450,12 +450,12 @@ static void measure_snapshot(uint64_t *peak_out, uint64_t *begin_ns_out)
     rvl_snapshot_trace how = {.struct_size = sizeof how,
                               .device = {.capacity_bytes = GIB, .granularity_bytes = GRANULE}};
     *peak_out = 0;
-    assert_int_equal(rvl_snapshot_run(SNAPSHOT, NULL, NULL, &snapshot), RVL_OK);
+    assert_int_equal(rvl_snapshot_run(SNAPSHOT, NULL, &snapshot), RVL_OK);
     for (uint32_t i = 0; rvl_snapshot_get_stage(snapshot, i, &stage) == RVL_OK; i++)
         *peak_out = stage.peak_reserved_bytes > *peak_out ? stage.peak_reserved_bytes : *peak_out;
     rvl_snapshot_close(snapshot);
     snprintf(path, sizeof path, "%s/made.rvt", folder);
-    assert_int_equal(rvl_snapshot_write_trace(SNAPSHOT, NULL, &how, path, NULL), RVL_OK);
+    assert_int_equal(rvl_snapshot_write_trace(SNAPSHOT, NULL, &how, path), RVL_OK);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     assert_int_equal(

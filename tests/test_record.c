@@ -45,8 +45,9 @@ static void check_recorded(const char *const *expected, size_t count)
 {
     const char *paths[] = {path};
     rvl_trace_reader *reader = NULL;
-    rvl_trace_error error = {.struct_size = sizeof error};
-    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &error, &reader), RVL_OK);
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
+    rvl_last_error(&error);
     const rvl_trace_device *devices;
     assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
     assert_int_equal(devices[0].capacity_bytes, 64 * MIB);
@@ -55,14 +56,16 @@ static void check_recorded(const char *const *expected, size_t count)
     char line[512];
     uint64_t last_ns = 0;
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(rvl_trace_reader_next(reader, &event, &error), RVL_OK);
+        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+        rvl_last_error(&error);
         describe(&event, line, sizeof line);
         assert_string_equal(line, expected[i]);
         assert_true(event.time_ns >= last_ns);
         assert_true(event.thread != 0);
         last_ns = event.time_ns;
     }
-    assert_int_equal(rvl_trace_reader_next(reader, &event, &error), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+    rvl_last_error(&error);
     rvl_trace_reader_close(reader);
 }
 

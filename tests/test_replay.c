@@ -39,7 +39,7 @@ static void write_file(char *path, const char *text)
 
 typedef struct outcome {
     rvl_status status;
-    rvl_trace_error error;
+    rvl_error error;
     rvl_replay *replay;
     char path[PATH_BYTES]; /* of the trace, which is gone by now */
     bool names_file;       /* error.file is the path that was passed */
@@ -51,8 +51,9 @@ static outcome run_with(const char *text, rvl_replay_options options)
     write_file(result.path, text);
     const char *path = result.path;
     options.struct_size = sizeof options;
-    result.status = rvl_replay_run(&path, 1, &options, &result.error, &result.replay);
-    result.names_file = result.error.file == path;
+    result.status = rvl_replay_run(&path, 1, &options, &result.replay);
+    rvl_last_error(&result.error);
+    result.names_file = strcmp(result.error.file, path) == 0;
     unlink(result.path);
     return result;
 }
@@ -497,7 +498,7 @@ static void test_budget_for_an_unknown_stage(void **state)
     rvl_replay_options options = {.budgets = &budget, .budget_count = 1};
     outcome result = run_with(two_stages, options);
     assert_int_equal(result.status, RVL_ERR_INVALID);
-    assert_null(result.error.file);
+    assert_string_equal(result.error.file, "");
     assert_string_equal(result.error.message, "budget for unknown stage \"rolout\"; the trace has: "
                                               "rollout, train");
 }
@@ -671,29 +672,32 @@ static void test_bad_calls(void **state)
     (void)state;
     rvl_replay *replay = NULL;
     const char *path = "/nowhere/at/all.rvt";
-    rvl_trace_error error = {.struct_size = sizeof error};
-    assert_int_equal(rvl_replay_run(NULL, 1, NULL, &error, &replay), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run(&path, 0, NULL, &error, &replay), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run(&path, 1, NULL, &error, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run(&path, 1, NULL, &error, &replay), RVL_ERR_IO);
-    assert_ptr_equal(error.file, path);
-    assert_int_equal(rvl_replay_run(&path, 1, NULL, NULL, &replay), RVL_ERR_IO);
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(rvl_replay_run(NULL, 1, NULL, &replay), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_replay_run(&path, 0, NULL, &replay), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_replay_run(&path, 1, NULL, NULL), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_replay_run(&path, 1, NULL, &replay), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.file, path);
+    assert_int_equal(rvl_replay_run(&path, 1, NULL, &replay), RVL_ERR_IO);
     const char *none = NULL;
-    assert_int_equal(rvl_replay_run(&none, 1, NULL, &error, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run(&none, 1, NULL, &replay), RVL_ERR_INVALID);
+    rvl_last_error(&error);
 
     rvl_replay_options options = {.struct_size = 1};
-    assert_int_equal(rvl_replay_run(&path, 1, &options, &error, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run(&path, 1, &options, &replay), RVL_ERR_INVALID);
     options = (rvl_replay_options){.struct_size = sizeof options, .budget_count = 1};
-    assert_int_equal(rvl_replay_run(&path, 1, &options, &error, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run(&path, 1, &options, &replay), RVL_ERR_INVALID);
     options = (rvl_replay_options){.struct_size = sizeof options, .wake = (rvl_wake)7};
-    assert_int_equal(rvl_replay_run(&path, 1, &options, &error, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run(&path, 1, &options, &replay), RVL_ERR_INVALID);
     struct {
         rvl_replay_options known;
         uint64_t unknown;
     } newer = {.known = {.struct_size = sizeof newer}, .unknown = 1};
-    assert_int_equal(rvl_replay_run(&path, 1, &newer.known, &error, &replay), RVL_ERR_VERSION);
-    error.struct_size = 1;
-    assert_int_equal(rvl_replay_run(&path, 1, NULL, &error, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run(&path, 1, &newer.known, &replay), RVL_ERR_VERSION);
     assert_null(replay);
 }
 

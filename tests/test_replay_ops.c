@@ -123,10 +123,12 @@ rvl_status __wrap_rvl_stage(rvl_context *context, const char *name)
 static rvl_replay *replay_of(const char *path, rvl_wake wake)
 {
     rvl_replay_options options = {.struct_size = sizeof options, .wake = wake};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *replay = NULL;
     seen = (tally){0};
-    if (rvl_replay_run(&path, 1, &options, &error, &replay) != RVL_OK)
+    rvl_status status = rvl_replay_run(&path, 1, &options, &replay);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
         fail_msg("%s:%" PRIu32 ": %s", path, error.line, error.message);
     seen.stage_peaks[seen.stage_count] = seen.peak_bytes; /* the last stage has no mark behind it */
     seen.stage_ends[seen.stage_count++] = bytes_in_use();

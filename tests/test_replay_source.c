@@ -55,12 +55,14 @@ static const rvl_trace_event wake[] = {
 #define WAKE_EVENTS (sizeof wake / sizeof wake[0])
 
 static rvl_status run_events(const rvl_trace_event *events, size_t count, rvl_wake how,
-                             rvl_trace_error *error, rvl_replay **replay_out)
+                             rvl_error *error, rvl_replay **replay_out)
 {
     rvl_replay_options options = {.struct_size = sizeof options, .wake = how};
-    *error = (rvl_trace_error){.struct_size = sizeof *error};
-    return rvl_replay_run_events("a step", &small_device, 1, events, count, &options, error,
-                                 replay_out);
+    *error = (rvl_error){.struct_size = sizeof *error};
+    rvl_status status =
+        rvl_replay_run_events("a step", &small_device, 1, events, count, &options, replay_out);
+    rvl_last_error(error);
+    return status;
 }
 
 static uint64_t peak_of(const rvl_replay *replay, uint32_t stage)
@@ -73,7 +75,7 @@ static uint64_t peak_of(const rvl_replay *replay, uint32_t stage)
 static void gives_the_peaks_of_events_in_memory(void **state)
 {
     (void)state;
-    rvl_trace_error error;
+    rvl_error error;
     rvl_replay *replay;
     assert_int_equal(run_events(wake, WAKE_EVENTS, RVL_WAKE_STAGED, &error, &replay), RVL_OK);
     assert_int_equal(rvl_replay_event_count(replay, NULL), WAKE_EVENTS);
@@ -100,10 +102,10 @@ static copied copy_trace(const char *path)
 {
     copied copy = {0};
     size_t room = 0;
-    assert_int_equal(rvl_trace_reader_open(&path, 1, NULL, NULL, &copy.reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(&path, 1, NULL, &copy.reader), RVL_OK);
     copy.device_count = rvl_trace_reader_devices(copy.reader, &copy.devices);
     rvl_trace_event event;
-    while (rvl_trace_reader_next(copy.reader, &event, NULL) == RVL_OK) {
+    while (rvl_trace_reader_next(copy.reader, &event) == RVL_OK) {
         if (copy.count == room) {
             room = room > 0 ? 2 * room : 64;
             copy.events = realloc(copy.events, room * sizeof *copy.events);
@@ -123,9 +125,9 @@ static void check_same(const char *path, rvl_wake how)
     rvl_replay *from_file, *from_memory;
     char *file_json, *memory_json;
     copied copy = copy_trace(path);
-    assert_int_equal(rvl_replay_run(&path, 1, &options, NULL, &from_file), RVL_OK);
+    assert_int_equal(rvl_replay_run(&path, 1, &options, &from_file), RVL_OK);
     assert_int_equal(rvl_replay_run_events(NULL, copy.devices, copy.device_count, copy.events,
-                                           copy.count, &options, NULL, &from_memory),
+                                           copy.count, &options, &from_memory),
                      RVL_OK);
     free(copy.events); /* the result keeps what it hands out */
     rvl_trace_reader_close(copy.reader);
@@ -164,22 +166,22 @@ static void a_step_of_a_model_needs_no_file(void **state)
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-32b.json", NULL, &model), RVL_OK);
-    assert_int_equal(rvl_model_step_make(model, &options, NULL, &step), RVL_OK);
-    assert_int_equal(rvl_model_step_replay(step, NULL, NULL, &replay), RVL_OK);
+    assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-32b.json", &model), RVL_OK);
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    assert_int_equal(rvl_model_step_replay(step, NULL, &replay), RVL_OK);
     assert_int_equal(rvl_replay_to_json(replay, &step_json), RVL_OK);
     rvl_replay_close(replay);
     assert_int_equal(rvl_model_step_write(step, path), RVL_OK);
     rvl_model_step_close(step);
     rvl_model_close(model);
-    assert_int_equal(rvl_replay_run(&paths, 1, NULL, NULL, &replay), RVL_OK);
+    assert_int_equal(rvl_replay_run(&paths, 1, NULL, &replay), RVL_OK);
     assert_int_equal(rvl_replay_to_json(replay, &file_json), RVL_OK);
     assert_string_equal(step_json, file_json);
     rvl_replay_close(replay);
     rvl_replay_string_free(step_json);
     rvl_replay_string_free(file_json);
     unlink(path);
-    assert_int_equal(rvl_model_step_replay(NULL, NULL, NULL, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_replay(NULL, NULL, &replay), RVL_ERR_INVALID);
 }
 
 /* ---- What goes wrong ---- */
@@ -217,20 +219,22 @@ static void a_filter_changes_and_leaves_out(void **state)
                                       .wake = how,
                                       .filter = halve_cache,
                                       .filter_user = &filter};
-        rvl_trace_error error = {.struct_size = sizeof error};
+        rvl_error error = {.struct_size = sizeof error};
         rvl_replay *replay;
-        assert_int_equal(rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS,
-                                               &options, &error, &replay),
-                         RVL_OK);
+        assert_int_equal(
+            rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS, &options, &replay),
+            RVL_OK);
+        rvl_last_error(&error);
         assert_int_equal(filter.begun, how == RVL_WAKE_TOGETHER ? 2 : 1);
         assert_int_equal(filter.seen, WAKE_EVENTS);
         assert_int_equal(peak_of(replay, 1), (how == RVL_WAKE_TOGETHER ? 300 : 100) * MIB);
         assert_int_equal(peak_of(replay, 2), 300 * MIB);
         rvl_replay_close(replay);
         filter.fails_at = 4;
-        assert_int_equal(rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS,
-                                               &options, &error, &replay),
-                         RVL_ERR_BUSY);
+        assert_int_equal(
+            rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS, &options, &replay),
+            RVL_ERR_BUSY);
+        rvl_last_error(&error);
         assert_non_null(strstr(error.message, "the filter"));
     }
 }
@@ -257,7 +261,7 @@ static void refuses_events_that_no_trace_holds(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rvl_trace_event events[] = {wake[0], cases[i].event};
         for (int how = 0; how < 2; how++) {
-            rvl_trace_error error;
+            rvl_error error;
             rvl_replay *replay = NULL;
             assert_int_equal(run_events(events, 2, (rvl_wake)how, &error, &replay),
                              RVL_ERR_CORRUPT_TRACE);
@@ -288,10 +292,11 @@ static rvl_status rewind_fails(void *user)
 static void check_source(rvl_replay_source source, rvl_wake how, rvl_status status,
                          const char *message)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay_options options = {.struct_size = sizeof options, .wake = how};
     rvl_replay *replay = NULL;
-    assert_int_equal(rvl_replay_run_source(&source, &options, &error, &replay), status);
+    assert_int_equal(rvl_replay_run_source(&source, &options, &replay), status);
+    rvl_last_error(&error);
     if (strstr(error.message, message) == NULL)
         print_error("expected \"%s\" in \"%s\"\n", message, error.message);
     assert_non_null(strstr(error.message, message));
@@ -328,11 +333,9 @@ static void refuses_sources_that_are_not_whole(void **state)
     check_source(good, RVL_WAKE_TOGETHER, RVL_ERR_IO, "cannot begin anew");
 
     rvl_replay *replay;
-    rvl_trace_error error = {0};
-    assert_int_equal(rvl_replay_run_source(NULL, NULL, NULL, &replay), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run_source(&good, NULL, NULL, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run_source(&good, NULL, &error, &replay), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_run_source(&good, NULL, NULL, &replay), RVL_OK); /* no events */
+    assert_int_equal(rvl_replay_run_source(NULL, NULL, &replay), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run_source(&good, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_replay_run_source(&good, NULL, &replay), RVL_OK); /* no events */
     assert_int_equal(rvl_replay_event_count(replay, NULL), 0);
     rvl_replay_close(replay);
 }
@@ -348,8 +351,7 @@ static void survives_every_lack_of_memory(void **state)
     for (; status != RVL_OK && failures < 10000; failures++) {
         rvl_replay *replay = NULL;
         short_memory_left = failures;
-        status =
-            rvl_replay_run_events(NULL, &device, 1, wake, WAKE_EVENTS, &options, NULL, &replay);
+        status = rvl_replay_run_events(NULL, &device, 1, wake, WAKE_EVENTS, &options, &replay);
         short_memory_left = -1;
         if (status != RVL_OK) {
             assert_int_equal(status, RVL_ERR_HOST_OOM);

@@ -60,15 +60,16 @@ static rvl_snapshot_options defaults(void)
     return (rvl_snapshot_options){.struct_size = sizeof(rvl_snapshot_options)};
 }
 
-static rvl_trace_error last_error;
+static rvl_error last_error;
 
 static rvl_status run_bytes(const void *data, size_t size, const rvl_snapshot_options *options,
                             rvl_snapshot **snapshot_out)
 {
     char path[] = "/tmp/reveille-snapshot-XXXXXX";
     save_bytes(path, data, size);
-    last_error = (rvl_trace_error){.struct_size = sizeof last_error};
-    rvl_status status = rvl_snapshot_run(path, options, &last_error, snapshot_out);
+    last_error = (rvl_error){.struct_size = sizeof last_error};
+    rvl_status status = rvl_snapshot_run(path, options, snapshot_out);
+    rvl_last_error(&last_error);
     unlink(path);
     return status;
 }
@@ -912,10 +913,12 @@ static void misuse_is_refused(void **state)
     options.settings = &good;
     options.verify = true;
     assert_int_equal(run_bytes("", 0, &options, &snapshot), RVL_ERR_INVALID);
-    assert_int_equal(rvl_snapshot_run(NULL, NULL, NULL, &snapshot), RVL_ERR_INVALID);
-    assert_int_equal(rvl_snapshot_run("/nonexistent", NULL, &last_error, &snapshot), RVL_ERR_IO);
+    assert_int_equal(rvl_snapshot_run(NULL, NULL, &snapshot), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_run("/nonexistent", NULL, &snapshot), RVL_ERR_IO);
+    rvl_last_error(&last_error);
     assert_string_equal(last_error.message, "No such file or directory");
-    assert_int_equal(rvl_snapshot_run("/tmp", NULL, &last_error, &snapshot), RVL_ERR_IO);
+    assert_int_equal(rvl_snapshot_run("/tmp", NULL, &snapshot), RVL_ERR_IO);
+    rvl_last_error(&last_error);
     assert_int_equal(rvl_snapshot_get(NULL, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_get_stage(NULL, 0, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_to_json(NULL, NULL), RVL_ERR_INVALID);
@@ -1221,10 +1224,11 @@ static void check_refusals(const void *data, size_t size, const rvl_snapshot_opt
     save_bytes(path, data, size);
     do {
         rvl_snapshot *snapshot = NULL;
-        rvl_trace_error error = {.struct_size = sizeof error};
+        rvl_error error = {.struct_size = sizeof error};
         short_memory_requests = 0;
         short_memory_refused_request = ++refused;
-        rvl_status status = rvl_snapshot_run(path, options, &error, &snapshot);
+        rvl_status status = rvl_snapshot_run(path, options, &snapshot);
+        rvl_last_error(&error);
         short_memory_refused_request = 0;
         if (status == RVL_OK) /* shrinking a buffer may fail */
             rvl_snapshot_close(snapshot);

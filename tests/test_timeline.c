@@ -79,7 +79,7 @@ static rvl_status run_text(const char *text, rvl_replay_options options, rvl_rep
     close(file);
     const char *paths[] = {path};
     options.struct_size = sizeof options;
-    rvl_status status = rvl_replay_run(paths, 1, &options, NULL, replay_out);
+    rvl_status status = rvl_replay_run(paths, 1, &options, replay_out);
     unlink(path);
     return status;
 }
@@ -200,7 +200,7 @@ static void check_shipped(const char *name, rvl_wake wake, uint32_t points)
     rvl_replay_options options = {
         .struct_size = sizeof options, .wake = wake, .timeline = timeline};
     rvl_replay *replay;
-    assert_int_equal(rvl_replay_run(paths, 1, &options, NULL, &replay), RVL_OK);
+    assert_int_equal(rvl_replay_run(paths, 1, &options, &replay), RVL_OK);
     rvl_replay_device device = {.struct_size = sizeof device};
     assert_int_equal(rvl_replay_get_device(replay, 0, &device), RVL_OK);
     rvl_timeline_device seen = device_of(timeline, 0);
@@ -505,13 +505,14 @@ static void test_replay_without_memory(void **state)
     const char *paths[] = {path};
     long tries = 0;
     for (bool ran_out = true; ran_out; tries++) {
-        rvl_trace_error error = {.struct_size = sizeof error};
+        rvl_error error = {.struct_size = sizeof error};
         rvl_timeline *timeline = open_timeline(16);
         rvl_replay *replay = NULL;
         rvl_replay_options options = {.struct_size = sizeof options, .timeline = timeline};
         short_memory_requests = 0;
         short_memory_left = tries;
-        rvl_status status = rvl_replay_run(paths, 1, &options, &error, &replay);
+        rvl_status status = rvl_replay_run(paths, 1, &options, &replay);
+        rvl_last_error(&error);
         ran_out = short_memory_requests > (uint64_t)tries;
         short_memory_left = -1;
         assert_true(status == RVL_OK || status == RVL_ERR_HOST_OOM);

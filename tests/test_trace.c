@@ -67,7 +67,7 @@ static char *get_file(const char *path, size_t *length_out)
 typedef struct outcome {
     rvl_status status; /* of the open if that failed, else of the last next */
     bool opened;
-    rvl_trace_error error;
+    rvl_error error;
     rvl_trace_progress progress;
     rvl_trace_reader *reader;
     size_t count;
@@ -79,12 +79,14 @@ static outcome read_paths(const char *const *paths, size_t count, bool partial)
     outcome got = {.error = {.struct_size = sizeof got.error},
                    .progress = {.struct_size = sizeof got.progress}};
     rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
-    got.status = rvl_trace_reader_open(paths, count, &options, &got.error, &got.reader);
+    got.status = rvl_trace_reader_open(paths, count, &options, &got.reader);
     got.opened = got.status == RVL_OK;
     while (got.status == RVL_OK && got.count < EVENTS_MAX) {
-        got.status = rvl_trace_reader_next(got.reader, &got.events[got.count], &got.error);
+        got.status = rvl_trace_reader_next(got.reader, &got.events[got.count]);
         got.count += got.status == RVL_OK;
     }
+    if (got.status != RVL_OK && got.status != RVL_ERR_NOT_FOUND)
+        rvl_last_error(&got.error);
     if (got.opened)
         rvl_trace_reader_get_progress(got.reader, &got.progress);
     return got;
@@ -98,7 +100,7 @@ static outcome read_bytes(const void *bytes, size_t length, const char *ending, 
     const char *paths = path;
     outcome got = read_paths(&paths, 1, partial);
     if (got.error.line > 0)
-        assert_ptr_equal(got.error.file, paths);
+        assert_string_equal(got.error.file, paths);
     unlink(path);
     return got;
 }
@@ -113,8 +115,9 @@ static void assert_sticky(outcome *got)
 {
     rvl_trace_event event;
     for (int i = 0; got->opened && i < 3; i++) {
-        rvl_trace_error again = {.struct_size = sizeof again};
-        assert_int_equal(rvl_trace_reader_next(got->reader, &event, &again), got->status);
+        rvl_error again = {.struct_size = sizeof again};
+        assert_int_equal(rvl_trace_reader_next(got->reader, &event), got->status);
+        rvl_last_error(&again);
         if (got->status == RVL_ERR_NOT_FOUND)
             continue;
         assert_int_equal(again.line, got->error.line);
@@ -550,26 +553,28 @@ static void calls_files_by_their_names(void **state)
     static char path[PATH_BYTES];
     const char *paths = path, *name = "run.pickle", *none = NULL;
     rvl_trace_reader_options options = {.struct_size = sizeof options, .names = &name};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_trace_reader *reader;
     rvl_trace_event event;
     (void)state;
     new_path(path, "");
     put_file(path, HEAD "stage x p 0 ab\nend 1\n", strlen(HEAD) + 21);
-    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader),
-                     RVL_ERR_CORRUPT_TRACE);
-    assert_ptr_equal(error.file, name);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_ERR_CORRUPT_TRACE);
+    rvl_last_error(&error);
+    assert_string_equal(error.file, name);
     put_file(path, HEAD "end 0\n", strlen(HEAD) + 6);
-    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_OK);
+    rvl_last_error(&error);
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), name);
-    assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
     rvl_trace_reader_close(reader);
     options.names = &none;
-    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, NULL, &reader), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_ERR_INVALID);
     unlink(path);
     options.names = &name;
-    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &error, &reader), RVL_ERR_IO);
-    assert_ptr_equal(error.file, name);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.file, name);
 }
 
 static void tells_the_columns_of_a_line(void **state)
@@ -581,14 +586,14 @@ static void tells_the_columns_of_a_line(void **state)
     (void)state;
     new_path(path, "");
     put_file(path, HEAD "stage 12 p 0 ab\nend 1\n", strlen(HEAD) + 22);
-    assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, NULL, &reader), RVL_OK);
-    assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
     static const uint32_t columns[] = {0, 1, 7, 10, 12, 14, 0};
     for (uint32_t field = 0; field < 7; field++)
         assert_int_equal(rvl_trace_column(path, event.line, field), columns[field]);
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), path);
     assert_null(rvl_trace_reader_path(reader, 1));
-    assert_int_equal(rvl_trace_reader_next(reader, &event, NULL), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
     assert_int_equal(rvl_trace_column(path, event.line + 2, 1), 0); /* beyond the end */
     assert_int_equal(rvl_trace_column(path, 0, 1), 0);
     rvl_trace_reader_close(reader);
@@ -653,9 +658,9 @@ static uint64_t count_events(const char *path, bool partial, rvl_status *status_
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_reader *reader;
     rvl_trace_event event;
-    assert_int_equal(rvl_trace_reader_open(&path, 1, &options, NULL, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &reader), RVL_OK);
     do
-        *status_out = rvl_trace_reader_next(reader, &event, NULL);
+        *status_out = rvl_trace_reader_next(reader, &event);
     while (*status_out == RVL_OK);
     rvl_trace_reader_get_progress(reader, &progress);
     *cut_out = progress.cut_files;
@@ -880,7 +885,7 @@ static void refuses_files_that_do_not_fit_together(void **state)
 static void refuses_what_cannot_be_opened(void **state)
 {
     const char *missing = "/nonexistent/x.rvt", *folder = "/tmp", *none = NULL;
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_trace_reader_options options = {.struct_size = 1};
     rvl_trace_reader *reader = NULL;
     rvl_trace_event event;
@@ -889,9 +894,10 @@ static void refuses_what_cannot_be_opened(void **state)
     check_error(read_paths(&folder, 1, false), RVL_ERR_IO, 0, 0, "folder");
     check_error(read_paths(&none, 1, false), RVL_ERR_INVALID, 0, 0, "is NULL");
     check_error(read_paths(&missing, 0, false), RVL_ERR_INVALID, 0, 0, "must be named");
-    assert_int_equal(rvl_trace_reader_open(&missing, 1, &options, &error, &reader),
-                     RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_reader_next(NULL, &event, &error), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_reader_open(&missing, 1, &options, &reader), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_trace_reader_next(NULL, &event), RVL_ERR_INVALID);
+    rvl_last_error(&error);
     assert_int_equal(rvl_trace_column(NULL, 1, 1), 0);
     assert_int_equal(rvl_trace_column(missing, 1, 1), 0);
     assert_null(rvl_trace_reader_path(NULL, 0));

@@ -38,12 +38,12 @@ extern const struct command_spec replay_spec, record_spec, report_spec, devices_
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says why a replay was refused, and where. Returns the exit status. */
-int explain_replay(rvl_status status, const rvl_trace_error *error);
+int explain_replay(rvl_status status);
 
 #define EXPLANATION_BYTES 8192
 
 /* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
-int describe_replay(rvl_status status, const rvl_trace_error *error, char *text, size_t size);
+int describe_replay(rvl_status status, char *text, size_t size);
 
 /* ---- terminal.c ---- */
 

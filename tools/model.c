@@ -243,21 +243,20 @@ static int write_step(const arguments *parsed, const rvl_model *model, const rvl
 
 static int run(const arguments *parsed)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
     rvl_model *model;
     rvl_model_step *step;
     const output_name written = {"-o", parsed->output};
     if (outputs_check_input(&written, 1, parsed->config) != 0)
         return EXIT_BAD_INPUT;
-    rvl_status status = rvl_model_open(parsed->config, &error, &model);
+    rvl_status status = rvl_model_open(parsed->config, &model);
     if (status != RVL_OK)
-        return model_explain(status, parsed->config, &error);
+        return model_explain(status, parsed->config);
     progress_begin("model", NULL);
-    status = rvl_model_step_make(model, &parsed->options, &error, &step);
+    status = rvl_model_step_make(model, &parsed->options, &step);
     progress_end();
     int code;
     if (status != RVL_OK) {
-        code = model_explain(status, parsed->config, &error);
+        code = model_explain(status, parsed->config);
     } else {
         code = write_step(parsed, model, step);
         rvl_model_step_close(step);

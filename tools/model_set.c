@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "command.h"
 #include "model_set.h"
 #include "options.h"
@@ -258,9 +259,9 @@ bool model_set_given(const char *name, const char *size, rvl_model_given *given_
     return true;
 }
 
-int model_describe(rvl_status status, const char *config, const rvl_model_error *error, char *text,
-                   size_t size)
+int model_describe(rvl_status status, const char *config, char *text, size_t size)
 {
+    const rvl_error *error = rvli_error_get();
     if (error->line > 0)
         snprintf(text, size, "%s:%" PRIu32 ": %s", config, error->line, error->message);
     else if (error->key[0] == '\0')
@@ -270,9 +271,9 @@ int model_describe(rvl_status status, const char *config, const rvl_model_error 
     return status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
 }
 
-int model_explain(rvl_status status, const char *config, const rvl_model_error *error)
+int model_explain(rvl_status status, const char *config)
 {
     char text[EXPLANATION_BYTES];
-    int code = model_describe(status, config, error, text, sizeof text);
+    int code = model_describe(status, config, text, sizeof text);
     return complain(code, "%s", text);
 }

@@ -72,10 +72,9 @@ bool model_set_given(const char *name, const char *size, rvl_model_given *given_
 bool model_parse_fraction(const char *text, uint32_t *ppm_out);
 
 /* Says why a config or a step was refused. Returns the exit status. */
-int model_explain(rvl_status status, const char *config, const rvl_model_error *error);
+int model_explain(rvl_status status, const char *config);
 
 /* The same as text, cut where the room ends. Returns the exit status. */
-int model_describe(rvl_status status, const char *config, const rvl_model_error *error, char *text,
-                   size_t size);
+int model_describe(rvl_status status, const char *config, char *text, size_t size);
 
 #endif

@@ -208,15 +208,17 @@ bool record_files_begin(record_files *files, const char *output)
 /* Reads the whole file: events, and whether it breaks off. */
 static void tell_file(const char *path)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = true};
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_event event;
     rvl_trace_reader *reader = NULL;
-    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &error, &reader);
+    rvl_status status = rvl_trace_reader_open(&path, 1, &options, &reader);
+    rvl_last_error(&error);
     if (status == RVL_OK)
-        while ((status = rvl_trace_reader_next(reader, &event, &error)) == RVL_OK)
+        while ((status = rvl_trace_reader_next(reader, &event)) == RVL_OK)
             ;
+    rvl_last_error(&error);
     if (status != RVL_ERR_NOT_FOUND) {
         complain(0, "%s:%" PRIu32 ": %s", path, error.line, error.message);
     } else {

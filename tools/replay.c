@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "command.h"
 #include "options.h"
 #include "progress.h"
@@ -157,11 +158,12 @@ static int exit_status_of(rvl_status status)
     }
 }
 
-int describe_replay(rvl_status status, const rvl_trace_error *error, char *text, size_t size)
+int describe_replay(rvl_status status, char *text, size_t size)
 {
-    const char *message = error->message[0] != '\0' ? error->message : rvl_status_text(status);
+    const rvl_error *error = rvli_error_get();
+    const char *message = error->status == status ? error->message : rvl_status_text(status);
     const char *file = error->file;
-    if (file == NULL)
+    if (error->status != status || file[0] == '\0')
         snprintf(text, size, "%s", message);
     else if (error->line == 0)
         snprintf(text, size, "%s: %s", file, message);
@@ -173,10 +175,10 @@ int describe_replay(rvl_status status, const rvl_trace_error *error, char *text,
     return exit_status_of(status);
 }
 
-int explain_replay(rvl_status status, const rvl_trace_error *error)
+int explain_replay(rvl_status status)
 {
     char text[EXPLANATION_BYTES];
-    int code = describe_replay(status, error, text, sizeof text);
+    int code = describe_replay(status, text, sizeof text);
     return complain(code, "%s", text);
 }
 
@@ -208,16 +210,15 @@ static bool all_is_well(const rvl_replay *replay)
 static int run(arguments *parsed)
 {
     rvl_trace_progress progress = {.struct_size = sizeof progress};
-    rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay *replay = NULL;
     parsed->options.progress = on_progress;
     parsed->options.progress_user = &progress;
     progress_begin("replay", "events");
     rvl_status status =
-        rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &error, &replay);
+        rvl_replay_run(parsed->paths, parsed->path_count, &parsed->options, &replay);
     progress_end();
     if (status != RVL_OK)
-        return explain_replay(status, &error);
+        return explain_replay(status);
     bool printed = parsed->json ? print_json(replay) : report_print(replay, &progress);
     int code = all_is_well(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);

@@ -221,14 +221,13 @@ static bool print_json(const rvl_snapshot *snapshot)
 
 static int run(const arguments *parsed)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     rvl_snapshot *snapshot = NULL;
     progress_begin("snapshot", NULL);
-    rvl_status status = rvl_snapshot_run(parsed->path, &parsed->options, &error, &snapshot);
+    rvl_status status = rvl_snapshot_run(parsed->path, &parsed->options, &snapshot);
     progress_end();
     if (status != RVL_OK)
-        return explain_replay(status, &error);
+        return explain_replay(status);
     (void)rvl_snapshot_get(snapshot, &facts);
     bool printed = parsed->json ? print_json(snapshot) : print_report(snapshot, &facts);
     int code = facts.diverged || facts.oom_count > 0 ? EXIT_DOES_NOT_FIT : EXIT_FITS;

@@ -47,7 +47,7 @@ struct rvl_trace_reader {
     rvli_names names;
     shown_name *shown_names; /* of all processes */
     rvl_status failed;       /* sticky, with its error */
-    rvl_trace_error error;
+    rvl_error error;
     rvl_trace_device devices[RVL_MAX_DEVICES];
     size_t device_count;
     source sources[];
@@ -55,29 +55,24 @@ struct rvl_trace_reader {
 
 /* ---- Errors ---- */
 
-static rvl_status report(rvl_trace_error *user_error, rvl_status status, const char *file,
-                         uint32_t line, uint32_t column, const char *message)
+static rvl_status report(rvl_status status, const char *file, uint32_t line, uint32_t column,
+                         const char *message)
 {
     rvli_error(status, message);
-    if (user_error != NULL) {
-        rvl_trace_error error = {.file = file, .line = line, .column = column};
-        rvli_text_copy(error.message, sizeof error.message, message);
-        rvli_result_write(user_error, &error, sizeof error);
-    }
+    rvli_error_place(file, line, column);
     return status;
 }
 
-static rvl_status report_source(rvl_trace_error *user_error, rvl_status status, const source *s,
-                                uint32_t column, const char *message)
+static rvl_status report_source(rvl_status status, const source *s, uint32_t column,
+                                const char *message)
 {
-    return report(user_error, status, s->name, s->file.line_number, column, message);
+    return report(status, s->name, s->file.line_number, column, message);
 }
 
 /* ---- One file ---- */
 
 /* The next line into the cursor. RVL_ERR_NOT_FOUND at the end of the file, or where it is cut. */
-static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cursor,
-                            rvl_trace_error *error_out)
+static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cursor)
 {
     const char *why = "the file cannot be read";
     const char *line;
@@ -98,12 +93,12 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
     }
     s->file.line_number++;
     if (status == RVL_ERR_NOT_FOUND && s->file.line_number == 1)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
+        return report_source(RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
     if (status == RVL_ERR_NOT_FOUND)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
+        return report_source(RVL_ERR_CORRUPT_TRACE, s, 1,
                              "the end record is missing: the trace was cut off "
                              "(--partial replays it as far as it is whole)");
-    return report_source(error_out, status, s, rvli_lines_column(s->lines), why);
+    return report_source(status, s, rvli_lines_column(s->lines), why);
 }
 
 static shown_name *find_shown(rvl_trace_reader *reader, const char *text)
@@ -147,39 +142,38 @@ static rvl_status show_name(rvl_trace_reader *reader, const char *name, const ch
 }
 
 /* Gives the process that a line has declared its number over all files. */
-static rvl_status number_process(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+static rvl_status number_process(rvl_trace_reader *reader, source *s)
 {
     rvli_trace_file *file = &s->file;
     uint32_t index = file->process_names.count - 1;
     const char *shown = NULL;
     if (reader->process_count == RVLI_TRACE_PROCESSES_MAX)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s, 1,
+        return report_source(RVL_ERR_CORRUPT_TRACE, s, 1,
                              "more than 4096 processes in all files together");
     rvli_trace_process *processes = realloc(file->processes, (index + 1) * sizeof *file->processes);
     if (processes != NULL)
         file->processes = processes;
     if (processes == NULL || show_name(reader, file->process_names.last->text, &shown) != RVL_OK)
-        return report_source(error_out, RVL_ERR_HOST_OOM, s, 1, "out of host memory");
+        return report_source(RVL_ERR_HOST_OOM, s, 1, "out of host memory");
     file->processes[index] = (rvli_trace_process){.index = reader->process_count++, .name = shown};
     return RVL_OK;
 }
 
 /* Reads on to the next event, times as in the file. RVL_ERR_NOT_FOUND when there is none. */
-static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *event,
-                          rvl_trace_error *error_out)
+static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *event)
 {
     rvli_cursor cursor;
     rvli_line_kind kind;
     for (;;) {
-        rvl_status status = next_line(reader, s, &cursor, error_out);
+        rvl_status status = next_line(reader, s, &cursor);
         if (status != RVL_OK)
             return status;
         if (!rvli_parse_line(&cursor, &s->file, event, &kind))
-            return report_source(error_out, cursor.status, s, cursor.column, cursor.why);
+            return report_source(cursor.status, s, cursor.column, cursor.why);
         if (kind == RVLI_LINE_EVENT)
             return RVL_OK;
         if (kind == RVLI_LINE_PROCESS) {
-            status = number_process(reader, s, error_out);
+            status = number_process(reader, s);
             if (status != RVL_OK)
                 return status;
         }
@@ -187,11 +181,10 @@ static rvl_status advance(rvl_trace_reader *reader, source *s, rvl_trace_event *
 }
 
 /* Moves an event from the clock of its file to the common one. */
-static rvl_status shift_time(const source *s, rvl_trace_event *event, rvl_trace_error *error_out)
+static rvl_status shift_time(const source *s, rvl_trace_event *event)
 {
     if (event->time_ns > UINT64_MAX - s->offset_ns)
-        return report_source(error_out, RVL_ERR_CORRUPT_TRACE, s,
-                             rvli_parse_time_column(event->kind),
+        return report_source(RVL_ERR_CORRUPT_TRACE, s, rvli_parse_time_column(event->kind),
                              "the time does not fit into 64 bits on the common clock");
     event->time_ns += s->offset_ns;
     return RVL_OK;
@@ -201,10 +194,9 @@ static rvl_status shift_time(const source *s, rvl_trace_event *event, rvl_trace_
  * The next event of a source, on the common clock. RVL_ERR_NOT_FOUND when there is none: the source
  * is finished.
  */
-static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_event *event,
-                             rvl_trace_error *error_out)
+static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_event *event)
 {
-    rvl_status status = s->finished ? RVL_ERR_NOT_FOUND : advance(reader, s, event, error_out);
+    rvl_status status = s->finished ? RVL_ERR_NOT_FOUND : advance(reader, s, event);
     s->finished = status == RVL_ERR_NOT_FOUND;
     if (status != RVL_OK)
         return status;
@@ -213,45 +205,45 @@ static rvl_status read_event(rvl_trace_reader *reader, source *s, rvl_trace_even
     event->process = process->name;
     event->line = s->file.line_number;
     event->file = (uint32_t)(s - reader->sources);
-    return shift_time(s, event, error_out);
+    return shift_time(s, event);
 }
 
 /* Makes sure that a source that is not finished has its next event waiting. */
-static rvl_status ensure_event(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+static rvl_status ensure_event(rvl_trace_reader *reader, source *s)
 {
     if (s->has_event)
         return RVL_OK;
-    rvl_status status = read_event(reader, s, &s->event, error_out);
+    rvl_status status = read_event(reader, s, &s->event);
     s->has_event = status == RVL_OK;
     return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
 
 /* ---- Opening ---- */
 
-static rvl_status open_source(rvl_trace_reader *reader, source *s, rvl_trace_error *error_out)
+static rvl_status open_source(rvl_trace_reader *reader, source *s)
 {
     rvli_cursor cursor;
     s->file.tags = &reader->tags;
     s->file.names = &reader->names;
     rvl_status status = rvli_lines_open(s->path, &s->lines);
     if (status != RVL_OK) {
-        rvl_error cause = *rvli_error_get();
-        return report(error_out, status, s->name, 0, 0, cause.message);
+        rvli_error_place(s->name, 0, 0);
+        return status;
     }
-    status = next_line(reader, s, &cursor, error_out);
+    status = next_line(reader, s, &cursor);
     if (status != RVL_OK)
         return status;
     if (!rvli_parse_first_line(&cursor, &s->file))
-        return report_source(error_out, cursor.status, s, cursor.column, cursor.why);
-    return ensure_event(reader, s, error_out);
+        return report_source(cursor.status, s, cursor.column, cursor.why);
+    return ensure_event(reader, s);
 }
 
 /* What is missing should have stood where the end record stands, or where the file breaks off. */
-static rvl_status check_header(const source *s, rvl_trace_error *error_out)
+static rvl_status check_header(const source *s)
 {
     if (s->file.has_clock && s->file.device_mask != 0)
         return RVL_OK;
-    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, s->file.line_number + s->cut, 1,
+    return report(RVL_ERR_CORRUPT_TRACE, s->name, s->file.line_number + s->cut, 1,
                   s->file.has_clock ? "the file has no device record"
                                     : "the file has no clock record");
 }
@@ -280,10 +272,9 @@ static bool same_device(const rvl_trace_device *a, const rvl_trace_device *b)
            a->profile == b->profile;
 }
 
-static rvl_status report_mismatch(rvl_trace_error *error_out, uint32_t device, const source *s,
-                                  const source *before)
+static rvl_status report_mismatch(uint32_t device, const source *s, const source *before)
 {
-    char message[sizeof error_out->message];
+    char message[sizeof rvli_error_get()->message];
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, "device ");
     rvli_text_add_u64(&text, device);
@@ -291,11 +282,11 @@ static rvl_status report_mismatch(rvl_trace_error *error_out, uint32_t device, c
     rvli_text_add(&text, before->name);
     rvli_text_add(&text, ":");
     rvli_text_add_u64(&text, before->file.device_lines[device]);
-    return report(error_out, RVL_ERR_CORRUPT_TRACE, s->name, s->file.device_lines[device],
+    return report(RVL_ERR_CORRUPT_TRACE, s->name, s->file.device_lines[device],
                   sizeof RVLI_WORD_DEVICE + 1, message); /* where its number stands */
 }
 
-static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error_out)
+static rvl_status merge_devices(rvl_trace_reader *reader)
 {
     for (uint32_t index = 0; index < RVL_MAX_DEVICES; index++) {
         const source *first = NULL;
@@ -306,7 +297,7 @@ static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error
             if (first == NULL)
                 first = s;
             else if (!same_device(&first->file.devices[index], &s->file.devices[index]))
-                return report_mismatch(error_out, index, s, first);
+                return report_mismatch(index, s, first);
         }
         if (first != NULL)
             reader->devices[reader->device_count++] = first->file.devices[index];
@@ -314,22 +305,22 @@ static rvl_status merge_devices(rvl_trace_reader *reader, rvl_trace_error *error
     return RVL_OK;
 }
 
-static rvl_status open_all(rvl_trace_reader *reader, rvl_trace_error *error_out)
+static rvl_status open_all(rvl_trace_reader *reader)
 {
     rvl_status status = RVL_OK;
     for (uint32_t i = 0; i < reader->source_count && status == RVL_OK; i++) {
-        status = open_source(reader, &reader->sources[i], error_out);
+        status = open_source(reader, &reader->sources[i]);
         if (status == RVL_OK)
-            status = check_header(&reader->sources[i], error_out);
+            status = check_header(&reader->sources[i]);
     }
     if (status == RVL_OK)
-        status = merge_devices(reader, error_out);
+        status = merge_devices(reader);
     if (status != RVL_OK)
         return status;
     align_clocks(reader);
     for (uint32_t i = 0; i < reader->source_count; i++) {
         source *s = &reader->sources[i];
-        status = s->has_event ? shift_time(s, &s->event, error_out) : RVL_OK;
+        status = s->has_event ? shift_time(s, &s->event) : RVL_OK;
         if (status != RVL_OK)
             return status;
     }
@@ -338,29 +329,27 @@ static rvl_status open_all(rvl_trace_reader *reader, rvl_trace_error *error_out)
 
 rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
                                  const rvl_trace_reader_options *user_options,
-                                 rvl_trace_error *error_out, rvl_trace_reader **reader_out)
+                                 rvl_trace_reader **reader_out)
 {
     rvl_trace_reader_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
     if (status != RVL_OK)
-        return report(error_out, status, NULL, 0, 0, "the options are not valid");
+        return status;
     if (paths == NULL || path_count == 0 || path_count > FILES_MAX || reader_out == NULL)
-        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "1 to 4096 traces must be named");
+        return rvli_error(RVL_ERR_INVALID, "1 to 4096 traces must be named");
     for (size_t i = 0; i < path_count; i++)
         if (paths[i] == NULL || (options.names != NULL && options.names[i] == NULL))
-            return report(error_out, RVL_ERR_INVALID, NULL, 0, 0,
-                          "the path or the name of a trace is NULL");
+            return rvli_error(RVL_ERR_INVALID, "the path or the name of a trace is NULL");
     rvl_trace_reader *reader = calloc(1, sizeof *reader + path_count * sizeof *reader->sources);
     if (reader == NULL)
-        return report(error_out, RVL_ERR_HOST_OOM, NULL, 0, 0, "out of host memory");
-    reader->error.struct_size = sizeof reader->error;
+        return rvli_error(RVL_ERR_HOST_OOM, "out of host memory");
     reader->partial = options.partial;
     reader->source_count = (uint32_t)path_count;
     for (size_t i = 0; i < path_count; i++) {
         reader->sources[i].path = paths[i];
         reader->sources[i].name = options.names != NULL ? options.names[i] : paths[i];
     }
-    status = open_all(reader, error_out);
+    status = open_all(reader);
     if (status != RVL_OK) {
         rvl_trace_reader_close(reader);
         return status;
@@ -377,7 +366,7 @@ static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
     *earliest_out = NULL;
     for (uint32_t i = 0; i < reader->source_count; i++) {
         source *s = &reader->sources[i];
-        rvl_status status = ensure_event(reader, s, &reader->error);
+        rvl_status status = ensure_event(reader, s);
         if (status != RVL_OK)
             return status;
         if (s->has_event &&
@@ -385,14 +374,6 @@ static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
             *earliest_out = s;
     }
     return RVL_OK;
-}
-
-/* The same answer for good: behind an error nothing of a file can be trusted. */
-static rvl_status report_again(const rvl_trace_reader *reader, rvl_trace_error *error_out)
-{
-    const rvl_trace_error *error = &reader->error;
-    return report(error_out, reader->failed, error->file, error->line, error->column,
-                  error->message);
 }
 
 /* The earliest event of all. RVL_ERR_NOT_FOUND when there is none left. */
@@ -409,15 +390,14 @@ static rvl_status merge(rvl_trace_reader *reader, rvl_trace_event *event_out)
     return RVL_OK;
 }
 
-rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
-                                 rvl_trace_error *error_out)
+rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out)
 {
     if (reader == NULL || event_out == NULL)
-        return report(error_out, RVL_ERR_INVALID, NULL, 0, 0, "the reader or event_out is NULL");
+        return rvli_error(RVL_ERR_INVALID, "the reader or event_out is NULL");
     rvl_status status = reader->failed;
     if (status == RVL_OK && reader->source_count == 1 && !reader->sources[0].has_event) {
         /* Nothing to merge: straight to the caller. */
-        status = read_event(reader, &reader->sources[0], event_out, &reader->error);
+        status = read_event(reader, &reader->sources[0], event_out);
     } else if (status == RVL_OK) {
         status = merge(reader, event_out);
     }
@@ -427,8 +407,12 @@ rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *even
     }
     if (status == RVL_ERR_NOT_FOUND)
         return status;
+    /* The same answer for good: behind an error nothing of a file can be trusted. */
+    if (reader->failed == RVL_OK)
+        reader->error = *rvli_error_get();
     reader->failed = status;
-    return report_again(reader, error_out);
+    rvli_error_set(&reader->error);
+    return status;
 }
 
 /* Column of a word, from 1, 0 if there are fewer. */

@@ -16,27 +16,18 @@ extern "C" {
 typedef struct rvl_model rvl_model;
 typedef struct rvl_model_step rvl_model_step;
 
-/* Why a config or a set of options was refused. */
-typedef struct rvl_model_error {
-    size_t struct_size;
-    uint32_t line;     /* of the config, from 1, where it is no JSON; else 0 */
-    char key[64];      /* of the config, or the name of an option ("--tp"); "": none */
-    char message[256]; /* what is wrong, and the remedy */
-} rvl_model_error;
-
 /* ---- Models ---- */
 
 /*
  * Reads a config from a file, or from length bytes of text. Values that are missing take the
- * default that the family's own code has, where it has one. error_out may be NULL.
+ * default that the family's own code has, where it has one.
+ * rvl_last_error() says at which line or key it was refused.
  * Returns RVL_OK; RVL_ERR_INVALID (no JSON, an unknown family, a missing key, an impossible value;
  * also NULL); RVL_ERR_IO; RVL_ERR_HOST_OOM. The caller frees *model_out with rvl_model_close().
  * Thread-safe. Since 0.1.
  */
-RVL_API rvl_status rvl_model_open(const char *path, rvl_model_error *error_out,
-                                  rvl_model **model_out);
-RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model_error *error_out,
-                                   rvl_model **model_out);
+RVL_API rvl_status rvl_model_open(const char *path, rvl_model **model_out);
+RVL_API rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_out);
 
 /* Frees a model. NULL is fine. Since 0.1. */
 RVL_API void rvl_model_close(rvl_model *model);
@@ -168,13 +159,14 @@ typedef struct rvl_model_options {
 } rvl_model_options;
 
 /*
- * Works out a step for one GPU and makes its trace in memory. error_out may be NULL.
+ * Works out a step for one GPU and makes its trace in memory. Where it fails,
+ * the key of rvl_last_error() is that of the config, or the option as the command has it ("--tp").
  * Returns RVL_OK; RVL_ERR_INVALID (an option; sizes that do not divide; no room for a KV cache);
  * RVL_ERR_HOST_OOM. The caller frees *step_out with rvl_model_step_close(). Many threads may make
  * steps of one model. Since 0.1.
  */
 RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
-                                       rvl_model_error *error_out, rvl_model_step **step_out);
+                                       rvl_model_step **step_out);
 
 /* Frees a step. NULL is fine. Since 0.1. */
 RVL_API void rvl_model_step_close(rvl_model_step *step);
@@ -204,7 +196,7 @@ RVL_API size_t rvl_model_step_events(const rvl_model_step *step,
  */
 RVL_API rvl_status rvl_model_step_replay(const rvl_model_step *step,
                                          const rvl_replay_options *options,
-                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+                                         rvl_replay **replay_out);
 
 /*
  * Writes the step as a trace. A file of that name is replaced when the new one is whole; what is no

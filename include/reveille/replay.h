@@ -64,27 +64,24 @@ typedef struct rvl_replay_options {
 
 /*
  * Replays a trace, or several merged on one clock. A path that ends in .pickle or .pickle.gz is a
- * PyTorch snapshot, which joins by the wall clock (docs/replay.md). options and error_out may be
- * NULL.
+ * PyTorch snapshot, which joins by the wall clock (docs/replay.md). options may be NULL.
  * Returns RVL_OK (also if it does not fit: ask the result); RVL_ERR_INVALID (options; a budget for
  * a stage that the trace does not have); RVL_ERR_CORRUPT_TRACE, RVL_ERR_VERSION, RVL_ERR_IO with
- * *error_out filled; RVL_ERR_HOST_OOM; or what the backend answers.
+ * the place in rvl_last_error(); RVL_ERR_HOST_OOM; or what the backend answers.
  * The caller frees *replay_out with rvl_replay_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
-                                  const rvl_replay_options *options, rvl_trace_error *error_out,
-                                  rvl_replay **replay_out);
+                                  const rvl_replay_options *options, rvl_replay **replay_out);
 
 /*
  * Opens the files of a replay for reading: snapshots among them give the events that they would be
  * replayed with. Of the options those of snapshots count, device (for a snapshot beside which no
- * trace declares one) and partial. paths must outlive the reader; options and error_out may be
- * NULL. Returns as rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The
- * caller closes *reader_out with rvl_trace_reader_close(). Since 0.1.
+ * trace declares one) and partial. paths must outlive the reader; options may be NULL. Returns as
+ * rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The caller closes
+ * *reader_out with rvl_trace_reader_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
                                           const rvl_replay_options *options,
-                                          rvl_trace_error *error_out,
                                           rvl_trace_reader **reader_out);
 
 /* ---- Events that lie in no file ---- */
@@ -108,21 +105,21 @@ typedef struct rvl_replay_source {
 } rvl_replay_source;
 
 /*
- * Replays what a source gives, as rvl_replay_run() does with files; error_out->file is
- * source->name. The source is not needed any more when the call returns. options.partial means
+ * Replays what a source gives, as rvl_replay_run() does with files; the file of rvl_last_error()
+ * is source->name. The source is not needed any more when the call returns. options.partial means
  * nothing here. Returns as rvl_replay_run(), RVL_ERR_INVALID for a source that is not whole,
  * RVL_ERR_CORRUPT_TRACE for an event that no trace could hold, and what next and rewind answer.
  * Any number of threads, each with a source of its own. Since 0.1.
  */
 RVL_API rvl_status rvl_replay_run_source(const rvl_replay_source *source,
                                          const rvl_replay_options *options,
-                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+                                         rvl_replay **replay_out);
 
 /* The same with events that lie in memory, in order. name may be NULL. Since 0.1. */
 RVL_API rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
                                          size_t device_count, const rvl_trace_event *events,
                                          size_t event_count, const rvl_replay_options *options,
-                                         rvl_trace_error *error_out, rvl_replay **replay_out);
+                                         rvl_replay **replay_out);
 
 /* ---- The result ---- */
 

@@ -26,14 +26,14 @@ typedef struct rvl_snapshot_options {
 } rvl_snapshot_options;
 
 /*
- * Reads a snapshot, gzipped or not, and runs it. options and error_out may be NULL. Returns RVL_OK
+ * Reads a snapshot, gzipped or not, and runs it. options may be NULL. Returns RVL_OK
  * (also if a verification diverges: ask the result); RVL_ERR_INVALID (options); RVL_ERR_IO;
  * RVL_ERR_CORRUPT_TRACE (no snapshot, a broken one, or one that names code; the message has the
  * byte); RVL_ERR_VERSION (a newer pickle protocol); RVL_ERR_NOT_FOUND (no such device);
  * RVL_ERR_HOST_OOM. The caller frees *snapshot_out with rvl_snapshot_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
-                                    rvl_trace_error *error_out, rvl_snapshot **snapshot_out);
+                                    rvl_snapshot **snapshot_out);
 
 /* How a snapshot becomes a trace. */
 typedef struct rvl_snapshot_trace {
@@ -48,12 +48,12 @@ typedef struct rvl_snapshot_trace {
  * allocations under the tag "segments", and the stages, between which the stage is "outside". By
  * part the tags are "tensors" (what live blocks were asked for), "rounding", "pending", "split" and
  * "cached" (as in rvl_snapshot_stage), each to the device's granularity; their sum is the same.
- * Times are the wall clock's. options and error_out may be NULL. Returns as rvl_snapshot_run(), and
+ * Times are the wall clock's. options may be NULL. Returns as rvl_snapshot_run(), and
  * RVL_ERR_IO if the trace could not be written. Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
-                                            const rvl_snapshot_trace *trace, const char *trace_path,
-                                            rvl_trace_error *error_out);
+                                            const rvl_snapshot_trace *trace,
+                                            const char *trace_path);
 
 typedef struct rvl_snapshot_facts {
     size_t struct_size;

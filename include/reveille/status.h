@@ -56,19 +56,25 @@ typedef enum rvl_status {
 #define RVL_NO_DEVICE (-1)
 
 /*
- * What the last failed call of this thread was doing. Strings are NUL-terminated and cut to fit.
+ * What the last failed call of this thread was doing, in whichever of the libraries. Strings are
+ * NUL-terminated and cut to fit. What reads files says where in them: file, line, column, key.
  */
 typedef struct rvl_error {
     size_t struct_size;       /* set by the caller: sizeof(rvl_error) */
     rvl_status status;        /* RVL_OK if no call of this thread has failed yet */
     int native_code;          /* the backend's own number (CUresult, errno), 0 if none */
     int device;               /* RVL_NO_DEVICE if none */
+    uint32_t line;            /* of file, from 1; 0: none, or the file as a whole */
     uint64_t requested_bytes; /* 0 if no size was involved */
     uint64_t free_bytes;      /* free on the device when it failed, 0 if unknown */
     char op[24];              /* the step that failed: "create", "map", "copy_to_host", ... */
     char tag[48];             /* the tag it worked on, "" if none */
     char native_name[40];     /* the backend's own name of native_code, "" if none */
     char message[256];        /* a sentence: cause, then remedy where there is one */
+    char key[64];             /* of a model's config, or an option ("--tp"); "" if none */
+    char file[1024];          /* the file it is about; of a longer name the end; "" if none */
+    uint32_t column;          /* of line, from 1, in bytes; 0 if not known */
+    uint32_t reserved;        /* 0 */
 } rvl_error;
 
 /*

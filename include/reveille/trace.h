@@ -145,15 +145,6 @@ RVL_API void rvl_trace_writer_discard(rvl_trace_writer *writer);
 
 typedef struct rvl_trace_reader rvl_trace_reader;
 
-/* Where and why a trace was refused. */
-typedef struct rvl_trace_error {
-    size_t struct_size;
-    const char *file;  /* one of the caller's paths, or its name; NULL: no file */
-    uint32_t line;     /* from 1; 0: the file as a whole, which cannot be opened */
-    uint32_t column;   /* from 1, in bytes; the reader names one with every line. 0: not known */
-    char message[256]; /* what is wrong, and what is expected */
-} rvl_trace_error;
-
 typedef struct rvl_trace_reader_options {
     size_t struct_size;
     bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame)
@@ -164,23 +155,22 @@ typedef struct rvl_trace_reader_options {
 /*
  * Opens one trace, or several to be merged on one clock: the monotonic one if all name the same
  * boot, else the wall clock. Ties go to the earlier file. Files ending in .zst are decompressed.
- * The names (paths, where there are none) must outlive the reader. options and error_out may be
- * NULL.
+ * The names (paths, where there are none) must outlive the reader. options may be NULL.
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO; RVL_ERR_HOST_OOM; RVL_ERR_CORRUPT_TRACE;
- * RVL_ERR_VERSION (a newer major version). The caller closes *reader_out. Since 0.1.
+ * RVL_ERR_VERSION (a newer major version). rvl_last_error() says where: file, line and column. The
+ * caller closes *reader_out. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
                                          const rvl_trace_reader_options *options,
-                                         rvl_trace_error *error_out, rvl_trace_reader **reader_out);
+                                         rvl_trace_reader **reader_out);
 
 /*
  * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,
- * RVL_ERR_IO, RVL_ERR_HOST_OOM with *error_out filled if not NULL; these are sticky: every later
+ * RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error(). These are sticky: every later
  * call answers with the same status and error, and what *event_out holds then means nothing. One
  * thread at a time a reader. Since 0.1.
  */
-RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
-                                         rvl_trace_error *error_out);
+RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out);
 
 /*
  * Column of a field in a line of a trace, for errors that are found beyond the reader: reads the

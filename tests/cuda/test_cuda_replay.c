@@ -36,13 +36,14 @@ static rvl_replay *replay_on(const char *backend)
     char path[] = "/tmp/reveille-cuda-XXXXXX";
     const char *paths = path;
     rvl_replay_options options = {.struct_size = sizeof options, .backend = backend};
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     rvl_replay *replay = NULL;
     int file = mkstemp(path);
     assert_true(file >= 0);
     assert_int_equal(write(file, trace, sizeof trace - 1), sizeof trace - 1);
     close(file);
-    rvl_status status = rvl_replay_run(&paths, 1, &options, &error, &replay);
+    rvl_status status = rvl_replay_run(&paths, 1, &options, &replay);
+    rvl_last_error(&error);
     unlink(path);
     if (status != RVL_OK)
         fail_msg("%s: %" PRIu32 ": %s", backend, error.line, error.message);

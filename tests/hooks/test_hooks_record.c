@@ -157,13 +157,12 @@ static void add_line(char *text, const char *line)
 static void read_whole(size_t index, bool partial)
 {
     const char *path = ran.paths[index];
-    rvl_trace_error error = {.struct_size = sizeof error};
     const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
     rvl_trace_event event;
     rvl_trace_reader *reader = NULL;
-    assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &error, &reader), RVL_OK);
+    assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &reader), RVL_OK);
     rvl_status status;
-    while ((status = rvl_trace_reader_next(reader, &event, &error)) == RVL_OK)
+    while ((status = rvl_trace_reader_next(reader, &event)) == RVL_OK)
         ;
     assert_int_equal(status, RVL_ERR_NOT_FOUND);
     rvl_trace_reader_close(reader);
@@ -201,14 +200,15 @@ static size_t count_of(const char *part)
 static rvl_replay *replay(bool partial)
 {
     const char *paths[FILES_MAX];
-    rvl_trace_error error = {.struct_size = sizeof error};
+    rvl_error error = {.struct_size = sizeof error};
     const rvl_replay_options options = {.struct_size = sizeof options, .partial = partial};
     rvl_replay *result = NULL;
     for (size_t i = 0; i < ran.count; i++)
         paths[i] = ran.paths[i];
-    rvl_status status = rvl_replay_run(paths, ran.count, &options, &error, &result);
+    rvl_status status = rvl_replay_run(paths, ran.count, &options, &result);
+    rvl_last_error(&error);
     if (status != RVL_OK)
-        fail_msg("%s:%u: %s", error.file != NULL ? error.file : "", error.line, error.message);
+        fail_msg("%s:%u: %s", error.file, error.line, error.message);
     return result;
 }
 

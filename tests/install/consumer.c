@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     rvl_replay_device device = {.struct_size = sizeof device};
     if (strcmp(rvl_version(), RVL_VERSION_STRING) != 0)
         return 1;
-    if (rvl_replay_run(paths, 1, NULL, NULL, &replay) != RVL_OK ||
+    if (rvl_replay_run(paths, 1, NULL, &replay) != RVL_OK ||
         rvl_replay_get_device(replay, 0, &device) != RVL_OK)
         return 1;
     printf("%u stages, fits: %d\n", device.stage_count, device.fits);

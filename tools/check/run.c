@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "check/check.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -26,53 +27,50 @@ typedef struct refusal {
 } refusal;
 
 /* Returns 0, or the exit status: a lack of memory ends all checks. */
-static int refuse_replay(rvl_status status, const rvl_trace_error *error, refusal *why)
+static int refuse_replay(rvl_status status, refusal *why)
 {
     why->verdict = CHECK_BROKEN;
-    int code = describe_replay(status, error, why->text, sizeof why->text);
+    int code = describe_replay(status, why->text, sizeof why->text);
     return code == EXIT_INTERNAL ? no_memory() : 0;
 }
 
-static int refuse_model(const char *path, rvl_status status, const rvl_model_error *error,
-                        refusal *why)
+static int refuse_model(const char *path, rvl_status status, refusal *why)
 {
-    bool no_room = status == RVL_ERR_INVALID && strcmp(error->key, "--mem-fraction") == 0;
+    bool no_room =
+        status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
     why->verdict = no_room ? CHECK_NO_ROOM : CHECK_BROKEN;
-    int code = model_describe(status, path, error, why->text, sizeof why->text);
+    int code = model_describe(status, path, why->text, sizeof why->text);
     return code == EXIT_INTERNAL ? no_memory() : 0;
 }
 
 static int replay_traces(const check_item *item, const rvl_replay_options *options, refusal *why,
                          rvl_replay **replay_out)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
-    rvl_status status = rvl_replay_run((const char *const *)item->traces, item->trace_count,
-                                       options, &error, replay_out);
-    return status == RVL_OK ? 0 : refuse_replay(status, &error, why);
+    rvl_status status =
+        rvl_replay_run((const char *const *)item->traces, item->trace_count, options, replay_out);
+    return status == RVL_OK ? 0 : refuse_replay(status, why);
 }
 
 static int replay_step(const rvl_model_step *step, const rvl_replay_options *options, refusal *why,
                        rvl_replay **replay_out)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
-    rvl_status status = rvl_model_step_replay(step, options, &error, replay_out);
-    return status == RVL_OK ? 0 : refuse_replay(status, &error, why);
+    rvl_status status = rvl_model_step_replay(step, options, replay_out);
+    return status == RVL_OK ? 0 : refuse_replay(status, why);
 }
 
 static int replay_model(const check_item *item, const rvl_replay_options *options, refusal *why,
                         rvl_replay **replay_out)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
     rvl_model_options settings = item->options;
     rvl_model *model;
     rvl_model_step *step = NULL;
     settings.device = options->device;
-    rvl_status status = rvl_model_open(item->model, &error, &model);
+    rvl_status status = rvl_model_open(item->model, &model);
     if (status != RVL_OK)
-        return refuse_model(item->model, status, &error, why);
-    status = rvl_model_step_make(model, &settings, &error, &step);
+        return refuse_model(item->model, status, why);
+    status = rvl_model_step_make(model, &settings, &step);
     int code = status == RVL_OK ? replay_step(step, options, why, replay_out)
-                                : refuse_model(item->model, status, &error, why);
+                                : refuse_model(item->model, status, why);
     rvl_model_step_close(step);
     rvl_model_close(model);
     return code;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "plan/plan.h"
 
 #define PPM 1000000
@@ -30,11 +31,10 @@ static int open_models(const plan_axis *axis, plan_subject *subject)
     if (subject->models == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
     for (; subject->model_count < axis->count; subject->model_count++) {
-        rvl_model_error error = {.struct_size = sizeof error};
         const char *path = axis->values[subject->model_count];
-        rvl_status status = rvl_model_open(path, &error, &subject->models[subject->model_count]);
+        rvl_status status = rvl_model_open(path, &subject->models[subject->model_count]);
         if (status != RVL_OK)
-            return model_explain(status, path, &error);
+            return model_explain(status, path);
     }
     return 0;
 }
@@ -104,14 +104,16 @@ static void fail(plan_case *c, plan_state state, const char *key, const char *me
 }
 
 /* Of traces the place is told, too. */
-static void fail_replay(plan_case *c, rvl_status status, const rvl_trace_error *error)
+static void fail_replay(plan_case *c, rvl_status status)
 {
     char why[EXPLANATION_BYTES];
-    describe_replay(status, error, why, sizeof why);
-    c->outcome->why_is_placed = c->model == NULL && error->file != NULL;
+    const rvl_error *error = rvli_error_get();
+    describe_replay(status, why, sizeof why);
+    c->outcome->why_is_placed =
+        c->model == NULL && error->status == status && error->file[0] != '\0';
     if (!c->outcome->why_is_placed)
         snprintf(why, sizeof why, "%s",
-                 error->message[0] != '\0' ? error->message : rvl_status_text(status));
+                 error->status == status ? error->message : rvl_status_text(status));
     fail(c, status == RVL_ERR_HOST_OOM ? PLAN_FAILED : PLAN_REFUSED, "", why);
 }
 
@@ -175,18 +177,18 @@ static bool read_own(plan_case *c)
 /* A step with these options. A fraction that leaves no room is told from other faults. */
 static bool make_step(plan_case *c, bool *no_room_out)
 {
-    rvl_model_error error = {.struct_size = sizeof error};
     rvl_model_step_close(c->step);
     c->step = NULL;
-    rvl_status status = rvl_model_step_make(c->model, &c->options, &error, &c->step);
-    *no_room_out = status == RVL_ERR_INVALID && strcmp(error.key, "--mem-fraction") == 0;
+    rvl_status status = rvl_model_step_make(c->model, &c->options, &c->step);
+    *no_room_out =
+        status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
     if (status == RVL_OK)
         plan_events_of_step(c->step, &c->events);
     else
         fail(c,
              *no_room_out ? PLAN_DOES_NOT_FIT
                           : (status == RVL_ERR_HOST_OOM ? PLAN_FAILED : PLAN_REFUSED),
-             error.key, error.message);
+             rvli_error_get()->key, rvli_error_get()->message);
     return status == RVL_OK;
 }
 
@@ -248,12 +250,10 @@ static void note_replay(const rvl_replay *replay, plan_outcome *outcome)
 /* Replays as it stands; keeps the replay if it is wanted. */
 static void conclude(plan_case *c, uint64_t granules, rvl_replay **replay_out)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay *replay;
-    rvl_status status =
-        plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &error, &replay);
+    rvl_status status = plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &replay);
     if (status != RVL_OK) {
-        fail_replay(c, status, &error);
+        fail_replay(c, status);
         return;
     }
     note_replay(replay, c->outcome);
@@ -321,15 +321,13 @@ static uint64_t guess_granules(plan_case *c, uint64_t granules, int64_t room)
 static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, uint64_t *guess_out)
 {
     plan_case *c = user;
-    rvl_trace_error error = {.struct_size = sizeof error};
     rvl_replay *replay;
-    rvl_status status =
-        plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &error, &replay);
+    rvl_status status = plan_events_replay(&c->events, &c->scaled, granules, &c->replay, &replay);
     *fits_out = false;
     if (status == RVL_ERR_DEVICE_OOM) /* not even addresses are left */
         return RVL_OK;
     if (status != RVL_OK) {
-        fail_replay(c, status, &error);
+        fail_replay(c, status);
         return status;
     }
     *fits_out = all_fit(replay);
@@ -339,7 +337,7 @@ static rvl_status granules_fit(void *user, uint64_t granules, bool *fits_out, ui
     return RVL_OK;
 }
 
-static void refuse_tag(plan_case *c, rvl_status status, const rvl_trace_error *error)
+static void refuse_tag(plan_case *c, rvl_status status)
 {
     char tags[96], message[PLAN_WHY_BYTES - 16];
     plan_events_list_tags(&c->events, tags, sizeof tags);
@@ -348,17 +346,16 @@ static void refuse_tag(plan_case *c, rvl_status status, const rvl_trace_error *e
     if (status == RVL_ERR_NOT_FOUND)
         fail(c, PLAN_REFUSED, "--max", message);
     else
-        fail_replay(c, status, error);
+        fail_replay(c, status);
 }
 
 static void find_granules(plan_case *c, rvl_replay **replay_out)
 {
     uint64_t capacity, granularity, largest;
-    rvl_trace_error error = {.struct_size = sizeof error};
     measure_devices(c, &capacity, &granularity);
-    rvl_status status = plan_tag_measure(&c->events, c->tag, granularity, &c->scaled, &error);
+    rvl_status status = plan_tag_measure(&c->events, c->tag, granularity, &c->scaled);
     if (status != RVL_OK) {
-        refuse_tag(c, status, &error);
+        refuse_tag(c, status);
         return;
     }
     uint64_t most = capacity / granularity;

@@ -22,6 +22,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/error.h"
 #include "plan/plan.h"
 
 #define PATH_BYTES 32
@@ -67,8 +68,7 @@ static int drain(const char *path)
 }
 
 /* Paths that can be read again and again. */
-static rvl_status place_paths(plan_events *events, const char *const *paths, size_t count,
-                              rvl_trace_error *error)
+static rvl_status place_paths(plan_events *events, const char *const *paths, size_t count)
 {
     events->paths = calloc(count, sizeof(char *));
     events->files = malloc(count * sizeof *events->files);
@@ -79,8 +79,8 @@ static rvl_status place_paths(plan_events *events, const char *const *paths, siz
         char placed[PATH_BYTES];
         int file = is_pipe(paths[i]) ? drain(paths[i]) : -1;
         if (file < 0 && is_pipe(paths[i])) {
-            error->file = paths[i];
-            snprintf(error->message, sizeof error->message, "the pipe cannot be read to its end");
+            rvli_error(RVL_ERR_IO, "the pipe cannot be read to its end");
+            rvli_error_place(paths[i], 0, 0);
             return RVL_ERR_IO;
         }
         snprintf(placed, sizeof placed, "/proc/self/fd/%d", file);
@@ -97,11 +97,14 @@ static rvl_status place_paths(plan_events *events, const char *const *paths, siz
 }
 
 /* Messages name what the caller named. */
-static void name_place(const plan_events *events, rvl_trace_error *error)
+static void name_place(const plan_events *events)
 {
+    const rvl_error *error = rvli_error_get();
     for (size_t i = 0; i < events->path_count; i++) {
-        if (error->file == events->paths[i])
-            error->file = events->names[i];
+        if (error->file[0] != '\0' && strcmp(error->file, events->paths[i]) == 0) {
+            rvli_error_place(events->names[i], error->line, error->column);
+            return;
+        }
     }
 }
 
@@ -110,30 +113,27 @@ static void name_place(const plan_events *events, rvl_trace_error *error)
 /* false: no more is wanted. */
 typedef bool (*visit_fn)(void *user, const rvl_trace_event *event);
 
-static rvl_status open_reader(const plan_events *events, rvl_trace_error *error,
-                              rvl_trace_reader **reader_out)
+static rvl_status open_reader(const plan_events *events, rvl_trace_reader **reader_out)
 {
-    rvl_status status =
-        rvl_replay_open_reader((const char *const *)events->paths, events->path_count,
-                               &events->reading, error, reader_out);
-    name_place(events, error);
+    rvl_status status = rvl_replay_open_reader((const char *const *)events->paths,
+                                               events->path_count, &events->reading, reader_out);
+    name_place(events);
     return status;
 }
 
 static rvl_status walk_reader(const plan_events *events, rvl_trace_reader *reader, visit_fn visit,
-                              void *user, rvl_trace_error *error)
+                              void *user)
 {
     rvl_trace_event event;
-    rvl_status status = rvl_trace_reader_next(reader, &event, error);
+    rvl_status status = rvl_trace_reader_next(reader, &event);
     while (status == RVL_OK && visit(user, &event))
-        status = rvl_trace_reader_next(reader, &event, error);
-    name_place(events, error);
+        status = rvl_trace_reader_next(reader, &event);
+    name_place(events);
     return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
 
 /* Shows every event, in order. Strings live as long as the visit. */
-static rvl_status walk(const plan_events *events, visit_fn visit, void *user,
-                       rvl_trace_error *error)
+static rvl_status walk(const plan_events *events, visit_fn visit, void *user)
 {
     rvl_trace_reader *reader;
     if (events->paths == NULL) {
@@ -141,10 +141,10 @@ static rvl_status walk(const plan_events *events, visit_fn visit, void *user,
         }
         return RVL_OK;
     }
-    rvl_status status = open_reader(events, error, &reader);
+    rvl_status status = open_reader(events, &reader);
     if (status != RVL_OK)
         return status;
-    status = walk_reader(events, reader, visit, user, error);
+    status = walk_reader(events, reader, visit, user);
     rvl_trace_reader_close(reader);
     return status;
 }
@@ -157,14 +157,14 @@ static bool note_stage(void *user, const rvl_trace_event *event)
 }
 
 /* The reader stays: it has the devices' strings. */
-static rvl_status read_once(plan_events *events, bool *has_stage_out, rvl_trace_error *error)
+static rvl_status read_once(plan_events *events, bool *has_stage_out)
 {
     *has_stage_out = false;
-    rvl_status status = open_reader(events, error, &events->reader);
+    rvl_status status = open_reader(events, &events->reader);
     if (status != RVL_OK)
         return status;
     events->device_count = rvl_trace_reader_devices(events->reader, &events->devices);
-    return walk_reader(events, events->reader, note_stage, has_stage_out, error);
+    return walk_reader(events, events->reader, note_stage, has_stage_out);
 }
 
 int plan_events_open(const plan_arguments *arguments, const char *const *paths, size_t path_count,
@@ -174,18 +174,17 @@ int plan_events_open(const plan_arguments *arguments, const char *const *paths, 
                                       .partial = arguments->partial,
                                       .snapshot_process = arguments->snapshot_process,
                                       .snapshot_device = arguments->snapshot_device}};
-    rvl_trace_error error = {.struct_size = sizeof error};
     bool has_stage = false;
-    rvl_status status = place_paths(&events, paths, path_count, &error);
+    rvl_status status = place_paths(&events, paths, path_count);
     if (status == RVL_OK)
-        status = read_once(&events, &has_stage, &error);
+        status = read_once(&events, &has_stage);
     if (status == RVL_OK && has_stage) {
         *events_out = events;
         return 0;
     }
     int code = EXIT_BAD_INPUT;
     if (status != RVL_OK)
-        code = describe_replay(status, &error, why, why_size);
+        code = describe_replay(status, why, why_size);
     else
         snprintf(why, why_size,
                  "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage()",
@@ -399,10 +398,10 @@ static bool note_share(void *user, const rvl_trace_event *event)
 }
 
 /* Measures the tag, of one process or of any. */
-static rvl_status measure(const plan_events *events, plan_tag *tag, rvl_trace_error *error)
+static rvl_status measure(const plan_events *events, plan_tag *tag)
 {
     sharer s = {.tag = tag};
-    rvl_status status = walk(events, note_share, &s, error);
+    rvl_status status = walk(events, note_share, &s);
     if (s.failed)
         status = RVL_ERR_HOST_OOM;
     if (status == RVL_OK && s.peak_granules == 0)
@@ -417,15 +416,15 @@ static rvl_status measure(const plan_events *events, plan_tag *tag, rvl_trace_er
 }
 
 rvl_status plan_tag_measure(const plan_events *events, const char *name, uint64_t granularity_bytes,
-                            plan_tag *tag_out, rvl_trace_error *error_out)
+                            plan_tag *tag_out)
 {
     plan_tag tag = {.name = name, .granularity_bytes = granularity_bytes};
-    rvl_status status = measure(events, &tag, error_out);
+    rvl_status status = measure(events, &tag);
     const char *slash = strchr(name, '/');
     if (status == RVL_ERR_NOT_FOUND && slash != NULL) {
         tag.name = slash + 1;
         tag.process = strndup(name, (size_t)(slash - name));
-        status = tag.process != NULL ? measure(events, &tag, error_out) : RVL_ERR_HOST_OOM;
+        status = tag.process != NULL ? measure(events, &tag) : RVL_ERR_HOST_OOM;
     }
     if (status == RVL_OK)
         *tag_out = tag;
@@ -498,34 +497,33 @@ static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out
 }
 
 static rvl_status replay_events(const plan_events *events, const rvl_replay_options *options,
-                                rvl_trace_error *error_out, rvl_replay **replay_out)
+                                rvl_replay **replay_out)
 {
     if (events->paths == NULL)
         return rvl_replay_run_events("the plan", events->devices, events->device_count,
-                                     events->events, events->count, options, error_out, replay_out);
+                                     events->events, events->count, options, replay_out);
     rvl_replay_options of_files = *options;
     of_files.partial = events->reading.partial;
     of_files.snapshot_process = events->reading.snapshot_process;
     of_files.snapshot_device = events->reading.snapshot_device;
     rvl_status status = rvl_replay_run((const char *const *)events->paths, events->path_count,
-                                       &of_files, error_out, replay_out);
-    name_place(events, error_out);
+                                       &of_files, replay_out);
+    name_place(events);
     return status;
 }
 
 rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, uint64_t granules,
-                              const rvl_replay_options *options, rvl_trace_error *error_out,
-                              rvl_replay **replay_out)
+                              const rvl_replay_options *options, rvl_replay **replay_out)
 {
     if (granules == UINT64_MAX)
-        return replay_events(events, options, error_out, replay_out);
+        return replay_events(events, options, replay_out);
     scaler s = {.shared = {.tag = tag}, .granules = granules, .seen = calloc(16, sizeof(bool))};
     rvl_replay_options scaled = *options;
     scaled.filter = scale_event;
     scaled.filter_user = &s;
     s.seen_count = 16;
     rvl_status status =
-        s.seen != NULL ? replay_events(events, &scaled, error_out, replay_out) : RVL_ERR_HOST_OOM;
+        s.seen != NULL ? replay_events(events, &scaled, replay_out) : RVL_ERR_HOST_OOM;
     end_sharing(&s.shared);
     free(s.seen);
     return status;
@@ -550,17 +548,16 @@ static bool note_external(void *user, const rvl_trace_event *event)
 uint32_t plan_events_fraction(const plan_events *events, const plan_tag *tag, uint64_t cache_bytes,
                               uint64_t capacity_bytes)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
     external_search context = {.cause = "engine_context"};
     const char *slash = strrchr(tag->name, '/');
     if (strcmp(slash != NULL ? slash + 1 : tag->name, "kv_cache") != 0)
         return 0;
     plan_tag weights = {
         .name = "weights", .process = tag->holder, .granularity_bytes = tag->granularity_bytes};
-    rvl_status status = measure(events, &weights, &error);
+    rvl_status status = measure(events, &weights);
     free(weights.holder);
     if (status == RVL_OK)
-        status = walk(events, note_external, &context, &error);
+        status = walk(events, note_external, &context);
     if (status != RVL_OK || context.largest >= capacity_bytes)
         return 0;
     double bytes = (double)(weights.peak_granules * tag->granularity_bytes + cache_bytes);
@@ -603,8 +600,7 @@ static bool note_tag(void *user, const rvl_trace_event *event)
 
 void plan_events_list_tags(const plan_events *events, char *text, size_t size)
 {
-    rvl_trace_error error = {.struct_size = sizeof error};
     tag_list list = {.text = text, .size = size};
     text[0] = '\0';
-    walk(events, note_tag, &list, &error);
+    walk(events, note_tag, &list);
 }

@@ -93,10 +93,10 @@ typedef struct plan_tag {
 /*
  * Measures a tag ("kv_cache", or "engine/kv_cache"; name must outlive it) on devices of that
  * granularity. RVL_OK; RVL_ERR_NOT_FOUND (nothing is allocated under it); RVL_ERR_HOST_OOM; what
- * reading answers, with *error_out filled. plan_tag_forget() frees what it has.
+ * reading answers. plan_tag_forget() frees what it has.
  */
 rvl_status plan_tag_measure(const plan_events *events, const char *name, uint64_t granularity_bytes,
-                            plan_tag *tag_out, rvl_trace_error *error_out);
+                            plan_tag *tag_out);
 void plan_tag_forget(plan_tag *tag);
 
 /*
@@ -111,8 +111,7 @@ void plan_events_list_tags(const plan_events *events, char *text, size_t size);
 
 /* Replays with the tag scaled to granules; UINT64_MAX: as it is. */
 rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, uint64_t granules,
-                              const rvl_replay_options *options, rvl_trace_error *error_out,
-                              rvl_replay **replay_out);
+                              const rvl_replay_options *options, rvl_replay **replay_out);
 
 /* ---- cases.c ---- */
 

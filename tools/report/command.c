@@ -215,18 +215,17 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
                     rvl_wake wake, report_run *run)
 {
     rvl_replay_options options = parsed->options;
-    rvl_trace_error error = {.struct_size = sizeof error};
     if (rvl_timeline_open(&parsed->timeline, &run->timeline) != RVL_OK)
         return complain(EXIT_INTERNAL, "out of host memory");
     options.timeline = run->timeline;
     options.wake = wake;
     options.progress = on_progress;
     progress_begin("report", "events");
-    rvl_status status = rvl_replay_run(paths, path_count, &options, &error, &run->replay);
+    rvl_status status = rvl_replay_run(paths, path_count, &options, &run->replay);
     progress_end();
     if (status == RVL_OK)
         return 0;
-    int code = explain_replay(status, &error);
+    int code = explain_replay(status);
     /* A report answers nothing about what fits. */
     return code == EXIT_DOES_NOT_FIT ? EXIT_BAD_INPUT : code;
 }

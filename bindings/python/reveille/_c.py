@@ -87,12 +87,17 @@ class Error(Sized):
         ("status", c_int),
         ("native_code", c_int),
         ("device", c_int),
+        ("line", c_uint32),
         ("requested_bytes", c_uint64),
         ("free_bytes", c_uint64),
         ("op", c_char * 24),
         ("tag", c_char * 48),
         ("native_name", c_char * 40),
         ("message", c_char * 256),
+        ("key", c_char * 64),
+        ("file", c_char * 1024),
+        ("column", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -351,16 +356,6 @@ class Holder(Structure):
     _fields_ = [("process", c_char_p), ("tag", c_char_p), ("bytes", c_uint64)]
 
 
-class TraceError(Sized):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("file", c_char_p),
-        ("line", c_uint32),
-        ("column", c_uint32),
-        ("message", c_char * 256),
-    ]
-
-
 class Budget(Structure):
     _fields_ = [("stage", c_char_p), ("bytes", c_uint64)]
 
@@ -463,7 +458,6 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
             POINTER(c_char_p),
             c_size_t,
             POINTER(ReplayOptions),
-            POINTER(TraceError),
             POINTER(c_void_p),
         ],
     ),

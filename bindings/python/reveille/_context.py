@@ -275,7 +275,7 @@ class Context:
             backup: what keeps its content while paused: "none", "host" or "disk"
             access: further devices that must reach it
             exportable: other processes may import it
-            rdma: GPUDirect RDMA must reach its memory; NotSupportedError if it cannot
+            rdma: GPUDirect RDMA must reach its memory; NotSupported if it cannot
             paused: an address now, memory at the first resume
         """
         others = [whole_number(other, "a device of access") for other in access]

@@ -48,19 +48,6 @@ def _options(
     )
 
 
-def _error(status: int, where: _c.TraceError) -> ReveilleError:
-    message = _c.some_text(where.message)
-    if not message:
-        return last_error(status)
-    file = None if where.file is None else os.fsdecode(where.file)
-    place = [file] if file is not None else []
-    place += [str(number) for number in (where.line, where.column) if number]
-    error = error_of(status, ": ".join(filter(None, [":".join(place), message])))
-    if isinstance(error, CorruptTrace):
-        error.file, error.line, error.column = file, where.line, where.column
-    return error
-
-
 class _Finished:
     """A replay that has run: what can be read of it."""
 
@@ -175,10 +162,9 @@ def replay(
     files: Sequence[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     options = _options(device, wake, budgets or {}, partial, conductor, backend)
     names = (ctypes.c_char_p * len(files))(*(os.fsencode(file) for file in files))
-    where, handle = _c.TraceError(), _c.Owned(_c.replay().rvl_replay_close)
+    handle = _c.Owned(_c.replay().rvl_replay_close)
     status = _c.replay().rvl_replay_run(
-        names, len(files), ctypes.byref(options), ctypes.byref(where), ctypes.byref(handle)
+        names, len(files), ctypes.byref(options), ctypes.byref(handle)
     )
-    if status != _c.OK:
-        raise _error(status, where)
+    check(status)
     return _Finished(handle).result()

@@ -8,6 +8,7 @@ Where Python has an exception that means the same, the class is that too, so tha
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any, ClassVar
 
 from . import _c
@@ -29,6 +30,8 @@ class ReveilleError(Exception):
         free_bytes: free on the device when it failed, 0 if unknown
         native_code: the driver's or the system's own number, 0 if none
         native_name: the name of native_code, "" if none
+        file: the file it is about, None if none; with line and column (from 1, 0 if none)
+        key: of a config, or the name of an option, "" if none
     """
 
     STATUS: ClassVar[int] = 0
@@ -51,6 +54,10 @@ class ReveilleError(Exception):
         free_bytes: int = 0,
         native_code: int = 0,
         native_name: str = "",
+        file: str | None = None,
+        line: int = 0,
+        column: int = 0,
+        key: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -62,6 +69,10 @@ class ReveilleError(Exception):
         self.free_bytes = free_bytes
         self.native_code = native_code
         self.native_name = native_name
+        self.file = file
+        self.line = line
+        self.column = column
+        self.key = key
 
     @property
     def status_name(self) -> str:
@@ -130,14 +141,7 @@ class DigestMismatch(ReveilleError, status=-15):
 
 
 class CorruptTrace(ReveilleError, status=-16):
-    """A trace that breaks its format.
-
-    Attributes: file, line and column (from 1; 0 for the whole), beside those of ReveilleError.
-    """
-
-    file: str | None = None
-    line: int = 0
-    column: int = 0
+    """A trace that breaks its format, at a line and column of a file."""
 
 
 class VersionMismatch(ReveilleError, status=-17):
@@ -183,6 +187,10 @@ def last_error(
     shown = device if ordinal is None else ordinal
     if backend and device is not None:
         message = message.replace(f" on device {device}", f" on {backend}:{shown}", 1)
+    file = os.fsdecode(record.file) if record.file else None
+    if file is not None:
+        place = [file, *(str(number) for number in (record.line, record.column) if number)]
+        message = f"{':'.join(place)}: {message}"
     return error_of(
         status,
         message,
@@ -193,6 +201,10 @@ def last_error(
         free_bytes=record.free_bytes,
         native_code=record.native_code,
         native_name=_c.some_text(record.native_name),
+        file=file,
+        line=record.line,
+        column=record.column,
+        key=_c.some_text(record.key),
     )
 
 
