@@ -49,6 +49,14 @@ rvl_status rvli_options_read(void *options, size_t known_size, const void *user)
     return RVL_OK;
 }
 
+rvl_status rvli_flags_check(uint64_t flags, uint64_t known, uint32_t reserved)
+{
+    if ((flags & ~known) != 0 || reserved != 0)
+        return rvli_error(RVL_ERR_VERSION, "the options use flags that this version of the library "
+                                           "lacks, or a reserved field is not 0");
+    return RVL_OK;
+}
+
 rvl_status rvli_result_write(void *user_out, const void *result, size_t known_size)
 {
     if (!user_out)

@@ -18,6 +18,12 @@
 rvl_status rvli_options_read(void *options, size_t known_size, const void *user);
 
 /*
+ * Whether flags are all of the known ones, and what is reserved is 0. RVL_ERR_VERSION if not: they
+ * are of a newer version, or nothing was there to set them.
+ */
+rvl_status rvli_flags_check(uint64_t flags, uint64_t known, uint32_t reserved);
+
+/*
  * Copies *result to *user_out, as much as the caller's struct_size has room for, and keeps that
  * struct_size. RVL_ERR_INVALID if user_out is NULL or its struct_size is smaller than itself.
  */

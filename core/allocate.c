@@ -54,7 +54,7 @@ static rvl_status tag_of(rvl_context *context, const rvl_alloc_options *options,
 }
 
 /* Asked here too: a born-paused allocation would be refused at its first resume, in use by then. */
-static rvl_status check_rdma(const rvli_device *device, uint32_t flags)
+static rvl_status check_rdma(const rvli_device *device, uint64_t flags)
 {
     if ((flags & RVL_ALLOC_RDMA) == 0 || device->facts.rdma)
         return RVL_OK;
@@ -73,8 +73,9 @@ static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_
         status = access_mask_of(context, options, &allocation->access_mask);
     if (status != RVL_OK)
         return status;
-    if (options->flags & ~KNOWN_FLAGS)
-        return rvli_error(RVL_ERR_INVALID, "an allocation flag that this version does not know");
+    status = rvli_flags_check(options->flags, KNOWN_FLAGS, 0);
+    if (status != RVL_OK)
+        return status;
     status = rvli_backup_check(context, options->device, options->backup);
     if (status == RVL_OK)
         status = check_rdma(&context->devices[options->device], options->flags);

@@ -18,6 +18,8 @@
 #include "disk/file.h"
 #include "reveille/record.h"
 
+#define KNOWN_FLAGS (RVL_CONTEXT_LOG_OPS | RVL_CONTEXT_NO_VERIFY | RVL_CONTEXT_DISK_TMPFS)
+
 #define FIRST_STAGE "start"
 
 /* ---- Opening ---- */
@@ -59,7 +61,7 @@ static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops
     if (status == RVL_OK)
         status = context->ops.open(options->backend_options, &context->clock, &context->self,
                                    &context->device_count);
-    if (status == RVL_OK && options->log_ops && options->log != NULL)
+    if (status == RVL_OK && (options->flags & RVL_CONTEXT_LOG_OPS) && options->log != NULL)
         status = add_log(context);
     return status;
 }
@@ -97,7 +99,7 @@ static rvl_context *new_context(const rvl_context_options *options)
     context->log = options->log;
     context->log_user = options->log_user;
     context->keep_bytes = options->keep_bytes;
-    context->verify = !options->no_verify;
+    context->verify = (options->flags & RVL_CONTEXT_NO_VERIFY) == 0;
     context->fork_generation = rvli_fork_generation();
     return context;
 }
@@ -109,7 +111,8 @@ static rvl_status set_disk_directory(rvl_context *context, const rvl_context_opt
     context->disk_directory = strdup(options->disk_directory);
     if (context->disk_directory == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
-    rvl_status status = rvli_disk_directory_check(options->disk_directory, options->disk_tmpfs);
+    rvl_status status =
+        rvli_disk_directory_check(options->disk_directory, options->flags & RVL_CONTEXT_DISK_TMPFS);
     return status == RVL_OK ? rvli_disk_remover_new(&context->disk_remover) : status;
 }
 
@@ -127,6 +130,8 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
 {
     rvl_context_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_flags_check(options.flags, KNOWN_FLAGS, 0);
     if (status != RVL_OK)
         return status;
     if (context_out == NULL)
@@ -240,6 +245,7 @@ rvl_status rvl_device_get_info(const rvl_context *context, int device, rvl_devic
         .granularity_bytes = facts->granularity_bytes,
         .simulated = context->ops.simulated,
         .overcommit = facts->overcommit,
+        .rdma = facts->rdma,
     };
     memcpy(info.name, facts->name, sizeof info.name);
     return rvli_result_write(info_out, &info, sizeof info);
@@ -268,6 +274,9 @@ rvl_status rvl_process_define(rvl_context *context, const char *name, rvl_proces
 /* A block must be made of whole granules of every device. */
 static rvl_status check_tag_options(const rvl_context *context, const rvl_tag_options *options)
 {
+    rvl_status status = rvli_flags_check(options->flags, RVL_TAG_RETAIN_BACKUPS, options->reserved);
+    if (status != RVL_OK)
+        return status;
     if (options->block_bytes != 0 && options->coalesce_bytes != 0)
         return rvli_error(RVL_ERR_INVALID,
                           "block_bytes cuts memory, coalesce_bytes joins it: give one of them");
@@ -283,7 +292,7 @@ static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_o
     rvli_lock(context);
     tag->block_bytes = options->block_bytes;
     atomic_store_explicit(&tag->coalesce_bytes, options->coalesce_bytes, memory_order_relaxed);
-    tag->retain_backups = options->retain_backups;
+    tag->retain_backups = (options->flags & RVL_TAG_RETAIN_BACKUPS) != 0;
     tag->before_unmap = options->before_unmap;
     tag->after_map = options->after_map;
     tag->callback_user = options->callback_user;

@@ -123,17 +123,17 @@ rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t 
     rvl_forecast forecast = {0};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_options_read(&options, sizeof options, user_options);
+        status = rvli_pause_options_read(&options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options.streams, options.stream_count);
     if (status == RVL_OK)
         status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
     if (status != RVL_OK)
         return status;
-    status = prepare(&transition, true, options.discard, &forecast, &rehearsal);
+    status = prepare(&transition, true, options.flags & RVL_PAUSE_DISCARD, &forecast, &rehearsal);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
-        const rvl_pause_options dry = {.struct_size = sizeof dry, .discard = options.discard};
+        const rvl_pause_options dry = {.struct_size = sizeof dry, .flags = options.flags};
         status = rvl_pause(rehearsal, NULL, 0, &dry);
         forecast.time_ns = rvl_clock_ns(rehearsal);
         rvli_rehearsal_end(rehearsal);
@@ -150,19 +150,19 @@ rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t
     rvl_forecast forecast = {0};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_options_read(&options, sizeof options, user_options);
+        status = rvli_resume_options_read(&options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options.streams, options.stream_count);
     if (status == RVL_OK)
         status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
     if (status != RVL_OK)
         return status;
-    status = prepare(&transition, false, options.no_restore, &forecast, &rehearsal);
+    status =
+        prepare(&transition, false, options.flags & RVL_RESUME_NO_RESTORE, &forecast, &rehearsal);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
-        const rvl_resume_options dry = {.struct_size = sizeof dry,
-                                        .no_restore = options.no_restore,
-                                        .timeout_ns = options.timeout_ns};
+        const rvl_resume_options dry = {
+            .struct_size = sizeof dry, .flags = options.flags, .timeout_ns = options.timeout_ns};
         status = rvl_resume(rehearsal, NULL, 0, &dry);
         forecast.time_ns = rvl_clock_ns(rehearsal);
         rvli_rehearsal_end(rehearsal);

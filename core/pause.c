@@ -233,7 +233,7 @@ static rvl_status run(rvli_transition *transition, const rvl_pause_options *opti
     rvl_status status = ask_callbacks(transition);
     if (status == RVL_OK)
         status = wait_until_unused(transition, options);
-    if (status == RVL_OK && !options->discard) {
+    if (status == RVL_OK && !(options->flags & RVL_PAUSE_DISCARD)) {
         status = rvli_content_save(transition, failed_out);
         if (status != RVL_OK)
             rvli_content_quiesce(transition);
@@ -259,7 +259,7 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     if (!refused)
         status = run(transition, options, &failed);
     if (status == RVL_OK) {
-        commit(transition, options->discard);
+        commit(transition, options->flags & RVL_PAUSE_DISCARD);
     } else {
         const rvli_allocation *allocation = transition->items[failed].allocation;
         if (!refused && status != RVL_ERR_VETOED)
@@ -270,6 +270,13 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     return status;
 }
 
+rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_options *user)
+{
+    rvl_status status = rvli_options_read(options, sizeof *options, user);
+    return status == RVL_OK ? rvli_flags_check(options->flags, RVL_PAUSE_DISCARD, options->reserved)
+                            : status;
+}
+
 rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                      const rvl_pause_options *user_options)
 {
@@ -277,7 +284,7 @@ rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count
     rvli_transition transition;
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_options_read(&options, sizeof options, user_options);
+        status = rvli_pause_options_read(&options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options.streams, options.stream_count);
     if (status == RVL_OK)

@@ -27,6 +27,7 @@ static rvl_allocation describe(const rvli_allocation *allocation)
         .device = allocation->device,
         .backup = (rvl_backup)allocation->policy,
         .state = (rvl_state)rvli_mover(allocation)->state,
+        .flags = allocation->flags,
         .access_mask = allocation->access_mask,
         .backup_bytes = host_backup(allocation) != NULL ? allocation->size : 0,
     };

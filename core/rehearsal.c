@@ -153,7 +153,7 @@ rvl_status rvli_rehearsal_begin(const rvli_transition *transition, bool changed,
         .struct_size = sizeof options,
         .backend_options = model,
         .keep_bytes = model->keep_bytes,
-        .no_verify = !model->verify,
+        .flags = model->verify ? 0 : RVL_CONTEXT_NO_VERIFY,
     };
     rvl_status status = rvli_context_open_ops(&rvli_pricing_ops, &options, &rehearsal);
     if (status == RVL_OK)

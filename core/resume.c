@@ -256,9 +256,9 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     if (options->timeout_ns > 0)
         status = create_in_time(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
-        status = back_all(transition, !options->no_restore, &failed);
+        status = back_all(transition, !(options->flags & RVL_RESUME_NO_RESTORE), &failed);
     if (status == RVL_OK) {
-        commit(transition, !options->no_restore);
+        commit(transition, !(options->flags & RVL_RESUME_NO_RESTORE));
         rvli_transition_tell_guard(transition, RVL_EVENT_RESUME, true);
         tell_callbacks(transition);
         return RVL_OK;
@@ -274,6 +274,14 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     return status;
 }
 
+rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resume_options *user)
+{
+    rvl_status status = rvli_options_read(options, sizeof *options, user);
+    return status == RVL_OK
+               ? rvli_flags_check(options->flags, RVL_RESUME_NO_RESTORE, options->reserved)
+               : status;
+}
+
 rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                       const rvl_resume_options *user_options)
 {
@@ -281,7 +289,7 @@ rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_coun
     rvli_transition transition;
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_options_read(&options, sizeof options, user_options);
+        status = rvli_resume_options_read(&options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options.streams, options.stream_count);
     if (status == RVL_OK)

@@ -80,4 +80,8 @@ rvl_status rvli_streams_check(rvl_context *context, void *const *streams, size_t
 /* Charges the time since start_ns to the devices that moved something. With the lock held. */
 void rvli_transition_spend(rvli_transition *transition);
 
+/* As rvli_options_read(), and their flags are checked. */
+rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_options *user);
+rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resume_options *user);
+
 #endif

@@ -60,7 +60,7 @@ static rvl_status open_context(rvli_saved_context *in)
         .struct_size = sizeof options,
         .backend_options = &cuda,
         .disk_directory = in->directory,
-        .disk_tmpfs = true, /* as torch_memory_saver allows it */
+        .flags = RVL_CONTEXT_DISK_TMPFS, /* as torch_memory_saver allows it */
     };
     rvl_status status = rvl_context_open("cuda", &options, &in->context);
     if (status != RVL_OK)

@@ -170,7 +170,7 @@ static void make_all_gather(const maker *m)
     if (is_given(m, RVL_MODEL_ALL_GATHER))
         return;
     rvli_model_walk(m->model, sum_unit, &w);
-    if (m->plan->options.reshard && end > 2) {
+    if ((m->plan->options.flags & RVL_MODEL_RESHARD) && end > 2) {
         first = largest_pair(&w, end);
         end = first + 2;
     }
@@ -239,11 +239,12 @@ static rvl_status make_activations(const maker *m)
         return too_many_tokens();
     rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ACTIVATIONS));
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
-        uint64_t each = o->recompute ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
-                                     : layer_activations(m->model, layer);
+        uint64_t each = (o->flags & RVL_MODEL_RECOMPUTE)
+                            ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
+                            : layer_activations(m->model, layer);
         rvli_packer_add(&packer, tokens * each);
     }
-    if (o->recompute)
+    if (o->flags & RVL_MODEL_RECOMPUTE)
         rvli_packer_add(&packer, tokens * largest);
     rvli_packer_end(&packer);
     return RVL_OK;

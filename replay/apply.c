@@ -274,7 +274,8 @@ static rvl_status apply_pause(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = known_tag_of(replay, event, &tag);
     if (status != RVL_OK)
         return status;
-    rvl_pause_options options = {.struct_size = sizeof options, .discard = event->skip_content};
+    rvl_pause_options options = {.struct_size = sizeof options,
+                                 .flags = event->skip_content ? RVL_PAUSE_DISCARD : 0};
     status = rvl_pause(replay->context, &tag, 1, &options);
     if (status != RVL_OK)
         return refuse_as_core(replay, event, FIELD_TAG, status);
@@ -286,7 +287,8 @@ static rvl_status resume(rvl_replay *replay, const rvl_trace_event *event, const
 {
     if (count == 0)
         return RVL_OK;
-    rvl_resume_options options = {.struct_size = sizeof options, .no_restore = no_restore};
+    rvl_resume_options options = {.struct_size = sizeof options,
+                                  .flags = no_restore ? RVL_RESUME_NO_RESTORE : 0};
     rvli_replay_measure_settle(replay);
     rvl_status status = rvl_resume(replay->context, tags, count, &options);
     if (status != RVL_OK)

@@ -145,7 +145,8 @@ static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out)
 
 rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out)
 {
-    return rvli_joined_reader(&replay->joined, replay->options.partial, reader_out);
+    return rvli_joined_reader(&replay->joined, replay->options.flags & RVL_REPLAY_PARTIAL,
+                              reader_out);
 }
 
 rvl_status rvli_replay_input_open(rvl_replay *replay)

@@ -53,6 +53,11 @@ static bool ends_with(const char *path, const char *end)
     return length >= tail && strcmp(path + length - tail, end) == 0;
 }
 
+static uint64_t trace_flags(uint64_t replay_flags)
+{
+    return replay_flags & RVL_REPLAY_PARTIAL ? RVL_TRACE_PARTIAL : 0;
+}
+
 static bool is_snapshot(const char *path)
 {
     return ends_with(path, ".pickle") || ends_with(path, ".pickle.gz");
@@ -73,7 +78,7 @@ static const char *declaring_trace(const joining *j, const char *const *traces, 
                                    uint32_t index)
 {
     rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = j->options->partial};
+                                        .flags = trace_flags(j->options->flags)};
     const char *found = NULL;
     for (size_t i = 0; i < count && found == NULL; i++) {
         const rvl_trace_device *devices;
@@ -119,7 +124,7 @@ static rvl_status read_device(const joining *j, const char *const *traces, size_
                               rvl_trace_device *device)
 {
     rvl_trace_reader_options options = {.struct_size = sizeof options,
-                                        .partial = j->options->partial};
+                                        .flags = trace_flags(j->options->flags)};
     const rvl_trace_device *devices;
     rvl_trace_reader *reader;
     rvl_status status = rvl_trace_reader_open(traces, count, &options, &reader);
@@ -194,10 +199,11 @@ static rvl_status write_trace(const joining *j, size_t path, size_t number,
 {
     char name[NAME_BYTES];
     name_process(j, number, name);
+    bool parts = j->options->flags & RVL_REPLAY_SNAPSHOT_PARTS;
     rvl_snapshot_trace how = {.struct_size = sizeof how,
                               .process = name,
-                              .device = *device,
-                              .by_part = j->options->snapshot_parts};
+                              .device = device,
+                              .flags = parts ? RVL_SNAPSHOT_BY_PART : 0};
     rvl_status status =
         rvl_snapshot_write_trace(j->joined->paths[path], NULL, &how, j->joined->reader_paths[path]);
     if (status == RVL_ERR_INVALID)
@@ -253,8 +259,9 @@ rvl_status rvli_joined_open(const char *const *paths, size_t path_count,
 rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial,
                               rvl_trace_reader **reader_out)
 {
-    rvl_trace_reader_options options = {
-        .struct_size = sizeof options, .partial = partial, .names = joined->paths};
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .flags = partial ? RVL_TRACE_PARTIAL : 0,
+                                        .names = joined->paths};
     const char *const *paths = joined->reader_paths != NULL ? joined->reader_paths : joined->paths;
     return rvl_trace_reader_open(paths, joined->path_count, &options, reader_out);
 }
@@ -286,7 +293,7 @@ static rvl_status open_reader(const char *const *paths, size_t path_count,
     rvli_joined joined;
     rvl_status status = rvli_joined_open(paths, path_count, options, &joined);
     if (status == RVL_OK)
-        status = rvli_joined_reader(&joined, options->partial, reader_out);
+        status = rvli_joined_reader(&joined, options->flags & RVL_REPLAY_PARTIAL, reader_out);
     rvli_joined_destroy(&joined);
     return status;
 }
@@ -297,6 +304,9 @@ rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
 {
     rvl_replay_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_flags_check(options.flags, RVL_REPLAY_PARTIAL | RVL_REPLAY_SNAPSHOT_PARTS,
+                                  options.reserved);
     if (status != RVL_OK)
         return status;
     bool named = paths != NULL && path_count > 0 && reader_out != NULL;

@@ -124,7 +124,7 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
     rvl_sim_options sim = {
         .struct_size = sizeof sim,
         .memory = RVL_SIM_ACCOUNTED,
-        .overcommit = true,
+        .flags = RVL_SIM_OVERCOMMIT,
         .devices = devices,
         .device_count = (size_t)replay->device_count,
     };
@@ -163,6 +163,9 @@ static rvl_status open_devices(rvl_replay *replay)
 static rvl_status check_options(rvl_replay *replay)
 {
     const rvl_replay_options *options = &replay->options;
+    if (rvli_flags_check(options->flags, RVL_REPLAY_PARTIAL | RVL_REPLAY_SNAPSHOT_PARTS,
+                         options->reserved) != RVL_OK)
+        return RVL_ERR_VERSION;
     if ((unsigned)options->wake > RVL_WAKE_TOGETHER)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "unknown way to wake");
     if (options->budgets == NULL && options->budget_count > 0)

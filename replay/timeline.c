@@ -21,6 +21,8 @@ rvl_status rvl_timeline_open(const rvl_timeline_options *options, rvl_timeline *
 {
     rvl_timeline_options known = {0};
     rvl_status status = rvli_options_read(&known, sizeof known, options);
+    if (status == RVL_OK)
+        status = rvli_flags_check(0, 0, known.reserved);
     if (status != RVL_OK)
         return status;
     uint32_t points = known.points > 0 ? known.points : RVL_TIMELINE_POINTS_DEFAULT;

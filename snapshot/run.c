@@ -498,7 +498,8 @@ static rvl_status check_options(const rvl_snapshot_options *options, char *messa
 {
     rvli_settings settings;
     rvli_settings_default(&settings);
-    if (options->verify && (options->setting_count > 0 || options->empty_cache_at_stages)) {
+    if ((options->flags & RVL_SNAPSHOT_VERIFY) &&
+        (options->setting_count > 0 || (options->flags & RVL_SNAPSHOT_EMPTY_CACHE))) {
         snprintf(message, size,
                  "a verification runs with the recorded settings: leave verify "
                  "out to change them");
@@ -521,8 +522,8 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
         status = rvli_stages_check(run, stage_prefix(options), message, size);
     if (status != RVL_OK)
         return status;
-    run->verify = options->verify;
-    run->empty_cache_at_stages = options->empty_cache_at_stages;
+    run->verify = (options->flags & RVL_SNAPSHOT_VERIFY) != 0;
+    run->empty_cache_at_stages = (options->flags & RVL_SNAPSHOT_EMPTY_CACHE) != 0;
     run->settings = run->recording.settings;
     for (size_t i = 0; i < options->setting_count; i++)
         (void)apply_setting(&run->settings, options->settings[i], message, size);
@@ -539,9 +540,13 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
     rvli_run run = {.tracer = tracer};
     char message[sizeof rvli_error_get()->message] = "";
     rvl_status status = rvli_options_read(&known, sizeof known, options);
-    if (status != RVL_OK || path == NULL || snapshot_out == NULL)
-        return tell(NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
-                    "a path and a place for the result are needed");
+    if (status == RVL_OK)
+        status = rvli_flags_check(known.flags, RVL_SNAPSHOT_VERIFY | RVL_SNAPSHOT_EMPTY_CACHE,
+                                  known.reserved);
+    if (status != RVL_OK)
+        return status;
+    if (path == NULL || snapshot_out == NULL)
+        return tell(NULL, RVL_ERR_INVALID, "a path and a place for the result are needed");
     status = check_options(&known, message, sizeof message);
     if (status != RVL_OK)
         return tell(NULL, status, message);
@@ -585,14 +590,17 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
     rvli_tracer tracer = {0};
     rvl_snapshot *snapshot;
     rvl_status status = rvli_options_read(&how, sizeof how, trace);
-    if (status != RVL_OK || trace == NULL || trace_path == NULL)
-        return tell(NULL, status != RVL_OK ? status : RVL_ERR_INVALID,
-                    "a device and a path for the trace are needed");
+    if (status == RVL_OK)
+        status = rvli_flags_check(how.flags, RVL_SNAPSHOT_BY_PART, 0);
+    if (status != RVL_OK)
+        return status;
+    if (how.device == NULL || trace_path == NULL)
+        return tell(NULL, RVL_ERR_INVALID, "a device and a path for the trace are needed");
     if (path != NULL && rvli_output_is_same(trace_path, path))
         return tell(path, RVL_ERR_INVALID,
                     "its trace would replace it: name another file for the trace");
-    tracer.by_part = how.by_part;
-    tracer.granule_bytes = how.device.granularity_bytes;
+    tracer.by_part = (how.flags & RVL_SNAPSHOT_BY_PART) != 0;
+    tracer.granule_bytes = how.device->granularity_bytes;
     status = run_file(path, options, &tracer, &snapshot);
     if (status == RVL_OK) {
         status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);

@@ -176,8 +176,8 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
                              .bytes = from->bytes,
                              .process = how->process};
     if (from->kind == RVL_EVENT_ALLOC) {
-        event.device = how->device.index;
-        event.tag = how->by_part ? parts[from->part] : TAG;
+        event.device = how->device->index;
+        event.tag = (how->flags & RVL_SNAPSHOT_BY_PART) ? parts[from->part] : TAG;
     } else if (from->kind == RVL_EVENT_STAGE) {
         write_mark(snapshot, from->stage, mark, sizeof mark);
         event.name = mark;
@@ -221,7 +221,7 @@ rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snap
     int64_t first_us = first_time(tracer);
     rvl_trace_header header = {.struct_size = sizeof header,
                                .wall_ns = (uint64_t)first_us * 1000,
-                               .devices = &known.device,
+                               .devices = known.device,
                                .device_count = 1};
     rvl_trace_writer *writer;
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);

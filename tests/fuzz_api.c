@@ -134,7 +134,8 @@ static void set_active(model *m, int tag, bool active)
 static void call_pause(model *m, unsigned argument)
 {
     int tag = (int)(argument % TAGS);
-    rvl_pause_options options = {.struct_size = sizeof options, .discard = argument & 4};
+    rvl_pause_options options = {.struct_size = sizeof options,
+                                 .flags = (argument & 4) ? RVL_PAUSE_DISCARD : 0};
     if (rvl_pause(m->context, &m->tags[tag], 1, &options) == RVL_OK)
         set_active(m, tag, false);
 }
@@ -142,7 +143,8 @@ static void call_pause(model *m, unsigned argument)
 static void call_resume(model *m, unsigned argument)
 {
     int tag = (int)(argument % TAGS);
-    rvl_resume_options options = {.struct_size = sizeof options, .no_restore = argument & 4};
+    rvl_resume_options options = {.struct_size = sizeof options,
+                                  .flags = (argument & 4) ? RVL_RESUME_NO_RESTORE : 0};
     if (rvl_resume(m->context, &m->tags[tag], 1, &options) == RVL_OK)
         set_active(m, tag, true);
 }

@@ -64,13 +64,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(file >= 0 && write(file, data, size) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     check(path, &options);
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     check(path, &options);
-    options.verify = false;
+    options.flags &= ~(uint64_t)RVL_SNAPSHOT_VERIFY;
     options.settings = settings;
     options.setting_count = sizeof settings / sizeof settings[0];
     options.capacity_bytes = UINT64_C(100) << 20;
-    options.empty_cache_at_stages = true;
+    options.flags |= RVL_SNAPSHOT_EMPTY_CACHE;
     check(path, &options);
     close(file);
     return 0;

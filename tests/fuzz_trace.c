@@ -32,7 +32,8 @@ static int open_memory(char *path)
 
 static rvl_trace_reader *open_reader(const char *path, bool partial)
 {
-    rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .flags = partial ? RVL_TRACE_PARTIAL : 0};
     rvl_error error = {.struct_size = sizeof error};
     rvl_trace_reader *reader = NULL;
     rvl_status status = rvl_trace_reader_open(&path, 1, &options, &reader);

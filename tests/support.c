@@ -22,7 +22,7 @@ rvl_context *support_open(support_options options, fault_injector **fault_out)
     rvl_sim_options sim = {
         .struct_size = sizeof sim,
         .memory = options.memory,
-        .overcommit = options.overcommit,
+        .flags = options.overcommit ? RVL_SIM_OVERCOMMIT : 0,
         .devices = devices,
         .device_count = (size_t)count,
     };
@@ -31,9 +31,8 @@ rvl_context *support_open(support_options options, fault_injector **fault_out)
         .backend_options = &sim,
         .process_name = "test",
         .keep_bytes = options.keep_bytes,
-        .no_verify = options.no_verify,
+        .flags = (options.no_verify ? RVL_CONTEXT_NO_VERIFY : 0u) | RVL_CONTEXT_DISK_TMPFS,
         .disk_directory = options.disk_directory,
-        .disk_tmpfs = true,
     };
     rvl_context *context = NULL;
     rvl_status status =

@@ -112,7 +112,7 @@ static void every_call_is_logged(void **state)
     rvl_context *context = NULL;
     rvl_addr addr = 0;
     rvl_context_options options = {
-        .struct_size = sizeof options, .log = hear, .log_user = &h, .log_ops = true};
+        .struct_size = sizeof options, .log = hear, .log_user = &h, .flags = RVL_CONTEXT_LOG_OPS};
     assert_int_equal(rvl_context_open("sim", &options, &context), RVL_OK);
     assert_int_equal(rvl_alloc(context, GRANULE, NULL, &addr), RVL_OK);
     assert_string_equal(h.all, "sim reserve: success\nsim create: success\nsim map: success\n"

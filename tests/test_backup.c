@@ -112,7 +112,8 @@ static scene open_scene(rvl_backup backup, bool retain, bool no_verify)
                                                .disk_directory = directory,
                                                .no_verify = no_verify},
                              &s.fault);
-    rvl_tag_options options = {.struct_size = sizeof options, .retain_backups = retain};
+    rvl_tag_options options = {.struct_size = sizeof options,
+                               .flags = retain ? RVL_TAG_RETAIN_BACKUPS : 0};
     assert_int_equal(rvl_tag_define(s.context, "w", &options, &s.tag), RVL_OK);
     for (int i = 0; i < COUNT; i++) {
         s.addrs[i] = support_alloc(s.context, "w", 0, BYTES, backup);
@@ -189,7 +190,7 @@ static void damage_passes_where_nobody_looks(void **state)
     scene t = open_scene(RVL_BACKUP_HOST, false, false);
     assert_int_equal(pause_all(&t), RVL_OK);
     *backup_word(&t, 1, 0) ^= 1;
-    rvl_resume_options options = {.struct_size = sizeof options, .no_restore = true};
+    rvl_resume_options options = {.struct_size = sizeof options, .flags = RVL_RESUME_NO_RESTORE};
     assert_int_equal(rvl_resume(t.context, &t.tag, 1, &options), RVL_OK);
     assert_int_equal(support_stats(t.context, 0).host_backup_bytes, 0);
     assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
@@ -232,7 +233,7 @@ static void only_what_changed_is_copied(void **state)
     assert_int_equal(rvl_free(context, s.addrs[3]), RVL_OK);
     assert_int_equal(support_stats(context, 0).host_backup_bytes, 3 * BYTES);
     /* Thrown away, content must not come back from an older pause. */
-    rvl_pause_options discard = {.struct_size = sizeof discard, .discard = true};
+    rvl_pause_options discard = {.struct_size = sizeof discard, .flags = RVL_PAUSE_DISCARD};
     assert_int_equal(rvl_pause(context, &s.tag, 1, &discard), RVL_OK);
     assert_int_equal(support_stats(context, 0).host_backup_bytes, 0);
     assert_int_equal(resume_all(&s), RVL_OK);
@@ -271,7 +272,7 @@ static void without_digests_all_is_copied(void **state)
     (void)state;
     rvl_context *context = support_open((support_options){.memory = RVL_SIM_ACCOUNTED}, NULL);
     rvl_tag tag = 0;
-    rvl_tag_options options = {.struct_size = sizeof options, .retain_backups = true};
+    rvl_tag_options options = {.struct_size = sizeof options, .flags = RVL_TAG_RETAIN_BACKUPS};
     assert_int_equal(rvl_tag_define(context, "w", &options, &tag), RVL_OK);
     support_alloc(context, "w", 0, BYTES, RVL_BACKUP_HOST);
     for (uint64_t round = 1; round <= 3; round++) {
@@ -305,7 +306,7 @@ static void forecasts_are_what_happens(void **state)
             (support_options){.memory = cases[i].memory, .no_verify = cases[i].no_verify}, NULL);
         rvl_tag tag = 0;
         rvl_tag_options options = {.struct_size = sizeof options,
-                                   .retain_backups = cases[i].retain};
+                                   .flags = cases[i].retain ? RVL_TAG_RETAIN_BACKUPS : 0};
         assert_int_equal(rvl_tag_define(context, "w", &options, &tag), RVL_OK);
         for (int k = 0; k < COUNT; k++)
             support_alloc(context, "w", 0, BYTES, cases[i].backup);
@@ -525,7 +526,7 @@ static void directories_are_checked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rvl_context_options options = {.struct_size = sizeof options,
                                        .disk_directory = cases[i].directory,
-                                       .disk_tmpfs = cases[i].tmpfs};
+                                       .flags = cases[i].tmpfs ? RVL_CONTEXT_DISK_TMPFS : 0};
         rvl_context *context = NULL;
         assert_int_equal(rvl_context_open("sim", &options, &context), cases[i].status);
         if (cases[i].status == RVL_OK)

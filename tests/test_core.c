@@ -140,7 +140,7 @@ static void misuse_is_answered(void **state)
     assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_NO_DEVICE);
     options.device = 0;
     options.flags = 1u << 30;
-    assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_INVALID);
+    assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_VERSION);
     options.flags = 0;
     options.tag_id = 9;
     assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_ERR_INVALID);
@@ -303,7 +303,7 @@ static void content_without_backup_is_poisoned(void **state)
         assert_int_equal(bytes[i], 0xA5);
 
     /* Discarded at pause: nothing is copied, nothing comes back. */
-    rvl_pause_options discard = {.struct_size = sizeof discard, .discard = true};
+    rvl_pause_options discard = {.struct_size = sizeof discard, .flags = RVL_PAUSE_DISCARD};
     assert_int_equal(rvl_pause(context, &tag, 1, &discard), RVL_OK);
     assert_int_equal(support_stats(context, 0).host_backup_bytes, 0);
     assert_int_equal(rvl_resume(context, &tag, 1, NULL), RVL_OK);
@@ -311,7 +311,8 @@ static void content_without_backup_is_poisoned(void **state)
 
     /* Not restored at resume: the backup is dropped. */
     support_fill(weights, GRANULE, 3);
-    rvl_resume_options no_restore = {.struct_size = sizeof no_restore, .no_restore = true};
+    rvl_resume_options no_restore = {.struct_size = sizeof no_restore,
+                                     .flags = RVL_RESUME_NO_RESTORE};
     assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
     assert_int_equal(rvl_resume(context, &tag, 1, &no_restore), RVL_OK);
     assert_int_equal(*(const unsigned char *)(uintptr_t)weights, 0xA5);

@@ -81,7 +81,7 @@ static scene open_scene(layout how)
     rvl_tag_options options = {.struct_size = sizeof options,
                                .block_bytes = how.coalesce_bytes > 0 ? 0 : 2 * GRANULE,
                                .coalesce_bytes = how.coalesce_bytes,
-                               .retain_backups = how.retain};
+                               .flags = how.retain ? RVL_TAG_RETAIN_BACKUPS : 0};
     assert_int_equal(rvl_tag_define(s.context, "weights", &options, &s.weights_tag), RVL_OK);
     for (int i = 0; i < WEIGHTS; i++) {
         s.weights[i] = support_alloc(s.context, "weights", i % 2, weight_bytes[i], how.backup);

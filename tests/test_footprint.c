@@ -29,7 +29,7 @@ static void open_large_device(rvl_context **context_out)
     const rvl_profile *devices[] = {&profile};
     rvl_sim_options sim = {.struct_size = sizeof sim,
                            .memory = RVL_SIM_ACCOUNTED,
-                           .overcommit = true,
+                           .flags = RVL_SIM_OVERCOMMIT,
                            .devices = devices,
                            .device_count = 1};
     rvl_context_options options = {.struct_size = sizeof options, .backend_options = &sim};

@@ -47,7 +47,7 @@ static void define_tags(scene *s)
     for (int i = 0; i < TAGS; i++) {
         rvl_tag_options options = {.struct_size = sizeof options};
         /* In a carrier there is room that nobody writes to, so not all of its content changes. */
-        options.retain_backups = draw(s, 2) == 0 && !(s->backed && i == 2);
+        options.flags = draw(s, 2) == 0 && !(s->backed && i == 2) ? RVL_TAG_RETAIN_BACKUPS : 0;
         if (i == 1)
             options.block_bytes = 2 * GRANULE;
         if (i == 2)
@@ -97,7 +97,8 @@ static void change_content(const scene *s, uint64_t seed)
 
 static void pause_as_forecast(scene *s, const rvl_tag *tags, size_t count)
 {
-    rvl_pause_options options = {.struct_size = sizeof options, .discard = draw(s, 4) == 0};
+    rvl_pause_options options = {.struct_size = sizeof options,
+                                 .flags = (draw(s, 4) == 0) ? RVL_PAUSE_DISCARD : 0};
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     change_content(s, s->random);
     assert_int_equal(rvl_pause_forecast(s->context, tags, count, &options, &forecast), RVL_OK);
@@ -109,7 +110,7 @@ static void pause_as_forecast(scene *s, const rvl_tag *tags, size_t count)
 static void resume_as_forecast(scene *s, const rvl_tag *tags, size_t count)
 {
     rvl_resume_options options = {.struct_size = sizeof options,
-                                  .no_restore = draw(s, 4) == 0,
+                                  .flags = (draw(s, 4) == 0) ? RVL_RESUME_NO_RESTORE : 0,
                                   .timeout_ns = draw(s, 3) == 0 ? 1000000 : 0};
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     assert_int_equal(rvl_resume_forecast(s->context, tags, count, &options, &forecast), RVL_OK);

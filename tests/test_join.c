@@ -179,12 +179,14 @@ static void parts_are_those_of_the_model(void **state)
     int file = mkstemp(made);
     assert_true(file >= 0);
     close(file);
-    rvl_snapshot_trace how = {.struct_size = sizeof how,
-                              .device = {.capacity_bytes = 64 * GIB, .granularity_bytes = 4096},
-                              .by_part = true};
+    rvl_snapshot_trace how = {
+        .struct_size = sizeof how,
+        .device = &(rvl_trace_device){.capacity_bytes = 64 * GIB, .granularity_bytes = 4096},
+        .flags = RVL_SNAPSHOT_BY_PART};
     for (size_t i = 0; i < 3; i++) {
         rvl_replay *result =
-            replay(&paths[i], 1, (rvl_replay_options){.device = "h200", .snapshot_parts = true});
+            replay(&paths[i], 1,
+                   (rvl_replay_options){.device = "h200", .flags = RVL_REPLAY_SNAPSHOT_PARTS});
         check_parts(result, paths[i], GRANULE);
         rvl_replay_close(result);
         assert_int_equal(rvl_snapshot_write_trace(paths[i], NULL, &how, made), RVL_OK);
@@ -203,7 +205,9 @@ static rvl_timeline *timeline_of(const char *path, bool by_part)
     rvl_timeline *timeline;
     assert_int_equal(rvl_timeline_open(&options, &timeline), RVL_OK);
     rvl_replay_close(
-        replay(&path, 1, (rvl_replay_options){.timeline = timeline, .snapshot_parts = by_part}));
+        replay(&path, 1,
+               (rvl_replay_options){.timeline = timeline,
+                                    .flags = by_part ? RVL_REPLAY_SNAPSHOT_PARTS : 0}));
     return timeline;
 }
 
@@ -258,8 +262,9 @@ static void times_of(const char *path, uint64_t *begin_ns_out, uint64_t *train_n
     rvl_trace_reader *reader;
     rvl_trace_event event;
     snprintf(made, sizeof made, "%s/made.rvt", folder);
-    rvl_snapshot_trace how = {.struct_size = sizeof how,
-                              .device = {.capacity_bytes = 64 * GIB, .granularity_bytes = GRANULE}};
+    rvl_snapshot_trace how = {
+        .struct_size = sizeof how,
+        .device = &(rvl_trace_device){.capacity_bytes = 64 * GIB, .granularity_bytes = GRANULE}};
     assert_int_equal(rvl_snapshot_write_trace(path, NULL, &how, made), RVL_OK);
     FILE *text = fopen(made, "r");
     assert_non_null(text);
@@ -468,7 +473,7 @@ static void bad_input_is_named(void **state)
     rvl_snapshot_trace how = {.struct_size = sizeof how};
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, NULL, "x"), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, NULL), RVL_ERR_INVALID);
-    how.device = (rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE};
+    how.device = &(const rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE};
     error = (rvl_error){.struct_size = sizeof error};
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, "/no/such/folder"), RVL_ERR_IO);
     rvl_last_error(&error);
@@ -502,7 +507,8 @@ static void survives_lacks_of_memory(void **state)
     assert_int_equal(status, RVL_OK);
     status = RVL_ERR_HOST_OOM;
     for (long left = 0; status != RVL_OK && left < 1000000; left += 1 + left / 8) {
-        rvl_replay_options options = {.struct_size = sizeof options, .snapshot_parts = true};
+        rvl_replay_options options = {.struct_size = sizeof options,
+                                      .flags = RVL_REPLAY_SNAPSHOT_PARTS};
         rvl_trace_reader *reader = NULL;
         short_memory_left = left;
         status = rvl_replay_open_reader(&path, 1, &options, &reader);

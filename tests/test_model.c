@@ -1082,7 +1082,7 @@ static void gathered_weights_are_whole_or_two_layers(void **state)
     rvl_model_step *step = make_step(model, options);
     assert_term(step, RVL_MODEL_ALL_GATHER, root + 32 * layer, 33);
     rvl_model_step_close(step);
-    options.reshard = true;
+    options.flags |= RVL_MODEL_RESHARD;
     step = make_step(model, options);
     assert_term(step, RVL_MODEL_ALL_GATHER, root + 2 * layer, 3);
     rvl_model_step_close(step);
@@ -1106,7 +1106,7 @@ static void assert_activations(const char *name, uint64_t layer_bytes, int layer
     rvl_model_step *step = make_step(model, options);
     assert_packed(step, RVL_MODEL_ACTIVATIONS, &kept);
     rvl_model_step_close(step);
-    options.recompute = true;
+    options.flags |= RVL_MODEL_RECOMPUTE;
     step = make_step(model, options);
     assert_packed(step, RVL_MODEL_ACTIVATIONS, &redone);
     rvl_model_step_close(step);
@@ -1196,8 +1196,9 @@ static void buffers_follow_the_widest_point(void **state)
 static void given_sizes_replace_formulas(void **state)
 {
     (void)state;
-    static const rvl_model_given given[] = {
-        {RVL_MODEL_WEIGHTS, 1000}, {RVL_MODEL_LOGITS, 0}, {RVL_MODEL_ENGINE_CONTEXT, 0}};
+    static const rvl_model_given given[] = {{.term = RVL_MODEL_WEIGHTS, .bytes = 1000},
+                                            {.term = RVL_MODEL_LOGITS, .bytes = 0},
+                                            {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 0}};
     rvl_model *model = parse_model(LLAMA "}");
     rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                                                 .mem_fraction_ppm = 500000,
@@ -1227,14 +1228,25 @@ static void assert_events(rvl_model_options options, const char *expected)
 #undef WORD
     };
     static const rvl_model_given given[] = {
-        {RVL_MODEL_WEIGHTS, 16}, {RVL_MODEL_KV_CACHE, 32},     {RVL_MODEL_ENGINE_CONTEXT, 7},
-        {RVL_MODEL_ASLEEP, 9},   {RVL_MODEL_TRAINING_COPY, 5}, {RVL_MODEL_TRAINER_RESIDUE, 3},
+        {.term = RVL_MODEL_WEIGHTS, .bytes = 16},
+        {.term = RVL_MODEL_KV_CACHE, .bytes = 32},
+        {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 7},
+        {.term = RVL_MODEL_ASLEEP, .bytes = 9},
+        {.term = RVL_MODEL_TRAINING_COPY, .bytes = 5},
+        {.term = RVL_MODEL_TRAINER_RESIDUE, .bytes = 3},
     };
     static const rvl_model_given trained[] = {
-        {RVL_MODEL_WEIGHTS, 16},   {RVL_MODEL_KV_CACHE, 32},      {RVL_MODEL_ENGINE_CONTEXT, 7},
-        {RVL_MODEL_CUDA_GRAPH, 0}, {RVL_MODEL_BUFFERS, 2},        {RVL_MODEL_SHARDED_WEIGHTS, 4},
-        {RVL_MODEL_OPTIMIZER, 6},  {RVL_MODEL_MASTER_WEIGHTS, 0}, {RVL_MODEL_GRADIENTS, 0},
-        {RVL_MODEL_ALL_GATHER, 8}, {RVL_MODEL_ACTIVATIONS, 10},
+        {.term = RVL_MODEL_WEIGHTS, .bytes = 16},
+        {.term = RVL_MODEL_KV_CACHE, .bytes = 32},
+        {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 7},
+        {.term = RVL_MODEL_CUDA_GRAPH, .bytes = 0},
+        {.term = RVL_MODEL_BUFFERS, .bytes = 2},
+        {.term = RVL_MODEL_SHARDED_WEIGHTS, .bytes = 4},
+        {.term = RVL_MODEL_OPTIMIZER, .bytes = 6},
+        {.term = RVL_MODEL_MASTER_WEIGHTS, .bytes = 0},
+        {.term = RVL_MODEL_GRADIENTS, .bytes = 0},
+        {.term = RVL_MODEL_ALL_GATHER, .bytes = 8},
+        {.term = RVL_MODEL_ACTIVATIONS, .bytes = 10},
     };
     bool none = options.train == RVL_MODEL_TRAIN_NONE;
     options.given = none ? given : trained;
@@ -1432,10 +1444,14 @@ static void options_out_of_range_are_refused(void **state)
 static void given_terms_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
-    static const rvl_model_given given[] = {
-        {RVL_MODEL_OPTIMIZER, 1},  {RVL_MODEL_WEIGHTS, 1},          {RVL_MODEL_WEIGHTS, 1},
-        {RVL_MODEL_TERM_COUNT, 1}, {RVL_MODEL_WEIGHTS, UINT64_MAX}, {RVL_MODEL_ASLEEP, 1},
-        {RVL_MODEL_ALL_GATHER, 1}, {RVL_MODEL_GRADIENT_BUCKETS, 1}};
+    static const rvl_model_given given[] = {{.term = RVL_MODEL_OPTIMIZER, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = 1},
+                                            {.term = RVL_MODEL_TERM_COUNT, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = UINT64_MAX},
+                                            {.term = RVL_MODEL_ASLEEP, .bytes = 1},
+                                            {.term = RVL_MODEL_ALL_GATHER, .bytes = 1},
+                                            {.term = RVL_MODEL_GRADIENT_BUCKETS, .bytes = 1}};
     static const struct {
         size_t first;
         size_t count;

@@ -89,7 +89,7 @@ static void everything_is_recorded(void **state)
     assert_int_equal(rvl_alloc(context, 3 * GRANULE, &options, &addr), RVL_OK);
     assert_int_equal(rvl_resume(context, &early_tag, 1,
                                 &(rvl_resume_options){.struct_size = sizeof(rvl_resume_options),
-                                                      .no_restore = true}),
+                                                      .flags = RVL_RESUME_NO_RESTORE}),
                      RVL_OK);
     assert_int_equal(rvl_resume(context, &early_tag, 1, NULL), RVL_OK); /* nothing moves */
     assert_int_equal(rvl_pause(context, &early_tag, 1, NULL), RVL_OK);

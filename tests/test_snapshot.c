@@ -315,7 +315,7 @@ static void retries_show_where_a_fraction_is_set(void **state)
     check_peaks(&what, NULL, 120 * MIB, 120 * MIB, 120 * MIB, 0);
     what.conf = "per_process_memory_fraction:0.5";
     check_peaks(&what, NULL, 120 * MIB, 120 * MIB, 120 * MIB, 1);
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     check_peaks(&what, &options, 120 * MIB, 120 * MIB, 120 * MIB, 1);
     /* As much as the request needed was reserved later: there was room, and it was empty_cache. */
     what.event_count = COUNT(events);
@@ -381,7 +381,7 @@ static void pages_are_mapped_and_unmapped(void **state)
     const test_stage stages[] = {{"stage:one", 0, 1025}, {"stage:two", 1026, 2000}};
     test_snapshot what = {ENTRIES(events), .stages = stages, .stage_count = 2, .expandable = true};
     rvl_snapshot_options options = defaults();
-    options.empty_cache_at_stages = true;
+    options.flags |= RVL_SNAPSHOT_EMPTY_CACHE;
     rvl_snapshot *snapshot = run(&what, &options);
     rvl_snapshot_stage one = stage_of(snapshot, 0), two = stage_of(snapshot, 1);
     assert_string_equal(one.name, "one");
@@ -609,7 +609,7 @@ static void ends_of_blocks_show_by_what_came_behind(void **state)
                                  {b, 20 * MIB, 20 * MIB, 0, false}};
     test_snapshot what = {ENTRIES(events), .blocks = blocks, .block_count = 2};
     rvl_snapshot_options options = defaults();
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     rvl_snapshot *snapshot = run(&what, &options);
     assert_false(facts_of(snapshot).diverged);
     assert_int_equal(stage_of(snapshot, 0).peak_allocated_bytes, 20 * MIB);
@@ -625,7 +625,7 @@ static void guessed_sizes_are_no_divergence(void **state)
                                  {AT(1), 18 * MIB, 18 * MIB, 17 * MIB, true}};
     test_snapshot what = {ENTRIES(events), .blocks = blocks, .block_count = 2};
     rvl_snapshot_options options = defaults();
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     rvl_snapshot *snapshot = run(&what, &options);
     assert_false(facts_of(snapshot).diverged);
     assert_true(has_note(snapshot, "follows the recording there"));
@@ -694,7 +694,7 @@ static void check_verified(const test_event *events, size_t count, uint64_t dive
 {
     test_snapshot what = {.events = events, .event_count = count};
     rvl_snapshot_options options = defaults();
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     rvl_snapshot *snapshot = run(&what, &options);
     rvl_snapshot_facts facts = facts_of(snapshot);
     assert_int_equal(facts.diverged, diverged_at != UINT64_MAX);
@@ -765,7 +765,7 @@ static void recorded_collections_are_verified(void **state)
                                  ALLOC(3, 80 * MIB)};
     test_snapshot what = {ENTRIES(events), .gc_threshold = 0.5};
     rvl_snapshot_options options = defaults();
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     check_peaks(&what, &options, 80 * MIB, 170 * MIB, 150 * MIB, 0);
     rvl_snapshot *snapshot = run(&what, &options);
     assert_false(facts_of(snapshot).diverged);
@@ -788,7 +788,7 @@ static void recorded_retries_are_verified(void **state)
 {
     (void)state;
     rvl_snapshot_options options = defaults();
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     /* Blocks above max_split were not enough: the small one went too. */
     const test_event events[] = {SEGMENT("alloc", AT(0), 100 * MIB),
                                  ALLOC(0, 100 * MIB),
@@ -813,7 +813,7 @@ static void recorded_retries_are_verified(void **state)
                                  {.action = "oom", .addr = 100 * MIB, .size = 500 * MIB}};
     test_snapshot other = {ENTRIES(failed)};
     check_peaks(&other, &options, 100 * MIB, 100 * MIB, 0, 1);
-    options.verify = false;
+    options.flags &= ~(uint64_t)RVL_SNAPSHOT_VERIFY;
     check_peaks(&other, &options, 100 * MIB, 100 * MIB, 0, 1);
 }
 
@@ -911,7 +911,7 @@ static void misuse_is_refused(void **state)
     }
     const char *good = "expandable_segments=true";
     options.settings = &good;
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     assert_int_equal(run_bytes("", 0, &options, &snapshot), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_run(NULL, NULL, &snapshot), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_run("/nonexistent", NULL, &snapshot), RVL_ERR_IO);
@@ -1245,7 +1245,7 @@ static void memory_may_run_out_anywhere(void **state)
     rvl_snapshot_options options = defaults();
     written bytes = small_file();
     check_refusals(bytes.data, bytes.size, NULL);
-    options.verify = true;
+    options.flags |= RVL_SNAPSHOT_VERIFY;
     check_refusals(bytes.data, bytes.size, &options);
     static unsigned char packed_bytes[1 << 16];
     check_refusals(packed_bytes, packed(&bytes, packed_bytes, sizeof packed_bytes), NULL);

@@ -78,7 +78,8 @@ static outcome read_paths(const char *const *paths, size_t count, bool partial)
 {
     outcome got = {.error = {.struct_size = sizeof got.error},
                    .progress = {.struct_size = sizeof got.progress}};
-    rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .flags = partial ? RVL_TRACE_PARTIAL : 0};
     got.status = rvl_trace_reader_open(paths, count, &options, &got.reader);
     got.opened = got.status == RVL_OK;
     while (got.status == RVL_OK && got.count < EVENTS_MAX) {
@@ -139,10 +140,16 @@ static void check_error(outcome got, rvl_status status, uint32_t line, uint32_t 
 
 /* ---- Every kind of event, there and back ---- */
 
+#define DECLARED(number, kind, capacity, granularity)                                              \
+    {                                                                                              \
+        .index = (number), .profile = (kind), .capacity_bytes = (capacity),                        \
+        .granularity_bytes = (granularity)                                                         \
+    }
+
 static const rvl_trace_device golden_devices[] = {
-    {0, "h200", UINT64_C(150754820096), 2097152},
-    {1, NULL, UINT64_C(1073741824), 4096},
-    {63, NULL, INT64_MAX, UINT64_C(1) << 62},
+    DECLARED(0, "h200", UINT64_C(150754820096), 2097152),
+    DECLARED(1, NULL, UINT64_C(1073741824), 4096),
+    DECLARED(63, NULL, INT64_MAX, UINT64_C(1) << 62),
 };
 
 static const rvl_trace_header golden_header = {
@@ -654,7 +661,8 @@ static char *pack(const char *text, size_t length, size_t *packed_out)
 static uint64_t count_events(const char *path, bool partial, rvl_status *status_out,
                              uint64_t *cut_out)
 {
-    rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
+    rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                        .flags = partial ? RVL_TRACE_PARTIAL : 0};
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_reader *reader;
     rvl_trace_event event;
@@ -964,10 +972,10 @@ static void knows_no_size_of_a_pipe(void **state)
 
 static void writer_refuses_headers(void **state)
 {
-    rvl_trace_device twice[] = {{0, NULL, 1, 4096}, {0, NULL, 1, 4096}};
-    rvl_trace_device bad[] = {{64, NULL, 1, 4096},         {0, NULL, 0, 4096},
-                              {0, NULL, 1, 2048},          {0, "", 1, 4096},
-                              {0, NULL, UINT64_MAX, 4096}, {0, NULL, 1, 12288}};
+    rvl_trace_device twice[] = {DECLARED(0, NULL, 1, 4096), DECLARED(0, NULL, 1, 4096)};
+    rvl_trace_device bad[] = {DECLARED(64, NULL, 1, 4096),         DECLARED(0, NULL, 0, 4096),
+                              DECLARED(0, NULL, 1, 2048),          DECLARED(0, "", 1, 4096),
+                              DECLARED(0, NULL, UINT64_MAX, 4096), DECLARED(0, NULL, 1, 12288)};
     rvl_trace_header header = {.struct_size = sizeof header, .devices = bad, .device_count = 1};
     rvl_trace_writer *writer = NULL;
     (void)state;

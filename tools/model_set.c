@@ -125,20 +125,21 @@ static bool set_device(rvl_model_options *o, const char *text)
     return true;
 }
 
-static bool parse_switch(const char *text, bool *on_out)
+static bool set_switch(const char *text, uint64_t flag, uint64_t *flags)
 {
-    *on_out = strcmp(text, "yes") == 0;
-    return *on_out || strcmp(text, "no") == 0;
+    bool on = strcmp(text, "yes") == 0;
+    *flags = on ? *flags | flag : *flags & ~flag;
+    return on || strcmp(text, "no") == 0;
 }
 
 static bool set_reshard(rvl_model_options *o, const char *text)
 {
-    return parse_switch(text, &o->reshard);
+    return set_switch(text, RVL_MODEL_RESHARD, &o->flags);
 }
 
 static bool set_recompute(rvl_model_options *o, const char *text)
 {
-    return parse_switch(text, &o->recompute);
+    return set_switch(text, RVL_MODEL_RECOMPUTE, &o->flags);
 }
 
 static bool set_number(uint32_t *number, const char *text, uint32_t min)

@@ -300,7 +300,10 @@ static int set_value(const command_spec *command, const option_spec *option, cha
     _Static_assert(sizeof(rvl_wake) == sizeof(int), "an enum is as large as an int");
     switch (option->kind) {
     case OPTION_FLAG:
-        *(bool *)field = true;
+        if (option->bit != 0)
+            *(uint64_t *)field |= option->bit;
+        else
+            *(bool *)field = true;
         return 0;
     case OPTION_DEVICE:
         return set_device(command, option, value, field);

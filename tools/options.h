@@ -18,7 +18,7 @@
 typedef enum option_kind {
     OPTION_END,
     OPTION_GROUP,  /* a heading: help has its text */
-    OPTION_FLAG,   /* bool, which becomes true */
+    OPTION_FLAG,   /* bool, which becomes true; with a bit: uint64_t, in which it is set */
     OPTION_STRING, /* const char * */
     OPTION_FILE,   /* the same; completed by names of files */
     OPTION_DEVICE, /* the same; a profile or a size */
@@ -44,6 +44,7 @@ struct option_spec {
     const char *help;
     const char *usual; /* the default; NULL: not worth a word */
     size_t field;      /* offset in the arguments */
+    uint64_t bit;      /* of a flag; 0: it is a bool */
     uint32_t least;
     uint32_t most;
     option_set_fn set;
@@ -178,10 +179,10 @@ bool suggest_matches(const char *word, const char *name);
         .help = "the device that this memory is on",                                               \
     }
 
-#define OPTION_OF_PARTIAL(offset)                                                                  \
+#define OPTION_OF_PARTIAL(offset, mask)                                                            \
     {                                                                                              \
-        .kind = OPTION_FLAG, .name = "partial", .field = (offset), .usual = "refuse it",           \
-        .help = "take a trace that breaks off as far as it is whole",                              \
+        .kind = OPTION_FLAG, .name = "partial", .field = (offset), .bit = (mask),                  \
+        .usual = "refuse it", .help = "take a trace that breaks off as far as it is whole",        \
     }
 
 #define OPTION_OF_JSON(offset)                                                                     \

@@ -209,7 +209,8 @@ bool record_files_begin(record_files *files, const char *output)
 static void tell_file(const char *path)
 {
     rvl_error error = {.struct_size = sizeof error};
-    const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = true};
+    const rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                              .flags = RVL_TRACE_PARTIAL};
     rvl_trace_progress progress = {.struct_size = sizeof progress};
     rvl_trace_event event;
     rvl_trace_reader *reader = NULL;

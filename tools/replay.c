@@ -63,7 +63,7 @@ const command_spec replay_spec = {
              .expected = "milliseconds, at most 60000",
              .most = 60000,
              .field = FIELD(options.settle_ms)},
-            OPTION_OF_PARTIAL(FIELD(options.partial)),
+            OPTION_OF_PARTIAL(FIELD(options.flags), RVL_REPLAY_PARTIAL),
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,

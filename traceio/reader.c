@@ -333,6 +333,8 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
 {
     rvl_trace_reader_options options;
     rvl_status status = rvli_options_read(&options, sizeof options, user_options);
+    if (status == RVL_OK)
+        status = rvli_flags_check(options.flags, RVL_TRACE_PARTIAL, 0);
     if (status != RVL_OK)
         return status;
     if (paths == NULL || path_count == 0 || path_count > FILES_MAX || reader_out == NULL)
@@ -343,7 +345,7 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
     rvl_trace_reader *reader = calloc(1, sizeof *reader + path_count * sizeof *reader->sources);
     if (reader == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "out of host memory");
-    reader->partial = options.partial;
+    reader->partial = (options.flags & RVL_TRACE_PARTIAL) != 0;
     reader->source_count = (uint32_t)path_count;
     for (size_t i = 0; i < path_count; i++) {
         reader->sources[i].path = paths[i];

@@ -129,6 +129,9 @@ static void cuda_close(void *self)
 
 static rvl_status check_options(const rvl_cuda_options *options)
 {
+    rvl_status status = rvli_flags_check(0, 0, options->reserved);
+    if (status != RVL_OK)
+        return status;
     if (options->devices != NULL &&
         (options->device_count == 0 || options->device_count > RVL_MAX_DEVICES))
         return rvli_error(RVL_ERR_INVALID, "a context has 1 to 64 devices");

@@ -123,8 +123,9 @@ static rvl_status check_profile(const rvl_profile *profile)
     uint64_t granularity = profile->granularity_bytes;
     if (granularity < 4096 || (granularity & (granularity - 1)) != 0)
         return invalid("a device's granularity must be a power of two, 4096 at least");
-    if (profile->flags & ~RVL_PROFILE_NO_RDMA)
-        return rvli_error(RVL_ERR_VERSION, "a profile has flags that this version does not know");
+    rvl_status status = rvli_flags_check(profile->flags, RVL_PROFILE_NO_RDMA, profile->reserved);
+    if (status != RVL_OK)
+        return status;
     if (profile->capacity_bytes == 0 || profile->capacity_bytes > (uint64_t)INT64_MAX)
         return invalid("a device's capacity must be 1 to 2^63 - 1 bytes");
     return RVL_OK;
@@ -139,7 +140,7 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
     if (status != RVL_OK)
         return status;
     device->backed = options->memory == RVL_SIM_BACKED;
-    device->overcommit = options->overcommit;
+    device->overcommit = (options->flags & RVL_SIM_OVERCOMMIT) != 0;
     device->poison = (uint8_t)(options->poison ? options->poison : DEFAULT_POISON);
     device->pricer = (rvli_pricer){.cost = device->profile.cost, .clock = clock, .lane = number};
     device->number = number;
@@ -156,6 +157,9 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
 
 static rvl_status check_options(const rvl_sim_options *options)
 {
+    rvl_status status = rvli_flags_check(options->flags, RVL_SIM_OVERCOMMIT, 0);
+    if (status != RVL_OK)
+        return status;
     if ((unsigned)options->memory > RVL_SIM_ACCOUNTED)
         return invalid("a kind of simulated memory that this version does not know");
     if (options->poison < 0 || options->poison > 255)

@@ -30,7 +30,7 @@ rvl_context *reveille_open(const work *w)
     rvl_context_options options = {.struct_size = sizeof options,
                                    .backend_options = &cuda,
                                    .keep_bytes = w->kind == WORK_HAND_OVER ? 1024 * GIB : 0,
-                                   .no_verify = w->no_verify,
+                                   .flags = w->no_verify ? RVL_CONTEXT_NO_VERIFY : 0,
                                    .disk_directory = w->disk_directory};
     check(rvl_context_open("cuda", &options, &context), "open");
     return context;
@@ -59,7 +59,7 @@ void reveille_allocate(rvl_context *context, const work *w, const char *tag, uin
 {
     rvl_tag_options tag_options = {.struct_size = sizeof tag_options,
                                    .coalesce_bytes = w->coalesce_bytes,
-                                   .retain_backups = w->retain_backups};
+                                   .flags = w->retain_backups ? RVL_TAG_RETAIN_BACKUPS : 0};
     rvl_alloc_options options = {.struct_size = sizeof options, .backup = policy_of(w->backup)};
     check(rvl_tag_define(context, tag, &tag_options, &options.tag_id), "define");
     for (size_t i = 0; i < w->count; i++)

@@ -7,7 +7,9 @@
  * thread. After fork, the child's calls on an inherited context answer RVL_ERR_FORKED.
  *
  * Option and result structs begin with struct_size, which the caller sets to sizeof the struct;
- * fields a caller does not know keep their default. Zero is every option's default.
+ * fields a caller does not know keep their default. Zero is every option's default. Whatever this
+ * version of the library does not know and is not 0, a field, a flag or a reserved one, makes a
+ * call answer RVL_ERR_VERSION (docs/api.md).
  */
 #ifndef REVEILLE_CONTEXT_H
 #define REVEILLE_CONTEXT_H
@@ -38,20 +40,25 @@ typedef enum rvl_log_level {
  */
 typedef void (*rvl_log_fn)(void *user, rvl_log_level level, const char *message);
 
+/* Flags of a context's options. */
+#define RVL_CONTEXT_LOG_OPS 1u /* log every backend call at RVL_LOG_DEBUG */
+#define RVL_CONTEXT_NO_VERIFY                                                                      \
+    2u /* do not compare restored content with digests of what was backed                          \
+          up, where the device computes them (1 to 2 % of the time) */
+#define RVL_CONTEXT_DISK_TMPFS                                                                     \
+    4u /* allow disk_directory to be on tmpfs; backups there use host                              \
+          memory */
+
 typedef struct rvl_context_options {
     size_t struct_size;
+    uint64_t flags;              /* RVL_CONTEXT_* */
     const void *backend_options; /* "sim": const rvl_sim_options *; NULL: the backend's defaults */
     const char *process_name;    /* name of process 0 in statistics and traces; NULL: "self" */
     rvl_log_fn log;              /* NULL: nothing is logged */
     void *log_user;              /* passed to log */
-    bool log_ops;                /* log every backend call at RVL_LOG_DEBUG */
     uint64_t keep_bytes;         /* released blocks kept per context for the next request of the
                                     same size and properties; 0: none are kept */
-    bool no_verify;              /* do not compare restored content with digests of what was backed
-                                    up, where the device computes them (1 to 2 % of the time) */
     const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere */
-    bool disk_tmpfs;             /* allow disk_directory to be on tmpfs; backups there use host
-                                    memory */
 } rvl_context_options;
 
 /*
@@ -84,6 +91,8 @@ typedef struct rvl_device_info {
     uint64_t granularity_bytes; /* sizes are rounded up to a multiple of this */
     bool simulated;
     bool overcommit; /* simulated, and goes on past its capacity */
+    bool rdma;       /* RVL_ALLOC_RDMA may be asked of it */
+    uint8_t reserved[5];
 } rvl_device_info;
 
 /*

@@ -29,6 +29,7 @@ typedef struct rvl_cuda_options {
     const int *devices; /* CUDA ordinals; NULL: all that the driver shows */
     size_t device_count;
     rvl_host_keep host_keep;
+    uint32_t reserved;        /* 0 */
     uint64_t host_keep_bytes; /* with RVL_HOST_KEEP_BYTES */
 } rvl_cuda_options;
 

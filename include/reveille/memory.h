@@ -70,17 +70,22 @@ typedef rvl_status (*rvl_before_unmap_fn)(void *user, rvl_tag tag);
 /* Called after the allocations of a tag have their memory back. Same rules; cannot veto. */
 typedef void (*rvl_after_map_fn)(void *user, rvl_tag tag);
 
+/* Flags of a tag's options. */
+#define RVL_TAG_RETAIN_BACKUPS                                                                     \
+    1u /* backups outlive the resume: the next pause copies only what has                          \
+          changed, where the device computes digests, and needs no new                             \
+          memory. The host bytes stay in use */
+
 typedef struct rvl_tag_options {
     size_t struct_size;
+    uint64_t flags;                   /* RVL_TAG_* */
     rvl_process process;              /* the process it belongs to */
+    uint32_t reserved;                /* 0 */
     uint64_t block_bytes;             /* largest block of physical memory, a multiple of the
                                          granularity; 0: one block an allocation */
     uint64_t coalesce_bytes;          /* small allocations share blocks of this size, a multiple
                                          of the granularity, at most 64 of it; 0: none do. See
                                          rvl_tag_define() */
-    bool retain_backups;              /* backups outlive the resume: the next pause copies only
-                                         what has changed, where the device computes digests, and
-                                         needs no new memory. The host bytes stay in use */
     rvl_before_unmap_fn before_unmap; /* NULL: none */
     rvl_after_map_fn after_map;       /* NULL: none */
     void *callback_user;              /* passed to both */
@@ -123,12 +128,12 @@ RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 typedef struct rvl_alloc_options {
     size_t struct_size;
+    uint64_t flags;      /* RVL_ALLOC_* */
     const char *tag;     /* NULL or "": untagged, unless tag_id is given */
     rvl_tag tag_id;      /* a tag by number, instead of by name; its process counts */
     rvl_process process; /* with a tag by name, and untagged */
     int device;          /* owner */
     rvl_backup backup;   /* what keeps its content while paused */
-    uint32_t flags;      /* RVL_ALLOC_* */
     const int *access;   /* further devices that must reach it; need not outlive the call */
     size_t access_count; /* entries of access */
 } rvl_alloc_options;
@@ -136,12 +141,12 @@ typedef struct rvl_alloc_options {
 /*
  * Reserves an address range of size_bytes, rounded up to the device's granularity, backs it with
  * physical memory and makes it accessible. The content is not defined.
- * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown flag, tag or
- * process; a disk backup where the context has no disk_directory); RVL_ERR_NO_DEVICE;
- * RVL_ERR_DEVICE_OOM; RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (a flag the backend cannot honour);
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has
- * changed. Never waits for the device and never synchronizes, so it is safe while a stream is
- * captured. The caller frees *addr_out with rvl_free(). Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_INVALID (size 0 or beyond 2^63 - granularity, unknown tag or process; a
+ * disk backup where the context has no disk_directory); RVL_ERR_NO_DEVICE; RVL_ERR_DEVICE_OOM;
+ * RVL_ERR_HOST_OOM; RVL_ERR_NOT_SUPPORTED (a flag the backend cannot honour); RVL_ERR_STATE (from a
+ * callback); RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST. On failure nothing has changed. Never waits for
+ * the device and never synchronizes, so it is safe while a stream is captured. The caller frees
+ * *addr_out with rvl_free(). Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
                              const rvl_alloc_options *options, rvl_addr *addr_out);
@@ -173,6 +178,7 @@ typedef struct rvl_allocation {
     int device;
     rvl_backup backup;
     rvl_state state;
+    uint32_t flags;        /* RVL_ALLOC_* that it was made with */
     uint64_t access_mask;  /* bit d: device d may reach it */
     uint64_t backup_bytes; /* host bytes that its backup holds now */
 } rvl_allocation;

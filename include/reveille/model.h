@@ -44,6 +44,7 @@ RVL_API uint64_t rvl_model_parameters(const rvl_model *model);
 typedef struct rvl_model_tensor {
     char name[96];
     uint32_t layer; /* RVL_MODEL_NO_LAYER: embedding, last norm, head */
+    uint32_t reserved;
     uint64_t rows;
     uint64_t columns; /* 1 for vectors */
 } rvl_model_tensor;
@@ -129,11 +130,17 @@ typedef enum rvl_model_optimizer {
 /* A term whose size is known better than a formula gives it. 0 bytes leave it out. */
 typedef struct rvl_model_given {
     rvl_model_term term;
+    uint32_t reserved; /* 0 */
     uint64_t bytes;
 } rvl_model_given;
 
+/* Flags of a step. */
+#define RVL_MODEL_RECOMPUTE 1u /* activations are computed again, layer by layer */
+#define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
+
 typedef struct rvl_model_options {
     size_t struct_size;
+    uint64_t flags;     /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD */
     const char *device; /* profile or size; NULL: "h200" */
     uint32_t tp;        /* engine: tensor parallel; 0: 1 */
     uint32_t pp;        /* engine: pipeline stages; 0: 1 */
@@ -146,8 +153,6 @@ typedef struct rvl_model_options {
     rvl_wake wake;        /* together: v3 resumes all of the engine at its first resume */
     uint32_t micro_batch; /* sequences; 0: 1 */
     uint32_t seq_len;     /* tokens of a sequence; 0: 4096 */
-    bool recompute;       /* activations are computed anew, layer by layer */
-    bool reshard;         /* FSDP: frees gathered layers after use; false: keeps all */
     rvl_model_optimizer optimizer;
     rvl_model_dtype weights_dtype; /* of the engine */
     rvl_model_dtype kv_dtype;

@@ -39,25 +39,29 @@ typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *pro
  */
 typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, bool *keep_out);
 
+/* Flags of a replay. */
+#define RVL_REPLAY_PARTIAL 1u        /* as RVL_TRACE_PARTIAL */
+#define RVL_REPLAY_SNAPSHOT_PARTS 2u /* as RVL_SNAPSHOT_BY_PART */
+
 typedef struct rvl_replay_options {
     size_t struct_size;
+    uint64_t flags;        /* RVL_REPLAY_* */
     const char *backend;   /* NULL: "sim" */
     const char *device;    /* profile name or size for every device; NULL: the trace's own */
     const char *conductor; /* process whose stage and step marks count; NULL: the first that
                               marks */
     rvl_wake wake;
-    bool partial; /* as rvl_trace_reader_options.partial */
+    uint32_t settle_ms; /* on a real device: how long to wait before each resume, so that the
+                           driver has cleared what was just released */
     const rvl_budget *budgets;
     size_t budget_count;
     rvl_replay_progress_fn progress;
     void *progress_user;
     rvl_timeline *timeline; /* receives who held how much when; must be new, undefined on failure;
                                NULL: none */
-    uint32_t settle_ms;     /* on a real device: how long to wait before each resume, so that the
-                               driver has cleared what was just released */
     const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */
     uint32_t snapshot_device;     /* index of the device that they are on */
-    bool snapshot_parts;          /* as rvl_snapshot_trace.by_part */
+    uint32_t reserved;            /* 0 */
     rvl_replay_filter_fn filter;  /* NULL: every event is replayed as it is */
     void *filter_user;
 } rvl_replay_options;
@@ -106,8 +110,8 @@ typedef struct rvl_replay_source {
 
 /*
  * Replays what a source gives, as rvl_replay_run() does with files; the file of rvl_last_error()
- * is source->name. The source is not needed any more when the call returns. options.partial means
- * nothing here. Returns as rvl_replay_run(), RVL_ERR_INVALID for a source that is not whole,
+ * is source->name. The source is not needed any more when the call returns. RVL_REPLAY_PARTIAL
+ * means nothing here. Returns as rvl_replay_run(), RVL_ERR_INVALID for a source that is not whole,
  * RVL_ERR_CORRUPT_TRACE for an event that no trace could hold, and what next and rewind answer.
  * Any number of threads, each with a source of its own. Since 0.1.
  */
@@ -125,14 +129,15 @@ RVL_API rvl_status rvl_replay_run_events(const char *name, const rvl_trace_devic
 
 typedef struct rvl_replay_device {
     size_t struct_size;
-    int device;          /* index in the trace */
+    int device; /* index in the trace */
+    bool fits;  /* at every instant within capacity */
+    bool within_budgets;
+    uint8_t reserved[2];
     const char *profile; /* NULL: given by its size */
     uint64_t capacity_bytes;
     uint64_t peak_bytes;
     uint32_t peak_stage; /* index into this device's stages */
     uint32_t stage_count;
-    bool fits; /* at every instant within capacity */
-    bool within_budgets;
     const char *oom_file; /* the first event that does not fit; NULL if it fits */
     uint32_t oom_line;
     uint32_t oom_stage;      /* index into this device's stages */

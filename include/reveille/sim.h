@@ -100,13 +100,17 @@ typedef enum rvl_sim_memory {
     RVL_SIM_ACCOUNTED   /* numbers only: terabytes cost nothing; addresses must not be touched */
 } rvl_sim_memory;
 
+/* Flags of a simulation. */
+#define RVL_SIM_OVERCOMMIT                                                                         \
+    1u /* go on past capacity, and remember the first request that would have                      \
+          failed (rvl_device_stats.oom) */
+
 typedef struct rvl_sim_options {
     size_t struct_size;
-    rvl_sim_memory memory;
-    bool overcommit;                   /* go on past capacity, and remember the first request that
-                                          would have failed (rvl_device_stats.oom) */
+    uint64_t flags;                    /* RVL_SIM_* */
     const rvl_profile *const *devices; /* NULL: one "h200" */
     size_t device_count;
+    rvl_sim_memory memory;
     int poison; /* byte that fresh memory is filled with, 1 to 255; 0: 0xA5.
                    Backed memory only */
 } rvl_sim_options;

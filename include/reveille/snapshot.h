@@ -14,15 +14,19 @@ extern "C" {
 
 typedef struct rvl_snapshot rvl_snapshot;
 
+/* Flags of a run. */
+#define RVL_SNAPSHOT_VERIFY 1u      /* feed recorded addresses in and compare; default: predict */
+#define RVL_SNAPSHOT_EMPTY_CACHE 2u /* predict: call empty_cache before every stage */
+
 typedef struct rvl_snapshot_options {
     size_t struct_size;
-    bool verify;                 /* feed recorded addresses in and compare; default: predict */
-    bool empty_cache_at_stages;  /* predict: call empty_cache before every stage */
+    uint64_t flags;              /* RVL_SNAPSHOT_VERIFY, RVL_SNAPSHOT_EMPTY_CACHE */
     const char *stage_prefix;    /* of annotations that are stages; NULL: "stage:" */
     const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF; predict */
     size_t setting_count;
     uint64_t capacity_bytes; /* what the device has for this process; 0: without bound */
     uint32_t device;         /* index + 1 into device_traces; 0: the first with a trace */
+    uint32_t reserved;       /* 0 */
 } rvl_snapshot_options;
 
 /*
@@ -35,12 +39,15 @@ typedef struct rvl_snapshot_options {
 RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
                                     rvl_snapshot **snapshot_out);
 
+/* Flags of a trace of a snapshot. */
+#define RVL_SNAPSHOT_BY_PART 1u /* what is reserved is under the tags of its parts, see below */
+
 /* How a snapshot becomes a trace. */
 typedef struct rvl_snapshot_trace {
     size_t struct_size;
-    const char *process;     /* whose segments they are; NULL: "trainer" */
-    rvl_trace_device device; /* that they are on, as the trace's header declares it */
-    bool by_part;            /* what is reserved is under the tags of its parts, see below */
+    uint64_t flags;                 /* RVL_SNAPSHOT_BY_PART */
+    const char *process;            /* whose segments they are; NULL: "trainer" */
+    const rvl_trace_device *device; /* that they are on, as the trace's header declares it */
 } rvl_snapshot_trace;
 
 /*
@@ -58,9 +65,10 @@ RVL_API rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot
 typedef struct rvl_snapshot_facts {
     size_t struct_size;
     bool verify;
-    bool exact;           /* nothing lowers the confidence; else rvl_snapshot_note() says what */
-    bool diverged;        /* verify: the model did something else than the recording */
-    uint64_t diverged_at; /* index of the first entry of the trace that differs */
+    bool exact;    /* nothing lowers the confidence; else rvl_snapshot_note() says what */
+    bool diverged; /* verify: the model did something else than the recording */
+    uint8_t reserved[5];
+    uint64_t diverged_at;        /* index of the first entry of the trace that differs */
     const char *diverged_action; /* of that entry */
     const char *diverged_why;
     uint64_t diverged_addr;          /* as recorded; 0: none */

@@ -38,11 +38,15 @@ RVL_API rvl_status rvl_step(rvl_context *context);
 RVL_API rvl_status rvl_external_set(rvl_context *context, int device, const char *cause,
                                     uint64_t bytes);
 
-/* The first request on an overcommitted device that a real one would have refused. */
+/*
+ * The first request on an overcommitted device that a real one would have refused. Part of
+ * rvl_device_stats: it never grows.
+ */
 typedef struct rvl_oom {
     bool happened;
+    bool external; /* it was external bytes: tag 0, process meaningless */
+    uint8_t reserved[2];
     uint32_t stage;    /* index of the stage it fell in */
-    bool external;     /* it was external bytes: tag 0, process meaningless */
     const char *cause; /* of external bytes; NULL otherwise. Lives as long as the context */
     rvl_process process;
     rvl_tag tag;
@@ -50,7 +54,7 @@ typedef struct rvl_oom {
     uint64_t free_bytes;      /* free before it */
 } rvl_oom;
 
-/* X(field): the counters of a device, all uint64_t. */
+/* X(field): the counters of a device, all uint64_t. New ones come last. */
 #define RVL_DEVICE_COUNTER_MAP(X)                                                                  \
     X(capacity_bytes)    /* physical memory of the device */                                       \
     X(used_bytes)        /* allocated and external */                                              \
@@ -73,11 +77,12 @@ typedef struct rvl_oom {
 
 typedef struct rvl_device_stats {
     size_t struct_size;
+    uint32_t peak_stage; /* index of the stage in which peak_bytes was reached */
+    uint32_t reserved;
+    rvl_oom oom;
 #define RVL_DEVICE_COUNTER_FIELD(field) uint64_t field;
     RVL_DEVICE_COUNTER_MAP(RVL_DEVICE_COUNTER_FIELD)
 #undef RVL_DEVICE_COUNTER_FIELD
-    uint32_t peak_stage; /* index of the stage in which peak_bytes was reached */
-    rvl_oom oom;
 } rvl_device_stats;
 
 /*
@@ -143,9 +148,10 @@ RVL_API rvl_status rvl_tag_get_stats(rvl_context *context, rvl_tag tag, int devi
 
 typedef struct rvl_stage_stats {
     size_t struct_size;
-    const char *name;            /* "rollout", "rollout#2"; lives as long as the context */
-    const char *mark;            /* the name it was marked with: "rollout" */
-    uint32_t step;               /* number of the step it began in, 0: before the first */
+    const char *name; /* "rollout", "rollout#2"; lives as long as the context */
+    const char *mark; /* the name it was marked with: "rollout" */
+    uint32_t step;    /* number of the step it began in, 0: before the first */
+    uint32_t reserved;
     uint64_t peak_bytes;         /* highest use within the stage, what it began with included */
     uint64_t end_bytes;          /* use at its end, or now if it is the current one */
     uint64_t free_at_peak_bytes; /* capacity less peak, 0 where it does not fit */

@@ -32,7 +32,8 @@ typedef struct rvl_timeline rvl_timeline;
 
 typedef struct rvl_timeline_options {
     size_t struct_size;
-    uint32_t points; /* most points a device; 0: RVL_TIMELINE_POINTS_DEFAULT */
+    uint32_t points;   /* most points a device; 0: RVL_TIMELINE_POINTS_DEFAULT */
+    uint32_t reserved; /* 0 */
 } rvl_timeline_options;
 
 /*
@@ -45,7 +46,8 @@ RVL_API rvl_status rvl_timeline_open(const rvl_timeline_options *options,
 
 typedef struct rvl_timeline_device {
     size_t struct_size;
-    int device;          /* index in the trace */
+    int device; /* index in the trace */
+    uint32_t reserved;
     const char *profile; /* NULL: given by its size */
     uint64_t capacity_bytes;
     uint64_t peak_bytes; /* most in use at one instant: that of the replay */
@@ -73,7 +75,8 @@ typedef struct rvl_timeline_series {
     const char *process; /* "external" for external bytes */
     const char *tag;     /* NULL: untagged; for external bytes their cause */
     bool external;
-    bool paused;         /* bytes paused, not held: they take no room on the device */
+    bool paused; /* bytes paused, not held: they take no room on the device */
+    uint8_t reserved[6];
     uint64_t peak_bytes; /* most of this series alone */
 } rvl_timeline_series;
 
@@ -85,6 +88,7 @@ RVL_API rvl_status rvl_timeline_get_series(const rvl_timeline *timeline, size_t 
 /* What one series did within a point. */
 typedef struct rvl_timeline_value {
     uint32_t series;
+    uint32_t reserved;
     uint64_t before_bytes; /* until the point began */
     uint64_t min_bytes;
     uint64_t max_bytes;
@@ -103,6 +107,7 @@ typedef struct rvl_timeline_point {
     uint64_t peak_ns;                 /* when max_bytes was first in use */
     const rvl_timeline_value *values; /* series that changed, by number; lives as the timeline */
     uint32_t value_count;
+    uint32_t reserved;
 } rvl_timeline_point;
 
 /* One point of a device, in order of time. Returns as rvl_timeline_get_device(). Since 0.1. */
@@ -113,6 +118,7 @@ typedef struct rvl_timeline_stage {
     size_t struct_size;
     const char *name; /* "rollout", "rollout#2" */
     uint32_t step;    /* number of the step it began in, 0: before the first */
+    uint32_t reserved;
     uint64_t begin_ns;
     uint32_t first; /* its number among all stages, "start" is 0 */
     uint32_t count; /* stages that this one stands for; name and step are those of the first */

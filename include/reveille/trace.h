@@ -57,6 +57,7 @@ typedef struct rvl_trace_event {
     uint32_t flags;     /* RVL_ALLOC_* */
     rvl_backup backup;
     bool skip_content; /* pause: discard; resume: no_restore */
+    uint8_t reserved[3];
     const char *process;
     const char *tag;  /* NULL: untagged */
     const char *name; /* stage name, or cause of external bytes */
@@ -66,6 +67,7 @@ typedef struct rvl_trace_event {
 
 typedef struct rvl_trace_device {
     uint32_t index;
+    uint32_t reserved;   /* 0 */
     const char *profile; /* NULL: none named */
     uint64_t capacity_bytes;
     uint64_t granularity_bytes;
@@ -145,10 +147,14 @@ RVL_API void rvl_trace_writer_discard(rvl_trace_writer *writer);
 
 typedef struct rvl_trace_reader rvl_trace_reader;
 
+/* Flags of a reader. */
+#define RVL_TRACE_PARTIAL                                                                          \
+    1u /* a file that breaks off (no end record, half a last line, half a zstd                     \
+          frame) ends at its last whole line instead of being refused */
+
 typedef struct rvl_trace_reader_options {
     size_t struct_size;
-    bool partial; /* a file that breaks off (no end record, half a last line, half a zstd frame)
-                     ends at its last whole line instead of being refused */
+    uint64_t flags;           /* RVL_TRACE_PARTIAL */
     const char *const *names; /* what the files are called, one a path; NULL: as their paths */
 } rvl_trace_reader_options;
 

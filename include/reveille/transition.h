@@ -20,10 +20,14 @@
 extern "C" {
 #endif
 
+/* Flags of a pause. */
+#define RVL_PAUSE_DISCARD 1u /* skip the backup: the content is about to be overwritten */
+
 typedef struct rvl_pause_options {
     size_t struct_size;
+    uint64_t flags;      /* RVL_PAUSE_* */
     rvl_process process; /* used when tag_count is 0 */
-    bool discard;        /* skip the backup: the content is about to be overwritten */
+    uint32_t reserved;   /* 0 */
     void *const *events; /* wait for these only (CUevent); NULL: wait until every device in
                             the access lists is idle */
     size_t event_count;
@@ -42,10 +46,16 @@ typedef struct rvl_pause_options {
 RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                              const rvl_pause_options *options);
 
+/* Flags of a resume. */
+#define RVL_RESUME_NO_RESTORE                                                                      \
+    1u /* skip the restore and drop the backup: the content comes from                             \
+          elsewhere */
+
 typedef struct rvl_resume_options {
     size_t struct_size;
-    rvl_process process; /* used when tag_count is 0 */
-    bool no_restore; /* skip the restore and drop the backup: the content comes from elsewhere */
+    uint64_t flags;       /* RVL_RESUME_* */
+    rvl_process process;  /* used when tag_count is 0 */
+    uint32_t reserved;    /* 0 */
     uint64_t timeout_ns;  /* how long to wait for another process to free memory; 0: do not wait */
     void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
     size_t stream_count;
@@ -66,8 +76,9 @@ RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t 
 /* The answer of a dry run: for the device with the least room, except where noted. */
 typedef struct rvl_forecast {
     size_t struct_size;
-    bool fits;             /* on every device */
-    int device;            /* the device with the least room */
+    int device; /* the device with the least room */
+    bool fits;  /* on every device */
+    uint8_t reserved[3];
     uint64_t needed_bytes; /* physical bytes it must create (resume) or will release (pause) */
     uint64_t free_bytes;   /* free on it now, blocks kept for hand-over included */
     uint64_t host_bytes;   /* host bytes the backups will take (pause) or give back (resume), all

@@ -19,8 +19,8 @@ static const struct {
 } kinds[TAGS] = {
     {"plain", RVL_BACKUP_HOST, 6, {0}},
     {"coalesced", RVL_BACKUP_HOST, 3, {.coalesce_bytes = 16 * MIB}},
-    {"retained", RVL_BACKUP_HOST, 6, {.retain_backups = true}},
-    {"disk", RVL_BACKUP_DISK, 6, {.retain_backups = true}},
+    {"retained", RVL_BACKUP_HOST, 6, {.flags = RVL_TAG_RETAIN_BACKUPS}},
+    {"disk", RVL_BACKUP_DISK, 6, {.flags = RVL_TAG_RETAIN_BACKUPS}},
 };
 
 typedef struct slot {
@@ -80,10 +80,12 @@ static void check(walk *w, const slot *s)
 
 static void pause_tag(walk *w, int tag)
 {
-    rvl_pause_options options = {.struct_size = sizeof options, .discard = roll(w, 8) == 0};
+    rvl_pause_options options = {.struct_size = sizeof options,
+                                 .flags = (roll(w, 8) == 0) ? RVL_PAUSE_DISCARD : 0};
     for (int i = 0; i < SLOTS; i++) {
         slot *s = &w->slots[i];
-        if (s->tag == tag && is_active(w, s) && (options.discard || !s->backed_up))
+        if (s->tag == tag && is_active(w, s) &&
+            ((options.flags & RVL_PAUSE_DISCARD) || !s->backed_up))
             s->known = false;
     }
     assert_int_equal(rvl_pause(w->context, &w->tags[tag], 1, &options), RVL_OK);
@@ -128,7 +130,7 @@ static void random_steps(uint64_t keep_bytes, uint64_t steps)
     rvl_context_options options = {.struct_size = sizeof options,
                                    .keep_bytes = keep_bytes,
                                    .disk_directory = ".",
-                                   .disk_tmpfs = true};
+                                   .flags = RVL_CONTEXT_DISK_TMPFS};
     rvl_status status = rvl_context_open("cuda", &options, &w.context);
     if (status != RVL_OK)
         fail_msg("%s", rvli_error_get()->message);

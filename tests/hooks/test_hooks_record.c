@@ -157,7 +157,8 @@ static void add_line(char *text, const char *line)
 static void read_whole(size_t index, bool partial)
 {
     const char *path = ran.paths[index];
-    const rvl_trace_reader_options options = {.struct_size = sizeof options, .partial = partial};
+    const rvl_trace_reader_options options = {.struct_size = sizeof options,
+                                              .flags = partial ? RVL_TRACE_PARTIAL : 0};
     rvl_trace_event event;
     rvl_trace_reader *reader = NULL;
     assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &reader), RVL_OK);
@@ -201,7 +202,8 @@ static rvl_replay *replay(bool partial)
 {
     const char *paths[FILES_MAX];
     rvl_error error = {.struct_size = sizeof error};
-    const rvl_replay_options options = {.struct_size = sizeof options, .partial = partial};
+    const rvl_replay_options options = {.struct_size = sizeof options,
+                                        .flags = partial ? RVL_REPLAY_PARTIAL : 0};
     rvl_replay *result = NULL;
     for (size_t i = 0; i < ran.count; i++)
         paths[i] = ran.paths[i];

@@ -212,7 +212,7 @@ const command_spec plan_spec = {
                      "and the rank that binds",
              .usual = "merged",
              .field = FIELD(per_rank)},
-            OPTION_OF_PARTIAL(FIELD(partial)),
+            OPTION_OF_PARTIAL(FIELD(partial), 0),
             {.kind = OPTION_GROUP, .help = "Output"},
             {.kind = OPTION_NUMBER,
              .name = "threads",

@@ -171,7 +171,7 @@ int plan_events_open(const plan_arguments *arguments, const char *const *paths, 
                      char *why, size_t why_size, plan_events *events_out)
 {
     plan_events events = {.reading = {.struct_size = sizeof events.reading,
-                                      .partial = arguments->partial,
+                                      .flags = arguments->partial ? RVL_REPLAY_PARTIAL : 0,
                                       .snapshot_process = arguments->snapshot_process,
                                       .snapshot_device = arguments->snapshot_device}};
     bool has_stage = false;
@@ -503,7 +503,7 @@ static rvl_status replay_events(const plan_events *events, const rvl_replay_opti
         return rvl_replay_run_events("the plan", events->devices, events->device_count,
                                      events->events, events->count, options, replay_out);
     rvl_replay_options of_files = *options;
-    of_files.partial = events->reading.partial;
+    of_files.flags |= events->reading.flags;
     of_files.snapshot_process = events->reading.snapshot_process;
     of_files.snapshot_device = events->reading.snapshot_device;
     rvl_status status = rvl_replay_run((const char *const *)events->paths, events->path_count,

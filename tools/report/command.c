@@ -105,7 +105,7 @@ const command_spec report_spec = {
              .least = RVL_TIMELINE_POINTS_MIN,
              .most = RVL_TIMELINE_POINTS_MAX,
              .field = FIELD(timeline.points)},
-            OPTION_OF_PARTIAL(FIELD(options.partial)),
+            OPTION_OF_PARTIAL(FIELD(options.flags), RVL_REPLAY_PARTIAL),
             OPTION_OF_COLOR,
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
@@ -359,8 +359,9 @@ static int check_outputs(const arguments *parsed)
 int command_report(int argc, char **argv)
 {
     int status;
-    arguments parsed = {.options = {.struct_size = sizeof parsed.options, .snapshot_parts = true},
-                        .timeline = {.struct_size = sizeof parsed.timeline}};
+    arguments parsed = {
+        .options = {.struct_size = sizeof parsed.options, .flags = RVL_REPLAY_SNAPSHOT_PARTS},
+        .timeline = {.struct_size = sizeof parsed.timeline}};
     parsed.against = calloc((size_t)argc, sizeof *parsed.against);
     if (parsed.against == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");

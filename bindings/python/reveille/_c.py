@@ -20,6 +20,7 @@ from ctypes import (
     c_int,
     c_int64,
     c_size_t,
+    c_uint8,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -43,6 +44,14 @@ NO_DEVICE = -1
 ALLOC_EXPORTABLE = 1
 ALLOC_RDMA = 2
 ALLOC_PAUSED = 4
+CONTEXT_LOG_OPS = 1
+CONTEXT_NO_VERIFY = 2
+CONTEXT_DISK_TMPFS = 4
+TAG_RETAIN_BACKUPS = 1
+PAUSE_DISCARD = 1
+RESUME_NO_RESTORE = 1
+SIM_OVERCOMMIT = 1
+REPLAY_PARTIAL = 1
 
 # Enums, as tuples in the order of their values.
 BACKUPS = ("none", "host", "disk")
@@ -51,6 +60,11 @@ SIM_MEMORIES = ("backed", "accounted")
 HOST_KEEPS = ("all", "bytes", "none")
 WAKES = ("staged", "together")
 LOG_LEVELS = ("error", "warn", "info", "debug")
+
+
+def flags(*chosen: tuple[object, int]) -> int:
+    """The flags of those that are wanted: pairs of whether, and which."""
+    return sum(flag for wanted, flag in chosen if wanted)
 
 
 class Sized(Structure):
@@ -104,15 +118,13 @@ class Error(Sized):
 class ContextOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("backend_options", c_void_p),
         ("process_name", c_char_p),
         ("log", LogFunction),
         ("log_user", c_void_p),
-        ("log_ops", c_bool),
         ("keep_bytes", c_uint64),
-        ("no_verify", c_bool),
         ("disk_directory", c_char_p),
-        ("disk_tmpfs", c_bool),
     ]
 
 
@@ -124,6 +136,8 @@ class DeviceInfo(Sized):
         ("granularity_bytes", c_uint64),
         ("simulated", c_bool),
         ("overcommit", c_bool),
+        ("rdma", c_bool),
+        ("reserved", c_uint8 * 5),
     ]
 
 
@@ -133,6 +147,7 @@ class CudaOptions(Sized):
         ("devices", POINTER(c_int)),
         ("device_count", c_size_t),
         ("host_keep", c_int),
+        ("reserved", c_uint32),
         ("host_keep_bytes", c_uint64),
     ]
 
@@ -182,10 +197,10 @@ class Profile(Sized):
 class SimOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
-        ("memory", c_int),
-        ("overcommit", c_bool),
+        ("flags", c_uint64),
         ("devices", POINTER(POINTER(Profile))),
         ("device_count", c_size_t),
+        ("memory", c_int),
         ("poison", c_int),
     ]
 
@@ -193,10 +208,11 @@ class SimOptions(Sized):
 class TagOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("process", c_uint32),
+        ("reserved", c_uint32),
         ("block_bytes", c_uint64),
         ("coalesce_bytes", c_uint64),
-        ("retain_backups", c_bool),
         ("before_unmap", BeforeUnmapFunction),
         ("after_map", AfterMapFunction),
         ("callback_user", c_void_p),
@@ -206,12 +222,12 @@ class TagOptions(Sized):
 class AllocOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("tag", c_char_p),
         ("tag_id", c_uint32),
         ("process", c_uint32),
         ("device", c_int),
         ("backup", c_int),
-        ("flags", c_uint32),
         ("access", POINTER(c_int)),
         ("access_count", c_size_t),
     ]
@@ -228,6 +244,7 @@ class Allocation(Sized):
         ("device", c_int),
         ("backup", c_int),
         ("state", c_int),
+        ("flags", c_uint32),
         ("access_mask", c_uint64),
         ("backup_bytes", c_uint64),
     ]
@@ -236,8 +253,9 @@ class Allocation(Sized):
 class PauseOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("process", c_uint32),
-        ("discard", c_bool),
+        ("reserved", c_uint32),
         ("events", POINTER(c_void_p)),
         ("event_count", c_size_t),
         ("streams", POINTER(c_void_p)),
@@ -248,8 +266,9 @@ class PauseOptions(Sized):
 class ResumeOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("process", c_uint32),
-        ("no_restore", c_bool),
+        ("reserved", c_uint32),
         ("timeout_ns", c_uint64),
         ("streams", POINTER(c_void_p)),
         ("stream_count", c_size_t),
@@ -259,8 +278,9 @@ class ResumeOptions(Sized):
 class Forecast(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
-        ("fits", c_bool),
         ("device", c_int),
+        ("fits", c_bool),
+        ("reserved", c_uint8 * 3),
         ("needed_bytes", c_uint64),
         ("free_bytes", c_uint64),
         ("host_bytes", c_uint64),
@@ -273,8 +293,9 @@ class Forecast(Sized):
 class Oom(Structure):
     _fields_ = [
         ("happened", c_bool),
-        ("stage", c_uint32),
         ("external", c_bool),
+        ("reserved", c_uint8 * 2),
+        ("stage", c_uint32),
         ("cause", c_char_p),
         ("process", c_uint32),
         ("tag", c_uint32),
@@ -308,9 +329,10 @@ DEVICE_COUNTERS = (
 class DeviceStats(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
-        *((name, c_uint64) for name in DEVICE_COUNTERS),
         ("peak_stage", c_uint32),
+        ("reserved", c_uint32),
         ("oom", Oom),
+        *((name, c_uint64) for name in DEVICE_COUNTERS),
     ]
 
 
@@ -344,6 +366,7 @@ class StageStats(Sized):
         ("name", c_char_p),
         ("mark", c_char_p),
         ("step", c_uint32),
+        ("reserved", c_uint32),
         ("peak_bytes", c_uint64),
         ("end_bytes", c_uint64),
         ("free_at_peak_bytes", c_uint64),
@@ -363,20 +386,20 @@ class Budget(Structure):
 class ReplayOptions(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
+        ("flags", c_uint64),
         ("backend", c_char_p),
         ("device", c_char_p),
         ("conductor", c_char_p),
         ("wake", c_int),
-        ("partial", c_bool),
+        ("settle_ms", c_uint32),
         ("budgets", POINTER(Budget)),
         ("budget_count", c_size_t),
         ("progress", c_void_p),
         ("progress_user", c_void_p),
         ("timeline", c_void_p),
-        ("settle_ms", c_uint32),
         ("snapshot_process", c_char_p),
         ("snapshot_device", c_uint32),
-        ("snapshot_parts", c_bool),
+        ("reserved", c_uint32),
         ("filter", c_void_p),
         ("filter_user", c_void_p),
     ]
@@ -386,13 +409,14 @@ class ReplayDevice(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
         ("device", c_int),
+        ("fits", c_bool),
+        ("within_budgets", c_bool),
+        ("reserved", c_uint8 * 2),
         ("profile", c_char_p),
         ("capacity_bytes", c_uint64),
         ("peak_bytes", c_uint64),
         ("peak_stage", c_uint32),
         ("stage_count", c_uint32),
-        ("fits", c_bool),
-        ("within_budgets", c_bool),
         ("oom_file", c_char_p),
         ("oom_line", c_uint32),
         ("oom_stage", c_uint32),

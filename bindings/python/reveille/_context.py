@@ -105,16 +105,18 @@ class Context:
         own_pointer = None if own is None else ctypes.cast(ctypes.byref(own), ctypes.c_void_p)
         callbacks = Callbacks(log)
         options = _c.ContextOptions(
+            flags=_c.flags(
+                (log_ops, _c.CONTEXT_LOG_OPS),
+                (not verify, _c.CONTEXT_NO_VERIFY),
+                (disk_tmpfs, _c.CONTEXT_DISK_TMPFS),
+            ),
             backend_options=own_pointer,
             process_name=None if process_name is None else name_bytes(process_name, "process_name"),
             log=callbacks.log,
-            log_ops=bool(log_ops),
             keep_bytes=parse_size(keep_bytes),
-            no_verify=not verify,
             disk_directory=(
                 None if disk_directory is None else path_bytes(disk_directory, "disk_directory")
             ),
-            disk_tmpfs=bool(disk_tmpfs),
         )
         self._handle = Handle(backend, callbacks, _c.core())
         self._tag_names: dict[str, None] = {}
@@ -212,7 +214,7 @@ class Context:
         options = _c.TagOptions(
             block_bytes=parse_size(block_bytes),
             coalesce_bytes=parse_size(coalesce_bytes),
-            retain_backups=bool(retain_backups),
+            flags=_c.flags((retain_backups, _c.TAG_RETAIN_BACKUPS)),
             before_unmap=callbacks.before_unmap,
             after_map=callbacks.after_map,
         )
@@ -279,12 +281,13 @@ class Context:
             paused: an address now, memory at the first resume
         """
         others = [whole_number(other, "a device of access") for other in access]
-        flags = (exportable, _c.ALLOC_EXPORTABLE), (rdma, _c.ALLOC_RDMA), (paused, _c.ALLOC_PAUSED)
         options = _c.AllocOptions(
             tag=name_bytes(tag, "a tag"),
             device=whole_number(device, "device"),
             backup=choice(backup, _c.BACKUPS, "backup"),
-            flags=sum(flag for wanted, flag in flags if wanted),
+            flags=_c.flags(
+                (exportable, _c.ALLOC_EXPORTABLE), (rdma, _c.ALLOC_RDMA), (paused, _c.ALLOC_PAUSED)
+            ),
             access=(ctypes.c_int * len(others))(*others) if others else None,
             access_count=len(others),
         )
@@ -358,7 +361,7 @@ class Context:
         self, discard: bool, streams: Sequence[Any], events: Sequence[Any] | None
     ) -> _c.PauseOptions:
         return _c.PauseOptions(
-            discard=bool(discard),
+            flags=_c.flags((discard, _c.PAUSE_DISCARD)),
             events=None if events is None else handles_of(events, "cuda_event"),
             event_count=len(events or ()),
             streams=handles_of(streams, "cuda_stream"),
@@ -405,7 +408,7 @@ class Context:
         Raises OutOfDeviceMemory (TimedOut with a timeout): nothing has changed, free and retry.
         """
         options = _c.ResumeOptions(
-            no_restore=not restore,
+            flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)),
             timeout_ns=nanoseconds(timeout),
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
@@ -415,11 +418,13 @@ class Context:
 
     def fits(self, *tags: str, restore: bool = True) -> Forecast:
         """What resume() with these arguments would do now; true if it fits. Changes nothing."""
-        return self._forecast("rvl_resume_forecast", tags, _c.ResumeOptions(no_restore=not restore))
+        options = _c.ResumeOptions(flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)))
+        return self._forecast("rvl_resume_forecast", tags, options)
 
     def pause_forecast(self, *tags: str, discard: bool = False) -> Forecast:
         """What pause() with these arguments would do now. Changes nothing."""
-        return self._forecast("rvl_pause_forecast", tags, _c.PauseOptions(discard=bool(discard)))
+        options = _c.PauseOptions(flags=_c.flags((discard, _c.PAUSE_DISCARD)))
+        return self._forecast("rvl_pause_forecast", tags, options)
 
     def _forecast(self, function: str, tags: Sequence[str], options: Any) -> Forecast:
         struct = _c.Forecast()

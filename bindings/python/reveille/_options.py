@@ -113,7 +113,7 @@ def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) ->
     pointers = (ctypes.POINTER(_c.Profile) * len(structs))(*map(ctypes.pointer, structs))
     return _c.SimOptions(
         memory=choice(memory, _c.SIM_MEMORIES, "memory"),
-        overcommit=bool(overcommit),
+        flags=_c.flags((overcommit, _c.SIM_OVERCOMMIT)),
         devices=pointers if structs else None,
         device_count=len(structs),
         poison=whole_number(poison, "poison"),

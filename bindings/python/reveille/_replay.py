@@ -42,7 +42,7 @@ def _options(
         device=None if device is None else name_bytes(str(device), "device"),
         conductor=None if conductor is None else name_bytes(conductor, "conductor"),
         wake=_c.WAKES.index(wake),
-        partial=partial,
+        flags=_c.flags((partial, _c.REPLAY_PARTIAL)),
         budgets=(_c.Budget * len(bounds))(*bounds),
         budget_count=len(bounds),
     )
