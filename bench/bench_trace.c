@@ -39,7 +39,7 @@ static void write_trace(const char *path, uint64_t events)
         .struct_size = sizeof header, .devices = &device, .device_count = 1};
     rvl_trace_writer *writer = NULL;
     require(rvl_trace_writer_open(path, &header, &writer) == RVL_OK, "opening the writer");
-    require(rvl_trace_writer_process(writer, "engine", 1) == RVL_OK, "declaring a process");
+    require(rvl_trace_writer_add_process(writer, "engine", 1) == RVL_OK, "declaring a process");
     for (uint64_t i = 0; i < events; i++) {
         rvl_trace_event event = {.kind = i % 2 == 0 ? RVL_EVENT_ALLOC : RVL_EVENT_FREE,
                                  .process = "engine",
@@ -47,7 +47,7 @@ static void write_trace(const char *path, uint64_t events)
                                  .id = i / 2 + 1,
                                  .bytes = (i % 64 + 1) << 21,
                                  .tag = "weights"};
-        require(rvl_trace_writer_event(writer, &event) == RVL_OK, "writing an event");
+        require(rvl_trace_writer_add_event(writer, &event) == RVL_OK, "writing an event");
     }
     require(rvl_trace_writer_close(writer) == RVL_OK, "closing the writer");
 }

@@ -6,6 +6,8 @@
  * table, in its record, and in its block and neighbours, each known only when the one before is
  * there. Whoever knows some calls ahead what will be freed can have all of these fetched meanwhile.
  */
+#include "core/prefetch.h"
+
 #include "core/model.h"
 
 static void prefetch_record(const rvli_allocation *allocation)
@@ -27,7 +29,7 @@ static void prefetch_parts(const rvli_allocation *allocation)
         __builtin_prefetch(&allocation->previous->next);
 }
 
-rvl_status rvl_prefetch(rvl_context *context, rvl_addr addr, int depth)
+rvl_status rvl_private_prefetch(rvl_context *context, rvl_addr addr, int depth)
 {
     rvl_status status = rvli_context_check(context);
     if (status != RVL_OK)

@@ -187,8 +187,8 @@ static rvl_device_stats device_stats(const rvli_device *device)
     };
 }
 
-rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
-                             uint64_t *total_bytes_out)
+rvl_status rvl_device_get_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
+                                 uint64_t *total_bytes_out)
 {
     rvl_status status = rvli_context_check(context);
     if (status == RVL_OK)

@@ -30,7 +30,7 @@ static void declare_processes(rvl_context *context)
     while (recorder->declared_processes < context->process_count) {
         uint32_t number = recorder->declared_processes++;
         uint64_t pid = number == 0 ? (uint64_t)getpid() : 0;
-        rvl_trace_writer_process(recorder->writer, context->processes[number]->name, pid);
+        rvl_trace_writer_add_process(recorder->writer, context->processes[number]->name, pid);
     }
 }
 
@@ -42,7 +42,7 @@ static void write_event(rvl_context *context, rvl_trace_event *event)
     declare_processes(context);
     event->time_ns = rvli_clock_now(&context->clock) - recorder->start_ns;
     event->thread = thread_number();
-    rvl_trace_writer_event(recorder->writer, event);
+    rvl_trace_writer_add_event(recorder->writer, event);
     rvli_error_set(&cause);
 }
 

@@ -2,6 +2,8 @@
 /* What callers see of statuses and of the error record. */
 #include "reveille/status.h"
 
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "base/options.h"
 
@@ -36,4 +38,9 @@ const char *rvl_status_text(rvl_status status)
 #undef STATUS_TEXT
     }
     return "unknown status";
+}
+
+void rvl_string_free(char *string)
+{
+    free(string);
 }

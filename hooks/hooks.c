@@ -54,7 +54,7 @@ rvl_status rvl_hooks_check_settings(void)
     return rvli_settings_check();
 }
 
-rvl_status rvl_hooks_context(int device, rvl_context **context_out)
+rvl_status rvl_hooks_get_context(int device, rvl_context **context_out)
 {
     if (context_out == NULL || device < 0)
         return rvli_error(RVL_ERR_INVALID, "context_out is NULL, or the device's number negative");
@@ -62,7 +62,7 @@ rvl_status rvl_hooks_context(int device, rvl_context **context_out)
     return status == RVL_OK ? rvli_saver_context(device, context_out) : status;
 }
 
-rvl_status rvl_hooks_context_at(size_t index, int *device_out, rvl_context **context_out)
+rvl_status rvl_hooks_get_context_at(size_t index, int *device_out, rvl_context **context_out)
 {
     if (device_out == NULL || context_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "device_out or context_out is NULL");

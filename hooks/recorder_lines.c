@@ -84,7 +84,7 @@ bool rvli_record_open_file(void)
     if (rvli_record_file_open(pattern, start_ns, &writer) != RVL_OK) {
         writer = NULL;
         give_up();
-    } else if (rvl_trace_writer_process(writer, process_name, (uint64_t)process) != RVL_OK) {
+    } else if (rvl_trace_writer_add_process(writer, process_name, (uint64_t)process) != RVL_OK) {
         give_up();
     }
     return writer != NULL;
@@ -112,7 +112,7 @@ void rvli_record_write_at(rvl_trace_event *event, uint64_t time_ns, uint32_t thr
     event->time_ns = time_ns - start_ns;
     event->thread = thread;
     events++;
-    if (rvl_trace_writer_event(writer, event) == RVL_ERR_IO)
+    if (rvl_trace_writer_add_event(writer, event) == RVL_ERR_IO)
         give_up();
 }
 

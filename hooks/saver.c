@@ -16,7 +16,7 @@ static rvl_status check_margin(const rvli_saved_context *in, uint64_t size_bytes
     uint64_t margin = rvli_saver_margin(), free_bytes = 0, total_bytes = 0;
     if (margin == 0)
         return RVL_OK;
-    rvl_status status = rvl_device_memory(in->context, 0, &free_bytes, &total_bytes);
+    rvl_status status = rvl_device_get_memory(in->context, 0, &free_bytes, &total_bytes);
     if (status != RVL_OK)
         return status;
     uint64_t mask = in->granularity_bytes - 1;

@@ -509,7 +509,7 @@ const char *rvl_model_type(const rvl_model *model)
     return model->type;
 }
 
-uint64_t rvl_model_parameters(const rvl_model *model)
+uint64_t rvl_model_parameter_count(const rvl_model *model)
 {
     return model->parameters;
 }
@@ -530,7 +530,7 @@ static void name_tensor(void *user, const rvli_tensor *tensor)
     n->fn(n->user, &named);
 }
 
-void rvl_model_each_tensor(const rvl_model *model, rvl_model_tensor_fn fn, void *user)
+void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, void *user)
 {
     naming n = {fn, user};
     rvli_model_walk(model, name_tensor, &n);

@@ -54,7 +54,7 @@ uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term)
     return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.total : 0;
 }
 
-size_t rvl_model_step_allocations(const rvl_model_step *step, rvl_model_term term)
+size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_model_term term)
 {
     return (unsigned)term < RVL_MODEL_TERM_COUNT ? step->terms.term[term].sizes.count : 0;
 }
@@ -64,7 +64,7 @@ const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term)
     return (unsigned)term < RVL_MODEL_TERM_COUNT ? rvli_term_tag(term, step->train) : "?";
 }
 
-uint64_t rvl_model_step_tokens(const rvl_model_step *step)
+uint64_t rvl_model_step_token_count(const rvl_model_step *step)
 {
     return step->terms.tokens;
 }
@@ -98,9 +98,9 @@ static rvl_status write_events(const rvl_model_step *step, rvl_trace_writer *wri
     for (size_t i = 0; i < step->event_count && status == RVL_OK; i++) {
         while (comment < step->comment_count && step->comments[comment].event == i &&
                status == RVL_OK)
-            status = rvl_trace_writer_comment(writer, step->comments[comment++].text);
+            status = rvl_trace_writer_add_comment(writer, step->comments[comment++].text);
         if (status == RVL_OK)
-            status = rvl_trace_writer_event(writer, &step->events[i]);
+            status = rvl_trace_writer_add_event(writer, &step->events[i]);
     }
     return status;
 }
@@ -117,9 +117,9 @@ rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)
         return status;
-    status = rvl_trace_writer_process(writer, "engine", 0);
+    status = rvl_trace_writer_add_process(writer, "engine", 0);
     if (status == RVL_OK)
-        status = rvl_trace_writer_process(writer, "trainer", 0);
+        status = rvl_trace_writer_add_process(writer, "trainer", 0);
     if (status == RVL_OK)
         status = write_events(step, writer);
     if (status == RVL_OK)

@@ -7,6 +7,7 @@
  * before are applied. What is applied, and in which order, does not change: an error of the reader
  * is answered when its turn comes.
  */
+#include "core/prefetch.h"
 #include "replay/model.h"
 
 #define EVENTS RVLI_REPLAY_AHEAD_EVENTS
@@ -41,13 +42,13 @@ static void fetch_slot(rvl_replay *replay, rvli_replay_ahead_event *next)
     if (next->event.kind == RVL_EVENT_FREE && addrs != NULL)
         (void)rvli_intmap_get(addrs, next->event.id, &next->addr);
     if (next->addr != 0)
-        rvl_prefetch(replay->context, next->addr, 0);
+        rvl_private_prefetch(replay->context, next->addr, 0);
 }
 
 static void fetch_further(rvl_replay *replay, const rvli_replay_ahead_event *next, int depth)
 {
     if (next->addr != 0)
-        rvl_prefetch(replay->context, next->addr, depth);
+        rvl_private_prefetch(replay->context, next->addr, depth);
 }
 
 static void read_one(rvl_replay *replay, rvli_replay_ahead *ahead)

@@ -214,7 +214,7 @@ uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_even
         return 0;
     const char *const *paths =
         replay->joined.reader_paths != NULL ? replay->joined.reader_paths : replay->joined.paths;
-    return rvl_trace_column(paths[event->file], event->line, field);
+    return rvl_trace_find_column(paths[event->file], event->line, field);
 }
 
 void rvli_replay_input_progress(const rvl_replay *replay, rvl_trace_progress *progress_out)

@@ -270,8 +270,3 @@ rvl_status rvl_replay_to_json(const rvl_replay *replay, char **json_out)
     *json_out = buffer.text;
     return RVL_OK;
 }
-
-void rvl_replay_string_free(char *string)
-{
-    free(string);
-}

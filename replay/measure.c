@@ -16,7 +16,7 @@
 static uint64_t free_bytes_of(const rvl_replay *replay, int device)
 {
     uint64_t free_bytes = 0, total_bytes = 0;
-    if (rvl_device_memory(replay->context, device, &free_bytes, &total_bytes) != RVL_OK)
+    if (rvl_device_get_memory(replay->context, device, &free_bytes, &total_bytes) != RVL_OK)
         return UINT64_MAX;
     return free_bytes;
 }

@@ -15,7 +15,7 @@
 
 /* ---- Fields ---- */
 
-rvl_status rvl_snapshot_get(const rvl_snapshot *snapshot, rvl_snapshot_facts *facts_out)
+rvl_status rvl_snapshot_get_facts(const rvl_snapshot *snapshot, rvl_snapshot_facts *facts_out)
 {
     if (snapshot == NULL)
         return RVL_ERR_INVALID;

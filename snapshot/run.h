@@ -65,7 +65,7 @@ typedef struct rvli_stage {
     bool seen; /* a peak was taken */
 } rvli_stage;
 
-/* A result; rvl_snapshot_get() and the others read it. */
+/* A result; rvl_snapshot_get_facts() and the others read it. */
 struct rvl_snapshot {
     rvl_snapshot_facts facts;
     rvli_stage *stages;

@@ -182,7 +182,7 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
         write_mark(snapshot, from->stage, mark, sizeof mark);
         event.name = mark;
     }
-    return rvl_trace_writer_event(writer, &event);
+    return rvl_trace_writer_add_event(writer, &event);
 }
 
 /* Between two stages without a change there is nothing to tell. */
@@ -199,7 +199,7 @@ static rvl_status write_events(const rvli_tracer *tracer, const rvl_snapshot *sn
                                rvl_trace_writer *writer)
 {
     int64_t last_us = first_us;
-    rvl_status status = rvl_trace_writer_process(writer, how->process, 0);
+    rvl_status status = rvl_trace_writer_add_process(writer, how->process, 0);
     for (size_t i = 0; i < tracer->event_count && status == RVL_OK; i++) {
         const rvli_tracer_event *event = &tracer->events[i];
         if (event->time_us > last_us)

@@ -76,8 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(status == RVL_OK || error.message[0] != '\0');
     if (model == NULL)
         return 0;
-    rvl_model_each_tensor(model, add_tensor, &sum);
-    require(sum.elements == rvl_model_parameters(model));
+    rvl_model_visit_tensors(model, add_tensor, &sum);
+    require(sum.elements == rvl_model_parameter_count(model));
     if (sum.tensors <= TENSORS_MAX) {
         try_step(model, (rvl_model_options){.pp = 3, .pp_rank = 1});
         try_step(model, (rvl_model_options){.tp = 2, .weights_dtype = RVL_MODEL_BF16});

@@ -46,11 +46,11 @@ static void check(const char *path, const rvl_snapshot_options *options)
     require(status == RVL_OK || error.message[0] != '\0');
     if (status != RVL_OK)
         return;
-    require(rvl_snapshot_get(snapshot, &facts) == RVL_OK && facts.stage_count > 0);
+    require(rvl_snapshot_get_facts(snapshot, &facts) == RVL_OK && facts.stage_count > 0);
     for (uint32_t i = 0; i < facts.stage_count; i++)
         check_stage(snapshot, i);
     require(rvl_snapshot_to_json(snapshot, &json) == RVL_OK);
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_snapshot_close(snapshot);
 }
 

@@ -72,9 +72,9 @@ static void write_again(const char *from, const char *to)
     while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
         require(event.process_index < PROCESSES_MAX);
         if (!declared[event.process_index])
-            require(rvl_trace_writer_process(writer, event.process, 0) == RVL_OK);
+            require(rvl_trace_writer_add_process(writer, event.process, 0) == RVL_OK);
         declared[event.process_index] = true;
-        require(rvl_trace_writer_event(writer, &event) == RVL_OK);
+        require(rvl_trace_writer_add_event(writer, &event) == RVL_OK);
     }
     require(rvl_trace_writer_close(writer) == RVL_OK);
     rvl_trace_reader_close(reader);

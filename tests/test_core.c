@@ -2,6 +2,7 @@
 /* Allocations and transitions through the public API, on simulated devices with real bytes. */
 #include <string.h>
 
+#include "core/prefetch.h"
 #include "support.h"
 
 static rvl_error last_error(void)
@@ -56,10 +57,10 @@ static void hints_change_nothing(void **state)
     const rvl_addr addrs[] = {first, second, first + GRANULE, 0, 4096, UINT64_MAX};
     for (size_t i = 0; i < sizeof addrs / sizeof addrs[0]; i++)
         for (int depth = -1; depth < 4; depth++)
-            assert_int_equal(rvl_prefetch(context, addrs[i], depth), RVL_OK);
+            assert_int_equal(rvl_private_prefetch(context, addrs[i], depth), RVL_OK);
     rvl_device_stats after = support_stats(context, 0);
     assert_memory_equal(&before, &after, sizeof before);
-    assert_int_equal(rvl_prefetch(NULL, first, 0), RVL_ERR_INVALID);
+    assert_int_equal(rvl_private_prefetch(NULL, first, 0), RVL_ERR_INVALID);
     assert_int_equal(rvl_free(context, first), RVL_OK);
     assert_int_equal(rvl_free(context, second), RVL_OK);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
@@ -67,7 +68,7 @@ static void hints_change_nothing(void **state)
     context = support_open((support_options){.memory = RVL_SIM_BACKED}, NULL);
     first = support_alloc(context, "a", 0, GRANULE, RVL_BACKUP_NONE);
     for (int depth = 0; depth < 3; depth++)
-        assert_int_equal(rvl_prefetch(context, first, depth), RVL_OK);
+        assert_int_equal(rvl_private_prefetch(context, first, depth), RVL_OK);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 

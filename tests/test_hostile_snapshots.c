@@ -60,7 +60,7 @@ static void check_read(const written *bytes, uint64_t entries)
     unlink(path);
     if (status != RVL_OK)
         fail_msg("%s", last_error.message);
-    assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+    assert_int_equal(rvl_snapshot_get_facts(snapshot, &facts), RVL_OK);
     rvl_snapshot_close(snapshot);
     assert_int_equal(facts.event_count, entries);
 }
@@ -588,7 +588,7 @@ static void settings_of_other_types_are_noted(void **state)
         free(to.data);
         assert_int_equal(run_file(path, &snapshot), RVL_OK);
         unlink(path);
-        assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+        assert_int_equal(rvl_snapshot_get_facts(snapshot, &facts), RVL_OK);
         for (uint32_t note = 0; note < facts.note_count; note++)
             noted |= strstr(rvl_snapshot_note(snapshot, note), "setting") != NULL;
         rvl_snapshot_close(snapshot);

@@ -79,7 +79,7 @@ static void check_alone(const char *path)
     rvl_replay *result = replay(&path, 1, (rvl_replay_options){.device = "2GiB"});
     assert_int_equal(rvl_snapshot_run(path, NULL, &snapshot), RVL_OK);
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
-    assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+    assert_int_equal(rvl_snapshot_get_facts(snapshot, &facts), RVL_OK);
     assert_true(facts.stage_count > 5);
     for (uint32_t i = 0; i < facts.stage_count; i++) {
         rvl_snapshot_stage stage = {.struct_size = sizeof stage};
@@ -143,7 +143,7 @@ static void check_parts(const rvl_replay *result, const char *path, uint64_t gra
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     uint64_t gaps = 0;
     assert_int_equal(rvl_snapshot_run(path, NULL, &snapshot), RVL_OK);
-    assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+    assert_int_equal(rvl_snapshot_get_facts(snapshot, &facts), RVL_OK);
     for (uint32_t i = 0; i < facts.stage_count; i++) {
         uint32_t index;
         uint64_t parts[PARTS];

@@ -142,9 +142,9 @@ static void counts_are_those_of_published_models(void **state)
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         rvl_model *model = open_model(models[i].name);
         totals sum = {0};
-        rvl_model_each_tensor(model, add_tensor, &sum);
+        rvl_model_visit_tensors(model, add_tensor, &sum);
         assert_string_equal(rvl_model_type(model), models[i].type);
-        assert_int_equal(rvl_model_parameters(model), models[i].parameters);
+        assert_int_equal(rvl_model_parameter_count(model), models[i].parameters);
         assert_int_equal(sum.elements, models[i].parameters);
         if (models[i].tensors > 0 && sum.tensors != models[i].tensors)
             print_error("%s: %lu tensors\n", models[i].name, (unsigned long)sum.tensors);
@@ -184,7 +184,7 @@ static void assert_tensor(const rvl_model *model, const char *name, uint32_t lay
                           uint64_t columns)
 {
     wanted w = {.name = name};
-    rvl_model_each_tensor(model, keep_tensor, &w);
+    rvl_model_visit_tensors(model, keep_tensor, &w);
     assert_string_equal(w.found.name, name);
     assert_int_equal(w.found.layer, layer);
     assert_int_equal(w.found.rows, rows);
@@ -319,7 +319,7 @@ static void what_is_beside_the_language_model_does_not_count(void **state)
                  "\"intermediate_size\":10240,\"num_hidden_layers\":34%s}}",
                  cases[i].top, cases[i].inner);
         rvl_model *model = parse_model(text);
-        assert_int_equal(rvl_model_parameters(model), cases[i].parameters);
+        assert_int_equal(rvl_model_parameter_count(model), cases[i].parameters);
         rvl_model_close(model);
     }
 }
@@ -333,7 +333,7 @@ static void sizes_may_be_at_the_top_or_below(void **state)
         "\"qwen2_5_vl_text\",\"hidden_size\":3584,\"num_hidden_layers\":28,"
         "\"num_attention_heads\":28,\"num_key_value_heads\":4,\"intermediate_size\":18944,"
         "\"vocab_size\":152064}}");
-    assert_int_equal(rvl_model_parameters(model), 7615616512);
+    assert_int_equal(rvl_model_parameter_count(model), 7615616512);
     rvl_model_close(model);
 }
 
@@ -439,7 +439,7 @@ static void parts_of_a_config_change_the_count(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rvl_model *model = parse_model(cases[i].text);
-        assert_int_equal(rvl_model_parameters(model), dense + (uint64_t)cases[i].more);
+        assert_int_equal(rvl_model_parameter_count(model), dense + (uint64_t)cases[i].more);
         rvl_model_close(model);
     }
 }
@@ -461,7 +461,7 @@ static void sparse_layers_are_where_the_config_says(void **state)
                  {MOE ",\"decoder_sparse_step\":2,\"mlp_only_layers\":[0,3]}", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rvl_model *model = parse_model(cases[i].text);
-        assert_int_equal(rvl_model_parameters(model),
+        assert_int_equal(rvl_model_parameter_count(model),
                          cases[i].sparse * sparse + (4 - cases[i].sparse) * dense + rest);
         rvl_model_close(model);
     }
@@ -526,7 +526,7 @@ static void assert_term(const rvl_model_step *step, rvl_model_term term, uint64_
     if (rvl_model_step_bytes(step, term) != bytes)
         print_error("%s\n", rvl_model_step_tag(step, term));
     assert_int_equal(rvl_model_step_bytes(step, term), bytes);
-    assert_int_equal(rvl_model_step_allocations(step, term), allocations);
+    assert_int_equal(rvl_model_step_allocation_count(step, term), allocations);
 }
 
 static void assert_packed(const rvl_model_step *step, rvl_model_term term,
@@ -580,7 +580,7 @@ static void kv_heads_are_copied_where_ranks_are_more(void **state)
     rvl_model_step *step = make_step(model, (rvl_model_options){.tp = 16});
     assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
     uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 10 * 9 - packing.bytes;
-    assert_in_range(rvl_model_step_tokens(step), room / (64 * 256) - 1, room / (64 * 256));
+    assert_in_range(rvl_model_step_token_count(step), room / (64 * 256) - 1, room / (64 * 256));
     rvl_model_step_close(step);
     rvl_model_close(model);
 }
@@ -655,7 +655,7 @@ static void fp8_weights_have_scales(void **state)
     uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 1000000 * 900000 +
                     (H200_BYTES - CONTEXT_BYTES) % 1000000 * 900000 / 1000000 - packing.bytes;
     uint64_t tokens = room / (61 * 576);
-    assert_int_equal(rvl_model_step_tokens(step), tokens);
+    assert_int_equal(rvl_model_step_token_count(step), tokens);
     assert_term(step, RVL_MODEL_KV_CACHE, 61 * round_up(tokens * 576, 2 * MIB), 61);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -712,7 +712,7 @@ static void quantization_config_is_taken_over(void **state)
         rvl_model_step *same =
             make_step(model, (rvl_model_options){.weights_dtype = cases[i].same_as});
         assert_term(step, RVL_MODEL_WEIGHTS, rvl_model_step_bytes(same, RVL_MODEL_WEIGHTS),
-                    rvl_model_step_allocations(same, RVL_MODEL_WEIGHTS));
+                    rvl_model_step_allocation_count(same, RVL_MODEL_WEIGHTS));
         rvl_model_step_close(same);
         rvl_model_step_close(step);
         rvl_model_close(model);
@@ -924,15 +924,16 @@ static void options_go_before_the_quantisation(void **state)
             assert_true(rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS) >
                         rvl_model_step_bytes(same, RVL_MODEL_WEIGHTS));
         else
-            assert_int_equal(rvl_model_step_tokens(step), rvl_model_step_tokens(same));
+            assert_int_equal(rvl_model_step_token_count(step), rvl_model_step_token_count(same));
         rvl_model_step_close(same);
         rvl_model_step_close(step);
     }
     rvl_model_step *as_config = make_step(model, (rvl_model_options){0});
     rvl_model_step *as_said = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_FP8});
     rvl_model_step *other = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_BF16});
-    assert_int_equal(rvl_model_step_tokens(as_config), rvl_model_step_tokens(as_said));
-    assert_in_range(rvl_model_step_tokens(as_config) - 2 * rvl_model_step_tokens(other), 0, 1);
+    assert_int_equal(rvl_model_step_token_count(as_config), rvl_model_step_token_count(as_said));
+    assert_in_range(rvl_model_step_token_count(as_config) - 2 * rvl_model_step_token_count(other),
+                    0, 1);
     rvl_model_step_close(other);
     rvl_model_step_close(as_said);
     rvl_model_step_close(as_config);
@@ -954,10 +955,10 @@ static void layers_need_not_divide_by_stages(void **state)
         for (uint32_t rank = 0; rank < 4; rank++) {
             rvl_model_step *step =
                 make_step(model, (rvl_model_options){.tp = 8, .pp = 4, .pp_rank = rank});
-            size_t buffers = rvl_model_step_allocations(step, RVL_MODEL_KV_CACHE);
+            size_t buffers = rvl_model_step_allocation_count(step, RVL_MODEL_KV_CACHE);
             assert_int_equal(buffers, cases[i].layers[rank] * (i == 0 ? 1 : 2));
-            assert_true(rank == 0 || rvl_model_step_tokens(step) == tokens);
-            tokens = rvl_model_step_tokens(step);
+            assert_true(rank == 0 || rvl_model_step_token_count(step) == tokens);
+            tokens = rvl_model_step_token_count(step);
             uint64_t weights = rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
             const rvl_trace_device *device = rvl_model_step_device(step);
             uint64_t room = (device->capacity_bytes - CONTEXT_BYTES) / 10 * 9 - weights;
@@ -979,7 +980,7 @@ static void an_indexer_has_a_cache_of_its_own(void **state)
         rvl_model_options options = {.tp = 16, .ep = 16};
         options.kv_dtype = fp8 ? RVL_MODEL_FP8 : RVL_MODEL_BF16;
         rvl_model_step *step = make_step(model, options);
-        uint64_t tokens = rvl_model_step_tokens(step), each = fp8 ? 576 : 2 * 576;
+        uint64_t tokens = rvl_model_step_token_count(step), each = fp8 ? 576 : 2 * 576;
         uint64_t bytes = 61 * (round_up(tokens * each, 2 * MIB) + round_up(tokens * 132, 2 * MIB));
         assert_term(step, RVL_MODEL_KV_CACHE, bytes, 2 * 61);
         uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 10 * 9;
@@ -1015,7 +1016,7 @@ static void assert_shares(const rvl_model *model, const rvl_model_step *step, rv
 {
     static share_packing p;
     p = (share_packing){.ranks = ranks, .bytes = bytes, .states = states, .blocks = blocks};
-    rvl_model_each_tensor(model, pack_share, &p);
+    rvl_model_visit_tensors(model, pack_share, &p);
     assert_packed(step, term, &p.packing);
 }
 
@@ -1210,7 +1211,7 @@ static void given_sizes_replace_formulas(void **state)
     assert_term(step, RVL_MODEL_ENGINE_CONTEXT, 0, 0);
     /* Two layers, two heads of 128 in bf16, K and V. */
     uint64_t tokens = (GIB / 2 - 1000) / (2 * 2 * 512);
-    assert_int_equal(rvl_model_step_tokens(step), tokens);
+    assert_int_equal(rvl_model_step_token_count(step), tokens);
     assert_term(step, RVL_MODEL_KV_CACHE, 4 * round_up(tokens * 512, 2 * MIB), 4);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -1649,11 +1650,11 @@ static void comments_are_lines_of_their_own(void **state)
     line[sizeof line - 1] = '\0';
     snprintf(path, sizeof path, "%s/x.rvt", folder);
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_OK);
-    assert_int_equal(rvl_trace_writer_comment(writer, "three"), RVL_OK);
-    assert_int_equal(rvl_trace_writer_comment(writer, ""), RVL_OK);
-    assert_int_equal(rvl_trace_writer_comment(writer, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_comment(NULL, "x"), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_comment(writer, line), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, "three"), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, ""), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_comment(NULL, "x"), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, line), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     FILE *file = fopen(path, "r");
     assert_non_null(file);

@@ -597,11 +597,11 @@ static void limited_trace(void)
     rvl_trace_writer *writer;
     limit(16384);
     NEED(rvl_trace_writer_open_draft(in_folder("x"), &header, &writer) == RVL_OK);
-    NEED(rvl_trace_writer_process(writer, "engine", 0) == RVL_OK);
+    NEED(rvl_trace_writer_add_process(writer, "engine", 0) == RVL_OK);
     for (int i = 0; i < 1000; i++)
-        NEED(rvl_trace_writer_event(writer, &(rvl_trace_event){.kind = RVL_EVENT_STAGE,
-                                                               .process = "engine",
-                                                               .name = "a stage"}) == RVL_OK);
+        NEED(rvl_trace_writer_add_event(writer, &(rvl_trace_event){.kind = RVL_EVENT_STAGE,
+                                                                   .process = "engine",
+                                                                   .name = "a stage"}) == RVL_OK);
     NEED(rvl_trace_writer_close(writer) == RVL_ERR_IO);
     NEED(strcmp(rvli_error_get()->native_name, "EFBIG") == 0);
 }

@@ -215,7 +215,7 @@ static void test_json(void **state)
               "\"end_bytes\":2097152,\"free_at_peak_bytes\":1046478848,\"host_bytes\":0,"
               "\"seconds\":0.0,\"at_peak\":[{\"process\":\"e\",\"tag\":null,"
               "\"bytes\":2097152}]}]}],\"events\":2}");
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(replay);
 }
 
@@ -255,8 +255,8 @@ static void test_json_is_the_same_twice(void **state)
         rvl_replay_close(replay);
     }
     assert_string_equal(json[0], json[1]);
-    rvl_replay_string_free(json[0]);
-    rvl_replay_string_free(json[1]);
+    rvl_string_free(json[0]);
+    rvl_string_free(json[1]);
 }
 
 static void test_json_of_names_that_are_not_utf8(void **state)
@@ -272,7 +272,7 @@ static void test_json_of_names_that_are_not_utf8(void **state)
     json_t *parsed = json_loads(json, 0, NULL);
     assert_non_null(parsed);
     json_decref(parsed);
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(replay);
 }
 
@@ -299,7 +299,7 @@ static void test_empty_trace(void **state)
     char *json;
     assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
     assert_non_null(strstr(json, "\"peak_stage\":null,\"fits\":true,\"oom\":null,\"stages\":[]"));
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(replay);
 }
 
@@ -337,7 +337,7 @@ static void test_oom(void **state)
              result.path);
     assert_int_equal(rvl_replay_to_json(result.replay, &json), RVL_OK);
     assert_non_null(strstr(json, expected));
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(result.replay);
 }
 
@@ -571,7 +571,7 @@ static void test_readings(void **state)
     char *json = NULL;
     assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
     assert_non_null(strstr(json, "\"read_bytes\":629145600,\"predicted_bytes\":524288000}"));
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(replay);
 }
 
@@ -725,7 +725,7 @@ static void test_bad_questions(void **state)
     assert_int_equal(rvl_replay_to_json(replay, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_replay_device_count(NULL), 0);
     assert_int_equal(rvl_replay_event_count(NULL, NULL), 0);
-    rvl_replay_string_free(NULL);
+    rvl_string_free(NULL);
     rvl_replay_close(NULL);
     rvl_replay_close(replay);
 }

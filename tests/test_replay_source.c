@@ -134,8 +134,8 @@ static void check_same(const char *path, rvl_wake how)
     assert_int_equal(rvl_replay_to_json(from_file, &file_json), RVL_OK);
     assert_int_equal(rvl_replay_to_json(from_memory, &memory_json), RVL_OK);
     assert_string_equal(memory_json, file_json);
-    rvl_replay_string_free(file_json);
-    rvl_replay_string_free(memory_json);
+    rvl_string_free(file_json);
+    rvl_string_free(memory_json);
     rvl_replay_close(from_file);
     rvl_replay_close(from_memory);
 }
@@ -178,8 +178,8 @@ static void a_step_of_a_model_needs_no_file(void **state)
     assert_int_equal(rvl_replay_to_json(replay, &file_json), RVL_OK);
     assert_string_equal(step_json, file_json);
     rvl_replay_close(replay);
-    rvl_replay_string_free(step_json);
-    rvl_replay_string_free(file_json);
+    rvl_string_free(step_json);
+    rvl_string_free(file_json);
     unlink(path);
     assert_int_equal(rvl_model_step_replay(NULL, NULL, &replay), RVL_ERR_INVALID);
 }

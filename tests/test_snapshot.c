@@ -96,7 +96,7 @@ static rvl_snapshot_stage stage_of(const rvl_snapshot *snapshot, uint32_t index)
 static rvl_snapshot_facts facts_of(const rvl_snapshot *snapshot)
 {
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
-    assert_int_equal(rvl_snapshot_get(snapshot, &facts), RVL_OK);
+    assert_int_equal(rvl_snapshot_get_facts(snapshot, &facts), RVL_OK);
     return facts;
 }
 
@@ -845,7 +845,7 @@ static void json_has_the_schema(void **state)
               "\"pending_bytes\":0},\"pinned_by\":{\"bytes\":2096640,\"event\":0,"
               "\"addr\":139637976727552,\"size_bytes\":1}}],\"skipped_events\":0,"
               "\"confidence\":\"exact\",\"notes\":[],\"oom\":null}");
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_snapshot_close(snapshot);
 }
 
@@ -919,7 +919,7 @@ static void misuse_is_refused(void **state)
     assert_string_equal(last_error.message, "No such file or directory");
     assert_int_equal(rvl_snapshot_run("/tmp", NULL, &snapshot), RVL_ERR_IO);
     rvl_last_error(&last_error);
-    assert_int_equal(rvl_snapshot_get(NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_get_facts(NULL, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_get_stage(NULL, 0, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_to_json(NULL, NULL), RVL_ERR_INVALID);
     assert_null(rvl_snapshot_note(NULL, 0));

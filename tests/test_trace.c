@@ -235,8 +235,8 @@ static rvl_trace_writer *open_writer(const char *path)
 {
     rvl_trace_writer *writer = NULL;
     assert_int_equal(rvl_trace_writer_open(path, &golden_header, &writer), RVL_OK);
-    assert_int_equal(rvl_trace_writer_process(writer, "trainer", 4242), RVL_OK);
-    assert_int_equal(rvl_trace_writer_process(writer, "-", 0), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_process(writer, "trainer", 4242), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_process(writer, "-", 0), RVL_OK);
     return writer;
 }
 
@@ -251,7 +251,7 @@ static void writes_each_kind_as_golden(void **state)
         rvl_trace_writer *writer = open_writer(path);
         for (size_t i = 0; i < GOLDEN_COUNT; i++)
             if (golden_events[i].kind == kind)
-                assert_int_equal(rvl_trace_writer_event(writer, &golden_events[i]), RVL_OK);
+                assert_int_equal(rvl_trace_writer_add_event(writer, &golden_events[i]), RVL_OK);
         assert_int_equal(rvl_trace_writer_flush(writer), RVL_OK);
         assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
         char *wanted = get_file(golden, &wanted_length);
@@ -597,12 +597,12 @@ static void tells_the_columns_of_a_line(void **state)
     assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
     static const uint32_t columns[] = {0, 1, 7, 10, 12, 14, 0};
     for (uint32_t field = 0; field < 7; field++)
-        assert_int_equal(rvl_trace_column(path, event.line, field), columns[field]);
+        assert_int_equal(rvl_trace_find_column(path, event.line, field), columns[field]);
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), path);
     assert_null(rvl_trace_reader_path(reader, 1));
     assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_trace_column(path, event.line + 2, 1), 0); /* beyond the end */
-    assert_int_equal(rvl_trace_column(path, 0, 1), 0);
+    assert_int_equal(rvl_trace_find_column(path, event.line + 2, 1), 0); /* beyond the end */
+    assert_int_equal(rvl_trace_find_column(path, 0, 1), 0);
     rvl_trace_reader_close(reader);
     unlink(path);
 }
@@ -906,8 +906,8 @@ static void refuses_what_cannot_be_opened(void **state)
     rvl_last_error(&error);
     assert_int_equal(rvl_trace_reader_next(NULL, &event), RVL_ERR_INVALID);
     rvl_last_error(&error);
-    assert_int_equal(rvl_trace_column(NULL, 1, 1), 0);
-    assert_int_equal(rvl_trace_column(missing, 1, 1), 0);
+    assert_int_equal(rvl_trace_find_column(NULL, 1, 1), 0);
+    assert_int_equal(rvl_trace_find_column(missing, 1, 1), 0);
     assert_null(rvl_trace_reader_path(NULL, 0));
     rvl_trace_reader_close(NULL);
 }
@@ -1020,16 +1020,16 @@ static void writer_refuses_events(void **state)
     (void)state;
     new_path(path, "");
     rvl_trace_writer *writer = open_writer(path);
-    assert_int_equal(rvl_trace_writer_event(writer, &good), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &good), RVL_OK);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_OK);
     free(get_file(path, &before));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(rvl_trace_writer_event(writer, &bad[i]), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_event(NULL, &good), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_event(writer, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_process(writer, "trainer", 1), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_process(writer, "", 1), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_process(NULL, "x", 1), RVL_ERR_INVALID);
+        assert_int_equal(rvl_trace_writer_add_event(writer, &bad[i]), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(NULL, &good), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_process(writer, "trainer", 1), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_process(writer, "", 1), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_process(NULL, "x", 1), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_flush(NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_OK);
     free(get_file(path, &after));
@@ -1046,7 +1046,7 @@ static void writer_has_a_limit_of_processes(void **state)
     for (int i = 2; i <= 4096; i++) {
         char name[16];
         snprintf(name, sizeof name, "p%d", i);
-        assert_int_equal(rvl_trace_writer_process(writer, name, 0),
+        assert_int_equal(rvl_trace_writer_add_process(writer, name, 0),
                          i < 4096 ? RVL_OK : RVL_ERR_INVALID);
     }
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
@@ -1057,10 +1057,10 @@ static void writer_remembers_a_full_disk(void **state)
     const rvl_trace_event step = {RVL_EVENT_STEP, TRAINER};
     (void)state;
     rvl_trace_writer *writer = open_writer("/dev/full");
-    assert_int_equal(rvl_trace_writer_event(writer, &step), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &step), RVL_OK);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_event(writer, &step), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_process(writer, "late", 0), RVL_ERR_IO);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &step), RVL_ERR_IO);
+    assert_int_equal(rvl_trace_writer_add_process(writer, "late", 0), RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
     writer = open_writer("/dev/full");
@@ -1068,7 +1068,7 @@ static void writer_remembers_a_full_disk(void **state)
     writer = open_writer("/dev/full");
     rvl_status status = RVL_OK;
     for (int i = 0; i < 10000 && status == RVL_OK; i++)
-        status = rvl_trace_writer_event(writer, &step);
+        status = rvl_trace_writer_add_event(writer, &step);
     assert_int_equal(status, RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
 }

@@ -191,7 +191,7 @@ static void add_term(table *rows, const rvl_model_step *step, rvl_model_term ter
         return;
     format_size(rvl_model_step_bytes(step, term), size);
     snprintf(bytes, sizeof bytes, "%" PRIu64, rvl_model_step_bytes(step, term));
-    snprintf(count, sizeof count, "%zu", rvl_model_step_allocations(step, term));
+    snprintf(count, sizeof count, "%zu", rvl_model_step_allocation_count(step, term));
     table_add(rows, (const char *const[]){rvl_model_step_tag(step, term), size, bytes, count});
 }
 
@@ -204,9 +204,9 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     if (rows == NULL)
         return false;
     say("%s: %s, %" PRIu64 " parameters; %zu events", output, rvl_model_type(model),
-        rvl_model_parameters(model), rvl_model_step_events(step, &events));
-    if (rvl_model_step_tokens(step) > 0)
-        printf("; the KV cache holds %" PRIu64 " tokens", rvl_model_step_tokens(step));
+        rvl_model_parameter_count(model), rvl_model_step_events(step, &events));
+    if (rvl_model_step_token_count(step) > 0)
+        printf("; the KV cache holds %" PRIu64 " tokens", rvl_model_step_token_count(step));
     puts("");
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
         add_term(rows, step, (rvl_model_term)term);

@@ -217,7 +217,7 @@ static bool print_json(const rvl_snapshot *snapshot)
     if (rvl_snapshot_to_json(snapshot, &json) != RVL_OK)
         return false;
     puts(json);
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     return true;
 }
 
@@ -230,7 +230,7 @@ static int run(const arguments *parsed)
     progress_end();
     if (status != RVL_OK)
         return explain_replay(status);
-    (void)rvl_snapshot_get(snapshot, &facts);
+    (void)rvl_snapshot_get_facts(snapshot, &facts);
     bool printed = parsed->json ? print_json(snapshot) : print_report(snapshot, &facts);
     int code = facts.diverged || facts.oom_count > 0 ? EXIT_DOES_NOT_FIT : EXIT_FITS;
     rvl_snapshot_close(snapshot);

@@ -429,7 +429,7 @@ static uint32_t column_of(const char *line, size_t length, uint32_t field)
     return 0;
 }
 
-uint32_t rvl_trace_column(const char *path, uint32_t line_number, uint32_t field)
+uint32_t rvl_trace_find_column(const char *path, uint32_t line_number, uint32_t field)
 {
     rvli_lines *lines;
     const char *why, *line = NULL;

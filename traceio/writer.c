@@ -182,7 +182,7 @@ static rvl_status write_comment(rvl_trace_writer *writer, const char *text)
     return RVL_OK;
 }
 
-rvl_status rvl_trace_writer_comment(rvl_trace_writer *writer, const char *text)
+rvl_status rvl_trace_writer_add_comment(rvl_trace_writer *writer, const char *text)
 {
     if (writer == NULL || text == NULL || !good_comment(text))
         return rvli_error(RVL_ERR_INVALID,
@@ -345,7 +345,7 @@ static process *find_process(rvl_trace_writer *writer, const char *name)
     return NULL;
 }
 
-rvl_status rvl_trace_writer_process(rvl_trace_writer *writer, const char *name, uint64_t pid)
+rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *name, uint64_t pid)
 {
     if (writer == NULL || !good_name(name) || find_process(writer, name) != NULL)
         return rvli_error(RVL_ERR_INVALID,
@@ -472,7 +472,7 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
     }
 }
 
-rvl_status rvl_trace_writer_event(rvl_trace_writer *writer, const rvl_trace_event *event)
+rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event)
 {
     static const char *const keywords[] = {
 #define KEYWORD(name, keyword) keyword,

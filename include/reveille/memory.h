@@ -160,14 +160,6 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
  */
 RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
 
-/*
- * A hint that addr is about to be freed: brings into the processor's caches what that will touch.
- * Worth it where very many allocations are live and the caller knows some calls ahead what comes.
- * depth says how many pointers away: 0 first, some other calls later 1, again later 2. Changes
- * nothing; addr may be anything. RVL_OK, RVL_ERR_INVALID, RVL_ERR_FORKED. Any thread. Since 0.1.
- */
-RVL_API rvl_status rvl_prefetch(rvl_context *context, rvl_addr addr, int depth);
-
 typedef struct rvl_allocation {
     size_t struct_size;
     rvl_addr addr;       /* first address */

@@ -36,7 +36,7 @@ RVL_API void rvl_model_close(rvl_model *model);
 RVL_API const char *rvl_model_type(const rvl_model *model);
 
 /* Number of its parameters: exact, tied embeddings once. Thread-safe. Since 0.1. */
-RVL_API uint64_t rvl_model_parameters(const rvl_model *model);
+RVL_API uint64_t rvl_model_parameter_count(const rvl_model *model);
 
 #define RVL_MODEL_NO_LAYER UINT32_MAX
 
@@ -52,7 +52,7 @@ typedef struct rvl_model_tensor {
 typedef void (*rvl_model_tensor_fn)(void *user, const rvl_model_tensor *tensor);
 
 /* Calls fn for every parameter, in the order of the layers. Thread-safe. Since 0.1. */
-RVL_API void rvl_model_each_tensor(const rvl_model *model, rvl_model_tensor_fn fn, void *user);
+RVL_API void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, void *user);
 
 /* The families that can be read, in the order of the table; NULL behind the last. Since 0.1. */
 RVL_API const char *rvl_model_family(size_t index);
@@ -180,13 +180,13 @@ RVL_API void rvl_model_step_close(rvl_model_step *step);
 RVL_API uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term);
 
 /* Number of allocations that these are. Since 0.1. */
-RVL_API size_t rvl_model_step_allocations(const rvl_model_step *step, rvl_model_term term);
+RVL_API size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_model_term term);
 
 /* Tag or cause of a term in the trace. Static string. Since 0.1. */
 RVL_API const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term);
 
 /* Tokens that the KV cache holds; 0 where its size was given. Since 0.1. */
-RVL_API uint64_t rvl_model_step_tokens(const rvl_model_step *step);
+RVL_API uint64_t rvl_model_step_token_count(const rvl_model_step *step);
 
 /* The device, as the trace's header declares it. Lives as long as the step. Since 0.1. */
 RVL_API const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step);

@@ -215,7 +215,7 @@ RVL_API rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t devic
 
 /*
  * The result as JSON (schema 1, docs/replay.md), one line, without a newline. The caller frees
- * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
+ * *json_out with rvl_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
  * Since 0.1.
  */
 RVL_API rvl_status rvl_replay_to_json(const rvl_replay *replay, char **json_out);
@@ -229,9 +229,6 @@ typedef bool (*rvl_replay_write_fn)(void *user, const char *text, size_t size);
  */
 RVL_API rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write,
                                          void *user);
-
-/* Frees a string that a replay function returned. NULL is fine. Since 0.1. */
-RVL_API void rvl_replay_string_free(char *string);
 
 /* Frees a result. NULL is fine. Since 0.1. */
 RVL_API void rvl_replay_close(rvl_replay *replay);

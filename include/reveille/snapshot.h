@@ -85,7 +85,8 @@ typedef struct rvl_snapshot_facts {
 } rvl_snapshot_facts;
 
 /* The result as a whole. Strings live as long as it. RVL_OK or RVL_ERR_INVALID. Since 0.1. */
-RVL_API rvl_status rvl_snapshot_get(const rvl_snapshot *snapshot, rvl_snapshot_facts *facts_out);
+RVL_API rvl_status rvl_snapshot_get_facts(const rvl_snapshot *snapshot,
+                                          rvl_snapshot_facts *facts_out);
 
 /* A sentence on what lowers the confidence; NULL: no such note. Since 0.1. */
 RVL_API const char *rvl_snapshot_note(const rvl_snapshot *snapshot, uint32_t note);
@@ -115,7 +116,7 @@ RVL_API rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t
 
 /*
  * The result as JSON (schema 1, docs/snapshot.md), one line, without a newline. The caller frees
- * *json_out with rvl_replay_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
+ * *json_out with rvl_string_free(). Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_HOST_OOM.
  * Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out);

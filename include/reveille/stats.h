@@ -97,8 +97,8 @@ RVL_API rvl_status rvl_device_get_stats(rvl_context *context, int device,
  * what is left of its capacity. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NO_DEVICE,
  * RVL_ERR_DEVICE_LOST or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
-RVL_API rvl_status rvl_device_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
-                                     uint64_t *total_bytes_out);
+RVL_API rvl_status rvl_device_get_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
+                                         uint64_t *total_bytes_out);
 
 /*
  * Host memory that backups are kept in. Real devices share one pool a process: the numbers are

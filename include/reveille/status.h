@@ -97,6 +97,12 @@ RVL_API const char *rvl_status_text(rvl_status status);
  */
 RVL_API rvl_status rvl_last_error(rvl_error *error_out);
 
+/*
+ * Frees a string that a function of either library has given to the caller (*json_out). NULL is
+ * fine. Thread-safe. Since 0.1.
+ */
+RVL_API void rvl_string_free(char *string);
+
 #ifdef __cplusplus
 }
 #endif

@@ -111,22 +111,23 @@ RVL_API rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace
  * declared are refused. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_IO. One thread
  * at a time a writer. Since 0.1.
  */
-RVL_API rvl_status rvl_trace_writer_process(rvl_trace_writer *writer, const char *name,
-                                            uint64_t pid);
+RVL_API rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *name,
+                                                uint64_t pid);
 
 /*
  * Writes one event. Times and, within a process, ids must not fall. Returns RVL_OK,
  * RVL_ERR_INVALID (nothing is written) or RVL_ERR_IO (sticky: later calls answer the same). One
  * thread at a time a writer. Since 0.1.
  */
-RVL_API rvl_status rvl_trace_writer_event(rvl_trace_writer *writer, const rvl_trace_event *event);
+RVL_API rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer,
+                                              const rvl_trace_event *event);
 
 /*
  * Writes a comment: one line, or several with LF between. Returns RVL_OK, RVL_ERR_INVALID (NULL, or
  * a line of more than 4000 bytes; nothing is written) or RVL_ERR_IO. One thread at a time a writer.
  * Since 0.1.
  */
-RVL_API rvl_status rvl_trace_writer_comment(rvl_trace_writer *writer, const char *text);
+RVL_API rvl_status rvl_trace_writer_add_comment(rvl_trace_writer *writer, const char *text);
 
 /* Writes out what is buffered. Returns RVL_OK or RVL_ERR_IO. Since 0.1. */
 RVL_API rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);
@@ -183,7 +184,7 @@ RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_eve
  * file anew up to that line. field: 1 for the first word of the line. 0 if there is no such field,
  * or the file cannot be read again (a pipe). Any thread. Since 0.1.
  */
-RVL_API uint32_t rvl_trace_column(const char *path, uint32_t line, uint32_t field);
+RVL_API uint32_t rvl_trace_find_column(const char *path, uint32_t line, uint32_t field);
 
 /*
  * Devices that the headers declare, merged over all files and ordered by index. Since 0.1.

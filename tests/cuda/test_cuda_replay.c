@@ -89,10 +89,10 @@ static void the_device_says_what_was_predicted(void **state)
     assert_int_equal(rvl_replay_to_json(real, &json), RVL_OK);
     assert_non_null(
         strstr(json, "\"measured_peak_bytes\":314572800,\"measured_end_bytes\":159383552}"));
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     assert_int_equal(rvl_replay_to_json(predicted, &json), RVL_OK);
     assert_null(strstr(json, "measured"));
-    rvl_replay_string_free(json);
+    rvl_string_free(json);
     rvl_replay_close(predicted);
     rvl_replay_close(real);
 }

@@ -19,7 +19,7 @@ static struct {
     void (*tms_set_current_tag)(const char *tag);
     void (*tms_set_interesting_region)(bool on);
     void (*tms_set_enable_cpu_backup)(bool on);
-    rvl_status (*rvl_hooks_context)(int device, rvl_context **context_out);
+    rvl_status (*rvl_hooks_get_context)(int device, rvl_context **context_out);
     rvl_status (*rvl_hooks_pause)(const char *tag);
     rvl_status (*rvl_hooks_resume)(const char *tag);
     rvl_status (*rvl_last_error)(rvl_error *error_out);
@@ -52,7 +52,7 @@ static void find_functions(void)
     FIND(tms_set_current_tag);
     FIND(tms_set_interesting_region);
     FIND(tms_set_enable_cpu_backup);
-    FIND(rvl_hooks_context);
+    FIND(rvl_hooks_get_context);
     FIND(rvl_hooks_pause);
     FIND(rvl_hooks_resume);
     FIND(rvl_last_error);
@@ -228,7 +228,7 @@ static void many_blocks(void)
     rvl_context *context = NULL;
     rvl_tag tag;
     void *at = NULL;
-    EXPECT(lib.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(lib.rvl_hooks_get_context(0, &context), RVL_OK);
     EXPECT(lib.rvl_tag_define(context, "b", &options, &tag), RVL_OK);
     lib.tms_set_current_tag("b");
     lib.tms_set_interesting_region(true);
@@ -248,7 +248,7 @@ static void coalesced(void)
     const rvl_tag_options options = {.struct_size = sizeof options, .coalesce_bytes = 16 * MIB};
     rvl_context *context = NULL;
     rvl_tag tag;
-    EXPECT(lib.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(lib.rvl_hooks_get_context(0, &context), RVL_OK);
     EXPECT(lib.rvl_tag_define(context, "c", &options, &tag), RVL_OK);
     uint8_t *at = allocate("c", 1), *other = allocate("c", 2);
     EXPECT(used_bytes(0), 2 * SIZE);
@@ -467,7 +467,7 @@ static void slow(void)
     rvl_context *context = NULL;
     rvl_tag tag;
     uint8_t *at = allocate("w", 1);
-    EXPECT(lib.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(lib.rvl_hooks_get_context(0, &context), RVL_OK);
     EXPECT(lib.rvl_tag_define(context, "w", &options, &tag), RVL_OK);
     EXPECT(ORDER(.verb = OPEN, .handle = handle_of(at)), 0);
     EXPECT(lib.rvl_hooks_pause("w"), RVL_OK); /* and a line on stderr */
@@ -525,7 +525,7 @@ static void stalled_between(void)
     uint8_t *first = allocate("w", 1);
     EXPECT(cudaSetDevice(1), 0);
     uint8_t *second = allocate("w", 2); /* its context is newer: it is paused first */
-    EXPECT(lib.rvl_hooks_context(1, &context), RVL_OK);
+    EXPECT(lib.rvl_hooks_get_context(1, &context), RVL_OK);
     EXPECT(lib.rvl_tag_define(context, "w", &options, &tag), RVL_OK);
     EXPECT(ORDER(.verb = OPEN, .handle = handle_of(first)), 0);
     EXPECT(ORDER(.verb = OPEN, .handle = handle_of(second), .slot = 1), 0);

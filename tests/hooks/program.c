@@ -49,8 +49,8 @@ static void open_hook(bool preload)
     FIND(tms_get_cpu_backup_pointer);
     FIND(cudaGetLastError);
     FIND(cudaHostGetFlags);
-    FIND(rvl_hooks_context);
-    FIND(rvl_hooks_context_at);
+    FIND(rvl_hooks_get_context);
+    FIND(rvl_hooks_get_context_at);
     FIND(rvl_hooks_pause);
     FIND(rvl_hooks_resume);
     FIND(rvl_hooks_check_settings);

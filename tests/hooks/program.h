@@ -46,8 +46,9 @@ typedef struct hook {
     uint8_t *(*tms_get_cpu_backup_pointer)(const uint8_t *gpu, uint64_t bytes);
     int (*cudaGetLastError)(void);
     int (*cudaHostGetFlags)(unsigned *flags, void *pointer);
-    rvl_status (*rvl_hooks_context)(int device, rvl_context **context_out);
-    rvl_status (*rvl_hooks_context_at)(size_t index, int *device_out, rvl_context **context_out);
+    rvl_status (*rvl_hooks_get_context)(int device, rvl_context **context_out);
+    rvl_status (*rvl_hooks_get_context_at)(size_t index, int *device_out,
+                                           rvl_context **context_out);
     rvl_status (*rvl_hooks_pause)(const char *tag);
     rvl_status (*rvl_hooks_resume)(const char *tag);
     rvl_status (*rvl_hooks_check_settings)(void);

@@ -162,7 +162,7 @@ static void parts(void)
     rvl_status (*pause)(rvl_context *, const rvl_tag *, size_t, const rvl_pause_options *) = NULL;
     rvl_status (*resume)(rvl_context *, const rvl_tag *, size_t, const rvl_resume_options *) = NULL;
     rvl_context *contexts[2] = {NULL, NULL};
-    find("rvl_hooks_context", &context_of);
+    find("rvl_hooks_get_context", &context_of);
     find("rvl_pause", &pause);
     find("rvl_resume", &resume);
     void *on_first = get_in_region("weights", true, 4 * MIB);
@@ -537,7 +537,7 @@ static void marks_of_a_context(void)
     rvl_status (*context_stage)(rvl_context * context, const char *name) = NULL;
     rvl_status (*context_step)(rvl_context * context) = NULL;
     rvl_context *context = NULL;
-    find("rvl_hooks_context", &context_of);
+    find("rvl_hooks_get_context", &context_of);
     find("rvl_stage", &context_stage);
     find("rvl_step", &context_step);
     void *kv = get_in_region("kv", false, 4 * MIB);

@@ -151,20 +151,20 @@ static void devices(void)
     EXPECT(holds(first, 7), true);
     EXPECT(holds(second, 8), true);
     rvl_context *context = NULL, *same = NULL;
-    EXPECT(h.rvl_hooks_context(1, &context), RVL_OK);
-    EXPECT(h.rvl_hooks_context(1, &same), RVL_OK);
+    EXPECT(h.rvl_hooks_get_context(1, &context), RVL_OK);
+    EXPECT(h.rvl_hooks_get_context(1, &same), RVL_OK);
     EXPECT(context != NULL && context == same, true);
-    EXPECT(h.rvl_hooks_context(-1, &same), RVL_ERR_INVALID);
-    EXPECT(h.rvl_hooks_context(64, &same), RVL_ERR_NO_DEVICE);
+    EXPECT(h.rvl_hooks_get_context(-1, &same), RVL_ERR_INVALID);
+    EXPECT(h.rvl_hooks_get_context(64, &same), RVL_ERR_NO_DEVICE);
     for (int device = 0; device < 2; device++) {
         int found = -1;
-        EXPECT(h.rvl_hooks_context_at((size_t)device, &found, &same), RVL_OK);
+        EXPECT(h.rvl_hooks_get_context_at((size_t)device, &found, &same), RVL_OK);
         EXPECT(found, device);
         EXPECT(same == context, device == 1);
     }
     int device = -1;
-    EXPECT(h.rvl_hooks_context_at(2, &device, &same), RVL_ERR_NOT_FOUND);
-    EXPECT(h.rvl_hooks_context_at(0, NULL, &same), RVL_ERR_INVALID);
+    EXPECT(h.rvl_hooks_get_context_at(2, &device, &same), RVL_ERR_NOT_FOUND);
+    EXPECT(h.rvl_hooks_get_context_at(0, NULL, &same), RVL_ERR_INVALID);
     EXPECT(device, -1);
 }
 
@@ -245,7 +245,7 @@ static rvl_host_memory host_memory(void)
 {
     rvl_context *context = NULL;
     rvl_host_memory memory = {.struct_size = sizeof memory};
-    EXPECT(h.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(h.rvl_hooks_get_context(0, &context), RVL_OK);
     EXPECT(h.rvl_host_get_memory(context, &memory), RVL_OK);
     return memory;
 }

@@ -199,7 +199,7 @@ static void capture_context(void)
     rvl_context *context = NULL;
     void *stream = NULL;
     uint8_t *at = in_region("g", HOST, 0, 3);
-    EXPECT(h.rvl_hooks_context(0, &context), RVL_OK);
+    EXPECT(h.rvl_hooks_get_context(0, &context), RVL_OK);
     EXPECT(cudaStreamCreate(&stream), 0);
     EXPECT(cudaStreamBeginCapture(stream, 0), 0);
     EXPECT(h.rvl_pause(context, NULL, 0, NULL), RVL_ERR_BUSY);

@@ -437,6 +437,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_status_name": (c_char_p, [c_int]),
     "rvl_status_text": (c_char_p, [c_int]),
     "rvl_last_error": (c_int, [POINTER(Error)]),
+    "rvl_string_free": (None, [c_void_p]),
     "rvl_context_open": (c_int, [c_char_p, POINTER(ContextOptions), POINTER(c_void_p)]),
     "rvl_context_close": (c_int, [c_void_p, POINTER(c_uint64)]),
     "rvl_device_count": (c_int, [c_void_p]),
@@ -458,7 +459,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_step": (c_int, [c_void_p]),
     "rvl_external_set": (c_int, [c_void_p, c_int, c_char_p, c_uint64]),
     "rvl_device_get_stats": (c_int, [c_void_p, c_int, POINTER(DeviceStats)]),
-    "rvl_device_memory": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
+    "rvl_device_get_memory": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
     "rvl_host_get_memory": (c_int, [c_void_p, POINTER(HostMemory)]),
     "rvl_tag_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(TagStats)]),
     "rvl_stage_count": (c_uint32, [c_void_p]),
@@ -505,7 +506,6 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_size_t, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
     ),
     "rvl_replay_to_json": (c_int, [c_void_p, POINTER(c_void_p)]),
-    "rvl_replay_string_free": (None, [c_void_p]),
     "rvl_replay_close": (None, [c_void_p]),
 }
 
@@ -513,8 +513,8 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_mode": (c_char_p, []),
     "rvl_hooks_check_settings": (c_int, []),
-    "rvl_hooks_context": (c_int, [c_int, POINTER(c_void_p)]),
-    "rvl_hooks_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
+    "rvl_hooks_get_context": (c_int, [c_int, POINTER(c_void_p)]),
+    "rvl_hooks_get_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
     "rvl_hooks_pause": (c_int, [c_char_p]),
     "rvl_hooks_resume": (c_int, [c_char_p]),
     "rvl_hooks_stage": (c_int, [c_char_p]),

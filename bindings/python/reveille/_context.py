@@ -170,7 +170,7 @@ class Context:
         """Bytes free and bytes in all, as the device itself says."""
         free, total = ctypes.c_uint64(), ctypes.c_uint64()
         number = whole_number(device, "device")
-        self._handle.call("rvl_device_memory", number, ctypes.byref(free), ctypes.byref(total))
+        self._handle.call("rvl_device_get_memory", number, ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
     @property

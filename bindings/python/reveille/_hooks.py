@@ -61,14 +61,14 @@ class Hook:
     def context(self, device: int) -> HookContext:
         """The context of a device, opened if need be."""
         context = ctypes.c_void_p()
-        self.check(self.core.rvl_hooks_context(device, ctypes.byref(context)))
+        self.check(self.core.rvl_hooks_get_context(device, ctypes.byref(context)))
         return HookContext(BorrowedHandle(self.core, context, device), device)
 
     def contexts(self) -> Iterator[HookContext]:
         """Every context that was opened, also those of disk backups."""
         index, device, context = 0, ctypes.c_int(), ctypes.c_void_p()
         while True:
-            found = self.core.rvl_hooks_context_at(
+            found = self.core.rvl_hooks_get_context_at(
                 index, ctypes.byref(device), ctypes.byref(context)
             )
             if found == _c.ERR_NOT_FOUND:

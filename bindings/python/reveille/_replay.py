@@ -102,7 +102,7 @@ class _Finished:
         )
 
     def _json(self) -> str:
-        string = _c.Owned(_c.replay().rvl_replay_string_free)
+        string = _c.Owned(_c.core().rvl_string_free)
         self._call("to_json", string)
         return _c.some_text(ctypes.string_at(string))
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For libreveille-replay alone, which knows what comes: a private symbol of libreveille.
+ */
+#ifndef RVL_CORE_PREFETCH_H
+#define RVL_CORE_PREFETCH_H
+
+#include "reveille/memory.h"
+
+/*
+ * A hint that addr is about to be freed: brings into the processor's caches what that will touch.
+ * Worth it where very many allocations are live. depth says how many pointers away: 0 first, some
+ * other calls later 1, again later 2. Changes nothing; addr may be anything. RVL_OK,
+ * RVL_ERR_INVALID, RVL_ERR_FORKED. Any thread.
+ */
+RVL_API rvl_status rvl_private_prefetch(rvl_context *context, rvl_addr addr, int depth);
+
+#endif
