@@ -2,6 +2,7 @@
 /*
  * Options: defaults filled in, and everything that a step could stumble over refused beforehand.
  */
+#include "base/options.h"
 #include "model/internal.h"
 
 #define DEFAULT_MEM_FRACTION_PPM 900000
@@ -146,10 +147,8 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                           rvli_plan *plan_out)
 {
     *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
-    if (options != NULL && options->struct_size < sizeof *options)
-        return refuse("", "struct_size of the options is not set");
-    if (options != NULL)
-        plan_out->options = *options;
+    TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
+    TRY(rvli_flags_check(plan_out->options.flags, RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD, 0));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;

@@ -5,7 +5,7 @@
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config
     libjansson-dev libzstd-dev libdeflate-dev uthash-dev liburing-dev)
 # What the tests need beside it.
-test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev)
+test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev abigail-tools)
 # What else is used, and what is missing without it: PACKAGE=WHAT.
 optional_packages=(
     "libopenmpi-dev=sweeps of reveille plan over several processes by mpirun"

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The names in the public headers follow the rule of docs/api.md, and comments name what exists.
+
+usage: names.py SOURCE
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# Acts on the whole library or on memory: the noun is understood.
+PLAIN = {"alloc", "free", "pause", "resume", "stage", "step", "last_error", "version"}
+NOUNS = """allocation backup clock context device external hooks host model model_step pause process
+profile record replay resume size snapshot stage state status string tag timeline trace trace_reader
+trace_writer""".split()
+# What a call does, as the word behind its noun.
+VERBS = """add check close copy define discard find flush forecast free get make next open parse pause
+replay resume run set stage start step stop to visit write""".split()
+# Units at the end of names, and words for what would be one without its unit.
+UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",
+         "duration": "ns"}  # fmt: skip
+# Read from the environment, not declared.
+ENVIRONMENT = {"RVL_IPC_TIMEOUT_MS"}
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+FUNCTION = re.compile(r"RVL_API\s+([\w\s]+?\**)\s*\b(rvl_\w+)\((.*?)\);", re.DOTALL)
+STRUCT = re.compile(r"typedef struct (rvl_\w+) \{(.*?)\} \1;", re.DOTALL)
+FIELD = re.compile(r"(?:\(\*(\w+)\)\(|(\w+)(?:\[\w+\])?;)")
+
+
+def noun_of(name):
+    """The longest noun that the name begins with."""
+    words = name.split("_")
+    for count in range(len(words), 0, -1):
+        if "_".join(words[:count]) in NOUNS:
+            return "_".join(words[:count])
+    return None
+
+
+def problems_of_functions(text):
+    for result, name, parameters in FUNCTION.findall(text):
+        rest = name.removeprefix("rvl_")
+        if rest in PLAIN:
+            continue
+        noun = noun_of(rest)
+        if noun is None:
+            yield f"{name}: begins with none of the nouns"
+            continue
+        verb = rest[len(noun) + 1:].split("_")[0]
+        if result.strip() in ("rvl_status", "void") and verb not in VERBS:
+            yield f"{name}: {verb!r} is none of the verbs"
+        outputs = [part.split()[-1].lstrip("*") for part in parameters.split(",")
+                   if re.search(r"\*\w+$", part.strip()) and "const" not in part.split("*")[0]]
+        for output in outputs:
+            struct = re.search(rf"(rvl_\w+) \*{output}\b", parameters)
+            is_handle = struct and f"typedef struct {struct[1]} {{" not in text
+            if struct and not is_handle and not output.endswith("_out") and verb == "get":
+                yield f"{name}: what it fills in is called {output}_out"
+
+
+def problems_of_fields(text):
+    for struct, body in STRUCT.findall(text):
+        for names in FIELD.findall(body):
+            field = names[0] or names[1]
+            last = field.split("_")[-1]
+            if last in UNITS and field != "struct_size":
+                yield f"{struct}.{field}: has no unit: {field}_{UNITS[last]}"
+
+
+def problems_of_comments(text, plain):
+    """`rvl_struct.field`, RVL_NAME and rvl_function() in comments are there."""
+    fields = {struct: set(a or b for a, b in FIELD.findall(body))
+              for struct, body in STRUCT.findall(plain)}
+    for comment in COMMENT.findall(text):
+        for struct, field in re.findall(r"\b(rvl_\w+)\.([a-z]\w*)", comment):
+            if struct in fields and field not in fields[struct] and f"X({field})" not in plain:
+                yield f"comment: {struct}.{field} is not there"
+        for function in re.findall(r"\b(rvl_\w+)\(\)", comment):
+            if not re.search(rf"\b{function}\(", plain):
+                yield f"comment: {function}() is not there"
+        for name in re.findall(r"\b(RVL_[A-Z0-9_]+[A-Z0-9])\b(?!_)", comment):
+            tail = name.removeprefix("RVL_")
+            known = name in plain or any(
+                re.search(rf"X\({tail[cut:]}\b", plain) for cut in range(len(tail))
+                if cut == 0 or tail[cut - 1] == "_")
+            if not known and not name.endswith("_MAP") and name not in ENVIRONMENT:
+                yield f"comment: {name} is not there"
+
+
+def problems(text):
+    plain = COMMENT.sub("", text)
+    yield from problems_of_functions(plain)
+    yield from problems_of_fields(plain)
+    yield from problems_of_comments(text, plain)
+
+
+# Each breaks the rule in one way.
+BAD = (
+    "RVL_API rvl_status rvl_get_thing(int a);",
+    "RVL_API rvl_status rvl_device_memory(int a);",
+    "typedef struct rvl_a { int b; } rvl_a; RVL_API rvl_status rvl_tag_get_stats(rvl_a *filled);",
+    "typedef struct rvl_a { uint64_t timeout; } rvl_a;",
+    "/* As rvl_a.gone says. */ typedef struct rvl_a { int b; } rvl_a;",
+    "/* See rvl_tag_gone(). */",
+    "/* Answers RVL_ERR_GONE. */",
+)
+
+
+def main():
+    headers = sorted((Path(sys.argv[1]) / "include/reveille").glob("*.h"))
+    text = "\n".join(path.read_text() for path in headers)
+    found = list(problems(text))
+    found += [f"the rule does not see what is wrong with: {bad}" for bad in BAD
+              if not list(problems(bad))]
+    for problem in found:
+        print(problem, file=sys.stderr)
+    return 1 if found or len(headers) < 10 else 0
+
+
+sys.exit(main())
