@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/file_limit.h"
+#include "base/options.h"
 #include "base/output.h"
 #include "traceio/format.h"
 
@@ -256,8 +257,8 @@ static bool good_device(const rvl_trace_device *device)
 
 static bool good_header(const rvl_trace_header *header)
 {
-    if (header == NULL || header->struct_size < sizeof *header || header->devices == NULL ||
-        header->device_count == 0 || header->device_count > RVL_MAX_DEVICES ||
+    if (header->devices == NULL || header->device_count == 0 ||
+        header->device_count > RVL_MAX_DEVICES ||
         (header->boot_id != NULL && !good_name(header->boot_id)) ||
         (header->comment != NULL && !good_comment(header->comment)))
         return false;
@@ -272,15 +273,20 @@ static bool good_header(const rvl_trace_header *header)
 }
 
 static rvl_status open_writer(const char *path, rvli_output_name name,
-                              const rvl_trace_header *header, rvl_trace_writer **writer_out)
+                              const rvl_trace_header *user_header, rvl_trace_writer **writer_out)
 {
+    rvl_trace_header known;
+    const rvl_trace_header *header = &known;
+    rvl_status status = rvli_options_read(&known, sizeof known, user_header);
+    if (status != RVL_OK)
+        return status;
     if (path == NULL || writer_out == NULL || !good_header(header))
         return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
     rvl_trace_writer *writer = malloc(sizeof *writer);
     if (writer == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
     memset(writer, 0, offsetof(rvl_trace_writer, buffer));
-    rvl_status status = rvli_output_open(path, name, &writer->output);
+    status = rvli_output_open(path, name, &writer->output);
     if (status != RVL_OK) {
         free(writer);
         return status;

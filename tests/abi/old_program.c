@@ -182,6 +182,46 @@ static rvl_status open_timeline(const rvl_timeline_options *options)
     return status;
 }
 
+static rvl_status write_trace(const rvl_trace_header *header)
+{
+    rvl_trace_writer *writer = NULL;
+    rvl_status status = rvl_trace_writer_open_draft("/dev/null", header, &writer);
+    rvl_trace_writer_discard(writer);
+    return status;
+}
+
+static rvl_status no_event(void *user, rvl_trace_event *event_out)
+{
+    (void)user, (void)event_out;
+    return RVL_ERR_NOT_FOUND;
+}
+
+static rvl_status run_source(const rvl_replay_source *source)
+{
+    rvl_replay *replay = NULL;
+    rvl_status status = rvl_replay_run_source(source, NULL, &replay);
+    rvl_replay_close(replay);
+    return status;
+}
+
+static void longer_and_shorter_headers(void **state)
+{
+    (void)state;
+    const rvl_trace_device device = {.capacity_bytes = GRANULE, .granularity_bytes = 4096};
+    rvl_trace_header shorter;
+    memset(&shorter, 0, sizeof shorter);
+    shorter.struct_size = offsetof(rvl_trace_header, comment);
+    shorter.devices = &device;
+    shorter.device_count = 1;
+    memset(&shorter.comment, CANARY, sizeof shorter.comment);
+    assert_int_equal(write_trace(&shorter), RVL_OK);
+    assert_int_equal(write_trace(NULL), RVL_ERR_INVALID);
+    CHECK_LONGER(rvl_trace_header, write_trace(options), RVL_OK, .devices = &device,
+                 .device_count = 1);
+    CHECK_LONGER(rvl_replay_source, run_source(options), RVL_OK, .devices = &device,
+                 .device_count = 1, .next = no_event);
+}
+
 /* No file is needed: options are looked at first. */
 static void longer_options_of_replays(void **state)
 {
@@ -278,6 +318,7 @@ int main(void)
         cmocka_unit_test(shorter_results_are_not_overrun),
         cmocka_unit_test(longer_options_of_contexts),
         cmocka_unit_test(longer_options_of_replays),
+        cmocka_unit_test(longer_and_shorter_headers),
         cmocka_unit_test(longer_options_of_steps),
         cmocka_unit_test(longer_results_end_in_zeroes),
         cmocka_unit_test(both_libraries_fill_one_record),
