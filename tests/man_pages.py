@@ -91,6 +91,9 @@ def check_functions(pages, declared, problems):
         if page.names()[:1] != [page.name]:
             problems.append(f"{page.name}: is not named for its first function")
         shown = page.prototypes()
+        example = "\n".join(page.sections["EXAMPLE"])
+        problems += [f"{page.name}: its example does not use {name}()" for name in page.names()
+                     if not re.search(rf"\b{name}\b", example)]
         if sorted(shown) != sorted(page.names()):
             problems.append(f"{page.name}: NAME and SYNOPSIS list different functions")
         for function in page.names():
