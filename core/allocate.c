@@ -8,7 +8,7 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/fail.h"
-#include "core/witness.h"
+#include "core/listener.h"
 
 #define KNOWN_FLAGS (RVL_ALLOC_EXPORTABLE | RVL_ALLOC_RDMA | RVL_ALLOC_PAUSED)
 #define SIZE_MAX_BYTES ((uint64_t)INT64_MAX)
@@ -211,7 +211,7 @@ rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
     if (carrier_bytes == 0 || status == RVL_ERR_DEVICE_OOM) /* no room for a whole carrier */
         status = alloc_alone(context, &draft, addr_out);
     if (status == RVL_OK)
-        rvli_witness_tell_alloc(context, &draft, *addr_out);
+        rvli_listener_tell_alloc(context, &draft, *addr_out);
     else
         rvli_fail(context, "allocation", draft.tag, draft.device, draft.size);
     return status;

@@ -14,7 +14,7 @@
 #include "core/disk_space.h"
 #include "core/log_ops.h"
 #include "core/model.h"
-#include "core/witness.h"
+#include "core/listener.h"
 #include "disk/file.h"
 #include "reveille/record.h"
 
@@ -68,7 +68,7 @@ static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops
 
 static void free_context(rvl_context *context)
 {
-    rvli_witness_leave(context);
+    rvli_listener_leave(context);
     rvli_tables_destroy(context);
     rvli_ledger_destroy(context);
     free(context->devices);
@@ -141,7 +141,7 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     if (context == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
     uint64_t before_bytes[RVL_MAX_DEVICES];
-    rvli_witness_tell_opening(ops, before_bytes);
+    rvli_listener_tell_opening(ops, before_bytes);
     status = set_disk_directory(context, &options);
     if (status == RVL_OK)
         status = open_backend(context, ops, &options);
@@ -153,8 +153,8 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
         free_context(context);
         return status;
     }
-    rvli_witness_enter(context);
-    rvli_witness_tell_opened(context, before_bytes);
+    rvli_listener_enter(context);
+    rvli_listener_tell_opened(context, before_bytes);
     *context_out = context;
     return RVL_OK;
 }
@@ -186,11 +186,11 @@ static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
         if (allocation == NULL)
             return first;
         if (rvli_rides_with_others(allocation)) {
-            rvli_witness_tell_free(context, allocation->addr);
+            rvli_listener_tell_free(context, allocation->addr);
             rvli_rider_leave(context, allocation);
             continue;
         }
-        rvli_witness_tell_free(context, allocation->addr);
+        rvli_listener_tell_free(context, allocation->addr);
         rvl_status status = rvli_free_allocation(context, allocation);
         if (status != RVL_OK)
             abandon(context, allocation);
@@ -215,9 +215,9 @@ rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
     rvl_status freed = free_everything(context, &live);
     rvl_status closed = rvli_blocks_close(context);
     const rvli_backend_ops ops = context->ops;
-    uint64_t ordinals = rvli_witness_ordinals(context);
+    uint64_t ordinals = rvli_listener_ordinals(context);
     free_context(context);
-    rvli_witness_tell_closed(&ops, ordinals);
+    rvli_listener_tell_closed(&ops, ordinals);
     if (live_out != NULL)
         *live_out = live;
     if (recorded != RVL_OK)
@@ -249,6 +249,21 @@ rvl_status rvl_device_get_info(const rvl_context *context, int device, rvl_devic
     };
     memcpy(info.name, facts->name, sizeof info.name);
     return rvli_result_write(info_out, &info, sizeof info);
+}
+
+rvl_status rvl_device_synchronize(rvl_context *context, int device)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    status = context->ops.synchronize(context->self, device);
+    if (status != RVL_OK) {
+        rvli_error_op("synchronize");
+        rvli_error_bytes(context->devices[device].facts.ordinal, 0, 0);
+    }
+    return status;
 }
 
 uint64_t rvl_clock_ns(const rvl_context *context)
@@ -318,6 +333,20 @@ rvl_status rvl_tag_define(rvl_context *context, const char *name,
     if (user_options != NULL)
         set_tag_options(context, tag, &options);
     *tag_out = tag->number;
+    return RVL_OK;
+}
+
+rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag number, bool retain)
+{
+    rvl_status status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_tag *tag = rvli_tag_get(context, number);
+    if (tag == NULL)
+        return rvli_error(RVL_ERR_INVALID, "no tag of this number: rvl_tag_define() first");
+    rvli_lock(context);
+    tag->retain_backups = retain;
+    rvli_unlock(context);
     return RVL_OK;
 }
 

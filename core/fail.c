@@ -22,6 +22,7 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
     rvl_error cause = *rvli_error_get();
     bool out_of_memory = cause.status == RVL_ERR_DEVICE_OOM || cause.status == RVL_ERR_TIMEOUT;
     uint64_t free_bytes = out_of_memory ? free_on(context, device) : 0;
+    int ordinal = context->devices[device].facts.ordinal;
     const char *name = tag != NULL ? tag->key->name : "";
 
     char message[sizeof cause.message];
@@ -40,11 +41,11 @@ void rvli_fail(rvl_context *context, const char *what, const rvli_tag *tag, int 
         rvli_text_add(&text, " free");
     }
     rvli_text_add(&text, " on device ");
-    rvli_text_add_u64(&text, (uint64_t)context->devices[device].facts.ordinal);
+    rvli_text_add_u64(&text, (uint64_t)ordinal);
     rvli_text_add(&text, ": ");
     rvli_text_add(&text, cause.message);
 
     rvli_error_message(message);
     rvli_error_tag(name);
-    rvli_error_bytes(device, requested_bytes, free_bytes);
+    rvli_error_bytes(ordinal, requested_bytes, free_bytes);
 }

@@ -14,7 +14,7 @@
 #include "core/coalesce.h"
 #include "core/disk_space.h"
 #include "core/fail.h"
-#include "core/witness.h"
+#include "core/listener.h"
 
 /* Finds the allocation that begins at addr, waiting while somebody works on it. Lock held. */
 static rvli_allocation *find_settled(rvl_context *context, rvl_addr addr)
@@ -135,7 +135,7 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     rvl_status status = rvli_context_check_change(context);
     if (status != RVL_OK)
         return status;
-    rvli_witness_tell_free(context, addr); /* before anybody else can have the address */
+    rvli_listener_tell_free(context, addr); /* before anybody else can have the address */
     if (!claim(context, addr, &allocation, &before))
         return rvli_error(RVL_ERR_INVALID, "no allocation begins at this address (freed already?)");
     if (allocation == NULL)
@@ -144,7 +144,7 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     status = rvli_free_allocation(context, allocation);
     if (status != RVL_OK) {
         put_back(context, allocation); /* and now others may free it */
-        rvli_witness_tell_alloc(context, &before, addr);
+        rvli_listener_tell_alloc(context, &before, addr);
         rvli_fail(context, "free", before.tag, before.device, before.size);
     }
     return status;

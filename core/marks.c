@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "core/model.h"
-#include "core/witness.h"
+#include "core/listener.h"
 
 #define NAME_BYTES_MAX 255u
 
@@ -51,9 +51,9 @@ rvl_status rvl_stage(rvl_context *context, const char *name)
     if (status == RVL_OK && recording && rvli_recording(&context->recorder))
         rvli_record_stage(context, name, used_bytes);
     rvli_unlock(context);
-    const rvli_witness *hears = rvli_witness_of(context);
+    const rvl_listener *hears = rvli_listener_of(context);
     if (status == RVL_OK && hears != NULL)
-        (void)hears->stage(name);
+        hears->stage(context, name);
     return status;
 }
 
@@ -67,9 +67,9 @@ rvl_status rvl_step(rvl_context *context)
     if (rvli_recording(&context->recorder))
         rvli_record_step(context);
     rvli_unlock(context);
-    const rvli_witness *hears = rvli_witness_of(context);
+    const rvl_listener *hears = rvli_listener_of(context);
     if (hears != NULL)
-        (void)hears->step();
+        hears->step(context);
     return RVL_OK;
 }
 

@@ -25,6 +25,7 @@
 #include "core/ledger.h"
 #include "core/recorder.h"
 #include "core/state.h"
+#include "reveille/guard.h"
 #include "reveille/memory.h"
 #include "reveille/stats.h"
 
@@ -38,7 +39,6 @@ typedef struct rvli_allocation rvli_allocation;
 typedef struct rvli_block rvli_block;
 typedef struct rvli_carrier rvli_carrier;
 typedef struct rvli_backup rvli_backup;
-typedef struct rvli_guard rvli_guard; /* core/transition.h */
 
 /* The key of a tag: names belong to processes. name is followed by the name's bytes. */
 typedef struct rvli_tag_key {
@@ -149,8 +149,8 @@ struct rvl_context {
     void *self; /* the backend's instance */
     rvli_clock clock;
     uint64_t fork_generation; /* that of the process that opened it */
-    const rvli_guard *guard;  /* NULL: transitions concern nobody else */
-    rvl_context *next_real;   /* of all contexts on real devices: core/witness.h */
+    rvl_guard guard;          /* guarded by the lock */
+    rvl_context *next_real;   /* of all contexts on real devices: core/listener.h */
 
     rvl_log_fn log;
     void *log_user;

@@ -254,7 +254,7 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = rvli_transition_ask_guard(transition, RVL_EVENT_PAUSE);
+    status = rvli_transition_ask(transition, RVL_EVENT_PAUSE);
     bool refused = status != RVL_OK;
     if (!refused)
         status = run(transition, options, &failed);
@@ -266,7 +266,7 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
             rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
         undo(transition);
     }
-    rvli_transition_tell_guard(transition, RVL_EVENT_PAUSE, status == RVL_OK);
+    rvli_transition_tell(transition, status == RVL_OK);
     return status;
 }
 

@@ -248,7 +248,7 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = rvli_transition_ask_guard(transition, RVL_EVENT_RESUME);
+    status = rvli_transition_ask(transition, RVL_EVENT_RESUME);
     if (status != RVL_OK) {
         undo(transition);
         return status;
@@ -259,7 +259,7 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
         status = back_all(transition, !(options->flags & RVL_RESUME_NO_RESTORE), &failed);
     if (status == RVL_OK) {
         commit(transition, !(options->flags & RVL_RESUME_NO_RESTORE));
-        rvli_transition_tell_guard(transition, RVL_EVENT_RESUME, true);
+        rvli_transition_tell(transition, true);
         tell_callbacks(transition);
         return RVL_OK;
     }
@@ -269,7 +269,7 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     int device = allocation->device;
     uint64_t needed = needed_bytes(transition, device);
     undo(transition);
-    rvli_transition_tell_guard(transition, RVL_EVENT_RESUME, false);
+    rvli_transition_tell(transition, false);
     rvli_fail(context, "resume", tag, device, needed);
     return status;
 }

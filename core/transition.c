@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "core/backup_disk.h"
 #include "core/disk_space.h"
-#include "core/witness.h"
 
 /* ---- The set of tags ---- */
 
@@ -165,31 +164,6 @@ rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, 
     }
     qsort(transition->items, count, sizeof *transition->items, compare_items);
     return RVL_OK;
-}
-
-/* ---- The guard ---- */
-
-static const rvli_guard *guard_of(const rvl_context *context)
-{
-    const rvli_witness *hears = rvli_witness_of(context);
-    return hears != NULL ? &hears->guard : context->guard;
-}
-
-rvl_status rvli_transition_ask_guard(rvli_transition *transition, rvl_event_kind kind)
-{
-    const rvli_guard *guard = guard_of(transition->context);
-    rvl_status status = guard != NULL ? guard->before(transition, kind) : RVL_OK;
-    transition->asked = status == RVL_OK ? guard : NULL;
-    return status;
-}
-
-void rvli_transition_tell_guard(const rvli_transition *transition, rvl_event_kind kind, bool done)
-{
-    if (transition->asked == NULL)
-        return;
-    rvl_error before = *rvli_error_get();
-    transition->asked->after(transition, kind, done);
-    rvli_error_set(&before);
 }
 
 /* ---- Waiting ---- */

@@ -10,6 +10,7 @@
 #define RVL_CORE_TRANSITION_H
 
 #include "core/model.h"
+#include "reveille/listen.h"
 #include "reveille/transition.h"
 
 /* One allocation on its way. */
@@ -27,7 +28,7 @@ typedef struct rvli_move_item {
     bool renewed;          /* undone pause: it has other memory than before, or is lost */
 } rvli_move_item;
 
-typedef struct rvli_transition {
+struct rvl_transition {
     rvl_context *context;
     rvli_tag **tags; /* claimed, by number, without repetition */
     size_t tag_count;
@@ -39,19 +40,13 @@ typedef struct rvli_transition {
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
     uint64_t start_ns;               /* context clock */
-    const rvli_guard *asked;         /* is to be told how it ends; NULL: nobody is */
-} rvli_transition;
-
-/*
- * What a transition has to do with others than the context: set once, before the context is used.
- * Both are called by the transition's thread, without the lock; before() once all that moves is
- * marked, so that nobody else can begin to use it, and before any callback. If it fails, so does
- * the transition. after() follows each before() that did not, with the tags still claimed.
- */
-struct rvli_guard {
-    rvl_status (*before)(const rvli_transition *transition, rvl_event_kind kind);
-    void (*after)(const rvli_transition *transition, rvl_event_kind kind, bool done);
+    rvl_event_kind kind;
+    rvl_guard guard;              /* the one that is asked */
+    bool let_pass;                /* by it: both are to be told how it ends */
+    const rvl_listener *listener; /* NULL: nobody hears */
 };
+
+typedef struct rvl_transition rvli_transition;
 
 /*
  * Claims the tags (count 0: all of the process) and waits for whoever moves them.
@@ -67,9 +62,13 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
  */
 rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, bool mark);
 
-/* Asks the context's guard and, if it has let the transition go on, tells it how that ended. */
-rvl_status rvli_transition_ask_guard(rvli_transition *transition, rvl_event_kind kind);
-void rvli_transition_tell_guard(const rvli_transition *transition, rvl_event_kind kind, bool done);
+/*
+ * Asks the context's guard and, if that lets it pass, tells the listener; and tells both how it
+ * ended, if it was let pass. Without the lock, once what moves is marked and with its tags still
+ * claimed (core/guard.c).
+ */
+rvl_status rvli_transition_ask(rvli_transition *transition, rvl_event_kind kind);
+void rvli_transition_tell(const rvli_transition *transition, bool done);
 
 /* Gives the claims back, wakes who waits, frees the lists. */
 void rvli_transition_end(rvli_transition *transition);

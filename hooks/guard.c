@@ -6,7 +6,7 @@
 #include "hooks/captures.h"
 #include "hooks/ipc_export.h"
 #include "hooks/recorder.h"
-#include "core/witness.h"
+#include "reveille/listen.h"
 
 /* A tag moves in several contexts: that is one move to the recording, and to importers. */
 static _Thread_local bool recorded_by_caller __attribute__((tls_model("initial-exec")));
@@ -22,34 +22,48 @@ void rvli_guard_end_move(void)
     recorded_by_caller = false;
 }
 
-rvl_status rvli_guard_refuse_capture(rvl_event_kind kind)
+rvl_status rvli_guard_refuse_capture(rvl_transition_kind kind)
 {
     if (!rvli_capture_running())
         return RVL_OK;
     char message[sizeof(((rvl_error *)NULL)->message)];
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, "a stream is being captured: end the capture before ");
-    rvli_text_add(&text, kind == RVL_EVENT_PAUSE ? "pausing" : "resuming");
+    rvli_text_add(&text, kind == RVL_TRANSITION_PAUSE ? "pausing" : "resuming");
     return rvli_error(RVL_ERR_BUSY, message);
 }
 
+/* ---- The recording ---- */
+
+static const char *tag_name(const rvl_transition *transition, size_t index)
+{
+    rvl_tag tag = rvl_transition_get_tag(transition, index);
+    return tag != 0 ? rvl_tag_name(rvl_transition_get_context(transition), tag) : NULL;
+}
+
 /* A trace knows a tag of a process alone, whichever contexts its memory lies in. */
-void rvli_guard_record_begin(const rvli_transition *transition)
+void rvli_guard_record_begin(const rvl_transition *transition)
 {
-    for (size_t i = 0; i < transition->touched_count && !recorded_by_caller; i++)
-        rvli_recorder_pause(transition->touched[i]->key->name);
+    const char *tag;
+    for (size_t i = 0; !recorded_by_caller && (tag = tag_name(transition, i)) != NULL; i++)
+        rvli_recorder_pause(tag);
 }
 
-void rvli_guard_record_end(const rvli_transition *transition)
+void rvli_guard_record_end(const rvl_transition *transition)
 {
-    for (size_t i = 0; i < transition->touched_count && !recorded_by_caller; i++)
-        rvli_recorder_settle(transition->touched[i]->key->name, rvli_is_paused_anywhere);
+    const char *tag;
+    for (size_t i = 0; !recorded_by_caller && (tag = tag_name(transition, i)) != NULL; i++)
+        rvli_recorder_settle(tag, rvl_address_is_paused);
 }
 
-static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
+/* ---- The guard ---- */
+
+static rvl_status before(void *unused, const rvl_transition *transition)
 {
+    (void)unused;
+    rvl_transition_kind kind = rvl_transition_get_kind(transition);
     rvl_status status = rvli_guard_refuse_capture(kind);
-    if (status != RVL_OK || kind != RVL_EVENT_PAUSE)
+    if (status != RVL_OK || kind != RVL_TRANSITION_PAUSE)
         return status;
     rvli_guard_record_begin(transition); /* before anybody else can have the memory */
     if (!recorded_by_caller)
@@ -63,11 +77,13 @@ static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
     return status;
 }
 
-static void after(const rvli_transition *transition, rvl_event_kind kind, bool done)
+static void after(void *unused, const rvl_transition *transition, bool done)
 {
-    if (kind == RVL_EVENT_PAUSE)
+    (void)unused;
+    if (rvl_transition_get_kind(transition) == RVL_TRANSITION_PAUSE)
         rvli_ipc_settle(transition, done);
     rvli_guard_record_end(transition);
 }
 
-const rvli_guard rvli_hooks_guard = {before, after};
+const rvl_guard rvli_hooks_guard = {
+    .struct_size = sizeof rvli_hooks_guard, .before = before, .after = after};

@@ -7,16 +7,16 @@
 #ifndef RVL_HOOKS_GUARD_H
 #define RVL_HOOKS_GUARD_H
 
-#include "core/transition.h"
+#include "reveille/guard.h"
 
-extern const rvli_guard rvli_hooks_guard;
+extern const rvl_guard rvli_hooks_guard;
 
 /* RVL_ERR_BUSY, with the reason, while a stream is captured. */
-rvl_status rvli_guard_refuse_capture(rvl_event_kind kind);
+rvl_status rvli_guard_refuse_capture(rvl_transition_kind kind);
 
 /* A pause of a transition's tags is about to be made; a transition has ended, as it may be. */
-void rvli_guard_record_begin(const rvli_transition *transition);
-void rvli_guard_record_end(const rvli_transition *transition);
+void rvli_guard_record_begin(const rvl_transition *transition);
+void rvli_guard_record_end(const rvl_transition *transition);
 
 /* From begin to end this thread moves a tag in several contexts, and records it as one by itself.
  */

@@ -13,7 +13,6 @@
 #ifndef RVL_HOOKS_IPC_EXPORT_H
 #define RVL_HOOKS_IPC_EXPORT_H
 
-#include "core/transition.h"
 #include "hooks/ipc_wire.h"
 #include "reveille/reveille.h"
 
@@ -38,13 +37,13 @@ void rvli_ipc_begin_waiting(void);
  * it any more. RVL_ERR_TIMEOUT: one of them does not answer; RVL_ERR_BUSY: one of them cannot let
  * go. The record says who, and all have it again.
  */
-rvl_status rvli_ipc_suspend(const rvli_transition *pause);
+rvl_status rvli_ipc_suspend(const rvl_transition *pause);
 
 /*
  * After a suspension that succeeded, by the same thread: importers give up for good what is paused,
  * or is other memory than before, and have the rest again.
  */
-void rvli_ipc_settle(const rvli_transition *pause, bool paused);
+void rvli_ipc_settle(const rvl_transition *pause, bool paused);
 
 /* An allocation was freed: its handles are no good any more. Imports stay as they are. */
 void rvli_ipc_forget(const rvl_context *context, uint64_t allocation_id);

@@ -60,25 +60,18 @@ static uint64_t afterwards_ns(void)
 
 /* ---- What moves ---- */
 
-static int compare_ids(const void *id, const void *item)
+/* What a transition does with it: RVL_TRANSITION_*. */
+static uint32_t fate_of(const rvl_transition *transition, const rvli_ipc_shared *what)
 {
-    uint64_t a = *(const uint64_t *)id, b = ((const rvli_move_item *)item)->id;
-    return (a > b) - (a < b);
+    return what->context == rvl_transition_get_context(transition)
+               ? rvl_transition_find(transition, what->allocation_id)
+               : 0;
 }
 
-/* What a transition does with it, NULL if nothing. */
-static const rvli_move_item *item_of(const rvli_transition *transition, const rvli_ipc_shared *what)
-{
-    if (what->context != transition->context)
-        return NULL;
-    return bsearch(&what->allocation_id, transition->items, transition->item_count,
-                   sizeof *transition->items, compare_ids);
-}
-
-static bool any_moves(const rvli_transition *pause)
+static bool any_moves(const rvl_transition *pause)
 {
     const rvli_ipc_shared *each = rvli_ipc_exports;
-    while (each != NULL && (each->gone || item_of(pause, each) == NULL))
+    while (each != NULL && (each->gone || fate_of(pause, each) == 0))
         each = each->next;
     return each != NULL;
 }
@@ -200,11 +193,11 @@ static void warn_of_holders(void)
 }
 
 /* With the lock held: what moves belongs to the round that is on. */
-static void end_round(const rvli_transition *pause, bool paused)
+static void end_round(const rvl_transition *pause, bool paused)
 {
     for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next) {
-        const rvli_move_item *item = each->moving ? item_of(pause, each) : NULL;
-        each->taken = item != NULL && (paused || item->renewed);
+        uint32_t fate = each->moving ? fate_of(pause, each) : 0;
+        each->taken = paused ? fate != 0 : (fate & RVL_TRANSITION_RENEWED) != 0;
     }
     tell_all(RVLI_IPC_RESTORE, afterwards_ns());
     if (paused)
@@ -217,7 +210,7 @@ static void end_round(const rvli_transition *pause, bool paused)
     }
 }
 
-rvl_status rvli_ipc_suspend(const rvli_transition *pause)
+rvl_status rvli_ipc_suspend(const rvl_transition *pause)
 {
     pthread_mutex_lock(&rvli_ipc_lock);
     bool any = any_moves(pause);
@@ -227,7 +220,7 @@ rvl_status rvli_ipc_suspend(const rvli_transition *pause)
     pthread_mutex_lock(&rounds);
     pthread_mutex_lock(&rvli_ipc_lock);
     for (rvli_ipc_shared *each = rvli_ipc_exports; each != NULL; each = each->next)
-        each->moving = !each->gone && item_of(pause, each) != NULL;
+        each->moving = !each->gone && fate_of(pause, each) != 0;
     for (rvli_ipc_importer *each = rvli_ipc_importers; each != NULL; each = each->next)
         each->awaited = 0;
     uint64_t limit_ns = at_first_ns();
@@ -244,12 +237,12 @@ rvl_status rvli_ipc_suspend(const rvli_transition *pause)
     return status;
 }
 
-void rvli_ipc_settle(const rvli_transition *pause, bool paused)
+void rvli_ipc_settle(const rvl_transition *pause, bool paused)
 {
     bool any = false;
     pthread_mutex_lock(&rvli_ipc_lock);
     for (const rvli_ipc_shared *each = rvli_ipc_exports; each != NULL && !any; each = each->next)
-        any = each->moving && item_of(pause, each) != NULL;
+        any = each->moving && fate_of(pause, each) != 0;
     if (any)
         end_round(pause, paused);
     pthread_mutex_unlock(&rvli_ipc_lock);

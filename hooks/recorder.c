@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "core/witness.h"
 #include "hooks/message.h"
 #include "hooks/usage.h"
 #include "traceio/format.h"
@@ -87,10 +86,11 @@ rvl_status rvli_recorder_start(const rvli_recorder_options *options)
     pthread_once(&watch_once, watch_forks);
     pthread_mutex_lock(&rvli_record_lock);
     rvl_status status = rvli_record_name_file(options->pattern, name);
+    if (status == RVL_OK)
+        status = rvl_listener_set(&rvli_record_listener);
     if (status == RVL_OK) {
         rvli_record_set_period(options->period_ns);
         begin();
-        rvli_witness_set(&rvli_recorder_witness);
         atomic_store(&is_on, true);
     }
     pthread_mutex_unlock(&rvli_record_lock);

@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "core/witness.h"
 #include "hooks/recorder.h"
+#include "reveille/listen.h"
 #include "reveille/trace.h"
 
 extern pthread_mutex_t rvli_record_lock;
@@ -31,10 +31,10 @@ bool rvli_record_enter(void);
 /* From now on the last sample is taken when the process ends. */
 void rvli_record_watch_exit(void);
 
-/* ---- recorder_witness.c ---- */
+/* ---- recorder_listener.c ---- */
 
-/* What it hears of contexts that are not the hooks'. */
-extern const rvli_witness rvli_recorder_witness;
+/* What it hears of contexts in which no regions allocate: the hooks tell of those themselves. */
+extern const rvl_listener rvli_record_listener;
 
 /* ---- recorder_lines.c, with the lock held ---- */
 

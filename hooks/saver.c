@@ -64,7 +64,7 @@ static rvl_status allocate(rvli_saved *new, uint64_t size_bytes)
     if (status == RVL_OK)
         status = allocate_for(new, size_bytes);
     if (status != RVL_OK)
-        return rvli_saver_tell_device(new->in, status);
+        return status;
     status = rvli_saver_insert(new);
     if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();

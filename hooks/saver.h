@@ -70,6 +70,9 @@ rvl_status rvli_saver_set_directory(const char *path);
 /* The context of a device for allocations without a disk backup, opened if need be. */
 rvl_status rvli_saver_context(int device, rvl_context **context_out);
 
+/* Whether a context is one of them. */
+bool rvli_saver_owns(const rvl_context *context);
+
 /* The contexts that were opened, in that order. RVL_ERR_NOT_FOUND past the last. */
 rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **context_out);
 

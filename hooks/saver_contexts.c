@@ -68,7 +68,8 @@ static rvl_status open_context(rvli_saved_context *in)
     rvl_device_info info = {.struct_size = sizeof info};
     status = rvl_device_get_info(in->context, 0, &info);
     in->granularity_bytes = info.granularity_bytes;
-    in->context->guard = &rvli_hooks_guard;
+    if (status == RVL_OK)
+        status = rvl_context_set_guard(in->context, &rvli_hooks_guard);
     return status;
 }
 
@@ -112,6 +113,14 @@ rvli_saved_context *rvli_saver_newest_context(void)
     return atomic_load(&contexts);
 }
 
+bool rvli_saver_owns(const rvl_context *context)
+{
+    const rvli_saved_context *each = atomic_load(&contexts);
+    while (each != NULL && each->context != context)
+        each = each->next;
+    return each != NULL;
+}
+
 rvl_status rvli_saver_context(int device, rvl_context **context_out)
 {
     rvli_saved_context *in = NULL;
@@ -135,17 +144,6 @@ rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **co
     *device_out = first->device;
     *context_out = first->context;
     return RVL_OK;
-}
-
-/* A context's only device has the number 0 in it. */
-rvl_status rvli_saver_tell_device(const rvli_saved_context *in, rvl_status status)
-{
-    rvl_error error = *rvli_error_get();
-    if (status == RVL_OK || error.device != 0)
-        return status;
-    error.device = in->device;
-    rvli_error_set(&error);
-    return status;
 }
 
 /* ---- Tags ---- */

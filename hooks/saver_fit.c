@@ -61,7 +61,7 @@ rvl_status rvli_saver_check_fit(const char *name)
         rvl_status status = rvl_resume_forecast(in->context, tag != NULL ? &tag->number : NULL,
                                                 tag != NULL, NULL, &forecast);
         if (status != RVL_OK)
-            return rvli_saver_tell_device(in, status);
+            return status;
         demand *all = &devices[in->device];
         all->needed_bytes += forecast.needed_bytes;
         if (all->contexts++ == 0 || forecast.free_bytes < all->free_bytes)

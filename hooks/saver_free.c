@@ -8,23 +8,19 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "core/model.h"
 #include "hooks/captures.h"
 #include "hooks/ipc_export.h"
 #include "hooks/message.h"
 
 static _Atomic(rvli_saved *) deferred; /* changed with the lock held */
 
-/*
- * What cudaFree does of itself: nobody may be using the memory. There is no public call for it.
- * Success: the record is gone.
- */
+/* What cudaFree does of itself: nobody may be using the memory. Success: the record is gone. */
 static rvl_status release(rvli_saved *gone, const rvl_allocation *facts)
 {
     rvl_context *context = gone->in->context;
     rvl_status status = RVL_OK;
     if (facts->state != RVL_STATE_PAUSED)
-        status = context->ops.synchronize(context->self, 0);
+        status = rvl_device_synchronize(context, 0);
     if (status == RVL_OK)
         status = rvl_free(context, gone->addr);
     if (status != RVL_OK)
@@ -101,8 +97,7 @@ rvl_status rvli_saver_free(rvl_addr addr)
     rvli_saved *gone = rvli_saver_remove(addr);
     if (gone == NULL)
         return RVL_ERR_NOT_FOUND;
-    const rvli_saved_context *in = gone->in;
-    rvl_status status = rvl_allocation_find(in->context, addr, &facts);
+    rvl_status status = rvl_allocation_find(gone->in->context, addr, &facts);
     if (status == RVL_OK)
         status = free_found(gone, &facts);
     if (status == RVL_OK)
@@ -111,5 +106,5 @@ rvl_status rvli_saver_free(rvl_addr addr)
     if (rvli_saver_insert(gone) != RVL_OK)
         free(gone);
     rvli_error_set(&cause);
-    return rvli_saver_tell_device(in, status);
+    return status;
 }

@@ -49,9 +49,6 @@ rvl_status rvli_saver_context_of(int device, const char *directory, rvli_saved_c
 /* All of them hang from the one that was opened last. NULL: there is none. */
 rvli_saved_context *rvli_saver_newest_context(void);
 
-/* Passes a status on, with the driver's number of the device in its error record. */
-rvl_status rvli_saver_tell_device(const rvli_saved_context *in, rvl_status status);
-
 /* NULL: the context has no such tag. With the lock held. */
 rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *name);
 

@@ -6,9 +6,9 @@
 #include "hooks/saver_internal.h"
 
 #include "base/error.h"
-#include "core/witness.h"
 #include "hooks/guard.h"
 #include "hooks/recorder.h"
+#include "reveille/listen.h"
 
 typedef rvl_status (*move_fn)(rvli_saved_context *in, const rvli_saved_tag *tag);
 
@@ -38,31 +38,33 @@ static rvl_status pause_one(rvli_saved_context *in, const rvli_saved_tag *tag)
     return status;
 }
 
-/* Its other options may be the program's, and rvl_tag_define() would set them all. */
-static void set_retain(rvli_saved_context *in, rvli_saved_tag *tag, bool retain)
+/* Its other options may be the program's. */
+static rvl_status set_retain(const rvli_saved_context *in, rvli_saved_tag *tag, bool retain)
 {
-    if (tag->retain == retain)
-        return;
-    rvli_lock(in->context);
-    rvli_tag_get(in->context, tag->number)->retain_backups = retain;
-    rvli_unlock(in->context);
-    tag->retain = retain;
+    rvl_status status = tag->retain != retain
+                            ? rvl_tag_set_retain_backups(in->context, tag->number, retain)
+                            : RVL_OK;
+    if (status == RVL_OK)
+        tag->retain = retain;
+    return status;
 }
 
 /* Where each backup lies that will be retained; the context says it no more once it is resumed. */
-static void prepare_resume(rvli_saved_context *in, const rvli_saved_tag *tag, bool retain)
+static rvl_status prepare_resume(rvli_saved_context *in, const rvli_saved_tag *tag, bool retain)
 {
     uint64_t at = 0, size_bytes;
     const void *host;
     rvli_saved *each;
+    rvl_status status = RVL_OK;
     rvli_saver_lock();
-    for (rvli_saved_tag *other = in->tags; other != NULL; other = other->next)
+    for (rvli_saved_tag *other = in->tags; other != NULL && status == RVL_OK; other = other->next)
         if (tag == NULL || tag == other)
-            set_retain(in, other, retain);
-    while (retain && (each = rvli_saver_next(in, tag, &at)) != NULL)
+            status = set_retain(in, other, retain);
+    while (status == RVL_OK && retain && (each = rvli_saver_next(in, tag, &at)) != NULL)
         if (rvl_backup_find(in->context, each->addr, &host, &size_bytes) == RVL_OK)
             each->host = host;
     rvli_saver_unlock();
+    return status;
 }
 
 static void after_resume(rvli_saved_context *in, const rvli_saved_tag *tag)
@@ -86,11 +88,9 @@ static void after_resume(rvli_saved_context *in, const rvli_saved_tag *tag)
 static rvl_status resume_one(rvli_saved_context *in, const rvli_saved_tag *tag)
 {
     bool retain = rvli_saver_get_retain();
-    rvl_status status = rvli_context_check_change(in->context);
-    if (status == RVL_OK) {
-        prepare_resume(in, tag, retain);
+    rvl_status status = prepare_resume(in, tag, retain);
+    if (status == RVL_OK)
         status = rvl_resume(in->context, tag != NULL ? &tag->number : NULL, tag != NULL, NULL);
-    }
     if (status == RVL_OK && !retain) /* else its file and host memory stay */
         after_resume(in, tag);
     return status;
@@ -107,7 +107,7 @@ static rvl_status move_all(const char *name, move_fn move)
         if (!rvli_saver_has_tag(in, name, &tag))
             continue;
         found = true;
-        rvl_status status = rvli_saver_tell_device(in, move(in, tag));
+        rvl_status status = move(in, tag);
         if (status != RVL_OK)
             return status;
     }
@@ -129,14 +129,14 @@ static rvl_status move_recorded(const char *name, move_fn move)
     if (status == RVL_OK)
         return status;
     rvl_error cause = *rvli_error_get();
-    rvli_recorder_settle(name, rvli_is_paused_anywhere);
+    rvli_recorder_settle(name, rvl_address_is_paused);
     rvli_error_set(&cause);
     return status;
 }
 
 rvl_status rvli_saver_pause(const char *tag)
 {
-    rvl_status status = rvli_guard_refuse_capture(RVL_EVENT_PAUSE);
+    rvl_status status = rvli_guard_refuse_capture(RVL_TRANSITION_PAUSE);
     if (status != RVL_OK)
         return status;
     rvli_saver_free_deferred();
@@ -146,7 +146,7 @@ rvl_status rvli_saver_pause(const char *tag)
 
 rvl_status rvli_saver_resume(const char *tag)
 {
-    rvl_status status = rvli_guard_refuse_capture(RVL_EVENT_RESUME);
+    rvl_status status = rvli_guard_refuse_capture(RVL_TRANSITION_RESUME);
     if (status == RVL_OK)
         status = rvli_saver_check_fit(tag);
     if (status == RVL_OK)

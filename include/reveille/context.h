@@ -109,6 +109,15 @@ RVL_API rvl_status rvl_device_get_info(const rvl_context *context, int device,
                                        rvl_device_info *info_out);
 
 /*
+ * Waits until a device has done all that was given to it, by anybody in this process. The caller
+ * who frees memory that work may still use calls this first. On a simulated device its clock
+ * passes. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST,
+ * or what the driver answers, also where a stream that is being captured forbids to wait.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_device_synchronize(rvl_context *context, int device);
+
+/*
  * The context's clock in nanoseconds: monotonic time on a real device; on a simulated one, time
  * that starts at 0 and passes only as the cost model of its profile charges for calls and copies.
  * 0 for NULL. Thread-safe. Since 0.1.

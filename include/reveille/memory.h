@@ -121,6 +121,13 @@ RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const
  */
 RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
+/*
+ * Sets rvl_tag_options.retain_backups of one tag and leaves its other options as they are. It
+ * counts from the tag's next pause or resume on. Returns RVL_OK; RVL_ERR_INVALID (no tag of this
+ * number); RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag, bool retain);
+
 /* Flags of an allocation. */
 #define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
 #define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */

@@ -5,6 +5,8 @@
 
 #include "reveille/context.h"
 #include "reveille/cuda.h"
+#include "reveille/guard.h"
+#include "reveille/listen.h"
 #include "reveille/memory.h"
 #include "reveille/record.h"
 #include "reveille/sim.h"

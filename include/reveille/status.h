@@ -63,7 +63,8 @@ typedef struct rvl_error {
     size_t struct_size;       /* set by the caller: sizeof(rvl_error) */
     rvl_status status;        /* RVL_OK if no call of this thread has failed yet */
     int native_code;          /* the backend's own number (CUresult, errno), 0 if none */
-    int device;               /* RVL_NO_DEVICE if none */
+    int device;               /* the driver's number of it (CUDA ordinal), not the context's;
+                                 RVL_NO_DEVICE if none */
     uint32_t line;            /* of file, from 1; 0: none, or the file as a whole */
     uint64_t requested_bytes; /* 0 if no size was involved */
     uint64_t free_bytes;      /* free on the device when it failed, 0 if unknown */

@@ -1,28 +1,48 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/witness.h"
+#include "core/listener.h"
 
 #include "base/error.h"
 #include "core/state.h"
 
-static _Atomic(const rvli_witness *) witness;
+static _Atomic(const rvl_listener *) listener;
 
-void rvli_witness_set(const rvli_witness *new)
+static bool is_whole(const rvl_listener *new)
 {
-    atomic_store(&witness, new);
+    return new->opening != NULL &&new->opened != NULL &&new->closed != NULL &&new->allocated !=
+           NULL &&new->freeing != NULL &&new->before != NULL &&new->after != NULL &&new->stage !=
+           NULL &&new->step != NULL;
 }
 
-const rvli_witness *rvli_witness_of(const rvl_context *context)
+rvl_status rvl_listener_set(const rvl_listener *new)
 {
-    return !context->ops.simulated && context->guard == NULL ? atomic_load(&witness) : NULL;
+    const rvl_listener *before = NULL;
+    if (new == NULL) {
+        atomic_store(&listener, NULL);
+        return RVL_OK;
+    }
+    if (new->struct_size != sizeof *new)
+        return rvli_error(RVL_ERR_VERSION, "the listener is of another version of this library");
+    if (!is_whole(new))
+        return rvli_error(RVL_ERR_INVALID, "the listener lacks a function: give all of them");
+    if (!atomic_compare_exchange_strong(&listener, &before, new) && before != new)
+        return rvli_error(RVL_ERR_STATE, "this process has another listener: take it away first");
+    return RVL_OK;
 }
 
-void rvli_witness_tell_alloc(const rvl_context *context, const rvli_allocation *allocation,
-                             rvl_addr addr)
+const rvl_listener *rvli_listener_of(const rvl_context *context)
 {
-    const rvli_witness *hears = rvli_witness_of(context);
+    return context->ops.simulated ? NULL : atomic_load(&listener);
+}
+
+void rvli_listener_tell_alloc(const rvl_context *context, const rvli_allocation *allocation,
+                              rvl_addr addr)
+{
+    const rvl_listener *hears = rvli_listener_of(context);
     if (hears == NULL)
         return;
-    const rvli_witnessed what = {
+    const rvl_listened what = {
+        .struct_size = sizeof what,
+        .context = context,
         .addr = addr,
         .size_bytes = allocation->size,
         .tag = allocation->tag->key->name,
@@ -33,25 +53,25 @@ void rvli_witness_tell_alloc(const rvl_context *context, const rvli_allocation *
     hears->allocated(&what);
 }
 
-void rvli_witness_tell_free(const rvl_context *context, rvl_addr addr)
+void rvli_listener_tell_free(const rvl_context *context, rvl_addr addr)
 {
-    const rvli_witness *hears = rvli_witness_of(context);
+    const rvl_listener *hears = rvli_listener_of(context);
     if (hears != NULL)
-        hears->freeing(addr);
+        hears->freeing(context, addr);
 }
 
 /* ---- Opening and closing ---- */
 
-void rvli_witness_tell_opening(const rvli_backend_ops *ops, uint64_t *before_bytes)
+void rvli_listener_tell_opening(const rvli_backend_ops *ops, uint64_t *before_bytes)
 {
-    const rvli_witness *hears = ops->simulated ? NULL : atomic_load(&witness);
+    const rvl_listener *hears = ops->simulated ? NULL : atomic_load(&listener);
     for (int device = 0; device < RVL_MAX_DEVICES; device++)
-        before_bytes[device] = RVLI_USE_UNKNOWN;
+        before_bytes[device] = RVL_LISTENED_UNKNOWN;
     if (hears != NULL)
         hears->opening(before_bytes);
 }
 
-uint64_t rvli_witness_ordinals(const rvl_context *context)
+uint64_t rvli_listener_ordinals(const rvl_context *context)
 {
     uint64_t mask = 0;
     for (int device = 0; device < context->device_count; device++)
@@ -59,16 +79,16 @@ uint64_t rvli_witness_ordinals(const rvl_context *context)
     return mask;
 }
 
-void rvli_witness_tell_opened(const rvl_context *context, const uint64_t *before_bytes)
+void rvli_listener_tell_opened(const rvl_context *context, const uint64_t *before_bytes)
 {
-    const rvli_witness *hears = context->ops.simulated ? NULL : atomic_load(&witness);
+    const rvl_listener *hears = context->ops.simulated ? NULL : atomic_load(&listener);
     if (hears != NULL)
-        hears->opened(rvli_witness_ordinals(context), before_bytes);
+        hears->opened(rvli_listener_ordinals(context), before_bytes);
 }
 
-void rvli_witness_tell_closed(const rvli_backend_ops *ops, uint64_t ordinals)
+void rvli_listener_tell_closed(const rvli_backend_ops *ops, uint64_t ordinals)
 {
-    const rvli_witness *hears = ops->simulated ? NULL : atomic_load(&witness);
+    const rvl_listener *hears = ops->simulated ? NULL : atomic_load(&listener);
     if (hears != NULL)
         hears->closed(ordinals);
 }
@@ -94,7 +114,7 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(lock_contexts, unlock_contexts, unlock_contexts);
 }
 
-void rvli_witness_enter(rvl_context *context)
+void rvli_listener_enter(rvl_context *context)
 {
     if (context->ops.simulated)
         return;
@@ -104,7 +124,7 @@ void rvli_witness_enter(rvl_context *context)
     unlock_contexts();
 }
 
-void rvli_witness_leave(rvl_context *context)
+void rvli_listener_leave(rvl_context *context)
 {
     lock_contexts();
     for (rvl_context **link = &contexts; *link != NULL; link = &(*link)->next_real)
@@ -127,7 +147,7 @@ static bool is_paused_in(rvl_context *context, rvl_addr addr)
     return paused;
 }
 
-bool rvli_is_paused_anywhere(rvl_addr addr)
+bool rvl_address_is_paused(rvl_addr addr)
 {
     rvl_error before = *rvli_error_get();
     bool paused = false;

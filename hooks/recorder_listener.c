@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Contexts that the program has opened itself: their memory is recorded by tag, as a region's is.
+/*
+ * Contexts that the program has opened itself: their memory is recorded by tag, as a region's is.
+ * Of the contexts in which regions allocate the hooks tell themselves, since a tag of theirs lies
+ * in several.
  */
 #include "base/error.h"
 #include "hooks/guard.h"
 #include "hooks/recorder_internal.h"
+#include "hooks/saver.h"
 #include "hooks/settings.h"
 #include "hooks/usage.h"
 
@@ -19,7 +23,7 @@ static void opening(uint64_t *before_bytes)
 static void opened(uint64_t ordinals, const uint64_t *before_bytes)
 {
     for (int device = 0; device < (int)RVL_MAX_DEVICES; device++)
-        if (ordinals >> device & 1 && before_bytes[device] != RVLI_USE_UNKNOWN)
+        if (ordinals >> device & 1 && before_bytes[device] != RVL_LISTENED_UNKNOWN)
             rvli_record_context_begun(device, before_bytes[device]);
 }
 
@@ -30,8 +34,10 @@ static void closed(uint64_t ordinals)
             (void)rvli_recorder_context_released(device);
 }
 
-static void allocated(const rvli_witnessed *what)
+static void allocated(const rvl_listened *what)
 {
+    if (rvli_saver_owns(what->context))
+        return;
     const rvli_recorded recorded = {
         .size_bytes = what->size_bytes,
         .tag = rvli_intern(what->tag), /* without host memory: memory of no tag */
@@ -42,32 +48,46 @@ static void allocated(const rvli_witnessed *what)
     rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, what->addr, &recorded);
 }
 
-static void freeing(rvl_addr addr)
+static void freeing(const rvl_context *context, rvl_addr addr)
 {
-    (void)rvli_recorder_free(RVLI_RECORDED_ADDRESS, addr, NULL);
+    if (!rvli_saver_owns(context))
+        (void)rvli_recorder_free(RVLI_RECORDED_ADDRESS, addr, NULL);
 }
 
-static rvl_status before(const rvli_transition *transition, rvl_event_kind kind)
+static void before(const rvl_transition *transition)
 {
-    if (kind == RVL_EVENT_PAUSE)
+    if (!rvli_saver_owns(rvl_transition_get_context(transition)) &&
+        rvl_transition_get_kind(transition) == RVL_TRANSITION_PAUSE)
         rvli_guard_record_begin(transition);
-    return RVL_OK;
 }
 
-static void after(const rvli_transition *transition, rvl_event_kind kind, bool done)
+static void after(const rvl_transition *transition)
 {
-    (void)kind;
-    (void)done;
-    rvli_guard_record_end(transition);
+    if (!rvli_saver_owns(rvl_transition_get_context(transition)))
+        rvli_guard_record_end(transition);
 }
 
-const rvli_witness rvli_recorder_witness = {
+static void stage(const rvl_context *context, const char *name)
+{
+    if (!rvli_saver_owns(context))
+        (void)rvli_recorder_stage(name);
+}
+
+static void step(const rvl_context *context)
+{
+    if (!rvli_saver_owns(context))
+        (void)rvli_recorder_step();
+}
+
+const rvl_listener rvli_record_listener = {
+    .struct_size = sizeof rvli_record_listener,
     .opening = opening,
     .opened = opened,
     .closed = closed,
     .allocated = allocated,
     .freeing = freeing,
-    .guard = {before, after},
-    .stage = rvli_recorder_stage,
-    .step = rvli_recorder_step,
+    .before = before,
+    .after = after,
+    .stage = stage,
+    .step = step,
 };
