@@ -62,9 +62,8 @@ static rvl_status check_rdma(const rvli_device *device, uint64_t flags)
                                              "reaches: allocate without RVL_ALLOC_RDMA");
 }
 
-/* Fills in everything but the address and the memory. */
-static rvl_status describe(rvl_context *context, uint64_t size, const rvl_alloc_options *options,
-                           rvli_allocation *allocation)
+rvl_status rvli_allocation_describe(rvl_context *context, uint64_t size,
+                                    const rvl_alloc_options *options, rvli_allocation *allocation)
 {
     rvl_status status = rvli_device_check(context, options->device);
     if (status == RVL_OK)
@@ -113,7 +112,8 @@ rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation)
     allocation->id = ++context->last_id;
     rvli_ledger *ledger = &context->devices[allocation->device].ledger;
     ledger->allocation_count++;
-    ledger->alloc_calls++;
+    if (allocation->kind != RVLI_KIND_IMPORT)
+        ledger->alloc_calls++;
     allocation->tag->holders[allocation->device]->allocation_count++;
     return RVL_OK;
 }
@@ -200,7 +200,7 @@ rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
     if (status == RVL_OK)
         status = rvli_options_read(&options, sizeof options, user_options);
     if (status == RVL_OK)
-        status = describe(context, size_bytes, &options, &draft);
+        status = rvli_allocation_describe(context, size_bytes, &options, &draft);
     if (status != RVL_OK)
         return status;
 

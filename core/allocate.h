@@ -10,6 +10,13 @@
 
 #include "core/model.h"
 
+/*
+ * What the arguments of an allocation come to: everything but its address, memory and state. Makes
+ * the tag if need be. As rvl_alloc() refuses them.
+ */
+rvl_status rvli_allocation_describe(rvl_context *context, uint64_t size,
+                                    const rvl_alloc_options *options, rvli_allocation *allocation);
+
 /* Both with the lock held. */
 
 /* Enters the memory: with its tag, and in the ledger. */

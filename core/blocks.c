@@ -235,12 +235,21 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
     return status;
 }
 
+/* Of a list that could not be unmapped again only the first are mapped. */
+static rvli_block *end_of_mapped(rvli_block *blocks)
+{
+    while (blocks != NULL && blocks->mapped)
+        blocks = blocks->next;
+    return blocks;
+}
+
 rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks)
 {
+    const rvli_block *end = end_of_mapped(blocks);
     rvl_status status =
-        context->ops.unmap(context->self, blocks->device, blocks->addr, list_bytes(blocks, NULL));
+        context->ops.unmap(context->self, blocks->device, blocks->addr, list_bytes(blocks, end));
     if (status == RVL_OK)
-        set_mapped(blocks, NULL, false);
+        set_mapped(blocks, end, false);
     else
         rvli_error_op("unmap");
     return status;
@@ -257,7 +266,8 @@ static void charge_created(rvl_context *context, const rvli_block *block, rvli_h
 static void charge_released(rvl_context *context, const rvli_block *block, rvli_holder *holder)
 {
     rvli_ledger_sub(context, block->device, holder, block->size);
-    context->devices[block->device].released_bytes += block->size;
+    if (!(block->properties & RVLI_BLOCK_IMPORTED)) /* it may not be free yet */
+        context->devices[block->device].released_bytes += block->size;
 }
 
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder)
@@ -277,7 +287,8 @@ void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *h
 /* Keeps a block if the budget has room. Exportable memory may be held elsewhere: never kept. */
 static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
-    if (context->keep_bytes == 0 || (block->properties & RVLI_BLOCK_EXPORTABLE))
+    if (context->keep_bytes == 0 ||
+        (block->properties & (RVLI_BLOCK_EXPORTABLE | RVLI_BLOCK_IMPORTED)))
         return false;
     rvli_lock(context);
     uint64_t kept = 0;
@@ -319,9 +330,16 @@ static rvl_status release_one(rvl_context *context, rvli_block *block, rvli_hold
     return RVL_OK;
 }
 
+static rvli_holder *holder_of(rvl_context *context, const rvli_allocation *allocation)
+{
+    return allocation->kind == RVLI_KIND_IMPORT
+               ? &context->devices[allocation->device].ledger.imported
+               : allocation->tag->holders[allocation->device];
+}
+
 rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
 {
-    rvli_holder *holder = allocation->tag->holders[allocation->device];
+    rvli_holder *holder = holder_of(context, allocation);
     bool first = true;
     while (allocation->blocks != NULL) {
         rvli_block *block = allocation->blocks;

@@ -18,6 +18,9 @@
 /* What kept blocks are filled with when they are handed over. */
 #define RVLI_HAND_OVER_FILL 0
 
+/* A property beside the backend's: another process has made the block. */
+#define RVLI_BLOCK_IMPORTED 4u
+
 /*
  * Records for the blocks of an allocation, kept blocks already among them. With the lock held.
  * RVL_ERR_HOST_OOM.
@@ -36,7 +39,7 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks);
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
                            bool overwritten);
 
-/* Unmaps all of them in one call. */
+/* Unmaps those that are mapped, from the first on, in one call. */
 rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks);
 
 /*

@@ -29,6 +29,12 @@ static rvli_allocation *find_settled(rvl_context *context, rvl_addr addr)
     }
 }
 
+/* Imported memory is recorded by the process that has made it. */
+static bool is_recorded(const rvl_context *context, const rvli_allocation *allocation)
+{
+    return rvli_recording(&context->recorder) && allocation->kind != RVLI_KIND_IMPORT;
+}
+
 /* Freeing failed: the allocation comes back as it was, or, if that fails too, as LOST. */
 static void put_back(rvl_context *context, rvli_allocation *allocation)
 {
@@ -40,10 +46,11 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
     if (lost)
         rvli_allocation_lose(mover);
     allocation->freeing = false;
-    rvli_tag_link(mover);
+    if (mover->kind != RVLI_KIND_IMPORT)
+        rvli_tag_link(mover);
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_carrier_open(allocation->carrier);
-    if (rvli_recording(&context->recorder)) {
+    if (is_recorded(context, allocation)) {
         allocation->id = ++context->last_id; /* the old number has been recorded as freed */
         rvli_record_alloc(context, allocation);
     }
@@ -57,7 +64,8 @@ void rvli_forget_address(rvl_context *context, rvli_allocation *allocation)
     rvli_ledger *ledger = &context->devices[allocation->device].ledger;
     rvli_index_remove(&context->by_addr, allocation);
     ledger->allocation_count--;
-    ledger->free_calls++;
+    if (allocation->kind != RVLI_KIND_IMPORT)
+        ledger->free_calls++;
     allocation->tag->holders[allocation->device]->allocation_count--;
 }
 
@@ -68,7 +76,7 @@ static void forget(rvl_context *context, rvli_allocation *allocation)
     rvli_holder *holder = mover->tag->holders[mover->device];
     rvli_lock(context);
     rvli_forget_address(context, allocation);
-    if (mover->state != RVL_STATE_ACTIVE)
+    if (mover->state != RVL_STATE_ACTIVE && mover->kind != RVLI_KIND_IMPORT)
         holder->paused_bytes -= mover->size;
     if (mover->backup != NULL)
         rvli_backup_uncount(context, mover->tag, mover->backup);
@@ -100,7 +108,8 @@ static void hide(rvli_allocation *allocation)
     allocation->freeing = true;
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_carrier_close(allocation->carrier);
-    rvli_tag_unlink(rvli_mover(allocation));
+    if (allocation->kind != RVLI_KIND_IMPORT)
+        rvli_tag_unlink(rvli_mover(allocation));
 }
 
 /*
@@ -114,7 +123,7 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
     rvli_lock(context);
     rvli_allocation *allocation = find_settled(context, addr);
     bool found = allocation != NULL;
-    if (found && rvli_recording(&context->recorder))
+    if (found && is_recorded(context, allocation))
         rvli_record_free(context, allocation);
     if (found && rvli_rides_with_others(allocation)) {
         rvli_rider_leave(context, allocation);
@@ -144,7 +153,8 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     status = rvli_free_allocation(context, allocation);
     if (status != RVL_OK) {
         put_back(context, allocation); /* and now others may free it */
-        rvli_listener_tell_alloc(context, &before, addr);
+        if (before.kind != RVLI_KIND_IMPORT)
+            rvli_listener_tell_alloc(context, &before, addr);
         rvli_fail(context, "free", before.tag, before.device, before.size);
     }
     return status;

@@ -17,6 +17,7 @@ void rvli_ledger_init(rvli_ledger *ledger)
     ledger->kept.tag = "kept";
     ledger->stranded.process = OWN_PROCESS;
     ledger->stranded.tag = "stranded";
+    ledger->imported.tag = "imported"; /* external: the process that has it is another */
 }
 
 /* Before a holder changes for the first time in an epoch: what it had at the peak is what it has.

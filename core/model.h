@@ -57,7 +57,7 @@ typedef struct rvli_tag {
     rvl_after_map_fn after_map;
     void *callback_user;
     bool moving;                  /* claimed by a transition */
-    rvli_allocation *allocations; /* doubly linked, newest first; riders are not in it */
+    rvli_allocation *allocations; /* doubly linked, newest first; without riders and imports */
     rvli_carrier *carriers;       /* those with room, doubly linked */
     rvli_holder **holders;        /* by device; NULL: nothing was ever allocated there */
     UT_hash_handle hh;            /* by key */
@@ -82,7 +82,8 @@ struct rvli_block {
 typedef enum rvli_kind {
     RVLI_KIND_ALONE = 0, /* an allocation with memory of its own */
     RVLI_KIND_RIDER,     /* an allocation in the memory of a carrier */
-    RVLI_KIND_CARRIER    /* memory that riders share; no allocation that a caller knows */
+    RVLI_KIND_CARRIER,   /* memory that riders share; no allocation that a caller knows */
+    RVLI_KIND_IMPORT     /* an allocation in another process's memory: core/share.c */
 } rvli_kind;
 
 struct rvli_allocation {

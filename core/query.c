@@ -184,6 +184,7 @@ static rvl_device_stats device_stats(const rvli_device *device)
         .transition_ns = ledger->transition_ns,
         .peak_stage = ledger->peak_stage,
         .oom = ledger->oom,
+        .imported_bytes = ledger->imported.bytes,
     };
 }
 

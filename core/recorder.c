@@ -192,7 +192,7 @@ static rvl_status write_existing(rvl_context *context)
         status = rvli_index_next(&context->by_addr, from, &each);
         if (status != RVL_OK || each == NULL)
             break;
-        if (!each->freeing)
+        if (!each->freeing && each->kind != RVLI_KIND_IMPORT)
             existing[count++] = each;
         from = each->addr + 1;
     }

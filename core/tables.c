@@ -254,5 +254,6 @@ void rvli_allocation_move(rvli_allocation *allocation, rvli_move move)
 void rvli_allocation_lose(rvli_allocation *allocation)
 {
     rvli_allocation_move(allocation, RVLI_MOVE_LOSE);
-    allocation->tag->holders[allocation->device]->paused_bytes += allocation->size;
+    if (allocation->kind != RVLI_KIND_IMPORT)
+        allocation->tag->holders[allocation->device]->paused_bytes += allocation->size;
 }

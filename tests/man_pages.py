@@ -6,7 +6,7 @@
 
 Each public function has one page with its name, its prototype as in the header and an example. Each
 example is compiled and run, and must print what the page says. Those of the hooks run under the preload
-library.
+library, and those of memory that processes share on the driver that stands in for a GPU's.
 """
 import os
 import pathlib
@@ -21,6 +21,7 @@ SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "NOTES"
 EXAMPLE_INPUTS = {"snapshot.pickle.gz": "traces/snapshots/dev-default.pickle.gz",
                   "config.json": "tests/data/configs/qwen2.5-7b.json"}
 HOOKS_HEADER = "hooks.h"
+SHARE_HEADER = "share.h"
 
 
 def normal(text):
@@ -181,10 +182,12 @@ def main():
     run = 0
     for page in pages:
         hooks = page.headers() == [f"reveille/{HOOKS_HEADER}"]
-        if hooks and len(preload) != 2:
+        device = hooks or page.headers() == [f"reveille/{SHARE_HEADER}"]
+        if device and len(preload) != 2:
             print(f"{page.name}: its example is not run, the preload library was not built")
             continue
-        variables = {"LD_PRELOAD": preload[0], "RVL_CUDA_LIBRARY": preload[1]} if hooks else {}
+        variables = {"LD_PRELOAD": preload[0]} if hooks else {}
+        variables |= {"RVL_CUDA_LIBRARY": preload[1]} if device else {}
         problem = run_example(page, source, build, compiler, libraries, variables)
         problems += [problem] if problem else []
         run += 1

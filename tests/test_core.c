@@ -476,6 +476,32 @@ static void callbacks_hear_and_may_veto(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* ---- Sharing ---- */
+
+/* A simulated block has nothing that another process could open. */
+static void simulated_memory_is_not_shared(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){0}, NULL);
+    const rvl_alloc_options options = {
+        .struct_size = sizeof options, .tag = "weights", .flags = RVL_ALLOC_EXPORTABLE};
+    rvl_addr addr = 0;
+    rvl_import *import = NULL;
+    int fd = -77;
+    uint64_t bytes = GRANULE;
+    rvl_export done = {.struct_size = sizeof done};
+    assert_int_equal(rvl_alloc(context, GRANULE, &options, &addr), RVL_OK);
+    assert_int_equal(rvl_allocation_export(context, addr, NULL, &fd, &bytes, 1, &done),
+                     RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(fd, -77);
+    assert_int_equal(rvl_import_begin(context, GRANULE, NULL, &import), RVL_OK);
+    assert_int_equal(rvl_import_add(import, &fd, &bytes, 1), RVL_ERR_NOT_SUPPORTED);
+    rvl_import_cancel(import);
+    assert_int_equal(support_stats(context, 0).imported_bytes, 0);
+    assert_int_equal(support_stats(context, 0).used_bytes, GRANULE);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 /* ---- Hand-over ---- */
 
 static void kept_blocks_are_handed_over_filled(void **state)
@@ -580,6 +606,7 @@ int main(void)
         cmocka_unit_test(out_of_memory_on_resume_loses_nothing),
         cmocka_unit_test(tags_belong_to_processes),
         cmocka_unit_test(callbacks_hear_and_may_veto),
+        cmocka_unit_test(simulated_memory_is_not_shared),
         cmocka_unit_test(kept_blocks_are_handed_over_filled),
         cmocka_unit_test(blocks_of_a_tag_can_be_small),
         cmocka_unit_test(forecasts_come_true),

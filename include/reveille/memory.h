@@ -132,6 +132,8 @@ RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag,
 #define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
 #define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */
 #define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
+#define RVL_ALLOC_IMPORTED 8u   /* told, not asked for: another process's memory, reveille/share.h \
+                                 */
 
 typedef struct rvl_alloc_options {
     size_t struct_size;
@@ -177,7 +179,7 @@ typedef struct rvl_allocation {
     int device;
     rvl_backup backup;
     rvl_state state;
-    uint32_t flags;        /* RVL_ALLOC_* that it was made with */
+    uint32_t flags;        /* RVL_ALLOC_* that it was made with; RVL_ALLOC_IMPORTED */
     uint64_t access_mask;  /* bit d: device d may reach it */
     uint64_t backup_bytes; /* host bytes that its backup holds now */
 } rvl_allocation;

@@ -9,6 +9,7 @@
 #include "reveille/listen.h"
 #include "reveille/memory.h"
 #include "reveille/record.h"
+#include "reveille/share.h"
 #include "reveille/sim.h"
 #include "reveille/stats.h"
 #include "reveille/status.h"

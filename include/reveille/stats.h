@@ -73,7 +73,8 @@ typedef struct rvl_oom {
     X(resumes)           /* allocations resumed, counting each time */                             \
     X(backup_out_bytes)  /* copied from the device to backups */                                   \
     X(backup_in_bytes)   /* copied back */                                                         \
-    X(transition_ns)     /* context clock spent in transitions that moved something here */
+    X(transition_ns)     /* context clock spent in transitions that moved something here */        \
+    X(imported_bytes)    /* part of used: other processes' memory that is imported here */
 
 typedef struct rvl_device_stats {
     size_t struct_size;

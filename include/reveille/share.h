@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Physical memory that processes share: exporting it, and importing what another process made.
+ *
+ * What goes from one process to the other is a file descriptor for each block (SCM_RIGHTS, or
+ * pidfd_getfd()), and how that is done is the caller's. An import is an allocation: an address
+ * range of this process in front of physical memory that another process has allocated. It is
+ *
+ *   ACTIVE  mapped
+ *   PAUSED  not mapped; its blocks are still held, so the memory is not free yet
+ *   LOST    an address range and no more: its blocks were given back
+ *
+ * and is moved by the functions here alone. rvl_pause() and rvl_resume() leave it as it is, since
+ * giving it up frees nothing here. It is never copied, has no backup, and is not recorded: the
+ * process that allocated the memory counts it. rvl_device_stats.imported_bytes has what is held.
+ */
+#ifndef REVEILLE_SHARE_H
+#define REVEILLE_SHARE_H
+
+#include "reveille/memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Exporting ---- */
+
+typedef struct rvl_export_options {
+    size_t struct_size;
+    uint64_t allocation_id; /* refuse another allocation at the address; 0: any */
+    uint64_t first_block; /* go on there: an allocation may have more blocks than you want files */
+} rvl_export_options;
+
+typedef struct rvl_export {
+    size_t struct_size;
+    uint64_t allocation_id;
+    uint64_t size_bytes;
+    uint64_t block_count; /* of the allocation */
+    uint64_t file_count;  /* descriptors that this call has made */
+} rvl_export;
+
+/*
+ * Makes file descriptors of the blocks of the allocation that begins at addr, in order of address:
+ * at most `capacity`, from options->first_block on. fds_out and block_bytes_out get one entry for
+ * each; with capacity 0, which asks for the numbers alone, both may be NULL.
+ *
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND if no such allocation begins there;
+ * RVL_ERR_NOT_SUPPORTED if it is not one of RVL_ALLOC_EXPORTABLE, or the backend shares nothing;
+ * RVL_ERR_STATE if it is not active; RVL_ERR_FORKED; RVL_ERR_VERSION; else as the driver has it
+ * (RVL_ERR_IO: no more files). On failure no descriptor was made, export_out is as it was, and what
+ * fds_out and block_bytes_out hold is undefined.
+ *
+ * You close the descriptors. Each keeps its memory alive, as everybody does who has imported it:
+ * a pause of the allocation then frees nothing, and what is resumed is other memory. Ask those who
+ * have it to let go before (reveille/guard.h). Descriptors of two calls belong together if there
+ * was no pause in between. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_allocation_export(rvl_context *context, rvl_addr addr,
+                                         const rvl_export_options *options, int *fds_out,
+                                         uint64_t *block_bytes_out, size_t capacity,
+                                         rvl_export *export_out);
+
+/* ---- Importing ---- */
+
+/* An import that is being put together. */
+typedef struct rvl_import rvl_import;
+
+typedef struct rvl_import_options {
+    size_t struct_size;
+    const char *tag;     /* what rvl_allocation_find() says of it; NULL or "": untagged */
+    rvl_process process; /* of the tag */
+    int device;          /* of the memory */
+    const int *access;   /* further devices that must reach it; need not outlive the call */
+    size_t access_count; /* entries of access */
+} rvl_import_options;
+
+/*
+ * Begins to import size_bytes, a multiple of the device's granularity. No driver is asked.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM;
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. *import_out is yours until
+ * rvl_import_finish() has succeeded or you cancel it; one thread at a time may use it, and its
+ * context must stay open. Since 0.1.
+ */
+RVL_API rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
+                                    const rvl_import_options *options, rvl_import **import_out);
+
+/*
+ * Adds the next blocks, in order of address. The descriptors stay yours, and may be closed when the
+ * call returns. May be called several times, with as many descriptors as you want to have open.
+ * Returns RVL_OK; RVL_ERR_INVALID, also where the blocks do not fit the import's size;
+ * RVL_ERR_NOT_SUPPORTED; RVL_ERR_HOST_OOM; RVL_ERR_FORKED; else as the driver has it. On failure
+ * none of these blocks is added. Since 0.1.
+ */
+RVL_API rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint64_t *block_bytes,
+                                  size_t count);
+
+/*
+ * Reserves an address range, maps all blocks and enters the allocation. Returns RVL_OK, and the
+ * import object is gone; RVL_ERR_INVALID if blocks are missing; RVL_ERR_HOST_OOM;
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; else as the driver has it, and then nothing is
+ * mapped and the import as it was. You free *addr_out with rvl_free(), which gives the blocks back,
+ * too, and does not wait for work that uses them: see rvl_device_synchronize(). Since 0.1.
+ */
+RVL_API rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out);
+
+/* Gives back what was added. NULL is nothing. Leaves the error record as it is. Since 0.1. */
+RVL_API void rvl_import_cancel(rvl_import *import);
+
+/*
+ * Waits for the devices that reach the import at addr, and unmaps it; holds its blocks. What is
+ * paused or lost already stays so.
+ * Returns RVL_OK; RVL_ERR_NOT_FOUND if no import begins at addr; RVL_ERR_STATE (from a callback);
+ * RVL_ERR_FORKED; else as the driver has it, and then it is mapped as before. If it cannot be
+ * waited for because a stream is captured, the driver says so. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
+
+/*
+ * Maps a paused import again, at its address: all its blocks or, on failure, none. What is active
+ * stays so. Returns as rvl_import_pause(), and RVL_ERR_STATE if its blocks were given back. If the
+ * driver maps some and will not unmap them, it is lost, and a later call tries again. Thread-safe.
+ * Since 0.1.
+ */
+RVL_API rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr);
+
+/*
+ * Gives the blocks of a paused import back. Its address range stays reserved, so that nothing else
+ * comes to lie there, until rvl_free(). What is lost already stays so.
+ * Returns as rvl_import_pause(), and RVL_ERR_STATE if it is active; on failure it is as it was. Of
+ * several blocks one that is refused is counted as stranded and tried again at close, if others
+ * are gone already. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_import_release(rvl_context *context, rvl_addr addr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
