@@ -39,6 +39,11 @@ void rvli_callback_leave(void)
     callback_depth--;
 }
 
+bool rvli_in_callback(void)
+{
+    return callback_depth > 0;
+}
+
 void rvli_log(const rvl_context *context, rvl_log_level level, const char *message)
 {
     if (context->log == NULL)

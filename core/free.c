@@ -138,10 +138,28 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
     return found;
 }
 
+static bool is_import(rvl_context *context, rvl_addr addr)
+{
+    rvli_lock(context);
+    const rvli_allocation *found = rvli_index_get(&context->by_addr, addr);
+    bool import = found != NULL && found->kind == RVLI_KIND_IMPORT;
+    rvli_unlock(context);
+    return import;
+}
+
+/* From a callback imports alone: no transition moves them. */
+static rvl_status may_free(rvl_context *context, rvl_addr addr)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && rvli_in_callback() && !is_import(context, addr))
+        status = rvli_context_check_change(context);
+    return status;
+}
+
 rvl_status rvl_free(rvl_context *context, rvl_addr addr)
 {
     rvli_allocation *allocation = NULL, before;
-    rvl_status status = rvli_context_check_change(context);
+    rvl_status status = may_free(context, addr);
     if (status != RVL_OK)
         return status;
     rvli_listener_tell_free(context, addr); /* before anybody else can have the address */

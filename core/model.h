@@ -226,6 +226,7 @@ rvl_status rvli_device_check(const rvl_context *context, int device);
 /* Marks that the calling thread is inside, or has left, a user callback. */
 void rvli_callback_enter(void);
 void rvli_callback_leave(void);
+bool rvli_in_callback(void);
 
 /* Says one line to the context's log, if it has one. Never with the lock held. */
 void rvli_log(const rvl_context *context, rvl_log_level level, const char *message);

@@ -115,7 +115,7 @@ rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
 {
     rvl_import_options options;
     rvl_import *new = NULL;
-    rvl_status status = rvli_context_check_change(context);
+    rvl_status status = rvli_context_check(context);
     if (status == RVL_OK && import_out == NULL)
         status = rvli_error(RVL_ERR_INVALID, "import_out is NULL");
     if (status == RVL_OK)
@@ -258,7 +258,7 @@ rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out)
 {
     rvl_status status = import == NULL || addr_out == NULL
                             ? rvli_error(RVL_ERR_INVALID, "the import or addr_out is NULL")
-                            : rvli_context_check_change(import->context);
+                            : rvli_context_check(import->context);
     if (status == RVL_OK && import->added_bytes != import->draft.size)
         status = rvli_error(RVL_ERR_INVALID, "the import has not all its blocks: add them first");
     if (status != RVL_OK)
@@ -337,7 +337,7 @@ static rvl_status claim(rvl_context *context, rvl_addr addr, rvli_move begin,
                         rvli_allocation **import_out, rvli_allocation *was_out)
 {
     rvli_allocation *found = NULL;
-    rvl_status status = rvli_context_check_change(context);
+    rvl_status status = rvli_context_check(context);
     *import_out = NULL;
     if (status != RVL_OK)
         return status;

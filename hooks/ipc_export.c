@@ -73,20 +73,31 @@ rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id)
     return NULL;
 }
 
-rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
-                            rvli_allocation **allocation_out)
+/* What to do about it where a handle is asked for. */
+static const char *remedy(rvl_status status)
 {
-    rvli_allocation *found = rvli_index_get(&context->by_addr, addr);
-    if (found == NULL || found->freeing || (id != 0 && found->id != id))
-        return rvli_error(RVL_ERR_NOT_FOUND, "the memory was freed: pass a new handle on");
-    if ((found->flags & RVL_ALLOC_EXPORTABLE) == 0)
-        return rvli_error(RVL_ERR_NOT_SUPPORTED, "the driver did not make this memory exportable: "
-                                                 "share memory from outside regions instead");
-    if (found->state != RVL_STATE_ACTIVE)
-        return rvli_error(RVL_ERR_STATE,
-                          "the memory is paused: resume it, and pass a new handle on");
-    *allocation_out = found;
-    return RVL_OK;
+    switch (status) {
+    case RVL_ERR_NOT_FOUND:
+        return "the memory was freed: pass a new handle on";
+    case RVL_ERR_NOT_SUPPORTED:
+        return "the driver did not make this memory exportable: share memory from outside regions "
+               "instead";
+    case RVL_ERR_STATE:
+        return "the memory is paused: resume it, and pass a new handle on";
+    default:
+        return NULL;
+    }
+}
+
+rvl_status rvli_ipc_read_blocks(rvl_context *context, rvl_addr addr,
+                                const rvl_export_options *options, int *fds_out,
+                                uint64_t *block_bytes_out, size_t capacity, rvl_export *export_out)
+{
+    rvl_status status = rvl_allocation_export(context, addr, options, fds_out, block_bytes_out,
+                                              capacity, export_out);
+    if (remedy(status) != NULL)
+        rvli_error_message(remedy(status));
+    return status;
 }
 
 /* ---- Exporting ---- */
@@ -124,29 +135,24 @@ static rvl_status export_draft(const rvli_ipc_shared *draft, rvli_ipc_handle *ha
     return RVL_OK;
 }
 
-/* With the lock held, so that no pause can begin before the export is among those it looks at. */
+/* No pause can begin before the export is among those it looks at. With the lock held. */
 static rvl_status draft_export(rvl_context *context, rvl_addr addr, rvli_ipc_shared *draft_out)
 {
-    rvli_allocation *allocation = NULL;
-    rvli_lock(context);
-    rvl_status status = rvli_ipc_look_up(context, addr, 0, &allocation);
+    rvl_export facts = {.struct_size = sizeof facts};
+    rvl_status status = rvli_ipc_read_blocks(context, addr, NULL, NULL, NULL, 0, &facts);
     if (status == RVL_OK)
         *draft_out = (rvli_ipc_shared){.context = context,
                                        .addr = addr,
-                                       .allocation_id = allocation->id,
-                                       .size_bytes = allocation->size};
-    rvli_unlock(context);
+                                       .allocation_id = facts.allocation_id,
+                                       .size_bytes = facts.size_bytes};
     return status;
 }
 
 rvl_status rvli_ipc_export(rvl_context *context, rvl_addr addr, rvli_ipc_handle *handle_out)
 {
     rvli_ipc_shared draft;
-    rvl_status status = rvli_context_check(context);
-    if (status != RVL_OK)
-        return status;
     pthread_mutex_lock(&rvli_ipc_lock);
-    status = draft_export(context, addr, &draft);
+    rvl_status status = draft_export(context, addr, &draft);
     if (status == RVL_OK)
         status = export_draft(&draft, handle_out);
     pthread_mutex_unlock(&rvli_ipc_lock);

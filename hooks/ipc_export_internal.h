@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/model.h"
 #include "hooks/ipc_export.h"
+#include "reveille/share.h"
 
 /* An allocation that has a handle. */
 typedef struct rvli_ipc_shared {
@@ -58,11 +58,12 @@ rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id);
 void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
 
 /*
- * The allocation that begins at addr, if it can be shared now. id 0: any. With the context's lock
- * held.
+ * As rvl_allocation_export(), with messages for those who have a handle. With the lock held: it
+ * keeps a pause, which asks importers first, from beginning between two calls.
  */
-rvl_status rvli_ipc_look_up(rvl_context *context, rvl_addr addr, uint64_t id,
-                            rvli_allocation **allocation_out);
+rvl_status rvli_ipc_read_blocks(rvl_context *context, rvl_addr addr,
+                                const rvl_export_options *options, int *fds_out,
+                                uint64_t *block_bytes_out, size_t capacity, rvl_export *export_out);
 
 /* ---- ipc_serve.c ---- */
 

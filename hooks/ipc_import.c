@@ -11,40 +11,36 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "core/model.h"
 #include "hooks/captures.h"
 #include "hooks/message.h"
 #include "hooks/saver.h"
 #include "hooks/settings.h"
+#include "reveille/share.h"
 
 /* More blocks than any allocation has. */
 #define BLOCKS_MAX (UINT32_C(1) << 20)
 
-typedef enum import_state {
-    MAPPED,
-    SUSPENDED, /* unmapped; the blocks are still held */
-    DROPPED    /* an address range and no more */
-} import_state;
-
-typedef struct imported_block {
-    rvli_handle handle;
-    uint64_t size_bytes;
-} imported_block;
-
+/* One that is open. Its memory is an allocation, which has the state. */
 typedef struct import {
     struct import *next;
     rvli_ipc_handle handle;
     int device;
     rvl_context *context; /* of the device, which has the number 0 in it */
     unsigned references;
-    import_state state;
-    rvl_addr addr;
-    uint64_t size_bytes;
-    imported_block *blocks;
-    uint32_t block_count;
-    int socket; /* -1: the exporter is gone */
+    rvl_addr addr; /* 0: not there yet */
+    int socket;    /* -1: the exporter is gone */
     uint64_t number;
 } import;
+
+/* One that is being asked for. */
+typedef struct request {
+    import *new;
+    rvl_import *memory; /* NULL: nothing was granted yet */
+    uint64_t size_bytes;
+    uint64_t added_bytes;
+    uint32_t block_count;
+    uint32_t added_blocks;
+} request;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,55 +79,60 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(lock_all, unlock_all, begin_anew);
 }
 
-/* ---- Blocks ---- */
+/* ---- Its memory ---- */
 
-static void release_blocks(import *of)
+static rvl_state state_of(const import *of)
 {
-    for (uint32_t i = 0; i < of->block_count; i++)
-        (void)of->context->ops.release(of->context->self, 0, of->blocks[i].handle,
-                                       of->blocks[i].size_bytes);
-    free(of->blocks);
-    of->blocks = NULL;
-    of->block_count = 0;
+    rvl_allocation facts = {.struct_size = sizeof facts, .state = RVL_STATE_LOST};
+    (void)rvl_allocation_find(of->context, of->addr, &facts);
+    return facts.state;
 }
 
-/* All blocks at their places, or none. */
-static rvl_status map_blocks(import *of)
+static rvl_status refuse_capture(void)
 {
-    const rvli_backend_ops *ops = &of->context->ops;
-    void *self = of->context->self;
-    uint64_t done = 0;
-    rvl_status status = RVL_OK;
-    for (uint32_t i = 0; i < of->block_count && status == RVL_OK; i++) {
-        status = ops->map(self, 0, of->addr + done, of->blocks[i].size_bytes, of->blocks[i].handle);
-        if (status == RVL_OK)
-            done += of->blocks[i].size_bytes;
-    }
-    if (status == RVL_OK)
-        status = ops->set_access(self, 0, of->addr, of->size_bytes, 1);
-    if (status != RVL_OK && done > 0) {
+    return rvli_capture_running()
+               ? rvli_error(RVL_ERR_BUSY, "a stream is being captured there: end the capture first")
+               : RVL_OK;
+}
+
+/* Once nothing on the device uses it. */
+static rvl_status suspend(const import *of)
+{
+    rvl_status status = state_of(of) == RVL_STATE_ACTIVE ? refuse_capture() : RVL_OK;
+    return status == RVL_OK ? rvl_import_pause(of->context, of->addr) : status;
+}
+
+/* What is mapped stays: the driver keeps the memory for those who have it. */
+static void give_back(const import *of)
+{
+    if (state_of(of) != RVL_STATE_ACTIVE && rvl_import_release(of->context, of->addr) != RVL_OK)
+        rvli_say_error("giving imported memory back");
+}
+
+static rvl_status restore(const import *of)
+{
+    if (state_of(of) != RVL_STATE_PAUSED)
+        return RVL_OK;
+    rvl_status status = rvl_import_resume(of->context, of->addr);
+    if (status != RVL_OK) {
         rvl_error cause = *rvli_error_get();
-        (void)ops->unmap(self, 0, of->addr, done);
+        rvli_say_error("imported memory is lost, mapping it again after a failed pause");
+        give_back(of);
         rvli_error_set(&cause);
     }
     return status;
 }
 
-/* Once nothing on the device uses it. */
-static rvl_status unmap_blocks(import *of)
+/* It and its address. On failure it is as it was. */
+static rvl_status free_memory(const import *of)
 {
-    const rvli_backend_ops *ops = &of->context->ops;
-    if (rvli_capture_running())
-        return rvli_error(RVL_ERR_BUSY, "a stream is being captured there: end the capture first");
-    rvl_status status = ops->synchronize(of->context->self, 0);
-    if (status == RVL_OK)
-        status = ops->unmap(of->context->self, 0, of->addr, of->size_bytes);
-    return status;
-}
-
-static void release_range(const import *of)
-{
-    (void)of->context->ops.release_range(of->context->self, 0, of->addr, of->size_bytes);
+    rvl_status status = RVL_OK;
+    if (state_of(of) == RVL_STATE_ACTIVE) {
+        status = refuse_capture();
+        if (status == RVL_OK)
+            status = rvl_device_synchronize(of->context, 0);
+    }
+    return status == RVL_OK ? rvl_free(of->context, of->addr) : status;
 }
 
 /* ---- What the exporter says ---- */
@@ -143,34 +144,6 @@ static void hang_up(import *of)
     epoll_ctl(events, EPOLL_CTL_DEL, of->socket, NULL);
     close(of->socket);
     of->socket = -1;
-}
-
-static void give_back(import *of)
-{
-    if (of->state != SUSPENDED)
-        return;
-    release_blocks(of);
-    of->state = DROPPED;
-}
-
-static rvl_status suspend(import *of)
-{
-    rvl_status status = of->state == MAPPED ? unmap_blocks(of) : RVL_OK;
-    if (status == RVL_OK && of->state == MAPPED)
-        of->state = SUSPENDED;
-    return status;
-}
-
-static rvl_status restore(import *of)
-{
-    rvl_status status = of->state == SUSPENDED ? map_blocks(of) : RVL_OK;
-    if (status != RVL_OK) {
-        rvli_say_error("imported memory is lost, mapping it again after a failed pause");
-        give_back(of);
-    } else if (of->state == SUSPENDED) {
-        of->state = MAPPED;
-    }
-    return status;
 }
 
 static void answer(const import *of, uint32_t about, rvl_status status)
@@ -252,49 +225,54 @@ static rvl_status wrong_grant(void)
                                   "version does: use one version of Reveille in all of them");
 }
 
-static rvl_status prepare_blocks(import *draft, const rvli_ipc_message *grant)
+static rvl_status begin_memory(request *draft, const rvli_ipc_message *grant)
 {
     if (grant->block_count == 0 || grant->block_count > BLOCKS_MAX || grant->size_bytes == 0)
         return wrong_grant();
     draft->size_bytes = grant->size_bytes;
-    draft->blocks = calloc(grant->block_count, sizeof *draft->blocks);
-    return draft->blocks != NULL ? RVL_OK
-                                 : rvli_error(RVL_ERR_HOST_OOM, "no host memory for an import");
+    draft->block_count = grant->block_count;
+    return rvl_import_begin(draft->new->context, grant->size_bytes, NULL, &draft->memory);
 }
 
-static rvl_status take_block(import *draft, int fd, uint64_t size_bytes)
+/* Whether a grant goes on where those before it have ended. */
+static bool goes_on(const request *draft, const rvli_ipc_message *grant, unsigned fd_count)
 {
-    imported_block *block = &draft->blocks[draft->block_count];
-    block->size_bytes = size_bytes;
-    rvl_status status =
-        draft->context->ops.import_block(draft->context->self, 0, fd, size_bytes, &block->handle);
-    if (status == RVL_OK)
-        draft->block_count++;
-    return status;
+    uint64_t left = draft->size_bytes - draft->added_bytes;
+    for (unsigned i = 0; i < fd_count && i < RVLI_IPC_BLOCKS; i++) {
+        if (grant->block_bytes[i] > left)
+            return false;
+        left -= grant->block_bytes[i];
+    }
+    return fd_count > 0 && grant->block_first == draft->added_blocks &&
+           grant->block_count == draft->block_count && grant->size_bytes == draft->size_bytes &&
+           fd_count <= draft->block_count - draft->added_blocks;
 }
 
-static rvl_status take_grant(import *draft, const rvli_ipc_message *grant, const int *fds,
+static rvl_status take_grant(request *draft, const rvli_ipc_message *grant, const int *fds,
                              unsigned fd_count)
 {
-    rvl_status status = draft->blocks == NULL ? prepare_blocks(draft, grant) : RVL_OK;
-    if (status == RVL_OK && (fd_count == 0 || grant->block_first != draft->block_count ||
-                             grant->size_bytes != draft->size_bytes ||
-                             fd_count > grant->block_count - draft->block_count))
+    rvl_status status = draft->memory == NULL ? begin_memory(draft, grant) : RVL_OK;
+    if (status == RVL_OK && !goes_on(draft, grant, fd_count))
         status = wrong_grant();
-    for (unsigned i = 0; i < fd_count && status == RVL_OK; i++)
-        status = take_block(draft, fds[i], grant->block_bytes[i]);
-    return status;
+    if (status == RVL_OK)
+        status = rvl_import_add(draft->memory, fds, grant->block_bytes, fd_count);
+    if (status != RVL_OK)
+        return status;
+    draft->added_blocks += fd_count;
+    for (unsigned i = 0; i < fd_count; i++)
+        draft->added_bytes += grant->block_bytes[i];
+    return RVL_OK;
 }
 
 /* One answer. *more_io: whether there are more to come. */
-static rvl_status hear_answer(import *draft, uint64_t end_ns, bool *more_io)
+static rvl_status hear_answer(request *draft, uint64_t end_ns, bool *more_io)
 {
     rvli_ipc_message message;
-    int fds[RVLI_IPC_BLOCKS];
+    int fds[RVLI_IPC_BLOCKS], socket = draft->new->socket;
     unsigned count = 0;
-    if (!rvli_ipc_wait(draft->socket, end_ns))
+    if (!rvli_ipc_wait(socket, end_ns))
         return rvli_error(RVL_ERR_TIMEOUT, "the process that gave this handle does not answer");
-    rvl_status status = rvli_ipc_receive(draft->socket, &message, fds, RVLI_IPC_BLOCKS, &count);
+    rvl_status status = rvli_ipc_receive(socket, &message, fds, RVLI_IPC_BLOCKS, &count);
     if (status == RVL_ERR_TIMEOUT)
         return RVL_OK;
     if (status == RVL_ERR_NOT_FOUND)
@@ -303,7 +281,7 @@ static rvl_status hear_answer(import *draft, uint64_t end_ns, bool *more_io)
         return wrong_grant();
     if (message.kind == RVLI_IPC_GRANT) {
         status = take_grant(draft, &message, fds, count);
-        *more_io = status == RVL_OK && draft->block_count < message.block_count;
+        *more_io = status == RVL_OK && draft->added_blocks < draft->block_count;
     } else if (message.kind == RVLI_IPC_REFUSE && message.status < RVL_OK) {
         status = rvli_error((rvl_status)message.status, message.text);
     } else {
@@ -314,36 +292,18 @@ static rvl_status hear_answer(import *draft, uint64_t end_ns, bool *more_io)
     return status;
 }
 
-static rvl_status ask(import *draft, const rvli_ipc_name *name, uint64_t end_ns)
+static rvl_status ask(request *draft, const rvli_ipc_name *name, uint64_t end_ns)
 {
     rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_ASK);
     bool more = true;
-    uint64_t sum = 0;
     message.nonce = name->nonce;
     message.export_id = name->export_id;
-    if (!rvli_ipc_send(draft->socket, &message, NULL, 0))
+    if (!rvli_ipc_send(draft->new->socket, &message, NULL, 0))
         return rvli_error(RVL_ERR_NOT_FOUND, "the process that gave this handle is gone");
     rvl_status status = RVL_OK;
     while (more && status == RVL_OK)
         status = hear_answer(draft, end_ns, &more);
-    for (uint32_t i = 0; i < draft->block_count; i++)
-        sum += draft->blocks[i].size_bytes;
-    return status == RVL_OK && sum != draft->size_bytes ? wrong_grant() : status;
-}
-
-static rvl_status place(import *draft)
-{
-    const rvli_backend_ops *ops = &draft->context->ops;
-    rvl_status status = ops->reserve(draft->context->self, 0, draft->size_bytes, &draft->addr);
-    if (status != RVL_OK)
-        return status;
-    status = map_blocks(draft);
-    if (status != RVL_OK) {
-        rvl_error cause = *rvli_error_get();
-        release_range(draft);
-        rvli_error_set(&cause);
-    }
-    return status;
+    return status == RVL_OK && draft->added_bytes != draft->size_bytes ? wrong_grant() : status;
 }
 
 /* With `opening` held. */
@@ -381,50 +341,45 @@ static rvl_status publish(import *draft)
 }
 
 /* What was got before it failed, given back in reverse. The error record stays. */
-static void undo(import *draft, bool placed)
+static void undo(request *draft)
 {
     rvl_error cause = *rvli_error_get();
-    if (placed) {
-        (void)draft->context->ops.unmap(draft->context->self, 0, draft->addr, draft->size_bytes);
-        release_range(draft);
-    }
-    release_blocks(draft);
-    if (draft->socket >= 0)
-        close(draft->socket);
-    free(draft);
+    if (draft->new->addr != 0)
+        (void)rvl_free(draft->new->context, draft->new->addr);
+    rvl_import_cancel(draft->memory);
+    if (draft->new->socket >= 0)
+        close(draft->new->socket);
+    free(draft->new);
     rvli_error_set(&cause);
 }
 
 /* With `opening` held. */
-static rvl_status import_anew(import *draft, const rvli_ipc_name *name, rvl_addr *addr_out)
+static rvl_status import_anew(import *new, const rvli_ipc_name *name, rvl_addr *addr_out)
 {
-    bool placed = false;
-    draft->socket = -1;
-    draft->references = 1;
-    rvl_status status = rvli_saver_context(draft->device, &draft->context);
+    request draft = {.new = new};
+    new->socket = -1;
+    new->references = 1;
+    rvl_device_info info = {.struct_size = sizeof info};
+    rvl_status status = rvli_saver_context(new->device, &new->context);
+    if (status == RVL_OK) /* in a child by fork it is the parent's */
+        status = rvl_device_get_info(new->context, 0, &info);
     if (status == RVL_OK)
-        status = rvli_context_check(draft->context);
-    if (status != RVL_OK) {
-        free(draft);
-        return status;
-    }
-    status = listen_from_now_on();
+        status = listen_from_now_on();
     /* The connection and all answers have this time together. */
     uint64_t end_ns = rvli_monotonic_ns() + rvli_settings()->ipc_timeout_ms * UINT64_C(1000000);
     if (status == RVL_OK)
-        status = call_exporter(name, end_ns, &draft->socket);
+        status = call_exporter(name, end_ns, &new->socket);
     if (status == RVL_OK)
-        status = ask(draft, name, end_ns);
+        status = ask(&draft, name, end_ns);
+    if (status == RVL_OK)
+        status = rvl_import_finish(draft.memory, &new->addr);
     if (status == RVL_OK) {
-        status = place(draft);
-        placed = status == RVL_OK;
-    }
-    if (status == RVL_OK) {
-        *addr_out = draft->addr; /* as soon as it is published another thread may close it */
-        status = publish(draft);
+        draft.memory = NULL;
+        *addr_out = new->addr; /* as soon as it is published another thread may close it */
+        status = publish(new);
     }
     if (status != RVL_OK)
-        undo(draft, placed);
+        undo(&draft);
     return status;
 }
 
@@ -439,7 +394,7 @@ static bool open_again(const rvli_ipc_handle *handle, int device, rvl_addr *addr
     while (found != NULL &&
            (found->device != device || memcmp(&found->handle, handle, sizeof *handle) != 0))
         found = found->next;
-    if (found != NULL && found->state == MAPPED) {
+    if (found != NULL && state_of(found) == RVL_STATE_ACTIVE) {
         found->references++;
         *addr_out = found->addr;
         *status_out = RVL_OK;
@@ -476,13 +431,11 @@ static rvl_status close_import(import **at)
     import *gone = *at;
     if (--gone->references > 0)
         return RVL_OK;
-    rvl_status status = gone->state == MAPPED ? unmap_blocks(gone) : RVL_OK;
+    rvl_status status = free_memory(gone);
     if (status != RVL_OK) {
         gone->references++;
         return status;
     }
-    release_blocks(gone);
-    release_range(gone);
     hang_up(gone);
     *at = gone->next;
     free(gone);

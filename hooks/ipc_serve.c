@@ -40,47 +40,37 @@ static void refuse(const rvli_ipc_importer *who, rvl_status status, const char *
     (void)rvli_ipc_send(who->socket, &message, NULL, 0);
 }
 
-/* As many blocks as one message takes, from *block_io on. */
-static rvl_status send_blocks(rvl_context *context, const rvli_ipc_importer *who,
-                              rvli_ipc_message *message, const rvli_block **block_io)
+/* As many blocks as one message takes, from `next->first_block` on. */
+static rvl_status grant_some(const rvli_ipc_importer *who, const rvli_ipc_shared *what,
+                             rvl_export_options *next, uint64_t *block_count_out)
 {
     int fds[RVLI_IPC_BLOCKS];
-    unsigned count = 0;
-    rvl_status status = RVL_OK;
-    while (*block_io != NULL && count < RVLI_IPC_BLOCKS && status == RVL_OK) {
-        const rvli_block *block = *block_io;
-        status =
-            context->ops.export_block(context->self, block->device, block->handle, &fds[count]);
-        if (status != RVL_OK)
-            break;
-        message->block_bytes[count++] = block->size;
-        *block_io = block->next;
-    }
-    if (status == RVL_OK && !rvli_ipc_send(who->socket, message, fds, count))
+    rvl_export made = {.struct_size = sizeof made};
+    rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_GRANT);
+    rvl_status status = rvli_ipc_read_blocks(what->context, what->addr, next, fds,
+                                             message.block_bytes, RVLI_IPC_BLOCKS, &made);
+    if (status != RVL_OK)
+        return status;
+    message.size_bytes = made.size_bytes;
+    message.block_count = (uint32_t)made.block_count;
+    message.block_first = (uint32_t)next->first_block;
+    if (!rvli_ipc_send(who->socket, &message, fds, (unsigned)made.file_count))
         status = rvli_error(RVL_ERR_IO, "the importer does not read");
-    message->block_first += count;
-    while (count > 0)
-        close(fds[--count]);
+    for (uint64_t i = 0; i < made.file_count; i++)
+        close(fds[i]);
+    next->first_block += made.file_count;
+    *block_count_out = made.block_count;
     return status;
 }
 
-/* The context's lock keeps a transition from taking the blocks away meanwhile; nothing waits. */
 static rvl_status grant(const rvli_ipc_importer *who, const rvli_ipc_shared *what)
 {
-    rvli_allocation *allocation = NULL;
-    rvl_context *context = what->context;
-    rvli_lock(context);
-    rvl_status status = rvli_ipc_look_up(context, what->addr, what->allocation_id, &allocation);
-    if (status == RVL_OK) {
-        rvli_ipc_message message = rvli_ipc_message_of(RVLI_IPC_GRANT);
-        const rvli_block *next = allocation->blocks;
-        message.size_bytes = allocation->size;
-        for (const rvli_block *each = next; each != NULL; each = each->next)
-            message.block_count++;
-        while (next != NULL && status == RVL_OK)
-            status = send_blocks(context, who, &message, &next);
-    }
-    rvli_unlock(context);
+    rvl_export_options next = {.struct_size = sizeof next, .allocation_id = what->allocation_id};
+    uint64_t block_count = 0;
+    rvl_status status;
+    do
+        status = grant_some(who, what, &next, &block_count);
+    while (status == RVL_OK && next.first_block < block_count);
     return status;
 }
 

@@ -132,8 +132,9 @@ RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag,
 #define RVL_ALLOC_EXPORTABLE 1u /* other processes may import its blocks; never shared */
 #define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */
 #define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
-#define RVL_ALLOC_IMPORTED 8u   /* told, not asked for: another process's memory, reveille/share.h \
-                                 */
+#define RVL_ALLOC_IMPORTED                                                                         \
+    8u /* told, not asked for: another process's memory, reveille/share.h                          \
+        */
 
 typedef struct rvl_alloc_options {
     size_t struct_size;
@@ -164,8 +165,8 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
  * Frees the allocation that begins at addr, in any state; waits for a transition that moves it.
  * Does not wait for work that still uses the memory: that is the caller's to know.
  * Returns RVL_OK; RVL_ERR_INVALID if no allocation begins at addr (a double free, say);
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; or the backend's error, and then the allocation
- * is as it was. Thread-safe. Since 0.1.
+ * RVL_ERR_STATE (from a callback, but for imported memory); RVL_ERR_FORKED; or the backend's error,
+ * and then the allocation is as it was. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
 

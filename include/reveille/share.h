@@ -11,8 +11,9 @@
  *   LOST    an address range and no more: its blocks were given back
  *
  * and is moved by the functions here alone. rvl_pause() and rvl_resume() leave it as it is, since
- * giving it up frees nothing here. It is never copied, has no backup, and is not recorded: the
- * process that allocated the memory counts it. rvl_device_stats.imported_bytes has what is held.
+ * giving it up frees nothing here. So callbacks and guards may move it, too. It is never copied,
+ * has no backup, and is not recorded: the process that allocated the memory counts it.
+ * rvl_device_stats.imported_bytes has what is held.
  */
 #ifndef REVEILLE_SHARE_H
 #define REVEILLE_SHARE_H
@@ -77,7 +78,7 @@ typedef struct rvl_import_options {
 /*
  * Begins to import size_bytes, a multiple of the device's granularity. No driver is asked.
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM;
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. *import_out is yours until
+ * RVL_ERR_FORKED. *import_out is yours until
  * rvl_import_finish() has succeeded or you cancel it; one thread at a time may use it, and its
  * context must stay open. Since 0.1.
  */
@@ -97,7 +98,7 @@ RVL_API rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint
 /*
  * Reserves an address range, maps all blocks and enters the allocation. Returns RVL_OK, and the
  * import object is gone; RVL_ERR_INVALID if blocks are missing; RVL_ERR_HOST_OOM;
- * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED; else as the driver has it, and then nothing is
+ * RVL_ERR_FORKED; else as the driver has it, and then nothing is
  * mapped and the import as it was. You free *addr_out with rvl_free(), which gives the blocks back,
  * too, and does not wait for work that uses them: see rvl_device_synchronize(). Since 0.1.
  */
@@ -109,9 +110,9 @@ RVL_API void rvl_import_cancel(rvl_import *import);
 /*
  * Waits for the devices that reach the import at addr, and unmaps it; holds its blocks. What is
  * paused or lost already stays so.
- * Returns RVL_OK; RVL_ERR_NOT_FOUND if no import begins at addr; RVL_ERR_STATE (from a callback);
- * RVL_ERR_FORKED; else as the driver has it, and then it is mapped as before. If it cannot be
- * waited for because a stream is captured, the driver says so. Thread-safe. Since 0.1.
+ * Returns RVL_OK; RVL_ERR_NOT_FOUND if no import begins at addr; RVL_ERR_FORKED; else as the driver
+ * has it, and then it is mapped as before. If it cannot be waited for because a stream is captured,
+ * the driver says so. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
 

@@ -612,29 +612,37 @@ static void failed_frees_leave_imports_mapped(void **state)
     check_counted(s, 0, 0);
 }
 
-/* ---- Who may not ---- */
+/* ---- Who may, and who may not ---- */
 
-static rvl_status try_all(void *user, rvl_tag tag)
+static rvl_status move_import(void *user, rvl_tag tag)
 {
-    const scene *s = user;
-    rvl_import *import = NULL;
+    scene *s = user;
     (void)tag;
-    assert_int_equal(rvl_import_pause(s->importer, s->here), RVL_ERR_STATE);
-    assert_int_equal(rvl_import_resume(s->importer, s->here), RVL_ERR_STATE);
-    assert_int_equal(rvl_import_release(s->importer, s->here), RVL_ERR_STATE);
-    assert_int_equal(rvl_import_begin(s->importer, SIZE, NULL, &import), RVL_ERR_STATE);
+    assert_int_equal(rvl_import_pause(s->importer, s->here), RVL_OK);
+    assert_int_equal(rvl_import_resume(s->importer, s->here), RVL_OK);
+    assert_int_equal(rvl_free(s->importer, s->here), RVL_OK);
+    assert_int_equal(rvl_free(s->importer, s->here), RVL_ERR_STATE); /* not an import any more */
+    rvl_import *import = begin_import(s->importer);
+    add_blocks(s, import, BLOCKS);
+    assert_int_equal(rvl_import_finish(import, &s->here), RVL_OK);
+    assert_int_equal(rvl_import_pause(s->importer, s->here), RVL_OK);
+    assert_int_equal(rvl_import_release(s->importer, s->here), RVL_OK);
     return RVL_ERR_BUSY;
 }
 
-static void callbacks_move_no_imports(void **state)
+/* Those who must let go of memory before a pause may have imported it. */
+static void callbacks_may_move_imports(void **state)
 {
     scene *s = *state;
     rvl_tag own;
     const rvl_tag_options options = {
-        .struct_size = sizeof options, .before_unmap = try_all, .callback_user = s};
+        .struct_size = sizeof options, .before_unmap = move_import, .callback_user = s};
     assert_int_equal(rvl_tag_define(s->importer, "own", &options, &own), RVL_OK);
-    support_alloc(s->importer, "own", 0, 2 * MIB, RVL_BACKUP_NONE);
+    rvl_addr addr = support_alloc(s->importer, "own", 0, 2 * MIB, RVL_BACKUP_NONE);
     assert_int_equal(rvl_pause(s->importer, &own, 1, NULL), RVL_ERR_VETOED);
+    assert_int_equal(support_state(s->importer, s->here), RVL_STATE_LOST);
+    assert_int_equal(rvl_free(s->importer, addr), RVL_OK);
+    assert_int_equal(support_stats(s->importer, 0).imported_bytes, 0);
 }
 
 /* What is the parent's is not the child's to give back. */
@@ -683,7 +691,7 @@ int main(void)
         IMPORT_TEST(half_resumed_imports_are_lost),
         IMPORT_TEST(refused_blocks_stay),
         IMPORT_TEST(failed_frees_leave_imports_mapped),
-        IMPORT_TEST(callbacks_move_no_imports),
+        IMPORT_TEST(callbacks_may_move_imports),
         IMPORT_TEST(children_move_no_imports),
     };
     if (!gpu_is_there())
