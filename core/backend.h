@@ -130,9 +130,10 @@ typedef struct rvli_host_facts {
  *                 will look at, `depth` pointers away. addr may be anything.
  * Group "host":
  *   host_memory   What host_alloc has made, and how it is copied.
- * Group "share" (exportable blocks between processes):
- *   export_block  A file descriptor that names the block; the caller closes it.
- *   import_block  The block that a file descriptor names; released like any other.
+ *   host_trim     Gives idle host memory back to the system, as long as more than keep bytes are
+ * made. Group "share" (exportable blocks between processes): export_block  A file descriptor that
+ * names the block; the caller closes it. import_block  The block that a file descriptor names;
+ * released like any other.
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
     X(external_set, (void *self, int device, uint64_t bytes), (self, device, bytes))
@@ -144,7 +145,8 @@ typedef struct rvli_host_facts {
 #define RVLI_BACKEND_PREFETCH_MAP(X)                                                               \
     X(prefetch, (void *self, uint64_t addr, int depth), (self, addr, depth))
 #define RVLI_BACKEND_HOST_MAP(X)                                                                   \
-    X(host_memory, (void *self, rvli_host_facts *facts_out), (self, facts_out))
+    X(host_memory, (void *self, rvli_host_facts *facts_out), (self, facts_out))                    \
+    X(host_trim, (void *self, uint64_t keep), (self, keep))
 #define RVLI_BACKEND_SHARE_MAP(X)                                                                  \
     X(export_block, (void *self, int device, rvli_handle block, int *fd_out),                      \
       (self, device, block, fd_out))                                                               \

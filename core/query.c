@@ -225,6 +225,17 @@ rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out
     return rvli_result_write(memory_out, &memory, sizeof memory);
 }
 
+rvl_status rvl_host_trim(rvl_context *context, uint64_t keep_bytes)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    status = context->ops.host_trim(context->self, keep_bytes);
+    if (status != RVL_OK)
+        rvli_error_op("host_trim");
+    return status;
+}
+
 rvl_status rvl_device_get_stats(rvl_context *context, int device, rvl_device_stats *stats_out)
 {
     rvl_status status = rvli_context_check(context);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backends/cuda/driver.h"
 #include "base/error.h"
 #include "base/thread_id.h"
+#include "hooks/driver.h"
 
 typedef struct capture {
     struct capture *next;
@@ -90,8 +90,9 @@ static bool goes_on(const void *stream)
 {
     rvl_error before = *rvli_error_get();
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (rvli_cuda_driver_load() != RVL_OK ||
-        rvli_cuda.cuStreamIsCapturing((CUstream)(uintptr_t)stream, &state) != CUDA_SUCCESS)
+    const rvli_driver_calls *driver = rvli_driver();
+    if (driver == NULL ||
+        driver->cuStreamIsCapturing((CUstream)(uintptr_t)stream, &state) != CUDA_SUCCESS)
         state = CU_STREAM_CAPTURE_STATUS_NONE;
     rvli_error_set(&before);
     return state != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -117,13 +118,13 @@ bool rvli_capture_running(void)
 }
 
 /* How this thread wants its calls to be judged. */
-static CUstreamCaptureMode mode_of_thread(void)
+static CUstreamCaptureMode mode_of_thread(const rvli_driver_calls *driver)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED, ignored;
-    if (rvli_cuda.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
+    if (driver->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
         return CU_STREAM_CAPTURE_MODE_GLOBAL;
     ignored = mode;
-    (void)rvli_cuda.cuThreadExchangeStreamCaptureMode(&ignored);
+    (void)driver->cuThreadExchangeStreamCaptureMode(&ignored);
     return mode;
 }
 
@@ -132,9 +133,10 @@ bool rvli_capture_forbids_frees(void)
 {
     bool forbidden = false;
     pid_t self = rvli_thread_id();
-    if (!rvli_capture_running() || rvli_cuda_driver_load() != RVL_OK)
+    const rvli_driver_calls *driver = rvli_capture_running() ? rvli_driver() : NULL;
+    if (driver == NULL)
         return false;
-    CUstreamCaptureMode mode = mode_of_thread();
+    CUstreamCaptureMode mode = mode_of_thread(driver);
     lock_captures();
     for (const capture *each = captures; each != NULL && !forbidden; each = each->next)
         forbidden = each->thread == self ? each->mode != CU_STREAM_CAPTURE_MODE_RELAXED

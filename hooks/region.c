@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "hooks/region.h"
 
-#include "backends/cuda/driver.h"
 #include "base/error.h"
+#include "hooks/driver.h"
 #include "hooks/message.h"
 #include "hooks/recorder.h"
 #include "hooks/cuda_values.h"
@@ -58,7 +58,7 @@ bool rvli_region_free(void *pointer, int *error_out)
 
 int rvli_region_current_device(int *device_out)
 {
-    rvl_status status = rvli_cuda_driver_load();
-    return status == RVL_OK ? (int)rvli_cuda.cuCtxGetDevice(device_out)
-                            : rvli_saver_cuda_error(status);
+    const rvli_driver_calls *driver = rvli_driver();
+    return driver != NULL ? (int)driver->cuCtxGetDevice(device_out)
+                          : rvli_saver_cuda_error(rvli_error_get()->status);
 }

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "backends/cuda/pinned.h"
 #include "base/error.h"
 
 _Atomic bool rvli_saver_exportable;
@@ -143,5 +142,7 @@ const uint8_t *rvli_saver_backup(rvl_addr addr, uint64_t bytes)
 
 void rvli_saver_trim(uint64_t keep_bytes)
 {
-    rvli_pinned_trim(rvli_settings()->keep_host ? keep_bytes : 0);
+    const rvli_saved_context *in = rvli_saver_newest_context();
+    if (in != NULL) /* the pool is one for all */
+        (void)rvl_host_trim(in->context, rvli_settings()->keep_host ? keep_bytes : 0);
 }

@@ -6,7 +6,7 @@
 
 Each public function has one page with its name, its prototype as in the header and an example. Each
 example is compiled and run, and must print what the page says. Those of the hooks run under the preload
-library, and those of memory that processes share on the driver that stands in for a GPU's.
+library, and those that need a GPU on the driver that stands in for a GPU's.
 """
 import os
 import pathlib
@@ -21,6 +21,7 @@ SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "NOTES"
 EXAMPLE_INPUTS = {"snapshot.pickle.gz": "traces/snapshots/dev-default.pickle.gz",
                   "config.json": "tests/data/configs/qwen2.5-7b.json"}
 HOOKS_HEADER = "hooks.h"
+CUDA_HEADER = "cuda.h"
 SHARE_HEADER = "share.h"
 
 
@@ -126,10 +127,11 @@ def check_exports(nm, libraries, declared, problems):
                                capture_output=True, text=True).stdout.split("\n")
         exported |= {re.sub("@.*", "", line.split()[-1]) for line in lines if " T " in line}
     exported = {name for name in exported if re.fullmatch(r"rvl_\w+", name)}
-    # Without the CUDA backend there are no hooks; rvl_private_ is for the hook libraries.
+    # Without the CUDA backend there are neither its functions nor hooks; rvl_private_ is for the hook libraries.
     hooks = any(name.startswith("rvl_hooks_") for name in exported)
     exported = {name for name in exported if not name.startswith("rvl_private_")}
-    wanted = {name for name, (header, _) in declared.items() if hooks or header != HOOKS_HEADER}
+    wanted = {name for name, (header, _) in declared.items()
+              if hooks or header not in (HOOKS_HEADER, CUDA_HEADER)}
     for name in sorted(exported ^ wanted):
         problems.append(f"{name}: is {'exported' if name in exported else 'declared'} alone")
 
@@ -182,7 +184,8 @@ def main():
     run = 0
     for page in pages:
         hooks = page.headers() == [f"reveille/{HOOKS_HEADER}"]
-        device = hooks or page.headers() == [f"reveille/{SHARE_HEADER}"]
+        device = hooks or page.headers() in ([f"reveille/{SHARE_HEADER}"],
+                                              [f"reveille/{CUDA_HEADER}"])
         if device and len(preload) != 2:
             print(f"{page.name}: its example is not run, the preload library was not built")
             continue

@@ -41,6 +41,7 @@ static void what_is_missing_is_not_supported(void **state)
     rvli_backend_ops ops = sim_ops(), copy;
     ops.external_set = NULL;
     ops.host_memory = NULL;
+    ops.host_trim = NULL;
     ops.digest = NULL;
     assert_int_equal(rvli_backend_ops_copy(&copy, &ops), RVL_OK);
     int file = 0;
@@ -49,6 +50,7 @@ static void what_is_missing_is_not_supported(void **state)
     rvli_host_facts facts;
     assert_int_equal(copy.external_set(NULL, 0, 1), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.host_memory(NULL, &facts), RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(copy.host_trim(NULL, 0), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.digest(NULL, 0, 0, 0, false, &digest), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.export_block(NULL, 0, 1, &file), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.import_block(NULL, 0, 1, 1, &block), RVL_ERR_NOT_SUPPORTED);

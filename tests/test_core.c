@@ -125,6 +125,23 @@ static void host_memory_is_refused_to_the_wrong(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+static void host_memory_is_trimmed_or_refused(void **state)
+{
+    (void)state;
+    fault_injector *fault = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_context *context = support_open((support_options){0}, &fault);
+    assert_int_equal(rvl_host_trim(NULL, 0), RVL_ERR_INVALID);
+    assert_int_equal(rvl_host_trim(context, 0), RVL_OK);
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_host_trim,
+                                   .countdown = 1,
+                                   .status = RVL_ERR_NOT_SUPPORTED});
+    assert_int_equal(rvl_host_trim(context, 0), RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(rvl_last_error(&error), RVL_OK);
+    assert_string_equal(error.op, "host_trim");
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void misuse_is_answered(void **state)
 {
     (void)state;
@@ -596,6 +613,7 @@ int main(void)
         cmocka_unit_test(hints_change_nothing),
         cmocka_unit_test(host_memory_of_simulated_devices_is_pinned_and_kept),
         cmocka_unit_test(host_memory_is_refused_to_the_wrong),
+        cmocka_unit_test(host_memory_is_trimmed_or_refused),
         cmocka_unit_test(misuse_is_answered),
         cmocka_unit_test(opening_can_be_refused),
         cmocka_unit_test(closing_releases_and_counts),

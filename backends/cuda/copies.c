@@ -84,6 +84,13 @@ rvl_status rvli_cuda_op_host_memory(void *self, rvli_host_facts *facts_out)
     return RVL_OK;
 }
 
+rvl_status rvli_cuda_op_host_trim(void *self, uint64_t keep)
+{
+    (void)self;
+    rvli_pinned_trim(keep);
+    return RVL_OK;
+}
+
 /* ---- Copies ---- */
 
 /* One stretch of a copy, whose host memory is there. */

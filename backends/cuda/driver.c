@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "reveille/cuda.h"
 
 #define LIBRARY "libcuda.so.1"
 #define LIBRARY_VARIABLE "RVL_CUDA_LIBRARY"
@@ -17,12 +18,13 @@
 
 rvli_cuda_driver rvli_cuda;
 
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool loaded;
-
 typedef CUresult (*get_proc_address_fn)(const char *symbol, void **pointer_out, int version,
                                         cuuint64_t flags,
                                         CUdriverProcAddressQueryResult *status_out);
+
+static get_proc_address_fn get_entry; /* good once the driver is loaded */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loaded;
 
 /* Message: cause, the part that varies, remedy. */
 static rvl_status refuse(rvl_status status, const char *cause, const char *name, const char *remedy)
@@ -95,10 +97,12 @@ static rvl_status load_library(void *library, const char *path)
     rvli_cuda.cuGetErrorName = status == RVL_OK ? driver.cuGetErrorName : NULL;
     if (status == RVL_OK)
         status = initialize(&driver);
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
         rvli_cuda = driver;
-    else
+        get_entry = get;
+    } else {
         rvli_cuda.cuGetErrorName = NULL; /* the library is about to be closed */
+    }
     return status;
 }
 
@@ -127,4 +131,22 @@ rvl_status rvli_cuda_driver_load(void)
     loaded = loaded || status == RVL_OK;
     pthread_mutex_unlock(&load_lock);
     return status;
+}
+
+rvl_status rvl_cuda_get_entry(const char *name, int cuda_version, void **entry_out)
+{
+    void *pointer = NULL;
+    CUdriverProcAddressQueryResult found;
+    if (name == NULL || entry_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the name or entry_out is NULL");
+    rvl_status status = rvli_cuda_driver_load();
+    if (status != RVL_OK)
+        return status;
+    if (get_entry(name, &pointer, cuda_version, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
+            CUDA_SUCCESS ||
+        pointer == NULL)
+        return refuse(RVL_ERR_NOT_FOUND, "the CUDA driver has no ", name,
+                      " of that version: see its name and the version of CUDA");
+    *entry_out = pointer;
+    return RVL_OK;
 }

@@ -615,6 +615,13 @@ static rvl_status sim_host_memory(void *self, rvli_host_facts *facts_out)
     return RVL_OK;
 }
 
+/* What is kept is a price and no memory: there is nothing to give back. */
+static rvl_status sim_host_trim(void *self, uint64_t keep)
+{
+    (void)self, (void)keep;
+    return RVL_OK;
+}
+
 const rvli_backend_ops rvli_sim_ops = {
     .size = sizeof rvli_sim_ops,
     .version = RVLI_BACKEND_VERSION,

@@ -33,6 +33,17 @@ typedef struct rvl_cuda_options {
     uint64_t host_keep_bytes; /* with RVL_HOST_KEEP_BYTES */
 } rvl_cuda_options;
 
+/*
+ * An entry point of the CUDA driver that this library uses, which it opens and starts if need be
+ * (RVL_CUDA_LIBRARY names another), by its name without a version: "cuCtxGetDevice". cuda_version:
+ * the version of CUDA whose signature you call it by, 12000 for 12.0. For code that must use the
+ * same driver and must not link it. Not in a build without the CUDA backend.
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no such entry point); RVL_ERR_NO_DRIVER;
+ * RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. *entry_out is good until the process ends.
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_cuda_get_entry(const char *name, int cuda_version, void **entry_out);
+
 #ifdef __cplusplus
 }
 #endif

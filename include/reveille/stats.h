@@ -123,6 +123,15 @@ typedef struct rvl_host_memory {
 RVL_API rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
 
 /*
+ * Gives idle host memory of the pool back to the system, as long as more than keep_bytes of it are
+ * there, and waits until it is back. What backups use stays. The next pause has to make it again,
+ * which is slow (rvl_cuda_options.host_keep). A simulated device keeps nothing that could go back.
+ * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_NOT_SUPPORTED (the backend keeps none) or
+ * RVL_ERR_FORKED. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_host_trim(rvl_context *context, uint64_t keep_bytes);
+
+/*
  * Whether the device has ever been asked for more than it has: rvl_device_stats.oom.happened, for
  * callers that ask after every event. Lock-free. false for NULL and for no such device. Since 0.1.
  */

@@ -489,6 +489,72 @@ static void a_refused_capture_mode_is_not_taken_back(void **state)
     check_nothing_left();
 }
 
+/* ---- Entry points ---- */
+
+static void entry_points_are_the_drivers(void **state)
+{
+    (void)state;
+    void *entry = NULL, *before = &before;
+    CUresult (*count_devices)(int *);
+    int count = 0;
+    assert_int_equal(cuInit(0), CUDA_SUCCESS); /* undone by fake_reset() */
+    assert_int_equal(rvl_cuda_get_entry("cuDeviceGetCount", 2000, &entry), RVL_OK);
+    memcpy(&count_devices, &entry, sizeof count_devices);
+    assert_ptr_equal(count_devices, rvli_cuda.cuDeviceGetCount);
+    assert_int_equal(count_devices(&count), CUDA_SUCCESS);
+    assert_int_equal(count, 2);
+    entry = before;
+    assert_int_equal(rvl_cuda_get_entry("cuNoSuchEntry", 12000, &entry), RVL_ERR_NOT_FOUND);
+    assert_non_null(strstr(rvli_error_get()->message, "cuNoSuchEntry"));
+    assert_int_equal(rvl_cuda_get_entry("cuMemMap", 2000, &entry), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_cuda_get_entry(NULL, 2000, &entry), RVL_ERR_INVALID);
+    assert_int_equal(rvl_cuda_get_entry("cuMemMap", 12000, NULL), RVL_ERR_INVALID);
+    assert_ptr_equal(entry, before);
+}
+
+/* What is idle goes back to the system, and what a backup uses stays. */
+static void idle_host_memory_is_trimmed(void **state)
+{
+    (void)state;
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    rvl_context *context = gpu_open(NULL, NULL);
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    support_alloc(context, "weights", 0, 4 * MIB, RVL_BACKUP_HOST);
+    rvl_tag weights = support_tag(context, "weights");
+    assert_int_equal(rvl_pause(context, &weights, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_host_trim(context, 0), RVL_OK);
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_true(memory.pinned_bytes >= 4 * MIB);
+    assert_int_equal(rvl_resume(context, &weights, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_host_trim(context, UINT64_MAX), RVL_OK);
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_true(memory.pinned_bytes >= 4 * MIB);
+    assert_int_equal(rvl_host_trim(context, 0), RVL_OK);
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_int_equal(memory.pinned_bytes, 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    check_nothing_left();
+}
+
+/* A context's only device has the number 0 in it, and the driver's in an error. */
+static void errors_have_the_drivers_number(void **state)
+{
+    (void)state;
+    const int second = 1;
+    const rvl_cuda_options options = {
+        .struct_size = sizeof options, .devices = &second, .device_count = 1};
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    rvl_context *context = gpu_open(&options, NULL);
+    rvl_addr addr = 0;
+    assert_int_equal(rvl_alloc(context, UINT64_C(1) << 40, NULL, &addr), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(rvli_error_get()->device, 1);
+    fake_fail("cuCtxSynchronize", 1, CUDA_ERROR_OPERATING_SYSTEM, false);
+    assert_int_equal(rvl_device_synchronize(context, 0), RVL_ERR_IO);
+    assert_int_equal(rvli_error_get()->device, 1);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    check_nothing_left();
+}
+
 int main(void)
 {
     const struct CMUnitTest loading[] = {
@@ -509,6 +575,9 @@ int main(void)
         cmocka_unit_test(calls_leave_no_context_current),
         cmocka_unit_test(calls_leave_the_callers_context_current),
         cmocka_unit_test(a_refused_capture_mode_is_not_taken_back),
+        cmocka_unit_test(entry_points_are_the_drivers),
+        cmocka_unit_test(idle_host_memory_is_trimmed),
+        cmocka_unit_test(errors_have_the_drivers_number),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);
     int failed = cmocka_run_group_tests(loading, NULL, NULL); /* before this process has loaded */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* What the hooks themselves ask the CUDA driver. */
+#ifndef RVL_HOOKS_DRIVER_H
+#define RVL_HOOKS_DRIVER_H
+
+#include <cuda.h>
+
+#include "reveille/status.h"
+
+/* X(entry point, CUDA version whose signature it has) */
+#define RVLI_DRIVER_CALLS_MAP(X)                                                                   \
+    X(cuCtxGetDevice, 2000)                                                                        \
+    X(cuStreamIsCapturing, 10000)                                                                  \
+    X(cuThreadExchangeStreamCaptureMode, 10010)
+
+typedef struct rvli_driver_calls {
+#define RVLI_DRIVER_CALL(name, version) __typeof__(&name) name;
+    RVLI_DRIVER_CALLS_MAP(RVLI_DRIVER_CALL)
+#undef RVLI_DRIVER_CALL
+} rvli_driver_calls;
+
+/* The driver's functions, which it is started for if need be; NULL: the record says why not. */
+const rvli_driver_calls *rvli_driver(void);
+
+#endif
