@@ -48,7 +48,7 @@ void rvli_listener_tell_alloc(const rvl_context *context, const rvli_allocation 
         .tag = allocation->tag->key->name,
         .ordinal = context->devices[allocation->device].facts.ordinal,
         .backup = (rvl_backup)allocation->policy,
-        .paused = allocation->state != RVL_STATE_ACTIVE,
+        .state = (rvl_state)allocation->state,
     };
     hears->allocated(&what);
 }

@@ -43,7 +43,7 @@ static void allocated(const rvl_listened *what)
         .tag = rvli_intern(what->tag), /* without host memory: memory of no tag */
         .device = what->ordinal,
         .backup = what->backup,
-        .paused = what->paused,
+        .paused = what->state != RVL_STATE_ACTIVE,
     };
     rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, what->addr, &recorded);
 }

@@ -127,7 +127,8 @@ def check_exports(nm, libraries, declared, problems):
                                capture_output=True, text=True).stdout.split("\n")
         exported |= {re.sub("@.*", "", line.split()[-1]) for line in lines if " T " in line}
     exported = {name for name in exported if re.fullmatch(r"rvl_\w+", name)}
-    # Without the CUDA backend there are neither its functions nor hooks; rvl_private_ is for the hook libraries.
+    # Without the CUDA backend there are neither its functions nor hooks. rvl_private_ is for the hook
+    # libraries.
     hooks = any(name.startswith("rvl_hooks_") for name in exported)
     exported = {name for name in exported if not name.startswith("rvl_private_")}
     wanted = {name for name, (header, _) in declared.items()

@@ -24,7 +24,8 @@ typedef struct rvl_listened {
     const char *tag;     /* "": untagged */
     int ordinal;         /* the driver's number of the device */
     rvl_backup backup;
-    bool paused; /* it has no memory now */
+    rvl_state state;
+    uint32_t reserved; /* 0 */
 } rvl_listened;
 
 /* What `opening` leaves where it does not know. */

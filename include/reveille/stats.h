@@ -57,7 +57,7 @@ typedef struct rvl_oom {
 /* X(field): the counters of a device, all uint64_t. New ones come last. */
 #define RVL_DEVICE_COUNTER_MAP(X)                                                                  \
     X(capacity_bytes)    /* physical memory of the device */                                       \
-    X(used_bytes)        /* allocated and external */                                              \
+    X(used_bytes)        /* allocated, imported and external */                                    \
     X(external_bytes)    /* external alone */                                                      \
     X(kept_bytes)        /* part of used: released blocks kept for hand-over */                    \
     X(stranded_bytes)    /* part of used: blocks the backend refused to release */                 \

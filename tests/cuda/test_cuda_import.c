@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -612,6 +613,49 @@ static void failed_frees_leave_imports_mapped(void **state)
     check_counted(s, 0, 0);
 }
 
+/* ---- Several threads ---- */
+
+typedef struct mover {
+    const scene *s;
+    rvl_status (*move)(rvl_context *context, rvl_addr addr);
+    uint64_t wrong; /* answers other than that it worked, or that the import is gone */
+} mover;
+
+#define MOVES 300
+
+static void *move_often(void *argument)
+{
+    mover *m = argument;
+    rvl_status status = RVL_OK;
+    for (int i = 0; i < MOVES && status != RVL_ERR_NOT_FOUND; i++) {
+        status = m->move(m->s->importer, m->s->here);
+        m->wrong += status != RVL_OK && status != RVL_ERR_NOT_FOUND;
+    }
+    return NULL;
+}
+
+/* Moves of one import wait for each other, and its free for the one that is on. */
+static void threads_move_one_import(void **state)
+{
+    const scene *s = *state;
+    mover movers[] = {
+        {s, rvl_import_pause, 0}, {s, rvl_import_resume, 0}, {s, rvl_import_pause, 0}};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, move_often, &movers[i]), 0);
+    for (int i = 0; i < 50; i++) {
+        rvl_device_stats stats = support_stats(s->importer, 0);
+        assert_int_equal(stats.imported_bytes, SIZE);
+        assert_int_equal(stats.used_bytes, SIZE);
+    }
+    assert_int_equal(rvl_free(s->importer, s->here), RVL_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(movers[i].wrong, 0);
+    }
+    check_counted(s, 0, 0);
+}
+
 /* ---- Who may, and who may not ---- */
 
 static rvl_status move_import(void *user, rvl_tag tag)
@@ -691,6 +735,7 @@ int main(void)
         IMPORT_TEST(half_resumed_imports_are_lost),
         IMPORT_TEST(refused_blocks_stay),
         IMPORT_TEST(failed_frees_leave_imports_mapped),
+        IMPORT_TEST(threads_move_one_import),
         IMPORT_TEST(callbacks_may_move_imports),
         IMPORT_TEST(children_move_no_imports),
     };

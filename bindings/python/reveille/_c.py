@@ -323,6 +323,7 @@ DEVICE_COUNTERS = (
     "backup_out_bytes",
     "backup_in_bytes",
     "transition_ns",
+    "imported_bytes",
 )
 
 

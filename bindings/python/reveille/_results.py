@@ -119,6 +119,7 @@ class DeviceStats:
     backup_out_bytes: int
     backup_in_bytes: int
     transition_ns: int
+    imported_bytes: int
     peak_stage: str
     oom: Oom | None
 
