@@ -142,7 +142,7 @@ static void check_counted(const scene *s, uint64_t imported_bytes, uint64_t allo
 static uint64_t device_bytes(const scene *s)
 {
     uint64_t free_bytes = 0, total_bytes = 0;
-    assert_int_equal(rvl_device_memory(s->importer, 0, &free_bytes, &total_bytes), RVL_OK);
+    assert_int_equal(rvl_device_get_memory(s->importer, 0, &free_bytes, &total_bytes), RVL_OK);
     return gpu_is_fake() ? total_bytes - free_bytes : 0;
 }
 

@@ -35,7 +35,7 @@ static int prepare(void **state)
     const rvli_thread_settings settings = {
         .tag = "w", .region = RVLI_REGION_INSIDE, .host_backup = true};
     atomic_store(&rvli_saver_exportable, true);
-    if (rvl_hooks_context(0, &context) != RVL_OK ||
+    if (rvl_hooks_get_context(0, &context) != RVL_OK ||
         rvl_tag_define(context, "w", &small, &tag) != RVL_OK ||
         rvli_saver_alloc(0, SIZE, &settings, &memory) != RVL_OK)
         return -1;
