@@ -264,6 +264,25 @@ static rvl_status take_grant(request *draft, const rvli_ipc_message *grant, cons
     return RVL_OK;
 }
 
+static bool is_failure(int32_t status)
+{
+#define OR_IS(name, value, text) || status == (value)
+    return status != RVL_OK && (false RVL_STATUS_MAP(OR_IS));
+#undef OR_IS
+}
+
+/* A peer's status and reason become this process's: it may have sent anything, or no reason. */
+static rvl_status refused(const rvli_ipc_message *refusal)
+{
+    if (!is_failure(refusal->status))
+        return wrong_grant();
+    return rvli_error((rvl_status)refusal->status,
+                      refusal->text[0] != '\0'
+                          ? refusal->text
+                          : "the process that gave this handle refuses it and does not say why: "
+                            "get a new handle from it");
+}
+
 /* One answer. *more_io: whether there are more to come. */
 static rvl_status hear_answer(request *draft, uint64_t end_ns, bool *more_io)
 {
@@ -282,8 +301,8 @@ static rvl_status hear_answer(request *draft, uint64_t end_ns, bool *more_io)
     if (message.kind == RVLI_IPC_GRANT) {
         status = take_grant(draft, &message, fds, count);
         *more_io = status == RVL_OK && draft->added_blocks < draft->block_count;
-    } else if (message.kind == RVLI_IPC_REFUSE && message.status < RVL_OK) {
-        status = rvli_error((rvl_status)message.status, message.text);
+    } else if (message.kind == RVLI_IPC_REFUSE) {
+        status = refused(&message);
     } else {
         status = wrong_grant();
     }

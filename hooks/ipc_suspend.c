@@ -171,7 +171,7 @@ static rvl_status verdict(uint64_t limit_ns)
         rvli_text_add(&text, " ms: free it there, or end it");
     } else {
         rvli_text_add(&text, " and cannot let go: ");
-        rvli_text_add(&text, first->text);
+        rvli_text_add(&text, first->text[0] != '\0' ? first->text : "it does not say why");
     }
     rvli_error(status, message);
     rvli_error_op("suspend");

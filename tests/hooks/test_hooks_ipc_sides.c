@@ -324,6 +324,18 @@ static void done(int socket, uint32_t about, rvl_status status, const char *text
     assert_true(rvli_ipc_send(socket, &message, NULL, 0));
 }
 
+static void expect_ended(pthread_t thread, const pause_result *result, rvl_status status)
+{
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(result->status, status);
+}
+
+static void expect_told(int socket, rvli_ipc_kind kind)
+{
+    assert_int_equal(hear(socket, NULL).kind, kind);
+    done(socket, kind, RVL_OK, "");
+}
+
 static void pauses_ask_importers(void **state)
 {
     (void)state;
@@ -348,6 +360,13 @@ static void pauses_ask_importers(void **state)
 
     assert_int_equal(pthread_create(&thread, NULL, pause_it, &result), 0);
     assert_int_equal(hear(socket, NULL).kind, RVLI_IPC_SUSPEND);
+    done(socket, RVLI_IPC_SUSPEND, RVL_ERR_BUSY, "");
+    expect_told(socket, RVLI_IPC_RESTORE);
+    expect_ended(thread, &result, RVL_ERR_BUSY);
+    assert_non_null(strstr(result.message, "cannot let go: it does not say why"));
+
+    assert_int_equal(pthread_create(&thread, NULL, pause_it, &result), 0);
+    assert_int_equal(hear(socket, NULL).kind, RVLI_IPC_SUSPEND);
     done(socket, RVLI_IPC_SUSPEND, RVL_OK, "");
     assert_int_equal(hear(socket, NULL).kind, RVLI_IPC_DROP);
     close(socket);
@@ -364,18 +383,6 @@ static void *pause_context(void *argument)
     pause_result *result = argument;
     result->status = rvl_pause(context, NULL, 0, NULL);
     return NULL;
-}
-
-static void expect_ended(pthread_t thread, const pause_result *result, rvl_status status)
-{
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(result->status, status);
-}
-
-static void expect_told(int socket, rvli_ipc_kind kind)
-{
-    assert_int_equal(hear(socket, NULL).kind, kind);
-    done(socket, kind, RVL_OK, "");
 }
 
 /* While a pause waits for importers nobody can become one of what it moves. */
@@ -487,6 +494,7 @@ typedef struct script {
     rvli_ipc_message message;
     int fds[2];
     unsigned fd_count;
+    unsigned again; /* so many blocks are said to be there in a second message; 0: there is none */
 } script;
 
 static void *play(void *argument)
@@ -502,6 +510,11 @@ static void *play(void *argument)
         (void)rvli_ipc_send(plays->socket, &plays->message, plays->fds, plays->fd_count);
     else if (plays->bytes > 0)
         (void)!send(plays->socket, &plays->message, plays->bytes, MSG_NOSIGNAL);
+    if (plays->again > 0) {
+        plays->message.block_first = plays->fd_count;
+        plays->message.block_count = plays->again;
+        (void)rvli_ipc_send(plays->socket, &plays->message, plays->fds, plays->fd_count);
+    }
     if (plays->closes)
         close(plays->socket);
     return NULL;
@@ -659,13 +672,25 @@ static void wrong_grants_are_refused(void **state)
     check_refused(&plays, RVL_ERR_INVALID);
     plays = grant_of(1, ends[0]);
     check_refused(&plays, RVL_ERR_INVALID); /* no memory of the driver */
+    for (unsigned again = 0; again < 70; again += again == 0 ? 1 : 34) {
+        plays = grant_of(2, fd); /* the first one is right: it has two of three blocks */
+        plays.message.size_bytes = 3 * SIZE;
+        plays.message.block_count = 3;
+        plays.message.block_bytes[1] = SIZE;
+        plays.again = again == 0 ? 3 : again; /* more than there are, or of fewer or more */
+        check_refused(&plays, RVL_ERR_IO);
+    }
     plays = grant_of(1, fd);
     plays.message.kind = RVLI_IPC_SUSPEND;
     check_refused(&plays, RVL_ERR_IO);
     plays = grant_of(0, fd);
     plays.message.kind = RVLI_IPC_REFUSE;
     check_refused(&plays, RVL_ERR_IO); /* and says that all is well */
-    plays.message.status = RVL_ERR_STATE;
+    plays.message.status = -77;        /* no status of this version */
+    check_refused(&plays, RVL_ERR_IO);
+    plays.message.status = RVL_ERR_STATE; /* and no reason */
+    check_refused(&plays, RVL_ERR_STATE);
+    assert_non_null(strstr(rvli_error_get()->message, "does not say why"));
     memset(plays.message.text, 'x', sizeof plays.message.text);
     check_refused(&plays, RVL_ERR_STATE);
     assert_int_equal(strlen(rvli_error_get()->message), RVLI_IPC_TEXT_BYTES - 1);
