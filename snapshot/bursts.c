@@ -200,24 +200,30 @@ static rvl_status diverge(rvli_run *run, uint32_t count)
 
 /* ---- Predicting as recorded ---- */
 
+/* The cached block that an entry gives back, NULL if there is none. Entries may have no size. */
+static rvli_block *named_block(rvli_allocator *allocator, const rvli_event_row *event)
+{
+    rvli_block *block = rvli_allocator_find_free(allocator, event->addr);
+    if (block == NULL || event->size == 0 || block->releasable != event->size ||
+        (block->range == NULL && block->addr != event->addr))
+        return NULL;
+    return block;
+}
+
 /* Gives back the blocks that the burst names; false in *all_out, and nothing is done: some are not
- * there. */
+ * there. One that is named twice is given back once. */
 static rvl_status follow(rvli_run *run, uint32_t count, bool *all_out)
 {
     rvli_allocator *allocator = &run->allocator;
     uint32_t head = run->queue_head;
     *all_out = false;
     for (uint32_t i = 0; i < count; i++) {
-        const rvli_event_row *event = rvli_event(run, run->queue[head + i]);
-        rvli_block *block = rvli_allocator_find_free(allocator, event->addr);
-        if (block == NULL || block->releasable != event->size ||
-            (block->range == NULL && block->addr != event->addr))
+        if (named_block(allocator, rvli_event(run, run->queue[head + i])) == NULL)
             return RVL_OK;
     }
     *all_out = true;
     for (uint32_t i = 0; i < count; i++) {
-        const rvli_event_row *event = rvli_event(run, run->queue[head + i]);
-        rvli_block *block = rvli_allocator_find_free(allocator, event->addr);
+        rvli_block *block = named_block(allocator, rvli_event(run, run->queue[head + i]));
         rvl_status status = block != NULL ? rvli_allocator_release(allocator, block) : RVL_OK;
         if (status != RVL_OK)
             return status;

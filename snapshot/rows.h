@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* No device has so much: an entry or a block of more is impossible. */
+#define RVLI_SIZE_MAX_BYTES (UINT64_C(1) << 46)
+
 /* X(NAME, text): the actions of a trace entry. */
 #define RVLI_ACTION_MAP(X)                                                                         \
     X(ALLOC, "alloc")                                                                              \

@@ -17,8 +17,6 @@
 #include "base/output.h"
 
 #define STAGE_PREFIX "stage:"
-/* No device has so much. */
-#define SIZE_MAX_BYTES (UINT64_C(1) << 46)
 /* Entries that are looked at for the request that gave memory back. */
 #define AHEAD_MAX 4096u
 /* What an entry tells the caller that began the run: begin anew. */
@@ -206,8 +204,9 @@ static rvl_status before_free(rvli_run *run, uint32_t index)
 static rvl_status on_event(rvli_run *run, uint32_t index, const rvli_event_row *event)
 {
     rvl_status status = RVL_OK;
-    if (event->size > SIZE_MAX_BYTES || (event->addr == 0 && event->action >= RVLI_ACTION_ALLOC &&
-                                         event->action <= RVLI_ACTION_SEGMENT_UNMAP)) {
+    if (event->size > RVLI_SIZE_MAX_BYTES ||
+        (event->addr == 0 && event->action >= RVLI_ACTION_ALLOC &&
+         event->action <= RVLI_ACTION_SEGMENT_UNMAP)) {
         skip(run);
         return RVL_OK;
     }

@@ -181,6 +181,8 @@ static rvli_block *find_unmapped(rvli_run *run, const rvli_event_row *event)
 static rvl_status add_recorded(rvli_run *run, const rvli_event_row *event)
 {
     rvli_block *block = NULL;
+    if (event->size == 0)
+        return RVL_OK;
     if (event->action == RVLI_ACTION_SEGMENT_MAP)
         block = find_unmapped(run, event);
     if (block != NULL && (event->addr - block->range->base) % block->range->page == 0)

@@ -58,6 +58,8 @@ uint32_t rvli_pool_of(const rvli_run *run, const rvli_event_row *event)
 
 static rvl_status add_held(start *begin, held item)
 {
+    if (item.requested > RVLI_SIZE_MAX_BYTES || item.size > RVLI_SIZE_MAX_BYTES)
+        return RVL_OK;
     if (begin->held_count == begin->held_capacity) {
         uint32_t capacity = begin->held_capacity > 0 ? begin->held_capacity * 2 : 256;
         held *grown = realloc(begin->held, capacity * sizeof *grown);
