@@ -211,8 +211,12 @@ void rvli_tables_destroy(rvl_context *context)
         HASH_DEL(context->tags_by_key, tag);
         free_tag(context, tag);
     }
-    for (uint32_t chunk = 0; chunk < RVLI_TAG_CHUNKS; chunk++)
-        free(atomic_load_explicit(&context->tag_chunks[chunk], memory_order_relaxed));
+    for (uint32_t i = 0; i < RVLI_TAG_CHUNKS; i++) { /* they are made in order */
+        rvli_tag **chunk = atomic_load_explicit(&context->tag_chunks[i], memory_order_relaxed);
+        if (chunk == NULL)
+            break;
+        free(chunk);
+    }
 
     rvli_process *process, *next_process;
     HASH_ITER (hh, context->processes_by_name, process, next_process) {

@@ -219,8 +219,12 @@ std::string read_text(const char *path)
     std::unique_ptr<std::FILE, releaser> file(std::fopen(path, "rbe"));
     if (file == nullptr)
         throw refusal{{}, std::strerror(errno)};
-    std::string text(file_bytes_max + 1, '\0');
-    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    std::string text;
+    char part[4096];
+    std::size_t bytes;
+    while (text.size() <= file_bytes_max &&
+           (bytes = std::fread(part, 1, sizeof part, file.get())) > 0)
+        text.append(part, bytes);
     if (std::ferror(file.get()) != 0)
         throw refusal{{}, std::strerror(errno)};
     if (text.size() > file_bytes_max)
