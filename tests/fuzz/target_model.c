@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The config reader. A model that it accepts has as many parameters as its tensors have elements,
+ * and makes a step that adds up, or is refused with a reason. The options of the step are the
+ * numbers of the config's "_step", which the reader passes over.
+ */
+#include <jansson.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "model/internal.h"
+#include "reveille/model.h"
+
+/* What is done once for each matrix takes long for many: what is wrong with a few is found sooner.
+ */
+#define MATRICES_MAX 32u
+
+typedef struct totals {
+    uint64_t elements;
+    uint64_t tensors;
+} totals;
+
+static void add_tensor(void *user, const rvl_model_tensor *tensor)
+{
+    totals *sum = user;
+    require(tensor->rows > 0 && tensor->columns > 0);
+    require(strlen(tensor->name) > 0 && strchr(tensor->name, '%') == NULL);
+    sum->elements += tensor->rows * tensor->columns;
+    sum->tensors++;
+}
+
+static void check_step(const rvl_model_step *step)
+{
+    const rvl_trace_event *events;
+    size_t count = rvl_model_step_events(step, &events);
+    uint64_t live = 0, taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        require(i == 0 || events[i].time_ns >= events[i - 1].time_ns);
+        taken += events[i].kind == RVL_EVENT_ALLOC ? events[i].bytes : 0;
+        live += events[i].kind == RVL_EVENT_ALLOC;
+        live -= events[i].kind == RVL_EVENT_FREE;
+    }
+    require(live <= count);
+    require(taken >= rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS) +
+                         rvl_model_step_bytes(step, RVL_MODEL_KV_CACHE));
+}
+
+static uint32_t option(const json_t *step, const char *name)
+{
+    return (uint32_t)json_integer_value(json_object_get(step, name));
+}
+
+/* Enumerations are taken as they are: out of bounds is to be refused. */
+static rvl_model_options options_in(const json_t *step)
+{
+    return (rvl_model_options){.struct_size = sizeof(rvl_model_options),
+                               .device = "1024TiB",
+                               .tp = option(step, "tp"),
+                               .pp = option(step, "pp"),
+                               .pp_rank = option(step, "pp_rank"),
+                               .ep = option(step, "ep"),
+                               .train = (rvl_model_train)option(step, "train"),
+                               .train_ranks = option(step, "train_ranks"),
+                               .mem_fraction_ppm = option(step, "mem_fraction_ppm"),
+                               .strategy = (rvl_model_strategy)option(step, "strategy"),
+                               .wake = (rvl_wake)option(step, "wake"),
+                               .micro_batch = option(step, "micro_batch"),
+                               .seq_len = option(step, "seq_len"),
+                               .flags = (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
+                                        (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0),
+                               .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
+                               .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
+                               .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};
+}
+
+static bool try_step(const rvl_model *model, const uint8_t *data, size_t size)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model_step *step = NULL;
+    json_t *config = json_loadb((const char *)data, size, 0, NULL);
+    const rvl_model_options options = options_in(json_object_get(config, "_step"));
+    json_decref(config);
+    rvl_status status = rvl_model_step_make(model, &options, &step);
+    rvl_last_error(&error);
+    require((status == RVL_OK) == (step != NULL));
+    require(status == RVL_OK || error.message[0] != '\0');
+    if (step != NULL)
+        check_step(step);
+    rvl_model_step_close(step);
+    return status == RVL_OK;
+}
+
+bool fuzz_run(const uint8_t *data, size_t size)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model *model = NULL;
+    totals sum = {0};
+    rvl_status status = rvl_model_parse((const char *)data, size, &model);
+    rvl_last_error(&error);
+    require((status == RVL_OK) == (model != NULL));
+    require(status == RVL_OK || error.message[0] != '\0');
+    if (model == NULL)
+        return false;
+    bool good = false;
+    if ((uint64_t)model->layers * (1 + model->experts) <= MATRICES_MAX) {
+        rvl_model_visit_tensors(model, add_tensor, &sum);
+        require(sum.elements == rvl_model_parameter_count(model) && sum.tensors > 0);
+        good = try_step(model, data, size);
+    }
+    rvl_model_close(model);
+    return good;
+}
