@@ -122,7 +122,7 @@ RVL_API rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const
 RVL_API const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
 
 /*
- * Sets rvl_tag_options.retain_backups of one tag and leaves its other options as they are. It
+ * Sets RVL_TAG_RETAIN_BACKUPS of one tag and leaves its other options as they are. It
  * counts from the tag's next pause or resume on. Returns RVL_OK; RVL_ERR_INVALID (no tag of this
  * number); RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */

@@ -11,17 +11,18 @@ from pathlib import Path
 
 # Acts on the whole library or on memory: the noun is understood.
 PLAIN = {"alloc", "free", "pause", "resume", "stage", "step", "last_error", "version"}
-NOUNS = """allocation backup clock context device external hooks host model model_step pause process
-profile record replay resume size snapshot stage state status string tag timeline trace trace_reader
-trace_writer""".split()
+NOUNS = """address allocation backup clock context cuda device external hooks host import listener model
+model_step pause process profile record replay resume size snapshot stage state status string tag
+timeline trace trace_reader trace_writer transition""".split()
 # What a call does, as the word behind its noun.
-VERBS = """add check close copy define discard find flush forecast free get make next open parse pause
-replay resume run set stage start step stop to visit write""".split()
+VERBS = """add begin cancel check close copy define discard export find finish flush forecast free get make
+next open parse pause release replay resume run set stage start step stop synchronize to trim visit
+write""".split()
 # Units at the end of names, and words for what would be one without its unit.
 UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",
          "duration": "ns"}  # fmt: skip
 # Read from the environment, not declared.
-ENVIRONMENT = {"RVL_IPC_TIMEOUT_MS"}
+ENVIRONMENT = {"RVL_CUDA_LIBRARY", "RVL_IPC_TIMEOUT_MS"}
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 FUNCTION = re.compile(r"RVL_API\s+([\w\s]+?\**)\s*\b(rvl_\w+)\((.*?)\);", re.DOTALL)
 STRUCT = re.compile(r"typedef struct (rvl_\w+) \{(.*?)\} \1;", re.DOTALL)
