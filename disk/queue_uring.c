@@ -103,12 +103,22 @@ static void enter(uring_queue *uring, unsigned wait_for)
     }
 }
 
-/* What the kernel would not do without waiting, and whatever it refuses, is done here. */
+/*
+ * Whether the kernel hands a request back undone: it would have to wait, or a signal was pending
+ * when it wanted to start a worker for it.
+ */
+static bool is_handed_back(int answer)
+{
+    return answer == -EAGAIN || answer == -ECANCELED;
+}
+
+/* What the kernel hands back or refuses is done here. */
 static void take_answer(uring_queue *uring, rvli_disk_request *request, int answer)
 {
-    if (answer != -EAGAIN && rvli_disk_request_answer(request, answer)) {
+    bool handed_back = is_handed_back(answer);
+    if (!handed_back && rvli_disk_request_answer(request, answer)) {
         finish(uring, request);
-    } else if (answer == -EAGAIN || uring->refused) {
+    } else if (handed_back || uring->refused) {
         rvli_disk_request_run(request);
         finish(uring, request);
     } else {

@@ -838,7 +838,7 @@ static void a_ring_refused_later(void **state)
 
 static void answers_in_a_refused_ring(void **state)
 {
-    const int answers[] = {8192, -EAGAIN, -EINTR};
+    const int answers[] = {8192, -EAGAIN, -ECANCELED, -EINTR};
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         rvli_disk_queue *queue = open_queue(state, DEPTH);
         rvli_disk_file file = open_file(REQUEST_BYTES);
@@ -855,19 +855,22 @@ static void answers_in_a_refused_ring(void **state)
     }
 }
 
-static void what_would_block_is_done_here(void **state)
+static void what_the_kernel_hands_back_is_done_here(void **state)
 {
-    rvli_disk_queue *queue = open_queue(state, DEPTH);
-    rvli_disk_file file = open_file(REQUEST_BYTES);
-    rvli_disk_request request = request_of(&file, true, 0);
-    change_next(state, -EAGAIN);
-    changed_answer = -ENOSPC; /* of the pwrite that does it instead */
-    atomic_store(&transfers_to_change, 1);
-    assert_int_equal(rvli_disk_queue_submit(queue, &request), RVL_OK);
-    assert_int_equal(rvli_disk_queue_wait(queue, &request), RVL_ERR_DISK_FULL);
-    assert_int_equal(request.error, ENOSPC);
-    rvli_disk_file_close(&file);
-    rvli_disk_queue_close(queue);
+    const int answers[] = {-EAGAIN, -ECANCELED};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        rvli_disk_queue *queue = open_queue(state, DEPTH);
+        rvli_disk_file file = open_file(REQUEST_BYTES);
+        rvli_disk_request request = request_of(&file, true, 0);
+        change_next(state, answers[i]);
+        changed_answer = -ENOSPC; /* of the pwrite that does it instead */
+        atomic_store(&transfers_to_change, 1);
+        assert_int_equal(rvli_disk_queue_submit(queue, &request), RVL_OK);
+        assert_int_equal(rvli_disk_queue_wait(queue, &request), RVL_ERR_DISK_FULL);
+        assert_int_equal(request.error, ENOSPC);
+        rvli_disk_file_close(&file);
+        rvli_disk_queue_close(queue);
+    }
 }
 #else
 static void no_ring_is_built_in(void **state)
@@ -919,7 +922,7 @@ int main(void)
         FILE_TEST(without_a_ring_threads_work),
         ENGINE_TEST(a_ring_refused_later, uring),
         ENGINE_TEST(answers_in_a_refused_ring, uring),
-        ENGINE_TEST(what_would_block_is_done_here, uring),
+        ENGINE_TEST(what_the_kernel_hands_back_is_done_here, uring),
 #else
         FILE_TEST(no_ring_is_built_in),
 #endif
