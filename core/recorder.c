@@ -23,26 +23,32 @@ static uint32_t thread_number(void)
     return number;
 }
 
-/* Processes are declared before their first event. */
-static void declare_processes(rvl_context *context)
+/* Processes are declared before their first event. The writer may find no memory for a name. */
+static rvl_status declare_processes(rvl_context *context)
 {
     rvli_recorder *recorder = &context->recorder;
-    while (recorder->declared_processes < context->process_count) {
-        uint32_t number = recorder->declared_processes++;
+    rvl_status status = RVL_OK;
+    while (status == RVL_OK && recorder->declared_processes < context->process_count) {
+        uint32_t number = recorder->declared_processes;
         uint64_t pid = number == 0 ? (uint64_t)getpid() : 0;
-        rvl_trace_writer_add_process(recorder->writer, context->processes[number]->name, pid);
+        status = rvl_trace_writer_add_process(recorder->writer, context->processes[number]->name, pid);
+        recorder->declared_processes += status == RVL_OK;
     }
+    return status;
 }
 
-/* The writer remembers its first failure; stop reports it. */
+/* What is missing is remembered; stop reports it. */
 static void write_event(rvl_context *context, rvl_trace_event *event)
 {
     rvl_error cause = *rvli_error_get();
     rvli_recorder *recorder = &context->recorder;
-    declare_processes(context);
+    rvl_status status = declare_processes(context);
     event->time_ns = rvli_clock_now(&context->clock) - recorder->start_ns;
     event->thread = thread_number();
-    rvl_trace_writer_add_event(recorder->writer, event);
+    if (status == RVL_OK)
+        status = rvl_trace_writer_add_event(recorder->writer, event);
+    if (recorder->failed == RVL_OK)
+        recorder->failed = status;
     rvli_error_set(&cause);
 }
 
@@ -212,7 +218,9 @@ static rvl_status start(rvl_context *context, const char *path, const rvl_trace_
         recorder->writer = NULL;
         return status;
     }
-    status = write_existing(context);
+    status = declare_processes(context);
+    if (status == RVL_OK)
+        status = write_existing(context);
     if (status == RVL_OK)
         status = rvli_trace_writer_publish(recorder->writer);
     if (status != RVL_OK) {
@@ -251,6 +259,15 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
     return status;
 }
 
+/* Without its end record: a line is missing that the writer did not see fail. */
+static rvl_status end_short(rvl_trace_writer *writer)
+{
+    (void)rvl_trace_writer_flush(writer);
+    rvl_trace_writer_discard(writer);
+    return rvli_error(RVL_ERR_IO, "there was no host memory for all lines of the recording: the "
+                                  "file ends without its end record");
+}
+
 rvl_status rvl_record_stop(rvl_context *context)
 {
     rvl_status status = rvli_context_check_change(context);
@@ -258,9 +275,10 @@ rvl_status rvl_record_stop(rvl_context *context)
         return status;
     rvli_lock(context);
     rvl_trace_writer *writer = context->recorder.writer;
+    bool missing = context->recorder.failed == RVL_ERR_HOST_OOM;
     context->recorder.writer = NULL;
     rvli_unlock(context);
     if (writer == NULL)
         return rvli_error(RVL_ERR_STATE, "not recording: rvl_record_start() first");
-    return rvl_trace_writer_close(writer);
+    return missing ? end_short(writer) : rvl_trace_writer_close(writer);
 }

@@ -17,6 +17,7 @@ typedef struct rvli_recorder {
     rvl_trace_writer *writer;    /* NULL: off */
     uint64_t start_ns;           /* context clock at time 0 of the trace */
     uint32_t declared_processes; /* processes 0 to n-1 are in the file */
+    rvl_status failed;           /* of the first line that is missing */
 } rvli_recorder;
 
 #define RVLI_USE_UNKNOWN UINT64_MAX

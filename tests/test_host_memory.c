@@ -15,10 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/memory.h"
+#include "reveille/record.h"
 #include "reveille/replay.h"
 #include "short_memory.h"
 
@@ -130,12 +132,64 @@ static void small_tables_grow_into_large_ones(void **state)
     rvli_memory_free(NULL, 8 * MIB);
 }
 
+/* Events of a process that is defined while recording; those that were written. */
+static uint64_t record_late_process(uint64_t refused, rvl_status *stopped_out)
+{
+    char path[] = "/tmp/reveille-test-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    rvl_context *context = NULL;
+    rvl_process process = 0;
+    rvl_addr addr = 0;
+    assert_int_equal(rvl_context_open("sim", NULL, &context), RVL_OK);
+    assert_int_equal(rvl_record_start(context, path), RVL_OK);
+    assert_int_equal(rvl_process_define(context, "late", &process), RVL_OK);
+    short_memory_refuse_nth(refused);
+    const rvl_alloc_options options = {.struct_size = sizeof options, .process = process};
+    rvl_status status = rvl_alloc(context, MIB, &options, &addr);
+    bool enough = !short_memory_has_refused();
+    short_memory_refuse_nth(0);
+    *stopped_out = rvl_record_stop(context);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+
+    const char *const paths[] = {path};
+    const rvl_trace_reader_options partial = {.struct_size = sizeof partial,
+                                              .flags = RVL_TRACE_PARTIAL};
+    rvl_trace_reader *reader = NULL;
+    rvl_trace_event event;
+    uint64_t events = 0;
+    assert_int_equal(rvl_trace_reader_open(paths, 1, &partial, &reader), RVL_OK);
+    while (rvl_trace_reader_next(reader, &event) == RVL_OK)
+        events++;
+    rvl_trace_reader_close(reader);
+    unlink(path);
+    if (*stopped_out == RVL_OK)
+        assert_int_equal(events, status == RVL_OK);
+    else
+        assert_int_equal(*stopped_out, RVL_ERR_IO);
+    return enough ? UINT64_MAX : events;
+}
+
+/* A recording that lacks a line says so when it ends. */
+static void a_recording_says_that_lines_are_missing(void **state)
+{
+    (void)state;
+    rvl_status stopped;
+    int missing = 0;
+    for (uint64_t n = 1; record_late_process(n, &stopped) != UINT64_MAX; n++)
+        missing += stopped != RVL_OK;
+    assert_int_equal(stopped, RVL_OK);
+    assert_true(missing > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replay_answers_that_memory_is_out),
         cmocka_unit_test(large_tables_lie_on_huge_pages),
         cmocka_unit_test(small_tables_grow_into_large_ones),
+        cmocka_unit_test(a_recording_says_that_lines_are_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
