@@ -229,6 +229,24 @@ def outside_finish(frame):
     return True
 
 
+def collected():
+    """Closing while the garbage collector finds other contexts, within sys._current_frames() too."""
+    gc.disable()
+    for more in range(1, 40):
+        context = new_context()
+        cycle = [new_context()]
+        cycle.append(cycle)
+        del cycle
+        gc.set_threshold(gc.get_count()[0] + more)  # so many allocations from here on
+        gc.enable()
+        left = context.close()
+        gc.disable()
+        assert left == 0
+        gc.collect()
+        assert open_contexts() == 0
+
+
 signal.signal(signal.SIGALRM, on_alarm)
 random.seed(1)
-{each.__name__: each for each in (calls, closes, opens, crowd, running, everywhere)}[sys.argv[1]]()
+SCENARIOS = (calls, closes, opens, crowd, running, everywhere, collected)
+{each.__name__: each for each in SCENARIOS}[sys.argv[1]]()

@@ -17,7 +17,7 @@ import reveille
 
 PACKAGES = Path(reveille.__file__).resolve().parents[1]
 SUPPORTED = [f"3.{minor}" for minor in range(9, 15)]
-SCENARIOS = ("calls", "closes", "opens", "crowd", "running", "everywhere")
+SCENARIOS = ("calls", "closes", "opens", "crowd", "running", "everywhere", "collected")
 
 
 def _pythons():

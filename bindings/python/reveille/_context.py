@@ -120,7 +120,7 @@ class Context:
         )
         self._handle = Handle(backend, callbacks, _c.core())
         self._tag_names: dict[str, None] = {}
-        self._finalizer = weakref.finalize(self, self._handle.finish)  # before there is anything
+        self._finalizer = weakref.finalize(self, self._handle.finish, weakref.ref(self))
         self._handle.open(options)
 
     # ---- Life ----

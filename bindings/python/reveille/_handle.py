@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from types import FrameType
 from typing import Any, Callable, TypeVar
 
@@ -175,10 +176,19 @@ class Handle:
             return self._live.value
         return 0  # somebody else did
 
-    def finish(self) -> None:
-        """At the end of the Context or of the process: closes it if that is possible."""
+    def finish(self, owner: weakref.ref[Any] | None = None) -> None:
+        """At the end of the Context or of the process: closes it if that is possible.
+
+        A call that runs has its Context on the stack. So without an owner none does, and nobody
+        looks at the stacks: the garbage collector may have come here while somebody looks at them,
+        and sys._current_frames() within itself would never end.
+        """
         try:
-            self.close(wait=False)
+            if owner is not None and owner() is None and os.getpid() == self._pid:
+                self._closing = True
+                self._close_now()
+            else:
+                self.close(wait=False)
         except Exception:  # nobody is left to be told
             pass
 
