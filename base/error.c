@@ -103,3 +103,20 @@ void rvli_error_set(const rvl_error *saved)
 {
     *rvl_private_error_record(true) = *saved;
 }
+
+void rvli_error_keep(rvli_error_before *before_out)
+{
+    const rvl_error *record = rvli_error_get();
+    before_out->any = record->status != RVL_OK;
+    if (before_out->any)
+        before_out->record = *record;
+}
+
+void rvli_error_put_back(const rvli_error_before *before)
+{
+    if (before->any)
+        rvli_error_set(&before->record);
+    else if (rvli_error_get()->status != RVL_OK)
+        *rvl_private_error_record(true) =
+            (rvl_error){.struct_size = sizeof(rvl_error), .device = RVL_NO_DEVICE};
+}

@@ -50,6 +50,17 @@ const rvl_error *rvli_error_get(void);
  */
 RVL_API rvl_error *rvl_private_error_record(bool make);
 
+/*
+ * For a call that gets over a failure: it succeeds, and leaves the record as it was. Next to
+ * nothing in a thread that has seen no failure yet.
+ */
+typedef struct rvli_error_before {
+    bool any;
+    rvl_error record;
+} rvli_error_before;
+void rvli_error_keep(rvli_error_before *before_out);
+void rvli_error_put_back(const rvli_error_before *before);
+
 /* Puts a saved record back: what undoing wrote must not hide the cause. */
 void rvli_error_set(const rvl_error *saved);
 

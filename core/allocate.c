@@ -189,6 +189,21 @@ static rvl_status alloc_alone(rvl_context *context, rvli_allocation *draft, rvl_
     return status;
 }
 
+/* In a carrier; with memory of its own where there is no room for a whole one. */
+static rvl_status alloc_among_others(rvl_context *context, rvli_allocation *draft,
+                                     uint64_t carrier_bytes, rvl_addr *addr_out)
+{
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    rvl_status status = rvli_coalesce_alloc(context, draft, carrier_bytes, addr_out);
+    if (status != RVL_ERR_DEVICE_OOM)
+        return status;
+    status = alloc_alone(context, draft, addr_out);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
+    return status;
+}
+
 rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
                      const rvl_alloc_options *user_options, rvl_addr *addr_out)
 {
@@ -206,10 +221,8 @@ rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
 
     draft.state = options.flags & RVL_ALLOC_PAUSED ? RVL_STATE_PAUSED : RVL_STATE_ACTIVE;
     uint64_t carrier_bytes = rvli_coalesce_bytes(&draft);
-    if (carrier_bytes > 0)
-        status = rvli_coalesce_alloc(context, &draft, carrier_bytes, addr_out);
-    if (carrier_bytes == 0 || status == RVL_ERR_DEVICE_OOM) /* no room for a whole carrier */
-        status = alloc_alone(context, &draft, addr_out);
+    status = carrier_bytes > 0 ? alloc_among_others(context, &draft, carrier_bytes, addr_out)
+                               : alloc_alone(context, &draft, addr_out);
     if (status == RVL_OK)
         rvli_listener_tell_alloc(context, &draft, *addr_out);
     else

@@ -17,11 +17,15 @@ rvl_status rvli_reserve(rvl_context *context, rvli_allocation *draft)
 void rvli_range_release(rvl_context *context, const rvli_allocation *allocation)
 {
     const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    if (ops->release_range(context->self, allocation->device, allocation->addr, allocation->size) ==
+        RVL_OK)
+        return;
     if (ops->release_range(context->self, allocation->device, allocation->addr, allocation->size) !=
-            RVL_OK &&
-        ops->release_range(context->self, allocation->device, allocation->addr, allocation->size) !=
-            RVL_OK)
+        RVL_OK)
         rvli_log(context, RVL_LOG_WARN, "an address range could not be given back");
+    rvli_error_put_back(&before);
 }
 
 void rvli_undo_reserve(rvl_context *context, const rvli_allocation *allocation)
@@ -51,7 +55,7 @@ void rvli_undo_back(rvl_context *context, rvli_allocation *allocation)
     if (allocation->blocks == NULL)
         return;
     rvl_error cause = *rvli_error_get();
-    if (allocation->blocks->mapped)
+    if (rvli_blocks_any_mapped(allocation->blocks))
         rvli_blocks_unmap(context, allocation->blocks);
     rvli_blocks_undo_create(context, allocation->blocks);
     allocation->blocks = NULL;
@@ -60,7 +64,7 @@ void rvli_undo_back(rvl_context *context, rvli_allocation *allocation)
 
 rvl_status rvli_unback(rvl_context *context, rvli_allocation *allocation)
 {
-    if (allocation->blocks->mapped) {
+    if (rvli_blocks_any_mapped(allocation->blocks)) {
         rvl_status status = rvli_blocks_unmap(context, allocation->blocks);
         if (status != RVL_OK)
             return status;

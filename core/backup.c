@@ -45,9 +45,12 @@ static rvl_status host_load(rvli_transition *transition, const rvli_allocation *
 static void host_drop(rvl_context *context, rvli_backup *backup)
 {
     const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
     if (ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK &&
         ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK)
         rvli_log(context, RVL_LOG_WARN, "the host memory of a backup could not be given back");
+    rvli_error_put_back(&before);
 }
 
 const rvli_backup_store rvli_host_store = {

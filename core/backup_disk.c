@@ -55,6 +55,8 @@ static bool accounted(const rvl_context *context, int device)
 static void close_transfer(rvli_disk_transfer *transfer)
 {
     rvl_context *context = transfer->context;
+    rvli_error_before before;
+    rvli_error_keep(&before);
     if (transfer->queue != NULL)
         rvli_disk_queue_close(transfer->queue);
     if (transfer->ring != NULL &&
@@ -64,6 +66,7 @@ static void close_transfer(rvli_disk_transfer *transfer)
     if (transfer->keeper != NULL)
         rvli_disk_share_drop(context, transfer->keeper);
     free(transfer);
+    rvli_error_put_back(&before);
 }
 
 static rvl_status fill_ring(rvli_disk_transfer *transfer)

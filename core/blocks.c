@@ -96,11 +96,16 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 static rvl_status create_one(rvl_context *context, rvli_block *block)
 {
     const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
     rvl_status status =
         ops->create(context->self, block->device, block->size, block->properties, &block->handle);
-    if (status == RVL_ERR_DEVICE_OOM && rvli_kept_give_up(context, block->device) > 0)
-        status = ops->create(context->self, block->device, block->size, block->properties,
-                             &block->handle);
+    if (status != RVL_ERR_DEVICE_OOM || rvli_kept_give_up(context, block->device) == 0)
+        return status;
+    status =
+        ops->create(context->self, block->device, block->size, block->properties, &block->handle);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
     return status;
 }
 
@@ -235,24 +240,45 @@ rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t ac
     return status;
 }
 
-/* Of a list that could not be unmapped again only the first are mapped. */
-static rvli_block *end_of_mapped(rvli_block *blocks)
+/* The end of the run of blocks that are mapped as the first is. */
+static rvli_block *end_of_run(rvli_block *first)
 {
-    while (blocks != NULL && blocks->mapped)
-        blocks = blocks->next;
-    return blocks;
+    rvli_block *end = first;
+    while (end != NULL && end->mapped == first->mapped)
+        end = end->next;
+    return end;
 }
 
 rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks)
 {
-    const rvli_block *end = end_of_mapped(blocks);
-    rvl_status status =
-        context->ops.unmap(context->self, blocks->device, blocks->addr, list_bytes(blocks, end));
-    if (status == RVL_OK)
+    while (blocks != NULL) {
+        rvli_block *end = end_of_run(blocks);
+        rvl_status status = RVL_OK;
+        if (blocks->mapped)
+            status = context->ops.unmap(context->self, blocks->device, blocks->addr,
+                                        list_bytes(blocks, end));
+        if (status != RVL_OK) {
+            rvli_error_op("unmap");
+            return status;
+        }
         set_mapped(blocks, end, false);
-    else
-        rvli_error_op("unmap");
-    return status;
+        blocks = end;
+    }
+    return RVL_OK;
+}
+
+bool rvli_blocks_any_mapped(const rvli_block *blocks)
+{
+    while (blocks != NULL && !blocks->mapped)
+        blocks = blocks->next;
+    return blocks != NULL;
+}
+
+bool rvli_blocks_all_mapped(const rvli_block *blocks)
+{
+    while (blocks != NULL && blocks->mapped)
+        blocks = blocks->next;
+    return blocks == NULL;
 }
 
 /* ---- Ledger ---- */
@@ -261,13 +287,6 @@ static void charge_created(rvl_context *context, const rvli_block *block, rvli_h
 {
     rvli_ledger_add(context, block->device, holder, block->size);
     context->devices[block->device].released_bytes = 0;
-}
-
-static void charge_released(rvl_context *context, const rvli_block *block, rvli_holder *holder)
-{
-    rvli_ledger_sub(context, block->device, holder, block->size);
-    if (!(block->properties & RVLI_BLOCK_IMPORTED)) /* it may not be free yet */
-        context->devices[block->device].released_bytes += block->size;
 }
 
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder)
@@ -307,27 +326,45 @@ static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
 static rvl_status release_handle(rvl_context *context, const rvli_block *block)
 {
     const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
     rvl_status status = ops->release(context->self, block->device, block->handle, block->size);
-    if (status != RVL_OK)
-        status = ops->release(context->self, block->device, block->handle, block->size);
-    if (status != RVL_OK)
+    if (status == RVL_OK)
+        return RVL_OK;
+    status = ops->release(context->self, block->device, block->handle, block->size);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
+    else
         rvli_error_op("release");
+    return status;
+}
+
+/*
+ * Takes a block's bytes out of the ledger before they are free for others, who would be counted
+ * beside it. Puts them back where the backend refuses: then nobody else can have them.
+ */
+static rvl_status release_charged(rvl_context *context, rvli_block *block, rvli_holder *holder)
+{
+    rvli_lock(context);
+    rvli_ledger_sub(context, block->device, holder, block->size);
+    rvli_unlock(context);
+    rvl_status status = release_handle(context, block);
+    rvli_lock(context);
+    if (status == RVL_OK) {
+        if (!(block->properties & RVLI_BLOCK_IMPORTED)) /* it may not be free yet */
+            context->devices[block->device].released_bytes += block->size;
+        rvli_pool_put(&context->block_pool, block);
+    } else {
+        rvli_ledger_add(context, block->device, holder, block->size);
+    }
+    rvli_unlock(context);
     return status;
 }
 
 /* On failure the block is as it was. */
 static rvl_status release_one(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
-    if (keep(context, block, holder))
-        return RVL_OK;
-    rvl_status status = release_handle(context, block);
-    if (status != RVL_OK)
-        return status;
-    rvli_lock(context);
-    charge_released(context, block, holder);
-    rvli_pool_put(&context->block_pool, block);
-    rvli_unlock(context);
-    return RVL_OK;
+    return keep(context, block, holder) ? RVL_OK : release_charged(context, block, holder);
 }
 
 static rvli_holder *holder_of(rvl_context *context, const rvli_allocation *allocation)
@@ -340,15 +377,19 @@ static rvli_holder *holder_of(rvl_context *context, const rvli_allocation *alloc
 rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_holder *holder = holder_of(context, allocation);
+    rvli_error_before before;
     bool first = true;
+    rvli_error_keep(&before);
     while (allocation->blocks != NULL) {
         rvli_block *block = allocation->blocks;
         rvli_block *next = block->next;
         rvl_status status = release_one(context, block, holder);
         if (status != RVL_OK && first)
             return status;
-        if (status != RVL_OK)
+        if (status != RVL_OK) {
             strand(context, block, holder);
+            rvli_error_put_back(&before);
+        }
         allocation->blocks = next;
         first = false;
     }
@@ -367,18 +408,16 @@ static rvl_status release_list(rvl_context *context, rvli_block **list, rvli_hol
     while (block != NULL) {
         rvli_block *next = block->next;
         uint64_t size = block->size;
-        rvl_status status = release_handle(context, block);
-        rvli_lock(context);
+        rvl_status status = release_charged(context, block, holder);
         if (status == RVL_OK) {
-            charge_released(context, block, holder);
-            rvli_pool_put(&context->block_pool, block);
             *freed_out += size;
         } else {
+            rvli_lock(context);
             block->next = *list;
             *list = block;
+            rvli_unlock(context);
             first = first != RVL_OK ? first : status;
         }
-        rvli_unlock(context);
         block = next;
     }
     return first;
@@ -397,6 +436,15 @@ uint64_t rvli_kept_give_up(rvl_context *context, int device)
     return freed;
 }
 
+/* A block whose unmapping failed is stranded with its mapping, which must go before it can. */
+static void unmap_stranded(rvl_context *context, rvli_block *blocks)
+{
+    for (; blocks != NULL; blocks = blocks->next)
+        if (blocks->mapped &&
+            context->ops.unmap(context->self, blocks->device, blocks->addr, blocks->size) == RVL_OK)
+            blocks->mapped = false;
+}
+
 rvl_status rvli_blocks_close(rvl_context *context)
 {
     rvl_status first = RVL_OK;
@@ -404,6 +452,7 @@ rvl_status rvli_blocks_close(rvl_context *context)
         rvli_device *owner = &context->devices[device];
         uint64_t freed = 0;
         rvl_status kept = release_list(context, &owner->kept, &owner->ledger.kept, &freed);
+        unmap_stranded(context, owner->stranded);
         rvl_status stranded =
             release_list(context, &owner->stranded, &owner->ledger.stranded, &freed);
         if (first == RVL_OK)

@@ -39,8 +39,11 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks);
 rvl_status rvli_blocks_map(rvl_context *context, rvli_block *blocks, uint64_t access_mask,
                            bool overwritten);
 
-/* Unmaps those that are mapped, from the first on, in one call. */
+/* Unmaps those that are mapped, neighbours in one call. What has failed before may have left some.
+ */
 rvl_status rvli_blocks_unmap(rvl_context *context, rvli_block *blocks);
+bool rvli_blocks_any_mapped(const rvli_block *blocks);
+bool rvli_blocks_all_mapped(const rvli_block *blocks);
 
 /*
  * Gives blocks back that were never committed to the ledger: handed-over ones to the kept list,

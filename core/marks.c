@@ -23,12 +23,15 @@ static rvl_status check_name(const char *name)
  */
 static void sample_use(rvl_context *context, uint64_t *used_bytes)
 {
+    rvli_error_before before;
+    rvli_error_keep(&before);
     for (int device = 0; device < context->device_count; device++) {
         uint64_t free_bytes = 0, total_bytes = 0;
         rvl_status status =
             context->ops.memory_info(context->self, device, &free_bytes, &total_bytes);
         used_bytes[device] = status == RVL_OK ? total_bytes - free_bytes : RVLI_USE_UNKNOWN;
     }
+    rvli_error_put_back(&before);
 }
 
 rvl_status rvl_stage(rvl_context *context, const char *name)

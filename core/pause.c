@@ -155,18 +155,20 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
         status = rvli_content_load(transition, allocation, item->backup);
     if (status == RVL_OK)
         status = rvli_content_settle(transition, false, &ignored);
-    if (status != RVL_OK) {
+    bool settled = status == RVL_OK;
+    if (!settled) {
         rvli_content_quiesce(transition);
-        if (allocation->blocks->mapped)
-            rvli_blocks_unmap(context, allocation->blocks);
-        rvli_blocks_undo_create(context, allocation->blocks);
-        allocation->blocks = NULL;
-        return false;
+        /* What cannot be unmapped stays with its address: nothing else may be mapped there. */
+        if (rvli_blocks_unmap(context, allocation->blocks) == RVL_OK) {
+            rvli_blocks_undo_create(context, allocation->blocks);
+            allocation->blocks = NULL;
+            return false;
+        }
     }
     rvli_lock(context);
     rvli_blocks_commit(context, allocation->blocks, holder_of(allocation));
     rvli_unlock(context);
-    return true;
+    return settled;
 }
 
 /* Brings an allocation's memory and content back, whatever is left of it. */
@@ -175,7 +177,7 @@ static bool restore_item(rvli_transition *transition, rvli_move_item *item)
     rvli_allocation *allocation = item->allocation;
     if (allocation->blocks == NULL)
         return recreate(transition, item);
-    if (allocation->blocks->mapped)
+    if (rvli_blocks_all_mapped(allocation->blocks))
         return true;
     return rvli_blocks_map(transition->context, allocation->blocks, allocation->access_mask,
                            true) == RVL_OK;

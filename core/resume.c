@@ -70,8 +70,12 @@ static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_n
                                  size_t *failed_out)
 {
     uint64_t start_ns = rvli_monotonic_ns();
+    rvli_error_before before;
+    rvli_error_keep(&before);
     for (;;) {
         rvl_status status = create_all(transition, failed_out);
+        if (status == RVL_OK)
+            rvli_error_put_back(&before);
         if (status != RVL_ERR_DEVICE_OOM)
             return status;
         if (rvli_monotonic_ns() - start_ns >= timeout_ns)
@@ -198,7 +202,7 @@ static bool unback_item(rvl_context *context, rvli_move_item *item)
 {
     if (item->had_blocks || item->blocks == NULL)
         return true;
-    if (item->blocks->mapped && rvli_blocks_unmap(context, item->blocks) != RVL_OK)
+    if (rvli_blocks_any_mapped(item->blocks) && rvli_blocks_unmap(context, item->blocks) != RVL_OK)
         return false;
     undo_create_item(context, item);
     return true;
