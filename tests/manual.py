@@ -95,8 +95,8 @@ def check_examples(command, page, source):
         (pathlib.Path(folder) / "traces").symlink_to(pathlib.Path(source).resolve() / "traces")
         for line in re.findall(r"^\.EX\n(.*)$", plain(page), re.M):
             words = shlex.split(re.split(r" [|>] | && |\)", line.replace("source <(", "", 1))[0])
-            if words[:2] == ["reveille", "record"]:
-                words = ["reveille", "record", *words[2:-1], "--help"]  # programs that are not here
+            if words[:2] in (["reveille", "record"], ["reveille", "run"]):
+                words = ["reveille", words[1], *words[2:-1], "--help"]  # programs that are not here
             given = [word for word in words if word.startswith("traces/")]
             done = subprocess.run([command, *words[1:]], cwd=folder, capture_output=True, text=True,
                                   check=False)

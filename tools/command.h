@@ -21,6 +21,7 @@
 /* A subcommand: argv[0] is its name. Returns the exit status. */
 int command_replay(int argc, char **argv);
 int command_record(int argc, char **argv);
+int command_run(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_model(int argc, char **argv);
@@ -31,7 +32,7 @@ int command_completion(int argc, char **argv);
 int command_manual(int argc, char **argv);
 
 /* Their tables. */
-extern const struct command_spec replay_spec, record_spec, report_spec, devices_spec, model_spec,
+extern const struct command_spec replay_spec, record_spec, run_spec, report_spec, devices_spec, model_spec,
     snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
 
 /* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */

@@ -7,17 +7,12 @@
 #include "command.h"
 
 const subcommand commands[] = {
-    {&replay_spec, command_replay},
-    {&record_spec, command_record},
-    {&model_spec, command_model},
-    {&plan_spec, command_plan},
-    {&check_spec, command_check},
-    {&report_spec, command_report},
-    {&snapshot_spec, command_snapshot},
-    {&devices_spec, command_devices},
-    {&completion_spec, command_completion},
-    {&manual_spec, command_manual},
-    {NULL, NULL},
+    {&replay_spec, command_replay},   {&record_spec, command_record},
+    {&run_spec, command_run},         {&model_spec, command_model},
+    {&plan_spec, command_plan},       {&check_spec, command_check},
+    {&report_spec, command_report},   {&snapshot_spec, command_snapshot},
+    {&devices_spec, command_devices}, {&completion_spec, command_completion},
+    {&manual_spec, command_manual},   {NULL, NULL},
 };
 
 const command_spec reveille_spec = {
@@ -37,6 +32,8 @@ const command_spec reveille_spec = {
     .examples =
         (const text_entry[]){
             {"reveille record -o run.rvt python train.py", "Record a program, as it is."},
+            {"reveille run --device h100-80g python train.py",
+             "Run it without a GPU, on a simulated one."},
             {"reveille replay run.rvt --device h100-80g",
              "Does what was recorded fit another kind of GPU?"},
             {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
@@ -50,8 +47,9 @@ const command_spec reveille_spec = {
             {"NO_COLOR", "If set and not empty, nothing is coloured unless `--color` says so."},
             {"COLUMNS", "The width that tables and charts on a terminal are fitted to."},
             {NULL, NULL}},
-    .see_also = "reveille-replay(1), reveille-record(1), reveille-model(1), reveille-plan(1), "
-                "reveille-check(1), reveille-report(1), reveille-snapshot(1), reveille-devices(1), "
+    .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-model(1), "
+                "reveille-plan(1), reveille-check(1), reveille-report(1), reveille-snapshot(1), "
+                "reveille-devices(1), "
                 "reveille-completion(1), reveille-manual(1)",
 };
 

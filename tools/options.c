@@ -570,3 +570,21 @@ int options_check_snapshots(const command_spec *command, const option_line *line
     }
     return 0;
 }
+
+/* A stage's name may hold '='; a size does not. */
+bool options_budget(const command_spec *command, char *value, rvl_budget *budget_out)
+{
+    char *equals = strrchr(value, '=');
+    rvl_budget budget = {.stage = value};
+    if (equals == NULL || equals == value) {
+        options_refuse(command, "--budget %s: expected STAGE=SIZE", value);
+        return false;
+    }
+    if (rvl_size_parse(equals + 1, &budget.bytes) != RVL_OK) {
+        options_refuse(command, "--budget %s: expected a size such as 90GiB after the =", value);
+        return false;
+    }
+    *equals = '\0';
+    *budget_out = budget;
+    return true;
+}

@@ -122,6 +122,10 @@ bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
 
+/* Takes STAGE=SIZE, which the budget then points into. false: it is none, and that has been said.
+ */
+bool options_budget(const command_spec *command, char *value, rvl_budget *budget_out);
+
 /* Refuses options of snapshots where no path is one. */
 int options_check_snapshots(const command_spec *command, const option_line *line,
                             const char *const *paths, size_t path_count);

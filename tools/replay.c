@@ -91,21 +91,14 @@ const command_spec replay_spec = {
 
 /* ---- Arguments ---- */
 
-/* A stage's name may hold '='; a size does not. */
 static int add_budget(const command_spec *command, const option_spec *option, char *value,
                       void *user)
 {
     (void)option;
     arguments *parsed = user;
-    char *equals = strrchr(value, '=');
-    rvl_budget budget = {.stage = value};
-    if (equals == NULL || equals == value)
-        return options_refuse(command, "--budget %s: expected STAGE=SIZE", value);
-    if (rvl_size_parse(equals + 1, &budget.bytes) != RVL_OK)
-        return options_refuse(command,
-                              "--budget %s: expected a size such as 90GiB after the =", value);
-    *equals = '\0';
-    parsed->budgets[parsed->options.budget_count++] = budget;
+    if (!options_budget(command, value, &parsed->budgets[parsed->options.budget_count]))
+        return EXIT_BAD_INPUT;
+    parsed->options.budget_count++;
     return 0;
 }
 

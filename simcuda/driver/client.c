@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/driver/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int machine = -1;
+static bool lost;
+static int devices;
+static void (*forget_all)(void);
+
+/* ---- After a fork ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&mutex);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
+static void in_child(void)
+{
+    if (machine >= 0)
+        close(machine);
+    machine = -1;
+    lost = false;
+    pthread_mutex_init(&mutex, NULL);
+    if (forget_all != NULL)
+        forget_all();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void rvli_client_on_fork(void (*forget)(void))
+{
+    forget_all = forget;
+}
+
+/* ---- Messages, with the lock held ---- */
+
+static bool send_request(const rvli_wire_request *request)
+{
+    size_t size = request->text[0] != '\0' ? sizeof *request : RVLI_WIRE_PLAIN_BYTES;
+    ssize_t sent;
+    while ((sent = send(machine, request, size, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        ;
+    return sent == (ssize_t)size;
+}
+
+static bool receive(rvli_wire_answer *answer)
+{
+    ssize_t length;
+    while ((length = recv(machine, answer, sizeof *answer, 0)) < 0 && errno == EINTR)
+        ;
+    return length == (ssize_t)sizeof *answer;
+}
+
+static void lose(const char *why)
+{
+    if (!lost)
+        fprintf(stderr,
+                "reveille: %s: no simulated GPU can be used: run the program under "
+                "`reveille run`\n",
+                why);
+    lost = true;
+    if (machine >= 0)
+        close(machine);
+    machine = -1;
+}
+
+static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *answer)
+{
+    if (send_request(request) && receive(answer))
+        return (rvl_status)answer->status;
+    lose("the machine has ended");
+    return RVL_ERR_NO_DRIVER;
+}
+
+/* ---- The connection ---- */
+
+static bool connect_to(const char *name)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(name);
+    if (length + 1 >= sizeof address.sun_path)
+        return false;
+    memcpy(address.sun_path + 1, name, length);
+    machine = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return machine >= 0 &&
+           connect(machine, (struct sockaddr *)&address,
+                   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
+}
+
+static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
+{
+    int file = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, text, RVLI_WIRE_TEXT_BYTES - 1) : 0;
+    text[length > 0 ? length : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (file >= 0)
+        close(file);
+}
+
+static rvl_status open_locked(void)
+{
+    rvli_wire_request hello = {.kind = RVLI_WIRE_HELLO, .bytes = RVLI_WIRE_VERSION};
+    rvli_wire_answer answer;
+    if (machine >= 0)
+        return RVL_OK;
+    if (lost)
+        return RVL_ERR_NO_DRIVER;
+    const char *name = getenv(RVLI_WIRE_VARIABLE);
+    if (name == NULL || !connect_to(name)) {
+        lose(name == NULL ? RVLI_WIRE_VARIABLE " is not set" : "the machine is gone");
+        return RVL_ERR_NO_DRIVER;
+    }
+    read_program(hello.text);
+    rvl_status status = exchange(&hello, &answer);
+    if (status == RVL_OK)
+        devices = (int)answer.count;
+    else if (machine >= 0)
+        lose("the machine is of another version of Reveille");
+    return status;
+}
+
+rvl_status rvli_client_open(void)
+{
+    pthread_mutex_lock(&mutex);
+    rvl_status status = open_locked();
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+int rvli_client_devices(void)
+{
+    return devices;
+}
+
+rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, const char *text,
+                           rvli_wire_answer *answer_out)
+{
+    rvli_wire_request request = {.kind = kind, .device = device, .bytes = bytes};
+    if (text != NULL)
+        snprintf(request.text, sizeof request.text, "%s", text);
+    pthread_mutex_lock(&mutex);
+    rvl_status status = open_locked();
+    if (status == RVL_OK)
+        status = exchange(&request, answer_out);
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id)
+{
+    const rvli_wire_request request = {.kind = kind, .bytes = bytes, .id = id};
+    pthread_mutex_lock(&mutex);
+    if (machine >= 0 && !send_request(&request))
+        lose("the machine has ended");
+    pthread_mutex_unlock(&mutex);
+}

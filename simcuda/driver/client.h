@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * This process's connection to the machine (simcuda/wire/wire.h): opened by whoever first needs it,
+ * one call at a time. A forked child has none of its parent's memory, and opens a connection of its
+ * own.
+ */
+#ifndef RVL_SIMCUDA_CLIENT_H
+#define RVL_SIMCUDA_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reveille/status.h"
+#include "simcuda/wire/wire.h"
+
+/* Opens the connection if there is none. RVL_ERR_NO_DRIVER: there is no machine, which is told. */
+rvl_status rvli_client_open(void);
+
+/* Number of devices, once it is open. */
+int rvli_client_devices(void);
+
+/*
+ * Asks the machine and waits for its answer; text may be NULL. Returns what it answers, or
+ * RVL_ERR_NO_DRIVER where there is no machine, or none any more.
+ */
+rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, const char *text,
+                           rvli_wire_answer *answer_out);
+
+/* Says what needs no answer. */
+void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);
+
+/* Called in a forked child, before anything else here. */
+void rvli_client_on_fork(void (*forget)(void));
+
+#endif

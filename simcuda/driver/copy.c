@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies and fills. Memory on a device has no content: what is read from it is zeroes. Between
+ * places in host memory bytes are copied.
+ */
+#include <string.h>
+
+#include "simcuda/driver/driver.h"
+
+static bool on_device(uint64_t addr)
+{
+    rvli_range range;
+    return rvli_range_find(addr, &range) &&
+           (range.kind == RVLI_RANGE_DEVICE || range.kind == RVLI_RANGE_RESERVED);
+}
+
+/* Whether the bytes lie in the range that the address lies in. */
+static bool within(uint64_t addr, size_t bytes)
+{
+    rvli_range range;
+    return rvli_range_find(addr, &range) && range.size_bytes - (addr - range.base) >= bytes;
+}
+
+static CUresult copy(uint64_t to, uint64_t from, size_t bytes)
+{
+    int device;
+    CUresult result = rvli_current_device(&device);
+    if (result != CUDA_SUCCESS || bytes == 0)
+        return result;
+    bool to_device = on_device(to), from_device = on_device(from);
+    if (to == 0 || from == 0 || (to_device && !within(to, bytes)) ||
+        (from_device && !within(from, bytes)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!to_device && from_device)
+        memset((void *)to, 0, bytes);
+    else if (!to_device)
+        memmove((void *)to, (const void *)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return copy(to, from, bytes);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return copy(to, from, bytes);
+}
+
+/* The side that is named a device must be one. */
+static CUresult copy_named(uint64_t to, bool to_device, uint64_t from, bool from_device,
+                           size_t bytes)
+{
+    if (bytes > 0 && ((to_device && !within(to, bytes)) || (from_device && !within(from, bytes))))
+        return CUDA_ERROR_INVALID_VALUE;
+    return copy(to, from, bytes);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
+{
+    return copy_named(to, true, (uintptr_t)from, false, bytes);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return copy_named(to, true, (uintptr_t)from, false, bytes);
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
+{
+    return copy_named((uintptr_t)to, false, from, true, bytes);
+}
+
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return copy_named((uintptr_t)to, false, from, true, bytes);
+}
+
+CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return copy_named(to, true, from, true, bytes);
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    return copy_named(to, true, from, true, bytes);
+}
+
+/* ---- Fills ---- */
+
+static CUresult fill(uint64_t addr, unsigned value, size_t count, size_t unit)
+{
+    int device;
+    CUresult result = rvli_current_device(&device);
+    if (result != CUDA_SUCCESS || count == 0)
+        return result;
+    if (count > SIZE_MAX / unit || addr % unit != 0 || !within(addr, count * unit))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; !on_device(addr) && i < count; i++)
+        memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory; little-endian */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8(CUdeviceptr addr, unsigned char value, size_t count)
+{
+    return fill(addr, value, count, 1);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr addr, unsigned char value, size_t count, CUstream stream)
+{
+    (void)stream;
+    return fill(addr, value, count, 1);
+}
+
+CUresult cuMemsetD16(CUdeviceptr addr, unsigned short value, size_t count)
+{
+    return fill(addr, value, count, 2);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr addr, unsigned short value, size_t count, CUstream stream)
+{
+    (void)stream;
+    return fill(addr, value, count, 2);
+}
+
+CUresult cuMemsetD32(CUdeviceptr addr, unsigned int value, size_t count)
+{
+    return fill(addr, value, count, 4);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr addr, unsigned int value, size_t count, CUstream stream)
+{
+    (void)stream;
+    return fill(addr, value, count, 4);
+}

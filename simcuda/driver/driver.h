@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the simulated driver, libcuda.so.1, share.
+ *
+ * It is CUDA's driver as far as memory goes. Addresses are reserved in the process and fault when
+ * they are touched; what is in use on a device is with the machine (client.h), which is asked for
+ * every piece of physical memory. Kernels are taken and do not run, so everything is complete when
+ * asked. Names that no file here defines are stubs (stubs.c).
+ */
+#ifndef RVL_SIMCUDA_DRIVER_H
+#define RVL_SIMCUDA_DRIVER_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reveille/status.h"
+
+#define RVLI_PAGE_BYTES ((size_t)2 << 20) /* of physical memory on a device */
+
+/* ---- device.c ---- */
+
+/* A kind of GPU as CUDA describes it. Memory apart: that is in rvl_profile. */
+typedef struct rvli_card {
+    const char *profile;
+    const char *name;
+    int major, minor;
+    int multiprocessors;
+    int shared_block_bytes; /* opt-in */
+    int shared_multiprocessor_bytes;
+    int l2_bytes;
+    int threads_multiprocessor;
+    int blocks_multiprocessor;
+    int clock_khz, memory_clock_khz, bus_bits;
+} rvli_card;
+
+/* Connects, once cuInit() was called. CUDA_SUCCESS, or why not. */
+CUresult rvli_driver_ready(void);
+
+/* Whether there is such a device. */
+bool rvli_device_exists(int device);
+const rvli_card *rvli_device_card(int device);
+uint64_t rvli_device_bytes(int device);
+
+/* ---- context.c ---- */
+
+/* The device of this thread's context; CUDA_ERROR_INVALID_CONTEXT: there is none. */
+CUresult rvli_current_device(int *device_out);
+
+/* ---- memory.c ---- */
+
+typedef enum rvli_range_kind {
+    RVLI_RANGE_DEVICE,   /* allocated on a device */
+    RVLI_RANGE_RESERVED, /* an address range, for cuMemMap */
+    RVLI_RANGE_HOST,     /* pinned memory that was allocated */
+    RVLI_RANGE_REGISTERED,
+} rvli_range_kind;
+
+typedef struct rvli_range {
+    rvli_range_kind kind;
+    int device;
+    uint64_t base;
+    size_t size_bytes;
+    uint64_t machine_id; /* 0: of a piece of a chunk */
+    unsigned flags;
+    uint64_t number;
+} rvli_range;
+
+/* The range that an address lies in, copied. */
+bool rvli_range_find(uint64_t addr, rvli_range *range_out);
+
+/* Adds a range, and removes the one that begins at an address. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult rvli_range_add(const rvli_range *range);
+bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out);
+
+/* Reserves addresses that fault, from a multiple of align_bytes on; hint 0: anywhere. 0: none left.
+ */
+uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint);
+void rvli_addresses_release(uint64_t base, size_t size_bytes);
+
+/* A piece of physical memory of the machine. */
+CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uint64_t *id_out);
+void rvli_physical_give(uint64_t id);
+
+CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out);
+CUresult rvli_free(uint64_t addr);
+
+CUresult rvli_result(rvl_status status);
+
+/* ---- A forked child has none of its parent's memory, and must call cuInit(). ---- */
+
+void rvli_device_forget(void);
+void rvli_context_forget(void);
+
+void rvli_vmm_forget(void);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Pinned host memory, allocated or registered: real memory, which the machine counts. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "simcuda/driver/client.h"
+#include "simcuda/driver/driver.h"
+
+static size_t whole_pages(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static CUresult count(const rvli_range *range)
+{
+    rvli_wire_answer answer;
+    CUresult result = rvli_result(
+        rvli_client_ask(RVLI_WIRE_HOST_TAKE, 0, whole_pages(range->size_bytes), NULL, &answer));
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = rvli_range_add(range);
+    if (result != CUDA_SUCCESS)
+        rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range->size_bytes), 0);
+    return result;
+}
+
+CUresult cuMemHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
+{
+    rvli_range range = {.kind = RVLI_RANGE_HOST, .size_bytes = size_bytes, .flags = flags};
+    CUresult result = rvli_current_device(&range.device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory == NULL || size_bytes == 0 || size_bytes > SIZE_MAX / 2)
+        return CUDA_ERROR_INVALID_VALUE;
+    void *got = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range.base = (uintptr_t)got;
+    result = count(&range);
+    if (result == CUDA_SUCCESS)
+        *memory = got;
+    else
+        munmap(got, size_bytes);
+    return result;
+}
+
+CUresult cuMemAllocHost(void **memory, size_t size_bytes)
+{
+    return cuMemHostAlloc(memory, size_bytes, 0);
+}
+
+CUresult cuMemFreeHost(void *memory)
+{
+    rvli_range range;
+    if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_HOST, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    munmap(memory, range.size_bytes);
+    rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
+{
+    rvli_range range = {.kind = RVLI_RANGE_REGISTERED,
+                        .base = (uintptr_t)memory,
+                        .size_bytes = size_bytes,
+                        .flags = flags};
+    rvli_range there;
+    CUresult result = rvli_current_device(&range.device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (memory == NULL || size_bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (rvli_range_find(range.base, &there) || rvli_range_find(range.base + size_bytes - 1, &there))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return count(&range);
+}
+
+CUresult cuMemHostUnregister(void *memory)
+{
+    rvli_range range;
+    if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_REGISTERED, &range))
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);
+    return CUDA_SUCCESS;
+}
+
+static bool find_pinned(const void *memory, rvli_range *range_out)
+{
+    return rvli_range_find((uintptr_t)memory, range_out) &&
+           (range_out->kind == RVLI_RANGE_HOST || range_out->kind == RVLI_RANGE_REGISTERED);
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *addr, void *memory, unsigned int flags)
+{
+    rvli_range range;
+    if (addr == NULL || flags != 0 || !find_pinned(memory, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    *addr = (uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int *flags, void *memory)
+{
+    rvli_range range;
+    if (flags == NULL || !find_pinned(memory, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = range.flags;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory, and the map of all addresses that the driver has handed out.
+ *
+ * Physical memory comes in pages of 2 MiB. A request of up to half a page gets a piece of a page
+ * that it shares with others, in steps of 512 bytes; a larger one gets pages of its own. A shared
+ * page goes back with its last piece.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/addrmap.h"
+#include "simcuda/driver/client.h"
+#include "simcuda/driver/driver.h"
+
+#define PIECE_BYTES ((size_t)512)
+#define PIECES (RVLI_PAGE_BYTES / PIECE_BYTES)
+#define SHARED_MAX (RVLI_PAGE_BYTES / 2)
+
+/* A page that small requests share. */
+typedef struct chunk {
+    struct chunk *next;
+    int device;
+    uint64_t base;
+    uint64_t machine_id;
+    unsigned pieces_used;
+    unsigned char used[PIECES];
+} chunk;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static rvli_addrmap ranges;
+static bool ranges_begun;
+static uint64_t ranges_made;
+static chunk *chunks;
+
+CUresult rvli_result(rvl_status status)
+{
+    switch (status) {
+    case RVL_OK:
+        return CUDA_SUCCESS;
+    case RVL_ERR_DEVICE_OOM:
+    case RVL_ERR_HOST_OOM:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case RVL_ERR_NO_DEVICE:
+        return CUDA_ERROR_INVALID_DEVICE;
+    case RVL_ERR_NO_DRIVER:
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* ---- Addresses ---- */
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint)
+{
+    size_t with_slack = size_bytes + align_bytes;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (with_slack < size_bytes)
+        return 0;
+    if (hint != 0 && hint % align_bytes == 0 &&
+        mmap((void *)hint, size_bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) ==
+            (void *)hint)
+        return hint;
+    void *got = mmap(NULL, with_slack, PROT_NONE, flags, -1, 0);
+    if (got == MAP_FAILED)
+        return 0;
+    uint64_t first = (uint64_t)got, base = round_up(first, align_bytes);
+    if (base > first)
+        munmap(got, base - first);
+    munmap((void *)(base + size_bytes), first + with_slack - base - size_bytes);
+    return base;
+}
+
+void rvli_addresses_release(uint64_t base, size_t size_bytes)
+{
+    munmap((void *)base, size_bytes);
+}
+
+/* ---- Ranges ---- */
+
+static rvli_range *find_locked(uint64_t addr)
+{
+    rvli_range *range = ranges_begun ? rvli_addrmap_floor(&ranges, addr, NULL) : NULL;
+    return range != NULL && addr - range->base < range->size_bytes ? range : NULL;
+}
+
+bool rvli_range_find(uint64_t addr, rvli_range *range_out)
+{
+    pthread_mutex_lock(&mutex);
+    const rvli_range *range = find_locked(addr);
+    if (range != NULL)
+        *range_out = *range;
+    pthread_mutex_unlock(&mutex);
+    return range != NULL;
+}
+
+static CUresult add_locked(const rvli_range *range)
+{
+    rvli_range *copy = malloc(sizeof *copy);
+    if (!ranges_begun)
+        rvli_addrmap_init(&ranges);
+    ranges_begun = true;
+    if (copy == NULL || rvli_addrmap_insert(&ranges, range->base, copy) != RVL_OK) {
+        free(copy);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *copy = *range;
+    copy->number = ++ranges_made;
+    return CUDA_SUCCESS;
+}
+
+CUresult rvli_range_add(const rvli_range *range)
+{
+    pthread_mutex_lock(&mutex);
+    CUresult result = add_locked(range);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static bool take_locked(uint64_t base, rvli_range_kind kind, rvli_range *range_out)
+{
+    rvli_range *range = find_locked(base);
+    if (range == NULL || range->base != base || range->kind != kind)
+        return false;
+    *range_out = *range;
+    rvli_addrmap_remove(&ranges, base);
+    free(range);
+    return true;
+}
+
+bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out)
+{
+    pthread_mutex_lock(&mutex);
+    bool taken = take_locked(base, kind, range_out);
+    pthread_mutex_unlock(&mutex);
+    return taken;
+}
+
+/* ---- Physical memory ---- */
+
+CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uint64_t *id_out)
+{
+    rvli_wire_answer answer;
+    rvl_status status = rvli_client_ask(RVLI_WIRE_ALLOC, device, size_bytes, kind, &answer);
+    if (status == RVL_OK)
+        *id_out = answer.id;
+    return rvli_result(status);
+}
+
+void rvli_physical_give(uint64_t id)
+{
+    rvli_client_tell(RVLI_WIRE_FREE, 0, id);
+}
+
+/* Memory with addresses of its own. */
+static CUresult take_pages(int device, size_t size_bytes, uint64_t *base_out, uint64_t *id_out)
+{
+    uint64_t base = rvli_addresses_reserve(size_bytes, RVLI_PAGE_BYTES, 0);
+    if (base == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = rvli_physical_take(device, size_bytes, "cudaMalloc", id_out);
+    if (result == CUDA_SUCCESS)
+        *base_out = base;
+    else
+        rvli_addresses_release(base, size_bytes);
+    return result;
+}
+
+static void give_pages(uint64_t base, size_t size_bytes, uint64_t id)
+{
+    rvli_physical_give(id);
+    rvli_addresses_release(base, size_bytes);
+}
+
+/* ---- Shared pages ---- */
+
+/* The first place of so many free pieces; PIECES: there is none. */
+static size_t find_place(const chunk *page, size_t pieces)
+{
+    size_t run = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        run = page->used[i] ? 0 : run + 1;
+        if (run == pieces)
+            return i + 1 - pieces;
+    }
+    return PIECES;
+}
+
+static void mark(chunk *page, size_t place, size_t pieces, bool used)
+{
+    memset(page->used + place, used, pieces);
+    page->pieces_used =
+        used ? page->pieces_used + (unsigned)pieces : page->pieces_used - (unsigned)pieces;
+}
+
+static CUresult add_chunk(int device)
+{
+    chunk *page = calloc(1, sizeof *page);
+    if (page == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = take_pages(device, RVLI_PAGE_BYTES, &page->base, &page->machine_id);
+    if (result != CUDA_SUCCESS) {
+        free(page);
+        return result;
+    }
+    page->device = device;
+    page->next = chunks;
+    chunks = page;
+    return CUDA_SUCCESS;
+}
+
+static void drop_chunk_if_empty(chunk **link)
+{
+    chunk *page = *link;
+    if (page->pieces_used > 0)
+        return;
+    *link = page->next;
+    give_pages(page->base, RVLI_PAGE_BYTES, page->machine_id);
+    free(page);
+}
+
+/* The page with room that is found first, or a new one, at the front. */
+static CUresult find_chunk(int device, size_t pieces, chunk ***link_out, size_t *place_out)
+{
+    for (chunk **link = &chunks; *link != NULL; link = &(*link)->next) {
+        *place_out = (*link)->device == device ? find_place(*link, pieces) : PIECES;
+        *link_out = link;
+        if (*place_out < PIECES)
+            return CUDA_SUCCESS;
+    }
+    *link_out = &chunks;
+    *place_out = 0;
+    return add_chunk(device);
+}
+
+static CUresult alloc_piece(int device, size_t size_bytes, uint64_t *addr_out)
+{
+    chunk **link;
+    size_t place, pieces = round_up(size_bytes, PIECE_BYTES) / PIECE_BYTES;
+    CUresult result = find_chunk(device, pieces, &link, &place);
+    if (result != CUDA_SUCCESS)
+        return result;
+    const rvli_range range = {.kind = RVLI_RANGE_DEVICE,
+                              .device = device,
+                              .base = (*link)->base + place * PIECE_BYTES,
+                              .size_bytes = size_bytes};
+    result = add_locked(&range);
+    if (result == CUDA_SUCCESS) {
+        mark(*link, place, pieces, true);
+        *addr_out = range.base;
+    }
+    drop_chunk_if_empty(link);
+    return result;
+}
+
+static void free_piece(const rvli_range *range)
+{
+    chunk **link = &chunks;
+    while (range->base - (*link)->base >= RVLI_PAGE_BYTES)
+        link = &(*link)->next;
+    mark(*link, (range->base - (*link)->base) / PIECE_BYTES,
+         round_up(range->size_bytes, PIECE_BYTES) / PIECE_BYTES, false);
+    drop_chunk_if_empty(link);
+}
+
+/* ---- Allocations ---- */
+
+static CUresult alloc_pages(int device, size_t size_bytes, uint64_t *addr_out)
+{
+    rvli_range range = {.kind = RVLI_RANGE_DEVICE, .device = device, .size_bytes = size_bytes};
+    size_t taken = round_up(size_bytes, RVLI_PAGE_BYTES);
+    CUresult result = taken < size_bytes
+                          ? CUDA_ERROR_OUT_OF_MEMORY
+                          : take_pages(device, taken, &range.base, &range.machine_id);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = rvli_range_add(&range);
+    if (result == CUDA_SUCCESS)
+        *addr_out = range.base;
+    else
+        give_pages(range.base, taken, range.machine_id);
+    return result;
+}
+
+CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out)
+{
+    if (size_bytes > SHARED_MAX)
+        return alloc_pages(device, size_bytes, addr_out);
+    pthread_mutex_lock(&mutex);
+    CUresult result = alloc_piece(device, size_bytes, addr_out);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult rvli_free(uint64_t addr)
+{
+    rvli_range range;
+    pthread_mutex_lock(&mutex);
+    bool known = take_locked(addr, RVLI_RANGE_DEVICE, &range);
+    if (known && range.machine_id == 0)
+        free_piece(&range);
+    pthread_mutex_unlock(&mutex);
+    if (known && range.machine_id != 0)
+        give_pages(range.base, round_up(range.size_bytes, RVLI_PAGE_BYTES), range.machine_id);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- A forked child has none of it ---- */
+
+static void forget(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    if (ranges_begun)
+        rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
+    chunks = NULL;
+    rvli_vmm_forget();
+    rvli_device_forget();
+    rvli_context_forget();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    rvli_client_on_fork(forget);
+}
+
+/* ---- Entry points ---- */
+
+CUresult cuMemAlloc(CUdeviceptr *addr, size_t size_bytes)
+{
+    int device;
+    CUresult result = rvli_current_device(&device);
+    if (result == CUDA_SUCCESS && (addr == NULL || size_bytes == 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t got = 0;
+    if (result == CUDA_SUCCESS)
+        result = rvli_alloc(device, size_bytes, &got);
+    if (result == CUDA_SUCCESS)
+        *addr = got;
+    return result;
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr *addr, size_t *pitch, size_t width_bytes, size_t height,
+                         unsigned int element_bytes)
+{
+    if (pitch == NULL || height == 0 || width_bytes == 0 || width_bytes > SIZE_MAX / 2 / height ||
+        (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t row = round_up(width_bytes, PIECE_BYTES);
+    CUresult result = cuMemAlloc(addr, row * height);
+    if (result == CUDA_SUCCESS)
+        *pitch = row;
+    return result;
+}
+
+CUresult cuMemFree(CUdeviceptr addr)
+{
+    CUresult result = rvli_driver_ready();
+    return result != CUDA_SUCCESS || addr == 0 ? result : rvli_free(addr);
+}
+
+CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    int device;
+    rvli_wire_answer answer;
+    CUresult result = rvli_current_device(&device);
+    if (result == CUDA_SUCCESS && (free_bytes == NULL || total_bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = rvli_result(rvli_client_ask(RVLI_WIRE_MEMORY, device, 0, NULL, &answer));
+    if (result != CUDA_SUCCESS)
+        return result;
+    *free_bytes = answer.free_bytes;
+    *total_bytes = answer.total_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size_bytes, CUdeviceptr addr)
+{
+    rvli_range range;
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && !rvli_range_find(addr, &range))
+        result = CUDA_ERROR_NOT_FOUND;
+    if (result == CUDA_SUCCESS && base != NULL)
+        *base = range.base;
+    if (result == CUDA_SUCCESS && size_bytes != NULL)
+        *size_bytes = range.size_bytes;
+    return result;
+}
+
+/* ---- What an address is ---- */
+
+static bool is_host(const rvli_range *range)
+{
+    return range->kind == RVLI_RANGE_HOST || range->kind == RVLI_RANGE_REGISTERED;
+}
+
+static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_attribute attribute,
+                             void *data)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = is_host(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = addr;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = is_host(range) ? (void *)addr : NULL;
+        return is_host(range) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = range->device;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = range->number;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = range->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = range->size_bytes;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned *)data = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr addr)
+{
+    rvli_range range;
+    CUresult result = rvli_driver_ready();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (data == NULL || !rvli_range_find(addr, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute_of(&range, addr, attribute, data);
+}
+
+/* Of what is not CUDA's every attribute is 0, as the driver has it. */
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr addr)
+{
+    rvli_range range;
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && (attributes == NULL || data == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    bool known = result == CUDA_SUCCESS && rvli_range_find(addr, &range);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (known)
+            (void)attribute_of(&range, addr, attributes[i], data[i]);
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            *(int *)data[i] = -2;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            *(unsigned *)data[i] = 0;
+    }
+    return result;
+}

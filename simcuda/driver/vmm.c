@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory and addresses apart: cuMemCreate, cuMemAddressReserve, cuMemMap. A handle lives until it
+ * is released and mapped nowhere any more.
+ */
+#include <stdlib.h>
+
+#include "base/addrmap.h"
+#include "simcuda/driver/driver.h"
+
+typedef struct handle {
+    struct handle *next;
+    int device;
+    size_t size_bytes;
+    uint64_t machine_id;
+    unsigned owners; /* creates and retains, less releases */
+    unsigned mappings;
+} handle;
+
+typedef struct mapping {
+    handle *of;
+    size_t size_bytes;
+} mapping;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static handle *handles;
+static rvli_addrmap mappings;
+static bool mappings_begun;
+
+void rvli_vmm_forget(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    handles = NULL;
+    if (mappings_begun)
+        rvli_addrmap_init(&mappings);
+}
+
+static handle **find(CUmemGenericAllocationHandle wanted)
+{
+    handle **link = &handles;
+    while (*link != NULL && (uintptr_t)*link != wanted)
+        link = &(*link)->next;
+    return link;
+}
+
+static void drop_if_unused(handle **link)
+{
+    handle *each = *link;
+    if (each->owners > 0 || each->mappings > 0)
+        return;
+    *link = each->next;
+    rvli_physical_give(each->machine_id);
+    free(each);
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags option)
+{
+    (void)option;
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && (granularity == NULL || properties == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *granularity = RVLI_PAGE_BYTES;
+    return result;
+}
+
+static CUresult check_create(size_t size_bytes, const CUmemAllocationProp *properties)
+{
+    if (properties == NULL || size_bytes == 0 || size_bytes % RVLI_PAGE_BYTES != 0 ||
+        properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return rvli_device_exists(properties->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && (handle_out == NULL || flags != 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = check_create(size_bytes, properties);
+    handle *made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    made->device = properties->location.id;
+    made->size_bytes = size_bytes;
+    made->owners = 1;
+    result = rvli_physical_take(made->device, size_bytes, "cuMemCreate", &made->machine_id);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    pthread_mutex_lock(&mutex);
+    made->next = handles;
+    handles = made;
+    pthread_mutex_unlock(&mutex);
+    *handle_out = (uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle wanted)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    handle **link = find(wanted);
+    if (*link != NULL && (*link)->owners > 0) {
+        (*link)->owners--;
+        drop_if_unused(link);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *addr, size_t size_bytes, size_t align_bytes,
+                             CUdeviceptr hint, unsigned long long flags)
+{
+    rvli_range range = {.kind = RVLI_RANGE_RESERVED, .size_bytes = size_bytes};
+    CUresult result = rvli_driver_ready();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (addr == NULL || size_bytes == 0 || size_bytes % RVLI_PAGE_BYTES != 0 || flags != 0 ||
+        (align_bytes & (align_bytes - 1)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (align_bytes < RVLI_PAGE_BYTES)
+        align_bytes = RVLI_PAGE_BYTES;
+    range.base = rvli_addresses_reserve(size_bytes, align_bytes, hint);
+    if (range.base == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = rvli_range_add(&range);
+    if (result == CUDA_SUCCESS)
+        *addr = range.base;
+    else
+        rvli_addresses_release(range.base, size_bytes);
+    return result;
+}
+
+/* Whether something is mapped in a range. */
+static bool is_mapped(uint64_t base, size_t size_bytes)
+{
+    uint64_t at = 0;
+    const mapping *below = mappings_begun ? rvli_addrmap_floor(&mappings, base, &at) : NULL;
+    if (below != NULL && base - at < below->size_bytes)
+        return true;
+    return mappings_begun && rvli_addrmap_ceil(&mappings, base, &at) != NULL &&
+           at - base < size_bytes;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr addr, size_t size_bytes)
+{
+    rvli_range range;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    if (rvli_range_find(addr, &range) && range.base == addr && range.size_bytes == size_bytes &&
+        !is_mapped(addr, size_bytes) && rvli_range_take(addr, RVLI_RANGE_RESERVED, &range)) {
+        rvli_addresses_release(addr, size_bytes);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static CUresult map_locked(uint64_t addr, size_t size_bytes, handle *of)
+{
+    rvli_range range;
+    if (of == NULL || of->size_bytes != size_bytes || !rvli_range_find(addr, &range) ||
+        range.kind != RVLI_RANGE_RESERVED || range.size_bytes - (addr - range.base) < size_bytes ||
+        addr % RVLI_PAGE_BYTES != 0 || is_mapped(addr, size_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    mapping *made = malloc(sizeof *made);
+    if (!mappings_begun)
+        rvli_addrmap_init(&mappings);
+    mappings_begun = true;
+    if (made == NULL || rvli_addrmap_insert(&mappings, addr, made) != RVL_OK) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = (mapping){of, size_bytes};
+    of->mappings++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset,
+                  CUmemGenericAllocationHandle wanted, unsigned long long flags)
+{
+    if (offset != 0 || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    CUresult result = map_locked(addr, size_bytes, *find(wanted));
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* Whether whole mappings, without a gap, fill a range. */
+static bool is_filled(uint64_t base, size_t size_bytes)
+{
+    size_t done = 0;
+    while (done < size_bytes) {
+        const mapping *each = mappings_begun ? rvli_addrmap_get(&mappings, base + done) : NULL;
+        if (each == NULL)
+            return false;
+        done += each->size_bytes;
+    }
+    return done == size_bytes && size_bytes > 0;
+}
+
+CUresult cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
+{
+    pthread_mutex_lock(&mutex);
+    bool whole = is_filled(addr, size_bytes);
+    for (size_t done = 0; whole && done < size_bytes;) {
+        mapping *each = rvli_addrmap_remove(&mappings, addr + done);
+        done += each->size_bytes;
+        each->of->mappings--;
+        drop_if_unused(find((uintptr_t)each->of));
+        free(each);
+    }
+    pthread_mutex_unlock(&mutex);
+    return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr addr, size_t size_bytes, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    pthread_mutex_lock(&mutex);
+    bool good = is_filled(addr, size_bytes) && access != NULL && count > 0;
+    pthread_mutex_unlock(&mutex);
+    for (size_t i = 0; good && i < count; i++)
+        good = access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+               rvli_device_exists(access[i].location.id);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle_out, void *addr)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    uint64_t base = 0;
+    pthread_mutex_lock(&mutex);
+    const mapping *each =
+        mappings_begun ? rvli_addrmap_floor(&mappings, (uintptr_t)addr, &base) : NULL;
+    if (handle_out != NULL && each != NULL && (uintptr_t)addr - base < each->size_bytes) {
+        each->of->owners++;
+        *handle_out = (uintptr_t)each->of;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}

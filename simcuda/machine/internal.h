@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the machine share. */
+#ifndef RVL_SIMCUDA_MACHINE_INTERNAL_H
+#define RVL_SIMCUDA_MACHINE_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/intmap.h"
+#include "simcuda/machine/machine.h"
+
+typedef struct rvli_client rvli_client;
+
+/* A connected process. */
+struct rvli_client {
+    rvli_client *next;
+    int file;
+    pid_t pid;
+    bool greeted;
+    rvl_process process;
+    uint64_t contexts;   /* bit d: the driver has its share on device d */
+    rvli_intmap memory;  /* addresses of the machine's context that are this process's */
+    uint64_t host_bytes; /* pinned */
+    char name[RVLI_WIRE_TEXT_BYTES];
+};
+
+struct rvli_machine {
+    rvl_context *context;
+    rvl_profile profile;
+    int gpus;
+    int events;
+    int listener;
+    char name[RVLI_WIRE_NAME_BYTES];
+    rvli_client *clients;
+    uint64_t host_limit_bytes;
+    uint64_t host_bytes;
+    uint64_t host_peak_bytes;
+    rvli_machine_refusal refused;
+};
+
+typedef enum rvli_client_next {
+    RVLI_CLIENT_ANSWER,
+    RVLI_CLIENT_QUIET, /* there is no answer to wait for */
+    RVLI_CLIENT_END,   /* it does not speak this language */
+} rvli_client_next;
+
+/* Does what a process asks for. */
+rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
+                                   const rvli_wire_request *request, rvli_wire_answer *answer);
+
+/* Takes back what a process has. */
+void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
+
+/* What the driver takes on a device for a process that uses it. */
+uint64_t rvli_driver_share_bytes(const rvl_profile *profile);
+
+#endif

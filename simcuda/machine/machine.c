@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/machine/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "reveille/record.h"
+
+#define EVENTS_MAX 64
+
+/* ---- The socket ---- */
+
+static bool make_name(char name[RVLI_WIRE_NAME_BYTES])
+{
+    unsigned char random[16];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return false;
+    int length = snprintf(name, RVLI_WIRE_NAME_BYTES, "%s", RVLI_WIRE_PREFIX);
+    for (size_t i = 0; i < sizeof random; i++)
+        length += snprintf(name + length, 3, "%02x", random[i]);
+    return true;
+}
+
+static rvl_status failed(rvl_error *error, const char *message)
+{
+    error->status = RVL_ERR_IO;
+    error->native_code = errno;
+    snprintf(error->message, sizeof error->message, "%s", message);
+    snprintf(error->native_name, sizeof error->native_name, "%s", strerror(errno));
+    return RVL_ERR_IO;
+}
+
+static bool watch(const rvli_machine *machine, int file, void *what)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+    return epoll_ctl(machine->events, EPOLL_CTL_ADD, file, &event) == 0;
+}
+
+static rvl_status listen_for_processes(rvli_machine *machine, rvl_error *error)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (!make_name(machine->name))
+        return failed(error, "no random numbers for the name of the machine's socket");
+    size_t length = strlen(machine->name);
+    memcpy(address.sun_path + 1, machine->name, length); /* a leading NUL: the abstract namespace */
+    machine->events = epoll_create1(EPOLL_CLOEXEC);
+    machine->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (machine->events < 0 || machine->listener < 0 ||
+        bind(machine->listener, (struct sockaddr *)&address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0 ||
+        listen(machine->listener, SOMAXCONN) != 0 || !watch(machine, machine->listener, machine))
+        return failed(error, "the socket of the machine cannot be opened");
+    return RVL_OK;
+}
+
+/* ---- Processes ---- */
+
+/* Only those of this user: what they are named and use is in what the machine prints. */
+static void admit(rvli_machine *machine)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    int file = accept4(machine->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (file < 0)
+        return;
+    rvli_client *client = NULL;
+    if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid())
+        client = calloc(1, sizeof *client);
+    if (client == NULL || !watch(machine, file, client)) {
+        free(client);
+        close(file);
+        return;
+    }
+    client->file = file;
+    client->pid = peer.pid;
+    client->next = machine->clients;
+    machine->clients = client;
+}
+
+static void dismiss(rvli_machine *machine, rvli_client *client)
+{
+    rvli_client **link = &machine->clients;
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    rvli_client_take_back(machine, client);
+    close(client->file);
+    free(client);
+}
+
+/* One message of a process. What cannot be understood ends the connection, as its end does. */
+static void hear(rvli_machine *machine, rvli_client *client)
+{
+    rvli_wire_request request = {0};
+    rvli_wire_answer answer = {0};
+    ssize_t length = recv(client->file, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    bool whole = length >= (ssize_t)RVLI_WIRE_PLAIN_BYTES && length <= (ssize_t)sizeof request;
+    request.text[RVLI_WIRE_TEXT_BYTES - 1] = '\0';
+    switch (whole ? rvli_client_serve(machine, client, &request, &answer) : RVLI_CLIENT_END) {
+    case RVLI_CLIENT_ANSWER:
+        if (send(client->file, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+            (ssize_t)sizeof answer)
+            return;
+        break;
+    case RVLI_CLIENT_QUIET:
+        return;
+    case RVLI_CLIENT_END:
+        break;
+    }
+    dismiss(machine, client);
+}
+
+/* ---- The machine ---- */
+
+static rvl_status open_context(rvli_machine *machine, const rvli_machine_options *options)
+{
+    const rvl_profile *devices[RVL_MAX_DEVICES];
+    rvl_sim_options sim = {.struct_size = sizeof sim,
+                           .memory = RVL_SIM_ACCOUNTED,
+                           .devices = devices,
+                           .device_count = (size_t)options->gpus};
+    rvl_context_options context = {
+        .struct_size = sizeof context, .backend_options = &sim, .process_name = "machine"};
+    rvl_status status = rvl_profile_find(options->device, &machine->profile);
+    if (status != RVL_OK)
+        return status;
+    for (int i = 0; i < options->gpus; i++)
+        devices[i] = &machine->profile;
+    return rvl_context_open("sim", &context, &machine->context);
+}
+
+static rvl_status open_recorded(rvli_machine *machine, const rvli_machine_options *options,
+                                rvl_error *error_out)
+{
+    rvl_status status = open_context(machine, options);
+    if (status == RVL_OK)
+        status = rvl_record_start(machine->context, options->record);
+    if (status == RVL_OK && options->stage != NULL)
+        status = rvl_stage(machine->context, options->stage);
+    if (status != RVL_OK)
+        rvl_last_error(error_out);
+    return status;
+}
+
+rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *error_out,
+                             rvli_machine **machine_out)
+{
+    rvli_machine *machine = calloc(1, sizeof *machine);
+    if (machine == NULL) {
+        errno = ENOMEM;
+        failed(error_out, "no memory for the machine");
+        return RVL_ERR_HOST_OOM;
+    }
+    machine->listener = machine->events = -1;
+    machine->gpus = options->gpus;
+    machine->host_limit_bytes = options->host_bytes;
+    machine->profile.struct_size = sizeof machine->profile;
+    rvl_status status = open_recorded(machine, options, error_out);
+    if (status == RVL_OK)
+        status = listen_for_processes(machine, error_out);
+    if (status == RVL_OK)
+        *machine_out = machine;
+    else
+        rvli_machine_close(machine);
+    return status;
+}
+
+const char *rvli_machine_name(const rvli_machine *machine)
+{
+    return machine->name;
+}
+
+/* Hears everybody who has something to say. Answers whether `until` can be read. */
+static bool serve_once(rvli_machine *machine, int *count_out)
+{
+    struct epoll_event ready[EVENTS_MAX];
+    bool ended = false;
+    *count_out = epoll_wait(machine->events, ready, EVENTS_MAX, -1);
+    for (int i = 0; i < *count_out; i++) {
+        if (ready[i].data.ptr == machine)
+            admit(machine);
+        else if (ready[i].data.ptr == NULL)
+            ended = true;
+        else
+            hear(machine, ready[i].data.ptr);
+    }
+    return ended;
+}
+
+rvl_status rvli_machine_serve(rvli_machine *machine, int until)
+{
+    int count = 0;
+    if (!watch(machine, until, NULL))
+        return RVL_ERR_IO;
+    while (!serve_once(machine, &count))
+        if (count < 0 && errno != EINTR)
+            return RVL_ERR_IO;
+    epoll_ctl(machine->events, EPOLL_CTL_DEL, until, NULL);
+    return RVL_OK;
+}
+
+const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
+{
+    return &machine->refused;
+}
+
+uint64_t rvli_machine_host_peak(const rvli_machine *machine)
+{
+    return machine->host_peak_bytes;
+}
+
+static void close_file(int file)
+{
+    if (file >= 0)
+        close(file);
+}
+
+rvl_status rvli_machine_close(rvli_machine *machine)
+{
+    while (machine->clients != NULL)
+        dismiss(machine, machine->clients);
+    rvl_status status = rvl_context_close(machine->context, NULL);
+    close_file(machine->listener);
+    close_file(machine->events);
+    free(machine);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The machine that programs with simulated GPUs run on: one context on the simulated backend, its
+ * devices, and the processes that are connected to it (simcuda/wire/wire.h).
+ *
+ * Memory of all processes on a device is counted together. A process that ends, however it ends,
+ * gives back what it had. One thread serves all of them.
+ */
+#ifndef RVL_SIMCUDA_MACHINE_H
+#define RVL_SIMCUDA_MACHINE_H
+
+#include "reveille/sim.h"
+#include "reveille/stats.h"
+#include "simcuda/wire/wire.h"
+
+typedef struct rvli_machine rvli_machine;
+
+typedef struct rvli_machine_options {
+    const char *device;  /* a profile or a size */
+    int gpus;            /* devices, from 1 to RVL_MAX_DEVICES */
+    uint64_t host_bytes; /* bound on pinned host memory; 0: none */
+    const char *record;  /* path of the trace */
+    const char *stage;   /* the stage that begins at once; NULL: none does */
+} rvli_machine_options;
+
+/* The first request that did not fit. */
+typedef struct rvli_machine_refusal {
+    uint64_t count; /* of all requests that did not fit */
+    int device;     /* RVL_NO_DEVICE: pinned host memory */
+    uint64_t requested_bytes;
+    uint64_t free_bytes;
+    char process[RVLI_WIRE_TEXT_BYTES];
+} rvli_machine_refusal;
+
+/*
+ * Opens a machine that listens and records. Returns RVL_OK, RVL_ERR_NOT_FOUND (no such device),
+ * RVL_ERR_IO (the trace, or a socket), RVL_ERR_HOST_OOM, and then *error_out says what was wrong.
+ */
+rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *error_out,
+                             rvli_machine **machine_out);
+
+/* What the environment of a program must have under RVLI_WIRE_VARIABLE. */
+const char *rvli_machine_name(const rvli_machine *machine);
+
+/* Serves until a file descriptor can be read. Returns RVL_OK, or RVL_ERR_IO with errno. */
+rvl_status rvli_machine_serve(rvli_machine *machine, int until);
+
+/* What did not fit; count 0: everything did. */
+const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
+
+/* Most pinned host memory at one instant, all processes counted. */
+uint64_t rvli_machine_host_peak(const rvli_machine *machine);
+
+/* Takes the memory of every process back, ends the trace, and frees the machine. RVL_ERR_IO. */
+rvl_status rvli_machine_close(rvli_machine *machine);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels: what a compiler's start-up code registers, and launches. A launch is checked as far as
+ * the device's limits go, and taken.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simcuda/runtime/runtime.h"
+
+#undef cudaGetDriverEntryPoint
+
+typedef struct configuration {
+    dim3 grid;
+    dim3 block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+} configuration;
+
+#define DEPTH_MAX 8
+static __thread configuration pushed[DEPTH_MAX];
+static __thread unsigned depth;
+
+/* The public headers have these in C++ alone. */
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+                            int threads, void *thread_id, void *block_id, void *block_dim,
+                            void *grid_dim, int *size);
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external,
+                       size_t size_bytes, int constant, int global);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void *stream);
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes, void *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
+                               size_t shared_bytes, cudaStream_t stream);
+char __cudaInitModule(void **handle);
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
+
+/* ---- Registration ---- */
+
+void **__cudaRegisterFatBinary(void *binary)
+{
+    void **handle = malloc(sizeof *handle);
+    if (handle != NULL)
+        *handle = binary;
+    return handle;
+}
+
+void __cudaRegisterFatBinaryEnd(void **handle)
+{
+    (void)handle;
+}
+
+void __cudaUnregisterFatBinary(void **handle)
+{
+    free(handle);
+}
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+                            int threads, void *thread_id, void *block_id, void *block_dim,
+                            void *grid_dim, int *size)
+{
+    (void)handle, (void)host, (void)device, (void)name, (void)threads;
+    (void)thread_id, (void)block_id, (void)block_dim, (void)grid_dim, (void)size;
+}
+
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external,
+                       size_t size_bytes, int constant, int global)
+{
+    (void)handle, (void)host, (void)device, (void)name;
+    (void)external, (void)size_bytes, (void)constant, (void)global;
+}
+
+/* 1: it is ready. */
+char __cudaInitModule(void **handle)
+{
+    (void)handle;
+    return 1;
+}
+
+/* ---- Launches ---- */
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void *stream)
+{
+    if (depth == DEPTH_MAX)
+        return 1;
+    pushed[depth++] = (configuration){grid, block, shared_bytes, stream};
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes, void *stream)
+{
+    if (depth == 0)
+        return rvli_done(cudaErrorMissingConfiguration);
+    const configuration *top = &pushed[--depth];
+    *grid = top->grid;
+    *block = top->block;
+    *shared_bytes = top->shared_bytes;
+    memcpy(stream, &top->stream, sizeof top->stream);
+    return cudaSuccess;
+}
+
+static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared_bytes,
+                          cudaStream_t stream)
+{
+    CUresult result = rvli_runtime_ready();
+    if (result != CUDA_SUCCESS)
+        return rvli_driven(result);
+    if (function == NULL)
+        return rvli_done(cudaErrorInvalidDeviceFunction);
+    result = cuLaunchKernel((CUfunction)(uintptr_t)function, grid.x, grid.y, grid.z, block.x,
+                            block.y, block.z, (unsigned)shared_bytes, stream, NULL, NULL);
+    return rvli_done(result == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration
+                                                        : rvli_error_of(result));
+}
+
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes, cudaStream_t stream)
+{
+    (void)arguments;
+    return launch(function, grid, block, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
+                                        void **arguments, size_t shared_bytes, cudaStream_t stream)
+{
+    (void)arguments;
+    return launch(function, grid, block, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
+                                void **arguments)
+{
+    (void)arguments;
+    if (config == NULL)
+        return rvli_done(cudaErrorInvalidValue);
+    return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                  config->stream);
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
+{
+    if (kernel == NULL || function == NULL)
+        return rvli_done(cudaErrorInvalidValue);
+    *kernel = (cudaKernel_t)(uintptr_t)function;
+    return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
+                               size_t shared_bytes, cudaStream_t stream)
+{
+    (void)arguments;
+    return launch(kernel, grid, block, shared_bytes, stream);
+}
+
+/* There is nothing to profile, and no profiler: as without one. */
+cudaError_t cudaProfilerStart(void)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStop(void)
+{
+    return cudaSuccess;
+}
+
+/* ---- What a kernel is ---- */
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *facts, const void *function)
+{
+    int major = 0, minor = 0, device = 0;
+    if (facts == NULL || function == NULL)
+        return rvli_done(cudaErrorInvalidDeviceFunction);
+    (void)cudaGetDevice(&device);
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    memset(facts, 0, sizeof *facts);
+    facts->maxThreadsPerBlock = 1024;
+    facts->numRegs = 32;
+    facts->binaryVersion = facts->ptxVersion = major * 10 + minor;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    (void)attribute;
+    (void)value;
+    return rvli_done(function == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
+}
+
+/* By threads alone: registers and shared memory of a kernel are not known. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks,
+                                                                   const void *function,
+                                                                   int threads, size_t shared_bytes,
+                                                                   unsigned int flags)
+{
+    int most = 0, device = 0, threads_most = 0;
+    (void)shared_bytes;
+    (void)flags;
+    if (blocks == NULL || function == NULL || threads <= 0)
+        return rvli_done(cudaErrorInvalidValue);
+    (void)cudaGetDevice(&device);
+    cudaError_t error =
+        cudaDeviceGetAttribute(&threads_most, cudaDevAttrMaxThreadsPerMultiProcessor, device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxBlocksPerMultiprocessor, device);
+    if (error == cudaSuccess)
+        *blocks = threads_most / threads < most ? threads_most / threads : most;
+    return error;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function,
+                                                          int threads, size_t shared_bytes)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads,
+                                                                  shared_bytes, 0);
+}
+
+/* ---- The driver's functions ---- */
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function,
+                                             unsigned int version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status)
+{
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    if (name == NULL || function == NULL)
+        return rvli_done(cudaErrorInvalidValue);
+    CUresult result = cuGetProcAddress(name, function, (int)version, flags, &found);
+    if (status != NULL)
+        *status = (enum cudaDriverEntryPointQueryResult)found;
+    return rvli_driven(result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result);
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status);
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status)
+{
+    return cudaGetDriverEntryPointByVersion(name, function, CUDART_VERSION, flags, status);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory, copies and fills. */
+#include <string.h>
+
+#include "simcuda/runtime/runtime.h"
+
+#define AFTER_READY(call)                                                                          \
+    do {                                                                                           \
+        CUresult ready = rvli_runtime_ready();                                                     \
+        return rvli_driven(ready == CUDA_SUCCESS ? (call) : ready);                                \
+    } while (0)
+
+/* cudaMalloc of nothing is well, and gives NULL. */
+cudaError_t cudaMalloc(void **addr, size_t size_bytes)
+{
+    CUdeviceptr got = 0;
+    if (addr == NULL)
+        return rvli_done(cudaErrorInvalidValue);
+    CUresult result = rvli_runtime_ready();
+    if (result == CUDA_SUCCESS && size_bytes > 0)
+        result = cuMemAlloc(&got, size_bytes);
+    if (result == CUDA_SUCCESS)
+        *addr = (void *)got;
+    return rvli_driven(result);
+}
+
+cudaError_t cudaFree(void *addr)
+{
+    AFTER_READY(cuMemFree((CUdeviceptr)addr));
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    AFTER_READY(cuMemGetInfo(free_bytes, total_bytes));
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
+{
+    AFTER_READY(cuMemHostAlloc(memory, size_bytes, flags));
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t size_bytes)
+{
+    return cudaHostAlloc(memory, size_bytes, 0);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    if (memory == NULL)
+        return cudaSuccess;
+    AFTER_READY(cuMemFreeHost(memory));
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned int flags)
+{
+    AFTER_READY(cuMemHostRegister(memory, size_bytes, flags));
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    AFTER_READY(cuMemHostUnregister(memory));
+}
+
+cudaError_t cudaHostGetDevicePointer(void **addr, void *memory, unsigned int flags)
+{
+    AFTER_READY(cuMemHostGetDevicePointer((CUdeviceptr *)addr, memory, flags));
+}
+
+cudaError_t cudaHostGetFlags(unsigned int *flags, void *memory)
+{
+    AFTER_READY(cuMemHostGetFlags(flags, memory));
+}
+
+/* What CUDA does not know is unregistered memory, and no error. */
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *facts, const void *addr)
+{
+    unsigned type = 0;
+    int device = 0;
+    CUresult result = facts == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_runtime_ready();
+    if (result != CUDA_SUCCESS)
+        return rvli_driven(result);
+    memset(facts, 0, sizeof *facts);
+    CUdeviceptr at = (CUdeviceptr)addr;
+    if (cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != CUDA_SUCCESS) {
+        facts->type = cudaMemoryTypeUnregistered;
+        facts->device = -2;
+        facts->hostPointer = (void *)(uintptr_t)addr;
+        return cudaSuccess;
+    }
+    (void)cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
+    facts->type = type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    facts->device = device;
+    facts->devicePointer = (void *)(uintptr_t)addr;
+    facts->hostPointer = type == CU_MEMORYTYPE_HOST ? (void *)(uintptr_t)addr : NULL;
+    return cudaSuccess;
+}
+
+/* ---- Copies ---- */
+
+static CUresult copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    CUdeviceptr into = (CUdeviceptr)to, out = (CUdeviceptr)from;
+    switch (kind) {
+    case cudaMemcpyHostToDevice:
+        return cuMemcpyHtoD(into, from, bytes);
+    case cudaMemcpyDeviceToHost:
+        return cuMemcpyDtoH(to, out, bytes);
+    case cudaMemcpyDeviceToDevice:
+    case cudaMemcpyHostToHost:
+    case cudaMemcpyDefault:
+        return cuMemcpy(into, out, bytes);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                          size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    CUresult result =
+        to_pitch < width || from_pitch < width ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    for (size_t row = 0; result == CUDA_SUCCESS && row < height; row++)
+        result =
+            copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
+    return result;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    AFTER_READY(copy(to, from, bytes, kind));
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)stream;
+    AFTER_READY(copy(to, from, bytes, kind));
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                         size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind));
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    (void)stream;
+    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind));
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
+                                size_t bytes, cudaStream_t stream)
+{
+    (void)to_device;
+    (void)from_device;
+    (void)stream;
+    AFTER_READY(copy(to, from, bytes, cudaMemcpyDeviceToDevice));
+}
+
+cudaError_t cudaMemset(void *addr, int value, size_t bytes)
+{
+    AFTER_READY(cuMemsetD8((CUdeviceptr)addr, (unsigned char)value, bytes));
+}
+
+cudaError_t cudaMemsetAsync(void *addr, int value, size_t bytes, cudaStream_t stream)
+{
+    AFTER_READY(cuMemsetD8Async((CUdeviceptr)addr, (unsigned char)value, bytes, stream));
+}

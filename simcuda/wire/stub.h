@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Functions that are not simulated. Every entry point of a public header becomes a weak function,
+ * which a file that simulates it replaces. It says once that it was asked for, and by whom, and
+ * answers what CUDA answers where something is not supported.
+ */
+#ifndef RVL_SIMCUDA_STUB_H
+#define RVL_SIMCUDA_STUB_H
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+static void rvli_stub_tell(const char *name, void *caller, atomic_flag *told)
+{
+    Dl_info from;
+    if (atomic_flag_test_and_set(told))
+        return;
+    const char *library = dladdr(caller, &from) != 0 ? from.dli_fname : "unknown code";
+    fprintf(stderr,
+            "reveille: %s, asked for by %s, is not simulated: it answers \"not "
+            "supported\"\n",
+            name, library);
+}
+
+#define RVLI_STUB(name, answer)                                                                    \
+    __attribute__((weak)) int name(void);                                                          \
+    int name(void)                                                                                 \
+    {                                                                                              \
+        static atomic_flag told = ATOMIC_FLAG_INIT;                                                \
+        rvli_stub_tell(#name, __builtin_return_address(0), &told);                                 \
+        return answer;                                                                             \
+    }
+
+#endif

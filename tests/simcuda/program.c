@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program as users have them, built against CUDA's headers and linked with libcudart. Its words
+ * are done in order, and each that has an answer prints it:
+ *
+ *     malloc BYTES   result     memory    bytes in use     held SECONDS   waits
+ *     vmm BYTES      result     pin BYTES result           stage NAME     an NVTX range
+ *     free           the last   touch     the last         child WORD...  in a forked child
+ *     device N       result     unknown   result           pairs N        microseconds a pair
+ *     exit N         ends so
+ */
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void *last;
+
+static void say(long long value)
+{
+    printf("%lld\n", value);
+    fflush(stdout);
+}
+
+static void memory(void)
+{
+    size_t left = 0, total = 0;
+    cudaError_t error = cudaMemGetInfo(&left, &total);
+    say(error == cudaSuccess ? (long long)(total - left) : -(long long)error);
+}
+
+/* Memory by the driver's own functions, at an address that was reserved for it. */
+static CUresult map(size_t bytes)
+{
+    CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc access = {.location = kind.location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr addr = 0;
+    CUresult result = cuMemCreate(&handle, bytes, &kind, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemAddressReserve(&addr, bytes, 0, 0, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemMap(addr, bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemSetAccess(addr, bytes, &access, 1);
+    if (result == CUDA_SUCCESS)
+        result = cuMemRelease(handle); /* it stays as long as it is mapped */
+    last = (void *)addr;
+    return result;
+}
+
+static CUresult unmap(size_t bytes)
+{
+    CUresult result = cuMemUnmap((CUdeviceptr)last, bytes);
+    return result == CUDA_SUCCESS ? cuMemAddressFree((CUdeviceptr)last, bytes) : result;
+}
+
+static void pairs(long count)
+{
+    struct timespec from, to;
+    void *addr;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (long i = 0; i < count; i++)
+        if (cudaMalloc(&addr, 20 << 20) != cudaSuccess || cudaFree(addr) != cudaSuccess)
+            exit(1);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    printf("%.2f\n",
+           ((double)(to.tv_sec - from.tv_sec) * 1e6 + (double)(to.tv_nsec - from.tv_nsec) / 1e3) /
+               (double)count);
+}
+
+static int act(char **words)
+{
+    const char *word = words[0];
+    long long value = words[1] != NULL ? atoll(words[1]) : 0;
+    if (strcmp(word, "malloc") == 0)
+        say(cudaMalloc(&last, (size_t)value));
+    else if (strcmp(word, "vmm") == 0)
+        say(map((size_t)value));
+    else if (strcmp(word, "unmap") == 0)
+        say(unmap((size_t)value));
+    else if (strcmp(word, "pin") == 0)
+        say(cudaHostAlloc(&last, (size_t)value, 0));
+    else if (strcmp(word, "device") == 0)
+        say(cudaSetDevice((int)value));
+    else if (strcmp(word, "held") == 0)
+        sleep((unsigned)value);
+    else if (strcmp(word, "stage") == 0)
+        nvtxRangePushA(words[1]);
+    else if (strcmp(word, "pairs") == 0)
+        pairs((long)value);
+    else if (strcmp(word, "exit") == 0)
+        exit((int)value);
+    else
+        return 0;
+    return 2;
+}
+
+static int act_alone(const char *word)
+{
+    struct cudaDeviceProp facts;
+    struct cudaPointerAttributes what;
+    char byte = 'x';
+    if (strcmp(word, "memory") == 0)
+        memory();
+    else if (strcmp(word, "free") == 0)
+        say(cudaFree(last));
+    else if (strcmp(word, "touch") == 0)
+        *(volatile char *)last = 1;
+    else if (strcmp(word, "read") == 0)
+        say(cudaMemcpy(&byte, last, 1, cudaMemcpyDeviceToHost) == cudaSuccess ? byte : -1);
+    else if (strcmp(word, "error") == 0)
+        puts(cudaGetErrorName(cudaGetLastError()));
+    else if (strcmp(word, "what") == 0)
+        say(cudaPointerGetAttributes(&what, last) == cudaSuccess ? (int)what.type : -1);
+    else if (strcmp(word, "name") == 0)
+        puts(cudaGetDeviceProperties(&facts, 0) == cudaSuccess ? facts.name : "none");
+    else if (strcmp(word, "unknown") == 0)
+        say(cudaMallocManaged(&last, 1, cudaMemAttachGlobal));
+    else
+        return 0;
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc;) {
+        if (strcmp(argv[i], "child") == 0) {
+            pid_t child = fork();
+            if (child != 0)
+                return waitpid(child, NULL, 0) < 0;
+            i++;
+            continue;
+        }
+        int taken = act_alone(argv[i]);
+        taken = taken > 0 ? taken : act(argv + i);
+        if (taken == 0) {
+            fprintf(stderr, "%s: no such word\n", argv[i]);
+            return 9;
+        }
+        i += taken;
+    }
+    return 0;
+}

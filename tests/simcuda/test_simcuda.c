@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* `reveille run`: programs that use CUDA, on simulated GPUs. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "folder.h"
+#include "run_command.h"
+
+#define MIB 1048576LL
+#define H200 150109880320LL
+#define CONTEXT 552402944LL /* what the driver takes for a process */
+#define PAGE (2 * MIB)
+#define OUT_OF_MEMORY 2
+
+/* The i-th line of what was printed, as a number. */
+static long long printed(int line)
+{
+    const char *at = answer.out;
+    for (int i = 0; i < line && at != NULL; i++) {
+        at = strchr(at, '\n');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    assert_non_null(at);
+    return atoll(at);
+}
+
+/* Runs the program with words on a machine with options, and shows nothing but what it printed. */
+static int run_on(const char *options, const char *words)
+{
+    char line[2048];
+    snprintf(line, sizeof line, COMMAND_WORD " run %s -- " PROGRAM " %s 2>err", options, words);
+    return run_shell(line);
+}
+
+static void check_err(const char *part)
+{
+    char err[4096];
+    folder_read("err", err, sizeof err);
+    check_contains(err, part);
+}
+
+/* ---- Memory ---- */
+
+static void what_is_in_use(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "memory malloc 1 memory malloc 1000 memory malloc 1048577 memory "
+                                "free memory name"),
+                     0);
+    assert_int_equal(printed(0), CONTEXT);
+    assert_int_equal(printed(2), CONTEXT + PAGE); /* a page that small ones share */
+    assert_int_equal(printed(4), CONTEXT + PAGE);
+    assert_int_equal(printed(6), CONTEXT + 2 * PAGE); /* a page of its own */
+    assert_int_equal(printed(8), CONTEXT + PAGE);
+    check_printed("NVIDIA H200\n");
+}
+
+static void out_of_memory_at_the_byte(void **state)
+{
+    char words[256];
+    long long room = (H200 - CONTEXT) / PAGE * PAGE;
+    (void)state;
+    snprintf(words, sizeof words, "malloc %lld error memory malloc %lld memory malloc 1", room + 1,
+             room);
+    assert_int_equal(run_on("", words), 0);
+    assert_int_equal(printed(0), OUT_OF_MEMORY);
+    check_printed("cudaErrorMemoryAllocation\n");
+    assert_int_equal(printed(2), CONTEXT); /* what failed has changed nothing */
+    assert_int_equal(printed(3), 0);
+    assert_int_equal(printed(4), CONTEXT + room);
+    assert_int_equal(printed(5), OUT_OF_MEMORY);
+    check_err("out of memory 2 times");
+    check_err("149558394880 bytes");
+}
+
+static void memory_by_the_driver(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--device 1GiB", "memory vmm 4194304 memory what read unmap 4194304 "
+                                             "memory vmm 1073741824 memory"),
+                     0);
+    assert_int_equal(printed(0), CONTEXT);
+    assert_int_equal(printed(1), 0);
+    assert_int_equal(printed(2), CONTEXT + 2 * PAGE);
+    assert_int_equal(printed(3), 2); /* cudaMemoryTypeDevice */
+    assert_int_equal(printed(4), 0); /* reads as zero */
+    assert_int_equal(printed(5), 0);
+    assert_int_equal(printed(6), CONTEXT);
+    assert_int_equal(printed(7), OUT_OF_MEMORY);
+    assert_int_equal(printed(8), CONTEXT);
+}
+
+static void pinned_memory_is_bounded(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--host-memory 1MiB", "pin 524288 pin 524289 pin 524288 pin 1"), 0);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), OUT_OF_MEMORY);
+    assert_int_equal(printed(2), 0);
+    assert_int_equal(printed(3), OUT_OF_MEMORY);
+    check_err("of pinned host memory");
+}
+
+static void device_memory_faults(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "malloc 4096 touch"), 128 + SIGSEGV);
+}
+
+static void devices_are_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--gpus 2 --json",
+                            "malloc 4194304 device 1 memory malloc 8388608 memory "
+                            "device 0 memory device 2"),
+                     0);
+    assert_int_equal(printed(2), CONTEXT);
+    assert_int_equal(printed(4), CONTEXT + 8388608);
+    assert_int_equal(printed(6), CONTEXT + 4194304);
+    assert_int_equal(printed(7), 101); /* cudaErrorInvalidDevice */
+    check_printed("\"device\":1");
+}
+
+/* ---- Processes ---- */
+
+static void processes_see_each_other(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run -- sh -c '" PROGRAM " malloc 1073741824 held 2 & "
+                                            "sleep 1; " PROGRAM " memory; wait; " PROGRAM
+                                            " memory' 2>err"),
+                     0);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), 2 * CONTEXT + 1073741824);
+    assert_int_equal(printed(2), CONTEXT);
+}
+
+static void a_killed_process_gives_back(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run -- sh -c '" PROGRAM
+                                            " malloc 1073741824 held 60 & "
+                                            "sleep 1; kill -9 $!; wait; " PROGRAM " memory' 2>err"),
+                     0);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), CONTEXT);
+}
+
+static void a_forked_child_begins_with_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "malloc 4194304 child memory malloc 2097152 memory"), 0);
+    assert_int_equal(printed(1), 2 * CONTEXT + 4194304);
+    assert_int_equal(printed(3), 2 * CONTEXT + 4194304 + PAGE);
+}
+
+/* Words of the process's own, since a pattern would find this test's. */
+static int is_running(const char *seconds)
+{
+    char line[256];
+    snprintf(line, sizeof line, "pgrep -f 'held %s$' | wc -l >left", seconds);
+    assert_int_equal(run_shell(line), 0);
+    assert_int_equal(run_shell("cat left"), 0);
+    return atoi(answer.out);
+}
+
+/* Of that machine: others may run beside this test. */
+static int sockets(void)
+{
+    assert_int_equal(run_shell("grep -c \"$(cat name)\" /proc/net/unix; true"), 0);
+    return atoi(answer.out);
+}
+
+static void a_killed_machine_leaves_nothing(void **state)
+{
+    struct timespec moment = {.tv_nsec = 20000000};
+    char seconds[32];
+    (void)state;
+    snprintf(seconds, sizeof seconds, "9%ld", (long)getpid());
+    pid_t machine = run_start(WORDS("run", "--", "sh", "-c",
+                                    "echo $REVEILLE_MACHINE >$1/name; " PROGRAM
+                                    " malloc 4194304 held $0 & wait",
+                                    seconds, folder),
+                              1, 2);
+    for (int i = 0; i < 250 && is_running(seconds) == 0; i++)
+        nanosleep(&moment, NULL);
+    assert_int_equal(is_running(seconds), 1);
+    assert_true(sockets() > 0);
+    kill(machine, SIGKILL);
+    assert_int_equal(run_wait(machine), -1);
+    for (int i = 0; i < 250 && (is_running(seconds) > 0 || sockets() > 0); i++)
+        nanosleep(&moment, NULL);
+    assert_int_equal(is_running(seconds), 0);
+    assert_int_equal(sockets(), 0);
+}
+
+/* ---- The command ---- */
+
+static void statuses(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "exit 7"), 7);
+    assert_int_equal(run_on("--budget run=600MiB", "malloc 1048576"), 0);
+    assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576"), 3);
+    assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576 exit 7"), 7);
+    assert_int_equal(run_command("run -- no-such-command"), 2);
+    check_printed("no-such-command is not found in PATH");
+    assert_int_equal(run_command("run --device h999 -- true"), 2);
+    assert_int_equal(run_command("run --gpus 65 -- true"), 2);
+    assert_int_equal(run_command("run"), 2);
+    check_printed("name the command to run");
+    assert_int_equal(run_command("run -o nowhere/run.rvt -- true"), 2);
+}
+
+static void what_is_not_simulated_is_told_once(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "unknown unknown"), 0);
+    assert_int_equal(printed(0), 801);
+    assert_int_equal(printed(1), 801);
+    assert_int_equal(run_shell("grep -c 'cudaMallocManaged, asked for by .*simcuda-program' err"),
+                     0);
+    assert_int_equal(printed(0), 1);
+}
+
+static void without_a_machine(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("LD_LIBRARY_PATH=$(dirname '" RVL_COMMAND_PATH
+                               "')/../simcuda " PROGRAM " memory 2>&1"),
+                     0);
+    check_printed("REVEILLE_MACHINE is not set");
+    check_printed("-100\n"); /* cudaErrorNoDevice */
+}
+
+/* ---- The trace ---- */
+
+static void the_trace_replays_to_the_same_peak(void **state)
+{
+    char shown[ANSWER_BYTES];
+    (void)state;
+    assert_int_equal(run_on("-o run.rvt --json", "malloc 4194304 malloc 8388608 free"), 0);
+    snprintf(shown, sizeof shown, "%s", answer.out);
+    check_contains(shown, "\"peak_bytes\":564985856"); /* the context, and 12 MiB */
+    assert_int_equal(run_command("replay --json run.rvt"), 0);
+    assert_string_equal(strstr(answer.out, "{\"schema\""), strstr(shown, "{\"schema\""));
+}
+
+static void ranges_are_stages(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--stages-nvtx stage: --json",
+                            "malloc 4194304 stage stage:load malloc 8388608 stage other free stage "
+                            "stage:train"),
+                     0);
+    check_printed("\"name\":\"load\",\"peak_bytes\":564985856,\"end_bytes\":556597248");
+    check_printed("\"name\":\"train\",\"peak_bytes\":556597248");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_in_use),
+        cmocka_unit_test(out_of_memory_at_the_byte),
+        cmocka_unit_test(memory_by_the_driver),
+        cmocka_unit_test(pinned_memory_is_bounded),
+        cmocka_unit_test(device_memory_faults),
+        cmocka_unit_test(devices_are_apart),
+        cmocka_unit_test(processes_see_each_other),
+        cmocka_unit_test(a_killed_process_gives_back),
+        cmocka_unit_test(a_forked_child_begins_with_nothing),
+        cmocka_unit_test(a_killed_machine_leaves_nothing),
+        cmocka_unit_test(statuses),
+        cmocka_unit_test(what_is_not_simulated_is_told_once),
+        cmocka_unit_test(without_a_machine),
+        cmocka_unit_test(the_trace_replays_to_the_same_peak),
+        cmocka_unit_test(ranges_are_stages),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
