@@ -1,46 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Devices. Figures are NVIDIA's, of the compute capability (CUDA C++ Programming Guide, "Technical
- * Specifications per Compute Capability") and of the card's data sheet or whitepaper:
- * multiprocessors, L2, clocks, width of the memory bus.
- */
+/* Devices: how many there are, and what they are. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "reveille/sim.h"
+#include "simcuda/driver/cards.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
 
-#define MIB (1 << 20)
 #define DEVICES_MAX 64
-
-static const rvli_card cards[] = {
-    {"h200", "NVIDIA H200", 9, 0, 132, 232448, 233472, 60 * MIB, 2048, 32, 1980000, 3201000, 6144},
-    {"h100-80g", "NVIDIA H100 80GB HBM3", 9, 0, 132, 232448, 233472, 50 * MIB, 2048, 32, 1980000,
-     2619000, 5120},
-    {"h100-94g", "NVIDIA H100 NVL", 9, 0, 132, 232448, 233472, 60 * MIB, 2048, 32, 1785000, 2619000,
-     6016},
-    {"a100-80g", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 166912, 167936, 40 * MIB, 2048, 32, 1410000,
-     1593000, 5120},
-    {"a100-40g", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 166912, 167936, 40 * MIB, 2048, 32, 1410000,
-     1215000, 5120},
-};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
 static int described; /* devices whose facts are here */
 static uint64_t bytes[DEVICES_MAX];
 static const rvli_card *card_of[DEVICES_MAX];
-
-/* What has no figures of its own is computed for as an H200 is; the name says so. */
-static const rvli_card *find_card(const char *profile)
-{
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
-        if (strcmp(cards[i].profile, profile) == 0)
-            return &cards[i];
-    return &cards[0];
-}
 
 static rvl_status describe(void)
 {
@@ -51,7 +25,7 @@ static rvl_status describe(void)
         if (status != RVL_OK)
             break;
         bytes[described] = answer.total_bytes;
-        card_of[described] = find_card(answer.text);
+        card_of[described] = rvli_card_find(answer.text);
     }
     return status;
 }

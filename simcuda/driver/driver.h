@@ -17,24 +17,11 @@
 #include <stdint.h>
 
 #include "reveille/status.h"
+#include "simcuda/driver/cards.h"
 
 #define RVLI_PAGE_BYTES ((size_t)2 << 20) /* of physical memory on a device */
 
 /* ---- device.c ---- */
-
-/* A kind of GPU as CUDA describes it. Memory apart: that is in rvl_profile. */
-typedef struct rvli_card {
-    const char *profile;
-    const char *name;
-    int major, minor;
-    int multiprocessors;
-    int shared_block_bytes; /* opt-in */
-    int shared_multiprocessor_bytes;
-    int l2_bytes;
-    int threads_multiprocessor;
-    int blocks_multiprocessor;
-    int clock_khz, memory_clock_khz, bus_bits;
-} rvli_card;
 
 /* Connects, once cuInit() was called. CUDA_SUCCESS, or why not. */
 CUresult rvli_driver_ready(void);

@@ -58,20 +58,60 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+/*
+ * Addresses that were released last: an allocator that gives memory back and takes as much again
+ * gets the same ones, without the kernel's work. They fault as if they were gone.
+ */
+#define SPARES_MAX 64
+static pthread_mutex_t spares_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uint64_t base;
+    size_t size_bytes; /* 0: there is none */
+} spares[SPARES_MAX];
+static size_t spares_next; /* the place that is given up next */
+
+static uint64_t take_spare(size_t size_bytes)
+{
+    uint64_t base = 0;
+    pthread_mutex_lock(&spares_mutex);
+    for (size_t i = 0; i < SPARES_MAX && base == 0; i++)
+        if (spares[i].size_bytes == size_bytes) {
+            base = spares[i].base;
+            spares[i].size_bytes = 0;
+        }
+    pthread_mutex_unlock(&spares_mutex);
+    return base;
+}
+
+static uint64_t reserve_at(uint64_t hint, size_t size_bytes, size_t align_bytes)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    if (hint == 0 || hint % align_bytes != 0)
+        return 0;
+    void *got = mmap((void *)hint, size_bytes, PROT_NONE, flags, -1, 0);
+    if (got == MAP_FAILED)
+        return 0;
+    if (got != (void *)hint) /* a kernel that does not know the flag */
+        munmap(got, size_bytes);
+    return got == (void *)hint ? hint : 0;
+}
+
 uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint)
 {
     size_t with_slack = size_bytes + align_bytes;
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (with_slack < size_bytes)
         return 0;
-    if (hint != 0 && hint % align_bytes == 0 &&
-        mmap((void *)hint, size_bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) ==
-            (void *)hint)
-        return hint;
-    void *got = mmap(NULL, with_slack, PROT_NONE, flags, -1, 0);
+    uint64_t base = hint == 0 && align_bytes == RVLI_PAGE_BYTES
+                        ? take_spare(size_bytes)
+                        : reserve_at(hint, size_bytes, align_bytes);
+    if (base != 0)
+        return base;
+    void *got =
+        mmap(NULL, with_slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED)
         return 0;
-    uint64_t first = (uint64_t)got, base = round_up(first, align_bytes);
+    uint64_t first = (uint64_t)got;
+    base = round_up(first, align_bytes);
     if (base > first)
         munmap(got, base - first);
     munmap((void *)(base + size_bytes), first + with_slack - base - size_bytes);
@@ -80,7 +120,15 @@ uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t 
 
 void rvli_addresses_release(uint64_t base, size_t size_bytes)
 {
-    munmap((void *)base, size_bytes);
+    pthread_mutex_lock(&spares_mutex);
+    size_t place = spares_next++ % SPARES_MAX;
+    uint64_t old = spares[place].base;
+    size_t old_bytes = spares[place].size_bytes;
+    spares[place].base = base;
+    spares[place].size_bytes = size_bytes;
+    pthread_mutex_unlock(&spares_mutex);
+    if (old_bytes > 0)
+        munmap((void *)old, old_bytes);
 }
 
 /* ---- Ranges ---- */
@@ -317,6 +365,7 @@ CUresult rvli_free(uint64_t addr)
 static void forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
+    pthread_mutex_init(&spares_mutex, NULL);
     if (ranges_begun)
         rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
     chunks = NULL;

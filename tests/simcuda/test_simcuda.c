@@ -130,6 +130,18 @@ static void devices_are_apart(void **state)
     check_printed("\"device\":1");
 }
 
+/* NVML and the runtime agree, in a process of NVML's own, too. */
+static void nvml_says_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--gpus 2", "nvml 0 nvml 1 malloc 4194304 nvml 0 nvml 1 nvml 2"), 0);
+    assert_int_equal(printed(0), 0); /* and takes nothing itself */
+    assert_int_equal(printed(1), 0);
+    assert_int_equal(printed(3), CONTEXT + 4194304);
+    assert_int_equal(printed(4), 0);
+    assert_int_equal(printed(5), -2); /* NVML_ERROR_INVALID_ARGUMENT */
+}
+
 /* ---- Processes ---- */
 
 static void processes_see_each_other(void **state)
@@ -275,6 +287,7 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_bounded),
         cmocka_unit_test(device_memory_faults),
         cmocka_unit_test(devices_are_apart),
+        cmocka_unit_test(nvml_says_the_same),
         cmocka_unit_test(processes_see_each_other),
         cmocka_unit_test(a_killed_process_gives_back),
         cmocka_unit_test(a_forked_child_begins_with_nothing),

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Figures are NVIDIA's, of the compute capability (CUDA C++ Programming Guide, "Technical
+ * Specifications per Compute Capability") and of the card's data sheet or whitepaper:
+ * multiprocessors, L2, clocks, width of the memory bus.
+ */
+#include "simcuda/driver/cards.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define MIB (1 << 20)
+
+static const rvli_card cards[] = {
+    {"h200", "NVIDIA H200", 9, 0, 132, 232448, 233472, 60 * MIB, 2048, 32, 1980000, 3201000, 6144},
+    {"h100-80g", "NVIDIA H100 80GB HBM3", 9, 0, 132, 232448, 233472, 50 * MIB, 2048, 32, 1980000,
+     2619000, 5120},
+    {"h100-94g", "NVIDIA H100 NVL", 9, 0, 132, 232448, 233472, 60 * MIB, 2048, 32, 1785000, 2619000,
+     6016},
+    {"a100-80g", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 166912, 167936, 40 * MIB, 2048, 32, 1410000,
+     1593000, 5120},
+    {"a100-40g", "NVIDIA A100-SXM4-40GB", 8, 0, 108, 166912, 167936, 40 * MIB, 2048, 32, 1410000,
+     1215000, 5120},
+};
+
+/* What has no figures of its own is computed for as an H200 is; the name says so. */
+const rvli_card *rvli_card_find(const char *profile)
+{
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
+        if (strcmp(cards[i].profile, profile) == 0)
+            return &cards[i];
+    return &cards[0];
+}
