@@ -14,6 +14,7 @@
 
 #include "simcuda/driver/cards.h"
 #include "simcuda/driver/client.h"
+#include "simcuda/wire/stub.h"
 
 #define DEVICES_MAX 64
 #define DRIVER_VERSION "580.00"
@@ -73,6 +74,10 @@ nvml_result nvmlDeviceGetCudaComputeCapability(nvml_device *device, int *major, 
 nvml_result nvmlDeviceGetMemoryInfo(nvml_device *device, nvml_memory *memory);
 nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device *device, nvml_memory_v2 *memory);
 nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int kind, int *status);
+
+nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *number, void *list);
+nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *number,
+                                                    void *list);
 
 /* ---- Beginning and end ---- */
 
@@ -322,3 +327,24 @@ nvml_result nvmlDeviceGetP2PStatus(nvml_device *device, nvml_device *peer, int k
         *status = 0;
     return result;
 }
+
+/* Nobody is seen, as in a container with numbers of processes of its own. */
+nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *number, void *list)
+{
+    (void)list;
+    nvml_result result = known(device, number);
+    if (result == NVML_SUCCESS)
+        *number = 0;
+    return result;
+}
+
+nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *number,
+                                                    void *list)
+{
+    return nvmlDeviceGetComputeRunningProcesses(device, number, list);
+}
+
+/* ---- What PyTorch looks up and does without ---- */
+
+RVLI_STUB(nvmlDeviceGetNvLinkRemoteDeviceType, NVML_NOT_SUPPORTED)
+RVLI_STUB(nvmlDeviceGetNvLinkRemotePciInfo_v2, NVML_NOT_SUPPORTED)

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* cuBLASLt's functions that are not simulated (simcuda/wire/stub.h). */
+#include "simcuda/wire/stub.h"
+
+#define NOT_SUPPORTED                                                                              \
+    15 /* CUBLAS_STATUS_NOT_SUPPORTED: the header's own prototypes are not wanted */
+#define RVLI_ENTRY(name) RVLI_STUB(name, NOT_SUPPORTED)
+#include "cublaslt_entries.inc"

@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries with the
+# headers of its own packages, and runs torch_memory.py. Not part of the test suite: it takes minutes.
+#   tests/simcuda/torch.sh [VERSION]      default: 2.11.0
+# REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
+set -euo pipefail
+version=${1-2.11.0}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+environment=${REVEILLE_TORCH-$HOME/.cache/reveille-torch}
+build=$source/build/torch
+
+if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split('+')[0] == '$version'" 2>/dev/null; then
+    python3 -m venv "$environment"
+    # === takes the build of this very version: some configurations of pip prefer one without CUDA.
+    PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet "torch===$version" numpy
+fi
+headers=$("$environment/bin/python" -c "
+import glob, os, torch
+print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nvidia/*/include/cublasLt.h'))[-1]))")
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
+    -DRVL_CUBLAS_INCLUDE="$headers" >"$source/build/torch.log"
+cmake --build "$build" >>"$source/build/torch.log"
+timeout 300 "$build/tools/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"
