@@ -2,7 +2,8 @@
 /*
  * Figures are NVIDIA's, of the compute capability (CUDA C++ Programming Guide, "Technical
  * Specifications per Compute Capability") and of the card's data sheet or whitepaper:
- * multiprocessors, L2, clocks, width of the memory bus.
+ * multiprocessors, L2, clocks, width of the memory bus. Only those of the H200 and the H100 with
+ * 80 GB were compared with a card's own answers, and of them multiprocessors and L2 alone.
  */
 #include "simcuda/driver/cards.h"
 

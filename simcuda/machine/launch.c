@@ -36,7 +36,7 @@ static void restore_signals(void)
         sigaction(passed_on[i], &before[i], NULL);
 }
 
-/* The terminal's foreground goes to a group: whoever is behind may not ask without this. */
+/* The terminal's foreground goes to a group: a process behind may not ask without this. */
 static void give_terminal(pid_t to)
 {
     struct sigaction ignored = {.sa_handler = SIG_IGN}, old;
