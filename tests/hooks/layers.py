@@ -6,7 +6,7 @@
 
 Lists have semicolons between their entries. The hooks' files include public headers, their own, and those
 of base/ and traceio/, and what their objects need of other rooms by the linker is declared in a public
-header, whoever declares it otherwise. A hook library in front of CUDA needs nothing of libreveille by the
+header, even if another declares it, too. A hook library in front of CUDA needs nothing of libreveille by the
 linker: it opens it, and asks for the one function that has a version of its own.
 """
 import pathlib
@@ -17,7 +17,7 @@ import sys
 ROOMS_BELOW = ("base", "traceio")
 ALLOWED = {"hooks", "reveille", *ROOMS_BELOW}
 ATTACH = "rvl_private_attach_hooks"
-PRIVATE = {ATTACH, "rvl_private_error_record"}
+PRIVATE = {ATTACH, "rvl_private_error_record", "rvl_private_prefetch"}
 PRIVATE_VERSION = "REVEILLE_PRIVATE"
 OURS = re.compile(r"rvli?_\w+")
 
