@@ -17,16 +17,6 @@
 rvl_status rvli_allocation_describe(rvl_context *context, uint64_t size,
                                     const rvl_alloc_options *options, rvli_allocation *allocation);
 
-/* Both with the lock held. */
-
-/* Enters the memory: with its tag, and in the ledger. */
-void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation);
-/* Enters the address: numbers it, counts it. RVL_ERR_HOST_OOM changes nothing. */
-rvl_status rvli_enter_address(rvl_context *context, rvli_allocation *allocation);
-
-/* Takes an address out again. The record is the caller's. With the lock held. */
-void rvli_forget_address(rvl_context *context, rvli_allocation *allocation);
-
 /*
  * Releases everything an allocation has and forgets it. It is the caller's alone: out of its tag's
  * list, marked as freeing. On failure it still has what it had.

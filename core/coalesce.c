@@ -2,9 +2,9 @@
 #include "core/coalesce.h"
 
 #include "base/error.h"
-#include "core/allocate.h"
 #include "core/backing.h"
 #include "core/blocks.h"
+#include "core/enter.h"
 
 #define GRANULES_MAX 64u /* bits of rvli_carrier.taken */
 

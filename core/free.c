@@ -13,6 +13,7 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/disk_space.h"
+#include "core/enter.h"
 #include "core/fail.h"
 #include "core/listener.h"
 
@@ -57,16 +58,6 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
     rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_error_set(&cause);
-}
-
-void rvli_forget_address(rvl_context *context, rvli_allocation *allocation)
-{
-    rvli_ledger *ledger = &context->devices[allocation->device].ledger;
-    rvli_index_remove(&context->by_addr, allocation);
-    ledger->allocation_count--;
-    if (allocation->kind != RVLI_KIND_IMPORT)
-        ledger->free_calls++;
-    allocation->tag->holders[allocation->device]->allocation_count--;
 }
 
 /* Takes it out of tables and ledger, before its address can be reserved anew. */

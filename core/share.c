@@ -16,6 +16,7 @@
 #include "core/allocate.h"
 #include "core/backing.h"
 #include "core/blocks.h"
+#include "core/enter.h"
 #include "core/fail.h"
 
 /* ---- Exporting ---- */

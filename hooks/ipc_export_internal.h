@@ -49,10 +49,20 @@ extern rvli_ipc_importer *rvli_ipc_importers;
 /* An importer has answered or is gone. It is there once somebody serves. */
 extern pthread_cond_t rvli_ipc_changed;
 
-/* ---- ipc_export.c ---- */
+/* ---- ipc_exports.c ---- */
 
 /* NULL: its memory was paused or freed since, or it never was. */
 rvli_ipc_shared *rvli_ipc_find_export(uint64_t export_id);
+
+/* The one of an allocation that importers can have now, NULL if there is none. */
+rvli_ipc_shared *rvli_ipc_find_export_of(const rvl_context *context, rvl_addr addr,
+                                         uint64_t allocation_id);
+
+/* Numbers a draft and adds it. With the lock held. RVL_ERR_HOST_OOM. */
+rvl_status rvli_ipc_add_export(const rvli_ipc_shared *draft, rvli_ipc_shared **export_out);
+
+/* In a child by fork: there are none. */
+void rvli_ipc_forget_exports(void);
 
 /* Takes it away if it is gone, and no pause or importer has to do with it any more. */
 void rvli_ipc_drop_if_unused(rvli_ipc_shared *what);
