@@ -102,3 +102,11 @@ void rvli_pool_put(rvli_pool *pool, void *object)
     set_link(object, pool->free_objects);
     pool->free_objects = object;
 }
+
+size_t rvli_pool_bytes(const rvli_pool *pool)
+{
+    size_t bytes = 0;
+    for (const slab_header *slab = pool->slabs; slab != NULL; slab = slab->next)
+        bytes += slab->bytes;
+    return bytes - (size_t)(pool->fresh_end - pool->fresh);
+}

@@ -26,4 +26,7 @@ void rvli_pool_destroy(rvli_pool *pool);
 void *rvli_pool_get(rvli_pool *pool);
 void rvli_pool_put(rvli_pool *pool, void *object);
 
+/* Host memory of all objects that were ever handed out, with what slabs take beside them. */
+size_t rvli_pool_bytes(const rvli_pool *pool);
+
 #endif

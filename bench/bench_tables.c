@@ -8,7 +8,6 @@
  * sys/tree.h do; bytes per entry count those links, buckets and nodes, and not the entry itself.
  */
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,14 +75,9 @@ static item *map_floor(uint64_t addr)
     return rvli_addrmap_floor(&map, addr, NULL);
 }
 
-/* Nodes handed out: what the allocator holds, less what waits in the pool. */
 static size_t map_bytes_per_entry(size_t count)
 {
-    size_t bytes = 0;
-    for (void *slab = map.nodes.slabs; slab; memcpy(&slab, slab, sizeof(slab)))
-        bytes += malloc_usable_size(slab);
-    bytes -= (size_t)(map.nodes.fresh_end - map.nodes.fresh);
-    return bytes / count;
+    return rvli_pool_bytes(&map.nodes) / count;
 }
 
 static void map_clear(void)

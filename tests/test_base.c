@@ -337,8 +337,11 @@ static void test_pool(void **state)
     assert_ptr_equal(rvli_pool_get(&pool), objects[9]); /* freed last, out first */
     assert_ptr_equal(rvli_pool_get(&pool), objects[7]);
     free(objects);
+    size_t all_bytes = (size_t)OBJECTS * OBJECT_BYTES; /* slabs have a line each, and a rest */
+    assert_in_range(rvli_pool_bytes(&pool), all_bytes, all_bytes + all_bytes / 50);
     rvli_pool_destroy(&pool);
     assert_null(pool.slabs);
+    assert_int_equal(rvli_pool_bytes(&pool), 0);
     assert_non_null(rvli_pool_get(&pool)); /* a destroyed pool is an empty one */
     rvli_pool_destroy(&pool);
 }
