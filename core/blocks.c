@@ -20,6 +20,14 @@ static rvli_block *take_kept(rvli_device *device, uint64_t size, uint8_t propert
     return NULL;
 }
 
+/* Gives the place of a kept block in the budget back: it has a holder now. With the lock held. */
+static void leave_kept(rvl_context *context, const rvli_block *block, rvli_holder *holder)
+{
+    rvli_ledger *ledger = &context->devices[block->device].ledger;
+    rvli_ledger_hand_over(context, block->device, &ledger->kept, holder, block->size);
+    context->kept_bytes -= block->size;
+}
+
 static void put_kept(rvli_device *device, rvli_block *block)
 {
     block->next = device->kept;
@@ -132,14 +140,16 @@ static bool take_back(rvl_context *context, const rvli_block *block)
            context->ops.release(context->self, block->device, block->handle, block->size) == RVL_OK;
 }
 
-/* Moves a block that cannot be released to the stranded list. */
+/* Moves a block that cannot be released to the stranded list. holder: who has it; NULL: nobody. */
 static void strand(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
     rvli_device *device = &context->devices[block->device];
     rvli_lock(context);
     block->next = device->stranded;
     device->stranded = block;
-    if (holder != NULL)
+    if (block->handed_over)
+        leave_kept(context, block, &device->ledger.stranded);
+    else if (holder != NULL)
         rvli_ledger_hand_over(context, block->device, holder, &device->ledger.stranded,
                               block->size);
     else
@@ -153,14 +163,13 @@ void rvli_blocks_undo_create(rvl_context *context, rvli_block *blocks)
 {
     while (blocks != NULL) {
         rvli_block *next = blocks->next;
-        rvli_ledger *ledger = &context->devices[blocks->device].ledger;
         blocks->next = NULL;
         if (take_back(context, blocks)) {
             rvli_lock(context);
             unprepare(context, blocks);
             rvli_unlock(context);
         } else {
-            strand(context, blocks, blocks->handed_over ? &ledger->kept : NULL);
+            strand(context, blocks, NULL);
         }
         blocks = next;
     }
@@ -292,9 +301,8 @@ static void charge_created(rvl_context *context, const rvli_block *block, rvli_h
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder)
 {
     for (; blocks != NULL; blocks = blocks->next) {
-        rvli_ledger *ledger = &context->devices[blocks->device].ledger;
         if (blocks->handed_over)
-            rvli_ledger_hand_over(context, blocks->device, &ledger->kept, holder, blocks->size);
+            leave_kept(context, blocks, holder);
         else
             charge_created(context, blocks, holder);
         blocks->handed_over = false;
@@ -303,20 +311,21 @@ void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *h
 
 /* ---- Releasing ---- */
 
-/* Keeps a block if the budget has room. Exportable memory may be held elsewhere: never kept. */
+/*
+ * Keeps a block if the budget has room. A block that somebody has taken off the list has its place
+ * until it is theirs: they may put it back. Exportable memory may be held elsewhere: never kept.
+ */
 static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
 {
     if (context->keep_bytes == 0 ||
         (block->properties & (RVLI_BLOCK_EXPORTABLE | RVLI_BLOCK_IMPORTED)))
         return false;
     rvli_lock(context);
-    uint64_t kept = 0;
-    for (int device = 0; device < context->device_count; device++)
-        kept += context->devices[device].kept_bytes;
-    bool room = kept <= context->keep_bytes && block->size <= context->keep_bytes - kept;
+    bool room = block->size <= context->keep_bytes - context->kept_bytes;
     if (room) {
         rvli_device *device = &context->devices[block->device];
         put_kept(device, block);
+        context->kept_bytes += block->size;
         rvli_ledger_hand_over(context, block->device, holder, &device->ledger.kept, block->size);
     }
     rvli_unlock(context);
@@ -432,6 +441,7 @@ uint64_t rvli_kept_give_up(rvl_context *context, int device)
     rvli_error_set(&cause);
     rvli_lock(context);
     owner->kept_bytes -= freed;
+    context->kept_bytes -= freed;
     rvli_unlock(context);
     return freed;
 }

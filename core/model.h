@@ -134,8 +134,8 @@ static inline uint32_t rvli_weight(const rvli_allocation *allocation)
 typedef struct rvli_device {
     rvli_device_facts facts;
     rvli_ledger ledger;
-    rvli_block *kept; /* released blocks kept for hand-over */
-    uint64_t kept_bytes;
+    rvli_block *kept;           /* released blocks kept for hand-over */
+    uint64_t kept_bytes;        /* on that list */
     uint64_t released_bytes;    /* since blocks were last created */
     rvli_block *stranded;       /* blocks the backend refused to release; tried again at close */
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
@@ -156,6 +156,7 @@ struct rvl_context {
     rvl_log_fn log;
     void *log_user;
     uint64_t keep_bytes;  /* budget of kept blocks, all devices */
+    uint64_t kept_bytes;  /* what has a place in it: kept, or taken and nobody's yet */
     bool verify;          /* content is compared with its digests when it comes back */
     char *disk_directory; /* of backups; NULL: none */
     struct rvli_disk_remover *disk_remover; /* NULL: without a directory */

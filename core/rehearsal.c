@@ -52,6 +52,7 @@ static rvl_status copy_blocks(rvl_context *rehearsal, const rvli_block *from, rv
 static rvl_status copy_kept(rvl_context *rehearsal, const rvl_context *model)
 {
     rvl_status status = RVL_OK;
+    rehearsal->kept_bytes = model->kept_bytes;
     for (int device = 0; device < model->device_count && status == RVL_OK; device++) {
         rvli_device *to = &rehearsal->devices[device];
         to->kept_bytes = model->devices[device].kept_bytes;

@@ -2,6 +2,7 @@
 /* Allocations and transitions through the public API, on simulated devices with real bytes. */
 #include <string.h>
 
+#include "core/blocks.h"
 #include "core/prefetch.h"
 #include "support.h"
 
@@ -551,6 +552,38 @@ static void kept_blocks_are_handed_over_filled(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* What somebody has taken and puts back finds its place still free: others may not fill it. */
+static void kept_blocks_never_exceed_their_budget(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){.keep_bytes = GRANULE}, NULL);
+    rvl_addr first = support_alloc(context, "cache", 0, GRANULE, RVL_BACKUP_NONE);
+    rvl_addr second = support_alloc(context, "cache", 0, GRANULE, RVL_BACKUP_NONE);
+    rvl_alloc_options paused = {.struct_size = sizeof paused, .flags = RVL_ALLOC_PAUSED};
+    rvl_addr waiting = 0;
+    rvli_block *taken = NULL;
+    assert_int_equal(rvl_alloc(context, GRANULE, &paused, &waiting), RVL_OK);
+    assert_int_equal(rvl_free(context, first), RVL_OK);
+    assert_int_equal(support_stats(context, 0).kept_bytes, GRANULE);
+
+    rvli_lock(context);
+    assert_int_equal(
+        rvli_blocks_prepare(context, rvli_index_get(&context->by_addr, waiting), &taken), RVL_OK);
+    rvli_unlock(context);
+    assert_true(rvli_blocks_handed_over(taken));
+    assert_int_equal(rvl_free(context, second), RVL_OK);
+    rvli_blocks_undo_create(context, taken);
+    assert_int_equal(support_stats(context, 0).kept_bytes, GRANULE);
+    assert_int_equal(support_stats(context, 0).used_bytes, GRANULE);
+
+    /* Once it has an owner there is room for another. */
+    rvl_addr third = support_alloc(context, "cache", 0, GRANULE, RVL_BACKUP_NONE);
+    assert_int_equal(support_stats(context, 0).kept_bytes, 0);
+    assert_int_equal(rvl_free(context, third), RVL_OK);
+    assert_int_equal(support_stats(context, 0).kept_bytes, GRANULE);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 static void blocks_of_a_tag_can_be_small(void **state)
 {
     (void)state;
@@ -626,6 +659,7 @@ int main(void)
         cmocka_unit_test(callbacks_hear_and_may_veto),
         cmocka_unit_test(simulated_memory_is_not_shared),
         cmocka_unit_test(kept_blocks_are_handed_over_filled),
+        cmocka_unit_test(kept_blocks_never_exceed_their_budget),
         cmocka_unit_test(blocks_of_a_tag_can_be_small),
         cmocka_unit_test(forecasts_come_true),
     };
