@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "replay/model.h"
 
 #define SCHEMA 1
@@ -98,6 +99,24 @@ static json_t *others_to_json(size_t count, uint64_t bytes, bool *ok)
     return object;
 }
 
+/* What was measured and read, where there is something: to have nothing is no failure of the call.
+ */
+static void add_truth(json_t *object, const rvl_replay *replay, size_t device, uint32_t stage,
+                      bool *ok)
+{
+    uint64_t peak_bytes, end_bytes, read_bytes, predicted_bytes;
+    rvl_error before = *rvli_error_get();
+    if (rvl_replay_get_measured(replay, device, stage, &peak_bytes, &end_bytes) == RVL_OK) {
+        set(object, "measured_peak_bytes", bytes_of(peak_bytes), ok);
+        set(object, "measured_end_bytes", bytes_of(end_bytes), ok);
+    }
+    if (rvl_replay_get_reading(replay, device, stage, &read_bytes, &predicted_bytes) == RVL_OK) {
+        set(object, "read_bytes", bytes_of(read_bytes), ok);
+        set(object, "predicted_bytes", bytes_of(predicted_bytes), ok);
+    }
+    rvli_error_set(&before);
+}
+
 static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t stage, bool *ok)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
@@ -116,16 +135,7 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
     set(object, "host_bytes", bytes_of(stats.host_bytes), ok);
     set(object, "seconds", json_real((double)stats.transition_ns / NS_PER_SECOND), ok);
     set(object, "at_peak", holders_to_json(holders, listed, ok), ok);
-    uint64_t peak_bytes, end_bytes;
-    if (rvl_replay_get_measured(replay, device, stage, &peak_bytes, &end_bytes) == RVL_OK) {
-        set(object, "measured_peak_bytes", bytes_of(peak_bytes), ok);
-        set(object, "measured_end_bytes", bytes_of(end_bytes), ok);
-    }
-    uint64_t read_bytes, predicted_bytes;
-    if (rvl_replay_get_reading(replay, device, stage, &read_bytes, &predicted_bytes) == RVL_OK) {
-        set(object, "read_bytes", bytes_of(read_bytes), ok);
-        set(object, "predicted_bytes", bytes_of(predicted_bytes), ok);
-    }
+    add_truth(object, replay, device, stage, ok);
     if (count > listed) {
         uint64_t rest_bytes = stats.peak_bytes;
         for (size_t i = 0; i < listed; i++)
@@ -176,7 +186,7 @@ typedef struct writer {
 static void put(writer *out, const char *text, size_t size)
 {
     if (out->status == RVL_OK && !out->write(out->user, text, size))
-        out->status = RVL_ERR_IO;
+        out->status = rvli_error(RVL_ERR_IO, "what takes the text of a replay wants no more of it");
 }
 
 static void put_text(writer *out, const char *text)
@@ -190,7 +200,7 @@ static void put_json(writer *out, json_t *value, bool ok, bool goes_on)
     char *text = ok ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(SECONDS_DIGITS)) : NULL;
     json_decref(value);
     if (text == NULL && out->status == RVL_OK)
-        out->status = RVL_ERR_HOST_OOM;
+        out->status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for a device of a replay");
     if (text != NULL)
         put(out, text, strlen(text) - goes_on);
     free(text);
@@ -218,7 +228,7 @@ rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn w
     writer out = {.write = write, .user = user, .status = RVL_OK};
     char text[64];
     if (replay == NULL || write == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay or write is NULL");
     snprintf(text, sizeof text, "{\"schema\":%d,\"devices\":[", SCHEMA);
     put_text(&out, text);
     for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
@@ -261,11 +271,11 @@ rvl_status rvl_replay_to_json(const rvl_replay *replay, char **json_out)
 {
     text_buffer buffer = {0};
     if (replay == NULL || json_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay or json_out is NULL");
     rvl_status status = rvl_replay_write_json(replay, add_text, &buffer);
     if (status != RVL_OK) {
         free(buffer.text);
-        return RVL_ERR_HOST_OOM;
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the text of a replay");
     }
     *json_out = buffer.text;
     return RVL_OK;

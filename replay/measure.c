@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/error.h"
 #include "replay/model.h"
 
 static uint64_t free_bytes_of(const rvl_replay *replay, int device)
@@ -89,13 +90,13 @@ rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index
                                    uint64_t *peak_bytes_out, uint64_t *end_bytes_out)
 {
     if (replay == NULL || peak_bytes_out == NULL || end_bytes_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
     if (device_index >= (size_t)replay->device_count)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
     const rvli_replay_measured *measured = &replay->measured[device_index];
     uint32_t index = replay->devices[device_index].first_stage + stage;
     if (index >= measured->count || stage >= replay->devices[device_index].stage_count)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "nothing was measured in a stage of this index");
     *peak_bytes_out = measured->stages[index].peak_bytes;
     *end_bytes_out = measured->stages[index].end_bytes;
     return RVL_OK;

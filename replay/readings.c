@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "replay/model.h"
 
 static bool reserve(rvli_replay_device *state, uint32_t stages)
@@ -52,14 +53,14 @@ rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index,
                                   uint64_t *read_bytes_out, uint64_t *predicted_bytes_out)
 {
     if (replay == NULL || read_bytes_out == NULL || predicted_bytes_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
     if (device_index >= (size_t)replay->device_count)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
     const rvli_replay_device *state = &replay->devices[device_index];
     uint32_t index = state->first_stage + stage;
     if (stage >= state->stage_count || index >= state->reading_capacity ||
         !state->readings[index].made)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "no sample was read in a stage of this index");
     *read_bytes_out = state->readings[index].read_bytes;
     *predicted_bytes_out = state->readings[index].predicted_bytes;
     return RVL_OK;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "replay/model.h"
 
 #define EXTERNAL "external"
@@ -229,9 +230,9 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
                                  rvl_replay_device *device_out)
 {
     if (replay == NULL || device_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay or device_out is NULL");
     if (index >= (size_t)replay->device_count)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
     const rvli_replay_device *state = &replay->devices[index];
     rvl_replay_device device = {
         .struct_size = sizeof device,
@@ -256,10 +257,10 @@ static rvl_status find_stage(const rvl_replay *replay, size_t device_index, uint
                              uint32_t *context_stage_out)
 {
     if (replay == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay is NULL");
     if (device_index >= (size_t)replay->device_count ||
         stage >= replay->devices[device_index].stage_count)
-        return RVL_ERR_NOT_FOUND;
+        return rvli_error(RVL_ERR_NOT_FOUND, "no stage of this index in the replay");
     *context_stage_out = replay->devices[device_index].first_stage + stage;
     return RVL_OK;
 }
@@ -267,10 +268,10 @@ static rvl_status find_stage(const rvl_replay *replay, size_t device_index, uint
 rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                 rvl_stage_stats *stage_out, bool *over_budget_out)
 {
-    uint32_t context_stage;
+    uint32_t context_stage = 0;
     rvl_stage_stats stats;
     if (stage_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "stage_out is NULL");
     rvl_status status = find_stage(replay, device_index, stage, &context_stage);
     if (status == RVL_OK)
         status = read_stage(replay, (int)device_index, context_stage, &stats);
@@ -286,9 +287,9 @@ rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, u
 rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                    rvl_holder *holders_out, size_t capacity, size_t *count_out)
 {
-    uint32_t context_stage;
+    uint32_t context_stage = 0;
     if (count_out == NULL || (holders_out == NULL && capacity > 0))
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "holders_out or count_out is NULL");
     rvl_status status = find_stage(replay, device_index, stage, &context_stage);
     if (status == RVL_OK)
         status = rvl_stage_get_holders(replay->context, context_stage, (int)device_index,
@@ -305,6 +306,11 @@ static uint64_t holders_key(size_t device_index, uint32_t stage)
     return (uint64_t)device_index << 32 | stage;
 }
 
+static rvl_status no_memory(void)
+{
+    return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the holders of a stage");
+}
+
 /* With the lock of the answers held. */
 static rvl_status add_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
                               rvli_replay_holders **holders_out)
@@ -315,14 +321,14 @@ static rvl_status add_holders(const rvl_replay *replay, size_t device_index, uin
         return status;
     rvli_replay_holders *holders = malloc(sizeof *holders + count * sizeof *holders->holders);
     if (holders == NULL)
-        return RVL_ERR_HOST_OOM;
+        return no_memory();
     holders->key = holders_key(device_index, stage);
     status = rvl_replay_copy_holders(replay, device_index, stage, holders->holders, count,
                                      &holders->count);
     if (status == RVL_OK) {
         HASH_ADD(hh, replay->answers->holders, key, sizeof holders->key, holders);
         if (holders->hh.tbl == NULL)
-            status = RVL_ERR_HOST_OOM;
+            status = no_memory();
     }
     if (status == RVL_OK)
         *holders_out = holders;
@@ -337,7 +343,7 @@ rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
     rvli_replay_holders *found = NULL;
     uint64_t key = holders_key(device_index, stage);
     if (replay == NULL || holders_out == NULL || count_out == NULL)
-        return RVL_ERR_INVALID;
+        return rvli_error(RVL_ERR_INVALID, "the replay, holders_out or count_out is NULL");
     rvl_status status = RVL_OK;
     pthread_mutex_lock(&replay->answers->lock);
     HASH_FIND(hh, replay->answers->holders, &key, sizeof key, found);

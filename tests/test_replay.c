@@ -530,6 +530,16 @@ static void test_samples(void **state)
     rvl_replay_close(replay);
 }
 
+/* The record of the failure is there, and is of this one. */
+static void assert_refused(rvl_status answer, rvl_status expected, const char *message)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_last_error(&error);
+    assert_int_equal(answer, expected);
+    assert_int_equal(error.status, expected);
+    assert_string_equal(error.message, message);
+}
+
 static void assert_reading(const rvl_replay *replay, uint32_t stage, uint64_t read_mib,
                            uint64_t predicted_mib)
 {
@@ -560,13 +570,16 @@ static void test_readings(void **state)
                                        "sample 13 e 1 0 " M400 "\n"
                                        "end 13\n",
                                   (rvl_replay_options){0});
-    assert_int_equal(rvl_replay_get_reading(replay, 0, 0, &read, &predicted), RVL_ERR_NOT_FOUND);
+    assert_refused(rvl_replay_get_reading(replay, 0, 0, &read, &predicted), RVL_ERR_NOT_FOUND,
+                   "no sample was read in a stage of this index");
     assert_reading(replay, 1, 600, 500);
     assert_reading(replay, 2, 100, 400);
     assert_reading(replay, 3, 400, 300);
     assert_int_equal(rvl_replay_get_reading(replay, 0, 4, &read, &predicted), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_replay_get_reading(replay, 1, 0, &read, &predicted), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_replay_get_reading(NULL, 0, 0, &read, &predicted), RVL_ERR_INVALID);
+    assert_refused(rvl_replay_get_reading(replay, 1, 0, &read, &predicted), RVL_ERR_NOT_FOUND,
+                   "no device of this index in the replay");
+    assert_refused(rvl_replay_get_reading(NULL, 0, 0, &read, &predicted), RVL_ERR_INVALID,
+                   "the replay or a result is NULL");
     assert_int_equal(rvl_replay_get_reading(replay, 0, 0, NULL, &predicted), RVL_ERR_INVALID);
     char *json = NULL;
     assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
@@ -701,6 +714,12 @@ static void test_bad_calls(void **state)
     assert_null(replay);
 }
 
+static bool take_nothing(void *user, const char *text, size_t size)
+{
+    (void)user, (void)text, (void)size;
+    return false;
+}
+
 static void test_bad_questions(void **state)
 {
     (void)state;
@@ -710,18 +729,43 @@ static void test_bad_questions(void **state)
     const rvl_holder *holders;
     size_t count;
     char *json;
-    assert_int_equal(rvl_replay_get_device(replay, 1, &device), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_replay_get_device(NULL, 0, &device), RVL_ERR_INVALID);
+    assert_refused(rvl_replay_get_device(replay, 1, &device), RVL_ERR_NOT_FOUND,
+                   "no device of this index in the replay");
+    assert_refused(rvl_replay_get_device(NULL, 0, &device), RVL_ERR_INVALID,
+                   "the replay or device_out is NULL");
     assert_int_equal(rvl_replay_get_device(replay, 0, NULL), RVL_ERR_INVALID);
     device.struct_size = 1;
     assert_int_equal(rvl_replay_get_device(replay, 0, &device), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_get_stage(replay, 0, 3, &stats, NULL), RVL_ERR_NOT_FOUND);
+    assert_refused(rvl_replay_get_stage(replay, 0, 3, &stats, NULL), RVL_ERR_NOT_FOUND,
+                   "no stage of this index in the replay");
     assert_int_equal(rvl_replay_get_stage(replay, 1, 0, &stats, NULL), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_replay_get_stage(NULL, 0, 0, &stats, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_get_stage(replay, 0, 0, NULL, NULL), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_get_holders(replay, 0, 3, &holders, &count), RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_replay_get_holders(replay, 0, 0, NULL, &count), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_to_json(NULL, &json), RVL_ERR_INVALID);
+    assert_refused(rvl_replay_get_stage(NULL, 0, 0, &stats, NULL), RVL_ERR_INVALID,
+                   "the replay is NULL");
+    assert_refused(rvl_replay_get_stage(replay, 0, 0, NULL, NULL), RVL_ERR_INVALID,
+                   "stage_out is NULL");
+    assert_refused(rvl_replay_get_holders(replay, 0, 3, &holders, &count), RVL_ERR_NOT_FOUND,
+                   "no stage of this index in the replay");
+    assert_refused(rvl_replay_get_holders(replay, 0, 0, NULL, &count), RVL_ERR_INVALID,
+                   "the replay, holders_out or count_out is NULL");
+    assert_refused(rvl_replay_copy_holders(replay, 0, 0, NULL, 1, &count), RVL_ERR_INVALID,
+                   "holders_out or count_out is NULL");
+    uint64_t peak, end;
+    assert_refused(rvl_replay_get_measured(replay, 0, 0, &peak, &end), RVL_ERR_NOT_FOUND,
+                   "nothing was measured in a stage of this index");
+    assert_refused(rvl_replay_get_measured(replay, 1, 0, &peak, &end), RVL_ERR_NOT_FOUND,
+                   "no device of this index in the replay");
+    assert_refused(rvl_replay_get_measured(NULL, 0, 0, &peak, &end), RVL_ERR_INVALID,
+                   "the replay or a result is NULL");
+    assert_refused(rvl_replay_write_json(replay, NULL, NULL), RVL_ERR_INVALID,
+                   "the replay or write is NULL");
+    assert_refused(rvl_replay_write_json(replay, take_nothing, NULL), RVL_ERR_IO,
+                   "what takes the text of a replay wants no more of it");
+    assert_refused(rvl_replay_to_json(NULL, &json), RVL_ERR_INVALID,
+                   "the replay or json_out is NULL");
+    /* The stages of this have neither measures nor readings, which is no failure. */
+    assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
+    assert_refused(RVL_ERR_INVALID, RVL_ERR_INVALID, "the replay or json_out is NULL");
+    rvl_string_free(json);
     assert_int_equal(rvl_replay_to_json(replay, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_replay_device_count(NULL), 0);
     assert_int_equal(rvl_replay_event_count(NULL, NULL), 0);

@@ -172,10 +172,10 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
                                          rvl_trace_reader **reader_out);
 
 /*
- * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last; RVL_ERR_CORRUPT_TRACE,
- * RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error(). These are sticky: every later
- * call answers with the same status and error, and what *event_out holds then means nothing. One
- * thread at a time a reader. Since 0.1.
+ * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last, which leaves the error record
+ * as it is; RVL_ERR_CORRUPT_TRACE, RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error().
+ * These are sticky: every later call answers with the same status and error, and what *event_out
+ * holds then means nothing. One thread at a time a reader. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out);
 
