@@ -4,6 +4,12 @@
 long short_memory_left = -1;
 _Atomic uint64_t short_memory_requests;
 uint64_t short_memory_refused_request;
+_Thread_local long short_memory_thread_countdown;
+
+static bool is_thread_due(void)
+{
+    return short_memory_thread_countdown > 0 && --short_memory_thread_countdown == 0;
+}
 
 void short_memory_refuse_nth(uint64_t nth)
 {
@@ -19,6 +25,8 @@ bool short_memory_has_refused(void)
 
 bool short_memory_refuses(void)
 {
+    if (is_thread_due())
+        return true;
     if (++short_memory_requests == short_memory_refused_request || short_memory_left == 0)
         return true;
     if (short_memory_left > 0)

@@ -25,6 +25,9 @@ void short_memory_refuse_nth(uint64_t nth);
 /* Whether it has been refused. */
 bool short_memory_has_refused(void);
 
+/* Counts down the requests of this thread; the one that brings it to 0 fails. 0: none does. */
+extern _Thread_local long short_memory_thread_countdown;
+
 /* For a test that allocates in another way: whether this request is to fail. */
 bool short_memory_refuses(void);
 

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* Predictions: steps of models from their configs, and PyTorch's snapshots. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "actions.h"
+#include "random.h"
+#include "reveille/model.h"
+#include "reveille/snapshot.h"
+
+#define FOLDER RVL_SOURCE_DIR "/tests/data/configs/"
+
+static uint64_t peak_of(owner *o, rvl_replay *replay)
+{
+    rvl_replay_device device = {.struct_size = sizeof device};
+    ANSWER(&o->by, MAY_OK, rvl_replay_get_device, replay, 0, &device);
+    CALL(&o->by, rvl_replay_close, replay);
+    return device.peak_bytes;
+}
+
+static uint64_t peak_of_file(owner *o, const char *path)
+{
+    rvl_replay *replay = NULL;
+    ANSWER(&o->by, MAY_OK, rvl_replay_run, &path, 1, NULL, &replay);
+    return peak_of(o, replay);
+}
+
+/* ---- Models ---- */
+
+static void add_parameters(void *user, const rvl_model_tensor *tensor)
+{
+    *(uint64_t *)user += tensor->rows * tensor->columns;
+}
+
+static char *read_text(const char *path, size_t *length_out)
+{
+    FILE *file = fopen(path, "re");
+    char *text = malloc(1 << 20);
+    if (file == NULL || text == NULL)
+        calls_give_up(path);
+    *length_out = fread(text, 1, 1 << 20, file);
+    fclose(file);
+    return text;
+}
+
+static rvl_model *open_model(owner *o, const char *path)
+{
+    caller *by = &o->by;
+    rvl_model *model = NULL, *same = NULL;
+    ANSWER(by, MAY_OK, rvl_model_open, path, &model);
+    size_t length = 0;
+    char *text = read_text(path, &length);
+    ANSWER(by, MAY_OK, rvl_model_parse, text, length, &same);
+    uint64_t parameters = CALL(by, rvl_model_parameter_count, model), sum = 0;
+    EXPECT(by, CALL(by, rvl_model_parameter_count, same), parameters);
+    EXPECT(by, strcmp(CALL(by, rvl_model_type, model), CALL(by, rvl_model_type, same)), 0);
+    CALL(by, rvl_model_visit_tensors, model, add_parameters, &sum);
+    EXPECT(by, sum, parameters);
+    CALL(by, rvl_model_close, same);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_model_parse, text, length / 2, &same);
+    free(text);
+    EXPECT(by, CALL(by, rvl_model_family, 0) != NULL, true);
+    EXPECT(by, CALL(by, rvl_model_family, 1000) == NULL, true);
+    return model;
+}
+
+static void compare_step(owner *o, rvl_model_step *step)
+{
+    caller *by = &o->by;
+    char path[300];
+    const rvl_trace_event *events = NULL;
+    size_t count = CALL(by, rvl_model_step_events, step, &events), allocations = 0, listed = 0;
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
+        uint64_t bytes = CALL(by, rvl_model_step_bytes, step, (rvl_model_term)term);
+        size_t pieces = CALL(by, rvl_model_step_allocation_count, step, (rvl_model_term)term);
+        EXPECT(by, bytes > 0 || pieces == 0, true);
+        EXPECT(by, CALL(by, rvl_model_step_tag, step, (rvl_model_term)term) != NULL, true);
+        allocations += pieces;
+    }
+    for (size_t i = 0; i < count; i++)
+        listed += events[i].kind == RVL_EVENT_ALLOC;
+    EXPECT_WITHIN(by, listed, 1, SIZE_MAX);
+    EXPECT_WITHIN(by, allocations, 1, SIZE_MAX);
+    EXPECT(by, CALL(by, rvl_model_step_token_count, step) > 0, true);
+    EXPECT(by, CALL(by, rvl_model_step_device, step)->capacity_bytes > 0, true);
+    stress_path(o, "step", path, sizeof path);
+    ANSWER(by, MAY_OK, rvl_model_step_write, step, path);
+    uint64_t peak = peak_of_file(o, path);
+    rvl_replay *replay = NULL;
+    ANSWER(by, MAY_OK, rvl_model_step_replay, step, NULL, &replay);
+    EXPECT(by, peak_of(o, replay), peak);
+    unlink(path);
+}
+
+void action_model(owner *o)
+{
+    static const char *const configs[] = {FOLDER "qwen2.5-0.5b.json", FOLDER "llama-3.2-1b.json",
+                                          FOLDER "gemma-3-1b.json", FOLDER "deepseek-v2-lite.json"};
+    caller *by = &o->by;
+    rvl_model *model = open_model(o, configs[random_below(&by->random, 4)]);
+    rvl_model_options options = {
+        .struct_size = sizeof options,
+        .train = (rvl_model_train)random_below(&by->random, 3),
+        .strategy = (rvl_model_strategy)random_below(&by->random, 4),
+        .optimizer = (rvl_model_optimizer)random_below(&by->random, RVL_MODEL_OPTIMIZER_COUNT),
+        .micro_batch = (uint32_t)random_below(&by->random, 4),
+        .flags = random_one_in(&by->random, 2) ? RVL_MODEL_RECOMPUTE : 0,
+    };
+    rvl_model_step *step = NULL;
+    /* Some sizes leave no room for a KV cache. */
+    if (ANSWER(by, MAY_OK | MAY(RVL_ERR_INVALID), rvl_model_step_make, model, &options, &step) ==
+        RVL_OK)
+        compare_step(o, step);
+    CALL(by, rvl_model_step_close, step);
+    CALL(by, rvl_model_close, model);
+}
+
+/* ---- Snapshots ---- */
+
+#define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
+
+static void compare_snapshot(owner *o, const rvl_snapshot *snapshot, uint64_t *peak_out)
+{
+    caller *by = &o->by;
+    rvl_snapshot_facts facts = {.struct_size = sizeof facts};
+    ANSWER(by, MAY_OK, rvl_snapshot_get_facts, snapshot, &facts);
+    for (uint32_t i = 0; i < facts.stage_count; i++) {
+        rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+        ANSWER(by, MAY_OK, rvl_snapshot_get_stage, snapshot, i, &stage);
+        EXPECT_WITHIN(by, stage.peak_reserved_bytes, stage.peak_allocated_bytes, UINT64_MAX);
+        if (stage.peak_reserved_bytes > *peak_out)
+            *peak_out = stage.peak_reserved_bytes;
+    }
+    EXPECT(by, CALL(by, rvl_snapshot_note, snapshot, facts.note_count) == NULL, true);
+    char *json = NULL;
+    ANSWER(by, MAY_OK, rvl_snapshot_to_json, snapshot, &json);
+    EXPECT(by, strstr(json, "\"stages\"") != NULL, true);
+    CALL(by, rvl_string_free, json);
+}
+
+void action_snapshot(owner *o)
+{
+    static const char *const files[] = {SNAPSHOTS "dev-default.pickle.gz",
+                                        SNAPSHOTS "dev-expandable.pickle.gz",
+                                        SNAPSHOTS "dev-retried.pickle.gz"};
+    caller *by = &o->by;
+    const char *file = files[random_below(&by->random, 3)];
+    rvl_snapshot *snapshot = NULL;
+    uint64_t peak_bytes = 0;
+    ANSWER(by, MAY_OK, rvl_snapshot_run, file, NULL, &snapshot);
+    compare_snapshot(o, snapshot, &peak_bytes);
+    CALL(by, rvl_snapshot_close, snapshot);
+
+    char path[300];
+    stress_path(o, "snapshot", path, sizeof path);
+    const rvl_trace_device device = {.capacity_bytes = UINT64_C(1) << 40,
+                                     .granularity_bytes = UINT64_C(2) << 20};
+    const rvl_snapshot_trace trace = {.struct_size = sizeof trace, .device = &device};
+    ANSWER(by, MAY_OK, rvl_snapshot_write_trace, file, NULL, &trace, path);
+    EXPECT_WITHIN(by, peak_of_file(o, path), peak_bytes, UINT64_MAX);
+    unlink(path);
+}
