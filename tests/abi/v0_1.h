@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 #define RVL_ALLOC_EXPORTABLE 1u
+#define RVL_ALLOC_IMPORTED 8u
 #define RVL_ALLOC_PAUSED 4u
 #define RVL_ALLOC_RDMA 2u
 #define RVL_CONTEXT_DISK_TMPFS 4u
 #define RVL_CONTEXT_LOG_OPS 1u
 #define RVL_CONTEXT_NO_VERIFY 2u
+#define RVL_LISTENED_UNKNOWN UINT64_MAX
 #define RVL_MAX_DEVICES 64
 #define RVL_MODEL_NO_LAYER UINT32_MAX
 #define RVL_MODEL_RECOMPUTE 1u
@@ -36,6 +38,8 @@
 #define RVL_TRACE_MINOR 0
 #define RVL_TRACE_NO_TAG UINT32_MAX
 #define RVL_TRACE_PARTIAL 1u
+#define RVL_TRANSITION_MOVES 1u
+#define RVL_TRANSITION_RENEWED 2u
 
 typedef enum rvl_status {
     RVL_OK = (0),
@@ -94,6 +98,7 @@ typedef struct rvl_cuda_options {
     uint32_t reserved;
     uint64_t host_keep_bytes;
 } rvl_cuda_options;
+rvl_status rvl_cuda_get_entry(const char *name, int cuda_version, void **entry_out);
 typedef struct rvl_context rvl_context;
 typedef enum rvl_log_level {
     RVL_LOG_ERROR = 0,
@@ -127,6 +132,7 @@ typedef struct rvl_device_info {
 } rvl_device_info;
 int rvl_device_count(const rvl_context *context);
 rvl_status rvl_device_get_info(const rvl_context *context, int device, rvl_device_info *info_out);
+rvl_status rvl_device_synchronize(rvl_context *context, int device);
 uint64_t rvl_clock_ns(const rvl_context *context);
 rvl_status rvl_hooks_check_settings(void);
 rvl_status rvl_hooks_get_context(int device, rvl_context **context_out);
@@ -213,6 +219,7 @@ rvl_status rvl_tag_define(rvl_context *context, const char *name, const rvl_tag_
 rvl_status rvl_tag_find(rvl_context *context, rvl_process process, const char *name,
                         rvl_tag *tag_out);
 const char *rvl_tag_name(rvl_context *context, rvl_tag tag);
+rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag, bool retain);
 typedef struct rvl_alloc_options {
     size_t struct_size;
     uint64_t flags;
@@ -284,6 +291,7 @@ typedef struct rvl_device_stats {
     uint64_t backup_out_bytes;
     uint64_t backup_in_bytes;
     uint64_t transition_ns;
+    uint64_t imported_bytes;
 } rvl_device_stats;
 rvl_status rvl_device_get_stats(rvl_context *context, int device, rvl_device_stats *stats_out);
 rvl_status rvl_device_get_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
@@ -297,6 +305,7 @@ typedef struct rvl_host_memory {
     uint64_t registering_refused;
 } rvl_host_memory;
 rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out);
+rvl_status rvl_host_trim(rvl_context *context, uint64_t keep_bytes);
 bool rvl_device_overcommitted(const rvl_context *context, int device);
 typedef struct rvl_tag_stats {
     size_t struct_size;
@@ -677,6 +686,83 @@ rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_op
 rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path);
 rvl_status rvl_record_start(rvl_context *context, const char *path);
 rvl_status rvl_record_stop(rvl_context *context);
+typedef struct rvl_transition rvl_transition;
+typedef enum rvl_transition_kind {
+    RVL_TRANSITION_PAUSE = 0,
+    RVL_TRANSITION_RESUME
+} rvl_transition_kind;
+rvl_transition_kind rvl_transition_get_kind(const rvl_transition *transition);
+rvl_context *rvl_transition_get_context(const rvl_transition *transition);
+rvl_tag rvl_transition_get_tag(const rvl_transition *transition, size_t index);
+uint32_t rvl_transition_find(const rvl_transition *transition, uint64_t allocation_id);
+typedef rvl_status (*rvl_guard_before_fn)(void *user, const rvl_transition *transition);
+typedef void (*rvl_guard_after_fn)(void *user, const rvl_transition *transition, bool done);
+typedef struct rvl_guard {
+    size_t struct_size;
+    rvl_guard_before_fn before;
+    rvl_guard_after_fn after;
+    void *user;
+} rvl_guard;
+rvl_status rvl_context_set_guard(rvl_context *context, const rvl_guard *guard);
+typedef struct rvl_listened {
+    size_t struct_size;
+    const rvl_context *context;
+    rvl_addr addr;
+    uint64_t size_bytes;
+    const char *tag;
+    int ordinal;
+    rvl_backup backup;
+    rvl_state state;
+    uint32_t reserved;
+} rvl_listened;
+typedef struct rvl_listener {
+    size_t struct_size;
+    void (*opening)(uint64_t *used_bytes);
+    void (*opened)(uint64_t ordinals, const uint64_t *used_bytes);
+    void (*closed)(uint64_t ordinals);
+    void (*allocated)(const rvl_listened *what);
+    void (*freeing)(const rvl_context *context, rvl_addr addr);
+    void (*before)(const rvl_transition *transition);
+    void (*after)(const rvl_transition *transition);
+    void (*stage)(const rvl_context *context, const char *name);
+    void (*step)(const rvl_context *context);
+} rvl_listener;
+rvl_status rvl_listener_set(const rvl_listener *listener);
+bool rvl_address_is_paused(rvl_addr addr);
+typedef struct rvl_export_options {
+    size_t struct_size;
+    uint64_t allocation_id;
+    uint64_t first_block;
+} rvl_export_options;
+typedef struct rvl_export {
+    size_t struct_size;
+    uint64_t allocation_id;
+    uint64_t size_bytes;
+    uint64_t block_count;
+    uint64_t file_count;
+} rvl_export;
+rvl_status rvl_allocation_export(rvl_context *context, rvl_addr addr,
+                                 const rvl_export_options *options, int *fds_out,
+                                 uint64_t *block_bytes_out, size_t capacity,
+                                 rvl_export *export_out);
+typedef struct rvl_import rvl_import;
+typedef struct rvl_import_options {
+    size_t struct_size;
+    const char *tag;
+    rvl_process process;
+    int device;
+    const int *access;
+    size_t access_count;
+} rvl_import_options;
+rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
+                            const rvl_import_options *options, rvl_import **import_out);
+rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint64_t *block_bytes,
+                          size_t count);
+rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out);
+void rvl_import_cancel(rvl_import *import);
+rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
+rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr);
+rvl_status rvl_import_release(rvl_context *context, rvl_addr addr);
 typedef struct rvl_pause_options {
     size_t struct_size;
     uint64_t flags;
