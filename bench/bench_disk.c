@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/plain_disk.h"
-#include "disk/file.h"
-#include "disk/queue.h"
+#include "core/backup/disk/file.h"
+#include "core/backup/disk/queue.h"
 
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)

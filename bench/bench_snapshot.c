@@ -19,7 +19,7 @@
 #include <libdeflate.h>
 
 #include "reveille/snapshot.h"
-#include "snapshot_writer.h"
+#include "tests/support/snapshot_writer.h"
 
 #define ROUNDS 5
 #define LIVE 256 /* blocks at a time */

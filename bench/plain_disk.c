@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "disk/file.h"
+#include "core/backup/disk/file.h"
 
 #define MAX_THREADS 64u
 

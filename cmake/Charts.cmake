@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The chart library of `reveille report -o`: the package that tools/report/charts.json names, packed
+# The chart library of `reveille report -o`: the package that cli/report/charts.json names, packed
 # by npm from whatever registry the user has configured, and checked against the manifest's hash.
 # It is kept in the build directory. RVL_CHARTS_PACKAGE names one that is there already, for builds
 # without a network. Sets RVL_CHARTS_DIR to where it was unpacked; without it the build goes on.

@@ -9,7 +9,7 @@
 #   mpi          reveille-mpi     the module of `mpirun reveille plan`
 #
 # What names no component belongs to the command. `python` is what a wheel carries, laid out in its own
-# way (bindings/python).
+# way (python).
 #
 # The tree works wherever it is installed, copied or moved to: our binaries find each other relative to
 # themselves, and what pkg-config answers has the tree's own path. A distribution, whose folders the

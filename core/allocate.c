@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/backing.h"
-#include "core/backup.h"
+#include "core/backup/backup.h"
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/enter.h"

@@ -8,7 +8,7 @@
 #ifndef RVL_CORE_ALLOCATE_H
 #define RVL_CORE_ALLOCATE_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /*
  * What the arguments of an allocation come to: everything but its address, memory and state. Makes

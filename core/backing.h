@@ -9,7 +9,7 @@
 #ifndef RVL_CORE_BACKING_H
 #define RVL_CORE_BACKING_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* An address range of the draft's size, into draft->addr. */
 rvl_status rvli_reserve(rvl_context *context, rvli_allocation *draft);

@@ -13,7 +13,7 @@
 #ifndef RVL_CORE_BLOCKS_H
 #define RVL_CORE_BLOCKS_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* What kept blocks are filled with when they are handed over. */
 #define RVLI_HAND_OVER_FILL 0

@@ -14,7 +14,7 @@
 #ifndef RVL_CORE_COALESCE_H
 #define RVL_CORE_COALESCE_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* Whether a tag may have carriers of this size on every device of the context; 0 is none. */
 rvl_status rvli_coalesce_check(const rvl_context *context, uint64_t coalesce_bytes);

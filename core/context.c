@@ -8,14 +8,14 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/allocate.h"
-#include "core/backup.h"
+#include "core/backup/backup.h"
 #include "core/blocks.h"
 #include "core/coalesce.h"
-#include "core/disk_space.h"
+#include "core/backup/disk_space.h"
 #include "core/log_ops.h"
-#include "core/model.h"
+#include "core/tables.h"
 #include "core/listener.h"
-#include "disk/file.h"
+#include "core/backup/disk/file.h"
 #include "reveille/record.h"
 
 #define KNOWN_FLAGS (RVL_CONTEXT_LOG_OPS | RVL_CONTEXT_NO_VERIFY | RVL_CONTEXT_DISK_TMPFS)

@@ -3,7 +3,7 @@
 #ifndef RVL_CORE_COPIES_H
 #define RVL_CORE_COPIES_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* Waits for what was queued on every device of a mask; the first error, after all were waited for.
  */

@@ -8,7 +8,7 @@
 #ifndef RVL_CORE_ENTER_H
 #define RVL_CORE_ENTER_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* Enters the memory: with its tag, and in the ledger. */
 void rvli_enter_memory(rvl_context *context, rvli_allocation *allocation);

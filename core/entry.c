@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What every public call asks first: whether it may go on. And the log, which is a callback. */
 #include "base/error.h"
-#include "core/model.h"
+#include "core/tables.h"
 
 /* ---- Fork ---- */
 

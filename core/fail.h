@@ -3,7 +3,7 @@
 #ifndef RVL_CORE_FAIL_H
 #define RVL_CORE_FAIL_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /*
  * Adds tag, device, bytes asked for and, when the device ran out of memory, bytes free; and puts

@@ -8,7 +8,7 @@
  */
 #include "base/error.h"
 #include "base/options.h"
-#include "core/backup.h"
+#include "core/backup/backup.h"
 #include "core/rehearsal.h"
 #include "core/transition.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "core/model.h"
+#include "core/tables.h"
 
 #define PENDING_KEPT 4096u
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "core/model.h"
+#include "core/tables.h"
 
 /* Process name of the ledger's own holders (kept and stranded blocks). */
 #define OWN_PROCESS "reveille"

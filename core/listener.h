@@ -3,7 +3,7 @@
 #ifndef RVL_CORE_LISTENER_H
 #define RVL_CORE_LISTENER_H
 
-#include "core/model.h"
+#include "core/tables.h"
 #include "core/transition.h"
 #include "reveille/listen.h"
 

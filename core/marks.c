@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "core/model.h"
+#include "core/tables.h"
 #include "core/listener.h"
 
 #define NAME_BYTES_MAX 255u

@@ -8,7 +8,7 @@
  */
 #include "core/prefetch.h"
 
-#include "core/model.h"
+#include "core/tables.h"
 
 static void prefetch_record(const rvli_allocation *allocation)
 {

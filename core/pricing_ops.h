@@ -9,7 +9,7 @@
 #ifndef RVL_CORE_PRICING_OPS_H
 #define RVL_CORE_PRICING_OPS_H
 
-#include "core/model.h"
+#include "core/tables.h"
 
 /* backend_options: the model, an rvl_context. Reads it at open, with its lock held by the caller.
  */

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "core/backup.h"
-#include "core/disk_space.h"
+#include "core/backup/backup.h"
+#include "core/backup/disk_space.h"
 
 /* ---- Allocations ---- */
 

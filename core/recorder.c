@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/thread_id.h"
-#include "core/model.h"
+#include "core/tables.h"
 #include "reveille/record.h"
-#include "traceio/format.h"
+#include "trace/format.h"
 
 /* ---- Events ---- */
 
@@ -31,7 +31,8 @@ static rvl_status declare_processes(rvl_context *context)
     while (status == RVL_OK && recorder->declared_processes < context->process_count) {
         uint32_t number = recorder->declared_processes;
         uint64_t pid = number == 0 ? (uint64_t)getpid() : 0;
-        status = rvl_trace_writer_add_process(recorder->writer, context->processes[number]->name, pid);
+        status =
+            rvl_trace_writer_add_process(recorder->writer, context->processes[number]->name, pid);
         recorder->declared_processes += status == RVL_OK;
     }
     return status;

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "core/backup.h"
+#include "core/backup/backup.h"
 #include "core/blocks.h"
 #include "core/context.h"
-#include "core/disk_space.h"
+#include "core/backup/disk_space.h"
 #include "core/pricing_ops.h"
 
 static rvl_status no_memory(void)

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "core/backup.h"
+#include "core/backup/backup.h"
 #include "core/blocks.h"
-#include "core/content.h"
+#include "core/backup/content.h"
 #include "core/fail.h"
 #include "core/transition.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "core/model.h"
+#include "core/tables.h"
 
 #define NAME_BYTES_MAX 255u
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "core/backup_disk.h"
-#include "core/disk_space.h"
+#include "core/backup/backup_disk.h"
+#include "core/backup/disk_space.h"
 
 /* ---- The set of tags ---- */
 

@@ -9,7 +9,7 @@
 #ifndef RVL_CORE_TRANSITION_H
 #define RVL_CORE_TRANSITION_H
 
-#include "core/model.h"
+#include "core/tables.h"
 #include "reveille/listen.h"
 #include "reveille/transition.h"
 

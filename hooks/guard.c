@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hooks/captures.h"
-#include "hooks/ipc_export.h"
-#include "hooks/recorder.h"
+#include "hooks/ipc/export.h"
+#include "hooks/record/recorder.h"
 #include "reveille/listen.h"
 
 /* A tag moves in several contexts: that is one move to the recording, and to importers. */

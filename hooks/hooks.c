@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "hooks/recorder.h"
-#include "hooks/saver.h"
+#include "hooks/record/recorder.h"
+#include "hooks/region/saver.h"
 #include "hooks/settings.h"
 #include "reveille/hooks.h"
 
@@ -21,7 +21,7 @@ void rvli_hooks_attach(const char *mode)
     const char *before = atomic_load(&mode_now);
     if (before == NULL || strcmp(mode, PRELOAD) == 0)
         atomic_store(&mode_now, mode);
-    /* Its memory may be shared with other processes (hooks/ipc.h), which the torch library's is
+    /* Its memory may be shared with other processes (hooks/ipc/ipc.h), which the torch library's is
      * not: the calls for that are the preload library's. */
     if (strcmp(mode, PRELOAD) == 0)
         atomic_store(&rvli_saver_exportable, true);

@@ -18,11 +18,11 @@
 
 #include "base/error.h"
 #include "hooks/captures.h"
-#include "hooks/ipc.h"
+#include "hooks/ipc/ipc.h"
 #include "hooks/message.h"
-#include "hooks/recorder.h"
-#include "hooks/region.h"
-#include "hooks/saver.h"
+#include "hooks/record/recorder.h"
+#include "hooks/region/region.h"
+#include "hooks/region/saver.h"
 #include "hooks/settings.h"
 
 #define RVLI_LIBRARY_CALLS_MAP(X, V)                                                               \

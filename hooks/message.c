@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/shown.h"
 #include "base/text.h"
-#include "hooks/disk_names.h"
+#include "hooks/region/disk_names.h"
 
 /* A line in one write, so that lines of several processes do not mix, and made harmless. */
 void rvli_say(const char *text)

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "bench/plain_disk.h"
-#include "disk/file.h"
+#include "core/backup/disk/file.h"
 #include "driver.h"
 #include "need.h"
 #include "subject.h"

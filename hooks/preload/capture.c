@@ -5,7 +5,7 @@
  */
 #include "hooks/captures.h"
 #include "hooks/preload/runtime_calls.h"
-#include "hooks/saver.h"
+#include "hooks/region/saver.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER
 

@@ -8,7 +8,7 @@
 #ifndef RVL_HOOKS_PRELOAD_GROWTH_H
 #define RVL_HOOKS_PRELOAD_GROWTH_H
 
-#include "hooks/recorder.h"
+#include "hooks/record/recorder.h"
 
 /* Before a call; the answer is for the other. key: what it is the first use of, NULL: nothing. */
 uint64_t rvli_growth_begin(rvli_recorded_growth growth, const void *key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory that processes share, by the CUDA runtime: Reveille's own is passed over a socket of ours
- * (hooks/ipc.h), everything else is passed on.
+ * (hooks/ipc/ipc.h), everything else is passed on.
  */
-#include "hooks/ipc.h"
+#include "hooks/ipc/ipc.h"
 #include "hooks/preload/runtime_calls.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */

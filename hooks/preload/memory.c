@@ -5,8 +5,8 @@
  */
 #include "hooks/preload/observe.h"
 #include "hooks/preload/runtime_calls.h"
-#include "hooks/region.h"
-#include "hooks/saver.h"
+#include "hooks/region/region.h"
+#include "hooks/region/saver.h"
 #include "hooks/settings.h"
 
 #define ABSENT RVLI_CUDA_INSUFFICIENT_DRIVER /* there is no CUDA runtime */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "hooks/recorder.h"
+#include "hooks/record/recorder.h"
 #include "hooks/settings.h"
 
 /* The parts of NVTX 3's binary interface that are used here. */

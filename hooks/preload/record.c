@@ -19,7 +19,7 @@
 #include "hooks/message.h"
 #include "hooks/preload/nvtx.h"
 #include "hooks/preload/observe.h"
-#include "hooks/recorder.h"
+#include "hooks/record/recorder.h"
 #include "hooks/shim/runtime.h"
 #include "hooks/settings.h"
 

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "hooks/message.h"
 #include "hooks/shim/runtime.h"
-#include "hooks/saver.h"
+#include "hooks/region/saver.h"
 #include "hooks/settings.h"
 
 /* Programs look for this variable's name in the file, to learn that it can do disk backups. */

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "hooks/message.h"
-#include "hooks/region.h"
+#include "hooks/region/region.h"
 #include "hooks/shim/library.h"
 #include "hooks/shim/runtime.h"
 #include "hooks/settings.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hooks/preload/nvtx.h"
-#include "hooks/recorder.h"
+#include "hooks/record/recorder.h"
 #include "hooks/settings.h"
 #include "simcuda/driver/client.h"
 

@@ -11,11 +11,11 @@
 
 #include "backends/cuda/cuda.h"
 #include "base/error.h"
-#include "fault.h"
-#include "core/model.h"
+#include "tests/support/fault.h"
+#include "core/tables.h"
 #include "reveille/reveille.h"
-#include "skip.h"
-#include "support.h"
+#include "tests/support/skip.h"
+#include "tests/support/support.h"
 
 /* RVL_OK if there is a driver and a device; else the program should end with SKIPPED. */
 bool gpu_is_there(void);

@@ -4,7 +4,7 @@
 #define RVL_TESTS_NOTHING_LEFT_H
 
 #include "fake.h"
-#include "support.h"
+#include "tests/support/support.h"
 
 /* Resets the fake driver; fails the test if anything was still there in it. */
 static inline void check_nothing_left(void)

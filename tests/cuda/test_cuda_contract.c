@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract of every backend, on the CUDA backend, plain and through the fault injector. */
-#include "contract.h"
+#include "tests/support/contract.h"
 #include "gpu.h"
 
 int main(void)

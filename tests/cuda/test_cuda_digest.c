@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gpu.h"
-#include "short_memory.h"
+#include "tests/support/short_memory.h"
 
 #define LARGE_BYTES (64 * GRANULE)
 #define UNTOUCHED UINT64_C(0x1234)

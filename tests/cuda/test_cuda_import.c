@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "folder.h"
+#include "tests/support/folder.h"
 #include "gpu.h"
 #include "reveille/record.h"
 #include "reveille/share.h"
-#include "short_memory.h"
+#include "tests/support/short_memory.h"
 
 #define BLOCK_BYTES (4 * MIB)
 #define BLOCKS 3

@@ -9,7 +9,7 @@
 #include "fake.h"
 #include "gpu.h"
 #include "nothing_left.h"
-#include "short_memory.h"
+#include "tests/support/short_memory.h"
 
 SHORT_CALLOC
 

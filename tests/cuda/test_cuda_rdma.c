@@ -6,7 +6,7 @@
 #include "fake.h"
 #include "gpu.h"
 #include "nothing_left.h"
-#include "rdma.h"
+#include "tests/support/rdma.h"
 
 static rvl_context *open_keeping(uint64_t keep_bytes)
 {

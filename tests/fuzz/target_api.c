@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/sim/sim.h"
-#include "fault.h"
+#include "tests/support/fault.h"
 #include "fuzz.h"
 #include "reveille/reveille.h"
 

@@ -22,11 +22,11 @@
 #include "base/error.h"
 #include "base/shown.h"
 #include "core/context.h"
-#include "core/model.h"
+#include "core/tables.h"
 #include "fuzz.h"
 #include "hooks/guard.h"
-#include "hooks/ipc_export_internal.h"
-#include "hooks/ipc_import.h"
+#include "hooks/ipc/export_internal.h"
+#include "hooks/ipc/import.h"
 #include "reveille/reveille.h"
 
 #define WRAP __attribute__((visibility("default")))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "model/internal.h"
+#include "predict/llm/llm_internal.h"
 #include "reveille/model.h"
 
 /* What is done once for each matrix takes long for many: what is wrong with a few is found sooner.

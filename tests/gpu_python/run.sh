@@ -21,7 +21,7 @@ libraries=$out/lib
 peer=${3:+$(cd "$3" && pwd)}
 python=${PYTHON:-python3}
 export OUT=$out RVL_LIBRARY_DIR=$libraries PYTHONDONTWRITEBYTECODE=1
-ours=$source/bindings/python:$here
+ours=$source/python:$here
 preload=$libraries/libreveille-preload.so
 mkdir -p "$libraries"
 for name in libreveille.so.0 libreveille-replay.so.0 libreveille-preload.so libreveille-torch.so; do
@@ -73,7 +73,7 @@ if [ -n "$peer" ]; then
                 -p no:cacheprovider --junit-xml="$out/suite_unmodified.xml" "${tests[@]}"
         # The same on reveille.torch_memory_saver, but for what reaches into the package's insides.
         cd "$out/peer/test" &&
-            PYTHONPATH=$source/bindings/python/reveille/alias:$source/bindings/python LIMIT_S=580 \
+            PYTHONPATH=$source/python/reveille/alias:$source/python LIMIT_S=580 \
                 program suite_alias "$python" -m pytest -q -p no:cacheprovider \
                 --deselect 'test_examples.py::test_cpu_backup[preload]' \
                 --deselect 'test_examples.py::test_cpu_backup[torch]' \

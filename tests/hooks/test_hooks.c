@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-#include "tests/folder.h"
-#include "tests/run_command.h"
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
 
 #define TIMEOUT_S 100
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "tests/run_command.h"
+#include "tests/support/run_command.h"
 
 static _Noreturn void become(const char *scenario, const char *setting, int out)
 {

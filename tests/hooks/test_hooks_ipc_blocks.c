@@ -15,9 +15,9 @@
 
 #include "cuda/gpu.h"
 #include "fake.h"
-#include "hooks/ipc_export.h"
-#include "hooks/ipc_import.h"
-#include "hooks/saver.h"
+#include "hooks/ipc/export.h"
+#include "hooks/ipc/import.h"
+#include "hooks/region/saver.h"
 #include "reveille/hooks.h"
 
 #define BLOCK_BYTES (2 * MIB)

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/skip.h"
+#include "tests/support/skip.h"
 
 #define MIB ((size_t)1 << 20)
 #define SIZE (64 * MIB)

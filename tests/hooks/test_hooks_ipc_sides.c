@@ -21,13 +21,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "core/model.h"
+#include "core/tables.h"
 #include "cuda/gpu.h"
 #include "fake.h"
-#include "hooks/ipc_export.h"
-#include "hooks/ipc_import.h"
+#include "hooks/ipc/export.h"
+#include "hooks/ipc/import.h"
 #include "hooks/message.h"
-#include "hooks/saver.h"
+#include "hooks/region/saver.h"
 
 #define SIZE (UINT64_C(4) << 20)
 #define NONCE UINT64_C(0x1234)

@@ -19,8 +19,8 @@
 #include <cmocka.h>
 
 #include "reveille/replay.h"
-#include "tests/run_command.h"
-#include "tests/skip.h"
+#include "tests/support/run_command.h"
+#include "tests/support/skip.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define FILES_MAX 4

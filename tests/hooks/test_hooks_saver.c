@@ -22,10 +22,10 @@
 #include "cuda/gpu.h"
 #include "fake.h"
 #include "hooks/captures.h"
-#include "hooks/disk_names.h"
+#include "hooks/region/disk_names.h"
 #include "hooks/shim/runtime.h"
-#include "hooks/saver.h"
-#include "short_memory.h"
+#include "hooks/region/saver.h"
+#include "tests/support/short_memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SIZE (4 * MIB)

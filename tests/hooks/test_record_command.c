@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-#include "tests/folder.h"
-#include "tests/run_command.h"
-#include "tests/skip.h"
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
+#include "tests/support/skip.h"
 
 #define PROGRAM RVL_RECORD_PROGRAM_PATH
 #define RUN(...) run_words_as_one(WORDS(__VA_ARGS__))

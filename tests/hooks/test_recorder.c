@@ -18,10 +18,10 @@
 
 #include "base/error.h"
 #include "fake.h"
-#include "hooks/recorder.h"
-#include "hooks/recorder_file.h"
-#include "hooks/usage.h"
-#include "short_memory.h"
+#include "hooks/record/recorder.h"
+#include "hooks/record/file.h"
+#include "hooks/record/usage.h"
+#include "tests/support/short_memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 

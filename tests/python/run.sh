@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Installs the Python package into a fresh virtual environment, from the root of the repository and
-# from bindings/python, and runs its tests there. Exits 77 where that cannot be tried.
+# from python, and runs its tests there. Exits 77 where that cannot be tried.
 # usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE_LIBRARY [CUDART_FAKE_LIBRARY]]
 set -euo pipefail
 python=$1 build=$2 source=$3
@@ -28,7 +28,7 @@ timeout "$pip_s" "$venv/bin/python" -m pip install --quiet --retries 1 --timeout
     skip "pip cannot get scikit-build-core and pytest: no package index answers"
 
 # One build folder for both: the second finds everything built.
-for from in "$source/bindings/python" "$source"; do
+for from in "$source/python" "$source"; do
     "$venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps --force-reinstall \
         --config-settings=build-dir="$build/python/build" "$from"
 done

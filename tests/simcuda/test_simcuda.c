@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "folder.h"
-#include "run_command.h"
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
 
 #define MIB 1048576LL
 #define H200 150109880320LL

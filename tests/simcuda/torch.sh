@@ -21,4 +21,4 @@ print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nv
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
     -DRVL_CUBLAS_INCLUDE="$headers" >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
-timeout 300 "$build/tools/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"
+timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"

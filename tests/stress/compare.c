@@ -4,7 +4,7 @@
 
 #include "reveille/replay.h"
 #include "round.h"
-#include "support.h"
+#include "tests/support/support.h"
 
 typedef struct totals {
     uint64_t count;

@@ -5,7 +5,7 @@
 
 #include "actions.h"
 #include "random.h"
-#include "support.h"
+#include "tests/support/support.h"
 #include "trouble.h"
 
 /* ---- Slots ---- */

@@ -11,7 +11,7 @@
 #define RVL_STRESS_OWNER_H
 
 #include "calls.h"
-#include "fault.h"
+#include "tests/support/fault.h"
 
 #define OWNER_TAGS 4
 #define OWNER_SLOTS 12

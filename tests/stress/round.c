@@ -12,7 +12,7 @@
 #include "adversary.h"
 #include "backends/sim/sim.h"
 #include "random.h"
-#include "support.h"
+#include "tests/support/support.h"
 
 #define KEEP_GRANULES 8
 #define TOURS_MAX 40

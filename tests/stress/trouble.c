@@ -3,7 +3,7 @@
 
 #include "actions.h"
 #include "random.h"
-#include "short_memory.h"
+#include "tests/support/short_memory.h"
 
 SHORT_MALLOC
 SHORT_CALLOC

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of `reveille check` share.
+ *
+ * A file lists checks: traces, or a model's step, on devices. Each pair of a check and a device is
+ * replayed once and becomes a result with a line a stage, held against three bounds: the device,
+ * the budgets of the file, and the baseline, which is what the stage took when it was last agreed
+ * to.
+ */
+#ifndef RVL_CLI_CHECK_CHECK_H
+#define RVL_CLI_CHECK_CHECK_H
+
+#include <jansson.h>
+
+#include "command.h"
+#include "model_set.h"
+
+#define CHECK_TEXT_BYTES 512
+
+typedef struct check_item {
+    const char *name;
+    char **traces; /* relative to the file's folder, made whole */
+    size_t trace_count;
+    char *model; /* NULL: traces */
+    rvl_model_options options;
+    rvl_model_given *given;
+    const char **devices;
+    size_t device_count;   /* at least 1 */
+    const char *conductor; /* NULL: the first that marks */
+    rvl_wake wake;
+    rvl_budget *budgets;
+    size_t budget_count;
+    double tolerance_percent;
+} check_item;
+
+typedef struct check_file {
+    const char *path;
+    json_t *root;   /* owns the strings */
+    char *baseline; /* path; NULL: none */
+    check_item *items;
+    size_t item_count;
+} check_file;
+
+/* Reads a file, refusing what it does not know. Returns 0 or the exit status. */
+int check_read(const char *path, check_file *file_out);
+void check_file_free(check_file *file);
+
+typedef enum check_verdict {
+    CHECK_OK,
+    CHECK_LOWER, /* than the baseline by more than the tolerance: passes, and is told */
+    CHECK_UNKNOWN,
+    CHECK_GONE, /* the baseline has it, the run has not */
+    CHECK_GREW,
+    CHECK_OVER_BUDGET,
+    CHECK_OOM,
+    CHECK_NO_ROOM, /* there is no such step at all: it has no KV cache */
+    CHECK_BROKEN   /* nothing was checked: a trace, a config or a setting is wrong */
+} check_verdict;
+
+typedef struct check_stage {
+    char *name;
+    int device; /* index in the trace */
+    uint64_t peak_bytes;
+    uint64_t capacity_bytes;
+    uint64_t budget_bytes; /* 0: none */
+    bool has_baseline;
+    uint64_t baseline_bytes;
+    char *holders; /* "engine/kv_cache 90.0 GiB, ..."; NULL: there was no run */
+    char *why;     /* of a check that came to no stages; else NULL */
+    check_verdict verdict;
+} check_stage;
+
+typedef struct check_result {
+    const check_item *item;
+    const char *device; /* as the file names it; "own": the trace's */
+    check_stage *stages;
+    size_t stage_count;
+} check_result;
+
+typedef struct check_results {
+    check_result *results;
+    size_t count;
+    size_t left_out; /* by an interrupt */
+} check_results;
+
+/*
+ * Replays every check on every device. What cannot be replayed becomes a result with one stage that
+ * says why. Returns 0, or the exit status: no host memory.
+ */
+int check_run(const check_file *file, check_results *results_out);
+void check_results_free(check_results *results);
+
+/*
+ * Compares with the baseline's file; stages that only this has are added to the results. Returns 0
+ * or the exit status.
+ */
+int check_compare(const check_file *file, check_results *results);
+/* Writes the peaks as they are to the baseline's file. */
+int check_update(const check_file *file, const check_results *results);
+
+/* Out of bounds, or, with CHECK_BROKEN, not held against them at all. */
+static inline bool check_fails(const check_stage *stage)
+{
+    return stage->verdict >= CHECK_UNKNOWN;
+}
+
+/* Whether a result stands for a check that came to no stages. */
+static inline bool check_is_empty(const check_result *result)
+{
+    return result->stage_count > 0 && result->stages[0].why != NULL;
+}
+
+/* "peak 130.0 GiB is above the budget of 120.0 GiB"; text or a string of the stage's. */
+const char *check_explain(const check_stage *stage, double tolerance_percent,
+                          char text[CHECK_TEXT_BYTES]);
+
+/* false: no memory. */
+bool check_print_table(const check_results *results);
+void check_print_github(const check_file *file, const check_results *results);
+/* Returns 0 or the exit status. */
+int check_write_junit(const char *path, const check_results *results);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the command share. */
+#ifndef RVL_CLI_COMMAND_H
+#define RVL_CLI_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/shown.h"
+#include "reveille/replay.h"
+
+/* Exit statuses, as docs/replay.md lists them. */
+#define EXIT_FITS 0
+#define EXIT_INTERNAL 1
+#define EXIT_BAD_INPUT 2
+#define EXIT_DOES_NOT_FIT 3
+#define EXIT_INTERRUPTED 130 /* as shells have it of SIGINT */
+
+/* A subcommand: argv[0] is its name. Returns the exit status. */
+int command_replay(int argc, char **argv);
+int command_record(int argc, char **argv);
+int command_run(int argc, char **argv);
+int command_report(int argc, char **argv);
+int command_devices(int argc, char **argv);
+int command_model(int argc, char **argv);
+int command_snapshot(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_check(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_manual(int argc, char **argv);
+
+/* Their tables. */
+extern const struct command_spec replay_spec, record_spec, run_spec, report_spec, devices_spec,
+    model_spec, snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
+
+/* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */
+int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says why a replay was refused, and where. Returns the exit status. */
+int explain_replay(rvl_status status);
+
+#define EXPLANATION_BYTES 8192
+
+/* The same as text: "FILE:LINE:COLUMN: why", cut where the room ends. Returns the exit status. */
+int describe_replay(rvl_status status, char *text, size_t size);
+
+/* ---- terminal.c ---- */
+
+/* Whether the standard output is to have colours: as --color says, or where it is a terminal. */
+bool wants_colour(void);
+
+/* How wide a terminal is: as COLUMNS says, or the terminal itself; 80 where neither does. */
+unsigned terminal_columns(void);
+
+/* The width that tables are fitted to; 0: none, since the standard output is no terminal. */
+unsigned table_columns(void);
+
+/* ---- text.c ---- */
+
+/* "94.2 GiB"; whole bytes below 1 KiB, KiB and MiB below their next unit. */
+#define SIZE_TEXT_BYTES 32
+const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
+
+/*
+ * Text from outside as it may be shown (base/shown.h); printable(): in a line of text. The caller
+ * frees it. NULL: no memory.
+ */
+char *shown(rvli_shown_as as, const char *text);
+char *printable(const char *name);
+
+/* The same into a stream. false: no memory. */
+bool write_shown(FILE *out, rvli_shown_as as, const char *text);
+
+/* printf() of text that is made harmless, but for a line break that ends the format. */
+bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- table.c ---- */
+
+typedef struct table table;
+
+/* right: for every column, whether it is aligned to the right. NULL: no memory. */
+table *table_new(const char *const *titles, const bool *right, size_t columns);
+
+/* Adds a row of as many cells as there are columns, which are copied and made harmless. */
+void table_add(table *rows, const char *const *cells);
+
+/*
+ * The same for a table that is too long to be kept: table_widen() hears of every row first, and
+ * then table_put() prints each. Cells of the last column may be "" when they are heard of.
+ */
+void table_widen(table *rows, const char *const *cells);
+/* Prints the rows that were added: of a table that is not kept, the titles. */
+void table_put(table *rows, const char *const *cells, bool marked, const char *indent);
+
+/* Marks the row added last. */
+void table_mark_last(table *rows);
+
+/*
+ * Prints it on stdout, each line with an indent; marked rows in red where there are colours. false:
+ * no memory, now or when a row was added.
+ */
+bool table_print(table *rows, const char *indent);
+void table_free(table *rows);
+
+/* ---- report.c ---- */
+
+/* Prints the result for people. false: no memory. */
+bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of a step by their names on the command line. */
+#ifndef RVL_CLI_MODEL_SET_H
+#define RVL_CLI_MODEL_SET_H
+
+#include "options.h"
+#include "reveille/model.h"
+
+#define MODEL_WHY_BYTES 512
+
+#define MODEL_FROM_1 "a whole number from 1 to 16777216"
+
+/*
+ * All settings of a step but the device, in the order of the help, which is the order of a sweep:
+ * GROUP(title), SETTING(field, name, value, expected, default, help), and SWITCH(field, name,
+ * default, help), which takes yes or no where it takes a value.
+ */
+#define MODEL_SETTING_MAP(GROUP, SETTING, SWITCH)                                                  \
+    GROUP("Engine")                                                                                \
+    SETTING(tp, "tp", "N", MODEL_FROM_1, "1", "tensor parallel")                                   \
+    SETTING(pp, "pp", "N", MODEL_FROM_1, "1", "pipeline stages")                                   \
+    SETTING(pp_rank, "pp-rank", "N", "a whole number from 0 to 16777216", "0",                     \
+            "the stage that is predicted")                                                         \
+    SETTING(ep, "ep", "N", MODEL_FROM_1, "1", "expert parallel, within tp")                        \
+    SETTING(mem_fraction, "mem-fraction", "X",                                                     \
+            "more than 0 and at most 1, such as 0.9, with at most six decimals", "0.9",            \
+            "part of the memory that weights and KV cache take")                                   \
+    SETTING(weights_dtype, "weights-dtype", "bf16|fp8|int4|int8", "bf16, fp8, int4 or int8",       \
+            "what the config's quantization_config says, or bf16", "type of the weights")          \
+    SETTING(kv_dtype, "kv-dtype", "bf16|fp8", "bf16 or fp8", "what the config says, or bf16",      \
+            "type of the KV cache")                                                                \
+    GROUP("Trainer")                                                                               \
+    SETTING(train, "train", "fsdp:N|ddp|none", "fsdp:N, ddp or none", "none",                      \
+            "fsdp:N: sharded over N GPUs; none: the trainer runs elsewhere, and a whole copy of "  \
+            "the new weights arrives for the update")                                              \
+    SWITCH(reshard, "reshard", "all are kept", "gathered layers are freed after use")              \
+    SETTING(micro_batch, "micro-batch", "N", MODEL_FROM_1, "1", "sequences")                       \
+    SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096", "tokens of a sequence")                 \
+    SWITCH(recompute, "recompute", "all are kept",                                                 \
+           "activations are computed again, layer by layer")                                       \
+    SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
+            "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
+            "what the trainer steps with")                                                         \
+    GROUP("Both")                                                                                  \
+    SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \
+            "how they share the GPU, see docs/strategies.md in the sources")                       \
+    SETTING(wake, "wake", "staged|together", "staged or together", "staged",                       \
+            "together: v3 resumes all of the engine at once")
+
+/*
+ * Sets the option of that name ("tp", "mem-fraction"; switches take yes or no). A device is not
+ * copied. false: why has "--tp 0: expected ...".
+ */
+bool model_set(rvl_model_options *options, const char *name, const char *value,
+               char why[MODEL_WHY_BYTES]);
+
+/*
+ * Why a setting changes nothing beside the others, with the remedy; NULL: it may change something.
+ * sought: the tag whose largest size is looked for, or NULL.
+ */
+const char *model_setting_idle(const rvl_model_options *options, const char *name,
+                               const char *sought);
+
+/* Whether the KV cache of an engine is meant, whose size is the memory fraction's. */
+bool model_is_cache(const char *tag);
+
+/* A term by its name, with its size. false as model_set(). */
+bool model_set_given(const char *name, const char *size, rvl_model_given *given_out,
+                     char why[MODEL_WHY_BYTES]);
+
+/* A fraction in millionths, without a detour through a double. */
+bool model_parse_fraction(const char *text, uint32_t *ppm_out);
+
+/* Says why a config or a step was refused. Returns the exit status. */
+int model_explain(rvl_status status, const char *config);
+
+/* The same as text, cut where the room ends. Returns the exit status. */
+int model_describe(rvl_status status, const char *config, char *text, size_t size);
+
+#endif

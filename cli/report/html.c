@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A report as one page that opens without a network: our page, the chart library, and the data as
+ * JSON in the middle. All three are in the command itself, as bytes.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/report/report.h"
+
+#ifndef RVL_HAVE_CHARTS
+
+bool html_available(void)
+{
+    return false;
+}
+
+bool write_html(FILE *out, const report_run *runs, size_t run_count)
+{
+    (void)out;
+    (void)runs;
+    (void)run_count;
+    return false;
+}
+
+#else
+
+static const unsigned char page_html[] = {
+#include "page.html.inc"
+};
+static const unsigned char page_css[] = {
+#include "page.css.inc"
+};
+static const unsigned char page_js[] = {
+#include "page.js.inc"
+};
+static const unsigned char charts_css[] = {
+#include "charts.css.inc"
+};
+static const unsigned char charts_js[] = {
+#include "charts.js.inc"
+};
+static const unsigned char charts_license[] = {
+#include "charts.license.inc"
+};
+
+bool html_available(void)
+{
+    return true;
+}
+
+/* ---- The data ---- */
+
+static bool write_key(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ",\"%s\":", key);
+    if (text != NULL)
+        return write_json_text(out, text);
+    fputs("null", out);
+    return true;
+}
+
+static bool write_series(FILE *out, const rvl_timeline *timeline, size_t device, uint32_t index)
+{
+    rvl_timeline_series series = {.struct_size = sizeof series};
+    if (rvl_timeline_get_series(timeline, device, index, &series) != RVL_OK)
+        return false;
+    fprintf(out, "%s{\"external\":%s,\"paused\":%s,\"peak_bytes\":%" PRIu64, index > 0 ? "," : "",
+            series.external ? "true" : "false", series.paused ? "true" : "false",
+            series.peak_bytes);
+    bool ok = write_key(out, "process", series.process) && write_key(out, "tag", series.tag);
+    putc('}', out);
+    return ok;
+}
+
+/* [series,bytes] where that says it all, else everything that is known. */
+static void write_value(FILE *out, const rvl_timeline_value *value, bool single)
+{
+    if (single)
+        fprintf(out, "[%" PRIu32 ",%" PRIu64 "]", value->series, value->last_bytes);
+    else
+        fprintf(out, "[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+                value->series, value->before_bytes, value->min_bytes, value->max_bytes,
+                value->last_bytes, value->at_peak_bytes);
+}
+
+static bool write_point(FILE *out, const rvl_timeline *timeline, size_t device, uint32_t index)
+{
+    rvl_timeline_point point = {.struct_size = sizeof point};
+    if (rvl_timeline_get_point(timeline, device, index, &point) != RVL_OK)
+        return false;
+    fprintf(out,
+            "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+            ",[",
+            index > 0 ? "," : "", point.begin_ns, point.end_ns, point.peak_ns, point.changes,
+            point.min_bytes, point.max_bytes, point.last_bytes);
+    for (uint32_t i = 0; i < point.value_count; i++) {
+        if (i > 0)
+            putc(',', out);
+        write_value(out, &point.values[i], point.changes == 1);
+    }
+    fputs("]]", out);
+    return true;
+}
+
+/* The largest holders; the page counts the others. */
+static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, uint32_t stage)
+{
+    rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
+    size_t count = 0;
+    bool ok = rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
+                                      &count) == RVL_OK;
+    fputs(",\"at_peak\":[", out);
+    for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
+        fprintf(out, "%s{\"bytes\":%" PRIu64, i > 0 ? "," : "", holders[i].bytes);
+        ok = write_key(out, "process", holders[i].process) && write_key(out, "tag", holders[i].tag);
+        putc('}', out);
+    }
+    putc(']', out);
+    if (count > RVL_REPLAY_LISTED_HOLDERS)
+        fprintf(out, ",\"others\":%zu", count - RVL_REPLAY_LISTED_HOLDERS);
+    return ok;
+}
+
+/* What stages that the timeline shows as one come to. */
+typedef struct merged_stage {
+    rvl_stage_stats stats; /* of the first; peak, end, host and transitions of all */
+    uint32_t peak_stage;
+} merged_stage;
+
+static bool merge_stages(const rvl_replay *replay, size_t device, uint32_t first, uint32_t end,
+                         merged_stage *merged)
+{
+    *merged = (merged_stage){.stats = {.struct_size = sizeof merged->stats}, .peak_stage = first};
+    if (rvl_replay_get_stage(replay, device, first, &merged->stats, NULL) != RVL_OK)
+        return false;
+    for (uint32_t i = first + 1; i < end; i++) {
+        rvl_stage_stats stats = {.struct_size = sizeof stats};
+        if (rvl_replay_get_stage(replay, device, i, &stats, NULL) != RVL_OK)
+            return false;
+        if (stats.peak_bytes > merged->stats.peak_bytes) {
+            merged->stats.peak_bytes = stats.peak_bytes;
+            merged->stats.free_at_peak_bytes = stats.free_at_peak_bytes;
+            merged->peak_stage = i;
+        }
+        if (stats.host_bytes > merged->stats.host_bytes)
+            merged->stats.host_bytes = stats.host_bytes;
+        merged->stats.end_bytes = stats.end_bytes;
+        merged->stats.transition_ns += stats.transition_ns;
+    }
+    return true;
+}
+
+/* A stage of the timeline, of those that the replay lists from an offset on. */
+static bool write_stage(FILE *out, const report_run *run, size_t device,
+                        const rvl_timeline_stage *stage, uint32_t offset)
+{
+    merged_stage merged;
+    uint32_t first = stage->first > offset ? stage->first - offset : 0;
+    uint32_t end = stage->first + stage->count - offset;
+    if (!merge_stages(run->replay, device, first, end, &merged))
+        return false;
+    const rvl_stage_stats *stats = &merged.stats;
+    fprintf(out,
+            "%s{\"begin_ns\":%" PRIu64 ",\"step\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
+            ",\"end_bytes\":%" PRIu64 ",\"free_at_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
+            ",\"transition_ns\":%" PRIu64,
+            first > 0 ? "," : "", stage->begin_ns, stage->step, stats->peak_bytes, stats->end_bytes,
+            stats->free_at_peak_bytes, stats->host_bytes, stats->transition_ns);
+    if (end - first > 1)
+        fprintf(out, ",\"merged\":%" PRIu32, end - first);
+    bool ok = write_key(out, "name", stats->name) &&
+              write_holders(out, run->replay, device, merged.peak_stage);
+    putc('}', out);
+    return ok;
+}
+
+/* The timeline counts "start", which the replay lists only if memory was in use in it. */
+static bool write_stages(FILE *out, const report_run *run, size_t device, uint32_t listed)
+{
+    rvl_timeline_stage stage = {.struct_size = sizeof stage};
+    uint32_t count = rvl_timeline_stage_count(run->timeline);
+    if (count == 0 || rvl_timeline_get_stage(run->timeline, count - 1, &stage) != RVL_OK)
+        return count == 0;
+    uint32_t offset = stage.first + stage.count - listed;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < count; i++) {
+        ok = rvl_timeline_get_stage(run->timeline, i, &stage) == RVL_OK;
+        if (ok && stage.first + stage.count > offset)
+            ok = write_stage(out, run, device, &stage, offset);
+    }
+    return ok;
+}
+
+static bool write_device(FILE *out, const report_run *run, size_t index)
+{
+    rvl_timeline_device device = {.struct_size = sizeof device};
+    rvl_replay_device replayed = {.struct_size = sizeof replayed};
+    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK ||
+        rvl_replay_get_device(run->replay, index, &replayed) != RVL_OK)
+        return false;
+    fprintf(out,
+            "%s{\"device\":%d,\"capacity_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
+            ",\"peak_ns\":%" PRIu64 ",\"changes\":%" PRIu64 ",\"fits\":%s",
+            index > 0 ? "," : "", device.device, device.capacity_bytes, device.peak_bytes,
+            device.peak_ns, device.changes, replayed.fits ? "true" : "false");
+    bool ok = write_key(out, "profile", device.profile);
+    fputs(",\"series\":[", out);
+    for (uint32_t i = 0; ok && i < device.series_count; i++)
+        ok = write_series(out, run->timeline, index, i);
+    fputs("],\n\"points\":[", out);
+    for (uint32_t i = 0; ok && i < device.point_count; i++)
+        ok = write_point(out, run->timeline, index, i);
+    fputs("],\n\"stages\":[", out);
+    ok = ok && write_stages(out, run, index, replayed.stage_count);
+    fputs("]}", out);
+    return ok;
+}
+
+static bool write_run(FILE *out, const report_run *run)
+{
+    fprintf(out, "{\"end_ns\":%" PRIu64 ",\"events\":%" PRIu64, chart_end_ns(run->timeline),
+            rvl_replay_event_count(run->replay, NULL));
+    bool ok = write_key(out, "label", run->label);
+    fputs(",\"devices\":[", out);
+    for (size_t i = 0; ok && i < rvl_timeline_device_count(run->timeline); i++)
+        ok = write_device(out, run, i);
+    fputs("]}", out);
+    return ok;
+}
+
+static bool write_data(FILE *out, const report_run *runs, size_t run_count)
+{
+    bool ok = true;
+    fputs("{\"schema\":1,\"runs\":[", out);
+    for (size_t i = 0; ok && i < run_count; i++) {
+        if (i > 0)
+            putc(',', out);
+        ok = write_run(out, &runs[i]);
+    }
+    fputs("]}", out);
+    return ok;
+}
+
+/* ---- The page ---- */
+
+typedef struct part {
+    const char *place;
+    const unsigned char *bytes; /* NULL: the data */
+    size_t size;
+} part;
+
+static const part parts[] = {
+    {"{{CHARTS_LICENSE}}", charts_license, sizeof charts_license},
+    {"{{CHARTS_CSS}}", charts_css, sizeof charts_css},
+    {"{{PAGE_CSS}}", page_css, sizeof page_css},
+    {"{{DATA}}", NULL, 0},
+    {"{{CHARTS_JS}}", charts_js, sizeof charts_js},
+    {"{{PAGE_JS}}", page_js, sizeof page_js},
+};
+
+bool write_html(FILE *out, const report_run *runs, size_t run_count)
+{
+    const unsigned char *rest = page_html, *end = page_html + sizeof page_html;
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
+        size_t length = strlen(parts[i].place);
+        const unsigned char *place = memmem(rest, (size_t)(end - rest), parts[i].place, length);
+        if (place == NULL)
+            return false;
+        fwrite(rest, 1, (size_t)(place - rest), out);
+        if (parts[i].bytes != NULL)
+            fwrite(parts[i].bytes, 1, parts[i].size, out);
+        else
+            ok = write_data(out, runs, run_count);
+        rest = place + length;
+    }
+    fwrite(rest, 1, (size_t)(end - rest), out);
+    return ok;
+}
+
+#endif

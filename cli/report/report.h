@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of `reveille report` share. */
+#ifndef RVL_CLI_REPORT_REPORT_H
+#define RVL_CLI_REPORT_REPORT_H
+
+#include <stdio.h>
+
+#include "reveille/replay.h"
+#include "cli/command.h"
+
+/* One replay, and who held how much when. */
+typedef struct report_run {
+    const char *label; /* as it is told from the other one */
+    rvl_replay *replay;
+    rvl_timeline *timeline;
+} report_run;
+
+/* ---- text.c: names as base/shown.h makes them harmless; false: no memory ---- */
+
+/* A JSON string that may stand in a <script> of a page, quotes included. */
+bool write_json_text(FILE *out, const char *text);
+/* Text or an attribute of XML. */
+bool write_xml_text(FILE *out, const char *text);
+
+/* ---- instants.c ---- */
+
+/*
+ * A moment of a device: what every series had from time_ns on. A point of the timeline gives one at
+ * its peak and one at its end, both exact.
+ */
+typedef struct instant {
+    uint64_t time_ns;
+    uint64_t until_ns;     /* the next instant, or the end of the run */
+    const uint64_t *bytes; /* by series */
+    uint64_t used_bytes;
+    uint64_t paused_bytes;
+    const rvl_timeline_value *values; /* the series that may have changed since the last instant */
+    uint32_t value_count;
+} instant;
+
+/* false ends the walk. */
+typedef bool (*instant_fn)(void *user, const instant *now);
+
+/* Calls back for every instant in order of time. false: no memory, or the callback said so. */
+bool walk_instants(const rvl_timeline *timeline, size_t device, instant_fn callback, void *user);
+
+/*
+ * Where a chart ends: at the last event, and a little later if the last stage would be too narrow
+ * to be seen: what was in use then still is.
+ */
+uint64_t chart_end_ns(const rvl_timeline *timeline);
+
+/*
+ * What is stacked, from the bottom up: external bytes, then by process, then what tensors of a
+ * snapshot have, then the largest first. Of more than `most` series the smallest are one layer, on
+ * top.
+ */
+typedef struct stack {
+    uint32_t *order; /* series */
+    uint32_t count;
+    uint32_t alone;  /* the first of them: each is a layer */
+    uint32_t layers; /* alone, and one more if any are left */
+} stack;
+
+/* Of the series that hold, or of those that are paused. The caller frees stack_out->order. false:
+ * no memory. */
+bool stack_make(const rvl_timeline *timeline, size_t device, bool paused, uint32_t most,
+                stack *stack_out);
+
+/* How many of the series lie up to and within a layer. */
+uint32_t stack_reach(const stack *stacked, uint32_t layer);
+
+/* "engine/kv_cache, at most 94.2 GiB", "12 others"; the caller frees it. NULL: no memory. */
+char *stack_label(const rvl_timeline *timeline, size_t device, const stack *stacked,
+                  uint32_t layer);
+
+typedef struct colour {
+    const char *css;
+    unsigned char ansi; /* of 256 */
+} colour;
+colour stack_colour(const rvl_timeline *timeline, size_t device, const stack *stacked,
+                    uint32_t layer);
+
+/* Most bytes that are paused at one instant. */
+bool most_paused(const rvl_timeline *timeline, size_t device, uint64_t *bytes_out);
+
+/* ---- What is written; false: no memory (what did not arrive shows at the stream) ---- */
+
+bool html_available(void);
+bool write_html(FILE *out, const report_run *runs, size_t run_count);
+bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t device);
+bool write_chrome(FILE *out, const report_run *runs, size_t run_count);
+bool write_terminal(FILE *out, const report_run *run, size_t device, unsigned columns,
+                    bool colours);
+
+#endif

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A device as a picture: what is held, stacked, with capacity and stages; below it, hatched, what
+ * is paused. Layers are painted from the top down, each as a step curve filled to the bottom.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report/report.h"
+
+#define WIDTH 1200.0
+#define LEFT 84.0
+#define RIGHT 20.0
+#define TOP 74.0
+#define HELD_HEIGHT 360.0
+#define PAUSED_HEIGHT 90.0
+#define GAP 26.0
+#define AXIS_HEIGHT 34.0
+#define LEGEND_COLUMNS 3u
+#define LEGEND_ROW 20.0
+#define LAYERS_MAX 24u
+#define CHARACTER_WIDTH 6.6    /* of the stages' font, on average */
+#define NAME_CHARACTERS_MIN 6u /* a shorter rest of a name says nothing */
+#define LARGER_THAN_WORTH_SHOWING 20
+#define NS_PER_SECOND 1e9
+
+typedef struct plot {
+    FILE *out;
+    const report_run *run;
+    size_t device;
+    double top_px; /* of the plot, and below: its height */
+    double height_px;
+    uint64_t top_bytes; /* what its upper edge stands for */
+    uint64_t end_ns;
+    const uint32_t *series; /* of the curve: those that it sums */
+    uint32_t series_count;
+    bool whole;        /* the curve is everything that is held, and a line */
+    bool all;          /* it sums all series, which is known without a sum */
+    bool paused;       /* of those that are paused */
+    double x_px, y_px; /* where the curve is */
+} plot;
+
+static double x_of(const plot *drawn, uint64_t ns)
+{
+    double whole = drawn->end_ns > 0 ? (double)drawn->end_ns : 1;
+    return LEFT + (WIDTH - LEFT - RIGHT) * (double)ns / whole;
+}
+
+static double y_of(const plot *drawn, uint64_t bytes)
+{
+    return drawn->top_px + drawn->height_px * (1 - (double)bytes / (double)drawn->top_bytes);
+}
+
+/* ---- Curves ---- */
+
+static bool step_to(void *user, const instant *now)
+{
+    plot *drawn = user;
+    bool known = drawn->whole || drawn->all;
+    uint64_t bytes = !known ? 0 : drawn->paused ? now->paused_bytes : now->used_bytes;
+    for (uint32_t i = 0; !known && i < drawn->series_count; i++)
+        bytes += now->bytes[drawn->series[i]];
+    double x = x_of(drawn, now->time_ns), y = y_of(drawn, bytes);
+    if (y - drawn->y_px < 0.05 && drawn->y_px - y < 0.05)
+        return true;
+    if (x - drawn->x_px >= 0.05)
+        fprintf(drawn->out, "H%.1f", x);
+    fprintf(drawn->out, "V%.1f", y);
+    drawn->x_px = x;
+    drawn->y_px = y;
+    return true;
+}
+
+static bool draw_curve(plot *drawn, const char *style)
+{
+    drawn->x_px = LEFT;
+    drawn->y_px = drawn->top_px + drawn->height_px;
+    fprintf(drawn->out, "<path d=\"M%.1f %.1f", LEFT, drawn->y_px);
+    bool ok = walk_instants(drawn->run->timeline, drawn->device, step_to, drawn);
+    fprintf(drawn->out, "H%.1f", x_of(drawn, chart_end_ns(drawn->run->timeline)));
+    if (!drawn->whole)
+        fprintf(drawn->out, "V%.1fZ", drawn->top_px + drawn->height_px);
+    fprintf(drawn->out, "\" %s/>\n", style);
+    return ok;
+}
+
+static bool draw_layers(plot *drawn, const stack *stacked)
+{
+    char style[64];
+    bool ok = true;
+    drawn->whole = false;
+    drawn->series = stacked->order;
+    for (uint32_t layer = stacked->layers; ok && layer-- > 0;) {
+        const char *css = stack_colour(drawn->run->timeline, drawn->device, stacked, layer).css;
+        drawn->series_count = stack_reach(stacked, layer);
+        drawn->all = drawn->series_count == stacked->count;
+        /* The line keeps what is narrower than a pixel in sight. */
+        snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", css, css);
+        ok = draw_curve(drawn, style);
+    }
+    return ok;
+}
+
+/* The colour that a paused layer has where it is held; grey if it has none of its own there. */
+static const char *colour_when_held(const plot *drawn, const stack *paused, uint32_t layer,
+                                    const stack *held)
+{
+    const rvl_timeline *timeline = drawn->run->timeline;
+    rvl_timeline_series own = {.struct_size = sizeof own}, other = {.struct_size = sizeof other};
+    for (uint32_t i = 0; layer < paused->alone && i < held->alone; i++) {
+        rvl_timeline_get_series(timeline, drawn->device, paused->order[layer], &own);
+        rvl_timeline_get_series(timeline, drawn->device, held->order[i], &other);
+        bool same_tag = own.tag == NULL || other.tag == NULL ? own.tag == other.tag
+                                                             : strcmp(own.tag, other.tag) == 0;
+        if (!other.external && same_tag && strcmp(own.process, other.process) == 0)
+            return stack_colour(timeline, drawn->device, held, i).css;
+    }
+    return "#8a939c";
+}
+
+static bool draw_paused_layers(plot *drawn, const stack *paused, const stack *held)
+{
+    char style[96];
+    bool ok = true;
+    drawn->whole = false;
+    drawn->series = paused->order;
+    for (uint32_t layer = paused->layers; ok && layer-- > 0;) {
+        const char *css = colour_when_held(drawn, paused, layer, held);
+        drawn->series_count = stack_reach(paused, layer);
+        drawn->all = drawn->series_count == paused->count;
+        snprintf(style, sizeof style, "fill=\"%s\" fill-opacity=\"0.45\" stroke=\"%s\"", css, css);
+        ok = draw_curve(drawn, "class=\"under\"") && draw_curve(drawn, style);
+    }
+    drawn->series_count = paused->count;
+    drawn->all = true;
+    return ok && draw_curve(drawn, "fill=\"url(#hatch)\"");
+}
+
+/* ---- Around them ---- */
+
+static bool draw_text(FILE *out, double x, double y, const char *attributes, const char *text)
+{
+    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+    bool ok = write_xml_text(out, text);
+    fputs("</text>\n", out);
+    return ok;
+}
+
+/* Names are cut to their stage's width, and left out where that is nothing. */
+static bool draw_stage_name(const plot *drawn, const char *name, double left, double right)
+{
+    size_t room = right - left > 16 ? (size_t)((right - left - 8) / CHARACTER_WIDTH) : 0;
+    if (room < NAME_CHARACTERS_MIN && room < strlen(name))
+        return true;
+    char *text = printable(name);
+    if (text == NULL)
+        return false;
+    if (strlen(text) > room) {
+        size_t cut = room - 1;
+        while (cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80)
+            cut--;
+        text[cut] = '\0';
+    }
+    bool ok = draw_text(drawn->out, left + 4, TOP - 8, "class=\"stage\"", text);
+    free(text);
+    return ok;
+}
+
+static bool draw_stages(const plot *drawn, double bottom_px)
+{
+    const rvl_timeline *timeline = drawn->run->timeline;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < rvl_timeline_stage_count(timeline); i++) {
+        rvl_timeline_stage stage = {.struct_size = sizeof stage},
+                           next = {.struct_size = sizeof next};
+        rvl_timeline_get_stage(timeline, i, &stage);
+        bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
+        double left = x_of(drawn, stage.begin_ns);
+        double right = x_of(drawn, last ? chart_end_ns(timeline) : next.begin_ns);
+        if (right - left < 0.5)
+            continue;
+        if (i % 2 == 1)
+            fprintf(drawn->out,
+                    "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+                    left, TOP, right - left, bottom_px - TOP);
+        ok = draw_stage_name(drawn, stage.name, left, right);
+    }
+    return ok;
+}
+
+/* 1, 2 or 5 times a power of ten, of which at most `ticks` make the whole. */
+static double round_step(double whole, int ticks)
+{
+    double step = 1e-9;
+    while (step * 10 * ticks < whole)
+        step *= 10;
+    if (step * 2 * ticks >= whole)
+        return step * 2;
+    return step * 5 * ticks >= whole ? step * 5 : step * 10;
+}
+
+static void draw_axis(const plot *drawn, int ticks)
+{
+    uint64_t unit = 1;
+    while (unit < UINT64_C(1) << 30 && drawn->top_bytes / 1024 >= unit)
+        unit *= 1024;
+    double step = round_step((double)drawn->top_bytes / (double)unit, ticks);
+    for (int i = 0; i <= ticks; i++) {
+        char size[SIZE_TEXT_BYTES];
+        uint64_t bytes = (uint64_t)(step * i * (double)unit);
+        if (bytes > drawn->top_bytes)
+            break;
+        double y = y_of(drawn, bytes);
+        fprintf(drawn->out,
+                "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/><text class=\"tick\" x=\"%.1f\" "
+                "y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+                LEFT, y, WIDTH - RIGHT, LEFT - 6, y + 4, format_size(bytes, size));
+    }
+}
+
+static void draw_times(const plot *drawn, double bottom_px)
+{
+    double end_s = (double)drawn->end_ns / NS_PER_SECOND;
+    double step = round_step(end_s > 0 ? end_s : 1, 12);
+    for (int i = 0; i <= 12 && step * i <= end_s; i++)
+        fprintf(drawn->out,
+                "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.9g s</text>\n",
+                x_of(drawn, (uint64_t)(step * i * NS_PER_SECOND)), bottom_px + 20,
+                i == 0 ? "start" : "middle", step * i);
+}
+
+static void draw_capacity(const plot *drawn, uint64_t capacity_bytes)
+{
+    char size[SIZE_TEXT_BYTES];
+    if (capacity_bytes > drawn->top_bytes)
+        return;
+    double y = y_of(drawn, capacity_bytes);
+    fprintf(drawn->out,
+            "<path class=\"capacity\" d=\"M%.1f %.1fH%.1f\"/><text class=\"capacity-text\" "
+            "x=\"%.1f\" y=\"%.1f\">capacity %s</text>\n",
+            LEFT, y, WIDTH - RIGHT, LEFT + 6, y - 5, format_size(capacity_bytes, size));
+}
+
+static void draw_peak(const plot *drawn, const rvl_timeline_device *device)
+{
+    char size[SIZE_TEXT_BYTES];
+    double x = x_of(drawn, device->peak_ns), y = y_of(drawn, device->peak_bytes);
+    bool right = x > WIDTH - 160;
+    fprintf(drawn->out,
+            "<circle class=\"peak\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/><text class=\"peak-text\" "
+            "x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">peak %s</text>\n",
+            x, y, x + (right ? -8 : 8), y - 7, right ? "end" : "start",
+            format_size(device->peak_bytes, size));
+}
+
+static bool draw_legend(const plot *drawn, const stack *stacked, double top_px)
+{
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < stacked->layers; i++) {
+        uint32_t row = i / LEGEND_COLUMNS, column = i % LEGEND_COLUMNS;
+        double x = LEFT + (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS * column;
+        double y = top_px + LEGEND_ROW * row;
+        char *text = stack_label(drawn->run->timeline, drawn->device, stacked, i);
+        fprintf(drawn->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>",
+                x, y - 10, stack_colour(drawn->run->timeline, drawn->device, stacked, i).css);
+        ok = text != NULL && draw_text(drawn->out, x + 17, y, "class=\"legend\"", text);
+        free(text);
+    }
+    return ok;
+}
+
+static bool draw_against_legend(const plot *drawn, const report_run *against, double y)
+{
+    char *text = NULL;
+    if (asprintf(&text, "all of %s", against->label) < 0)
+        return false;
+    fprintf(drawn->out, "<path class=\"against\" d=\"M%.1f %.1fh24\"/>", LEFT, y - 4);
+    bool ok = draw_text(drawn->out, LEFT + 30, y, "class=\"legend\"", text);
+    free(text);
+    return ok;
+}
+
+static const char style_text[] =
+    "<style>svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#1c2024}"
+    ".title{font-size:16px;font-weight:600}.band{fill:#f3f5f7}.under{fill:#fff}.grid{stroke:#"
+    "d9dee3;fill:none}"
+    ".tick{fill:#5f6871;font-size:11px}.stage{font-size:12px}"
+    ".capacity{stroke:#c4262e;stroke-width:1.5;stroke-dasharray:8 5;fill:none}"
+    ".capacity-text{fill:#c4262e;font-weight:600}"
+    ".peak{fill:#1c2024;stroke:#fff;stroke-width:2}"
+    ".peak-text,.note{font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}"
+    ".against{fill:none;stroke:#1c2024;stroke-width:2;stroke-dasharray:6 4}"
+    "@media (prefers-color-scheme:dark){svg{background:#14171a}text{fill:#e6e9ec}"
+    ".band{fill:#1d2226}.under{fill:#14171a}.grid{stroke:#343b42}.tick{fill:#9aa4ae}.capacity{"
+    "stroke:#ff6b6b}"
+    ".capacity-text{fill:#ff6b6b}.peak{fill:#e6e9ec;stroke:#14171a}"
+    ".peak-text,.note{stroke:#14171a}.against{stroke:#e6e9ec}}</style>\n"
+    "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
+    "</pattern></defs>\n";
+
+static bool begin(FILE *out, const report_run *run, const rvl_timeline_device *device,
+                  double height)
+{
+    char peak[SIZE_TEXT_BYTES], capacity[SIZE_TEXT_BYTES], *title = NULL;
+    if (asprintf(&title, "%s: device %d, %s, %s; peak %s", run->label, device->device,
+                 device->profile != NULL ? device->profile : "given by size",
+                 format_size(device->capacity_bytes, capacity),
+                 format_size(device->peak_bytes, peak)) < 0)
+        return false;
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
+            "height=\"%.0f\" role=\"img\">\n<title>",
+            WIDTH, height, WIDTH, height);
+    bool ok = write_xml_text(out, title);
+    fprintf(out, "</title>\n%s", style_text);
+    ok = ok && draw_text(out, LEFT, 28, "class=\"title\"", title);
+    free(title);
+    return ok;
+}
+
+/* ---- The whole ---- */
+
+static bool draw_against(plot *held, const report_run *against, size_t device)
+{
+    rvl_timeline_device there = {.struct_size = sizeof there};
+    const report_run *own = held->run;
+    if (against == NULL || rvl_timeline_get_device(against->timeline, device, &there) != RVL_OK)
+        return true;
+    held->run = against;
+    held->whole = true;
+    bool ok = draw_curve(held, "class=\"against\"");
+    held->run = own;
+    return ok;
+}
+
+static uint64_t upper_edge(const rvl_timeline_device *device, const report_run *against,
+                           size_t index)
+{
+    rvl_timeline_device there = {.struct_size = sizeof there};
+    uint64_t top = device->peak_bytes > 0 ? device->peak_bytes : 1;
+    if (against != NULL && rvl_timeline_get_device(against->timeline, index, &there) == RVL_OK &&
+        there.peak_bytes > top)
+        top = there.peak_bytes;
+    if (device->capacity_bytes > top && device->capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top)
+        top = device->capacity_bytes;
+    return top + top / 16;
+}
+
+static bool draw_paused(const plot *held, const stack *held_stack, uint64_t paused_bytes,
+                        double top_px)
+{
+    char text[SIZE_TEXT_BYTES + 64], size[SIZE_TEXT_BYTES];
+    stack stacked;
+    plot paused = *held;
+    paused.paused = true;
+    paused.top_px = top_px;
+    paused.height_px = PAUSED_HEIGHT;
+    paused.top_bytes = paused_bytes + paused_bytes / 16 + 1;
+    if (!stack_make(held->run->timeline, held->device, true, LAYERS_MAX, &stacked))
+        return false;
+    draw_axis(&paused, 2);
+    bool ok = draw_paused_layers(&paused, &stacked, held_stack);
+    snprintf(text, sizeof text, "paused: an address, no memory; at most %s",
+             format_size(paused_bytes, size));
+    ok = ok && draw_text(held->out, LEFT + 6, top_px + 15, "class=\"note\"", text);
+    free(stacked.order);
+    return ok;
+}
+
+static bool draw_held(plot *held, const report_run *against, const stack *stacked,
+                      const rvl_timeline_device *device)
+{
+    draw_axis(held, 5);
+    bool ok = draw_layers(held, stacked) && draw_against(held, against, held->device);
+    draw_capacity(held, device->capacity_bytes);
+    draw_peak(held, device);
+    return ok;
+}
+
+/* What stands at the bottom of the plots, and where. */
+static bool draw_below(const plot *held, const report_run *against, const stack *stacked,
+                       double bottom_px, uint32_t rows)
+{
+    double legend_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW;
+    draw_times(held, bottom_px);
+    bool ok = draw_legend(held, stacked, legend_px);
+    if (ok && against != NULL)
+        ok = draw_against_legend(held, against, legend_px + LEGEND_ROW * rows);
+    fputs("</svg>\n", held->out);
+    return ok;
+}
+
+bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t index)
+{
+    rvl_timeline_device device = {.struct_size = sizeof device};
+    uint64_t paused_bytes = 0;
+    stack stacked;
+    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK ||
+        !most_paused(run->timeline, index, &paused_bytes) ||
+        !stack_make(run->timeline, index, false, LAYERS_MAX, &stacked))
+        return false;
+    uint64_t end_ns = chart_end_ns(run->timeline);
+    if (against != NULL && chart_end_ns(against->timeline) > end_ns)
+        end_ns = chart_end_ns(against->timeline);
+    plot held = {.out = out,
+                 .run = run,
+                 .device = index,
+                 .top_px = TOP,
+                 .height_px = HELD_HEIGHT,
+                 .top_bytes = upper_edge(&device, against, index),
+                 .end_ns = end_ns};
+    double bottom_px = TOP + HELD_HEIGHT + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
+    uint32_t rows = (stacked.layers + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
+    double height_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW * (rows + 2.0);
+    bool ok = begin(out, run, &device, height_px) && draw_stages(&held, bottom_px) &&
+              draw_held(&held, against, &stacked, &device);
+    if (ok && paused_bytes > 0)
+        ok = draw_paused(&held, &stacked, paused_bytes, TOP + HELD_HEIGHT + GAP);
+    ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
+    free(stacked.order);
+    return ok;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A device in a terminal: a column of characters is a stretch of time, and shows the moment of it
+ * at which most was in use. With colours a holder is a colour, without them a shade or a letter.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report/report.h"
+
+#define ROWS 16u
+#define AXIS_COLUMNS 12u
+#define COLUMNS_MIN 20u
+#define LAYERS_MAX 12u
+#define LARGER_THAN_WORTH_SHOWING 20
+#define NS_PER_SECOND 1e9
+#define PLAIN "\x1b[0m"
+
+typedef struct screen {
+    FILE *out;
+    const report_run *run;
+    size_t device;
+    bool colours;
+    unsigned ansi;  /* the colour that is on */
+    unsigned width; /* columns of the chart itself */
+    uint64_t top_bytes;
+    uint64_t capacity_bytes;
+    uint64_t end_ns;
+    stack stacked;
+    uint64_t *used_bytes; /* by column */
+    uint64_t *bytes;      /* by column, then by layer */
+} screen;
+
+static unsigned column_of(const screen *shown, uint64_t ns)
+{
+    double whole = shown->end_ns > 0 ? (double)shown->end_ns : 1;
+    unsigned column = (unsigned)((double)ns / whole * shown->width);
+    return column < shown->width ? column : shown->width - 1;
+}
+
+/* The layer of all others has what is left. */
+static void note_layers(const screen *shown, uint64_t *bytes, const instant *now)
+{
+    const stack *stacked = &shown->stacked;
+    uint64_t left_bytes = now->used_bytes;
+    for (uint32_t layer = 0; layer < stacked->alone; layer++) {
+        bytes[layer] = now->bytes[stacked->order[layer]];
+        left_bytes -= bytes[layer];
+    }
+    if (stacked->layers > stacked->alone)
+        bytes[stacked->alone] = left_bytes;
+}
+
+static bool note_instant(void *user, const instant *now)
+{
+    screen *shown = user;
+    unsigned last = column_of(shown, now->until_ns);
+    for (unsigned column = column_of(shown, now->time_ns); column <= last; column++) {
+        if (now->used_bytes <= shown->used_bytes[column])
+            continue;
+        shown->used_bytes[column] = now->used_bytes;
+        note_layers(shown, &shown->bytes[(size_t)column * shown->stacked.layers], now);
+    }
+    return true;
+}
+
+/* ---- Cells ---- */
+
+static const char *glyph_of(const screen *shown, uint32_t layer)
+{
+    static const char *const shades[] = {"█", "▓", "▒", "░"};
+    static const char *const letters[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k",
+                                          "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v"};
+    if (shown->colours)
+        return "█";
+    if (shown->stacked.layers <= sizeof shades / sizeof shades[0])
+        return shades[layer];
+    return letters[layer % (sizeof letters / sizeof letters[0])];
+}
+
+/* Colour 0 is none. Only a change of colour is written. */
+static void set_colour(screen *shown, unsigned ansi)
+{
+    if (!shown->colours || shown->ansi == ansi)
+        return;
+    if (ansi == 0)
+        fputs(PLAIN, shown->out);
+    else
+        fprintf(shown->out, "\x1b[38;5;%um", ansi);
+    shown->ansi = ansi;
+}
+
+static void put_layer(screen *shown, uint32_t layer, const char *glyph)
+{
+    colour own = stack_colour(shown->run->timeline, shown->device, &shown->stacked, layer);
+    set_colour(shown, own.ansi);
+    fputs(glyph, shown->out);
+}
+
+static void put_nothing(screen *shown, bool capacity_row)
+{
+    set_colour(shown, 0);
+    fputs(capacity_row ? "╌" : " ", shown->out);
+}
+
+/* Which layer a column has at a height. */
+static uint32_t layer_at(const screen *shown, unsigned column, double bytes)
+{
+    double sum = 0;
+    uint32_t topmost = 0;
+    for (uint32_t i = 0; i < shown->stacked.layers; i++) {
+        uint64_t own = shown->bytes[(size_t)column * shown->stacked.layers + i];
+        sum += (double)own;
+        topmost = own > 0 ? i : topmost;
+        if (bytes < sum)
+            return i;
+    }
+    return topmost;
+}
+
+static void put_cell(screen *shown, unsigned column, unsigned row, bool capacity_row)
+{
+    static const char *const eighths[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double cell = (double)shown->top_bytes / ROWS;
+    double low = cell * row, used = (double)shown->used_bytes[column];
+    int filled = (int)((used - low) / cell * 8 + 0.5);
+    filled = filled < 0 ? 0 : filled > 8 ? 8 : filled;
+    if (filled == 0 && (row > 0 || used <= 0)) {
+        put_nothing(shown, capacity_row);
+        return;
+    }
+    double height = used - low < cell ? (used + low) / 2 : low + cell / 2;
+    uint32_t layer = layer_at(shown, column, height);
+    bool whole = filled == 8 || !shown->colours;
+    if (!shown->colours && filled < 4 && row > 0)
+        put_nothing(shown, capacity_row);
+    else
+        put_layer(shown, layer,
+                  whole ? glyph_of(shown, layer) : eighths[filled > 0 ? filled - 1 : 0]);
+}
+
+static void print_rows(screen *shown)
+{
+    double cell = (double)shown->top_bytes / ROWS;
+    unsigned capacity_row = ROWS;
+    if (shown->capacity_bytes <= shown->top_bytes)
+        capacity_row = (unsigned)((double)shown->capacity_bytes / cell - 0.001);
+    for (unsigned row = ROWS; row-- > 0;) {
+        char size[SIZE_TEXT_BYTES] = "";
+        if (row == capacity_row)
+            format_size(shown->capacity_bytes, size);
+        else if (row % 4 == 3)
+            format_size((uint64_t)(cell * (row + 1)), size);
+        fprintf(shown->out, "%*s %s", (int)AXIS_COLUMNS - 2, size, row == capacity_row ? "╌" : "│");
+        for (unsigned column = 0; column < shown->width; column++)
+            put_cell(shown, column, row, row == capacity_row);
+        set_colour(shown, 0);
+        putc('\n', shown->out);
+    }
+}
+
+/* ---- Below the chart ---- */
+
+/* "|rollout  |train": a stage that has no room of its own is left out. */
+static bool print_stages(const screen *shown)
+{
+    const rvl_timeline *timeline = shown->run->timeline;
+    char *line = malloc((size_t)shown->width + 1);
+    if (line == NULL)
+        return false;
+    memset(line, ' ', shown->width);
+    line[shown->width] = '\0';
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < rvl_timeline_stage_count(timeline); i++) {
+        rvl_timeline_stage stage = {.struct_size = sizeof stage},
+                           next = {.struct_size = sizeof next};
+        rvl_timeline_get_stage(timeline, i, &stage);
+        bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
+        unsigned left = column_of(shown, stage.begin_ns);
+        unsigned right = last ? shown->width : column_of(shown, next.begin_ns);
+        char *name = printable(stage.name);
+        ok = name != NULL;
+        if (ok && right > left) {
+            size_t length = strlen(name), room = right - left - 1;
+            while (length > room && room > 0 && ((unsigned char)name[room] & 0xc0) == 0x80)
+                room--; /* not within a character */
+            memset(line + left, ' ', right - left);
+            line[left] = '|';
+            memcpy(line + left + 1, name, length < room ? length : room);
+        }
+        free(name);
+    }
+    fprintf(shown->out, "%*s%s\n", (int)AXIS_COLUMNS, "", line);
+    free(line);
+    return ok;
+}
+
+static void print_times(const screen *shown)
+{
+    char end[32];
+    int length = snprintf(end, sizeof end, "%.3f s", (double)shown->end_ns / NS_PER_SECOND);
+    fprintf(shown->out, "%*s0 s%*s%s\n", (int)AXIS_COLUMNS, "",
+            (int)shown->width - 3 - length > 1 ? (int)shown->width - 3 - length : 1, "", end);
+}
+
+static bool print_legend(screen *shown)
+{
+    bool ok = true;
+    for (uint32_t i = shown->stacked.layers; ok && i-- > 0;) {
+        char *label = stack_label(shown->run->timeline, shown->device, &shown->stacked, i);
+        char *text = label != NULL ? printable(label) : NULL;
+        ok = text != NULL;
+        fprintf(shown->out, "%*s", (int)AXIS_COLUMNS, "");
+        put_layer(shown, i, glyph_of(shown, i));
+        set_colour(shown, 0);
+        fprintf(shown->out, " %s\n", ok ? text : "");
+        free(label);
+        free(text);
+    }
+    return ok;
+}
+
+static bool print_heading(const screen *shown, const rvl_timeline_device *device)
+{
+    char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES], paused[SIZE_TEXT_BYTES];
+    uint64_t paused_bytes;
+    char *profile = printable(device->profile != NULL ? device->profile : "given by size");
+    bool ok = profile != NULL && most_paused(shown->run->timeline, shown->device, &paused_bytes);
+    if (ok)
+        fprintf(shown->out, "device %d: %s, %s; peak %s at %.3f s%s%s\n", device->device, profile,
+                format_size(device->capacity_bytes, capacity),
+                format_size(device->peak_bytes, peak), (double)device->peak_ns / NS_PER_SECOND,
+                paused_bytes > 0 ? "; paused at most " : "",
+                paused_bytes > 0 ? format_size(paused_bytes, paused) : "");
+    free(profile);
+    return ok;
+}
+
+static bool print_chart(screen *shown, const rvl_timeline_device *device)
+{
+    size_t cells = (size_t)shown->width * (shown->stacked.layers > 0 ? shown->stacked.layers : 1);
+    shown->used_bytes = calloc(shown->width, sizeof *shown->used_bytes);
+    shown->bytes = calloc(cells, sizeof *shown->bytes);
+    bool ok = shown->used_bytes != NULL && shown->bytes != NULL &&
+              walk_instants(shown->run->timeline, shown->device, note_instant, shown) &&
+              print_heading(shown, device);
+    if (ok) {
+        print_rows(shown);
+        ok = print_stages(shown);
+        print_times(shown);
+        ok = ok && print_legend(shown);
+    }
+    free(shown->used_bytes);
+    free(shown->bytes);
+    return ok;
+}
+
+bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned columns, bool colours)
+{
+    rvl_timeline_device device = {.struct_size = sizeof device};
+    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK)
+        return false;
+    unsigned width = columns > AXIS_COLUMNS + COLUMNS_MIN ? columns - AXIS_COLUMNS : COLUMNS_MIN;
+    uint64_t top = device.peak_bytes > 0 ? device.peak_bytes : 1;
+    if (device.capacity_bytes > top && device.capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top)
+        top = device.capacity_bytes;
+    screen shown = {.out = out,
+                    .run = run,
+                    .device = index,
+                    .colours = colours,
+                    .width = width,
+                    .top_bytes = top,
+                    .capacity_bytes = device.capacity_bytes,
+                    .end_ns = chart_end_ns(run->timeline)};
+    if (!stack_make(run->timeline, index, false, LAYERS_MAX, &shown.stacked))
+        return false;
+    bool ok = print_chart(&shown, &device);
+    free(shown.stacked.order);
+    return ok;
+}

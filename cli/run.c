@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reveille run: a command on simulated GPUs. This process is the machine (simcuda/machine): it
+ * records what the command's processes do, and replays that at the end for the table of stages.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "options.h"
+#include "output.h"
+#include "record/record.h"
+#include "simcuda/machine/launch.h"
+#include "simcuda/machine/machine.h"
+
+#define DEVICE_USUAL "h200"
+#define STAGE_OF_ALL "run"
+#define AUDIT_LIBRARY "libreveille-find.so"
+#define BY_SIGNAL 128 /* exit status of a command that a signal ended, as shells have it */
+
+typedef struct arguments {
+    const char *device;
+    uint32_t gpus;
+    uint64_t host_bytes;
+    const char *output;
+    const char *nvtx;
+    rvl_budget *budgets; /* room for one a word of the command line */
+    size_t budget_count;
+    bool json;
+    char **command; /* ends with NULL */
+} arguments;
+
+static int add_budget(const command_spec *command, const option_spec *option, char *value,
+                      void *user);
+
+#define FIELD(name) offsetof(arguments, name)
+
+const command_spec run_spec = {
+    .name = "run",
+    .summary = "run a command on simulated GPUs and show its memory",
+    .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
+    .description =
+        "Runs COMMAND on GPUs that are simulated: CUDA's libraries are replaced by ones that hand "
+        "out memory as a card would and do not compute. No GPU is needed, and one that is there is "
+        "not touched. All processes of the command share the GPUs. At the end the memory peak of "
+        "every stage is printed with those who held it, as by `reveille replay`.\n\n"
+        "What reads results back from the GPU reads zeroes. A function that is not simulated "
+        "answers that it is not supported, and is named once on stderr.",
+    .options =
+        (const option_spec[]){
+            OPTION_OF_DEVICE(FIELD(device), DEVICE_USUAL),
+            {.kind = OPTION_NUMBER,
+             .name = "gpus",
+             .value = "N",
+             .help = "how many of them there are",
+             .usual = "1",
+             .expected = "a number from 1 to 64",
+             .least = 1,
+             .most = RVL_MAX_DEVICES,
+             .field = FIELD(gpus)},
+            {.kind = OPTION_SIZE,
+             .name = "host-memory",
+             .value = "SIZE",
+             .help = "how much host memory all processes may pin and register together",
+             .usual = "no bound",
+             .field = FIELD(host_bytes)},
+            {.kind = OPTION_STRING,
+             .name = "stages-nvtx",
+             .value = "PREFIX",
+             .help = "NVTX ranges whose name begins so are stages, named by the rest",
+             .usual = "all is one stage, \"run\"",
+             .expected = "the beginning of a range's name",
+             .field = FIELD(nvtx)},
+            {.kind = OPTION_CALL,
+             .name = "budget",
+             .value = "STAGE=SIZE",
+             .help = "upper bound on the peak of every stage of that name",
+             .usual = "none",
+             .expected = "STAGE=SIZE, such as train=90GiB",
+             .set = add_budget,
+             .repeated = true},
+            {.kind = OPTION_FILE,
+             .letter = 'o',
+             .name = "output",
+             .value = "FILE",
+             .help = "the trace of the run, of all processes",
+             .usual = "none is kept",
+             .files = "rvt",
+             .field = FIELD(output)},
+            OPTION_OF_JSON(FIELD(json)),
+            OPTION_OF_COLOR,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
+                                  {"3", "COMMAND is well, and a stage is over its budget"},
+                                  {"2", "bad usage, or the command cannot be run"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille run python train.py", "A program on one simulated H200."},
+            {"reveille run --device h100-80g --gpus 8 -o run.rvt -- torchrun --nproc-per-node 8 "
+             "train.py",
+             "Eight processes on eight GPUs; the trace is kept."},
+            {"reveille run --budget run=60GiB -- ./engine", "A bound, for CI."},
+            {NULL, NULL}},
+    .environment =
+        (const text_entry[]){
+            {"LD_AUDIT", "Libraries that are named there stay, before ours. Ours sees to it that "
+                         "the names of CUDA's libraries lead to simulated ones."},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-record(1), reveille-replay(1), reveille-devices(1); "
+                "docs/run.md in the sources",
+    .command_follows = true,
+};
+
+/* ---- Arguments ---- */
+
+static int add_budget(const command_spec *command, const option_spec *option, char *value,
+                      void *user)
+{
+    (void)option;
+    arguments *parsed = user;
+    if (!options_budget(command, value, &parsed->budgets[parsed->budget_count]))
+        return EXIT_BAD_INPUT;
+    parsed->budget_count++;
+    return 0;
+}
+
+/* ---- The libraries ---- */
+
+static bool find_library(char path[PATH_MAX])
+{
+    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND "/reveille-cuda", "../simcuda"};
+    char own[PATH_MAX], candidate[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
+        *slash = '\0';
+        snprintf(candidate, sizeof candidate, "%s/%s/" AUDIT_LIBRARY, own, places[i]);
+        if (realpath(candidate, path) != NULL && access(path, R_OK) == 0)
+            break;
+        path[0] = '\0';
+    }
+    if (path[0] == '\0')
+        complain(0, "there is no " AUDIT_LIBRARY " beside this command: install it (a build "
+                    "without the CUDA headers has none)");
+    else if (strpbrk(path, " :") != NULL)
+        complain(0, "%s: LD_AUDIT cannot hold a path with a space or a colon: install it elsewhere",
+                 path);
+    return path[0] != '\0' && strpbrk(path, " :") == NULL;
+}
+
+static bool add_to_list(const char *variable, const char *path)
+{
+    const char *before = getenv(variable);
+    char *list = NULL;
+    if (before == NULL || before[0] == '\0')
+        return setenv(variable, path, 1) == 0;
+    if (asprintf(&list, "%s:%s", before, path) < 0)
+        return false;
+    bool good = setenv(variable, list, 1) == 0;
+    free(list);
+    return good;
+}
+
+/* Triton looks for the driver in a folder, or where ldconfig says. */
+static bool set_environment(const arguments *parsed, const char *library, const char *machine)
+{
+    char folder[PATH_MAX], driver[PATH_MAX + 16];
+    snprintf(folder, sizeof folder, "%s", library);
+    *strrchr(folder, '/') = '\0';
+    snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
+    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 && add_to_list("LD_AUDIT", library) &&
+           setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
+           (parsed->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", parsed->nvtx, 1) == 0 &&
+                                     setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
+}
+
+/* ---- The result ---- */
+
+static void tell_refusals(const rvli_machine *machine)
+{
+    const rvli_machine_refusal *refused = rvli_machine_refused(machine);
+    char asked[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], where[32];
+    if (refused->count == 0)
+        return;
+    snprintf(where, sizeof where, refused->device >= 0 ? "device %d" : "pinned host memory",
+             refused->device);
+    complain(0,
+             "out of memory %" PRIu64 " times: first %s asked for %s (%" PRIu64
+             " bytes) of %s with %s (%" PRIu64 " bytes) free",
+             refused->count, refused->process, format_size(refused->requested_bytes, asked),
+             refused->requested_bytes, where, format_size(refused->free_bytes, left),
+             refused->free_bytes);
+}
+
+static bool print_text(void *user, const char *text, size_t size)
+{
+    (void)user;
+    return fwrite(text, 1, size, stdout) == size;
+}
+
+static bool within_budgets(const rvl_replay *replay)
+{
+    bool within = true;
+    for (size_t i = 0; i < rvl_replay_device_count(replay); i++) {
+        rvl_replay_device device = {.struct_size = sizeof device};
+        if (rvl_replay_get_device(replay, i, &device) == RVL_OK)
+            within = within && device.within_budgets;
+    }
+    return within;
+}
+
+/* What the run was, from its trace. Returns the exit status that it asks for. */
+static int show(const arguments *parsed, const char *trace)
+{
+    const rvl_trace_progress progress = {.struct_size = sizeof progress};
+    const rvl_replay_options options = {.struct_size = sizeof options,
+                                        .budgets = parsed->budgets,
+                                        .budget_count = parsed->budget_count};
+    rvl_replay *replay = NULL;
+    rvl_status status = rvl_replay_run(&trace, 1, &options, &replay);
+    if (status != RVL_OK)
+        return explain_replay(status);
+    bool printed = true;
+    if (parsed->json) {
+        printed = rvl_replay_write_json(replay, print_text, NULL) != RVL_ERR_HOST_OOM;
+        putchar('\n');
+    } else {
+        printed = report_print(replay, &progress);
+    }
+    int code = within_budgets(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
+    rvl_replay_close(replay);
+    return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
+}
+
+/* ---- Running ---- */
+
+static int complain_of(const rvl_error *error, int status)
+{
+    return complain(status, "%s%s%s", error->message, error->native_name[0] != '\0' ? ": " : "",
+                    error->native_name);
+}
+
+static int run_on(const arguments *parsed, rvli_machine *machine, const char *library,
+                  const char *path, bool *ran_out)
+{
+    rvli_launch launch;
+    if (!set_environment(parsed, library, rvli_machine_name(machine)))
+        return complain(EXIT_INTERNAL, "no memory for the environment of the command");
+    if (!rvli_launch_start(path, parsed->command, &launch))
+        return complain(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
+    rvl_status served = rvli_machine_serve(machine, launch.ended);
+    int status = rvli_launch_finish(&launch);
+    if (served != RVL_OK)
+        return complain(EXIT_INTERNAL, "waiting for processes: %s", strerror(errno));
+    *ran_out = true;
+    return WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int run_machine(const arguments *parsed, const char *library, const char *path,
+                       const char *trace)
+{
+    const rvli_machine_options options = {.device = parsed->device,
+                                          .gpus = (int)parsed->gpus,
+                                          .host_bytes = parsed->host_bytes,
+                                          .record = trace,
+                                          .stage = parsed->nvtx == NULL ? STAGE_OF_ALL : NULL};
+    rvli_machine *machine = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    bool ran = false;
+    rvl_status status = rvli_machine_open(&options, &error, &machine);
+    if (status != RVL_OK)
+        return complain_of(&error, status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT);
+    int code = run_on(parsed, machine, library, path, &ran);
+    if (ran)
+        tell_refusals(machine);
+    if (rvli_machine_close(machine) != RVL_OK && ran) {
+        rvl_last_error(&error);
+        return complain_of(&error, EXIT_INTERNAL);
+    }
+    int shown = ran ? show(parsed, trace) : EXIT_FITS;
+    return code != 0 ? code : shown;
+}
+
+/* The trace must not replace the program or what it is given. */
+static bool good_output(const arguments *parsed, const char *program)
+{
+    const output_name written = {"-o", parsed->output};
+    bool good = outputs_check_input(&written, 1, program) == 0;
+    for (char **word = parsed->command + 1; good && *word != NULL; word++)
+        good = outputs_check_input(&written, 1, *word) == 0;
+    return good;
+}
+
+/* A trace that is not kept has no name, and goes with this process. */
+static int run(const arguments *parsed)
+{
+    char library[PATH_MAX] = "", path[PATH_MAX], unnamed[48];
+    if (!find_library(library) || !record_find_command(parsed->command[0], path))
+        return EXIT_BAD_INPUT;
+    if (parsed->output != NULL)
+        return good_output(parsed, path) ? run_machine(parsed, library, path, parsed->output)
+                                         : EXIT_BAD_INPUT;
+    int file = memfd_create("reveille-run", MFD_CLOEXEC);
+    if (file < 0)
+        return complain(EXIT_INTERNAL, "no memory for the trace: %s", strerror(errno));
+    snprintf(unnamed, sizeof unnamed, "/proc/self/fd/%d", file);
+    int status = run_machine(parsed, library, path, unnamed);
+    close(file);
+    return status;
+}
+
+static int check(const arguments *parsed, char **words)
+{
+    const char *taken = getenv("NVTX_INJECTION64_PATH");
+    if (words[0] == NULL)
+        return options_refuse(&run_spec, "run: name the command to run");
+    if (parsed->nvtx != NULL && taken != NULL && taken[0] != '\0')
+        return complain(EXIT_BAD_INPUT,
+                        "--stages-nvtx: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one "
+                        "tool: unset it",
+                        taken);
+    return parsed->output != NULL ? options_check_ending(&run_spec, "-o", parsed->output, "rvt zst")
+                                  : 0;
+}
+
+int command_run(int argc, char **argv)
+{
+    arguments parsed = {.device = DEVICE_USUAL, .gpus = 1};
+    option_line line;
+    parsed.budgets = calloc((size_t)argc, sizeof *parsed.budgets);
+    if (parsed.budgets == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    int status;
+    if (!options_parse(&run_spec, argc, argv, &parsed, &line)) {
+        status = line.status;
+    } else {
+        parsed.command = argv + line.first;
+        status = check(&parsed, parsed.command);
+        if (status == 0)
+            status = run(&parsed);
+    }
+    free(parsed.budgets);
+    return status;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/backup/backup.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+/* ---- In host memory ---- */
+
+static rvl_status host_hold(rvli_transition *transition, const rvli_allocation *allocation,
+                            rvli_backup *backup)
+{
+    rvl_context *context = transition->context;
+    rvl_status status =
+        context->ops.host_alloc(context->self, allocation->device, allocation->size, &backup->host);
+    if (status != RVL_OK)
+        rvli_error_op("host_alloc");
+    return status;
+}
+
+static rvl_status host_save(rvli_transition *transition, const rvli_allocation *allocation,
+                            rvli_backup *backup, uint64_t offset, uint64_t size)
+{
+    rvl_context *context = transition->context;
+    rvl_status status =
+        context->ops.copy_to_host(context->self, allocation->device, (char *)backup->host + offset,
+                                  allocation->addr + offset, size);
+    if (status != RVL_OK)
+        rvli_error_op("copy_to_host");
+    return status;
+}
+
+static rvl_status host_load(rvli_transition *transition, const rvli_allocation *allocation,
+                            const rvli_backup *backup)
+{
+    rvl_context *context = transition->context;
+    rvl_status status = context->ops.copy_to_device(
+        context->self, allocation->device, allocation->addr, backup->host, allocation->size);
+    if (status != RVL_OK)
+        rvli_error_op("copy_to_device");
+    return status;
+}
+
+/* A buffer that cannot be given back is lost to this process, and nothing depends on it. */
+static void host_drop(rvl_context *context, rvli_backup *backup)
+{
+    const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    if (ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK &&
+        ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK)
+        rvli_log(context, RVL_LOG_WARN, "the host memory of a backup could not be given back");
+    rvli_error_put_back(&before);
+}
+
+const rvli_backup_store rvli_host_store = {
+    .name = "host",
+    .hold = host_hold,
+    .save = host_save,
+    .load = host_load,
+    .drop = host_drop,
+};
+
+/* ---- Any ---- */
+
+static const rvli_backup_store *store_of(rvl_backup policy)
+{
+    return policy == RVL_BACKUP_DISK ? &rvli_disk_store : &rvli_host_store;
+}
+
+rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup policy)
+{
+    if ((unsigned)policy > RVL_BACKUP_DISK)
+        return rvli_error(RVL_ERR_INVALID, "a backup policy that this version does not know");
+    if (policy == RVL_BACKUP_DISK && context->disk_directory == NULL &&
+        !context->devices[device].facts.host_accounted)
+        return rvli_error(RVL_ERR_INVALID, "no directory for disk backups: name one when opening "
+                                           "the context (disk_directory)");
+    return RVL_OK;
+}
+
+rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *allocation,
+                            rvli_backup **backup_out)
+{
+    rvli_backup *backup = malloc(sizeof *backup);
+    if (backup == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup");
+    *backup = (rvli_backup){
+        .store = store_of((rvl_backup)allocation->policy),
+        .size = allocation->size,
+        .device = allocation->device,
+    };
+    rvl_status status = backup->store->hold(transition, allocation, backup);
+    if (status == RVL_OK)
+        *backup_out = backup;
+    else
+        free(backup);
+    return status;
+}
+
+void rvli_backup_drop(rvl_context *context, rvli_backup *backup)
+{
+    if (backup == NULL)
+        return;
+    backup->store->drop(context, backup);
+    free(backup->digests);
+    free(backup);
+}
+
+void rvli_backup_count(rvl_context *context, const rvli_tag *tag, const rvli_backup *backup)
+{
+    if (backup->store == &rvli_disk_store)
+        rvli_ledger_disk_add(context, backup->device, backup->size);
+    else
+        rvli_ledger_host_add(context, backup->device, tag->holders[backup->device], backup->size);
+}
+
+void rvli_backup_uncount(rvl_context *context, const rvli_tag *tag, const rvli_backup *backup)
+{
+    if (backup->store == &rvli_disk_store)
+        rvli_ledger_disk_sub(context, backup->device, backup->size);
+    else
+        rvli_ledger_host_sub(context, backup->device, tag->holders[backup->device], backup->size);
+}

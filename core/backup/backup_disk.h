@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Backups in files.
+ *
+ * What one pause puts on disk lies in one file, whose space is reserved before anything is
+ * unmapped; each backup has a share of it. Content passes through a ring of staging buffers in host
+ * memory that copies at link speed: while some are being written or read, others are copied from or
+ * to the device.
+ *
+ * Accounted memory has no bytes: a simulated disk then takes time alone.
+ */
+#ifndef RVL_CORE_BACKUP_BACKUP_DISK_H
+#define RVL_CORE_BACKUP_BACKUP_DISK_H
+
+#include "core/transition.h"
+
+/* What a transition needs for disk backups. */
+typedef struct rvli_disk_transfer rvli_disk_transfer;
+
+/* Waits for the disk, and queues the last copies to the device. Nothing to do without a transfer.
+ */
+rvl_status rvli_disk_settle(rvli_transition *transition);
+
+/* After a failure, and once the device is quiet: nothing is in flight, the ring can be used again.
+ */
+void rvli_disk_abort(rvli_transition *transition);
+
+/* Gives everything back but the shares. */
+void rvli_disk_end(rvli_transition *transition);
+
+#endif

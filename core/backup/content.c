@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/backup/content.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "core/backup/backup.h"
+#include "core/backup/backup_disk.h"
+#include "core/copies.h"
+
+static const rvli_device_facts *facts_of(const rvli_transition *transition,
+                                         const rvli_allocation *allocation)
+{
+    return &transition->context->devices[allocation->device].facts;
+}
+
+static bool digests_equal(rvli_digest a, rvli_digest b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
+/* ---- Digests ---- */
+
+/* Queues computing the digests of an item, into item->digests. */
+static rvl_status queue_digests(rvli_transition *transition, rvli_move_item *item, bool arriving)
+{
+    rvl_context *context = transition->context;
+    const rvli_allocation *allocation = item->allocation;
+    uint64_t granules = allocation->size / facts_of(transition, allocation)->granularity_bytes;
+    if (item->digests == NULL)
+        item->digests = malloc(granules * sizeof *item->digests);
+    if (item->digests == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for digests");
+    rvl_status status = context->ops.digest(context->self, allocation->device, allocation->addr,
+                                            allocation->size, arriving, item->digests);
+    if (status != RVL_OK)
+        rvli_error_op("digest");
+    return status;
+}
+
+/* ---- Out ---- */
+
+static bool has_policy(const rvli_move_item *item)
+{
+    return item->allocation->policy != RVL_BACKUP_NONE;
+}
+
+/* Whether digests of an item are worth their reading: to check what comes back, or to compare. */
+static bool wants_digests(const rvli_transition *transition, const rvli_move_item *item)
+{
+    return facts_of(transition, item->allocation)->digests &&
+           (transition->context->verify || item->allocation->tag->retain_backups);
+}
+
+/* Takes up the backups that were retained, and learns what has changed since. */
+static rvl_status digest_retained(rvli_transition *transition, size_t *failed_out)
+{
+    uint64_t device_mask = 0;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        rvli_move_item *item = &transition->items[i];
+        *failed_out = i;
+        item->backup = item->allocation->backup;
+        if (item->backup == NULL || !wants_digests(transition, item))
+            continue;
+        rvl_status status = queue_digests(transition, item, false);
+        if (status != RVL_OK)
+            return status;
+        device_mask |= UINT64_C(1) << item->allocation->device;
+    }
+    return rvli_copies_wait(transition->context, device_mask);
+}
+
+static rvl_status save_piece(rvli_transition *transition, rvli_move_item *item, uint64_t offset,
+                             uint64_t size)
+{
+    item->copied_bytes += size;
+    return item->backup->store->save(transition, item->allocation, item->backup, offset, size);
+}
+
+/* Copies the granules whose digests are no longer those of the backup, neighbours together. */
+static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item)
+{
+    const rvli_allocation *allocation = item->allocation;
+    uint64_t granule = facts_of(transition, allocation)->granularity_bytes;
+    uint64_t begin = 0;
+    rvl_status status = RVL_OK;
+    for (uint64_t at = 0; at <= allocation->size && status == RVL_OK; at += granule) {
+        uint64_t i = at / granule;
+        bool changed =
+            at < allocation->size && !digests_equal(item->digests[i], item->backup->digests[i]);
+        if (changed)
+            continue;
+        if (at > begin)
+            status = save_piece(transition, item, begin, at - begin);
+        begin = at + granule;
+    }
+    return status;
+}
+
+/* Buffers are made while earlier ones are being filled. */
+static rvl_status save_item(rvli_transition *transition, rvli_move_item *item)
+{
+    rvl_status status = RVL_OK;
+    if (item->backup != NULL && item->backup->current && item->digests != NULL)
+        return save_changed(transition, item);
+    if (item->backup == NULL) {
+        status = rvli_backup_hold(transition, item->allocation, &item->backup);
+        if (status == RVL_OK && wants_digests(transition, item))
+            status = queue_digests(transition, item, false);
+    }
+    return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
+}
+
+rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out)
+{
+    rvl_status status = digest_retained(transition, failed_out);
+    for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
+        *failed_out = i;
+        if (has_policy(&transition->items[i]))
+            status = save_item(transition, &transition->items[i]);
+    }
+    if (status == RVL_OK)
+        status = rvli_disk_settle(transition);
+    return status == RVL_OK ? rvli_copies_wait(transition->context, transition->device_mask)
+                            : status;
+}
+
+void rvli_content_saved(rvli_move_item *item)
+{
+    rvli_backup *backup = item->backup;
+    free(backup->digests);
+    backup->digests = item->digests;
+    backup->current = item->digests != NULL;
+    item->digests = NULL;
+}
+
+void rvli_content_unsaved(rvli_move_item *item)
+{
+    if (item->copied_bytes > 0)
+        item->allocation->backup->current = false;
+}
+
+/* ---- In ---- */
+
+rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation *allocation,
+                             const rvli_backup *backup)
+{
+    return backup->store->load(transition, allocation, backup);
+}
+
+static bool wants_check(const rvli_transition *transition, const rvli_move_item *item)
+{
+    const rvli_backup *backup = item->allocation->backup;
+    return transition->context->verify && backup != NULL && backup->current;
+}
+
+static rvl_status queue_checks(rvli_transition *transition, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
+        *failed_out = i;
+        if (wants_check(transition, &transition->items[i]))
+            status = queue_digests(transition, &transition->items[i], true);
+    }
+    return status;
+}
+
+static rvl_status compare(const rvli_transition *transition, const rvli_move_item *item)
+{
+    const rvli_allocation *allocation = item->allocation;
+    uint64_t granules = allocation->size / facts_of(transition, allocation)->granularity_bytes;
+    for (uint64_t i = 0; i < granules; i++)
+        if (!digests_equal(item->digests[i], allocation->backup->digests[i])) {
+            rvli_error(RVL_ERR_DIGEST_MISMATCH, "restored content differs from what was backed up: "
+                                                "the backup is kept; resume with no_restore to go "
+                                                "on without it");
+            rvli_error_op("digest");
+            return RVL_ERR_DIGEST_MISMATCH;
+        }
+    return RVL_OK;
+}
+
+rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *failed_out)
+{
+    rvl_status status = rvli_disk_settle(transition);
+    if (status == RVL_OK && check)
+        status = queue_checks(transition, failed_out);
+    if (status == RVL_OK)
+        status = rvli_copies_wait(transition->context, transition->device_mask);
+    for (size_t i = 0; i < transition->item_count && status == RVL_OK && check; i++) {
+        *failed_out = i;
+        if (wants_check(transition, &transition->items[i]))
+            status = compare(transition, &transition->items[i]);
+    }
+    return status;
+}
+
+void rvli_content_quiesce(rvli_transition *transition)
+{
+    rvl_error cause = *rvli_error_get();
+    rvli_copies_quiesce(transition->context, transition->device_mask);
+    rvli_disk_abort(transition);
+    rvli_error_set(&cause);
+}

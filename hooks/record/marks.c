@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Marks of stages and steps. Those that come before there is a file wait for it. */
+#include "hooks/record/internal.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "hooks/settings.h"
+
+/* A stage or step that was marked before there was a file. */
+typedef struct mark {
+    uint64_t time_ns;
+    uint32_t thread;
+    rvl_event_kind kind;
+    const char *name; /* interned */
+} mark;
+
+static mark *marks;
+static size_t mark_count, mark_capacity;
+
+void rvli_record_begin_marks(void)
+{
+    marks = NULL;
+    mark_count = mark_capacity = 0;
+}
+
+void rvli_record_forget_marks(void)
+{
+    free(marks);
+    rvli_record_begin_marks();
+}
+
+bool rvli_record_marks_wait(void)
+{
+    return mark_count > 0;
+}
+
+void rvli_record_write_marks(void)
+{
+    for (size_t i = 0; i < mark_count; i++) {
+        const mark *each = &marks[i];
+        rvli_record_write_at(&(rvl_trace_event){.kind = each->kind, .name = each->name},
+                             each->time_ns, each->thread);
+    }
+    rvli_record_forget_marks();
+}
+
+static rvl_status keep_mark(rvl_event_kind kind, const char *name)
+{
+    rvli_record_watch_exit();
+    if (mark_count == mark_capacity) {
+        size_t capacity = mark_capacity > 0 ? mark_capacity * 2 : 16;
+        mark *more = realloc(marks, capacity * sizeof *more);
+        if (more == NULL)
+            return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a mark");
+        marks = more;
+        mark_capacity = capacity;
+    }
+    marks[mark_count++] = (mark){rvli_monotonic_ns(), rvli_record_thread(), kind, name};
+    return RVL_OK;
+}
+
+static rvl_status write_mark(rvl_event_kind kind, const char *name)
+{
+    if (!rvli_record_has_file())
+        return keep_mark(kind, name);
+    if (kind == RVL_EVENT_STAGE)
+        rvli_record_sample_all(); /* how the stage before it has ended */
+    rvli_record_write(&(rvl_trace_event){.kind = kind, .name = name});
+    if (kind == RVL_EVENT_STAGE)
+        rvli_record_flush();
+    return rvli_recorder_on() ? RVL_OK : RVL_ERR_IO;
+}
+
+static rvl_status put_mark(rvl_event_kind kind, const char *name)
+{
+    if (!rvli_recorder_on())
+        return RVL_OK;
+    const char *kept = name != NULL ? rvli_intern(name) : NULL;
+    if (name != NULL && kept == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the name of a stage");
+    pthread_mutex_lock(&rvli_record_lock);
+    rvl_status status = rvli_recorder_on() ? write_mark(kind, kept) : RVL_OK;
+    pthread_mutex_unlock(&rvli_record_lock);
+    return status;
+}
+
+rvl_status rvli_recorder_stage(const char *name)
+{
+    return put_mark(RVL_EVENT_STAGE, name);
+}
+
+rvl_status rvli_recorder_step(void)
+{
+    return put_mark(RVL_EVENT_STEP, NULL);
+}

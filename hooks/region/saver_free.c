@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Freeing memory of a region. While a stream is captured no device can be waited for: what may be
+ * freed then all the same is out of sight at once, and its memory goes when the capture has ended.
+ */
+#include "hooks/region/saver_internal.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "hooks/captures.h"
+#include "hooks/ipc/export.h"
+#include "hooks/message.h"
+
+static _Atomic(rvli_saved *) deferred; /* changed with the lock held */
+
+/* What cudaFree does of itself: nobody may be using the memory. Success: the record is gone. */
+static rvl_status release(rvli_saved *gone, const rvl_allocation *facts)
+{
+    rvl_context *context = gone->in->context;
+    rvl_status status = RVL_OK;
+    if (facts->state != RVL_STATE_PAUSED)
+        status = rvl_device_synchronize(context, 0);
+    if (status == RVL_OK)
+        status = rvl_free(context, gone->addr);
+    if (status != RVL_OK)
+        return status;
+    rvli_ipc_forget(context, facts->id);
+    rvli_disk_name_remove(gone->name);
+    free(gone);
+    if (facts->backup_bytes > 0) /* whoever frees it then expects the host memory back, too */
+        rvli_saver_trim(0);
+    return RVL_OK;
+}
+
+static void defer(rvli_saved *gone)
+{
+    rvli_saver_lock();
+    gone->next_deferred = deferred;
+    atomic_store(&deferred, gone);
+    rvli_saver_unlock();
+}
+
+static rvli_saved *next_deferred(void)
+{
+    rvli_saver_lock();
+    rvli_saved *first = deferred;
+    if (first != NULL)
+        atomic_store(&deferred, first->next_deferred);
+    rvli_saver_unlock();
+    return first;
+}
+
+/* What cannot be freed stays for the next time. In a child by fork it is the parent's. */
+static bool free_deferred(rvli_saved *gone)
+{
+    rvl_allocation facts = {.struct_size = sizeof facts};
+    if (rvl_allocation_find(gone->in->context, gone->addr, &facts) != RVL_OK) {
+        free(gone);
+        return true;
+    }
+    if (release(gone, &facts) == RVL_OK)
+        return true;
+    rvli_say_error("freeing memory of a region after a capture");
+    defer(gone);
+    return false;
+}
+
+void rvli_saver_free_deferred(void)
+{
+    if (atomic_load(&deferred) == NULL || rvli_capture_running())
+        return;
+    rvl_error before = *rvli_error_get();
+    rvli_saved *each;
+    while ((each = next_deferred()) != NULL && free_deferred(each)) {
+    }
+    rvli_error_set(&before);
+}
+
+static rvl_status free_found(rvli_saved *gone, const rvl_allocation *facts)
+{
+    if (facts->state == RVL_STATE_PAUSED || !rvli_capture_running())
+        return release(gone, facts);
+    if (rvli_capture_forbids_frees())
+        return rvli_error(RVL_ERR_BUSY, "memory cannot be freed while a stream is captured: end "
+                                        "the capture first");
+    rvli_ipc_forget(gone->in->context, facts->id);
+    defer(gone);
+    rvli_saver_free_deferred(); /* the capture may have ended meanwhile */
+    return RVL_OK;
+}
+
+rvl_status rvli_saver_free(rvl_addr addr)
+{
+    rvl_allocation facts = {.struct_size = sizeof facts};
+    /* Out of the table first: once freed, the address may come to another thread. */
+    rvli_saved *gone = rvli_saver_remove(addr);
+    if (gone == NULL)
+        return RVL_ERR_NOT_FOUND;
+    rvl_status status = rvl_allocation_find(gone->in->context, addr, &facts);
+    if (status == RVL_OK)
+        status = free_found(gone, &facts);
+    if (status == RVL_OK)
+        return RVL_OK;
+    rvl_error cause = *rvli_error_get();
+    if (rvli_saver_insert(gone) != RVL_OK)
+        free(gone);
+    rvli_error_set(&cause);
+    return status;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Options: defaults filled in, and everything that a step could stumble over refused beforehand.
+ */
+#include "base/options.h"
+#include "predict/llm/llm_internal.h"
+
+#define DEFAULT_MEM_FRACTION_PPM 900000
+#define DEFAULT_SEQ_LEN 4096
+#define VOCABULARY_PADDING 64
+#define RANKS_MAX 4096
+#define TOKENS_MAX (1u << 24)
+#define PPM 1000000
+
+static rvl_status refuse(const char *key, const char *why)
+{
+    return rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
+}
+
+static void fill_defaults(const rvl_model *model, rvl_model_options *o)
+{
+    uint32_t *ones[] = {&o->tp, &o->pp, &o->ep, &o->train_ranks, &o->micro_batch};
+    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
+        if (*ones[i] == 0)
+            *ones[i] = 1;
+    }
+    if (o->device == NULL)
+        o->device = "h200";
+    if (o->mem_fraction_ppm == 0)
+        o->mem_fraction_ppm = DEFAULT_MEM_FRACTION_PPM;
+    if (o->seq_len == 0)
+        o->seq_len = DEFAULT_SEQ_LEN;
+    if (o->name == NULL)
+        o->name = model->type;
+    if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
+        o->weights_dtype = model->weights_dtype;
+    if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
+        o->kv_dtype = model->kv_dtype;
+}
+
+static rvl_status check_ranges(const rvl_model_options *o)
+{
+    if ((unsigned)o->train > RVL_MODEL_TRAIN_DDP || (unsigned)o->strategy > RVL_MODEL_V2 ||
+        (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
+        (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT)
+        return refuse("", "an option has a value that its type does not have");
+    if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
+        return refuse("--kv-dtype", "a KV cache is bf16 or fp8");
+    if (o->mem_fraction_ppm > PPM)
+        return refuse("--mem-fraction", "more than the whole: expected at most 1");
+    if (o->tp > RANKS_MAX || o->pp > RANKS_MAX || o->train_ranks > RANKS_MAX)
+        return refuse("--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp)");
+    if (o->micro_batch > TOKENS_MAX / o->seq_len)
+        return refuse("--seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
+                                   "or --micro-batch");
+    if (o->pp_rank >= o->pp)
+        return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
+    if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
+        return refuse(
+            "--strategy",
+            "v1 ends the engine for a trainer: name one with --train, or another strategy");
+    if (o->weights_dtype == RVL_MODEL_DTYPE_AUTO)
+        return refuse("quantization_config",
+                      "weights of a method or setting that is not known (docs/model.md lists "
+                      "those that are): say what the engine's weights are with --weights-dtype");
+    if (o->kv_dtype == RVL_MODEL_DTYPE_AUTO)
+        return refuse("quantization_config",
+                      "a kv_cache_scheme that is not known (8 bits of type float is): say what the "
+                      "cache is with --kv-dtype");
+    return RVL_OK;
+}
+
+static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key, const char *by)
+{
+    if (size % ranks == 0)
+        return RVL_OK;
+    return rvli_model_fail(RVL_ERR_INVALID, key,
+                           "%llu does not divide by %s = %llu: choose another %s",
+                           (unsigned long long)size, by, (unsigned long long)ranks, by);
+}
+
+/* Returns from the calling function if a step fails. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        rvl_status try_status = (call);                                                            \
+        if (try_status != RVL_OK)                                                                  \
+            return try_status;                                                                     \
+    } while (0)
+
+static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
+{
+    if (m->experts == 0 && o->ep > 1)
+        return refuse("--ep", "this model has no experts: leave it out");
+    if (o->tp % o->ep != 0)
+        return refuse("--ep", "experts are dealt out within tp: choose one that divides tp");
+    if (m->experts == 0)
+        return RVL_OK;
+    uint64_t rest = o->tp / o->ep;
+    TRY(check_division(m->experts, o->ep, "number of experts", "ep"));
+    TRY(check_division(m->dim[RVLI_DIM_EXPERT_INTERMEDIATE], rest, "size of an expert", "tp / ep"));
+    return check_division(m->dim[RVLI_DIM_SHARED_INTERMEDIATE], o->tp, "size of the shared experts",
+                          "tp");
+}
+
+static bool has_dense_layers(const rvl_model *model)
+{
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        if (model->sparse[layer] == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Layers that are left over go one each to the stages before the last, which has the head. */
+void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan)
+{
+    uint32_t stages = plan->options.pp, least = model->layers / stages;
+    uint32_t over = model->layers % stages, first_larger = stages - 1 - over;
+    uint32_t larger_before = stage > first_larger ? stage - first_larger : 0;
+    if (larger_before > over)
+        larger_before = over;
+    bool larger = stage >= first_larger && stage < stages - 1;
+    plan->first_layer = stage * least + larger_before;
+    plan->layer_count = least + (larger && over > 0);
+}
+
+static rvl_status split(const rvl_model *m, rvli_plan *plan)
+{
+    const rvl_model_options *o = &plan->options;
+    uint64_t padded = rvli_round_up(m->dim[RVLI_DIM_VOCABULARY], VOCABULARY_PADDING);
+    TRY(check_division(m->heads, o->tp, "num_attention_heads", "tp"));
+    if (o->tp % m->kv_heads != 0)
+        TRY(check_division(m->kv_heads, o->tp, "num_key_value_heads", "tp"));
+    if (has_dense_layers(m))
+        TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp"));
+    TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp"));
+    if (o->pp > m->layers)
+        return refuse("--pp", "more stages than the model has layers: lower it");
+    TRY(check_experts(m, o));
+    plan->kv_heads = m->kv_heads > o->tp ? m->kv_heads / o->tp : 1;
+    plan->vocabulary_rows = padded / o->tp;
+    rvli_plan_set_stage(m, o->pp_rank, plan);
+    return RVL_OK;
+}
+
+rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
+                          rvli_plan *plan_out)
+{
+    *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
+    TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
+    TRY(rvli_flags_check(plan_out->options.flags, RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD, 0));
+    fill_defaults(model, &plan_out->options);
+    TRY(check_ranges(&plan_out->options));
+    plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
+    plan_out->scales =
+        plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);
+    if (rvl_profile_find(plan_out->options.device, &plan_out->device) != RVL_OK)
+        return refuse("--device", "neither a size nor a profile that `reveille devices` lists");
+    return split(model, plan_out);
+}

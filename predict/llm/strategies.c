@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The order of a step: what is taken, released and taken back when, for every way to share a GPU
+ * (docs/strategies.md).
+ *
+ * Time is made up: events follow each other by a microsecond, stages by a second, since only their
+ * order matters to a prediction. A term of no bytes leaves no event.
+ */
+#include <stdlib.h>
+
+#include "predict/llm/llm_internal.h"
+
+#define EVENT_NS 1000
+#define STAGE_NS UINT64_C(1000000000)
+
+enum { ENGINE, TRAINER };
+
+static const char *const process_names[] = {"engine", "trainer"};
+
+static const rvl_model_term engine_terms[] = {RVL_MODEL_WEIGHTS, RVL_MODEL_KV_CACHE,
+                                              RVL_MODEL_CUDA_GRAPH, RVL_MODEL_BUFFERS};
+/* What lives from step to step: the first for every pass, the others for training alone. */
+static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
+                                             RVL_MODEL_OPTIMIZER};
+static const rvl_model_term training_terms[] = {RVL_MODEL_GRADIENTS, RVL_MODEL_GRADIENT_BUCKETS,
+                                                RVL_MODEL_ALL_GATHER, RVL_MODEL_ACTIVATIONS,
+                                                RVL_MODEL_LOGITS};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define ENGINE_TERMS engine_terms, COUNT(engine_terms)
+#define STATE_TERMS state_terms, COUNT(state_terms)
+#define OPTIMIZER_TERMS (state_terms + 1), COUNT(state_terms) - 1
+#define TRAINING_TERMS training_terms, COUNT(training_terms)
+
+typedef struct player {
+    rvl_model_step *step;
+    const rvl_model_options *options;
+    int conductor;                           /* the process that marks stages */
+    uint64_t first_id[RVL_MODEL_TERM_COUNT]; /* of the allocations of a term that are live */
+    uint64_t live[RVL_MODEL_TERM_COUNT];     /* their number */
+} player;
+
+/* ---- Events ---- */
+
+static bool grow(rvl_model_step *step)
+{
+    if (step->event_count < step->event_room)
+        return true;
+    size_t room = step->event_room > 0 ? 2 * step->event_room : 256;
+    rvl_trace_event *events = realloc(step->events, room * sizeof *events);
+    if (events == NULL) {
+        step->failed = true;
+        return false;
+    }
+    step->events = events;
+    step->event_room = room;
+    return true;
+}
+
+static void add(player *p, int process, rvl_trace_event event)
+{
+    rvl_model_step *step = p->step;
+    if (!grow(step))
+        return;
+    event.time_ns = step->time_ns;
+    event.process = process_names[process];
+    event.process_index = (uint32_t)process;
+    event.tag_index = RVL_TRACE_NO_TAG;
+    step->events[step->event_count++] = event;
+    step->time_ns += EVENT_NS;
+}
+
+static void note(player *p, const char *text)
+{
+    p->step->comments[p->step->comment_count++] = (rvli_comment){p->step->event_count, text};
+}
+
+static void step_mark(player *p)
+{
+    add(p, p->conductor, (rvl_trace_event){.kind = RVL_EVENT_STEP});
+}
+
+static void stage(player *p, const char *name)
+{
+    p->step->time_ns += STAGE_NS;
+    add(p, p->conductor, (rvl_trace_event){.kind = RVL_EVENT_STAGE, .name = name});
+}
+
+static const rvli_sizes *sizes_of(const player *p, rvl_model_term term)
+{
+    return &p->step->terms.term[term].sizes;
+}
+
+static const char *tag_of(const player *p, rvl_model_term term)
+{
+    return rvli_term_tag(term, p->step->train);
+}
+
+/* The first count allocations of a term. */
+static void alloc_some(player *p, int process, rvl_model_term term, size_t count, rvl_backup backup,
+                       uint32_t flags)
+{
+    const rvli_sizes *sizes = sizes_of(p, term);
+    p->first_id[term] = p->step->last_id[process] + 1;
+    p->live[term] = 0;
+    for (size_t i = 0; i < sizes->count && i < count; i++) {
+        add(p, process,
+            (rvl_trace_event){.kind = RVL_EVENT_ALLOC,
+                              .id = ++p->step->last_id[process],
+                              .bytes = sizes->items[i],
+                              .tag = tag_of(p, term),
+                              .backup = backup,
+                              .flags = flags});
+        p->live[term]++;
+    }
+}
+
+static void alloc(player *p, int process, const rvl_model_term *terms, size_t count,
+                  rvl_backup backup)
+{
+    for (size_t i = 0; i < count; i++)
+        alloc_some(p, process, terms[i], SIZE_MAX, backup, 0);
+}
+
+static void release_one(player *p, int process, rvl_model_term term)
+{
+    for (uint64_t i = 0; i < p->live[term]; i++)
+        add(p, process, (rvl_trace_event){.kind = RVL_EVENT_FREE, .id = p->first_id[term] + i});
+    p->live[term] = 0;
+}
+
+static void release(player *p, int process, const rvl_model_term *terms, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        release_one(p, process, terms[i]);
+}
+
+static void pause(player *p, int process, const rvl_model_term *terms, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sizes_of(p, terms[i])->count > 0)
+            add(p, process, (rvl_trace_event){.kind = RVL_EVENT_PAUSE, .tag = tag_of(p, terms[i])});
+    }
+}
+
+/* The trainer's with content, from the backup; the engine's without: the update overwrites it. */
+static void resume(player *p, int process, const rvl_model_term *terms, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sizes_of(p, terms[i])->count > 0)
+            add(p, process,
+                (rvl_trace_event){.kind = RVL_EVENT_RESUME,
+                                  .tag = tag_of(p, terms[i]),
+                                  .skip_content = process == ENGINE});
+    }
+}
+
+static void resume_one(player *p, int process, rvl_model_term term)
+{
+    resume(p, process, &term, 1);
+}
+
+static void external(player *p, int process, rvl_model_term term, bool there)
+{
+    const rvli_sizes *sizes = sizes_of(p, term);
+    if (sizes->count > 0)
+        add(p, process,
+            (rvl_trace_event){.kind = RVL_EVENT_EXTERNAL,
+                              .bytes = there ? sizes->total : 0,
+                              .name = tag_of(p, term)});
+}
+
+/* ---- Without a trainer ---- */
+
+static bool wakes_whole(const player *p)
+{
+    return p->options->strategy == RVL_MODEL_V2 || p->options->wake == RVL_WAKE_TOGETHER;
+}
+
+static void play_wake(player *p)
+{
+    bool sleeps = p->options->strategy != RVL_MODEL_V0;
+    uint32_t flags = sleeps ? RVL_ALLOC_PAUSED : 0;
+    step_mark(p);
+    stage(p, "asleep");
+    external(p, ENGINE, RVL_MODEL_ASLEEP, true);
+    alloc_some(p, ENGINE, RVL_MODEL_WEIGHTS, SIZE_MAX, RVL_BACKUP_NONE, flags);
+    alloc_some(p, ENGINE, RVL_MODEL_KV_CACHE, SIZE_MAX, RVL_BACKUP_NONE, flags);
+    stage(p, "weights_awake");
+    if (sleeps)
+        resume_one(p, ENGINE, RVL_MODEL_WEIGHTS);
+    if (sleeps && wakes_whole(p))
+        resume_one(p, ENGINE, RVL_MODEL_KV_CACHE);
+    stage(p, "training_copy_loaded");
+    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    alloc_some(p, TRAINER, RVL_MODEL_TRAINING_COPY, SIZE_MAX, RVL_BACKUP_NONE, 0);
+    stage(p, "training_copy_freed");
+    release_one(p, TRAINER, RVL_MODEL_TRAINING_COPY);
+    external(p, TRAINER, RVL_MODEL_TRAINER_RESIDUE, true);
+    stage(p, "kv_cache_awake");
+    if (sleeps && !wakes_whole(p))
+        resume_one(p, ENGINE, RVL_MODEL_KV_CACHE);
+}
+
+/* ---- A full step ---- */
+
+/* The whole weights, for as long as a pass over them takes. */
+static void gather(player *p)
+{
+    alloc_some(p, TRAINER, RVL_MODEL_ALL_GATHER, SIZE_MAX, RVL_BACKUP_NONE, 0);
+    release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
+}
+
+/* A forward pass alone needs no gradient of the logits, which is the last of them. */
+static void log_probabilities(player *p)
+{
+    size_t logits = sizes_of(p, RVL_MODEL_LOGITS)->count;
+    alloc_some(p, TRAINER, RVL_MODEL_ALL_GATHER, SIZE_MAX, RVL_BACKUP_NONE, 0);
+    alloc_some(p, TRAINER, RVL_MODEL_LOGITS, logits > 1 ? logits - 1 : logits, RVL_BACKUP_NONE, 0);
+    release_one(p, TRAINER, RVL_MODEL_LOGITS);
+    release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
+}
+
+static void train(player *p)
+{
+    alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
+    for (size_t i = COUNT(training_terms); i > 0; i--)
+        release_one(p, TRAINER, training_terms[i - 1]);
+}
+
+static void play_v0(player *p)
+{
+    step_mark(p);
+    stage(p, "rollout");
+    note(p, "Launched once; caching allocators keep what they have for good.");
+    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, true);
+    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
+    alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
+    alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
+    stage(p, "log_probabilities");
+    stage(p, "train");
+    step_mark(p);
+    stage(p, "update_weights");
+    stage(p, "rollout");
+}
+
+static void launch_engine(player *p)
+{
+    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, true);
+    alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
+}
+
+static void play_v1(player *p)
+{
+    step_mark(p);
+    stage(p, "rollout");
+    launch_engine(p);
+    note(p, "The engine is shut down.");
+    release(p, ENGINE, ENGINE_TERMS);
+    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, false);
+    stage(p, "log_probabilities");
+    note(p, "The trainer is launched; it loads its state from disk.");
+    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
+    log_probabilities(p);
+    stage(p, "train");
+    train(p);
+    step_mark(p);
+    stage(p, "update_weights");
+    note(p, "The trainer gathers the weights and saves them and its state to disk, then it ends.");
+    gather(p);
+    release(p, TRAINER, STATE_TERMS);
+    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, false);
+    note(p,
+         "The engine is launched again; it loads the weights from disk and captures its graphs.");
+    launch_engine(p);
+    stage(p, "rollout");
+}
+
+/* What v2 and v3 have in common. */
+static void play_up_to_the_update(player *p)
+{
+    step_mark(p);
+    stage(p, "rollout");
+    note(p, "The trainer's state is offloaded to the host before the engine starts.");
+    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_HOST);
+    pause(p, TRAINER, STATE_TERMS);
+    launch_engine(p);
+    note(p, "Generation has ended: the engine releases all it has, without a backup.");
+    pause(p, ENGINE, ENGINE_TERMS);
+    stage(p, "log_probabilities");
+    resume_one(p, TRAINER, RVL_MODEL_SHARDED_WEIGHTS);
+    log_probabilities(p);
+    stage(p, "train");
+    resume(p, TRAINER, OPTIMIZER_TERMS);
+    train(p);
+    pause(p, TRAINER, OPTIMIZER_TERMS);
+    step_mark(p);
+    stage(p, "update_weights");
+}
+
+static void play_v2(player *p)
+{
+    play_up_to_the_update(p);
+    note(p, "The engine wakes as a whole, beside the trainer's weights.");
+    resume(p, ENGINE, ENGINE_TERMS);
+    gather(p);
+    pause(p, TRAINER, state_terms, 1);
+    stage(p, "rollout");
+}
+
+static void play_v3(player *p)
+{
+    play_up_to_the_update(p);
+    note(p, "What the update needs wakes; the trainer leaves before the KV cache comes.");
+    resume_one(p, ENGINE, RVL_MODEL_WEIGHTS);
+    resume_one(p, ENGINE, RVL_MODEL_BUFFERS);
+    gather(p);
+    pause(p, TRAINER, state_terms, 1);
+    stage(p, "rollout");
+    resume_one(p, ENGINE, RVL_MODEL_KV_CACHE);
+    resume_one(p, ENGINE, RVL_MODEL_CUDA_GRAPH);
+}
+
+void rvli_step_play(rvl_model_step *step, const rvli_plan *plan)
+{
+    player p = {.step = step, .options = &plan->options};
+    p.conductor = plan->options.train == RVL_MODEL_TRAIN_NONE ? ENGINE : TRAINER;
+    if (plan->options.train == RVL_MODEL_TRAIN_NONE)
+        play_wake(&p);
+    else if (plan->options.strategy == RVL_MODEL_V0)
+        play_v0(&p);
+    else if (plan->options.strategy == RVL_MODEL_V1)
+        play_v1(&p);
+    else if (plan->options.strategy == RVL_MODEL_V2 || plan->options.wake == RVL_WAKE_TOGETHER)
+        play_v2(&p);
+    else
+        play_v3(&p);
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The terms of a step: for each the allocations that are asked of the device. docs/model.md has
+ * every formula, and where it comes from.
+ */
+#include "predict/llm/llm_internal.h"
+
+#define BF16_BYTES UINT64_C(2)
+#define FP32_BYTES UINT64_C(4)
+#define GIB (UINT64_C(1) << 30)
+#define PPM UINT64_C(1000000)
+#define STEP_BYTES_MAX (UINT64_C(1) << 60)
+
+/* Not in any config. Measured, or published: docs/model.md. */
+#define CONTEXT_BYTES UINT64_C(552402944)
+#define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
+#define TRAINER_RESIDUE_BYTES (GIB * 55 / 100)
+#define CUDA_GRAPH_BYTES UINT64_C(3000000000)
+#define WORKSPACE_BYTES (384 * RVLI_MIB)
+#define PREFILL_TOKENS 8192
+#define SAMPLED_SEQUENCES 256
+#define INDEX_BLOCK 128 /* elements of an indexer's key, fp8, that share a scale */
+
+/* bitsandbytes: states of smaller tensors stay in fp32; a scale a block. */
+#define STATE_BLOCK 256
+#define STATE_8BIT_ELEMENTS_MIN 4096
+
+typedef struct optimizer {
+    unsigned states;
+    unsigned bytes;
+    bool blocks;
+    bool master;
+} optimizer;
+
+static const optimizer optimizers[] = {
+#define OPTIMIZER(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
+    RVL_MODEL_OPTIMIZER_MAP(OPTIMIZER)
+#undef OPTIMIZER
+};
+
+const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
+{
+    static const char *const tags[] = {
+#define TAG(name, tag, meaning) tag,
+        RVL_MODEL_TERM_MAP(TAG)
+#undef TAG
+    };
+    if (term == RVL_MODEL_SHARDED_WEIGHTS && train == RVL_MODEL_TRAIN_DDP)
+        return "training_weights";
+    return tags[term];
+}
+
+/* What makes the terms, one after the other. */
+typedef struct maker {
+    const rvl_model *model;
+    const rvli_plan *plan;
+    rvli_terms *terms;
+} maker;
+
+static rvli_sizes *sizes_of(const maker *m, rvl_model_term term)
+{
+    return &m->terms->term[term].sizes;
+}
+
+static bool is_given(const maker *m, rvl_model_term term)
+{
+    return m->terms->term[term].given;
+}
+
+static uint64_t total_of(const maker *m, rvl_model_term term)
+{
+    return sizes_of(m, term)->total;
+}
+
+/* ---- Weights of both sides ---- */
+
+static void pack_bytes(void *user, uint64_t bytes)
+{
+    rvli_packer_add(user, bytes);
+}
+
+static void make_engine_weights(const maker *m)
+{
+    rvli_packer packer;
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_WEIGHTS));
+    rvli_model_walk_engine(m->model, m->plan, pack_bytes, &packer);
+    rvli_packer_end(&packer);
+}
+
+/* Packs one tensor a parameter, or several: of so many bytes an element of this rank's share. */
+typedef struct share_walk {
+    rvli_packer packer;
+    uint64_t ranks;
+    unsigned states;
+    unsigned bytes;
+    bool blocks;
+} share_walk;
+
+/* FSDP2 splits every parameter by its rows, the last shards padded. */
+static uint64_t share_of(const rvli_tensor *tensor, uint64_t ranks)
+{
+    return (tensor->rows + ranks - 1) / ranks * tensor->columns;
+}
+
+static void pack_share(void *user, const rvli_tensor *tensor)
+{
+    share_walk *w = user;
+    uint64_t elements = share_of(tensor, w->ranks);
+    bool in_blocks = w->blocks && elements >= STATE_8BIT_ELEMENTS_MIN;
+    uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : w->bytes;
+    for (unsigned state = 0; state < w->states; state++) {
+        rvli_packer_add(&w->packer, elements * each);
+        if (in_blocks)
+            rvli_packer_add(&w->packer, (elements + STATE_BLOCK - 1) / STATE_BLOCK * FP32_BYTES);
+    }
+}
+
+static void make_shares(const maker *m, rvl_model_term term, unsigned states, unsigned bytes,
+                        bool blocks)
+{
+    bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
+    share_walk w = {.ranks = sharded ? m->plan->options.train_ranks : 1,
+                    .states = states,
+                    .bytes = bytes,
+                    .blocks = blocks};
+    if (is_given(m, term))
+        return;
+    rvli_packer_begin(&w.packer, sizes_of(m, term));
+    rvli_model_walk(m->model, pack_share, &w);
+    rvli_packer_end(&w.packer);
+}
+
+/* ---- Gathered weights ---- */
+
+/* FSDP gathers a layer at a time; the embedding, the last norm and the head are one unit. */
+typedef struct unit_walk {
+    uint64_t ranks;
+    uint64_t root_bytes;
+    uint64_t layer_bytes[RVLI_MODEL_LAYERS_MAX];
+} unit_walk;
+
+static void sum_unit(void *user, const rvli_tensor *tensor)
+{
+    unit_walk *w = user;
+    uint64_t bytes = share_of(tensor, w->ranks) * w->ranks * BF16_BYTES;
+    if (tensor->layer == RVL_MODEL_NO_LAYER)
+        w->root_bytes += bytes;
+    else
+        w->layer_bytes[tensor->layer] += bytes;
+}
+
+/* The first of the two adjacent layers that are largest: one in use, the next fetched ahead. */
+static uint32_t largest_pair(const unit_walk *w, uint32_t layers)
+{
+    uint64_t largest = 0;
+    uint32_t at = 0;
+    for (uint32_t layer = 0; layer + 1 < layers; layer++) {
+        uint64_t pair = w->layer_bytes[layer] + w->layer_bytes[layer + 1];
+        at = pair > largest ? layer : at;
+        largest = pair > largest ? pair : largest;
+    }
+    return at;
+}
+
+static void make_all_gather(const maker *m)
+{
+    unit_walk w = {.ranks = m->plan->options.train_ranks};
+    uint32_t first = 0, end = m->model->layers;
+    rvli_packer packer;
+    if (is_given(m, RVL_MODEL_ALL_GATHER))
+        return;
+    rvli_model_walk(m->model, sum_unit, &w);
+    if ((m->plan->options.flags & RVL_MODEL_RESHARD) && end > 2) {
+        first = largest_pair(&w, end);
+        end = first + 2;
+    }
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ALL_GATHER));
+    rvli_packer_add(&packer, w.root_bytes);
+    for (uint32_t layer = first; layer < end; layer++)
+        rvli_packer_add(&packer, w.layer_bytes[layer]);
+    rvli_packer_end(&packer);
+}
+
+/* ---- Activations and logits ---- */
+
+static uint64_t attention_activations(const rvl_model *m)
+{
+    const uint64_t *d = m->dim;
+    uint64_t attended = BF16_BYTES * d[RVLI_DIM_ATTENDED], sums = FP32_BYTES * m->heads;
+    if (m->features & RVLI_MLA)
+        return BF16_BYTES * (2 * d[RVLI_DIM_Q_LORA] + 2 * d[RVLI_DIM_Q] + d[RVLI_DIM_KV_DOWN] +
+                             d[RVLI_DIM_KV_LORA]) +
+               2 * attended + sums;
+    uint64_t normed =
+        m->features & RVLI_QK_NORM ? BF16_BYTES * (d[RVLI_DIM_Q] + d[RVLI_DIM_KV]) : 0;
+    return BF16_BYTES * (d[RVLI_DIM_Q] + 2 * d[RVLI_DIM_KV]) + attended + sums + normed;
+}
+
+/* gate, up, the activated gate and their product. */
+static uint64_t mlp_activations(uint64_t intermediate)
+{
+    return 4 * BF16_BYTES * intermediate;
+}
+
+/* Bytes a token that a layer keeps for its backward pass. */
+static uint64_t layer_activations(const rvl_model *m, uint32_t layer)
+{
+    const uint64_t *d = m->dim;
+    uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : 4;
+    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + attention_activations(m);
+    if (m->sparse[layer] == 0)
+        return bytes + mlp_activations(d[RVLI_DIM_INTERMEDIATE]);
+    uint64_t chosen =
+        2 * BF16_BYTES * d[RVLI_DIM_HIDDEN] + mlp_activations(d[RVLI_DIM_EXPERT_INTERMEDIATE]);
+    uint64_t shared =
+        m->features & RVLI_SHARED ? mlp_activations(d[RVLI_DIM_SHARED_INTERMEDIATE]) : 0;
+    return bytes + m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
+}
+
+static rvl_status too_many_tokens(void)
+{
+    return rvli_model_fail(RVL_ERR_INVALID, "--seq-len",
+                           "impossible: the micro-batch takes more than 2^60 bytes; lower it");
+}
+
+/* With recompute: the input of every layer, and all of the largest one while it is redone. */
+static rvl_status make_activations(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    rvli_packer packer;
+    uint64_t tokens = (uint64_t)o->micro_batch * o->seq_len, largest = 0;
+    if (is_given(m, RVL_MODEL_ACTIVATIONS))
+        return RVL_OK;
+    for (uint32_t layer = 0; layer < m->model->layers; layer++) {
+        uint64_t each = layer_activations(m->model, layer);
+        largest = each > largest ? each : largest;
+    }
+    if (largest > STEP_BYTES_MAX / tokens / m->model->layers)
+        return too_many_tokens();
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ACTIVATIONS));
+    for (uint32_t layer = 0; layer < m->model->layers; layer++) {
+        uint64_t each = (o->flags & RVL_MODEL_RECOMPUTE)
+                            ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
+                            : layer_activations(m->model, layer);
+        rvli_packer_add(&packer, tokens * each);
+    }
+    if (o->flags & RVL_MODEL_RECOMPUTE)
+        rvli_packer_add(&packer, tokens * largest);
+    rvli_packer_end(&packer);
+    return RVL_OK;
+}
+
+/* As the head gives them; in fp32, for the loss; the gradient of these. The last is training's. */
+static void make_logits(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    rvli_packer packer;
+    uint64_t elements = (uint64_t)o->micro_batch * o->seq_len * m->model->dim[RVLI_DIM_VOCABULARY];
+    if (is_given(m, RVL_MODEL_LOGITS))
+        return;
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_LOGITS));
+    rvli_packer_add(&packer, BF16_BYTES * elements);
+    rvli_packer_add(&packer, FP32_BYTES * elements);
+    rvli_packer_add(&packer, FP32_BYTES * elements);
+    rvli_packer_end(&packer);
+}
+
+/* ---- The engine ---- */
+
+/* Bytes a token of the widest point of a layer, on this rank. */
+static uint64_t prefill_bytes(const maker *m)
+{
+    const rvl_model *model = m->model;
+    const uint64_t *d = model->dim;
+    uint64_t tp = m->plan->options.tp, widest = 0;
+    uint64_t attention = d[RVLI_DIM_ATTENDED] / tp + d[RVLI_DIM_Q] / tp;
+    if (model->features & RVLI_MLA)
+        attention += d[RVLI_DIM_KV_UP] / tp;
+    else
+        attention += 2 * (d[RVLI_DIM_KV] / model->kv_heads * m->plan->kv_heads);
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        uint64_t mlp = 3 * (d[RVLI_DIM_INTERMEDIATE] / tp);
+        if (model->sparse[layer] != 0)
+            mlp = model->experts_per_token *
+                  (3 * (d[RVLI_DIM_EXPERT_INTERMEDIATE] * m->plan->options.ep / tp) +
+                   d[RVLI_DIM_HIDDEN]);
+        widest = mlp > widest ? mlp : widest;
+    }
+    return BF16_BYTES * (2 * d[RVLI_DIM_HIDDEN] + (attention > widest ? attention : widest));
+}
+
+static void make_buffers(const maker *m)
+{
+    rvli_packer packer;
+    uint64_t logits = SAMPLED_SEQUENCES * m->model->dim[RVLI_DIM_VOCABULARY];
+    if (is_given(m, RVL_MODEL_BUFFERS))
+        return;
+    rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_BUFFERS));
+    rvli_packer_add(&packer, PREFILL_TOKENS * prefill_bytes(m));
+    rvli_packer_add(&packer, (BF16_BYTES + FP32_BYTES) * logits);
+    rvli_packer_add(&packer, WORKSPACE_BYTES);
+    rvli_packer_end(&packer);
+}
+
+/* Of bytes and a fraction in millionths, rounded down, without an overflow. */
+static uint64_t fraction_of(uint64_t bytes, uint64_t ppm)
+{
+    return bytes / PPM * ppm + bytes % PPM * ppm / PPM;
+}
+
+static rvl_status no_room(uint64_t weights, uint64_t allowed)
+{
+    return rvli_model_fail(
+        RVL_ERR_INVALID, "--mem-fraction",
+        "no room for a KV cache: the weights of a rank take %llu of %llu bytes; raise it, or --tp",
+        (unsigned long long)weights, (unsigned long long)allowed);
+}
+
+/* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */
+static uint64_t weights_of_stage(const maker *m, const rvli_plan *plan)
+{
+    rvli_sizes sizes = {0};
+    rvli_packer packer;
+    rvli_packer_begin(&packer, &sizes);
+    rvli_model_walk_engine(m->model, plan, pack_bytes, &packer);
+    rvli_packer_end(&packer);
+    uint64_t total = sizes.failed ? UINT64_MAX : sizes.total;
+    rvli_sizes_free(&sizes);
+    return total;
+}
+
+/* What a token takes in one layer. */
+typedef struct cache_shape {
+    uint64_t buffers; /* K and V, or one for both where attention is latent */
+    uint64_t bytes;   /* in each of these */
+    uint64_t index_bytes;
+} cache_shape;
+
+static cache_shape shape_of_cache(const maker *m)
+{
+    const uint64_t *d = m->model->dim;
+    bool latent = (m->model->features & RVLI_MLA) != 0;
+    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN] : m->plan->kv_heads * d[RVLI_DIM_HEAD];
+    uint64_t each = m->plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES;
+    cache_shape shape = {.buffers = latent ? 1 : 2, .bytes = width * each};
+    if (m->model->features & RVLI_INDEXER)
+        shape.index_bytes = d[RVLI_DIM_INDEX_HEAD] +
+                            (d[RVLI_DIM_INDEX_HEAD] + INDEX_BLOCK - 1) / INDEX_BLOCK * FP32_BYTES;
+    return shape;
+}
+
+/* The stage that has least room decides for all: they hold the same tokens. */
+static rvl_status count_tokens(const maker *m, uint64_t allowed, uint64_t layer_bytes)
+{
+    rvli_plan plan = *m->plan;
+    uint64_t own = total_of(m, RVL_MODEL_WEIGHTS);
+    m->terms->tokens = UINT64_MAX;
+    for (uint32_t stage = 0; stage < plan.options.pp; stage++) {
+        bool is_own = stage == m->plan->options.pp_rank;
+        if (!is_own && is_given(m, RVL_MODEL_WEIGHTS))
+            continue;
+        rvli_plan_set_stage(m->model, stage, &plan);
+        uint64_t weights = is_own ? own : weights_of_stage(m, &plan);
+        if (weights == UINT64_MAX)
+            return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
+        uint64_t tokens =
+            allowed > weights ? (allowed - weights) / (plan.layer_count * layer_bytes) : 0;
+        if (tokens == 0)
+            return no_room(weights, allowed);
+        m->terms->tokens = tokens < m->terms->tokens ? tokens : m->terms->tokens;
+    }
+    return RVL_OK;
+}
+
+static void add_buffers(const maker *m, uint64_t count, uint64_t token_bytes)
+{
+    uint64_t granularity = m->plan->device.granularity_bytes;
+    uint64_t bytes = rvli_round_up(m->terms->tokens * token_bytes, granularity);
+    for (uint64_t i = 0; i < count && bytes > 0; i++)
+        rvli_sizes_add(sizes_of(m, RVL_MODEL_KV_CACHE), bytes);
+}
+
+static rvl_status make_cache(const maker *m)
+{
+    const rvli_plan *plan = m->plan;
+    uint64_t context = total_of(m, RVL_MODEL_ENGINE_CONTEXT);
+    uint64_t capacity = plan->device.capacity_bytes;
+    uint64_t free_before = capacity > context ? capacity - context : 0;
+    uint64_t allowed = fraction_of(free_before, plan->options.mem_fraction_ppm);
+    cache_shape shape = shape_of_cache(m);
+    if (is_given(m, RVL_MODEL_KV_CACHE))
+        return RVL_OK;
+    rvl_status status = count_tokens(m, allowed, shape.buffers * shape.bytes + shape.index_bytes);
+    if (status != RVL_OK)
+        return status;
+    add_buffers(m, shape.buffers * plan->layer_count, shape.bytes);
+    add_buffers(m, plan->layer_count, shape.index_bytes);
+    return RVL_OK;
+}
+
+/* ---- All of them ---- */
+
+static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
+{
+    if (!is_given(m, term))
+        rvli_sizes_add(sizes_of(m, term), bytes);
+}
+
+static void make_trainer(const maker *m)
+{
+    optimizer chosen = optimizers[m->plan->options.optimizer];
+    bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
+    make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, BF16_BYTES, false);
+    if (chosen.master)
+        make_shares(m, RVL_MODEL_MASTER_WEIGHTS, 1, FP32_BYTES, false);
+    make_shares(m, RVL_MODEL_OPTIMIZER, chosen.states, chosen.bytes, chosen.blocks);
+    make_shares(m, RVL_MODEL_GRADIENTS, 1, BF16_BYTES, false);
+    if (sharded)
+        make_all_gather(m);
+    else
+        make_shares(m, RVL_MODEL_GRADIENT_BUCKETS, 1, BF16_BYTES, false);
+    make_logits(m);
+}
+
+static rvl_status make_all(const maker *m)
+{
+    rvl_status status = RVL_OK;
+    make_constant(m, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES);
+    make_constant(m, RVL_MODEL_TRAINER_CONTEXT, TRAINER_CONTEXT_BYTES);
+    if (!is_given(m, RVL_MODEL_WEIGHTS))
+        make_engine_weights(m);
+    if (m->plan->options.train == RVL_MODEL_TRAIN_NONE) {
+        make_constant(m, RVL_MODEL_ASLEEP, CONTEXT_BYTES + CUDA_GRAPH_BYTES);
+        make_constant(m, RVL_MODEL_TRAINER_RESIDUE, TRAINER_RESIDUE_BYTES);
+        make_shares(m, RVL_MODEL_TRAINING_COPY, 1, BF16_BYTES, false);
+    } else {
+        make_constant(m, RVL_MODEL_CUDA_GRAPH, CUDA_GRAPH_BYTES);
+        make_buffers(m);
+        status = make_activations(m);
+        if (status == RVL_OK)
+            make_trainer(m);
+    }
+    return status == RVL_OK ? make_cache(m) : status;
+}
+
+/* ---- Given sizes ---- */
+
+static bool has_place(rvl_model_term term, rvl_model_train train)
+{
+    switch (term) {
+    case RVL_MODEL_WEIGHTS:
+    case RVL_MODEL_KV_CACHE:
+    case RVL_MODEL_ENGINE_CONTEXT:
+    case RVL_MODEL_TRAINER_CONTEXT:
+        return true;
+    case RVL_MODEL_TRAINING_COPY:
+    case RVL_MODEL_TRAINER_RESIDUE:
+    case RVL_MODEL_ASLEEP:
+        return train == RVL_MODEL_TRAIN_NONE;
+    case RVL_MODEL_ALL_GATHER:
+        return train == RVL_MODEL_TRAIN_FSDP;
+    case RVL_MODEL_GRADIENT_BUCKETS:
+        return train == RVL_MODEL_TRAIN_DDP;
+    default:
+        return train != RVL_MODEL_TRAIN_NONE;
+    }
+}
+
+static rvl_status take_given(const maker *m)
+{
+    const rvl_model_options *o = &m->plan->options;
+    for (size_t i = 0; i < o->given_count; i++) {
+        rvl_model_given given = o->given[i];
+        if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
+            return rvli_model_fail(RVL_ERR_INVALID, "--given",
+                                   "no such term, or more than 2^60 bytes");
+        if (!has_place(given.term, o->train) || is_given(m, given.term))
+            return rvli_model_fail(RVL_ERR_INVALID, "--given",
+                                   "%s has no place in a step with this --train, or is there twice",
+                                   rvli_term_tag(given.term, o->train));
+        m->terms->term[given.term].given = true;
+        if (given.bytes > 0)
+            rvli_sizes_add(sizes_of(m, given.term), given.bytes);
+    }
+    return RVL_OK;
+}
+
+static bool any_failed(const rvli_terms *terms)
+{
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
+        if (terms->term[term].sizes.failed)
+            return true;
+    }
+    return false;
+}
+
+rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_terms *terms_out)
+{
+    maker m = {model, plan, terms_out};
+    *terms_out = (rvli_terms){0};
+    rvl_status status = take_given(&m);
+    if (status == RVL_OK)
+        status = make_all(&m);
+    if (any_failed(terms_out))
+        status = rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
+    if (status != RVL_OK)
+        rvli_terms_free(terms_out);
+    else if (plan->options.train == RVL_MODEL_TRAIN_NONE)
+        /* Part of what is there asleep: it has only narrowed the cache. */
+        rvli_sizes_free(sizes_of(&m, RVL_MODEL_ENGINE_CONTEXT));
+    return status;
+}
+
+void rvli_terms_free(rvli_terms *terms)
+{
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
+        rvli_sizes_free(&terms->term[term].sizes);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a real device says while a trace is replayed on it.
+ *
+ * After every event the device is asked how much is free; what is used is counted from what was
+ * used before the first event, so that it holds neither the CUDA context nor other processes. These
+ * are the figures that predictions are held against. A simulated device is not asked: it would
+ * answer what the prediction is made of.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "predict/replay/replay_internal.h"
+
+static uint64_t free_bytes_of(const rvl_replay *replay, int device)
+{
+    uint64_t free_bytes = 0, total_bytes = 0;
+    if (rvl_device_get_memory(replay->context, device, &free_bytes, &total_bytes) != RVL_OK)
+        return UINT64_MAX;
+    return free_bytes;
+}
+
+void rvli_replay_measure_begin(rvl_replay *replay)
+{
+    for (int device = 0; device < replay->device_count; device++) {
+        rvl_device_info info = {.struct_size = sizeof info};
+        if (rvl_device_get_info(replay->context, device, &info) == RVL_OK && !info.simulated)
+            replay->measured[device].free_before = free_bytes_of(replay, device);
+    }
+}
+
+void rvli_replay_measure_settle(const rvl_replay *replay)
+{
+    if (replay->measured[0].free_before == 0)
+        return;
+    struct timespec left = {.tv_sec = replay->options.settle_ms / 1000,
+                            .tv_nsec = replay->options.settle_ms % 1000 * 1000000L};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+/* The record of the stage that is current. NULL: no host memory. */
+static rvli_replay_measured_stage *current_stage(rvl_replay *replay, rvli_replay_measured *measured)
+{
+    uint32_t count = rvl_stage_count(replay->context);
+    if (count > measured->capacity) {
+        uint32_t capacity = count * 2;
+        rvli_replay_measured_stage *stages =
+            realloc(measured->stages, capacity * sizeof *measured->stages);
+        if (stages == NULL)
+            return NULL;
+        measured->stages = stages;
+        measured->capacity = capacity;
+    }
+    for (; measured->count < count; measured->count++) /* begins with what the last ended with */
+        measured->stages[measured->count] = (rvli_replay_measured_stage){
+            .peak_bytes = measured->used_bytes, .end_bytes = measured->used_bytes};
+    return &measured->stages[count - 1];
+}
+
+rvl_status rvli_replay_measure(rvl_replay *replay)
+{
+    for (int device = 0; device < replay->device_count; device++) {
+        rvli_replay_measured *measured = &replay->measured[device];
+        if (measured->free_before == 0)
+            continue;
+        rvli_replay_measured_stage *stage = current_stage(replay, measured);
+        if (stage == NULL)
+            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM,
+                                      "no host memory for what is measured");
+        uint64_t free_now = free_bytes_of(replay, device);
+        measured->used_bytes =
+            free_now < measured->free_before ? measured->free_before - free_now : 0;
+        stage->end_bytes = measured->used_bytes;
+        if (stage->peak_bytes < measured->used_bytes)
+            stage->peak_bytes = measured->used_bytes;
+    }
+    return RVL_OK;
+}
+
+void rvli_replay_measure_destroy(rvl_replay *replay)
+{
+    for (int device = 0; device < RVL_MAX_DEVICES; device++)
+        free(replay->measured[device].stages);
+}
+
+rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                                   uint64_t *peak_bytes_out, uint64_t *end_bytes_out)
+{
+    if (replay == NULL || peak_bytes_out == NULL || end_bytes_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
+    if (device_index >= (size_t)replay->device_count)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
+    const rvli_replay_measured *measured = &replay->measured[device_index];
+    uint32_t index = replay->devices[device_index].first_stage + stage;
+    if (index >= measured->count || stage >= replay->devices[device_index].stage_count)
+        return rvli_error(RVL_ERR_NOT_FOUND, "nothing was measured in a stage of this index");
+    *peak_bytes_out = measured->stages[index].peak_bytes;
+    *end_bytes_out = measured->stages[index].end_bytes;
+    return RVL_OK;
+}

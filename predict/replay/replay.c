@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running a replay: trace -> core on a backend -> result.
+ *
+ * The reader and the context stay open in the result, which hands out their strings.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/replay/replay_internal.h"
+
+/* How many events pass between two calls of the caller's progress function. */
+#define PROGRESS_EVENTS 65536u
+
+#define DEFAULT_PROFILE "h200" /* whose costs a device of unknown kind is given */
+
+/* ---- Errors ---- */
+
+rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                              rvl_status status, const char *format, ...)
+{
+    char message[sizeof rvli_error_get()->message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    uint32_t column = event != NULL ? rvli_replay_input_column(replay, event, field) : 0;
+    rvli_error(status, message);
+    if (event != NULL)
+        rvli_error_place(replay->paths[event->file], event->line, column);
+    return status;
+}
+
+rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                               rvl_status cause, rvl_status status, const char *what)
+{
+    if (rvli_error_get()->status != cause)
+        rvli_error(cause, rvl_status_text(cause));
+    rvl_error error = *rvli_error_get(); /* finding the column may write another */
+    uint32_t column = event != NULL ? rvli_replay_input_column(replay, event, field) : 0;
+    error.status = status;
+    rvli_error_set(&error);
+    if (what != NULL) {
+        char message[sizeof error.message];
+        snprintf(message, sizeof message, "%s: %.180s", what, error.message);
+        rvli_error_message(message);
+    }
+    if (event != NULL)
+        rvli_error_place(replay->paths[event->file], event->line, column);
+    return status;
+}
+
+/* ---- Who conducts ---- */
+
+bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event)
+{
+    if (conductor->name != NULL)
+        return strcmp(conductor->name, event->process) == 0;
+    if (!conductor->seen) {
+        conductor->seen = true;
+        conductor->process_index = event->process_index;
+    }
+    return conductor->process_index == event->process_index;
+}
+
+/* ---- Devices ---- */
+
+/* The kind of device that the options name for all, if they do. */
+static rvl_status named_profile(rvl_replay *replay, rvl_profile *profile_out)
+{
+    const char *device = replay->options.device;
+    rvl_status status = rvl_profile_find(device, profile_out);
+    if (status == RVL_OK)
+        return RVL_OK;
+    return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
+                              "unknown device \"%.64s\": neither a profile nor a size", device);
+}
+
+/* A device as the trace's header describes it. Costs are those of its profile, if that is known. */
+static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *device,
+                                 rvl_profile *profile_out)
+{
+    rvl_status status = RVL_ERR_NOT_FOUND;
+    if (device->profile != NULL)
+        status = rvl_profile_find(device->profile, profile_out);
+    if (status != RVL_OK)
+        status = rvl_profile_find(DEFAULT_PROFILE, profile_out);
+    if (status != RVL_OK)
+        return rvli_replay_pass_on(replay, NULL, 0, status, status, "the profile of a device");
+    profile_out->name = device->profile;
+    profile_out->capacity_bytes = device->capacity_bytes;
+    profile_out->granularity_bytes = device->granularity_bytes;
+    return RVL_OK;
+}
+
+static rvl_status describe_devices(rvl_replay *replay, rvl_profile *profiles)
+{
+    const rvl_trace_device *traced;
+    size_t count = rvli_replay_input_devices(replay, &traced);
+
+    memset(replay->device_of_index, -1, sizeof replay->device_of_index);
+    for (size_t i = 0; i < count && i < RVL_MAX_DEVICES; i++) {
+        profiles[i] = (rvl_profile){.struct_size = sizeof profiles[i]};
+        rvl_status status = replay->options.device != NULL
+                                ? named_profile(replay, &profiles[i])
+                                : traced_profile(replay, &traced[i], &profiles[i]);
+        if (status != RVL_OK)
+            return status;
+        replay->device_of_index[traced[i].index] = (int)i;
+        replay->devices[i].trace_index = (int)traced[i].index;
+        replay->devices[i].profile = profiles[i].name;
+        replay->device_count = (int)i + 1;
+    }
+    return RVL_OK;
+}
+
+static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
+{
+    const rvl_profile *devices[RVL_MAX_DEVICES];
+    for (int i = 0; i < replay->device_count; i++)
+        devices[i] = &profiles[i];
+    rvl_sim_options sim = {
+        .struct_size = sizeof sim,
+        .memory = RVL_SIM_ACCOUNTED,
+        .flags = RVL_SIM_OVERCOMMIT,
+        .devices = devices,
+        .device_count = (size_t)replay->device_count,
+    };
+    const char *backend = replay->options.backend != NULL ? replay->options.backend : "sim";
+    bool simulated = strcmp(backend, "sim") == 0;
+    rvl_context_options options = {.struct_size = sizeof options,
+                                   .backend_options = simulated ? &sim : NULL};
+    rvl_status status = rvl_context_open(backend, &options, &replay->context);
+    if (status != RVL_OK) {
+        char what[64];
+        snprintf(what, sizeof what, "backend %.32s", backend);
+        return rvli_replay_pass_on(replay, NULL, 0, status, status, what);
+    }
+    rvli_replay_measure_begin(replay);
+    if (rvl_device_count(replay->context) < replay->device_count)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_NO_DEVICE,
+                                  "the trace has %d devices, backend %.32s has %d",
+                                  replay->device_count, backend, rvl_device_count(replay->context));
+    return RVL_OK;
+}
+
+static rvl_status open_devices(rvl_replay *replay)
+{
+    rvl_profile *profiles = calloc(RVL_MAX_DEVICES, sizeof *profiles);
+    if (profiles == NULL)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM, "no host memory for devices");
+    rvl_status status = describe_devices(replay, profiles);
+    if (status == RVL_OK)
+        status = open_context(replay, profiles);
+    free(profiles);
+    return status;
+}
+
+/* ---- Running ---- */
+
+static rvl_status check_options(rvl_replay *replay)
+{
+    const rvl_replay_options *options = &replay->options;
+    if (rvli_flags_check(options->flags, RVL_REPLAY_PARTIAL | RVL_REPLAY_SNAPSHOT_PARTS,
+                         options->reserved) != RVL_OK)
+        return RVL_ERR_VERSION;
+    if ((unsigned)options->wake > RVL_WAKE_TOGETHER)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "unknown way to wake");
+    if (options->budgets == NULL && options->budget_count > 0)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "budget_count without budgets");
+    for (size_t i = 0; i < options->budget_count; i++) {
+        if (options->budgets[i].stage == NULL)
+            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a budget without a stage");
+    }
+    return RVL_OK;
+}
+
+static rvl_status copy_paths(rvl_replay *replay, const char *const *paths, size_t count)
+{
+    replay->paths = calloc(count, sizeof *replay->paths);
+    for (size_t i = 0; replay->paths != NULL && i < count; i++) {
+        if (paths[i] == NULL)
+            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a path is NULL");
+        replay->paths[i] = strdup(paths[i]);
+        if (replay->paths[i] == NULL)
+            break;
+        replay->path_count++;
+    }
+    if (replay->path_count < count)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM, "no host memory for paths");
+    return RVL_OK;
+}
+
+static rvl_status prepare(rvl_replay *replay)
+{
+    rvl_status status = check_options(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_input_open(replay);
+    if (status == RVL_OK)
+        status = open_devices(replay);
+    if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)
+        status = rvli_replay_together_collect(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_watch(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_input_begin(replay);
+    replay->conductor.name = replay->options.conductor;
+    return status;
+}
+
+static void tell_progress(rvl_replay *replay)
+{
+    rvli_replay_input_progress(replay, &replay->progress);
+    if (replay->options.progress != NULL)
+        replay->options.progress(replay->options.progress_user, &replay->progress);
+}
+
+static rvl_status run_events(rvl_replay *replay)
+{
+    const rvl_trace_event *event;
+    uint32_t until_progress = PROGRESS_EVENTS;
+    bool measures = replay->measured[0].free_before > 0;
+    for (;;) {
+        rvl_status status = rvli_replay_ahead_next(replay, &event);
+        if (status == RVL_ERR_NOT_FOUND)
+            break;
+        if (status == RVL_OK)
+            status = rvli_replay_apply(replay, event);
+        if (status == RVL_OK)
+            rvli_replay_note_event(replay, event);
+        if (status == RVL_OK && measures)
+            status = rvli_replay_measure(replay);
+        if (status != RVL_OK)
+            return status;
+        if (--until_progress == 0) {
+            tell_progress(replay);
+            until_progress = PROGRESS_EVENTS;
+        }
+    }
+    tell_progress(replay);
+    if (replay->conductor.name != NULL && !replay->conductor.seen)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
+                                  "unknown conductor \"%.64s\": no process has this name",
+                                  replay->conductor.name);
+    return RVL_OK;
+}
+
+/* What only a running replay needs. */
+static void forget_run(rvl_replay *replay)
+{
+    rvli_replay_together_destroy(&replay->together);
+    free(replay->watched);
+    replay->watched = NULL;
+    rvli_intmap_destroy(&replay->tags);
+    for (uint32_t i = 0; i < replay->process_capacity; i++)
+        rvli_intmap_destroy(&replay->processes[i].addrs);
+    replay->options = (rvl_replay_options){0};
+    replay->conductor.name = NULL;
+}
+
+static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_count,
+                      const rvl_replay_options *options)
+{
+    rvl_status status = rvli_options_read(&replay->options, sizeof replay->options, options);
+    if (status != RVL_OK)
+        return rvli_replay_refuse(replay, NULL, 0, status, "options: %s", rvl_status_text(status));
+    status = copy_paths(replay, paths, path_count);
+    if (status == RVL_OK)
+        status = prepare(replay);
+    if (status == RVL_OK)
+        status = run_events(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_watch_end(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_finish(replay);
+    return status;
+}
+
+/* paths: of files, or the one name of a source. */
+static rvl_status start(const rvl_replay_source *source, const char *const *paths,
+                        size_t path_count, const rvl_replay_options *options,
+                        rvl_replay **replay_out)
+{
+    rvl_replay *replay = calloc(1, sizeof *replay);
+    if (replay == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the replay");
+    replay->progress.struct_size = sizeof replay->progress;
+    if (source != NULL)
+        replay->memory.source = *source;
+    const rvl_error before = *rvli_error_get();
+    rvl_status status = run(replay, paths, path_count, options);
+    if (status != RVL_OK) {
+        rvl_error cause = *rvli_error_get();
+        rvl_replay_close(replay);
+        rvli_error_set(&cause);
+        return status;
+    }
+    forget_run(replay);
+    rvli_error_set(&before); /* a call that succeeds leaves the record */
+    *replay_out = replay;
+    return RVL_OK;
+}
+
+rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
+                          const rvl_replay_options *options, rvl_replay **replay_out)
+{
+    if (paths == NULL || path_count == 0 || replay_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "no trace, or no place for the result");
+    return start(NULL, paths, path_count, options, replay_out);
+}
+
+rvl_status rvl_replay_run_source(const rvl_replay_source *source, const rvl_replay_options *options,
+                                 rvl_replay **replay_out)
+{
+    rvl_replay_source known;
+    if (source == NULL || replay_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "no source, or no place for the result");
+    rvl_status status = rvli_options_read(&known, sizeof known, source);
+    if (status != RVL_OK)
+        return status;
+    if (known.next == NULL || known.devices == NULL)
+        return rvli_error(RVL_ERR_INVALID, "a source without devices or next");
+    const char *name = known.name != NULL ? known.name : "events";
+    return start(&known, &name, 1, options, replay_out);
+}
+
+void rvl_replay_close(rvl_replay *replay)
+{
+    if (replay == NULL)
+        return;
+    forget_run(replay);
+    free(replay->processes);
+    rvli_replay_result_destroy(replay);
+    rvli_replay_measure_destroy(replay);
+    rvli_replay_readings_destroy(replay);
+    rvl_context_close(replay->context, NULL);
+    rvli_replay_input_close(replay);
+    for (size_t i = 0; i < replay->path_count; i++)
+        free(replay->paths[i]);
+    free(replay->paths);
+    free(replay);
+}

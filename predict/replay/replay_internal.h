@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of replay share.
+ *
+ * Replay holds no memory model of its own: every event becomes one call of libreveille, and every
+ * byte of the result is read from there. What is kept here is translation (a trace's numbers to the
+ * context's) and which line of which file was at work.
+ */
+#ifndef RVL_PREDICT_REPLAY_REPLAY_INTERNAL_H
+#define RVL_PREDICT_REPLAY_REPLAY_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/intmap.h"
+#include "base/options.h"
+#include "predict/replay/snapshot_input.h"
+#include "reveille/replay.h"
+#include "reveille/transition.h"
+
+/* Whose stage and step marks count: the named process, or the first that marks. */
+typedef struct rvli_replay_conductor {
+    const char *name; /* NULL: the first */
+    bool seen;        /* the process has been decided, or, if named, has occurred */
+    uint32_t process_index;
+} rvli_replay_conductor;
+
+/* A tag that is resumed within a step. */
+typedef struct rvli_replay_pair {
+    uint32_t process_index;
+    uint32_t tag_slot; /* rvli_replay_tag_slot() */
+    uint32_t order;    /* place among the step's resumes */
+    bool no_restore;   /* of its first resume within the step */
+} rvli_replay_pair;
+
+/* What is resumed in each step; filled before the replay if the wake is together. */
+typedef struct rvli_replay_together {
+    rvli_replay_pair *pairs;
+    size_t pair_count;
+    size_t pair_capacity;
+    size_t *first; /* index of a step's first pair; one entry more than there are steps */
+    size_t step_count;
+    size_t step_capacity;
+} rvli_replay_together;
+
+typedef struct rvli_replay_process {
+    const char *name; /* NULL: it has had no event yet */
+    rvl_process number;
+    bool any_id;
+    uint64_t last_id;  /* the highest so far, with any_id */
+    rvli_intmap addrs; /* of what is live, by id */
+} rvli_replay_process;
+
+/* Who held what at the peak of a stage, once somebody has asked for all of them. */
+typedef struct rvli_replay_holders {
+    UT_hash_handle hh;
+    uint64_t key; /* of device and stage */
+    size_t count;
+    rvl_holder holders[];
+} rvli_replay_holders;
+
+/* Answers that live as long as the result. Any number of threads may ask for them. */
+typedef struct rvli_replay_answers {
+    pthread_mutex_t lock;
+    rvli_replay_holders *holders;
+} rvli_replay_answers;
+
+/* The last sample of the true use in a stage, and what was predicted at that instant. */
+typedef struct rvli_replay_reading {
+    bool made;
+    uint64_t read_bytes;
+    uint64_t predicted_bytes;
+} rvli_replay_reading;
+
+typedef struct rvli_replay_device {
+    int trace_index;
+    const char *profile; /* NULL: given by its size */
+    bool sampled;
+    uint64_t sample_count; /* after the first */
+    int64_t worst_difference_bytes;
+    rvli_replay_reading *readings; /* by stage of the context */
+    uint32_t reading_capacity;
+    bool overcommitted;
+    const char *oom_file;
+    uint32_t oom_line;
+    /* Filled in at the end: */
+    rvl_device_stats stats;
+    uint32_t
+        first_stage; /* the context's stage that is the first listed: 0, or 1 without "start" */
+    uint32_t stage_count;
+    bool within_budgets;
+} rvli_replay_device;
+
+/* Events that have been read and not yet applied, in a ring. */
+#define RVLI_REPLAY_AHEAD_EVENTS 16u
+
+typedef struct rvli_replay_ahead_event {
+    rvl_trace_event event;
+    rvl_addr addr; /* of a free, once it has been looked up; 0: unknown */
+} rvli_replay_ahead_event;
+
+typedef struct rvli_replay_ahead {
+    rvli_replay_ahead_event events[RVLI_REPLAY_AHEAD_EVENTS];
+    uint32_t first;
+    uint32_t count;
+    rvl_status end;  /* what the reader answered after the last of them, RVL_OK: nothing yet */
+    rvl_error error; /* that reading ended with, if it is not the end */
+} rvli_replay_ahead;
+
+/* What a real device said, in bytes above what was used before the first event. */
+typedef struct rvli_replay_measured_stage {
+    uint64_t peak_bytes;
+    uint64_t end_bytes;
+} rvli_replay_measured_stage;
+
+typedef struct rvli_replay_measured {
+    uint64_t free_before;               /* 0: a simulated device, which is not asked */
+    uint64_t used_bytes;                /* as last answered */
+    rvli_replay_measured_stage *stages; /* by stage of the context */
+    uint32_t count;
+    uint32_t capacity;
+} rvli_replay_measured;
+
+/* A tag on a device, as the timeline knows it. */
+typedef struct rvli_replay_watched {
+    const char *process; /* NULL: nothing was allocated there yet */
+    const char *tag;
+    uint32_t held; /* number of its series, from 1; 0: none yet */
+    uint32_t paused;
+} rvli_replay_watched;
+
+/* A process or tag of a source, by its name. */
+typedef struct rvli_replay_name {
+    UT_hash_handle hh;
+    uint32_t index;
+    char text[];
+} rvli_replay_name;
+
+/* What a source lacks and a reader has: tables of names, and devices that stay. */
+typedef struct rvli_replay_memory {
+    rvl_replay_source source; /* next NULL: the events come from a reader */
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    size_t device_count;
+    char *profiles[RVL_MAX_DEVICES];
+    rvli_replay_name *processes;
+    rvli_replay_name *tags;
+    rvli_replay_name *others; /* stages and causes */
+    uint64_t last_ns;
+    uint64_t events;
+} rvli_replay_memory;
+
+struct rvl_replay {
+    rvl_context *context;
+    rvl_trace_reader *reader; /* NULL: the events come from a source */
+    rvli_replay_memory memory;
+    rvli_joined joined;         /* what the reader opens */
+    rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
+    char **paths;               /* copies: the reader and the result outlive the call */
+    size_t path_count;
+
+    int device_of_index[RVL_MAX_DEVICES]; /* the context's device of a trace's index, -1: none */
+    rvli_replay_device devices[RVL_MAX_DEVICES];
+    rvli_replay_measured measured[RVL_MAX_DEVICES];
+    int device_count;
+
+    rvli_replay_process *processes;
+    uint32_t process_capacity;
+    rvli_intmap tags; /* by process and tag slot; nothing was allocated under what is not there */
+    uint64_t last_tag_key; /* that was looked up last; 0: none */
+    rvl_tag last_tag;
+    rvli_replay_conductor conductor;
+
+    rvli_replay_ahead ahead;
+    rvli_replay_together together;
+    size_t step; /* the conductor's steps so far */
+    bool moved;  /* since the last mark of a stage something was taken or given back */
+    bool woken;  /* the step's resumes have been made, wake together */
+
+    rvli_replay_watched *watched; /* by tag, then by device; only with a timeline */
+    uint32_t watched_tags;
+
+    rvl_trace_progress progress;
+
+    rvl_budget *budgets; /* copies, for as long as the result is asked */
+    size_t budget_count;
+    rvli_replay_answers *answers;
+};
+
+/* A tag's number in a trace, over all processes; the untagged are first. */
+static inline uint32_t rvli_replay_tag_slot(const rvl_trace_event *event)
+{
+    return event->tag_index == RVL_TRACE_NO_TAG ? 0 : event->tag_index + 1;
+}
+
+/* ---- replay.c ---- */
+
+/* Writes down why the replay ends: at a field of an event, or, with event NULL, as a whole. */
+rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                              rvl_status status, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/*
+ * The same for what another part of the library has failed at with `cause`, whose record stays: it
+ * gets the place and the status, and `what` in front of its message. what: may be NULL.
+ */
+rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
+                               rvl_status cause, rvl_status status, const char *what);
+
+/* Whether a stage or step mark counts. Decides who the conductor is, if need be. */
+bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event);
+
+/* ---- input.c: files or a source ---- */
+
+/* Opens what the events come from; copies of the paths are there. */
+rvl_status rvli_replay_input_open(rvl_replay *replay);
+/* Devices as the input declares them. */
+size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_device **devices_out);
+/* Before the first event: the filter begins. */
+rvl_status rvli_replay_input_begin(rvl_replay *replay);
+/* The next event that the filter keeps; as rvl_trace_reader_next(). reader: to read from instead,
+ * NULL: none. */
+rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
+                                  rvl_trace_event *event_out);
+/* Column of a field in a line; 0: the input has none. */
+uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,
+                                  uint32_t field);
+void rvli_replay_input_progress(const rvl_replay *replay, rvl_trace_progress *progress_out);
+/* Begins a source anew. */
+rvl_status rvli_replay_input_rewind(rvl_replay *replay);
+void rvli_replay_input_close(rvl_replay *replay);
+/* Opens a reader on the files, once more. */
+rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reader_out);
+
+/* ---- apply.c ---- */
+
+/* Does what an event says. */
+rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
+
+/* ---- ahead.c ---- */
+
+/*
+ * The next event, good until the one after it is asked for. RVL_ERR_NOT_FOUND after the last; an
+ * error of the reader, with the thread's error record filled.
+ */
+rvl_status rvli_replay_ahead_next(rvl_replay *replay, const rvl_trace_event **event_out);
+/* The event behind the one that was answered last; NULL: none is known. */
+const rvl_trace_event *rvli_replay_ahead_peek(const rvl_replay *replay);
+
+/* ---- together.c ---- */
+
+/* Reads the whole trace for what is resumed in which step. */
+rvl_status rvli_replay_together_collect(rvl_replay *replay);
+void rvli_replay_together_destroy(rvli_replay_together *together);
+
+/* The pairs of a step, ordered by process and tag. */
+const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *together, size_t step,
+                                                  size_t *count_out);
+
+/* ---- measure.c ---- */
+
+/* Notes what is free before the first event. */
+void rvli_replay_measure_begin(rvl_replay *replay);
+/* Asks real devices, after an event. RVL_ERR_HOST_OOM. */
+rvl_status rvli_replay_measure(rvl_replay *replay);
+/* On a real device: gives the driver the time that was asked for. */
+void rvli_replay_measure_settle(const rvl_replay *replay);
+void rvli_replay_measure_destroy(rvl_replay *replay);
+
+/* ---- readings.c ---- */
+
+/* Notes a sample, of all but the first. RVL_ERR_HOST_OOM. */
+rvl_status rvli_replay_note_reading(rvl_replay *replay, int device, uint64_t read_bytes,
+                                    uint64_t predicted_bytes);
+void rvli_replay_readings_destroy(rvl_replay *replay);
+
+/* ---- observe.c: nothing happens without a timeline ---- */
+
+rvl_status rvli_replay_watch(rvl_replay *replay);
+rvl_status rvli_replay_watch_end(rvl_replay *replay);
+rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
+                                  int device);
+void rvli_replay_before_free(rvl_replay *replay, rvl_addr addr, rvl_allocation *allocation_out);
+rvl_status rvli_replay_note_free(rvl_replay *replay, const rvl_trace_event *event,
+                                 const rvl_allocation *allocation);
+rvl_status rvli_replay_note_tags(rvl_replay *replay, const rvl_trace_event *event,
+                                 const rvl_tag *tags, size_t count);
+rvl_status rvli_replay_note_external(rvl_replay *replay, const rvl_trace_event *event, int device,
+                                     const char *cause, uint64_t bytes);
+rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event);
+/* The event is over: what was noted becomes one instant. */
+void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event);
+
+/* ---- result.c ---- */
+
+/* Reads the result from the context, and holds it against the budgets. */
+rvl_status rvli_replay_finish(rvl_replay *replay);
+void rvli_replay_result_destroy(rvl_replay *replay);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Filling a timeline.
+ *
+ * What changes at one instant is set series by series and then committed: the device's use between
+ * two of the sets never was. A commit goes into the open point of its device. That is closed when
+ * it stands for enough changes or enough time; when a device has as many points as it may have,
+ * neighbours are merged until at most five eighths are left, and points stand for more from then
+ * on. So points are dense where there is much going on and where there is much time, and a change
+ * costs O(1) on average. Stages are merged likewise when there are more of them than points.
+ */
+#ifndef RVL_PREDICT_REPLAY_TIMELINE_H
+#define RVL_PREDICT_REPLAY_TIMELINE_H
+
+#include "base/hash.h"
+#include "reveille/timeline.h"
+
+typedef struct rvli_timeline_series {
+    const char *process;
+    const char *tag;
+    bool external;
+    bool paused;
+    uint64_t bytes;
+    uint64_t peak_bytes;
+    uint64_t epoch;  /* at_peak_bytes of its value was noted in this epoch of the device */
+    uint64_t serial; /* of the point that slot belongs to */
+    uint32_t slot;   /* place among the open point's values */
+} rvli_timeline_series;
+
+typedef struct rvli_timeline_bucket {
+    uint64_t begin_ns;
+    uint64_t end_ns;
+    uint64_t changes;
+    uint64_t min_bytes;
+    uint64_t max_bytes;
+    uint64_t last_bytes;
+    uint64_t peak_ns;
+    rvl_timeline_value *values;
+    uint32_t value_count;
+    bool begins_stage;
+} rvli_timeline_bucket;
+
+/* A series by its name: process, a byte, tag. */
+typedef struct rvli_timeline_name {
+    UT_hash_handle hh;
+    uint32_t series;
+    size_t tag_at; /* where the tag begins; SIZE_MAX: none */
+    char text[];
+} rvli_timeline_name;
+
+typedef struct rvli_timeline_device {
+    int index;
+    char *profile;
+    uint64_t capacity_bytes;
+    uint64_t used_bytes;
+    uint64_t peak_bytes;
+    uint64_t peak_ns;
+    uint64_t changes;
+
+    rvli_timeline_series *series;
+    uint32_t series_count;
+    uint32_t series_capacity;
+    rvli_timeline_name *names;
+
+    rvli_timeline_bucket *buckets; /* room for as many as the timeline allows */
+    uint32_t bucket_count;
+
+    rvli_timeline_bucket open; /* its values have room for open_capacity */
+    uint32_t open_capacity;
+    uint64_t serial; /* of the open point */
+    uint64_t epoch;  /* rises at each new peak of the open point */
+    bool pending;    /* something was set since the last commit */
+    bool stage_begins;
+    uint64_t changes_max; /* a point stands for this many changes, or */
+    uint64_t span_max_ns; /* this much time */
+} rvli_timeline_device;
+
+/* A stage, or neighbours that are one since there are more stages than points. */
+typedef struct rvli_timeline_mark {
+    char *name; /* of the first of them */
+    uint32_t step;
+    uint32_t first; /* its number among all stages */
+    uint32_t count;
+    uint64_t begin_ns;
+} rvli_timeline_mark;
+
+struct rvl_timeline {
+    uint32_t points_max;
+    rvli_timeline_device *devices;
+    size_t device_count;
+    rvli_timeline_mark *stages;
+    uint32_t stage_count;
+    uint32_t stage_capacity;
+    uint32_t stages_seen; /* those that were merged included */
+    uint64_t end_ns;
+};
+
+/* Says which devices there are, once. RVL_ERR_STATE if it was said already; RVL_ERR_HOST_OOM. */
+rvl_status rvli_timeline_begin(rvl_timeline *timeline, size_t device_count);
+rvl_status rvli_timeline_describe(rvl_timeline *timeline, size_t device, int index,
+                                  const char *profile, uint64_t capacity_bytes);
+
+/* The series of a name, made if need be. tag NULL: untagged. RVL_ERR_HOST_OOM. */
+typedef enum rvli_timeline_kind {
+    RVLI_TIMELINE_HELD = 'h',
+    RVLI_TIMELINE_PAUSED = 'p',
+    RVLI_TIMELINE_EXTERNAL = 'x',
+} rvli_timeline_kind;
+rvl_status rvli_timeline_series_of(rvl_timeline *timeline, size_t device, rvli_timeline_kind kind,
+                                   const char *process, const char *tag, uint32_t *series_out);
+
+/* A series has this many bytes from time_ns on, which the next commit makes so.
+ * RVL_ERR_HOST_OOM leaves the series as it was. */
+rvl_status rvli_timeline_set(rvl_timeline *timeline, uint64_t time_ns, size_t device,
+                             uint32_t series, uint64_t bytes);
+
+/* What was set on any device holds from time_ns on. */
+void rvli_timeline_commit(rvl_timeline *timeline, uint64_t time_ns);
+
+rvl_status rvli_timeline_stage(rvl_timeline *timeline, const char *name, uint32_t step,
+                               uint64_t time_ns);
+
+/* There is no more to come. */
+rvl_status rvli_timeline_end(rvl_timeline *timeline);
+
+/* ---- timeline_merge.c ---- */
+
+/*
+ * Merges neighbours that together stand for at most changes_max changes and span_max_ns; with
+ * keep_stages not over the beginning of a stage. RVL_ERR_HOST_OOM leaves points that are whole, and
+ * more of them.
+ */
+rvl_status rvli_timeline_merge(rvli_timeline_bucket *buckets, uint32_t *count, uint64_t changes_max,
+                               uint64_t span_max_ns, bool keep_stages);
+
+/* Merges neighbouring stages until at most half of them are left. end_ns: of the last. */
+void rvli_timeline_merge_stages(rvli_timeline_mark *stages, uint32_t *count, uint64_t end_ns);
+
+#endif

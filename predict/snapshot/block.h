@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks of the allocator model, and ordered sets of them.
+ *
+ * A block is a part of a segment, linked to its neighbours there. Free blocks are in one set by
+ * (size, address), unmapped ones in another by address. A set is a treap threaded through the
+ * blocks: priorities come from the addresses, so that the same run always builds the same tree, and
+ * putting a block in or taking it out needs no memory.
+ */
+#ifndef RVL_PREDICT_SNAPSHOT_BLOCK_H
+#define RVL_PREDICT_SNAPSHOT_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum rvli_block_use {
+    RVLI_USE_FREE, /* cached, or unmapped */
+    RVLI_USE_LIVE,
+    RVLI_USE_PENDING /* freed, but other streams may still use it */
+} rvli_block_use;
+
+/* A range of addresses of which pages are mapped as they are needed. */
+typedef struct rvli_range {
+    struct rvli_range *next;
+    struct rvli_range *prev;
+    uint64_t base;
+    uint64_t size;
+    uint64_t page;
+} rvli_range;
+
+typedef struct rvli_cached_block {
+    uint64_t addr;
+    uint64_t key;      /* the set's order: the size, 0 in a set of unmapped blocks */
+    uint64_t priority; /* in its set */
+    struct rvli_cached_block *left;
+    struct rvli_cached_block *right;
+    struct rvli_cached_block *parent; /* NULL: the root */
+    uint64_t size;
+    struct rvli_cached_block *prev;
+    struct rvli_cached_block *next;
+    uint64_t requested;    /* live and pending */
+    rvli_range *range;     /* NULL: a segment of its own */
+    uint64_t releasable;   /* free: bytes that empty_cache would give back */
+    uint64_t calls_before; /* free: searches of its pool before it was put there */
+    uint64_t event;        /* live: the entry that allocated it */
+    uint32_t bucket;
+    uint8_t use; /* rvli_block_use */
+    bool mapped;
+} rvli_cached_block;
+
+void rvli_blocks_insert(rvli_cached_block **root, rvli_cached_block *block);
+void rvli_blocks_remove(rvli_cached_block **root, rvli_cached_block *block);
+
+/* The first block that is not below (key, addr); NULL: none. */
+rvli_cached_block *rvli_blocks_at_least(rvli_cached_block *root, uint64_t key, uint64_t addr);
+
+/* The last block below (key, addr); NULL: none. */
+rvli_cached_block *rvli_blocks_below(rvli_cached_block *root, uint64_t key, uint64_t addr);
+
+static inline rvli_cached_block *rvli_blocks_after(rvli_cached_block *root,
+                                                   const rvli_cached_block *block)
+{
+    return rvli_blocks_at_least(root, block->key, block->addr + 1);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two files of the pickle reader share: the machine's tables, and building containers. */
+#ifndef RVL_PREDICT_SNAPSHOT_MACHINE_H
+#define RVL_PREDICT_SNAPSHOT_MACHINE_H
+
+#include "predict/snapshot/pickle.h"
+
+typedef struct rvli_table {
+    void *data;
+    size_t element; /* bytes of one */
+    uint32_t count;
+    uint32_t capacity;
+} rvli_table;
+
+typedef enum rvli_table_name {
+    RVLI_TABLE_STACK,
+    RVLI_TABLE_MARKS, /* heights of the stack */
+    RVLI_TABLE_MEMO,
+    RVLI_TABLE_VALUES,
+    RVLI_TABLE_CONTAINERS,
+    RVLI_TABLE_RUNS,
+    RVLI_TABLE_EVENTS,
+    RVLI_TABLE_BLOCKS,
+    RVLI_TABLE_ANNOTATIONS,
+    RVLI_TABLE_STREAMS,
+    RVLI_TABLE_POOLS,
+    RVLI_TABLE_COUNT
+} rvli_table_name;
+
+typedef struct rvli_machine {
+    const unsigned char *data;
+    const unsigned char *at; /* behind what was read */
+    const unsigned char *end;
+    const unsigned char *opcode; /* the one that is carried out */
+    rvli_table tables[RVLI_TABLE_COUNT];
+    uint64_t budget; /* bytes that all tables may have */
+    uint32_t last_stream;
+    uint64_t last_stream_value;
+    rvli_pickle_error *error;
+} rvli_machine;
+
+/* Fills the error with the place of the current opcode. RVL_ERR_CORRUPT_TRACE. */
+rvl_status rvli_machine_refuse(rvli_machine *machine, const char *message);
+
+/* Makes room for more elements; they are not zeroed. */
+rvl_status rvli_machine_grow(rvli_machine *machine, rvli_table *table, uint32_t more);
+
+static inline rvl_status rvli_machine_room(rvli_machine *machine, rvli_table *table, uint32_t more)
+{
+    if (table->capacity - table->count >= more)
+        return RVL_OK;
+    return rvli_machine_grow(machine, table, more);
+}
+
+static inline rvli_pickle_value *rvli_machine_stack(const rvli_machine *machine)
+{
+    return machine->tables[RVLI_TABLE_STACK].data;
+}
+
+/* A container with nothing in it; out: its value. */
+rvl_status rvli_build_container(rvli_machine *machine, rvli_pickle_type type,
+                                rvli_pickle_value *value_out);
+
+/* Adds values to a list, or keys and values by turns to a dict. */
+rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *list,
+                             const rvli_pickle_value *items, uint32_t count);
+rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
+                          const rvli_pickle_value *pairs, uint32_t count);
+rvl_status rvli_build_tuple(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
+                            rvli_pickle_value *value_out);
+
+/* Sets a field of a row of the trace. */
+rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, uint8_t word,
+                                  const rvli_pickle_value *value);
+
+/*
+ * Reads a trace entry as picklers write them, the machine standing behind its EMPTY_DICT, and
+ * pushes it. *done_out is false, and nothing has happened, if it is written in any other way.
+ */
+rvl_status rvli_read_entry(rvli_machine *machine, bool *done_out);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The result, field by field and as JSON, schema 1 (docs/snapshot.md).
+ *
+ * As in predict/replay/json.c one flag carries every failure of jansson to the end.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "predict/snapshot/run.h"
+
+#define SCHEMA 1
+
+/* ---- Fields ---- */
+
+rvl_status rvl_snapshot_get_facts(const rvl_snapshot *snapshot, rvl_snapshot_facts *facts_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    return rvli_result_write(facts_out, &snapshot->facts, sizeof snapshot->facts);
+}
+
+const char *rvl_snapshot_note(const rvl_snapshot *snapshot, uint32_t note)
+{
+    static const char *const texts[] = {
+#define NOTE_TEXT(name, text) text,
+        RVLI_NOTE_MAP(NOTE_TEXT)
+#undef NOTE_TEXT
+    };
+    for (uint32_t i = 0; snapshot != NULL && i < RVLI_NOTE_COUNT; i++) {
+        if (snapshot->notes[i] && note-- == 0)
+            return texts[i];
+    }
+    return NULL;
+}
+
+rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t stage,
+                                  rvl_snapshot_stage *stage_out)
+{
+    if (snapshot == NULL)
+        return RVL_ERR_INVALID;
+    if (stage >= snapshot->facts.stage_count)
+        return RVL_ERR_NOT_FOUND;
+    const rvli_snapshot_stage *from = &snapshot->stages[stage];
+    const rvli_bytes *bytes = &from->at_peak;
+    rvl_snapshot_stage to = {
+        .struct_size = sizeof to,
+        .name = from->name,
+        .peak_allocated_bytes = from->peak_allocated,
+        .peak_reserved_bytes = bytes->reserved,
+        .end_reserved_bytes = from->end_reserved,
+        .num_alloc_retries = from->retries,
+        .rounding_bytes = bytes->allocated - bytes->requested,
+        .split_bytes = bytes->free_bytes - bytes->releasable,
+        .cached_bytes = bytes->releasable,
+        .pending_bytes = bytes->pending,
+        .pinned_bytes = from->pinned,
+        .pinning_event = from->pinning_event,
+        .pinning_addr = from->pinning_addr,
+        .pinning_size_bytes = from->pinning_size,
+    };
+    return rvli_result_write(stage_out, &to, sizeof to);
+}
+
+/* ---- JSON ---- */
+
+static void set(json_t *object, const char *key, json_t *value, bool *ok)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        *ok = false;
+}
+
+static void append(json_t *array, json_t *value, bool *ok)
+{
+    if (json_array_append_new(array, value) != 0)
+        *ok = false;
+}
+
+static json_t *number(uint64_t value)
+{
+    return json_integer(value > (uint64_t)INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+/* A name that is no UTF-8 loses the bytes that are not ASCII. */
+static json_t *text_of(const char *text)
+{
+    json_t *json = json_string(text);
+    if (json != NULL)
+        return json;
+    char *plain = strdup(text);
+    if (plain == NULL)
+        return NULL;
+    for (char *byte = plain; *byte != '\0'; byte++) {
+        if ((unsigned char)*byte >= 0x80)
+            *byte = '?';
+    }
+    json = json_string(plain);
+    free(plain);
+    return json;
+}
+
+static json_t *divergence_to_json(const rvl_snapshot_facts *facts, bool *ok)
+{
+    if (!facts->diverged)
+        return json_null();
+    json_t *object = json_object();
+    const char *action = facts->diverged_action;
+    set(object, "event", number(facts->diverged_at), ok);
+    set(object, "action", action != NULL ? json_string(action) : json_null(), ok);
+    set(object, "why", json_string(facts->diverged_why), ok);
+    set(object, "recorded_addr", number(facts->diverged_addr), ok);
+    set(object, "recorded_bytes", number(facts->diverged_bytes), ok);
+    set(object, "model_addr", number(facts->diverged_expected_addr), ok);
+    set(object, "model_bytes", number(facts->diverged_expected_bytes), ok);
+    return object;
+}
+
+static json_t *pinned_to_json(const rvl_snapshot_stage *stage, bool *ok)
+{
+    if (stage->pinned_bytes == 0)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "bytes", number(stage->pinned_bytes), ok);
+    bool known = stage->pinning_event != UINT64_MAX;
+    set(object, "event", known ? number(stage->pinning_event) : json_null(), ok);
+    set(object, "addr", number(stage->pinning_addr), ok);
+    set(object, "size_bytes", number(stage->pinning_size_bytes), ok);
+    return object;
+}
+
+static json_t *stage_to_json(const rvl_snapshot *snapshot, uint32_t index, bool *ok)
+{
+    rvl_snapshot_stage stage = {.struct_size = sizeof stage};
+    json_t *object = json_object();
+    json_t *gap = json_object();
+    if (rvl_snapshot_get_stage(snapshot, index, &stage) != RVL_OK)
+        *ok = false;
+    set(gap, "rounding_bytes", number(stage.rounding_bytes), ok);
+    set(gap, "split_bytes", number(stage.split_bytes), ok);
+    set(gap, "cached_bytes", number(stage.cached_bytes), ok);
+    set(gap, "pending_bytes", number(stage.pending_bytes), ok);
+    set(object, "name", text_of(stage.name), ok);
+    set(object, "peak_allocated_bytes", number(stage.peak_allocated_bytes), ok);
+    set(object, "peak_reserved_bytes", number(stage.peak_reserved_bytes), ok);
+    set(object, "end_reserved_bytes", number(stage.end_reserved_bytes), ok);
+    set(object, "num_alloc_retries", number(stage.num_alloc_retries), ok);
+    set(object, "gap", gap, ok);
+    set(object, "pinned_by", pinned_to_json(&stage, ok), ok);
+    return object;
+}
+
+static json_t *oom_to_json(const rvl_snapshot_facts *facts, bool *ok)
+{
+    if (facts->oom_count == 0)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "count", number(facts->oom_count), ok);
+    set(object, "event", number(facts->oom_event), ok);
+    set(object, "requested_bytes", number(facts->oom_requested_bytes), ok);
+    return object;
+}
+
+rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out)
+{
+    if (snapshot == NULL || json_out == NULL)
+        return RVL_ERR_INVALID;
+    const rvl_snapshot_facts *facts = &snapshot->facts;
+    bool ok = true;
+    json_t *root = json_object(), *stages = json_array(), *notes = json_array();
+    for (uint32_t i = 0; i < facts->stage_count; i++)
+        append(stages, stage_to_json(snapshot, i, &ok), &ok);
+    for (uint32_t i = 0; i < facts->note_count; i++)
+        append(notes, json_string(rvl_snapshot_note(snapshot, i)), &ok);
+    set(root, "schema", json_integer(SCHEMA), &ok);
+    set(root, "mode", json_string(facts->verify ? "verify" : "predict"), &ok);
+    set(root, "diverged_at", divergence_to_json(facts, &ok), &ok);
+    set(root, "stages", stages, &ok);
+    set(root, "skipped_events", number(facts->skipped_count), &ok);
+    set(root, "confidence", json_string(facts->exact ? "exact" : "interval"), &ok);
+    set(root, "notes", notes, &ok);
+    set(root, "oom", oom_to_json(facts, &ok), &ok);
+    char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return RVL_ERR_HOST_OOM;
+    *json_out = text;
+    return RVL_OK;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* A run of the model over a recording: what its files share. */
+#ifndef RVL_PREDICT_SNAPSHOT_RUN_H
+#define RVL_PREDICT_SNAPSHOT_RUN_H
+
+#include "base/intmap.h"
+#include "reveille/snapshot.h"
+#include "predict/snapshot/allocator.h"
+#include "predict/snapshot/segment_addresses.h"
+#include "predict/snapshot/recording.h"
+#include "predict/snapshot/trace.h"
+
+/* X(NAME, text): what lowers the confidence. */
+#define RVLI_NOTE_MAP(X)                                                                           \
+    X(TRUNCATED, "the trace lacks its beginning (a ring that was full, or recording that began "   \
+                 "late): what was live then follows from frees and from the final segments")       \
+    X(SKIPPED, "entries of unknown actions or impossible sizes were skipped")                      \
+    X(CONTRADICTION, "entries contradict each other: an address was given out twice, or freed "    \
+                     "without being live")                                                         \
+    X(NO_SETTINGS,                                                                                 \
+      "the file has no allocator_settings: those that PyTorch begins with are assumed")            \
+    X(UNKNOWN_SETTINGS,                                                                            \
+      "the recorded settings have words, or values, that the model does not know: "                \
+      "it runs without them")                                                                      \
+    X(OTHER_DEVICES, "other devices have traces too: name one with --device")                      \
+    X(OTHER_THREADS, "no annotation of this device begins with the stage prefix: the stages are "  \
+                     "those of threads that were on another device")                               \
+    X(NO_STAGES, "no annotation begins with the stage prefix: the whole trace counts as the "      \
+                 "stage all")                                                                      \
+    X(OPEN_STAGE, "an annotation has no START or no END: its stage ends with the trace, or is "    \
+                  "left out")                                                                      \
+    X(HIDDEN_POOL,                                                                                 \
+      "segments were made for requests that the model had a cached block for: where "              \
+      "entries have no pool_id, private pools that are gone in the end are not known")             \
+    X(GUESSED,                                                                                     \
+      "the trace lacks its beginning, and the model did something else than the recording "        \
+      "where sizes or ages of blocks that were there then are not known: it follows the "          \
+      "recording there")                                                                           \
+    X(DIVERGED, "the model diverged from the recording")                                           \
+    X(TIED, "some requests could be met by several cached blocks of one size: which one is taken " \
+            "depends on addresses, which here are not those of the recording")                     \
+    X(NO_LIMIT, "garbage collection and memory fractions need the device's size: give "            \
+                "--capacity; until then collections are taken from the recording")                 \
+    X(OOM, "requests did not fit: what follows assumes that they were met all the same")
+
+typedef enum rvli_note {
+#define RVLI_NOTE_ENUM(name, text) RVLI_NOTE_##name,
+    RVLI_NOTE_MAP(RVLI_NOTE_ENUM)
+#undef RVLI_NOTE_ENUM
+        RVLI_NOTE_COUNT
+} rvli_note;
+
+typedef struct rvli_snapshot_stage {
+    char *name;
+    uint64_t peak_allocated;
+    rvli_bytes at_peak; /* when reserved was highest */
+    uint64_t end_reserved;
+    uint64_t retries;
+    uint32_t bursts; /* of its end */
+    uint64_t pinned;
+    uint64_t pinning_event;
+    uint64_t pinning_size;
+    uint64_t pinning_addr;
+    bool open;
+    bool seen; /* a peak was taken */
+} rvli_snapshot_stage;
+
+/* A result; rvl_snapshot_get_facts() and the others read it. */
+struct rvl_snapshot {
+    rvl_snapshot_facts facts;
+    rvli_snapshot_stage *stages;
+    bool notes[RVLI_NOTE_COUNT];
+};
+
+/* Peaks since the last start or end of a stage. */
+typedef struct rvli_epoch {
+    uint64_t allocated;
+    rvli_bytes at_peak;
+    uint64_t pinned;
+    uint64_t pinning_event;
+    uint64_t pinning_size;
+    uint64_t pinning_addr; /* the model's: as recorded where no entry says it */
+} rvli_epoch;
+
+/* A start or an end of a stage. */
+typedef struct rvli_edge {
+    int64_t time_us;
+    uint32_t stage;
+    bool start;
+} rvli_edge;
+
+/* What a burst of entries that give memory back was. */
+typedef enum rvli_burst_kind {
+    RVLI_BURST_EMPTY = 1,    /* empty_cache */
+    RVLI_BURST_GARBAGE = 2,  /* a request collected garbage, */
+    RVLI_BURST_OVERSIZE = 4, /* gave back blocks above max_split, */
+    RVLI_BURST_ALL = 8 /* or found no block, and all that was cached had gone: or empty_cache */
+} rvli_burst_kind;
+
+typedef struct rvli_burst {
+    uint64_t bytes;
+    uint64_t needs;   /* of RVLI_BURST_ALL: reserved, had nothing been given back; 0: not known */
+    uint8_t kinds;    /* rvli_burst_kind */
+    uint32_t retries; /* in the end: of the bursts up to this one */
+} rvli_burst;
+
+typedef struct rvli_run {
+    rvli_recording recording;
+    rvli_settings settings; /* those that are simulated */
+    rvl_snapshot *result;
+    rvli_allocator allocator;
+    rvli_intmap live;     /* recorded address to block */
+    rvli_intmap early;    /* recorded addresses of blocks that were waited for before their entry */
+    uint64_t new_segment; /* where the last one was made, as recorded */
+    uint64_t guessed_until; /* the last entry behind which no size of a block is guessed */
+    bool out_of_memory;     /* found out where it could not be told */
+    bool verify;
+    bool changed;       /* other settings or limits than recorded, and a run as recorded is made */
+    rvli_burst *bursts; /* in order */
+    uint32_t burst_count;
+    uint32_t burst_capacity;
+    uint32_t next_burst; /* changed: the one that is next */
+    uint64_t highest;    /* what was reserved at most, as recorded */
+    bool moved;          /* predict: something came to lie elsewhere than in the recording */
+    bool empty_cache_at_stages;
+    bool may_lack_begin;   /* not known yet: a free of an unknown address then ends the run */
+    rvli_places places;    /* predict: where segments come to lie */
+    uint64_t pinning_work; /* blocks looked at for pins */
+    uint32_t *queue;       /* entries on segments that the model has still to do */
+    uint32_t queue_count;
+    uint32_t queue_head;
+    uint32_t queue_capacity;
+    bool just_released; /* verify: and nothing but frees that are completed since */
+    bool private_pools; /* the final segments have some */
+    rvli_edge *edges;
+    uint32_t edge_count;
+    uint32_t next_edge;
+    rvli_epoch epoch;
+    rvli_tracer *tracer; /* NULL: nobody wants a trace */
+    int64_t last_us;     /* time of the entry that is looked at */
+} rvli_run;
+
+static inline const rvli_event_row *rvli_event(const rvli_run *run, uint64_t index)
+{
+    return &run->recording.events[index];
+}
+
+/* ---- stages.c ---- */
+
+/* Refuses too many stages, and too long names of them. RVL_OK or RVL_ERR_CORRUPT_TRACE. */
+rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *message, size_t size);
+/* Makes stages of the annotations with a prefix. RVL_OK or RVL_ERR_HOST_OOM. */
+rvl_status rvli_stages_find(rvli_run *run, const char *prefix);
+/* Passes the edges up to an entry's time. RVL_OK or RVL_ERR_HOST_OOM. */
+rvl_status rvli_stages_pass(rvli_run *run, int64_t time_us);
+/* Passes all that are left, and closes what is open. */
+rvl_status rvli_stages_end(rvli_run *run);
+/* Takes a new peak of reserved bytes. */
+void rvli_stages_peak(rvli_run *run);
+
+/* ---- segments.c ---- */
+
+/* The allocator's owner. */
+uint64_t rvli_run_change(void *owner, rvli_change change, uint64_t addr, uint64_t size,
+                         uint32_t stream);
+/* Keeps an entry on a segment for later. */
+rvl_status rvli_queue_push(rvli_run *run, uint32_t event);
+/* Does the entry at the head as it stands. */
+rvl_status rvli_queue_force(rvli_run *run);
+bool rvli_is_release(const rvli_event_row *event);
+/* Behind a request: what the model did not do is a divergence, and is done now. */
+rvl_status rvli_queue_finish(rvli_run *run);
+/* The first divergence is kept. */
+void rvli_diverge(rvli_run *run, uint64_t event, const char *why, uint64_t expected_addr,
+                  uint64_t expected_bytes);
+
+/* ---- bursts.c ---- */
+
+/* Does what the kept entries say has been given back, before a request or (NULL) anything else. */
+rvl_status rvli_queue_settle(rvli_run *run, const rvli_request *request);
+/* Whether a burst that may have been either was a retry, as far as that can be known. */
+bool rvli_burst_is_retry(const rvli_run *run, const rvli_burst *burst);
+
+/* ---- start.c ---- */
+
+/* Whether entries on segments show that something was there before the first. */
+rvl_status rvli_start_shows(const rvli_run *run, bool *shows_out);
+/* Builds what the device held before the first entry. RVL_OK or RVL_ERR_HOST_OOM. */
+rvl_status rvli_start_build(rvli_run *run);
+/* The pool of an entry. */
+uint32_t rvli_pool_of(const rvli_run *run, const rvli_event_row *event);
+
+#endif

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a device held before the first entry of a trace that lacks its beginning.
+ *
+ * Live then was what is freed without having been allocated, and what the final segments hold
+ * without an entry that allocated it. The segments of then are the final ones, with the trace's
+ * changes taken back from the last to the first. Where entries on where segments begin have been
+ * taken out of the file, a segment was there if it holds what was live, and a page if a live block
+ * lies on it.
+ */
+#include <stdlib.h>
+
+#include "predict/snapshot/allocator_internal.h"
+#include "predict/snapshot/run.h"
+
+/* Looks at the whole trace for where ranges begin, which grow downwards with each. */
+#define BASE_PASSES_MAX 64
+
+typedef struct held {
+    uint64_t addr;
+    uint64_t requested;
+    uint64_t size;   /* 0: not known */
+    uint64_t behind; /* where the first block that the trace put behind it begins; 0: none */
+    uint64_t event;  /* one with its address */
+    uint64_t until;  /* the entry that frees it; UINT64_MAX: none */
+    uint32_t stream;
+    uint32_t pool;
+    bool pending;
+} held;
+
+typedef struct start {
+    held *held;
+    uint32_t held_count, held_capacity;
+    rvli_addrmap pieces; /* of what was reserved, by address: rvli_segment_row */
+    uint32_t base_passes;
+    bool shows_segments; /* the trace says where segments begin */
+} start;
+
+uint32_t rvli_pool_of(const rvli_run *run, const rvli_event_row *event)
+{
+    const rvli_segment_row *segments = run->recording.segments;
+    uint32_t low = 0, high = run->recording.segment_count;
+    if (event->has_pool || !run->private_pools)
+        return event->pool;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (segments[middle].addr <= event->addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || event->addr - segments[low - 1].addr >= segments[low - 1].size)
+        return 0;
+    return event - run->recording.events >= segments[low - 1].since ? segments[low - 1].pool : 0;
+}
+
+/* ---- What was live ---- */
+
+static rvl_status add_held(start *begin, held item)
+{
+    if (item.requested > RVLI_SIZE_MAX_BYTES || item.size > RVLI_SIZE_MAX_BYTES)
+        return RVL_OK;
+    if (begin->held_count == begin->held_capacity) {
+        uint32_t capacity = begin->held_capacity > 0 ? begin->held_capacity * 2 : 256;
+        held *grown = realloc(begin->held, capacity * sizeof *grown);
+        if (grown == NULL)
+            return RVL_ERR_HOST_OOM;
+        begin->held = grown;
+        begin->held_capacity = capacity;
+    }
+    begin->held[begin->held_count++] = item;
+    return RVL_OK;
+}
+
+static bool is_begin(const rvli_event_row *event)
+{
+    return event->action == RVLI_ACTION_SEGMENT_ALLOC || event->action == RVLI_ACTION_SEGMENT_MAP;
+}
+
+static rvl_status find_freed(const rvli_run *run, start *begin, rvli_intmap *seen)
+{
+    for (uint32_t i = 0; i < run->recording.event_count; i++) {
+        const rvli_event_row *event = rvli_event(run, i);
+        begin->shows_segments = begin->shows_segments || is_begin(event);
+        if (event->action < RVLI_ACTION_ALLOC || event->action > RVLI_ACTION_FREE_COMPLETED ||
+            event->addr == 0)
+            continue;
+        rvl_status status = rvli_intmap_insert(seen, event->addr, 1);
+        if (status == RVL_ERR_INVALID) /* seen before */
+            continue;
+        if (status == RVL_OK && event->action != RVLI_ACTION_ALLOC)
+            status =
+                add_held(begin, (held){.addr = event->addr,
+                                       .requested = event->size,
+                                       .event = i,
+                                       .until = i,
+                                       .stream = event->stream,
+                                       .pool = rvli_pool_of(run, event),
+                                       .pending = event->action == RVLI_ACTION_FREE_COMPLETED});
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
+static rvl_status find_kept(const rvli_run *run, start *begin, const rvli_intmap *seen)
+{
+    const rvli_recording *recording = &run->recording;
+    for (uint32_t s = 0; s < recording->segment_count; s++) {
+        const rvli_segment_row *segment = &recording->segments[s];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++) {
+            const rvli_block_row *block = &recording->blocks[i];
+            if ((block->state != RVLI_BLOCK_ACTIVE && block->state != RVLI_BLOCK_PENDING) ||
+                block->addr == 0 || rvli_intmap_get(seen, block->addr, NULL))
+                continue;
+            rvl_status status =
+                add_held(begin, (held){.addr = block->addr,
+                                       .requested = block->requested,
+                                       .size = block->size,
+                                       .stream = segment->stream,
+                                       .pool = segment->pool,
+                                       .event = UINT64_MAX,
+                                       .until = UINT64_MAX,
+                                       .pending = block->state == RVLI_BLOCK_PENDING});
+            if (status != RVL_OK)
+                return status;
+        }
+    }
+    return RVL_OK;
+}
+
+static int held_by_address(const void *a, const void *b)
+{
+    uint64_t left = ((const held *)a)->addr, right = ((const held *)b)->addr;
+    return (left > right) - (left < right);
+}
+
+static rvl_status find_held(const rvli_run *run, start *begin)
+{
+    rvli_intmap seen = {0};
+    rvl_status status = find_freed(run, begin, &seen);
+    if (status == RVL_OK)
+        status = find_kept(run, begin, &seen);
+    rvli_intmap_destroy(&seen);
+    if (begin->held_count > 0)
+        qsort(begin->held, begin->held_count, sizeof *begin->held, held_by_address);
+    return status;
+}
+
+/* ---- Its segments ---- */
+
+static rvli_segment_row *piece_at_most(const start *begin, uint64_t addr)
+{
+    return rvli_addrmap_floor(&begin->pieces, addr, NULL);
+}
+
+static rvli_segment_row *piece_at_least(const start *begin, uint64_t addr)
+{
+    return rvli_addrmap_ceil(&begin->pieces, addr, NULL);
+}
+
+/* Where a piece is already, which only entries that contradict each other ask for, it stays. */
+static rvl_status add_piece(start *begin, const rvli_segment_row *piece)
+{
+    rvli_segment_row *own = malloc(sizeof *own);
+    if (own == NULL)
+        return RVL_ERR_HOST_OOM;
+    *own = *piece;
+    rvl_status status = rvli_addrmap_insert(&begin->pieces, own->addr, own);
+    if (status != RVL_OK)
+        free(own);
+    return status == RVL_ERR_INVALID ? RVL_OK : status;
+}
+
+static void drop_pieces(start *begin)
+{
+    rvli_segment_row *piece;
+    while ((piece = piece_at_least(begin, 0)) != NULL)
+        free(rvli_addrmap_remove(&begin->pieces, piece->addr));
+    rvli_addrmap_destroy(&begin->pieces);
+}
+
+static rvl_status add_part(start *begin, rvli_segment_row piece, uint64_t addr, uint64_t end)
+{
+    piece.addr = addr;
+    piece.size = end - addr;
+    return end > addr ? add_piece(begin, &piece) : RVL_OK;
+}
+
+/* Takes a range away from the pieces that it lies on: what it leaves of them stays. */
+static rvl_status cut(start *begin, uint64_t addr, uint64_t end)
+{
+    rvl_status status = RVL_OK;
+    rvli_segment_row *piece = piece_at_most(begin, addr);
+    if (piece == NULL || piece->addr + piece->size <= addr)
+        piece = piece_at_least(begin, addr);
+    while (piece != NULL && piece->addr < end && status == RVL_OK) {
+        rvli_segment_row whole = *piece;
+        uint64_t whole_end = whole.addr + whole.size;
+        free(rvli_addrmap_remove(&begin->pieces, whole.addr));
+        if (whole.addr < addr)
+            status = add_part(begin, whole, whole.addr, addr);
+        if (status == RVL_OK && whole_end > end)
+            status = add_part(begin, whole, end, whole_end);
+        piece = piece_at_least(begin, whole_end);
+    }
+    return status;
+}
+
+/* The class of a mapped range of addresses: that of a piece beside it, else by its size. */
+static bool is_small(const rvli_run *run, const start *begin, const rvli_event_row *event)
+{
+    uint64_t end = event->addr + event->size;
+    const rvli_segment_row *before = piece_at_most(begin, event->addr);
+    const rvli_segment_row *after = piece_at_least(begin, end);
+    if (before != NULL && before->addr + before->size == event->addr)
+        return before->small;
+    if (after != NULL && after->addr == end)
+        return after->small;
+    return event->size % run->recording.settings.large_segment_bytes != 0;
+}
+
+/* The first held block that does not begin below an address; held_count: none. */
+static uint32_t held_at_least(const start *begin, uint64_t addr)
+{
+    uint32_t low = 0, high = begin->held_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (begin->held[middle].addr < addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The pages of a range that hold what was live. Their grid is that of the range. */
+static rvl_status add_pages(const rvli_run *run, start *begin, const rvli_segment_row *range)
+{
+    const rvli_settings *settings = &run->recording.settings;
+    uint64_t page = range->small ? RVLI_SMALL_BUFFER : settings->large_segment_bytes;
+    uint64_t done = range->addr, range_end = range->addr + range->size;
+    rvl_status status = RVL_OK;
+    for (uint32_t i = held_at_least(begin, range->addr);
+         i < begin->held_count && begin->held[i].addr < range_end && status == RVL_OK; i++) {
+        const held *item = &begin->held[i];
+        uint64_t rounded = rvli_allocator_round(settings, item->requested);
+        uint64_t size = item->size > 0 ? item->size : rounded;
+        uint64_t first = (item->addr - range->addr) / page * page + range->addr;
+        uint64_t end = (item->addr + size - range->addr + page - 1) / page * page + range->addr;
+        first = first > done ? first : done;
+        end = end < range_end ? end : range_end;
+        status = first < end ? add_part(begin, *range, first, end) : RVL_OK;
+        done = end > done ? end : done;
+    }
+    return status;
+}
+
+/* Without entries on where segments begin, what was there shows by what it held. */
+static rvl_status add_shown(const rvli_run *run, start *begin, const rvli_segment_row *piece)
+{
+    if (begin->shows_segments)
+        return add_piece(begin, piece);
+    if (piece->expandable)
+        return add_pages(run, begin, piece);
+    uint32_t first = held_at_least(begin, piece->addr);
+    bool holds = first < begin->held_count && begin->held[first].addr - piece->addr < piece->size;
+    return holds ? add_piece(begin, piece) : RVL_OK;
+}
+
+static rvl_status take_back(const rvli_run *run, start *begin, const rvli_event_row *event)
+{
+    rvli_segment_row piece = {.addr = event->addr,
+                              .size = event->size,
+                              .stream = event->stream,
+                              .pool = rvli_pool_of(run, event),
+                              .small = event->size == RVLI_SMALL_BUFFER};
+    if (event->addr > UINT64_MAX - event->size || event->size == 0)
+        return RVL_OK;
+    switch (event->action) {
+    case RVLI_ACTION_SEGMENT_ALLOC:
+    case RVLI_ACTION_SEGMENT_MAP:
+        return cut(begin, event->addr, event->addr + event->size);
+    case RVLI_ACTION_SEGMENT_UNMAP:
+        piece.expandable = true;
+        piece.small = is_small(run, begin, event);
+        return add_shown(run, begin, &piece);
+    case RVLI_ACTION_SEGMENT_FREE:
+        return add_shown(run, begin, &piece);
+    default:
+        return RVL_OK;
+    }
+}
+
+static rvl_status find_segments(const rvli_run *run, start *begin)
+{
+    rvl_status status = RVL_OK;
+    for (uint32_t i = 0; i < run->recording.segment_count && status == RVL_OK; i++)
+        status = add_shown(run, begin, &run->recording.segments[i]);
+    for (uint32_t i = run->recording.event_count; i > 0 && status == RVL_OK; i--)
+        status = take_back(run, begin, rvli_event(run, i - 1));
+    return status;
+}
+
+/*
+ * A free block gives up its low addresses first, so what the trace first puts behind a block that
+ * was live begins where that one ends.
+ */
+static void find_ends(const rvli_run *run, start *begin)
+{
+    for (uint32_t i = 0; i < run->recording.event_count; i++) {
+        const rvli_event_row *event = rvli_event(run, i);
+        if (event->action != RVLI_ACTION_ALLOC || event->addr == 0)
+            continue;
+        uint32_t above = held_at_least(begin, event->addr);
+        held *item = above > 0 ? &begin->held[above - 1] : NULL;
+        if (item == NULL || item->behind != 0 || item->until < i)
+            continue;
+        const rvli_segment_row *piece = piece_at_most(begin, item->addr);
+        if (piece != NULL && event->addr - piece->addr < piece->size)
+            item->behind = event->addr;
+    }
+}
+
+/* ---- Building ---- */
+
+static rvl_status add_block(rvli_run *run, const rvli_segment_row *segment,
+                            rvli_cached_block **block_out)
+{
+    rvl_status status = rvli_places_take(&run->places, segment->addr, segment->size);
+    return status == RVL_OK ? rvli_allocator_add_segment(&run->allocator, segment->pool,
+                                                         segment->small, segment->stream,
+                                                         segment->addr, segment->size, block_out)
+                            : status;
+}
+
+/* Where the lowest page of a piece's range begins, as far as entries go on from one to the next. */
+static uint64_t range_base(const rvli_run *run, start *begin, const rvli_segment_row *piece)
+{
+    uint64_t low = piece->addr, before = 0;
+    for (; begin->base_passes < BASE_PASSES_MAX && low != before; begin->base_passes++) {
+        before = low;
+        for (uint32_t i = 0; i < run->recording.event_count; i++) {
+            const rvli_event_row *event = rvli_event(run, i);
+            if ((event->action == RVLI_ACTION_SEGMENT_MAP ||
+                 event->action == RVLI_ACTION_SEGMENT_UNMAP) &&
+                event->stream == piece->stream && event->addr != 0 && event->addr < low &&
+                event->size >= low - event->addr)
+                low = event->addr;
+        }
+    }
+    return low;
+}
+
+static rvl_status build_piece(rvli_run *run, start *begin, const rvli_segment_row *piece)
+{
+    rvli_allocator *allocator = &run->allocator;
+    rvli_cached_block *block;
+    uint32_t bucket;
+    if (!piece->expandable)
+        return add_block(run, piece, &block);
+    rvl_status status =
+        rvli_bucket_get(allocator, piece->pool, piece->small, piece->stream, &bucket);
+    if (status != RVL_OK)
+        return status;
+    block = rvli_blocks_below(allocator->buckets[bucket].unmapped, 0, piece->addr + 1);
+    if (block == NULL || piece->addr - block->addr >= block->size ||
+        piece->size > block->size - (piece->addr - block->addr)) {
+        uint64_t base = range_base(run, begin, piece);
+        uint64_t size = allocator->range_bytes + piece->addr - base + piece->size;
+        uint64_t page = run->recording.settings.large_segment_bytes;
+        size += page - size % page;
+        status = rvli_range_add(allocator, bucket, base, size, &block);
+    }
+    return status == RVL_OK ? rvli_map_at(allocator, block, piece->addr, piece->size) : status;
+}
+
+/*
+ * The bytes of a block that was live: all up to the next one, if so little would not be split; else
+ * up to what the trace first put behind it. Where it put nothing there, *guessed_out.
+ */
+static uint64_t block_bytes(const rvli_run *run, const held *item, const rvli_cached_block *room,
+                            uint64_t next, bool *guessed_out)
+{
+    const rvli_settings *settings = &run->recording.settings;
+    uint64_t rounded = rvli_allocator_round(settings, item->requested);
+    uint64_t end = room->addr + room->size;
+    uint64_t all = (next > item->addr && next < end ? next : end) - item->addr;
+    if (item->size > 0)
+        return item->size < all ? item->size : all;
+    if (rounded >= all)
+        return all;
+    if (rounded <= RVLI_SMALL_SIZE || room->range != NULL)
+        return rounded;
+    if (rounded >= settings->max_split_bytes || all - rounded <= RVLI_SMALL_SIZE)
+        return all;
+    uint64_t shown = item->behind - item->addr;
+    if (item->behind != 0 && shown >= rounded && shown <= rounded + RVLI_SMALL_SIZE && shown <= all)
+        return shown;
+    *guessed_out = true;
+    return rounded;
+}
+
+static rvl_status build_held(rvli_run *run, const held *item, uint64_t next)
+{
+    rvli_allocator *allocator = &run->allocator;
+    rvli_cached_block *room = rvli_allocator_find_free(allocator, item->addr);
+    rvl_status status = RVL_OK;
+    if (room == NULL) { /* no segment of it is known: it gets one of its own */
+        uint64_t size = rvli_allocator_round(&run->recording.settings, item->requested);
+        rvli_segment_row own = {.addr = item->addr,
+                                .size = item->size > 0 ? item->size : size,
+                                .stream = item->stream,
+                                .pool = item->pool,
+                                .small = size <= RVLI_SMALL_SIZE};
+        status = add_block(run, &own, &room);
+    }
+    if (status == RVL_OK) {
+        bool guessed = false;
+        uint64_t size = block_bytes(run, item, room, next, &guessed);
+        if (guessed && item->until > run->guessed_until)
+            run->guessed_until = item->until;
+        uint64_t requested = item->requested < size ? item->requested : size; /* entries may lie */
+        status = rvli_allocator_carve(allocator, room, item->addr, size, requested, &room);
+    }
+    if (status != RVL_OK)
+        return status;
+    room->event = item->event;
+    status = rvli_intmap_insert(&run->live, item->addr, (uint64_t)(uintptr_t)room);
+    if (status == RVL_OK && item->pending)
+        rvli_allocator_free(allocator, room);
+    return status == RVL_ERR_INVALID ? RVL_OK : status;
+}
+
+/* A segment that goes, or is there in the end, and of which no entry says where it began. */
+rvl_status rvli_start_shows(const rvli_run *run, bool *shows_out)
+{
+    start begin = {0};
+    rvl_status status = RVL_OK;
+    *shows_out = false;
+    for (uint32_t i = 0; i < run->recording.event_count && !begin.shows_segments; i++)
+        begin.shows_segments = is_begin(rvli_event(run, i));
+    if (!begin.shows_segments)
+        return RVL_OK;
+    rvli_addrmap_init(&begin.pieces);
+    status = find_segments(run, &begin);
+    *shows_out = status == RVL_OK && piece_at_least(&begin, 0) != NULL;
+    drop_pieces(&begin);
+    return status;
+}
+
+static rvl_status build_all(rvli_run *run, start *begin)
+{
+    rvl_status status = RVL_OK;
+    const rvli_segment_row *piece = piece_at_least(begin, 0);
+    for (; piece != NULL && status == RVL_OK; piece = piece_at_least(begin, piece->addr + 1))
+        status = build_piece(run, begin, piece);
+    for (uint32_t i = 0; i < begin->held_count && status == RVL_OK; i++)
+        status = build_held(run, &begin->held[i],
+                            i + 1 < begin->held_count ? begin->held[i + 1].addr : 0);
+    return status;
+}
+
+rvl_status rvli_start_build(rvli_run *run)
+{
+    start begin = {0};
+    rvli_addrmap_init(&begin.pieces);
+    rvl_status status = find_held(run, &begin);
+    if (status == RVL_OK)
+        status = find_segments(run, &begin);
+    if (status == RVL_OK) {
+        find_ends(run, &begin);
+        status = build_all(run, &begin);
+    }
+    free(begin.held);
+    drop_pieces(&begin);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a snapshot has a million of, in columns: trace entries, blocks and annotations.
+ *
+ * The reader of pickles knows the dicts that become rows by their keys, and keeps nothing else of
+ * them. So a file takes less memory as a table than it has bytes.
+ */
+#ifndef RVL_PREDICT_SNAPSHOT_TABLES_H
+#define RVL_PREDICT_SNAPSHOT_TABLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* No device has so much: an entry or a block of more is impossible. */
+#define RVLI_SIZE_MAX_BYTES (UINT64_C(1) << 46)
+
+/* X(NAME, text): the actions of a trace entry. */
+#define RVLI_ACTION_MAP(X)                                                                         \
+    X(ALLOC, "alloc")                                                                              \
+    X(FREE_REQUESTED, "free_requested")                                                            \
+    X(FREE_COMPLETED, "free_completed")                                                            \
+    X(SEGMENT_ALLOC, "segment_alloc")                                                              \
+    X(SEGMENT_FREE, "segment_free")                                                                \
+    X(SEGMENT_MAP, "segment_map")                                                                  \
+    X(SEGMENT_UNMAP, "segment_unmap")                                                              \
+    X(SNAPSHOT, "snapshot")                                                                        \
+    X(OOM, "oom")                                                                                  \
+    X(ANNOTATE, "annotate")                                                                        \
+    X(USER_DEFINED, "user_defined")
+
+typedef enum rvli_action {
+    RVLI_ACTION_UNKNOWN = 0,
+#define RVLI_ACTION_ENUM(name, text) RVLI_ACTION_##name,
+    RVLI_ACTION_MAP(RVLI_ACTION_ENUM)
+#undef RVLI_ACTION_ENUM
+} rvli_action;
+
+/* The stream is an index into the table's streams, the pool one into its pools. */
+typedef struct rvli_event_row {
+    uint64_t addr; /* oom: bytes free on the device */
+    uint64_t size;
+    int64_t time_us;
+    uint32_t stream;
+    uint16_t pool;
+    uint8_t action;   /* rvli_action */
+    uint8_t has_pool; /* the entry named its pool */
+} rvli_event_row;
+
+/* X(NAME, text): the states of a block. */
+#define RVLI_BLOCK_STATE_MAP(X)                                                                    \
+    X(ACTIVE, "active_allocated")                                                                  \
+    X(PENDING, "active_pending_free")                                                              \
+    X(INACTIVE, "inactive")
+
+typedef enum rvli_block_state {
+    RVLI_BLOCK_UNKNOWN = 0,
+#define RVLI_BLOCK_STATE_ENUM(name, text) RVLI_BLOCK_##name,
+    RVLI_BLOCK_STATE_MAP(RVLI_BLOCK_STATE_ENUM)
+#undef RVLI_BLOCK_STATE_ENUM
+} rvli_block_state;
+
+typedef struct rvli_block_row {
+    uint64_t addr; /* 0: not recorded, as before PyTorch 2.1; it follows from the sizes then */
+    uint64_t size;
+    uint64_t requested;
+    uint32_t state; /* rvli_block_state */
+} rvli_block_row;
+
+typedef struct rvli_annotation_row {
+    int64_t time_us;
+    uint64_t name_at; /* in the file */
+    uint32_t name_length;
+    int32_t device;
+    bool start;
+} rvli_annotation_row;
+
+/* A pool's name: (0, 0) is the default one. */
+typedef struct rvli_pool_id {
+    int64_t first;
+    int64_t second;
+} rvli_pool_id;
+
+#endif

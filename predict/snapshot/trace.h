@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A run as the events of a trace: what its process had reserved, and its stages.
+ *
+ * Only the sum of segments counts to a device, so what it grew by is one allocation, and what it
+ * fell by is taken from the last ones, the last of them split if need be. A run may be begun anew,
+ * and so nothing is written before it has ended.
+ *
+ * What is reserved is told as one, or by what it is for. A device gives memory out in granules, so
+ * the parts are laid end to end and each border between them goes to the nearest granule: a part is
+ * right to a granule, and their sum is what is reserved.
+ */
+#ifndef RVL_PREDICT_SNAPSHOT_TRACE_H
+#define RVL_PREDICT_SNAPSHOT_TRACE_H
+
+#include "reveille/snapshot.h"
+#include "predict/snapshot/allocator.h"
+
+/* X(NAME, tag): from the bottom up. */
+#define RVLI_PART_MAP(X)                                                                           \
+    X(TENSORS, "tensors")                                                                          \
+    X(ROUNDING, "rounding")                                                                        \
+    X(PENDING, "pending")                                                                          \
+    X(SPLIT, "split")                                                                              \
+    X(CACHED, "cached")
+
+typedef enum rvli_part {
+#define RVLI_PART_ENUM(name, tag) RVLI_PART_##name,
+    RVLI_PART_MAP(RVLI_PART_ENUM)
+#undef RVLI_PART_ENUM
+        RVLI_PART_COUNT
+} rvli_part;
+
+typedef struct rvli_tracer_event {
+    int64_t time_us;
+    uint64_t bytes; /* of an allocation */
+    uint64_t id;
+    uint32_t stage;      /* of a mark; UINT32_MAX: between stages */
+    uint32_t part;       /* of an allocation */
+    rvl_event_kind kind; /* ALLOC, FREE or STAGE */
+} rvli_tracer_event;
+
+typedef struct rvli_tracer_piece {
+    uint64_t id;
+    uint64_t bytes;
+} rvli_tracer_piece;
+
+/* The live pieces of a part, the last on top. */
+typedef struct rvli_tracer_stack {
+    rvli_tracer_piece *pieces;
+    size_t count;
+    size_t room;
+    uint64_t bytes; /* of all of them */
+} rvli_tracer_stack;
+
+typedef struct rvli_tracer {
+    bool by_part;           /* else all that is reserved is the first part */
+    uint64_t granule_bytes; /* of the device; 0 is taken for 1 */
+    rvli_tracer_event *events;
+    size_t event_count;
+    size_t event_room;
+    rvli_tracer_stack parts[RVLI_PART_COUNT];
+    uint64_t last_id;
+} rvli_tracer;
+
+/* Begins anew. */
+void rvli_tracer_clear(rvli_tracer *tracer);
+void rvli_tracer_destroy(rvli_tracer *tracer);
+
+/* The process holds this much from now on. RVL_ERR_HOST_OOM. */
+rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_bytes *bytes);
+
+/* A stage begins; UINT32_MAX: all have ended. RVL_ERR_HOST_OOM. */
+rvl_status rvli_tracer_stage(rvli_tracer *tracer, int64_t time_us, uint32_t stage);
+
+/* stages: their names. Writes the trace. */
+rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snapshot,
+                             const rvl_snapshot_trace *how, const char *path);
+
+#endif

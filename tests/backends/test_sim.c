@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* The simulated backend: the contract on both memories, faults on touch, profiles, sizes, costs. */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/sim/sim.h"
+#include "tests/support/contract.h"
+#include "tests/support/support.h"
+
+/* ---- Touching ---- */
+
+/* Signal that a child dies of when it reads addr; 0 if it can. */
+static int signal_of_reading(rvl_addr addr)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        unsigned char seen = *(volatile unsigned char *)(uintptr_t)addr;
+        _exit(seen == 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void reading_paused_memory_faults(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){0}, NULL);
+    rvl_addr addr = support_alloc(context, "weights", 0, GRANULE, RVL_BACKUP_HOST);
+    rvl_tag tag = support_tag(context, "weights");
+    assert_int_equal(signal_of_reading(addr + 100), 0);
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_int_equal(signal_of_reading(addr + 100), SIGSEGV);
+#endif
+    assert_int_equal(rvl_resume(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(signal_of_reading(addr + 100), 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+/* ---- Profiles and sizes ---- */
+
+static void profiles_are_described(void **state)
+{
+    (void)state;
+    static const char *const expected[] = {"h200",     "h100-80g", "h100-94g", "a100-80g",
+                                           "a100-40g", "b200",     "l40s",     "rtx4090"};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_int_equal(rvl_profile_find(expected[i], &profile), RVL_OK);
+        assert_string_equal(profile.name, expected[i]);
+    }
+    for (size_t i = 0; i < rvl_profile_count(); i++) {
+        assert_int_equal(rvl_profile_get(i, &profile), RVL_OK);
+        assert_true(profile.capacity_bytes > 20 * GIB && profile.capacity_bytes < 300 * GIB);
+        assert_int_equal(profile.granularity_bytes, GRANULE);
+        assert_true(strlen(profile.source) > 10);
+        assert_true(strlen(profile.description) > 5);
+        assert_true(profile.cost.copy_to_host.fs_per_byte > 0);
+    }
+    assert_int_equal(rvl_profile_get(rvl_profile_count(), &profile), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_profile_find("H200", &profile), RVL_OK);
+    assert_int_equal(profile.capacity_bytes, UINT64_C(150109880320));
+    assert_int_equal(rvl_profile_find("80GiB", &profile), RVL_OK);
+    assert_null(profile.name);
+    assert_int_equal(profile.capacity_bytes, 80 * GIB);
+    assert_int_equal(rvl_profile_find("h300", &profile), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_profile_find(NULL, &profile), RVL_ERR_INVALID);
+}
+
+static void sizes_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes; /* 0: refused */
+    } cases[] = {
+        {"1", 1},
+        {"4096B", 4096},
+        {"80GiB", 80 * GIB},
+        {"80G", 80 * GIB},
+        {"1.5GiB", 3 * GIB / 2},
+        {"0.25M", MIB / 4},
+        {"2TiB", 2048 * GIB},
+        {"9223372036854775807", INT64_MAX},
+        {"9223372036854775808", 0},
+        {"8388608TiB", 0},
+        {"99999999999999999999", 0},
+        {"", 0},
+        {"0", 0},
+        {"-1", 0},
+        {"1.", 0},
+        {".5G", 0},
+        {"1 GiB", 0},
+        {"1gib", GIB},
+        {"80gib", 80 * GIB},
+        {"80g", 80 * GIB},
+        {"3b", 3},
+        {"80GB", UINT64_C(80000000000)},
+        {"80gb", UINT64_C(80000000000)},
+        {"1.5kB", 1500},
+        {"2MB", 2000000},
+        {"1TB", UINT64_C(1000000000000)},
+        {"9223372TB", UINT64_C(9223372000000000000)},
+        {"9223373TB", 0},
+        {"1iB", 0},
+        {"1GiBB", 0},
+        {"1PB", 0},
+        {"0x10", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t bytes = 42;
+        rvl_status status = rvl_size_parse(cases[i].text, &bytes);
+        assert_int_equal(status, cases[i].bytes ? RVL_OK : RVL_ERR_INVALID);
+        assert_int_equal(bytes, cases[i].bytes ? cases[i].bytes : 42);
+    }
+    assert_int_equal(rvl_size_parse(NULL, &(uint64_t){0}), RVL_ERR_INVALID);
+}
+
+/* ---- Costs ---- */
+
+/* Copies of both directions run side by side; calls do not. */
+static void time_passes_as_the_costs_say(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 64 * GIB,
+        .granularity_bytes = GRANULE,
+        .cost = {.create = {1000, 2}, .copy_to_host = {10, 20000}, .copy_to_device = {30, 10000}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {.struct_size = sizeof options,
+                               .memory = RVL_SIM_ACCOUNTED,
+                               .devices = devices,
+                               .device_count = 1};
+    const rvli_backend_ops *ops = &rvli_sim_ops;
+    rvli_clock clock = {0};
+    void *self = NULL, *host = NULL;
+    int count = 0;
+    uint64_t addr = 0, event = 0;
+    rvli_handle block = 0;
+    assert_int_equal(ops->open(&options, &clock, &self, &count), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 0);
+    assert_int_equal(ops->create(self, 0, 1 * GIB, 0, &block), RVL_OK);
+    uint64_t created = 1000 + 1 * GIB * 2 / 1000000;
+    assert_int_equal(rvli_clock_now(&clock), created);
+    assert_int_equal(ops->reserve(self, 0, 1 * GIB, &addr), RVL_OK);
+    assert_int_equal(ops->map(self, 0, addr, 1 * GIB, block), RVL_OK);
+    assert_int_equal(ops->set_access(self, 0, addr, 1 * GIB, 1), RVL_OK);
+    assert_int_equal(ops->host_alloc(self, 0, 1 * GIB, &host), RVL_OK);
+    assert_int_equal(ops->copy_to_host(self, 0, host, addr, 1 * GIB), RVL_OK);
+    assert_int_equal(ops->copy_to_device(self, 0, addr, host, 1 * GIB), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), created); /* queued */
+    assert_int_equal(ops->record_event(self, 0, &event), RVL_OK);
+    assert_int_equal(ops->wait_event(self, 0, event), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), created + 10 + 1 * GIB / 1000000 * 20000 +
+                                                 1 * GIB % 1000000 * 20000 / 1000000);
+    assert_int_equal(ops->wait_user(self, NULL), RVL_OK);
+    ops->close(self);
+}
+
+/* What was released is paid for once, by the next create. */
+static void released_memory_is_reclaimed(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 64 * GIB,
+        .granularity_bytes = GRANULE,
+        .cost = {.create = {1000, 0}, .reclaim = {0, 163}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {.struct_size = sizeof options,
+                               .memory = RVL_SIM_ACCOUNTED,
+                               .devices = devices,
+                               .device_count = 1};
+    rvl_context_options context_options = {.struct_size = sizeof context_options,
+                                           .backend_options = &options};
+    rvl_context *context = NULL;
+    rvl_addr addr = 0;
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    assert_int_equal(rvl_context_open("sim", &context_options, &context), RVL_OK);
+    rvl_alloc_options kv = {.struct_size = sizeof kv, .tag = "kv"};
+    rvl_alloc_options copy = {.struct_size = sizeof copy, .tag = "copy"};
+    assert_int_equal(rvl_alloc(context, 10 * GIB, &kv, &addr), RVL_OK);
+    rvl_tag tag = 0;
+    assert_int_equal(rvl_tag_find(context, 0, "kv", &tag), RVL_OK);
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_alloc(context, 4 * GIB, &copy, &addr), RVL_OK);
+    assert_int_equal(rvl_clock_ns(context), 2 * 1000 + 10 * GIB * 163 / 1000000);
+    assert_int_equal(rvl_free(context, addr), RVL_OK);
+    assert_int_equal(rvl_resume_forecast(context, &tag, 1, NULL, &forecast), RVL_OK);
+    assert_int_equal(forecast.time_ns, 1000 + 4 * GIB * 163 / 1000000);
+    uint64_t before = rvl_clock_ns(context);
+    assert_int_equal(rvl_resume(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_clock_ns(context) - before, forecast.time_ns);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+/* Host memory is made once, beside the copy to it; the copy ends no earlier. */
+static void host_memory_is_made_once(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 64 * GIB,
+        .granularity_bytes = GRANULE,
+        .cost = {.host_alloc = {7, 50000}, .copy_to_host = {0, 20000}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {.struct_size = sizeof options,
+                               .memory = RVL_SIM_ACCOUNTED,
+                               .devices = devices,
+                               .device_count = 1};
+    const uint64_t size = 500 * GRANULE, made_ns = size / 1000000 * 50000 + size % 1000000 / 20;
+    const uint64_t copied_ns = size / 1000000 * 20000 + size % 1000000 / 50;
+    rvli_backend_ops ops = rvli_sim_ops;
+    rvli_clock clock = {0};
+    void *self = NULL, *host = NULL;
+    int count = 0;
+    uint64_t addr = 0;
+    rvli_handle block = 0;
+    assert_int_equal(ops.open(&options, &clock, &self, &count), RVL_OK);
+    assert_int_equal(ops.create(self, 0, size, 0, &block), RVL_OK);
+    assert_int_equal(ops.reserve(self, 0, size, &addr), RVL_OK);
+    assert_int_equal(ops.map(self, 0, addr, size, block), RVL_OK);
+    assert_int_equal(ops.set_access(self, 0, addr, size, 1), RVL_OK);
+    uint64_t expected = 0;
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ops.host_alloc(self, 0, size, &host), RVL_OK);
+        expected += 7;
+        assert_int_equal(rvli_clock_now(&clock), expected); /* in the making */
+        assert_int_equal(ops.copy_to_host(self, 0, host, addr, size), RVL_OK);
+        assert_int_equal(ops.synchronize(self, 0), RVL_OK);
+        expected += round == 0 ? made_ns : copied_ns;
+        assert_int_equal(rvli_clock_now(&clock), expected);
+        assert_int_equal(ops.host_free(self, 0, host, size), RVL_OK);
+        assert_int_equal(ops.host_free(self, 0, host, size), RVL_ERR_INVALID);
+    }
+    ops.close(self);
+}
+
+/* Digests are queued with the copies of their direction. */
+static void digests_take_their_time(void **state)
+{
+    (void)state;
+    const rvl_profile profile = {
+        .struct_size = sizeof profile,
+        .capacity_bytes = 8 * GRANULE,
+        .granularity_bytes = GRANULE,
+        .cost = {.fill = {0, 1000000}, .digest = {100, 3000000}},
+    };
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options options = {
+        .struct_size = sizeof options, .devices = devices, .device_count = 1};
+    const rvli_backend_ops *ops = &rvli_sim_ops;
+    rvli_clock clock = {0};
+    void *self = NULL;
+    int count = 0;
+    uint64_t addr = 0;
+    rvli_handle block = 0;
+    rvli_digest digest;
+    assert_int_equal(ops->open(&options, &clock, &self, &count), RVL_OK);
+    assert_int_equal(ops->create(self, 0, GRANULE, 0, &block), RVL_OK);
+    assert_int_equal(ops->reserve(self, 0, GRANULE, &addr), RVL_OK);
+    assert_int_equal(ops->map(self, 0, addr, GRANULE, block), RVL_OK);
+    assert_int_equal(ops->set_access(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, false, &digest), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 0);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 100 + 3 * GRANULE); /* beside the filling */
+    assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, true, &digest), RVL_OK);
+    assert_int_equal(ops->synchronize(self, 0), RVL_OK);
+    assert_int_equal(rvli_clock_now(&clock), 200 + 7 * GRANULE); /* after it */
+    ops->close(self);
+}
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    const rvli_backend_ops *ops = &rvli_sim_ops;
+    rvli_clock clock = {0};
+    void *self = NULL;
+    int count = 0;
+    rvl_profile profile = {.struct_size = sizeof profile};
+    assert_int_equal(rvl_profile_find("1GiB", &profile), RVL_OK);
+    const rvl_profile *devices[] = {&profile};
+    rvl_sim_options good = {
+        .struct_size = sizeof good, .devices = devices, .device_count = 1, .poison = 1};
+    rvl_sim_options bad = good;
+    bad.memory = (rvl_sim_memory)7;
+    assert_int_equal(ops->open(&bad, &clock, &self, &count), RVL_ERR_INVALID);
+    bad = good;
+    bad.poison = 256;
+    assert_int_equal(ops->open(&bad, &clock, &self, &count), RVL_ERR_INVALID);
+    bad = good;
+    bad.device_count = 0;
+    assert_int_equal(ops->open(&bad, &clock, &self, &count), RVL_ERR_INVALID);
+    profile.granularity_bytes = 3000;
+    assert_int_equal(ops->open(&good, &clock, &self, &count), RVL_ERR_INVALID);
+    profile.granularity_bytes = GRANULE;
+    profile.capacity_bytes = 0;
+    assert_int_equal(ops->open(&good, &clock, &self, &count), RVL_ERR_INVALID);
+    assert_null(self);
+}
+
+static void overcommitted_devices_go_on(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){.memory = RVL_SIM_ACCOUNTED,
+                                                          .capacity_bytes = 4 * MIB,
+                                                          .overcommit = true},
+                                        NULL);
+    rvl_addr huge = support_alloc(context, "t", 0, UINT64_C(1) << 50, RVL_BACKUP_NONE);
+    assert_int_equal(support_stats(context, 0).used_bytes, UINT64_C(1) << 50);
+    rvl_addr none = 0;
+    /* Beyond the simulated address space. */
+    assert_int_equal(rvl_alloc(context, UINT64_C(1) << 60, NULL, &none), RVL_ERR_DEVICE_OOM);
+    assert_int_equal(rvl_free(context, huge), RVL_OK);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reading_paused_memory_faults),
+        cmocka_unit_test(profiles_are_described),
+        cmocka_unit_test(sizes_are_read),
+        cmocka_unit_test(time_passes_as_the_costs_say),
+        cmocka_unit_test(released_memory_is_reclaimed),
+        cmocka_unit_test(host_memory_is_made_once),
+        cmocka_unit_test(digests_take_their_time),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(overcommitted_devices_go_on),
+    };
+    rvl_profile profile = {.struct_size = sizeof profile};
+    rvl_profile_find("64MiB", &profile);
+    const rvl_profile *devices[] = {&profile, &profile};
+    rvl_sim_options options = {
+        .struct_size = sizeof options, .devices = devices, .device_count = 2};
+    const rvli_backend_ops *ops = &rvli_sim_ops;
+    int failed = contract_run("contract, backed", ops, &options);
+    options.memory = RVL_SIM_ACCOUNTED;
+    failed += contract_run("contract, accounted", ops, &options);
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
+}

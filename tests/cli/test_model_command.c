@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `reveille model` as a user meets it: what it prints, what it writes, and that bad input of every
+ * kind ends in status 2 with one line that names its place, and writes nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
+
+#define CONFIGS SOURCE_WORD "/tests/data/configs/"
+static void remove_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void prints_its_terms_and_writes_a_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-32b.json --tp 2 -o x.rvt"), 0);
+    check_printed("x.rvt: qwen2, 32763876352 parameters; 1302 events; the KV cache holds "
+                  "775393 tokens\n");
+    check_printed("weights           30.7 GiB   32969326592");
+    check_printed("training_copy     61.0 GiB   65531805696");
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    check_printed("kv_cache_awake");
+    remove_file("x.rvt");
+}
+
+static void takes_every_option(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_command(
+            "model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
+            "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
+            "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v3 "
+            "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
+            "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
+        0);
+    check_printed("cuda_graph         2.0 GiB");
+    assert_null(strstr(answer.out, "buffers"));
+    assert_int_equal(run_command("--version; head -n 60 x.rvt"), 0);
+    check_printed("\n# One full step of Mine on 80GiB, FSDP over 16 GPUs and an engine of tensor "
+                  "parallel 2; GPU 0.\n# Strategy v2: the engine sleeps");
+    check_printed("\n# a note\n");
+    check_printed("\n#   cuda_graph          2147483648  given\n");
+    check_printed("\ndevice 0 profile=- capacity_bytes=85899345920 granularity_bytes=2097152\n");
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    remove_file("x.rvt");
+}
+
+static void helps(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("model --help"), 0);
+    check_printed("usage: reveille model [OPTION]... CONFIG.json -o TRACE\n");
+    assert_int_equal(run_command("help model"), 0);
+    check_printed("--optimizer adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd\n");
+    assert_int_equal(run_command("--help"), 0);
+    check_printed("  model       write the trace of a step from a model's config.json\n");
+}
+
+static void bad_usage_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *message;
+    } cases[] = {
+        {"", "model: name one config.json"},
+        {"a b -o x.rvt", "model: name one config.json"},
+        {"a", "model: say where the trace goes with -o TRACE"},
+        {"a -o", "option -o needs a value"},
+        {"a --tp", "option --tp needs a value"},
+        {"a --what", "unknown option --what"},
+        {"a --tp 0", "--tp 0: expected a whole number from 1 to 16777216"},
+        {"a --tp x", "--tp x: expected a whole number"},
+        {"a --tp 2x", "--tp 2x: expected a whole number"},
+        {"a --pp 99999999999999999999", "expected a whole number"},
+        {"a --ep -1", "--ep -1: expected a whole number"},
+        {"a --pp-rank -1", "--pp-rank -1: expected a whole number from 0"},
+        {"a --micro-batch 0", "--micro-batch 0: expected"},
+        {"a --seq-len 0", "--seq-len 0: expected"},
+        {"a --mem-fraction 0", "--mem-fraction 0: expected more than 0 and at most 1"},
+        {"a --mem-fraction 1.1", "--mem-fraction 1.1: expected"},
+        {"a --mem-fraction 2", "--mem-fraction 2: expected"},
+        {"a --mem-fraction 0.", "--mem-fraction 0.: expected"},
+        {"a --mem-fraction .9", "--mem-fraction .9: expected"},
+        {"a --mem-fraction ''", "--mem-fraction : expected"},
+        {"a --mem-fraction 0.1234567", "at most six decimals"},
+        {"a --weights-dtype fp16", "--weights-dtype fp16: expected bf16, fp8, int4 or int8"},
+        {"a --weights-dtype ''", "expected bf16, fp8, int4 or int8"},
+        {"a --kv-dtype int4", "--kv-dtype int4: expected bf16 or fp8"},
+        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp or none"},
+        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp or none"},
+        {"a --optimizer adam", "--optimizer adam: expected adamw, adamw-bf16"},
+        {"a --strategy v4", "--strategy v4: expected v0, v1, v2 or v3"},
+        {"a --wake up", "--wake up: expected staged or together"},
+        {"a --given x", "--given x: expected TERM=SIZE"},
+        {"a --given x=3", "--given x: no such term"},
+        {"a --given weights=lots", "--given weights=lots: expected a size such as 2.5GiB, or 0"},
+        {"a --note 'x\ny'", "expected one line"},
+        {"a --weights-dtype", "option --weights-dtype needs a value: bf16, fp8, int4 or int8"},
+        {"a -o x.rvt --tq 2", "unknown option --tq: did you mean --tp?"},
+        {"a -o x.json", "-o x.json: this writes .rvt, and the name says .json: end it in .rvt"},
+        {"a -o x.rvt.gz", "the name says .gz"},
+        {"a -o x.rvt --micro-batch 2", "--micro-batch changes nothing with --train none: leave"},
+        {"a -o x.rvt --seq-len 2", "--seq-len changes nothing with --train none"},
+        {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
+        {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
+        {"a -o x.rvt --optimizer sgd", "--optimizer changes nothing with --train none"},
+        {"a -o x.rvt --train ddp --reshard", "--reshard changes nothing with --train ddp"},
+        {"a -o x.rvt --strategy v2 --wake together", "--wake changes nothing with this --strategy"},
+        {"a -o x.rvt --mem-fraction 0.8 --given kv_cache=1GiB",
+         "--mem-fraction changes nothing where --given says the size of kv_cache"},
+        {"a --name 'x\ny'", "expected one line"},
+    };
+    char words[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(words, sizeof words, "model %s", cases[i].words);
+        assert_int_equal(run_command(words), 2);
+        check_printed(cases[i].message);
+        check_printed("\nTry `reveille model --help`.\n");
+        assert_false(folder_has("x.rvt"));
+    }
+}
+
+static void bad_input_names_file_key_and_remedy(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *message;
+    } cases[] = {
+        {"none.json -o x.rvt",
+         "reveille: none.json: the config cannot be opened: No such file or directory\n"},
+        {CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt",
+         "qwen2.5-7b.json: num_attention_heads: 28 does not divide by tp = 3: choose another tp\n"},
+        {CONFIGS "qwen2.5-7b.json --mem-fraction 0.1 -o x.rvt",
+         "qwen2.5-7b.json: --mem-fraction: no room for a KV cache"},
+        {CONFIGS "qwen2.5-7b.json --device h900 -o x.rvt",
+         "--device h900: neither a size nor a profile"},
+        {"/dev/stdin -o x.rvt <<END\n{\n]\nEND\n", "reveille: /dev/stdin:2: no JSON object"},
+        {"/dev/stdin -o x.rvt <<END\n{\"model_type\":\"llama\"}\nEND\n",
+         "reveille: /dev/stdin: num_hidden_layers: missing: take the config.json"},
+    };
+    char words[512];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        /* The here-document stands first in its line, so that stderr is still redirected. */
+        snprintf(words, sizeof words, "model 2>&1 %s", cases[i].words);
+        run_command(words);
+        check_printed(cases[i].message);
+        assert_false(folder_has("x.rvt"));
+    }
+    assert_int_equal(run_command("model none.json -o x.rvt"), 2);
+    assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
+}
+
+/* Bad input is 2; a file that cannot be written is not the input's fault. */
+static void a_file_that_cannot_be_written_is_status_1(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "model " CONFIGS "qwen2.5-7b.json -o none/x.rvt",
+        "model " CONFIGS "qwen2.5-7b.json -o /dev/full",
+        "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --svg none/x.svg",
+        "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
+    };
+    static const char *const messages[] = {
+        "reveille: none/x.rvt: No such file or directory: name a file in a directory that exists\n",
+        "reveille: /dev/full: the trace could not be written: ENOSPC\n",
+        "reveille: none/x.svg: No such file or directory: name a file in a directory that exists\n",
+        "reveille: /dev/full: No space left on device: free some, or name a file on another disk\n",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        assert_int_equal(run_command(words[i]), 1);
+        check_printed(messages[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prints_its_terms_and_writes_a_trace),
+        cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(helps),
+        cmocka_unit_test(bad_usage_is_named),
+        cmocka_unit_test(bad_input_names_file_key_and_remedy),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_status_1),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* What a context records is what it did: read back with the trace reader. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reveille/trace.h"
+#include "tests/support/support.h"
+
+static char path[] = "/tmp/reveille-record-XXXXXX";
+
+static int make_path(void **state)
+{
+    (void)state;
+    int file = mkstemp(path);
+    if (file < 0)
+        return -1;
+    close(file);
+    return 0;
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+/* One line a kind, so that what was recorded can be compared as text. */
+static void describe(const rvl_trace_event *event, char *line, size_t size)
+{
+    static const char *const kinds[] = {
+#define KIND_TEXT(name, keyword) keyword,
+        RVL_EVENT_MAP(KIND_TEXT)
+#undef KIND_TEXT
+    };
+    snprintf(line, size, "%s %s id=%llu dev=%u bytes=%llu tag=%s name=%s b=%d f=%u a=%llu s=%d",
+             kinds[event->kind], event->process, (unsigned long long)event->id, event->device,
+             (unsigned long long)event->bytes, event->tag ? event->tag : "-",
+             event->name ? event->name : "-", (int)event->backup, event->flags,
+             (unsigned long long)event->access_mask, event->skip_content);
+}
+
+static void check_recorded(const char *const *expected, size_t count)
+{
+    const char *paths[] = {path};
+    rvl_trace_reader *reader = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
+    rvl_last_error(&error);
+    const rvl_trace_device *devices;
+    assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
+    assert_int_equal(devices[0].capacity_bytes, 64 * MIB);
+    assert_int_equal(devices[1].granularity_bytes, GRANULE);
+    rvl_trace_event event;
+    char line[512];
+    uint64_t last_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+        rvl_last_error(&error);
+        describe(&event, line, sizeof line);
+        assert_string_equal(line, expected[i]);
+        assert_true(event.time_ns >= last_ns);
+        assert_true(event.thread != 0);
+        last_ns = event.time_ns;
+    }
+    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+    rvl_last_error(&error);
+    rvl_trace_reader_close(reader);
+}
+
+static void everything_is_recorded(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){.devices = 2}, NULL);
+    rvl_addr early = support_alloc(context, "early", 0, GRANULE, RVL_BACKUP_HOST);
+    rvl_tag early_tag = support_tag(context, "early");
+    assert_int_equal(rvl_pause(context, &early_tag, 1, NULL), RVL_OK);
+
+    assert_int_equal(rvl_record_stop(context), RVL_ERR_STATE);
+    assert_int_equal(rvl_record_start(context, path), RVL_OK);
+    assert_int_equal(rvl_record_start(context, path), RVL_ERR_STATE);
+    assert_int_equal(rvl_step(context), RVL_OK);
+    assert_int_equal(rvl_stage(context, "rollout"), RVL_OK);
+    const int access[] = {0};
+    rvl_alloc_options options = {
+        .struct_size = sizeof options, .device = 1, .access = access, .access_count = 1};
+    rvl_addr addr;
+    assert_int_equal(rvl_alloc(context, 3 * GRANULE, &options, &addr), RVL_OK);
+    assert_int_equal(rvl_resume(context, &early_tag, 1,
+                                &(rvl_resume_options){.struct_size = sizeof(rvl_resume_options),
+                                                      .flags = RVL_RESUME_NO_RESTORE}),
+                     RVL_OK);
+    assert_int_equal(rvl_resume(context, &early_tag, 1, NULL), RVL_OK); /* nothing moves */
+    assert_int_equal(rvl_pause(context, &early_tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_external_set(context, 1, "nccl", 123), RVL_OK);
+    assert_int_equal(rvl_free(context, addr), RVL_OK);
+    assert_int_equal(rvl_free(context, addr), RVL_ERR_INVALID); /* and nothing is recorded */
+    assert_int_equal(rvl_record_stop(context), RVL_OK);
+    assert_int_equal(rvl_free(context, early), RVL_OK); /* after the end */
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+
+    static const char *const expected[] = {
+        "alloc test id=1 dev=0 bytes=2097152 tag=early name=- b=1 f=4 a=0 s=0",
+        "step test id=0 dev=0 bytes=0 tag=- name=- b=0 f=0 a=0 s=0",
+        "stage test id=0 dev=0 bytes=0 tag=- name=rollout b=0 f=0 a=0 s=0",
+        "sample test id=0 dev=0 bytes=0 tag=- name=- b=0 f=0 a=0 s=0",
+        "sample test id=0 dev=1 bytes=0 tag=- name=- b=0 f=0 a=0 s=0",
+        "alloc test id=2 dev=1 bytes=6291456 tag=- name=- b=0 f=0 a=1 s=0",
+        "resume test id=0 dev=0 bytes=0 tag=early name=- b=0 f=0 a=0 s=1",
+        "pause test id=0 dev=0 bytes=0 tag=early name=- b=0 f=0 a=0 s=0",
+        "external test id=0 dev=1 bytes=123 tag=- name=nccl b=0 f=0 a=0 s=0",
+        "free test id=2 dev=0 bytes=0 tag=- name=- b=0 f=0 a=0 s=0",
+    };
+    check_recorded(expected, sizeof expected / sizeof *expected);
+}
+
+static void paths_that_cannot_be_written_are_named(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){0}, NULL);
+    assert_int_equal(rvl_record_start(context, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_record_start(context, "/tmp/trace.rvt.zst"), RVL_ERR_INVALID);
+    assert_int_equal(rvl_record_start(context, "/nonexistent/trace.rvt"), RVL_ERR_IO);
+    /* A full disk does not fail what is being recorded, and is told at the end. */
+    assert_int_equal(rvl_record_start(context, "/dev/full"), RVL_OK);
+    rvl_addr addr = support_alloc(context, "weights", 0, GRANULE, RVL_BACKUP_NONE);
+    assert_int_equal(rvl_stage(context, "flush"), RVL_OK);
+    assert_int_equal(rvl_free(context, addr), RVL_OK);
+    assert_int_equal(rvl_record_stop(context), RVL_ERR_IO);
+    assert_int_equal(rvl_record_start(context, "/dev/full"), RVL_OK);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_ERR_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(everything_is_recorded, make_path, remove_path),
+        cmocka_unit_test(paths_that_cannot_be_written_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

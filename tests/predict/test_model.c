@@ -1,0 +1,1725 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Model configs: parameter counts of published models, every term of a step against arithmetic that
+ * is written out here, the order of events, and every refusal.
+ *
+ * Linked with --wrap for what gives memory, so that each request can be made to fail.
+ */
+#include "tests/support/support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/folder.h"
+#include "reveille/model.h"
+#include "tests/support/short_memory.h"
+
+#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define PATH_BYTES 256
+#define TENSORS_MAX 4096
+#define H200_BYTES UINT64_C(150109880320)
+#define CONTEXT_BYTES UINT64_C(552402944)
+
+/* ---- Memory that fails ---- */
+
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+SHORT_MEMORY(FILE *, open_memstream, (char **text, size_t *length), (text, length), NULL)
+
+static bool rename_fails;
+
+int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    if (!rename_fails)
+        return __real_renameat(from_folder, from, to_folder, to);
+    errno = EXDEV;
+    return -1;
+}
+
+static void *failing_malloc(size_t size)
+{
+    return short_memory_refuses() ? NULL : __real_malloc(size);
+}
+
+/* ---- Models ---- */
+
+static rvl_model *open_model(const char *name)
+{
+    char path[PATH_BYTES];
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model *model = NULL;
+    snprintf(path, sizeof path, CONFIGS "%s.json", name);
+    rvl_status status = rvl_model_open(path, &model);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
+        print_error("%s: %s: %s\n", name, error.key, error.message);
+    assert_int_equal(status, RVL_OK);
+    return model;
+}
+
+static rvl_model *parse_model(const char *text)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model *model = NULL;
+    rvl_status status = rvl_model_parse(text, strlen(text), &model);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
+        print_error("%s: %s\n", error.key, error.message);
+    assert_non_null(model);
+    return model;
+}
+
+/* A model of every published family; the counts are those of the safetensors files' headers, as
+ * the models' pages show them. */
+typedef struct published {
+    const char *name;
+    const char *type;
+    uint64_t parameters;
+    uint64_t tensors; /* 0: not checked */
+} published;
+
+static const published models[] = {
+    {"llama-2-7b", "llama", 6738415616, 291},
+    {"llama-3.1-8b", "llama", 8030261248, 291},
+    {"llama-3.1-70b", "llama", 70553706496, 723},
+    {"llama-3.1-405b", "llama", 405853388800, 1137},
+    {"llama-3.2-1b", "llama", 1235814400, 146},
+    {"mistral-7b-v0.1", "mistral", 7241732096, 291},
+    {"mixtral-8x7b-v0.1", "mixtral", 46702792704, 995},
+    {"mixtral-8x22b-v0.1", "mixtral", 140620634112, 0},
+    {"qwen2.5-0.5b", "qwen2", 494032768, 290},
+    {"qwen2.5-7b", "qwen2", 7615616512, 339},
+    {"qwen2.5-32b", "qwen2", 32763876352, 771},
+    {"qwen2.5-72b", "qwen2", 72706203648, 963},
+    {"qwen3-0.6b", "qwen3", 596049920, 0},
+    {"qwen3-8b", "qwen3", 8190735360, 399},
+    {"qwen3-30b-a3b", "qwen3_moe", 30532122624, 18867},
+    {"qwen3-235b-a22b", "qwen3_moe", 235093634560, 0},
+    {"qwen1.5-moe-a2.7b", "qwen2_moe", 14315784192, 4659},
+    {"gemma-2b", "gemma", 2506172416, 164},
+    {"gemma-7b", "gemma", 8537680896, 254},
+    {"gemma-2-2b", "gemma2", 2614341888, 288},
+    {"gemma-2-9b", "gemma2", 9241705984, 464},
+    {"gemma-2-27b", "gemma2", 27227128320, 508},
+    {"gemma-3-1b", "gemma3_text", 999885952, 340},
+    /* 4300079472, less 419816304 of the vision tower and its projector. */
+    {"gemma-3-4b", "gemma3", 3880263168, 444},
+    /* Without what they see with. */
+    {"mistral-small-3.1-24b", "mistral3", 23572403200, 363},
+    {"qwen2.5-vl-7b", "qwen2_5_vl", 7615616512, 339},
+    {"deepseek-moe-16b", "deepseek", 16375728128, 0},
+    {"deepseek-v2-lite", "deepseek_v2", 15706484224, 5291},
+    {"deepseek-v2", "deepseek_v2", 235741434880, 0},
+    {"deepseek-v3", "deepseek_v3", 671026419200, 0}, /* without the layer that predicts further */
+    {"deepseek-v3.2-exp", "deepseek_v32", 671026419200 + UINT64_C(61) * 13959424, 0}, /* also */
+};
+
+typedef struct totals {
+    uint64_t elements;
+    uint64_t tensors;
+} totals;
+
+static void add_tensor(void *user, const rvl_model_tensor *tensor)
+{
+    totals *sum = user;
+    sum->elements += tensor->rows * tensor->columns;
+    sum->tensors++;
+}
+
+static void counts_are_those_of_published_models(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        rvl_model *model = open_model(models[i].name);
+        totals sum = {0};
+        rvl_model_visit_tensors(model, add_tensor, &sum);
+        assert_string_equal(rvl_model_type(model), models[i].type);
+        assert_int_equal(rvl_model_parameter_count(model), models[i].parameters);
+        assert_int_equal(sum.elements, models[i].parameters);
+        if (models[i].tensors > 0 && sum.tensors != models[i].tensors)
+            print_error("%s: %lu tensors\n", models[i].name, (unsigned long)sum.tensors);
+        if (models[i].tensors > 0)
+            assert_int_equal(sum.tensors, models[i].tensors);
+        rvl_model_close(model);
+    }
+}
+
+/* Every family that is listed has a published model above, so that none goes unchecked. */
+static void every_family_is_checked(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    for (const char *family; (family = rvl_model_family(count)) != NULL; count++) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+            found = found || strcmp(models[i].type, family) == 0;
+        assert_true(found);
+    }
+    assert_int_equal(count, 17);
+}
+
+typedef struct wanted {
+    const char *name;
+    rvl_model_tensor found;
+} wanted;
+
+static void keep_tensor(void *user, const rvl_model_tensor *tensor)
+{
+    wanted *w = user;
+    if (strcmp(w->name, tensor->name) == 0)
+        w->found = *tensor;
+}
+
+static void assert_tensor(const rvl_model *model, const char *name, uint32_t layer, uint64_t rows,
+                          uint64_t columns)
+{
+    wanted w = {.name = name};
+    rvl_model_visit_tensors(model, keep_tensor, &w);
+    assert_string_equal(w.found.name, name);
+    assert_int_equal(w.found.layer, layer);
+    assert_int_equal(w.found.rows, rows);
+    assert_int_equal(w.found.columns, columns);
+}
+
+static void tensors_have_names_and_shapes(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen2.5-7b");
+    assert_tensor(model, "model.embed_tokens.weight", RVL_MODEL_NO_LAYER, 152064, 3584);
+    assert_tensor(model, "model.layers.27.self_attn.k_proj.weight", 27, 512, 3584);
+    assert_tensor(model, "model.layers.3.self_attn.q_proj.bias", 3, 3584, 1);
+    assert_tensor(model, "lm_head.weight", RVL_MODEL_NO_LAYER, 152064, 3584);
+    rvl_model_close(model);
+    model = open_model("deepseek-v3");
+    assert_tensor(model, "model.layers.60.mlp.experts.255.down_proj.weight", 60, 7168, 2048);
+    assert_tensor(model, "model.layers.2.mlp.up_proj.weight", 2, 18432, 7168);
+    assert_tensor(model, "model.layers.3.mlp.gate.e_score_correction_bias", 3, 256, 1);
+    assert_tensor(model, "model.layers.0.self_attn.kv_b_proj.weight", 0, 32768, 512);
+    assert_tensor(model, "model.layers.0.self_attn.kv_a_proj_with_mqa.weight", 0, 576, 7168);
+    rvl_model_close(model);
+    model = open_model("deepseek-v3.2-exp");
+    assert_tensor(model, "model.layers.60.self_attn.indexer.wq_b.weight", 60, 8192, 1536);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.wk.weight", 0, 128, 7168);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.k_norm.bias", 0, 128, 1);
+    assert_tensor(model, "model.layers.0.self_attn.indexer.weights_proj.weight", 0, 64, 7168);
+    rvl_model_close(model);
+}
+
+/* ---- Refused configs ---- */
+
+#define LLAMA                                                                                      \
+    "{\"model_type\":\"llama\",\"hidden_size\":512,\"num_hidden_layers\":2,"                       \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":1024,"              \
+    "\"vocab_size\":1000"
+#define MOE                                                                                        \
+    "{\"model_type\":\"qwen2_moe\",\"hidden_size\":512,\"num_hidden_layers\":4,"                   \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1024,\"vocab_"      \
+    "size\":1000,"                                                                                 \
+    "\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":96,"                    \
+    "\"shared_expert_intermediate_size\":128"
+#define LATENT                                                                                     \
+    "{\"model_type\":\"deepseek_v2\",\"hidden_size\":512,\"num_hidden_layers\":2,"                 \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1024,\"vocab_"      \
+    "size\":1000,"                                                                                 \
+    "\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"       \
+    "\"q_lora_rank\":null,\"n_routed_experts\":null"
+
+static void assert_refused(const char *text, const char *key, const char *part)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model *model = NULL;
+    assert_int_equal(rvl_model_parse(text, strlen(text), &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_null(model);
+    assert_string_equal(error.key, key);
+    if (strstr(error.message, part) == NULL)
+        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
+    assert_non_null(strstr(error.message, part));
+}
+
+static void missing_keys_are_named(void **state)
+{
+    (void)state;
+    static const char *const llama_keys[] = {"hidden_size", "num_hidden_layers",
+                                             "num_attention_heads", "intermediate_size",
+                                             "vocab_size"};
+    static const char *const moe_keys[] = {"num_experts", "num_experts_per_tok",
+                                           "moe_intermediate_size",
+                                           "shared_expert_intermediate_size"};
+    static const char *const latent_keys[] = {"kv_lora_rank", "qk_nope_head_dim",
+                                              "qk_rope_head_dim", "v_head_dim"};
+    static const struct {
+        const char *text;
+        const char *const *keys;
+        size_t count;
+    } cases[] = {{LLAMA "}", llama_keys, 5}, {MOE "}", moe_keys, 4}, {LATENT "}", latent_keys, 4}};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t k = 0; k < cases[i].count; k++) {
+            json_t *json = json_loads(cases[i].text, 0, NULL);
+            json_object_set_new(json, cases[i].keys[k], json_null());
+            char *text = json_dumps(json, 0);
+            assert_refused(text, cases[i].keys[k], "missing: take the config.json");
+            free(text);
+            json_decref(json);
+        }
+    }
+    assert_refused("{\"model_type\":\"deepseek_v2\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":8,\"intermediate_size\":1024,\"vocab_size\":1000,"
+                   "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32}",
+                   "q_lora_rank", "missing");
+    assert_refused("{\"model_type\":\"mistral\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":8,\"intermediate_size\":1024,\"vocab_size\":1000}",
+                   "num_key_value_heads", "missing");
+    assert_refused("{}", "model_type", "missing");
+    assert_refused("{\"model_type\":\"gemma3\"}", "text_config", "missing");
+    assert_refused("{\"model_type\":\"mistral3\",\"text_config\":7}", "text_config", "missing");
+    assert_refused(
+        "{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"mistral4\"}}",
+        "text_config",
+        "its model_type is not known in a mistral3: expected one of mistral, ministral3");
+    assert_refused("{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"stral\"}}",
+                   "text_config", "not known");
+    assert_refused("{\"model_type\":\"qwen2_5_vl\"}", "num_hidden_layers", "missing");
+    assert_refused("{\"model_type\":\"deepseek_v32\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":8,\"intermediate_size\":1024,\"vocab_size\":1000,"
+                   "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"
+                   "\"q_lora_rank\":null,\"kv_lora_rank\":64,\"index_n_heads\":4,"
+                   "\"index_head_dim\":32,\"n_routed_experts\":null}",
+                   "q_lora_rank", "the indexer follows from the compressed query");
+}
+
+/* Of two ties the language model's own counts, as in the families' own code. */
+static void what_is_beside_the_language_model_does_not_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *top;
+        const char *inner;
+        uint64_t parameters;
+    } cases[] = {
+        {"", "", 3880263168},
+        {",\"tie_word_embeddings\":false", "", 3880263168},
+        {",\"tie_word_embeddings\":true", ",\"tie_word_embeddings\":false", 4551515648},
+        {",\"hidden_size\":64", ",\"tie_word_embeddings\":true", 3880263168},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"gemma3\"%s,\"text_config\":{\"hidden_size\":2560,"
+                 "\"intermediate_size\":10240,\"num_hidden_layers\":34%s}}",
+                 cases[i].top, cases[i].inner);
+        rvl_model *model = parse_model(text);
+        assert_int_equal(rvl_model_parameter_count(model), cases[i].parameters);
+        rvl_model_close(model);
+    }
+}
+
+/* Qwen2.5-VL has its sizes at the top, and, as newer programs write it, one level down. */
+static void sizes_may_be_at_the_top_or_below(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(
+        "{\"model_type\":\"qwen2_5_vl\",\"hidden_size\":1,\"text_config\":{\"model_type\":"
+        "\"qwen2_5_vl_text\",\"hidden_size\":3584,\"num_hidden_layers\":28,"
+        "\"num_attention_heads\":28,\"num_key_value_heads\":4,\"intermediate_size\":18944,"
+        "\"vocab_size\":152064}}");
+    assert_int_equal(rvl_model_parameter_count(model), 7615616512);
+    rvl_model_close(model);
+}
+
+static void unknown_families_are_refused_with_the_list(void **state)
+{
+    (void)state;
+    assert_refused("{\"model_type\":\"gpt2\"}", "model_type",
+                   "gpt2 is not known: expected one of llama, mistral, mixtral, qwen2, qwen3, "
+                   "qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text, gemma3, mistral3, "
+                   "qwen2_5_vl, deepseek, deepseek_v2, deepseek_v3, deepseek_v32");
+    assert_refused("{\"model_type\":7}", "model_type", "expected a string");
+}
+
+static void impossible_values_are_refused(void **state)
+{
+    (void)state;
+    assert_refused(LLAMA ",\"head_dim\":0}", "head_dim", "expected a whole number from 1");
+    assert_refused(LLAMA ",\"head_dim\":-3}", "head_dim", "expected a whole number from 1");
+    assert_refused(LLAMA ",\"head_dim\":1.5}", "head_dim", "expected a whole number from 1");
+    assert_refused(LLAMA ",\"head_dim\":\"8\"}", "head_dim", "expected a whole number from 1");
+    assert_refused(LLAMA ",\"head_dim\":16777217}", "head_dim", "from 1 to 16777216");
+    assert_refused(LLAMA ",\"head_dim\":16777216}", "num_attention_heads", "wider than 16777216");
+    assert_refused(LLAMA ",\"mlp_bias\":1}", "mlp_bias", "expected true or false");
+    assert_refused("{\"model_type\":\"llama\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":8,\"num_key_value_heads\":3,"
+                   "\"intermediate_size\":1024,\"vocab_size\":1000}",
+                   "num_key_value_heads", "does not divide");
+    assert_refused(MOE ",\"mlp_only_layers\":3}", "mlp_only_layers", "expected a list");
+    assert_refused(MOE ",\"mlp_only_layers\":[4]}", "mlp_only_layers",
+                   "expected numbers of layers");
+    assert_refused(MOE ",\"mlp_only_layers\":[-1]}", "mlp_only_layers", "numbers of layers");
+    assert_refused(LATENT ",\"attention_bias\":true}", "attention_bias", "set it to false");
+    assert_refused("{\"model_type\":\"llama\",\"hidden_size\":514,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1024,"
+                   "\"vocab_size\":1000}",
+                   "hidden_size", "does not divide by num_attention_heads");
+    assert_refused("{\"model_type\":\"mixtral\",\"hidden_size\":16777216,\"num_hidden_layers\":16,"
+                   "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":"
+                   "16777216,\"vocab_size\":1000,"
+                   "\"num_local_experts\":4096,\"num_experts_per_tok\":2}",
+                   "hidden_size", "more than 2^48 parameters");
+    assert_refused("{\"model_type\":\"mixtral\",\"hidden_size\":64,\"num_hidden_layers\":1024,"
+                   "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":64,"
+                   "\"vocab_size\":1000,"
+                   "\"num_local_experts\":4096,\"num_experts_per_tok\":2}",
+                   "num_local_experts", "more than 131072 experts");
+    assert_refused("{\"model_type\":\"mixtral\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+                   "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":64,"
+                   "\"vocab_size\":1000,"
+                   "\"num_local_experts\":4,\"num_experts_per_tok\":5}",
+                   "num_experts_per_tok", "more than there are experts");
+}
+
+static void text_that_is_no_config_is_refused(void **state)
+{
+    (void)state;
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model *model = NULL;
+    assert_refused("", "", "no JSON object");
+    assert_refused("[]", "", "no JSON object: expected a config.json");
+    assert_refused("{\"a\":1,\"a\":2}", "", "duplicate");
+    assert_int_equal(rvl_model_parse("{\n\"a\":\n]", 8, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(error.line, 3);
+    assert_int_equal(rvl_model_parse(NULL, 0, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_parse("{}", 2, NULL), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open(NULL, &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open("x", NULL), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_int_equal(rvl_model_open("/nowhere/config.json", &model), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.message, "the config cannot be opened: No such file or directory");
+    assert_string_equal(error.file, "/nowhere/config.json");
+    assert_string_equal(error.native_name, "ENOENT");
+    assert_int_equal(rvl_model_open("/tmp", &model), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.message, "the config cannot be read");
+    assert_int_equal(rvl_model_open("/dev/zero", &model), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_non_null(strstr(error.message, "more than 16 MiB"));
+    assert_null(model);
+    rvl_model_close(NULL);
+}
+
+static void parts_of_a_config_change_the_count(void **state)
+{
+    (void)state;
+    /* Per layer: q 512 x 512, k and v 256 x 512, o, three of 1024 x 512, two norms. */
+    const uint64_t layer = 512 * 512 * 2 + 2 * 256 * 512 + 3 * 1024 * 512 + 2 * 512;
+    const uint64_t dense = 2 * layer + 2 * 1000 * 512 + 512;
+    static const struct {
+        const char *text;
+        int64_t more;
+    } cases[] = {
+        {LLAMA "}", 0},
+        {LLAMA ",\"tie_word_embeddings\":true}", -1000 * 512},
+        {LLAMA ",\"attention_bias\":true}", 2 * (512 + 2 * 256 + 512)},
+        {LLAMA ",\"mlp_bias\":true}", 2 * (2 * 1024 + 512)},
+        {LLAMA ",\"head_dim\":256}", 2 * (2 * 512 * 512 + 2 * 256 * 512)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = parse_model(cases[i].text);
+        assert_int_equal(rvl_model_parameter_count(model), dense + (uint64_t)cases[i].more);
+        rvl_model_close(model);
+    }
+}
+
+static void sparse_layers_are_where_the_config_says(void **state)
+{
+    (void)state;
+    /* q, k, v, o of 512 x 512, biases of q, k, v, norms. */
+    const uint64_t attention = 4 * 512 * 512 + 3 * 512 + 2 * 512;
+    const uint64_t dense = attention + 3 * 1024 * 512;
+    const uint64_t sparse = attention + 4 * 512 + 4 * 3 * 96 * 512 + 3 * 128 * 512 + 512;
+    const uint64_t rest = 2 * 1000 * 512 + 512;
+    static const struct {
+        const char *text;
+        uint64_t sparse;
+    } cases[] = {{MOE "}", 4},
+                 {MOE ",\"decoder_sparse_step\":2}", 2},
+                 {MOE ",\"mlp_only_layers\":[0,3]}", 2},
+                 {MOE ",\"decoder_sparse_step\":2,\"mlp_only_layers\":[0,3]}", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = parse_model(cases[i].text);
+        assert_int_equal(rvl_model_parameter_count(model),
+                         cases[i].sparse * sparse + (4 - cases[i].sparse) * dense + rest);
+        rvl_model_close(model);
+    }
+}
+
+/* ---- Terms ---- */
+
+static rvl_model_step *make_step(const rvl_model *model, rvl_model_options options)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model_step *step = NULL;
+    options.struct_size = sizeof options;
+    rvl_status status = rvl_model_step_make(model, &options, &step);
+    rvl_last_error(&error);
+    if (status != RVL_OK)
+        print_error("%s: %s\n", error.key, error.message);
+    assert_non_null(step);
+    return step;
+}
+
+/* Packs sizes the plain way: every remainder is looked at for every tensor. */
+typedef struct plain_packing {
+    uint64_t remainders[2][TENSORS_MAX];
+    size_t counts[2];
+    uint64_t bytes;
+    size_t segments;
+} plain_packing;
+
+static uint64_t round_up(uint64_t value, uint64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+static void plain_pack(plain_packing *p, uint64_t bytes)
+{
+    uint64_t size = round_up(bytes, 512);
+    int pool = size > MIB;
+    size_t best = SIZE_MAX;
+    if (size >= 10 * MIB) {
+        p->bytes += round_up(size, 2 * MIB);
+        p->segments++;
+        return;
+    }
+    for (size_t i = 0; i < p->counts[pool]; i++) {
+        if (p->remainders[pool][i] >= size &&
+            (best == SIZE_MAX || p->remainders[pool][i] < p->remainders[pool][best]))
+            best = i;
+    }
+    if (best == SIZE_MAX) {
+        best = p->counts[pool]++;
+        assert_true(best < TENSORS_MAX);
+        p->remainders[pool][best] = pool == 0 ? 2 * MIB : 20 * MIB;
+        p->bytes += p->remainders[pool][best];
+        p->segments++;
+    }
+    p->remainders[pool][best] -= size;
+}
+
+static void assert_term(const rvl_model_step *step, rvl_model_term term, uint64_t bytes,
+                        size_t allocations)
+{
+    if (rvl_model_step_bytes(step, term) != bytes)
+        print_error("%s\n", rvl_model_step_tag(step, term));
+    assert_int_equal(rvl_model_step_bytes(step, term), bytes);
+    assert_int_equal(rvl_model_step_allocation_count(step, term), allocations);
+}
+
+static void assert_packed(const rvl_model_step *step, rvl_model_term term,
+                          const plain_packing *packing)
+{
+    assert_term(step, term, packing->bytes, packing->segments);
+}
+
+/* Llama 3.1 8B over two ranks. */
+static void engine_weights_are_fused_and_split(void **state)
+{
+    (void)state;
+    static plain_packing packing;
+    memset(&packing, 0, sizeof packing);
+    plain_pack(&packing, UINT64_C(2) * 64128 * 4096);
+    for (int layer = 0; layer < 32; layer++) {
+        plain_pack(&packing, UINT64_C(2) * (16 + 2 * 4) * 128 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096 * 2048);
+        plain_pack(&packing, UINT64_C(2) * 14336 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096 * 7168);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+    }
+    plain_pack(&packing, UINT64_C(2) * 4096);
+    plain_pack(&packing, UINT64_C(2) * 64128 * 4096);
+    rvl_model *model = open_model("llama-3.1-8b");
+    rvl_model_step *step = make_step(model, (rvl_model_options){.tp = 2});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+/* Sixteen ranks share eight KV heads: each has one, and every one is there twice. */
+static void kv_heads_are_copied_where_ranks_are_more(void **state)
+{
+    (void)state;
+    static plain_packing packing;
+    memset(&packing, 0, sizeof packing);
+    plain_pack(&packing, UINT64_C(2) * 8016 * 4096);
+    for (int layer = 0; layer < 32; layer++) {
+        plain_pack(&packing, UINT64_C(2) * (2 + 2) * 128 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096 * 256);
+        plain_pack(&packing, UINT64_C(2) * 2 * 896 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096 * 896);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+    }
+    plain_pack(&packing, UINT64_C(2) * 4096);
+    plain_pack(&packing, UINT64_C(2) * 8016 * 4096);
+    rvl_model *model = open_model("llama-3.1-8b");
+    rvl_model_step *step = make_step(model, (rvl_model_options){.tp = 16});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 10 * 9 - packing.bytes;
+    assert_in_range(rvl_model_step_token_count(step), room / (64 * 256) - 1, room / (64 * 256));
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+/* Mixtral 8x7B: four ranks, experts dealt out to two groups and split over two ranks in each; the
+ * second of two pipeline stages. */
+static void experts_are_dealt_out_then_split(void **state)
+{
+    (void)state;
+    static plain_packing packing;
+    memset(&packing, 0, sizeof packing);
+    for (int layer = 0; layer < 16; layer++) {
+        plain_pack(&packing, UINT64_C(2) * (8 + 2 * 2) * 128 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096 * 1024);
+        plain_pack(&packing, UINT64_C(2) * 8 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4 * 2 * 7168 * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4 * 4096 * 7168);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+        plain_pack(&packing, UINT64_C(2) * 4096);
+    }
+    plain_pack(&packing, UINT64_C(2) * 4096);
+    plain_pack(&packing, UINT64_C(2) * 8000 * 4096);
+    rvl_model *model = open_model("mixtral-8x7b-v0.1");
+    rvl_model_step *step =
+        make_step(model, (rvl_model_options){.tp = 4, .ep = 2, .pp = 2, .pp_rank = 1});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void pack_fp8(plain_packing *packing, uint64_t stack, uint64_t rows, uint64_t columns)
+{
+    plain_pack(packing, stack * rows * columns);
+    plain_pack(packing, stack * ((rows + 127) / 128) * ((columns + 127) / 128) * 4);
+}
+
+/* DeepSeek V3, whose config says fp8: sixteen ranks, experts whole; its latent cache is one buffer
+ * a layer. */
+static void fp8_weights_have_scales(void **state)
+{
+    (void)state;
+    static plain_packing packing;
+    memset(&packing, 0, sizeof packing);
+    plain_pack(&packing, UINT64_C(2) * 8080 * 7168);
+    for (int layer = 0; layer < 61; layer++) {
+        pack_fp8(&packing, 1, 1536 + 576, 7168);
+        plain_pack(&packing, 2 * 1536);
+        pack_fp8(&packing, 1, 8 * 192, 1536);
+        plain_pack(&packing, 2 * 512);
+        pack_fp8(&packing, 1, 8 * 256, 512);
+        pack_fp8(&packing, 1, 7168, 8 * 128);
+        if (layer < 3) {
+            pack_fp8(&packing, 1, 2 * 1152, 7168);
+            pack_fp8(&packing, 1, 7168, 1152);
+        } else {
+            plain_pack(&packing, 2 * 256 * 7168);
+            plain_pack(&packing, 2 * 256);
+            pack_fp8(&packing, 16, 2 * 2048, 7168);
+            pack_fp8(&packing, 16, 7168, 2048);
+            pack_fp8(&packing, 1, 2 * 128, 7168);
+            pack_fp8(&packing, 1, 7168, 128);
+        }
+        plain_pack(&packing, 2 * 7168);
+        plain_pack(&packing, 2 * 7168);
+    }
+    plain_pack(&packing, 2 * 7168);
+    plain_pack(&packing, UINT64_C(2) * 8080 * 7168);
+    rvl_model *model = open_model("deepseek-v3");
+    rvl_model_step *step =
+        make_step(model, (rvl_model_options){.tp = 16, .ep = 16, .kv_dtype = RVL_MODEL_FP8});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 1000000 * 900000 +
+                    (H200_BYTES - CONTEXT_BYTES) % 1000000 * 900000 / 1000000 - packing.bytes;
+    uint64_t tokens = room / (61 * 576);
+    assert_int_equal(rvl_model_step_token_count(step), tokens);
+    assert_term(step, RVL_MODEL_KV_CACHE, 61 * round_up(tokens * 576, 2 * MIB), 61);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void pack_int4(plain_packing *packing, uint64_t rows, uint64_t columns)
+{
+    uint64_t groups = rows * ((columns + 127) / 128);
+    plain_pack(packing, rows * columns / 2);
+    plain_pack(packing, groups * 2);
+    plain_pack(packing, (groups + 1) / 2);
+}
+
+/* Qwen 2.5 0.5B, whose head is its embedding: the last of two stages has it again. */
+static void int4_weights_have_scales_and_zeros(void **state)
+{
+    (void)state;
+    static plain_packing packing;
+    memset(&packing, 0, sizeof packing);
+    for (int layer = 0; layer < 12; layer++) {
+        pack_int4(&packing, (14 + 2 * 2) * 64, 896);
+        plain_pack(&packing, 2 * (14 + 2 * 2) * 64);
+        pack_int4(&packing, 896, 896);
+        pack_int4(&packing, 2 * 4864, 896);
+        pack_int4(&packing, 896, 4864);
+        plain_pack(&packing, 2 * 896);
+        plain_pack(&packing, 2 * 896);
+    }
+    plain_pack(&packing, 2 * 896);
+    plain_pack(&packing, UINT64_C(2) * 151936 * 896);
+    rvl_model *model = open_model("qwen2.5-0.5b");
+    rvl_model_step *step = make_step(
+        model, (rvl_model_options){.pp = 2, .pp_rank = 1, .weights_dtype = RVL_MODEL_INT4});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void quantization_config_is_taken_over(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        rvl_model_dtype same_as;
+    } cases[] = {
+        {LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\"}}", RVL_MODEL_FP8},
+        {LLAMA ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}", RVL_MODEL_INT4},
+        {LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", RVL_MODEL_INT4},
+        {LLAMA "}", RVL_MODEL_BF16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = parse_model(cases[i].text);
+        rvl_model_step *step = make_step(model, (rvl_model_options){0});
+        rvl_model_step *same =
+            make_step(model, (rvl_model_options){.weights_dtype = cases[i].same_as});
+        assert_term(step, RVL_MODEL_WEIGHTS, rvl_model_step_bytes(same, RVL_MODEL_WEIGHTS),
+                    rvl_model_step_allocation_count(same, RVL_MODEL_WEIGHTS));
+        rvl_model_step_close(same);
+        rvl_model_step_close(step);
+        rvl_model_close(model);
+    }
+}
+
+/* Weights of the LLAMA above, by a rule for a matrix of these rows and columns. */
+typedef struct wanted_scales {
+    unsigned bits;
+    uint64_t scale_rows; /* 0: all */
+    uint64_t scale_columns;
+    uint64_t scale_bytes;
+    bool zeros;
+} wanted_scales;
+
+static uint64_t groups_of(uint64_t rows, uint64_t columns, wanted_scales s)
+{
+    uint64_t down = s.scale_rows > 0 ? (rows + s.scale_rows - 1) / s.scale_rows : 1;
+    uint64_t across = s.scale_columns > 0 ? (columns + s.scale_columns - 1) / s.scale_columns : 1;
+    return down * across;
+}
+
+static void pack_scaled(plain_packing *packing, uint64_t rows, uint64_t columns, wanted_scales s)
+{
+    uint64_t groups = groups_of(rows, columns, s);
+    plain_pack(packing, rows * columns * s.bits / 8);
+    if (s.bits < 16)
+        plain_pack(packing, groups * s.scale_bytes);
+    if (s.zeros)
+        plain_pack(packing, (groups * s.bits + 7) / 8);
+}
+
+/* Attention, gate and up, down of layers 0 and 1: a bit each that stays as it was. */
+static void assert_scaled(const char *quantisation, wanted_scales s, unsigned kept)
+{
+    static plain_packing packing;
+    static const wanted_scales plain = {.bits = 16};
+    char text[1024];
+    memset(&packing, 0, sizeof packing);
+    plain_pack(&packing, 2 * 1024 * 512);
+    for (unsigned layer = 0; layer < 2; layer++) {
+        unsigned bits = kept >> (4 * layer);
+        pack_scaled(&packing, (4 + 2 * 2) * 128, 512, bits & 1 ? plain : s);
+        pack_scaled(&packing, 512, 512, bits & 2 ? plain : s);
+        pack_scaled(&packing, 2 * 1024, 512, bits & 4 ? plain : s);
+        pack_scaled(&packing, 512, 1024, bits & 8 ? plain : s);
+        plain_pack(&packing, 2 * 512);
+        plain_pack(&packing, 2 * 512);
+    }
+    plain_pack(&packing, 2 * 512);
+    plain_pack(&packing, 2 * 1024 * 512);
+    snprintf(text, sizeof text, LLAMA ",\"quantization_config\":{\"quant_method\":%s}}",
+             quantisation);
+    rvl_model *model = parse_model(text);
+    rvl_model_step *step = make_step(model, (rvl_model_options){0});
+    assert_packed(step, RVL_MODEL_WEIGHTS, &packing);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+#define GROUP(keys)                                                                                \
+    "\"compressed-tensors\",\"config_groups\":{\"group_0\":{\"weights\":{" keys "}}}"
+
+static void scales_are_as_the_config_says(void **state)
+{
+    (void)state;
+    assert_scaled("\"gptq\",\"bits\":4,\"group_size\":32", (wanted_scales){4, 1, 32, 2, true}, 0);
+    assert_scaled("\"gptq\",\"bits\":4,\"group_size\":-1", (wanted_scales){4, 1, 0, 2, true}, 0);
+    assert_scaled("\"gptq\",\"bits\":8,\"group_size\":64,\"dynamic\":{}",
+                  (wanted_scales){8, 1, 64, 2, true}, 0);
+    assert_scaled("\"awq\",\"bits\":4,\"group_size\":64", (wanted_scales){4, 1, 64, 2, true}, 0);
+    assert_scaled("\"fp8\",\"weight_block_size\":[64,32]", (wanted_scales){8, 64, 32, 4, false}, 0);
+    assert_scaled("\"fp8\",\"weight_block_size\":null", (wanted_scales){8, 0, 0, 4, false}, 0);
+    assert_scaled("\"fbgemm_fp8\"", (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\""), (wanted_scales){8, 0, 0, 4, false},
+                  0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\""),
+                  (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(
+        GROUP("\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\",\"symmetric\":true"),
+        (wanted_scales){8, 1, 0, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\","
+                        "\"block_structure\":[128,64]"),
+                  (wanted_scales){8, 128, 64, 4, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":4,\"type\":\"int\",\"group_size\":64"),
+                  (wanted_scales){4, 1, 64, 2, false}, 0);
+    assert_scaled(GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":128,"
+                        "\"symmetric\":false"),
+                  (wanted_scales){4, 1, 128, 2, true}, 0);
+}
+
+static void modules_that_are_not_converted_stay_as_they_were(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        unsigned kept;
+    } cases[] = {
+        {"[]", 0},
+        {"[\"lm_head\",\"gate\",\"proj\",\"layers.7.mlp\",\"\"]", 0},
+        {"[\"model.layers.0.self_attn.q_proj\",\"model.layers.0.self_attn.k_proj\"]", 0x01},
+        {"[\"self_attn\"]", 0x33},
+        {"[\"model.layers.1.mlp\",\"language_model.model.layers.0.mlp.down_proj\"]", 0xc8},
+        {"[\"re:.*lm_head\",\"re:self_attn\"]", 0},
+        {"[\"re:.*self_attn.o_proj$\"]", 0x22},
+        {"[\"re:.*self_attn.o_pro$\"]", 0},
+        {"[\"re:model\\\\.layers\\\\.1\\\\..*down_proj\"]", 0x80},
+        {"[\"re:.*\"]", 0xff},
+        {"[\"re:model.layers.0*.mlp.*\"]", 0x0c},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "\"fbgemm_fp8\",\"modules_to_not_convert\":%s", cases[i].list);
+        assert_scaled(text, (wanted_scales){8, 1, 0, 4, false}, cases[i].kept);
+        snprintf(text, sizeof text, GROUP("\"num_bits\":8,\"type\":\"float\"") ",\"ignore\":%s",
+                 cases[i].list);
+        assert_scaled(text, (wanted_scales){8, 0, 0, 4, false}, cases[i].kept);
+    }
+}
+
+static void assert_option_refused(const char *name, rvl_model_options options, const char *key,
+                                  const char *part)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    rvl_model_step *step = NULL;
+    rvl_model *model = name[0] == '{' ? parse_model(name) : open_model(name);
+    options.struct_size = sizeof options;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
+    rvl_last_error(&error);
+    assert_null(step);
+    assert_string_equal(error.key, key);
+    if (strstr(error.message, part) == NULL)
+        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
+    assert_non_null(strstr(error.message, part));
+    rvl_model_close(model);
+}
+
+/* Neither guessed nor passed over: whoever asks for a step says what the weights are. */
+static void quantisation_that_is_not_known_is_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "\"gptq\",\"bits\":3",
+        "\"gptq\",\"bits\":4,\"group_size\":0",
+        "\"gptq\",\"bits\":4,\"group_size\":\"32\"",
+        "\"gptq\",\"bits\":4,\"dynamic\":{\"-:.*mlp\":{}}",
+        "\"awq\",\"bits\":8",
+        "\"awq\",\"bits\":4,\"modules_to_not_convert\":[3]",
+        "\"awq\",\"bits\":4,\"modules_to_not_convert\":\"lm_head\"",
+        "\"fp8\",\"weight_block_size\":[128]",
+        "\"fp8\",\"weight_block_size\":[128,0]",
+        "\"fp8\",\"ignore\":[\"re:(a|b)\"]",
+        "\"fp8\",\"ignore\":[\"re:a+\"]",
+        "\"fp8\",\"ignore\":[\"re:\\\\d\"]",
+        "\"fp8\",\"ignore\":[\"re:"
+        "0123456789012345678901234567890123456789012345678901234567890123\"]",
+        "\"compressed-tensors\"",
+        GROUP("\"num_bits\":4,\"type\":\"float\""),
+        GROUP("\"num_bits\":2,\"type\":\"int\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"token\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\""),
+        GROUP("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\""),
+        "\"compressed-tensors\",\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":8}},\"b\":{}}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, LLAMA ",\"quantization_config\":{\"quant_method\":%s}}",
+                 cases[i]);
+        assert_option_refused(text, (rvl_model_options){0}, "quantization_config",
+                              "--weights-dtype");
+    }
+}
+
+/* Every entry is tried on every module: there is an end to that. */
+static void too_many_entries_are_not_tried(void **state)
+{
+    (void)state;
+    static char text[65536];
+    for (int count = 256; count <= 257; count++) {
+        size_t length = (size_t)snprintf(
+            text, sizeof text,
+            LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\",\"ignore\":[\"a\"");
+        for (int i = 1; i < count; i++)
+            length += (size_t)snprintf(text + length, sizeof text - length, ",\"a\"");
+        snprintf(text + length, sizeof text - length, "]}}");
+        rvl_model *model = parse_model(text);
+        rvl_model_step *step = NULL;
+        assert_int_equal(rvl_model_step_make(model, NULL, &step),
+                         count == 256 ? RVL_OK : RVL_ERR_INVALID);
+        rvl_model_step_close(step);
+        rvl_model_close(model);
+    }
+}
+
+/* What the command line says goes before the config, and then nothing of this counts. */
+static void options_go_before_the_quantisation(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(
+        LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,"
+              "\"modules_to_not_convert\":[\"mlp\"],\"kv_cache_scheme\":{\"num_bits\":8,"
+              "\"type\":\"float\"}}}");
+    rvl_model *plain = parse_model(LLAMA "}");
+    for (int dtype = RVL_MODEL_BF16; dtype <= RVL_MODEL_INT8; dtype++) {
+        rvl_model_options options = {.weights_dtype = (rvl_model_dtype)dtype,
+                                     .kv_dtype = RVL_MODEL_BF16};
+        rvl_model_step *step = make_step(model, options), *same = make_step(plain, options);
+        if (dtype == RVL_MODEL_INT4)
+            assert_true(rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS) >
+                        rvl_model_step_bytes(same, RVL_MODEL_WEIGHTS));
+        else
+            assert_int_equal(rvl_model_step_token_count(step), rvl_model_step_token_count(same));
+        rvl_model_step_close(same);
+        rvl_model_step_close(step);
+    }
+    rvl_model_step *as_config = make_step(model, (rvl_model_options){0});
+    rvl_model_step *as_said = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_FP8});
+    rvl_model_step *other = make_step(model, (rvl_model_options){.kv_dtype = RVL_MODEL_BF16});
+    assert_int_equal(rvl_model_step_token_count(as_config), rvl_model_step_token_count(as_said));
+    assert_in_range(rvl_model_step_token_count(as_config) - 2 * rvl_model_step_token_count(other),
+                    0, 1);
+    rvl_model_step_close(other);
+    rvl_model_step_close(as_said);
+    rvl_model_step_close(as_config);
+    rvl_model_close(plain);
+    rvl_model_close(model);
+}
+
+/* 61 layers on 4 stages: 15, 15, 16, 15; of 126 on 4: 31, 32, 32, 31. */
+static void layers_need_not_divide_by_stages(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t layers[4];
+    } cases[] = {{"deepseek-v3", {15, 15, 16, 15}}, {"llama-3.1-405b", {31, 32, 32, 31}}};
+    for (size_t i = 0; i < 2; i++) {
+        rvl_model *model = open_model(cases[i].name);
+        uint64_t tokens = 0, least = UINT64_MAX;
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            rvl_model_step *step =
+                make_step(model, (rvl_model_options){.tp = 8, .pp = 4, .pp_rank = rank});
+            size_t buffers = rvl_model_step_allocation_count(step, RVL_MODEL_KV_CACHE);
+            assert_int_equal(buffers, cases[i].layers[rank] * (i == 0 ? 1 : 2));
+            assert_true(rank == 0 || rvl_model_step_token_count(step) == tokens);
+            tokens = rvl_model_step_token_count(step);
+            uint64_t weights = rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
+            const rvl_trace_device *device = rvl_model_step_device(step);
+            uint64_t room = (device->capacity_bytes - CONTEXT_BYTES) / 10 * 9 - weights;
+            uint64_t token_bytes = cases[i].layers[rank] * (i == 0 ? 2 * 576 : 2 * 2 * 128);
+            least = room / token_bytes < least ? room / token_bytes : least;
+            rvl_model_step_close(step);
+        }
+        assert_in_range(tokens, least - 1, least + 1);
+        rvl_model_close(model);
+    }
+}
+
+/* The keys of V3.2's indexer: 128 B and a scale a token and layer, whatever the cache's type. */
+static void an_indexer_has_a_cache_of_its_own(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("deepseek-v3.2-exp");
+    for (int fp8 = 0; fp8 <= 1; fp8++) {
+        rvl_model_options options = {.tp = 16, .ep = 16};
+        options.kv_dtype = fp8 ? RVL_MODEL_FP8 : RVL_MODEL_BF16;
+        rvl_model_step *step = make_step(model, options);
+        uint64_t tokens = rvl_model_step_token_count(step), each = fp8 ? 576 : 2 * 576;
+        uint64_t bytes = 61 * (round_up(tokens * each, 2 * MIB) + round_up(tokens * 132, 2 * MIB));
+        assert_term(step, RVL_MODEL_KV_CACHE, bytes, 2 * 61);
+        uint64_t room = (H200_BYTES - CONTEXT_BYTES) / 10 * 9;
+        room -= rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
+        assert_in_range(tokens, room / (61 * (each + 132)) - 1, room / (61 * (each + 132)) + 1);
+        rvl_model_step_close(step);
+    }
+    rvl_model_close(model);
+}
+
+typedef struct share_packing {
+    plain_packing packing;
+    uint64_t ranks;
+    uint64_t bytes;
+    int states;
+    bool blocks;
+} share_packing;
+
+static void pack_share(void *user, const rvl_model_tensor *tensor)
+{
+    share_packing *p = user;
+    uint64_t elements = (tensor->rows + p->ranks - 1) / p->ranks * tensor->columns;
+    for (int state = 0; state < p->states; state++) {
+        bool small = p->blocks && elements < 4096;
+        plain_pack(&p->packing, elements * (small ? 4 : p->bytes));
+        if (p->blocks && !small)
+            plain_pack(&p->packing, (elements + 255) / 256 * 4);
+    }
+}
+
+static void assert_shares(const rvl_model *model, const rvl_model_step *step, rvl_model_term term,
+                          uint64_t ranks, int states, uint64_t bytes, bool blocks)
+{
+    static share_packing p;
+    p = (share_packing){.ranks = ranks, .bytes = bytes, .states = states, .blocks = blocks};
+    rvl_model_visit_tensors(model, pack_share, &p);
+    assert_packed(step, term, &p.packing);
+}
+
+static void trainers_shard_what_they_hold(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen2.5-7b");
+    rvl_model_options options = {.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 12};
+    rvl_model_step *step = make_step(model, options);
+    assert_shares(model, step, RVL_MODEL_SHARDED_WEIGHTS, 12, 1, 2, false);
+    assert_shares(model, step, RVL_MODEL_MASTER_WEIGHTS, 12, 1, 4, false);
+    assert_shares(model, step, RVL_MODEL_OPTIMIZER, 12, 2, 4, false);
+    assert_shares(model, step, RVL_MODEL_GRADIENTS, 12, 1, 2, false);
+    assert_term(step, RVL_MODEL_GRADIENT_BUCKETS, 0, 0);
+    assert_string_equal(rvl_model_step_tag(step, RVL_MODEL_SHARDED_WEIGHTS), "sharded_weights");
+    rvl_model_step_close(step);
+    options.train = RVL_MODEL_TRAIN_DDP;
+    options.optimizer = RVL_MODEL_ADAMW_8BIT;
+    step = make_step(model, options);
+    assert_shares(model, step, RVL_MODEL_SHARDED_WEIGHTS, 1, 1, 2, false);
+    assert_shares(model, step, RVL_MODEL_OPTIMIZER, 1, 2, 1, true);
+    assert_shares(model, step, RVL_MODEL_GRADIENTS, 1, 1, 2, false);
+    assert_shares(model, step, RVL_MODEL_GRADIENT_BUCKETS, 1, 1, 2, false);
+    assert_term(step, RVL_MODEL_MASTER_WEIGHTS, 0, 0);
+    assert_term(step, RVL_MODEL_ALL_GATHER, 0, 0);
+    assert_string_equal(rvl_model_step_tag(step, RVL_MODEL_SHARDED_WEIGHTS), "training_weights");
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void optimizers_differ_in_their_states(void **state)
+{
+    (void)state;
+    static const struct {
+        rvl_model_optimizer optimizer;
+        int states;
+        uint64_t bytes;
+        bool master;
+    } cases[] = {{RVL_MODEL_ADAMW, 2, 4, true},
+                 {RVL_MODEL_ADAMW_BF16, 2, 2, false},
+                 {RVL_MODEL_SGD_MOMENTUM, 1, 4, true},
+                 {RVL_MODEL_SGD, 0, 0, false}};
+    rvl_model *model = parse_model(LLAMA "}");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model_step *step =
+            make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_FSDP,
+                                                 .train_ranks = 2,
+                                                 .optimizer = cases[i].optimizer});
+        assert_shares(model, step, RVL_MODEL_OPTIMIZER, 2, cases[i].states, cases[i].bytes, false);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_MASTER_WEIGHTS) > 0, cases[i].master);
+        rvl_model_step_close(step);
+    }
+    rvl_model_close(model);
+}
+
+/* Llama 3.1 8B over eight ranks: all sizes divide, so that nothing is padded. */
+static void gathered_weights_are_whole_or_two_layers(void **state)
+{
+    (void)state;
+    const uint64_t layer = round_up(UINT64_C(2) * 218112000, 2 * MIB);
+    const uint64_t root = round_up(UINT64_C(2) * (2 * UINT64_C(128256) * 4096 + 4096), 2 * MIB);
+    rvl_model *model = open_model("llama-3.1-8b");
+    rvl_model_options options = {.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 8};
+    rvl_model_step *step = make_step(model, options);
+    assert_term(step, RVL_MODEL_ALL_GATHER, root + 32 * layer, 33);
+    rvl_model_step_close(step);
+    options.flags |= RVL_MODEL_RESHARD;
+    step = make_step(model, options);
+    assert_term(step, RVL_MODEL_ALL_GATHER, root + 2 * layer, 3);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void assert_activations(const char *name, uint64_t layer_bytes, int layers, uint64_t hidden)
+{
+    const uint64_t tokens = 2 * 2048;
+    static plain_packing kept, redone;
+    memset(&kept, 0, sizeof kept);
+    memset(&redone, 0, sizeof redone);
+    for (int layer = 0; layer < layers; layer++) {
+        plain_pack(&kept, tokens * layer_bytes);
+        plain_pack(&redone, tokens * 2 * hidden);
+    }
+    plain_pack(&redone, tokens * layer_bytes);
+    rvl_model *model = open_model(name);
+    rvl_model_options options = {
+        .train = RVL_MODEL_TRAIN_DDP, .micro_batch = 2, .seq_len = 2048, .device = "8TiB"};
+    rvl_model_step *step = make_step(model, options);
+    assert_packed(step, RVL_MODEL_ACTIVATIONS, &kept);
+    rvl_model_step_close(step);
+    options.flags |= RVL_MODEL_RECOMPUTE;
+    step = make_step(model, options);
+    assert_packed(step, RVL_MODEL_ACTIVATIONS, &redone);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void activations_are_what_the_backward_pass_needs(void **state)
+{
+    (void)state;
+    /* Norms 8 h; q, k, v; attended; sums of the softmax; gate, up, act, product. */
+    assert_activations("llama-3.1-8b",
+                       8 * 4096 + 2 * (4096 + 2 * 1024) + 2 * 4096 + 4 * 32 + 8 * 14336, 32, 4096);
+    /* Two more norms, and those of q and k. */
+    assert_activations("gemma-3-1b",
+                       12 * 1152 + 2 * (1024 + 2 * 256) + 2 * (1024 + 256) + 2 * 1024 + 4 * 4 +
+                           8 * 6912,
+                       26, 1152);
+    /* Router, two experts of eight. */
+    assert_activations("mixtral-8x7b-v0.1",
+                       8 * 4096 + 2 * (4096 + 2 * 1024) + 2 * 4096 + 4 * 32 + 8 * 8 +
+                           2 * (4 * 4096 + 8 * 14336),
+                       32, 4096);
+    /* An expert for all. */
+    assert_activations("qwen1.5-moe-a2.7b",
+                       8 * 2048 + 2 * 3 * 2048 + 2 * 2048 + 4 * 16 + 8 * 60 +
+                           4 * (4 * 2048 + 8 * 1408) + 8 * 5632,
+                       24, 2048);
+}
+
+static void latent_attention_keeps_its_own(void **state)
+{
+    (void)state;
+    /* q and k, compressed KV before and after its norm, v and attended, sums. */
+    const uint64_t attention = 2 * (2 * 4 * 48 + (64 + 16) + 64) + 2 * 2 * 4 * 32 + 4 * 4;
+    const uint64_t bytes = 4096 * (8 * 512 + attention + 8 * 1024);
+    rvl_model *model = parse_model(LATENT "}");
+    rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP});
+    assert_term(step, RVL_MODEL_ACTIVATIONS, 2 * round_up(bytes, 2 * MIB), 2);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void logits_have_a_copy_and_a_gradient(void **state)
+{
+    (void)state;
+    const uint64_t elements = UINT64_C(3) * 1024 * 128256;
+    rvl_model *model = open_model("llama-3.1-8b");
+    rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_FSDP,
+                                                                .train_ranks = 8,
+                                                                .micro_batch = 3,
+                                                                .seq_len = 1024});
+    assert_term(step, RVL_MODEL_LOGITS,
+                round_up(2 * elements, 2 * MIB) + 2 * round_up(4 * elements, 2 * MIB), 3);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void buffers_follow_the_widest_point(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.1-8b");
+    rvl_model_options options = {.tp = 2, .train = RVL_MODEL_TRAIN_DDP};
+    rvl_model_step *step = make_step(model, options);
+    /* Two hidden states, gate and up and their product; logits of 256 in bf16 and fp32. */
+    assert_term(step, RVL_MODEL_BUFFERS,
+                round_up(UINT64_C(8192) * 2 * (2 * 4096 + 3 * 7168), 2 * MIB) +
+                    round_up(UINT64_C(256) * 128256 * 6, 2 * MIB) + 384 * MIB,
+                3);
+    assert_term(step, RVL_MODEL_CUDA_GRAPH, 3000000000, 1);
+    assert_term(step, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES, 1);
+    assert_term(step, RVL_MODEL_TRAINER_CONTEXT, 483183820, 1);
+    assert_term(step, (rvl_model_term)99, 0, 0);
+    assert_string_equal(rvl_model_step_tag(step, (rvl_model_term)99), "?");
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+    model = parse_model(LATENT "}");
+    step = make_step(model, options);
+    /* The MLP is wider than attention here: 3 x 512 against (128 + 192 + 256) / 2. Logits of 1.5
+     * MB are in a segment for such. */
+    assert_term(step, RVL_MODEL_BUFFERS,
+                round_up(UINT64_C(8192) * 2 * (2 * 512 + 3 * 512), 2 * MIB) + 20 * MIB + 384 * MIB,
+                3);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void given_sizes_replace_formulas(void **state)
+{
+    (void)state;
+    static const rvl_model_given given[] = {{.term = RVL_MODEL_WEIGHTS, .bytes = 1000},
+                                            {.term = RVL_MODEL_LOGITS, .bytes = 0},
+                                            {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 0}};
+    rvl_model *model = parse_model(LLAMA "}");
+    rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                                                .mem_fraction_ppm = 500000,
+                                                                .device = "1GiB",
+                                                                .given = given,
+                                                                .given_count = 3});
+    assert_term(step, RVL_MODEL_WEIGHTS, 1000, 1);
+    assert_term(step, RVL_MODEL_LOGITS, 0, 0);
+    assert_term(step, RVL_MODEL_ENGINE_CONTEXT, 0, 0);
+    /* Two layers, two heads of 128 in bf16, K and V. */
+    uint64_t tokens = (GIB / 2 - 1000) / (2 * 2 * 512);
+    assert_int_equal(rvl_model_step_token_count(step), tokens);
+    assert_term(step, RVL_MODEL_KV_CACHE, 4 * round_up(tokens * 512, 2 * MIB), 4);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+/* ---- Events ---- */
+
+static void assert_events(rvl_model_options options, const char *expected)
+{
+    static char text[4096];
+    const rvl_trace_event *events;
+    static const char *const words[] = {
+#define WORD(name, keyword) keyword,
+        RVL_EVENT_MAP(WORD)
+#undef WORD
+    };
+    static const rvl_model_given given[] = {
+        {.term = RVL_MODEL_WEIGHTS, .bytes = 16},
+        {.term = RVL_MODEL_KV_CACHE, .bytes = 32},
+        {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 7},
+        {.term = RVL_MODEL_ASLEEP, .bytes = 9},
+        {.term = RVL_MODEL_TRAINING_COPY, .bytes = 5},
+        {.term = RVL_MODEL_TRAINER_RESIDUE, .bytes = 3},
+    };
+    static const rvl_model_given trained[] = {
+        {.term = RVL_MODEL_WEIGHTS, .bytes = 16},
+        {.term = RVL_MODEL_KV_CACHE, .bytes = 32},
+        {.term = RVL_MODEL_ENGINE_CONTEXT, .bytes = 7},
+        {.term = RVL_MODEL_CUDA_GRAPH, .bytes = 0},
+        {.term = RVL_MODEL_BUFFERS, .bytes = 2},
+        {.term = RVL_MODEL_SHARDED_WEIGHTS, .bytes = 4},
+        {.term = RVL_MODEL_OPTIMIZER, .bytes = 6},
+        {.term = RVL_MODEL_MASTER_WEIGHTS, .bytes = 0},
+        {.term = RVL_MODEL_GRADIENTS, .bytes = 0},
+        {.term = RVL_MODEL_ALL_GATHER, .bytes = 8},
+        {.term = RVL_MODEL_ACTIVATIONS, .bytes = 10},
+    };
+    bool none = options.train == RVL_MODEL_TRAIN_NONE;
+    options.given = none ? given : trained;
+    options.given_count = none ? 6 : 11;
+    rvl_model *model = parse_model(LLAMA "}");
+    rvl_model_step *step = make_step(model, options);
+    size_t count = rvl_model_step_events(step, &events), length = 0;
+    for (size_t i = 0; i < count; i++) {
+        const rvl_trace_event *e = &events[i];
+        const char *what = e->tag != NULL ? e->tag : e->name != NULL ? e->name : "";
+        length += (size_t)snprintf(text + length, sizeof text - length, "%c %s %s", e->process[0],
+                                   words[e->kind], what);
+        if (e->kind == RVL_EVENT_EXTERNAL || e->kind == RVL_EVENT_FREE)
+            length += (size_t)snprintf(text + length, sizeof text - length, " %lu",
+                                       (unsigned long)(e->bytes + e->id));
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s\n",
+                                   e->skip_content                ? " empty"
+                                   : e->backup == RVL_BACKUP_HOST ? " host"
+                                   : e->flags == RVL_ALLOC_PAUSED ? " paused"
+                                                                  : "");
+    }
+    assert_string_equal(text, expected);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+#define WAKE_BEGIN                                                                                 \
+    "e step \ne stage asleep\ne external asleep 9\ne alloc weights paused\n"                       \
+    "e alloc kv_cache paused\ne stage weights_awake\ne resume weights empty\n"
+#define WAKE_COPY                                                                                  \
+    "e stage training_copy_loaded\nt external trainer_context 483183820\n"                         \
+    "t alloc training_copy\ne stage training_copy_freed\nt free  1\n"                              \
+    "t external trainer_residue 3\ne stage kv_cache_awake\n"
+
+static void wakes_without_a_trainer(void **state)
+{
+    (void)state;
+    assert_events((rvl_model_options){0}, WAKE_BEGIN WAKE_COPY "e resume kv_cache empty\n");
+    assert_events((rvl_model_options){.strategy = RVL_MODEL_V2},
+                  WAKE_BEGIN "e resume kv_cache empty\n" WAKE_COPY);
+    assert_events((rvl_model_options){.wake = RVL_WAKE_TOGETHER},
+                  WAKE_BEGIN "e resume kv_cache empty\n" WAKE_COPY);
+    assert_events((rvl_model_options){.strategy = RVL_MODEL_V0},
+                  "e step \ne stage asleep\ne external asleep 9\ne alloc weights\n"
+                  "e alloc kv_cache\ne stage weights_awake\n" WAKE_COPY);
+}
+
+/* Ids of logits: two for the pass without gradients, three for training. */
+#define UP_TO_UPDATE                                                                               \
+    "t step \nt stage rollout\nt external trainer_context 483183820\n"                             \
+    "t alloc sharded_weights host\nt alloc optimizer host\nt pause sharded_weights\n"              \
+    "t pause optimizer\ne external engine_context 7\ne alloc weights\ne alloc kv_cache\n"          \
+    "e alloc buffers\ne pause weights\ne pause kv_cache\ne pause buffers\n"                        \
+    "t stage log_probabilities\nt resume sharded_weights\nt alloc all_gather\nt alloc logits\n"    \
+    "t alloc logits\nt free  4\nt free  5\nt free  3\nt stage train\nt resume optimizer\n"         \
+    "t alloc all_gather\nt alloc activations\nt alloc logits\nt alloc logits\nt alloc logits\n"    \
+    "t free  8\nt free  9\nt free  10\nt free  7\nt free  6\nt pause optimizer\nt step \n"         \
+    "t stage update_weights\n"
+
+static void steps_follow_their_strategies(void **state)
+{
+    (void)state;
+    rvl_model_options options = {.train = RVL_MODEL_TRAIN_FSDP};
+    assert_events(options, UP_TO_UPDATE
+                  "e resume weights empty\ne resume buffers empty\nt alloc all_gather\n"
+                  "t free  11\nt pause sharded_weights\nt stage rollout\n"
+                  "e resume kv_cache empty\n");
+    options.wake = RVL_WAKE_TOGETHER;
+    assert_events(options, UP_TO_UPDATE
+                  "e resume weights empty\ne resume kv_cache empty\ne resume buffers empty\n"
+                  "t alloc all_gather\nt free  11\nt pause sharded_weights\nt stage rollout\n");
+    options.wake = RVL_WAKE_STAGED;
+    options.strategy = RVL_MODEL_V2;
+    assert_events(options, UP_TO_UPDATE
+                  "e resume weights empty\ne resume kv_cache empty\ne resume buffers empty\n"
+                  "t alloc all_gather\nt free  11\nt pause sharded_weights\nt stage rollout\n");
+    options.strategy = RVL_MODEL_V0;
+    assert_events(options,
+                  "t step \nt stage rollout\ne external engine_context 7\n"
+                  "t external trainer_context 483183820\ne alloc weights\ne alloc kv_cache\n"
+                  "e alloc buffers\nt alloc sharded_weights\nt alloc optimizer\n"
+                  "t alloc all_gather\nt alloc activations\nt alloc logits\nt alloc logits\n"
+                  "t alloc logits\nt stage log_probabilities\nt stage train\nt step \n"
+                  "t stage update_weights\nt stage rollout\n");
+}
+
+static void one_process_at_a_time(void **state)
+{
+    (void)state;
+    assert_events(
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_FSDP, .strategy = RVL_MODEL_V1},
+        "t step \nt stage rollout\ne external engine_context 7\ne alloc weights\n"
+        "e alloc kv_cache\ne alloc buffers\ne free  1\ne free  2\ne free  3\n"
+        "e external engine_context 0\nt stage log_probabilities\n"
+        "t external trainer_context 483183820\nt alloc sharded_weights\nt alloc optimizer\n"
+        "t alloc all_gather\nt alloc logits\nt alloc logits\nt free  4\nt free  5\nt free  3\n"
+        "t stage train\nt alloc all_gather\nt alloc activations\nt alloc logits\n"
+        "t alloc logits\nt alloc logits\nt free  8\nt free  9\nt free  10\nt free  7\n"
+        "t free  6\nt step \nt stage update_weights\nt alloc all_gather\nt free  11\n"
+        "t free  1\nt free  2\nt external trainer_context 0\ne external engine_context 7\n"
+        "e alloc weights\ne alloc kv_cache\ne alloc buffers\nt stage rollout\n");
+}
+
+/* ---- Refused options ---- */
+
+static void sizes_that_do_not_divide_are_refused(void **state)
+{
+    (void)state;
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.tp = 8}, "num_attention_heads",
+                          "28 does not divide by tp = 8: choose another tp");
+    assert_option_refused("qwen2.5-32b", (rvl_model_options){.tp = 5}, "num_key_value_heads",
+                          "8 does not divide by tp = 5");
+    assert_option_refused(
+        "{\"model_type\":\"llama\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1022,"
+        "\"vocab_size\":1000}",
+        (rvl_model_options){.tp = 4}, "intermediate_size", "1022 does not divide by tp = 4");
+    assert_option_refused("{\"model_type\":\"llama\",\"hidden_size\":384,\"num_hidden_layers\":2,"
+                          "\"num_attention_heads\":3,\"intermediate_size\":1023,"
+                          "\"vocab_size\":1000}",
+                          (rvl_model_options){.tp = 3}, "vocab_size, padded to 64,",
+                          "1024 does not divide by tp = 3");
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.pp = 29}, "--pp",
+                          "more stages than the model has layers");
+    assert_option_refused("qwen2.5-7b", (rvl_model_options){.tp = 2, .ep = 2}, "--ep",
+                          "no experts");
+    assert_option_refused("qwen3-30b-a3b", (rvl_model_options){.tp = 2, .ep = 4}, "--ep",
+                          "divides tp");
+    assert_option_refused(
+        "{\"model_type\":\"mixtral\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1022,"
+        "\"vocab_size\":1000,\"num_local_experts\":6,"
+        "\"num_experts_per_tok\":2}",
+        (rvl_model_options){.tp = 4, .ep = 4}, "number of experts", "6 does not divide by ep = 4");
+    assert_option_refused(
+        "{\"model_type\":\"mixtral\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1023,"
+        "\"vocab_size\":1000,\"num_local_experts\":6,"
+        "\"num_experts_per_tok\":2}",
+        (rvl_model_options){.tp = 4, .ep = 2}, "size of an expert",
+        "1023 does not divide by tp / ep = 2");
+    assert_option_refused(
+        "{\"model_type\":\"qwen2_moe\",\"hidden_size\":512,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":1024,"
+        "\"vocab_size\":1000,\"num_experts\":6,\"num_experts_per_tok\":2,"
+        "\"moe_intermediate_size\":96,\"shared_expert_intermediate_size\":99}",
+        (rvl_model_options){.tp = 2}, "size of the shared experts", "99 does not divide by tp = 2");
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        rvl_model_options options;
+        const char *key;
+        const char *part;
+    } cases[] = {
+        {{.train = (rvl_model_train)3}, "", "a value that its type does not have"},
+        {{.strategy = (rvl_model_strategy)4}, "", "a value that its type does not have"},
+        {{.wake = (rvl_wake)2}, "", "a value that its type does not have"},
+        {{.weights_dtype = (rvl_model_dtype)5}, "", "a value that its type does not have"},
+        {{.optimizer = RVL_MODEL_OPTIMIZER_COUNT}, "", "a value that its type does not have"},
+        {{.kv_dtype = RVL_MODEL_INT4}, "--kv-dtype", "bf16 or fp8"},
+        {{.mem_fraction_ppm = 1000001}, "--mem-fraction", "at most 1"},
+        {{.tp = 4097}, "--tp", "at most 4096"},
+        {{.pp = 4097}, "--tp", "at most 4096"},
+        {{.train_ranks = 4097}, "--tp", "at most 4096"},
+        {{.micro_batch = 4097}, "--seq-len", "more than 16777216 tokens"},
+        {{.pp = 2, .pp_rank = 2}, "--pp-rank", "the last pp - 1"},
+        {{.strategy = RVL_MODEL_V1}, "--strategy", "name one with --train"},
+        {{.device = "h900"}, "--device", "reveille devices"},
+        {{.mem_fraction_ppm = 100000},
+         "--mem-fraction",
+         "no room for a KV cache: the weights of a rank take"},
+        {{.device = "100MiB"}, "--mem-fraction", "of 0 bytes; raise it, or --tp"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_option_refused("qwen2.5-7b", cases[i].options, cases[i].key, cases[i].part);
+    assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"nf4\"}}",
+                          (rvl_model_options){0}, "quantization_config", "--weights-dtype");
+    assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},
+                          "quantization_config", "--weights-dtype");
+    assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\","
+                                "\"kv_cache_scheme\":{\"num_bits\":4}}}",
+                          (rvl_model_options){0}, "quantization_config", "--kv-dtype");
+    assert_option_refused(
+        "{\"model_type\":\"mixtral\",\"hidden_size\":16777216,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":8,"
+        "\"intermediate_size\":64,\"vocab_size\":8,\"num_local_experts\":2048,"
+        "\"num_experts_per_tok\":2048}",
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = 16777216}, "--seq-len",
+        "more than 2^60 bytes");
+}
+
+static void given_terms_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const rvl_model_given given[] = {{.term = RVL_MODEL_OPTIMIZER, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = 1},
+                                            {.term = RVL_MODEL_TERM_COUNT, .bytes = 1},
+                                            {.term = RVL_MODEL_WEIGHTS, .bytes = UINT64_MAX},
+                                            {.term = RVL_MODEL_ASLEEP, .bytes = 1},
+                                            {.term = RVL_MODEL_ALL_GATHER, .bytes = 1},
+                                            {.term = RVL_MODEL_GRADIENT_BUCKETS, .bytes = 1}};
+    static const struct {
+        size_t first;
+        size_t count;
+        rvl_model_train train;
+        const char *part;
+    } cases[] = {
+        {0, 1, RVL_MODEL_TRAIN_NONE, "optimizer has no place"},
+        {1, 2, RVL_MODEL_TRAIN_NONE,
+         "weights has no place in a step with this --train, or is "
+         "there twice"},
+        {3, 1, RVL_MODEL_TRAIN_NONE, "no such term"},
+        {4, 1, RVL_MODEL_TRAIN_NONE, "more than 2^60 bytes"},
+        {5, 1, RVL_MODEL_TRAIN_DDP, "asleep has no place"},
+        {6, 1, RVL_MODEL_TRAIN_DDP, "all_gather has no place"},
+        {7, 1, RVL_MODEL_TRAIN_FSDP, "gradient_buckets has no place"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_option_refused(LLAMA "}",
+                              (rvl_model_options){.train = cases[i].train,
+                                                  .given = given + cases[i].first,
+                                                  .given_count = cases[i].count},
+                              "--given", cases[i].part);
+}
+
+static void arguments_that_are_missing_are_refused(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(LLAMA "}");
+    rvl_model_options unset = {0};
+    rvl_model_step *step = NULL;
+    assert_int_equal(rvl_model_step_make(NULL, NULL, &step), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(model, NULL, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_make(model, &unset, &step), RVL_ERR_INVALID);
+    assert_null(step);
+    assert_int_equal(rvl_model_step_make(model, NULL, &step), RVL_OK);
+    assert_string_equal(rvl_model_step_device(step)->profile, "h200");
+    assert_int_equal(rvl_model_step_device(step)->capacity_bytes, H200_BYTES);
+    assert_int_equal(rvl_model_step_write(NULL, "x"), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_write(step, NULL), RVL_ERR_INVALID);
+    rvl_model_step_close(step);
+    rvl_model_step_close(NULL);
+    rvl_model_close(model);
+}
+
+/* ---- Memory ---- */
+
+/* Fails the first request, then the second, and so on, until it works. */
+static void no_memory_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen2.5-0.5b");
+    rvl_model_options options = {
+        .struct_size = sizeof options, .pp = 2, .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2};
+    rvl_model_step *step = NULL;
+    long requests = 0;
+    for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; requests++) {
+        rvl_error error = {.struct_size = sizeof error};
+        short_memory_left = requests;
+        status = rvl_model_step_make(model, &options, &step);
+        rvl_last_error(&error);
+        short_memory_left = -1;
+        if (status == RVL_OK)
+            break;
+        assert_int_equal(status, RVL_ERR_HOST_OOM);
+        assert_string_equal(error.message, "no host memory for a step");
+        assert_null(step);
+    }
+    assert_in_range(requests, 20, 200);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+static void configs_without_memory_are_refused(void **state)
+{
+    (void)state;
+    rvl_model *model = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    short_memory_left = 0;
+    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
+    short_memory_left = 0;
+    assert_int_equal(rvl_model_open(CONFIGS "qwen2.5-7b.json", &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
+    short_memory_left = 0;
+    json_set_alloc_funcs(failing_malloc, free);
+    assert_int_equal(rvl_model_parse(LLAMA "}", strlen(LLAMA "}"), &model), RVL_ERR_HOST_OOM);
+    rvl_last_error(&error);
+    short_memory_left = -1;
+    json_set_alloc_funcs(__real_malloc, free);
+    assert_null(model);
+}
+
+/* ---- Writing ---- */
+
+static void assert_same_event(const rvl_trace_event *read, const rvl_trace_event *made)
+{
+    assert_int_equal(read->kind, made->kind);
+    assert_int_equal(read->time_ns, made->time_ns);
+    assert_int_equal(read->id, made->id);
+    assert_int_equal(read->bytes, made->bytes);
+    assert_int_equal(read->flags, made->flags);
+    assert_int_equal(read->backup, made->backup);
+    assert_int_equal(read->skip_content, made->skip_content);
+    assert_string_equal(read->process, made->process);
+    if (made->tag != NULL)
+        assert_string_equal(read->tag, made->tag);
+    if (made->name != NULL)
+        assert_string_equal(read->name, made->name);
+}
+
+static void what_is_written_reads_as_it_was_made(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    const char *paths = path;
+    const rvl_trace_event *made;
+    rvl_trace_event event;
+    rvl_trace_reader *reader;
+    rvl_model *model = open_model("qwen2.5-0.5b");
+    static const char *const notes[] = {"one", "", "two"};
+    for (rvl_model_strategy strategy = RVL_MODEL_V3; strategy <= RVL_MODEL_V2; strategy++) {
+        rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                                                    .strategy = strategy,
+                                                                    .notes = notes,
+                                                                    .note_count = 3});
+        snprintf(path, sizeof path, "%s/x.rvt", folder);
+        assert_int_equal(rvl_model_step_write(step, path), RVL_OK);
+        assert_int_equal(folder_count(), 1);
+        assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, &reader), RVL_OK);
+        size_t count = rvl_model_step_events(step, &made);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+            assert_same_event(&event, &made[i]);
+        }
+        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+        rvl_trace_reader_close(reader);
+        rvl_model_step_close(step);
+    }
+    assert_int_equal(unlink(path), 0);
+    rvl_model_close(model);
+}
+
+static void a_failed_write_leaves_what_was_there(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    rvl_error error = {.struct_size = sizeof error};
+    struct stat status;
+    rvl_model *model = parse_model(LLAMA "}");
+    rvl_model_step *step = make_step(model, (rvl_model_options){0});
+    snprintf(path, sizeof path, "%s/none/x.rvt", folder);
+    assert_int_equal(rvl_model_step_write(step, path), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.native_name, "ENOENT");
+    assert_int_equal(rvl_model_step_write(step, "/dev/full"), RVL_ERR_IO);
+    assert_int_equal(stat("/dev/full", &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+    snprintf(path, sizeof path, "%s/folder", folder);
+    assert_int_equal(rvl_model_step_write(step, folder), RVL_ERR_IO);
+    snprintf(path, sizeof path, "%s/old.rvt", folder);
+    int file = open(path, O_CREAT | O_WRONLY, 0600);
+    assert_int_equal(write(file, "old", 3), 3);
+    close(file);
+    for (long requests = 0; requests < 2; requests++) {
+        short_memory_left = requests;
+        assert_int_equal(rvl_model_step_write(step, path), RVL_ERR_HOST_OOM);
+        short_memory_left = -1;
+    }
+    rename_fails = true;
+    assert_int_equal(rvl_model_step_write(step, path), RVL_ERR_IO);
+    rename_fails = false;
+    rvl_last_error(&error);
+    assert_string_equal(error.native_name, "EXDEV");
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, 3);
+    assert_int_equal(folder_count(), 1);
+    assert_int_equal(unlink(path), 0);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
+/* ---- Comments of the writer ---- */
+
+static void comments_are_lines_of_their_own(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], text[512], line[4002];
+    rvl_trace_device device = {.capacity_bytes = GIB, .granularity_bytes = 4096};
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = &device,
+                               .device_count = 1,
+                               .comment = "one\n\ntwo\n"};
+    rvl_trace_writer *writer;
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    snprintf(path, sizeof path, "%s/x.rvt", folder);
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, "three"), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, ""), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_comment(NULL, "x"), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_comment(writer, line), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, "reveille-trace 1.0\n# one\n#\n# two\n"
+                              "clock boot=- mono_ns=0 wall_ns=0\n"
+                              "device 0 profile=- capacity_bytes=1073741824 "
+                              "granularity_bytes=4096\n# three\n#\nend 0\n");
+    assert_int_equal(unlink(path), 0);
+    header.comment = line;
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_open("/dev/full", &header, &writer), RVL_ERR_INVALID);
+    header.comment = "x";
+    assert_int_equal(rvl_trace_writer_open("/dev/full", &header, &writer), RVL_ERR_IO);
+    assert_int_equal(folder_count(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_those_of_published_models),
+        cmocka_unit_test(every_family_is_checked),
+        cmocka_unit_test(tensors_have_names_and_shapes),
+        cmocka_unit_test(missing_keys_are_named),
+        cmocka_unit_test(unknown_families_are_refused_with_the_list),
+        cmocka_unit_test(impossible_values_are_refused),
+        cmocka_unit_test(text_that_is_no_config_is_refused),
+        cmocka_unit_test(parts_of_a_config_change_the_count),
+        cmocka_unit_test(sparse_layers_are_where_the_config_says),
+        cmocka_unit_test(engine_weights_are_fused_and_split),
+        cmocka_unit_test(kv_heads_are_copied_where_ranks_are_more),
+        cmocka_unit_test(experts_are_dealt_out_then_split),
+        cmocka_unit_test(fp8_weights_have_scales),
+        cmocka_unit_test(int4_weights_have_scales_and_zeros),
+        cmocka_unit_test(quantization_config_is_taken_over),
+        cmocka_unit_test(scales_are_as_the_config_says),
+        cmocka_unit_test(modules_that_are_not_converted_stay_as_they_were),
+        cmocka_unit_test(quantisation_that_is_not_known_is_refused),
+        cmocka_unit_test(too_many_entries_are_not_tried),
+        cmocka_unit_test(options_go_before_the_quantisation),
+        cmocka_unit_test(layers_need_not_divide_by_stages),
+        cmocka_unit_test(an_indexer_has_a_cache_of_its_own),
+        cmocka_unit_test(what_is_beside_the_language_model_does_not_count),
+        cmocka_unit_test(sizes_may_be_at_the_top_or_below),
+        cmocka_unit_test(trainers_shard_what_they_hold),
+        cmocka_unit_test(optimizers_differ_in_their_states),
+        cmocka_unit_test(gathered_weights_are_whole_or_two_layers),
+        cmocka_unit_test(activations_are_what_the_backward_pass_needs),
+        cmocka_unit_test(latent_attention_keeps_its_own),
+        cmocka_unit_test(logits_have_a_copy_and_a_gradient),
+        cmocka_unit_test(buffers_follow_the_widest_point),
+        cmocka_unit_test(given_sizes_replace_formulas),
+        cmocka_unit_test(wakes_without_a_trainer),
+        cmocka_unit_test(steps_follow_their_strategies),
+        cmocka_unit_test(one_process_at_a_time),
+        cmocka_unit_test(sizes_that_do_not_divide_are_refused),
+        cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(given_terms_that_do_not_fit_are_refused),
+        cmocka_unit_test(arguments_that_are_missing_are_refused),
+        cmocka_unit_test(no_memory_leaves_nothing_behind),
+        cmocka_unit_test(configs_without_memory_are_refused),
+        cmocka_unit_test(what_is_written_reads_as_it_was_made),
+        cmocka_unit_test(a_failed_write_leaves_what_was_there),
+        cmocka_unit_test(comments_are_lines_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Words of the trace format that reader and writer share. The specification: docs/trace-format.md.
+ */
+#ifndef RVL_TRACE_FORMAT_H
+#define RVL_TRACE_FORMAT_H
+
+#include "base/output.h"
+#include "reveille/trace.h"
+
+#define RVLI_TRACE_MAGIC "reveille-trace "
+#define RVLI_TRACE_NONE "-" /* no tag, no profile, no boot id */
+
+/* Names: 1 to 255 bytes. */
+#define RVLI_TRACE_NAME_BYTES_MAX 255u
+/* A line, without its end. Longer ones are refused. */
+#define RVLI_TRACE_LINE_BYTES_MAX 65536u
+/* Of one trace, and of a reader over all its files; likewise the files of a reader. */
+#define RVLI_TRACE_PROCESSES_MAX 4096u
+#define RVLI_TRACE_GRANULARITY_MIN 4096u
+
+#define RVLI_WORD_CLOCK "clock"
+#define RVLI_WORD_DEVICE "device"
+#define RVLI_WORD_PROCESS "process"
+#define RVLI_WORD_END "end"
+#define RVLI_WORD_DISCARD "discard"
+#define RVLI_WORD_NO_RESTORE "no_restore"
+
+/* X(flag, word): flags of an allocation, in the order in which they are written. */
+#define RVLI_TRACE_FLAG_MAP(X)                                                                     \
+    X(RVL_ALLOC_EXPORTABLE, "exportable")                                                          \
+    X(RVL_ALLOC_RDMA, "rdma")                                                                      \
+    X(RVL_ALLOC_PAUSED, "paused")
+
+/* Bytes of a name that are written as %XX. A name that is exactly "-" is, too. */
+static inline bool rvli_trace_must_escape(unsigned char byte)
+{
+    return byte <= 0x20 || byte == 0x7f || byte == '%';
+}
+
+/* As rvl_trace_writer_open(), for a path that was chosen or may be guessed. */
+rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
+                                  const rvl_trace_header *header, rvl_trace_writer **writer_out);
+
+/* Writes a draft out and gives it its name before it is whole. RVL_ERR_IO: it has none. */
+rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer);
+
+#endif

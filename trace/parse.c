@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: MIT */
+#include "trace/parse.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "trace/format.h"
+
+#define BYTES_MAX ((uint64_t)INT64_MAX)
+
+/* ---- Cursor ---- */
+
+static bool fail_at(rvli_cursor *cursor, const char *at, const char *why)
+{
+    cursor->status = RVL_ERR_CORRUPT_TRACE;
+    cursor->why = why;
+    cursor->column = (uint32_t)(at - cursor->line) + 1;
+    return false;
+}
+
+static bool fail_here(rvli_cursor *cursor, const char *why)
+{
+    return fail_at(cursor, cursor->at, why);
+}
+
+/* A text that must come next. */
+static bool literal(rvli_cursor *cursor, const char *text, size_t length, const char *why)
+{
+    if ((size_t)(cursor->end - cursor->at) < length || memcmp(cursor->at, text, length) != 0)
+        return fail_here(cursor, why);
+    cursor->at += length;
+    return true;
+}
+
+static bool space(rvli_cursor *cursor, const char *why)
+{
+    if (cursor->at == cursor->end || *cursor->at != ' ')
+        return fail_here(cursor, why);
+    cursor->at++;
+    return true;
+}
+
+static bool is_digit(char byte)
+{
+    return (unsigned)(byte - '0') < 10;
+}
+
+#define EVERY_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/*
+ * The value of the decimal digits that the eight bytes at `at` begin with, and how many there are.
+ * Eight bytes are one 64-bit number, the first its lowest; neighbours are joined in pairs, pairs in
+ * fours, fours in the whole.
+ */
+static uint64_t eight_digits(const char *at, unsigned *count_out)
+{
+    uint64_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    bytes = le64toh(bytes) ^ EVERY_BYTE('0'); /* digits are now 0 to 9, all else is more */
+    /* A carry out of a byte that is no digit spoils what lies above it, which is not looked at. */
+    uint64_t others = ((bytes + EVERY_BYTE(0x76)) | bytes) & EVERY_BYTE(0x80);
+    unsigned count = others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+    *count_out = count;
+    if (count == 0)
+        return 0;
+    bytes <<= 8 * (8 - count); /* leading zeros instead of what follows the digits */
+    bytes = (bytes * 10 + (bytes >> 8)) & UINT64_C(0x00FF00FF00FF00FF);
+    bytes = (bytes * 100 + (bytes >> 16)) & UINT64_C(0x0000FFFF0000FFFF);
+    return (bytes * 10000 + (bytes >> 32)) & UINT64_C(0xFFFFFFFF);
+}
+
+/* Any number of decimal digits; false if they do not fit into 64 bits. */
+static bool digits(const char **at, uint64_t *value_out)
+{
+    static const uint64_t powers[] = {1,      10,      100,      1000,     10000,
+                                      100000, 1000000, 10000000, 100000000};
+    unsigned count;
+    uint64_t value = eight_digits(*at, &count);
+    *at += count;
+    if (count == 8) {
+        uint64_t low = eight_digits(*at, &count);
+        value = value * powers[count] + low;
+        *at += count;
+    }
+    for (; is_digit(**at); ++*at)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(**at - '0'), &value))
+            return false;
+    *value_out = value;
+    return true;
+}
+
+/* Decimal digits without leading zeros. The newline after the line ends them. */
+static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
+{
+    const char *begin = cursor->at;
+    const char *at = begin;
+    if (is_digit(at[0]) && !is_digit(at[1])) { /* threads and devices, as a rule */
+        *value_out = (uint64_t)(at[0] - '0');
+        cursor->at++;
+        return true;
+    }
+    if (!digits(&at, value_out))
+        return fail_at(cursor, begin, "the number does not fit into 64 bits");
+    if (at == begin)
+        return fail_at(cursor, begin, why);
+    if (*begin == '0' && at - begin > 1)
+        return fail_at(cursor, begin, "a number has no leading zeros");
+    cursor->at = at;
+    return true;
+}
+
+/* The field up to the next space or the end of the line. */
+static const char *word(rvli_cursor *cursor, size_t *length_out)
+{
+    const char *begin = cursor->at;
+    const char *found = memchr(begin, ' ', (size_t)(cursor->end - begin));
+    cursor->at = found != NULL ? found : cursor->end;
+    *length_out = (size_t)(cursor->at - begin);
+    return begin;
+}
+
+/* The name that was asked for last, if it comes next again: events of one kind repeat it. */
+static rvli_name *repeated(rvli_cursor *cursor, const rvli_names *names)
+{
+    rvli_name *last = names->last;
+    if (last == NULL || (size_t)(cursor->end - cursor->at) < last->raw_length ||
+        memcmp(cursor->at, last->raw, last->raw_length) != 0)
+        return NULL;
+    const char *behind = cursor->at + last->raw_length;
+    if (behind != cursor->end && *behind != ' ')
+        return NULL;
+    cursor->at = behind;
+    return last;
+}
+
+static bool is_word(const char *text, size_t length, const char *expected)
+{
+    return strlen(expected) == length && memcmp(text, expected, length) == 0;
+}
+
+static bool name(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
+{
+    size_t length, fault = 0;
+    const char *why = NULL;
+    *name_out = repeated(cursor, names);
+    if (*name_out != NULL)
+        return true;
+    const char *begin = word(cursor, &length);
+    rvl_status status = rvli_names_get(names, begin, length, name_out, &why, &fault);
+    if (status == RVL_OK)
+        return true;
+    fail_at(cursor, begin + fault, why != NULL ? why : "out of host memory");
+    cursor->status = status;
+    return false;
+}
+
+/* A name, or NULL for `-`. */
+static bool name_or_none(rvli_cursor *cursor, rvli_names *names, rvli_name **name_out)
+{
+    const char *at = cursor->at;
+    *name_out = NULL;
+    if (at == cursor->end || *at != '-' || (at + 1 < cursor->end && at[1] != ' '))
+        return name(cursor, names, name_out);
+    cursor->at++;
+    return true;
+}
+
+static bool line_end(rvli_cursor *cursor)
+{
+    return cursor->at == cursor->end || fail_here(cursor, "the line should end here");
+}
+
+/* Passes over the rest of the line, whose meaning does not matter. */
+static bool skip_rest(rvli_cursor *cursor)
+{
+    const char *nul = memchr(cursor->at, '\0', (size_t)(cursor->end - cursor->at));
+    if (nul != NULL)
+        return fail_at(cursor, nul, "a trace is text: it has no bytes of value 0");
+    cursor->at = cursor->end;
+    return true;
+}
+
+/* ---- Fields of events ---- */
+
+static bool time_and_process(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    size_t length;
+    uint64_t thread;
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the time in ns should follow") ||
+        !number(cursor, &event->time_ns, "the time in ns should stand here"))
+        return false;
+    if (event->time_ns < file->last_ns)
+        return fail_at(cursor, begin, "time goes back");
+    if (!space(cursor, "a space and the process should follow"))
+        return false;
+    const rvli_name *found = repeated(cursor, &file->process_names);
+    if (found == NULL) {
+        begin = word(cursor, &length);
+        found = rvli_names_find(&file->process_names, begin, length);
+    }
+    if (found == NULL)
+        return fail_at(cursor, begin, "this process has not been declared: process NAME pid=N");
+    event->process_index = found->index; /* of the file; the reader knows the one over all */
+    begin = cursor->at + 1;
+    if (!space(cursor, "a space and the thread should follow") ||
+        !number(cursor, &thread, "the number of the thread should stand here"))
+        return false;
+    if (thread > UINT32_MAX)
+        return fail_at(cursor, begin, "the number of the thread does not fit into 32 bits");
+    event->thread = (uint32_t)thread;
+    return true;
+}
+
+static bool id_field(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the id should follow") ||
+        !number(cursor, &event->id, "the id of the allocation should stand here"))
+        return false;
+    return event->id != 0 || fail_at(cursor, begin, "ids begin at 1");
+}
+
+static bool device_field(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
+{
+    uint64_t device;
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the device should follow") ||
+        !number(cursor, &device, "the number of the device should stand here"))
+        return false;
+    if (device >= RVL_MAX_DEVICES || !(file->device_mask >> device & 1))
+        return fail_at(cursor, begin, "this device has not been declared: device N profile=...");
+    event->device = (uint32_t)device;
+    return true;
+}
+
+static bool bytes_field(rvli_cursor *cursor, rvl_trace_event *event, bool zero_allowed)
+{
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the bytes should follow") ||
+        !number(cursor, &event->bytes, "the number of bytes should stand here"))
+        return false;
+    if (event->bytes > BYTES_MAX)
+        return fail_at(cursor, begin, "a size of 2^63 bytes or more");
+    if (event->bytes == 0 && !zero_allowed)
+        return fail_at(cursor, begin, "a size of 0 bytes");
+    return true;
+}
+
+static bool tag_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    rvli_name *found;
+    if (!space(cursor, "a space and the tag (- for none) should follow") ||
+        !name_or_none(cursor, file->tags, &found))
+        return false;
+    if (found == NULL)
+        return true;
+    event->tag = found->text;
+    event->tag_index = found->index;
+    return true;
+}
+
+static bool name_field(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    rvli_name *found;
+    if (!space(cursor, "a space and a name should follow") || !name(cursor, file->names, &found))
+        return false;
+    event->name = found->text;
+    return true;
+}
+
+/* ---- Options: key=value in a fixed order, unknown ones only of newer versions ---- */
+
+/* Skips what a newer minor version added; in ours it is an error. */
+static bool newer_options(rvli_cursor *cursor, const rvli_trace_file *file)
+{
+    if (file->minor <= RVL_TRACE_MINOR || cursor->at == cursor->end)
+        return line_end(cursor);
+    return space(cursor, "a space or the end of the line should follow") && skip_rest(cursor);
+}
+
+/* Whether " key" comes next; if so the cursor is behind it. */
+static bool option(rvli_cursor *cursor, const char *key)
+{
+    size_t length = strlen(key);
+    if (cursor->at == cursor->end || *cursor->at != ' ' ||
+        (size_t)(cursor->end - cursor->at) < length + 1 || memcmp(cursor->at + 1, key, length) != 0)
+        return false;
+    cursor->at += length + 1;
+    return true;
+}
+
+static bool backup_option(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    size_t length;
+    const char *begin = word(cursor, &length);
+    if (is_word(begin, length, "host"))
+        event->backup = RVL_BACKUP_HOST;
+    else if (is_word(begin, length, "disk"))
+        event->backup = RVL_BACKUP_DISK;
+    else
+        return fail_at(cursor, begin, "a backup is host or disk");
+    return true;
+}
+
+static bool access_option(rvli_cursor *cursor, const rvli_trace_file *file, rvl_trace_event *event)
+{
+    for (;;) {
+        uint64_t device;
+        const char *begin = cursor->at;
+        if (!number(cursor, &device, "the number of a device should stand here"))
+            return false;
+        if (device >= RVL_MAX_DEVICES || !(file->device_mask >> device & 1))
+            return fail_at(cursor, begin, "this device has not been declared");
+        if (device == event->device)
+            return fail_at(cursor, begin, "the device of the allocation itself is not listed");
+        if (event->access_mask >> device != 0)
+            return fail_at(cursor, begin, "the devices of access= rise");
+        event->access_mask |= UINT64_C(1) << device;
+        if (cursor->at == cursor->end || *cursor->at != ',')
+            return true;
+        cursor->at++;
+    }
+}
+
+/* 0: no such flag. */
+static uint32_t flag_of(const char *text, size_t length)
+{
+#define READ_FLAG(flag, expected)                                                                  \
+    if (is_word(text, length, expected))                                                           \
+        return (flag);
+    RVLI_TRACE_FLAG_MAP(READ_FLAG)
+#undef READ_FLAG
+    return 0;
+}
+
+static bool flags_option(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    for (;;) {
+        const char *begin = cursor->at;
+        while (cursor->at < cursor->end && *cursor->at != ' ' && *cursor->at != ',')
+            cursor->at++;
+        uint32_t flag = flag_of(begin, (size_t)(cursor->at - begin));
+        if (flag == 0)
+            return fail_at(cursor, begin, "a flag is exportable, rdma or paused");
+        if (event->flags >= flag)
+            return fail_at(cursor, begin, "flags are listed in the order exportable,rdma,paused");
+        event->flags |= flag;
+        if (cursor->at == cursor->end || *cursor->at != ',')
+            return true;
+        cursor->at++;
+    }
+}
+
+static bool alloc_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    const char *begin = cursor->at + 1;
+    rvli_trace_process *owner = &file->processes[event->process_index];
+    if (!id_field(cursor, event))
+        return false;
+    if (event->id <= owner->last_id)
+        return fail_at(cursor, begin, "ids rise within a process and are never used again");
+    if (!device_field(cursor, file, event) || !bytes_field(cursor, event, false) ||
+        !tag_field(cursor, file, event))
+        return false;
+    owner->last_id = event->id;
+    if (cursor->at == cursor->end)
+        return true;
+    if (option(cursor, "backup=") && !backup_option(cursor, event))
+        return false;
+    if (option(cursor, "access=") && !access_option(cursor, file, event))
+        return false;
+    if (option(cursor, "flags=") && !flags_option(cursor, event))
+        return false;
+    return newer_options(cursor, file);
+}
+
+static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
+                              const char *skip_word)
+{
+    if (!tag_field(cursor, file, event))
+        return false;
+    const char *before = cursor->at;
+    event->skip_content = option(cursor, skip_word);
+    if (event->skip_content && cursor->at < cursor->end && *cursor->at != ' ') {
+        event->skip_content = false; /* a longer word that begins with it */
+        cursor->at = before;
+    }
+    return newer_options(cursor, file);
+}
+
+static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    switch (event->kind) {
+    case RVL_EVENT_ALLOC:
+        return alloc_fields(cursor, file, event);
+    case RVL_EVENT_FREE:
+        return id_field(cursor, event) && newer_options(cursor, file);
+    case RVL_EVENT_PAUSE:
+        return transition_fields(cursor, file, event, RVLI_WORD_DISCARD);
+    case RVL_EVENT_RESUME:
+        return transition_fields(cursor, file, event, RVLI_WORD_NO_RESTORE);
+    case RVL_EVENT_STAGE:
+        return name_field(cursor, file, event) && newer_options(cursor, file);
+    case RVL_EVENT_EXTERNAL:
+        return device_field(cursor, file, event) && bytes_field(cursor, event, true) &&
+               name_field(cursor, file, event) && newer_options(cursor, file);
+    case RVL_EVENT_SAMPLE:
+        return device_field(cursor, file, event) && bytes_field(cursor, event, true) &&
+               newer_options(cursor, file);
+    default: /* step */
+        return newer_options(cursor, file);
+    }
+}
+
+/* ---- Header ---- */
+
+/* " KEY=NUMBER". */
+static bool keyed_number(rvli_cursor *cursor, const char *key, const char *why, uint64_t *value_out)
+{
+    return literal(cursor, key, strlen(key), why) &&
+           number(cursor, value_out, "a number should stand here");
+}
+#define KEYED_NUMBER(cursor, key, value_out)                                                       \
+    keyed_number(cursor, " " key "=", "` " key "=NUMBER` should follow", value_out)
+
+static bool clock_line(rvli_cursor *cursor, rvli_trace_file *file)
+{
+    rvli_name *boot = NULL;
+    if (file->has_clock)
+        return fail_at(cursor, cursor->line, "the clock is declared once");
+    if (!literal(cursor, " boot=", 6, "` boot=NAME` (- for unknown) should follow") ||
+        !name_or_none(cursor, file->names, &boot))
+        return false;
+    file->boot_id = boot != NULL ? boot->text : NULL;
+    if (!KEYED_NUMBER(cursor, "mono_ns", &file->mono_ns) ||
+        !KEYED_NUMBER(cursor, "wall_ns", &file->wall_ns))
+        return false;
+    file->has_clock = true;
+    return newer_options(cursor, file);
+}
+
+static bool device_values(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_device *device)
+{
+    rvli_name *profile = NULL;
+    if (!literal(cursor, " profile=", 9, "` profile=NAME` (- for none) should follow"))
+        return false;
+    if (!name_or_none(cursor, file->names, &profile))
+        return false;
+    device->profile = profile != NULL ? profile->text : NULL;
+    const char *begin = cursor->at;
+    if (!KEYED_NUMBER(cursor, "capacity_bytes", &device->capacity_bytes))
+        return false;
+    if (device->capacity_bytes == 0 || device->capacity_bytes > BYTES_MAX)
+        return fail_at(cursor, begin + strlen(" capacity_bytes="),
+                       "a capacity is 1 to 2^63 - 1 bytes");
+    begin = cursor->at;
+    if (!KEYED_NUMBER(cursor, "granularity_bytes", &device->granularity_bytes))
+        return false;
+    uint64_t granularity = device->granularity_bytes;
+    if (granularity < RVLI_TRACE_GRANULARITY_MIN || granularity > BYTES_MAX ||
+        (granularity & (granularity - 1)) != 0)
+        return fail_at(cursor, begin + strlen(" granularity_bytes="),
+                       "a granularity is a power of two, 4096 at least");
+    return newer_options(cursor, file);
+}
+
+static bool device_line(rvli_cursor *cursor, rvli_trace_file *file)
+{
+    uint64_t index;
+    rvl_trace_device device = {0};
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the number of the device should follow") ||
+        !number(cursor, &index, "the number of the device should stand here"))
+        return false;
+    if (index >= RVL_MAX_DEVICES)
+        return fail_at(cursor, begin, "devices are numbered 0 to 63");
+    if (file->device_mask >> index & 1)
+        return fail_at(cursor, begin, "this device has been declared already");
+    device.index = (uint32_t)index;
+    if (!device_values(cursor, file, &device))
+        return false;
+    file->devices[index] = device;
+    file->device_lines[index] = file->line_number;
+    file->device_mask |= UINT64_C(1) << index;
+    return true;
+}
+
+/* The name is entered last: a line that is wrong declares nothing. */
+static bool process_line(rvli_cursor *cursor, rvli_trace_file *file)
+{
+    uint64_t pid;
+    size_t length;
+    rvli_name *added;
+    if (!space(cursor, "a space and the name of the process should follow"))
+        return false;
+    rvli_cursor named = *cursor;
+    const char *begin = word(cursor, &length);
+    if (rvli_names_find(&file->process_names, begin, length) != NULL)
+        return fail_at(cursor, begin, "this process has been declared already");
+    if (!KEYED_NUMBER(cursor, "pid", &pid) || !newer_options(cursor, file))
+        return false;
+    if (name(&named, &file->process_names, &added))
+        return true;
+    *cursor = named;
+    return false;
+}
+
+static bool end_line(rvli_cursor *cursor, rvli_trace_file *file)
+{
+    uint64_t count;
+    const char *begin = cursor->at + 1;
+    if (!space(cursor, "a space and the number of events should follow") ||
+        !number(cursor, &count, "the number of events should stand here"))
+        return false;
+    if (count != file->event_lines)
+        return fail_at(cursor, begin, "not the number of events in this file: some are missing");
+    file->has_end = true;
+    return newer_options(cursor, file);
+}
+
+/* ---- Lines ---- */
+
+static const struct {
+    const char *text;
+    size_t length;
+} keywords[] = {
+#define KEYWORD(name, keyword) {keyword, sizeof keyword - 1},
+    RVL_EVENT_MAP(KEYWORD)
+#undef KEYWORD
+};
+
+static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out)
+{
+    for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++) /* the most frequent first */
+        if (keywords[kind].length == length && memcmp(keywords[kind].text, text, length) == 0) {
+            *kind_out = (rvl_event_kind)kind;
+            return true;
+        }
+    return false;
+}
+
+/* Field by field: for a struct of this size compilers call on instructions that are slow to start.
+ */
+static void clear(rvl_trace_event *event, rvl_event_kind kind)
+{
+    event->kind = kind;
+    event->process_index = 0;
+    event->time_ns = 0;
+    event->id = 0;
+    event->bytes = 0;
+    event->access_mask = 0;
+    event->thread = 0;
+    event->device = 0;
+    event->tag_index = RVL_TRACE_NO_TAG;
+    event->flags = 0;
+    event->backup = RVL_BACKUP_NONE;
+    event->skip_content = false;
+    event->process = NULL;
+    event->tag = NULL;
+    event->name = NULL;
+    event->file = 0;
+    event->line = 0;
+}
+
+static bool event_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
+                       rvl_event_kind kind)
+{
+    if (!file->has_clock)
+        return fail_at(cursor, cursor->line, "the clock must be declared before the first event");
+    if (file->device_mask == 0)
+        return fail_at(cursor, cursor->line, "a device must be declared before the first event");
+    clear(event, kind);
+    file->has_events = true;
+    if (!time_and_process(cursor, file, event) || !event_fields(cursor, file, event))
+        return false;
+    file->last_ns = event->time_ns;
+    file->event_lines++;
+    return true;
+}
+
+/* A line that is no event: header, end, or the kind of a newer version. */
+static bool other_line(rvli_cursor *cursor, rvli_trace_file *file, const char *text, size_t length,
+                       rvli_line_kind *kind_out)
+{
+    bool header = is_word(text, length, RVLI_WORD_CLOCK) || is_word(text, length, RVLI_WORD_DEVICE);
+    if (header && file->has_events)
+        return fail_at(cursor, text, "clock and devices are declared before the first event");
+    if (is_word(text, length, RVLI_WORD_CLOCK))
+        return clock_line(cursor, file);
+    if (!file->has_clock)
+        return fail_at(cursor, text, "the clock must be declared first: clock boot=...");
+    if (is_word(text, length, RVLI_WORD_DEVICE))
+        return device_line(cursor, file);
+    if (is_word(text, length, RVLI_WORD_PROCESS)) {
+        *kind_out = RVLI_LINE_PROCESS;
+        return process_line(cursor, file);
+    }
+    if (is_word(text, length, RVLI_WORD_END))
+        return end_line(cursor, file);
+    if (file->minor <= RVL_TRACE_MINOR)
+        return fail_at(cursor, text, "not a kind of line that this version of the format has");
+    if (length == 0)
+        return fail_at(cursor, text, "a line does not begin with a space");
+    file->skipped_events++;
+    file->event_lines++;
+    return skip_rest(cursor);
+}
+
+bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,
+                     rvli_line_kind *kind_out)
+{
+    size_t length;
+    rvl_event_kind kind;
+    *kind_out = RVLI_LINE_NOTHING;
+    if (file->has_end)
+        return fail_here(cursor, "nothing may follow the end record");
+    if (cursor->at == cursor->end || *cursor->at == '#')
+        return skip_rest(cursor);
+    const char *text = word(cursor, &length);
+    if (!event_kind(text, length, &kind))
+        return other_line(cursor, file, text, length, kind_out);
+    *kind_out = RVLI_LINE_EVENT;
+    return event_line(cursor, file, event, kind);
+}
+
+bool rvli_parse_first_line(rvli_cursor *cursor, rvli_trace_file *file)
+{
+    static const char why[] = "not a Reveille trace: the first line is `reveille-trace 1.0`";
+    uint64_t major, minor;
+    if (!literal(cursor, RVLI_TRACE_MAGIC, sizeof RVLI_TRACE_MAGIC - 1, why) ||
+        !number(cursor, &major, why) || !literal(cursor, ".", 1, why) ||
+        !number(cursor, &minor, why) || !line_end(cursor))
+        return false;
+    if (major != RVL_TRACE_MAJOR) {
+        fail_at(cursor, cursor->line + sizeof RVLI_TRACE_MAGIC - 1,
+                "a major version that this program does not know");
+        cursor->status = RVL_ERR_VERSION;
+        return false;
+    }
+    if (minor > UINT32_MAX)
+        return fail_at(cursor, cursor->line, why);
+    file->minor = (uint32_t)minor;
+    return true;
+}
+
+uint32_t rvli_parse_time_column(rvl_event_kind kind)
+{
+    return (uint32_t)keywords[kind].length + 2;
+}

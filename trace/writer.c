@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The trace writer: plain text through one buffer, needing libc alone.
+ *
+ * A line is put together in the buffer; only whole lines are ever written out, so that a process
+ * that is killed leaves a readable prefix. The first failure is remembered, and nothing is written
+ * after it.
+ *
+ * A recording has its name from the header on, since the process may be killed at any time. Other
+ * traces have it when they are whole (base/output.h).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file_limit.h"
+#include "base/options.h"
+#include "base/output.h"
+#include "trace/format.h"
+
+#define BUFFER_BYTES 65536u
+/* Longest line: three escaped names and a list of 64 devices. */
+#define LINE_BYTES_MAX 4096u
+#define COMMENT_BYTES_MAX 4000u
+
+typedef struct process {
+    char *name;
+    uint64_t last_id;
+} process;
+
+struct rvl_trace_writer {
+    rvli_output output;
+    rvl_status failed;
+    uint64_t events;
+    uint64_t last_ns;
+    uint64_t devices; /* bit d: device d is declared */
+    process *processes;
+    size_t process_count;
+    size_t last_process; /* that of the last event: mostly also of the next */
+    size_t length;
+    char buffer[BUFFER_BYTES];
+};
+
+/* ---- Text ---- */
+
+static void add_text(rvl_trace_writer *writer, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(writer->buffer + writer->length, text, length);
+    writer->length += length;
+}
+
+/* Two digits a division: most of what is written is numbers. */
+static void add_number(rvl_trace_writer *writer, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    for (; value >= 100; value /= 100) {
+        unsigned two = (unsigned)(value % 100);
+        digits[--at] = (char)('0' + two % 10);
+        digits[--at] = (char)('0' + two / 10);
+    }
+    if (value >= 10) {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    }
+    digits[--at] = (char)('0' + value);
+    memcpy(writer->buffer + writer->length, digits + at, sizeof digits - at);
+    writer->length += sizeof digits - at;
+}
+
+static void add_byte(rvl_trace_writer *writer, char byte)
+{
+    writer->buffer[writer->length++] = byte;
+}
+
+static void add_escaped(rvl_trace_writer *writer, unsigned char byte)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    add_byte(writer, '%');
+    add_byte(writer, digits[byte >> 4]);
+    add_byte(writer, digits[byte & 15]);
+}
+
+static void add_name(rvl_trace_writer *writer, const char *name)
+{
+    if (strcmp(name, RVLI_TRACE_NONE) == 0) {
+        add_escaped(writer, '-');
+        return;
+    }
+    for (; *name != '\0'; name++) {
+        if (rvli_trace_must_escape((unsigned char)*name))
+            add_escaped(writer, (unsigned char)*name);
+        else
+            add_byte(writer, *name);
+    }
+}
+
+static void field_number(rvl_trace_writer *writer, uint64_t value)
+{
+    add_byte(writer, ' ');
+    add_number(writer, value);
+}
+
+/* NULL is written as none. */
+static void field_name(rvl_trace_writer *writer, const char *name)
+{
+    add_byte(writer, ' ');
+    if (name == NULL)
+        add_text(writer, RVLI_TRACE_NONE);
+    else
+        add_name(writer, name);
+}
+
+/* ---- Output ---- */
+
+static rvl_status remember(rvl_trace_writer *writer)
+{
+    int number = errno;
+    writer->failed = rvli_error(RVL_ERR_IO, "the trace could not be written");
+    rvli_error_errno(number);
+    return writer->failed;
+}
+
+static rvl_status write_out(rvl_trace_writer *writer)
+{
+    size_t done = 0;
+    if (writer->failed != RVL_OK)
+        return rvli_error(writer->failed, "the trace could not be written");
+    if (!rvli_file_may_take(writer->output.fd, writer->length)) {
+        errno = EFBIG;
+        return remember(writer);
+    }
+    while (done < writer->length) {
+        ssize_t count = write(writer->output.fd, writer->buffer + done, writer->length - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return remember(writer);
+        done += (size_t)count;
+    }
+    writer->length = 0;
+    return RVL_OK;
+}
+
+/* Room for one more line. */
+static rvl_status begin_line(rvl_trace_writer *writer)
+{
+    if (writer->failed != RVL_OK)
+        return rvli_error(writer->failed, "the trace could not be written");
+    return BUFFER_BYTES - writer->length < LINE_BYTES_MAX ? write_out(writer) : RVL_OK;
+}
+
+/* ---- Comments ---- */
+
+static bool good_comment(const char *text)
+{
+    size_t length = 0;
+    for (; *text != '\0'; text++) {
+        length = *text == '\n' ? 0 : length + 1;
+        if (length > COMMENT_BYTES_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* One line after the other, so that no text is too long for the buffer. A last LF ends a line. */
+static rvl_status write_comment(rvl_trace_writer *writer, const char *text)
+{
+    do {
+        size_t length = strcspn(text, "\n");
+        rvl_status status = begin_line(writer);
+        if (status != RVL_OK)
+            return status;
+        add_text(writer, length > 0 ? "# " : "#");
+        memcpy(writer->buffer + writer->length, text, length);
+        writer->length += length;
+        add_byte(writer, '\n');
+        text += length + (text[length] == '\n');
+    } while (*text != '\0');
+    return RVL_OK;
+}
+
+rvl_status rvl_trace_writer_add_comment(rvl_trace_writer *writer, const char *text)
+{
+    if (writer == NULL || text == NULL || !good_comment(text))
+        return rvli_error(RVL_ERR_INVALID,
+                          "a comment is missing, or has a line of over 4000 bytes");
+    return write_comment(writer, text);
+}
+
+/* ---- Header ---- */
+
+static bool good_name(const char *name)
+{
+    size_t length = name != NULL ? strnlen(name, RVLI_TRACE_NAME_BYTES_MAX + 1) : 0;
+    return length > 0 && length <= RVLI_TRACE_NAME_BYTES_MAX;
+}
+
+static void write_device(rvl_trace_writer *writer, const rvl_trace_device *device)
+{
+    add_text(writer, RVLI_WORD_DEVICE);
+    field_number(writer, device->index);
+    add_text(writer, " profile=");
+    if (device->profile != NULL)
+        add_name(writer, device->profile);
+    else
+        add_text(writer, RVLI_TRACE_NONE);
+    add_text(writer, " capacity_bytes=");
+    add_number(writer, device->capacity_bytes);
+    add_text(writer, " granularity_bytes=");
+    add_number(writer, device->granularity_bytes);
+    add_byte(writer, '\n');
+    writer->devices |= UINT64_C(1) << device->index;
+}
+
+static rvl_status write_header(rvl_trace_writer *writer, const rvl_trace_header *header)
+{
+    add_text(writer, RVLI_TRACE_MAGIC);
+    add_number(writer, RVL_TRACE_MAJOR);
+    add_byte(writer, '.');
+    add_number(writer, RVL_TRACE_MINOR);
+    add_byte(writer, '\n');
+    if (header->comment != NULL) {
+        rvl_status status = write_comment(writer, header->comment);
+        if (status == RVL_OK)
+            status = write_out(writer); /* 64 devices need the whole buffer */
+        if (status != RVL_OK)
+            return status;
+    }
+    add_text(writer, RVLI_WORD_CLOCK " boot=");
+    if (header->boot_id != NULL)
+        add_name(writer, header->boot_id);
+    else
+        add_text(writer, RVLI_TRACE_NONE);
+    add_text(writer, " mono_ns=");
+    add_number(writer, header->mono_ns);
+    add_text(writer, " wall_ns=");
+    add_number(writer, header->wall_ns);
+    add_byte(writer, '\n');
+    for (size_t i = 0; i < header->device_count; i++)
+        write_device(writer, &header->devices[i]);
+    return RVL_OK;
+}
+
+static bool good_device(const rvl_trace_device *device)
+{
+    uint64_t granularity = device->granularity_bytes;
+    return device->index < RVL_MAX_DEVICES && device->capacity_bytes > 0 &&
+           device->capacity_bytes <= (uint64_t)INT64_MAX &&
+           granularity >= RVLI_TRACE_GRANULARITY_MIN && granularity <= (uint64_t)INT64_MAX &&
+           (granularity & (granularity - 1)) == 0 &&
+           (device->profile == NULL || good_name(device->profile));
+}
+
+static bool good_header(const rvl_trace_header *header)
+{
+    if (header->devices == NULL || header->device_count == 0 ||
+        header->device_count > RVL_MAX_DEVICES ||
+        (header->boot_id != NULL && !good_name(header->boot_id)) ||
+        (header->comment != NULL && !good_comment(header->comment)))
+        return false;
+    uint64_t seen = 0;
+    for (size_t i = 0; i < header->device_count; i++) {
+        const rvl_trace_device *device = &header->devices[i];
+        if (!good_device(device) || seen >> device->index & 1)
+            return false;
+        seen |= UINT64_C(1) << device->index;
+    }
+    return true;
+}
+
+static rvl_status open_writer(const char *path, rvli_output_name name,
+                              const rvl_trace_header *user_header, rvl_trace_writer **writer_out)
+{
+    rvl_trace_header known;
+    const rvl_trace_header *header = &known;
+    rvl_status status = rvli_options_read(&known, sizeof known, user_header);
+    if (status != RVL_OK)
+        return status;
+    if (path == NULL || writer_out == NULL || !good_header(header))
+        return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
+    rvl_trace_writer *writer = malloc(sizeof *writer);
+    if (writer == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
+    memset(writer, 0, offsetof(rvl_trace_writer, buffer));
+    status = rvli_output_open(path, name, &writer->output);
+    if (status != RVL_OK) {
+        free(writer);
+        return status;
+    }
+    status = write_header(writer, header);
+    if (status != RVL_OK) {
+        rvli_output_close(&writer->output);
+        free(writer);
+        return status;
+    }
+    *writer_out = writer;
+    return RVL_OK;
+}
+
+rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header *header,
+                                       rvl_trace_writer **writer_out)
+{
+    return open_writer(path, RVLI_OUTPUT_CHOSEN, header, writer_out);
+}
+
+rvl_status rvli_trace_writer_publish(rvl_trace_writer *writer)
+{
+    if (writer->output.folder < 0) /* it is written to directly */
+        return RVL_OK;
+    rvl_status status = write_out(writer);
+    return status == RVL_OK ? rvli_output_publish(&writer->output, false) : status;
+}
+
+rvl_status rvli_trace_writer_open(const char *path, rvli_output_name name,
+                                  const rvl_trace_header *header, rvl_trace_writer **writer_out)
+{
+    rvl_trace_writer *writer;
+    rvl_status status = open_writer(path, name, header, writer_out != NULL ? &writer : NULL);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_trace_writer_publish(writer);
+    if (status == RVL_OK)
+        *writer_out = writer;
+    else
+        rvl_trace_writer_discard(writer);
+    return status;
+}
+
+rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
+                                 rvl_trace_writer **writer_out)
+{
+    return rvli_trace_writer_open(path, RVLI_OUTPUT_CHOSEN, header, writer_out);
+}
+
+/* ---- Processes ---- */
+
+static process *find_process(rvl_trace_writer *writer, const char *name)
+{
+    size_t last = writer->last_process;
+    if (last < writer->process_count && strcmp(writer->processes[last].name, name) == 0)
+        return &writer->processes[last];
+    for (size_t i = 0; i < writer->process_count; i++)
+        if (strcmp(writer->processes[i].name, name) == 0) {
+            writer->last_process = i;
+            return &writer->processes[i];
+        }
+    return NULL;
+}
+
+rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *name, uint64_t pid)
+{
+    if (writer == NULL || !good_name(name) || find_process(writer, name) != NULL)
+        return rvli_error(RVL_ERR_INVALID,
+                          "a process is declared once, by a name of 1 to 255 bytes");
+    if (writer->process_count == RVLI_TRACE_PROCESSES_MAX)
+        return rvli_error(RVL_ERR_INVALID, "a trace has at most 4096 processes");
+    rvl_status status = begin_line(writer);
+    if (status != RVL_OK)
+        return status;
+    process *processes =
+        realloc(writer->processes, (writer->process_count + 1) * sizeof *processes);
+    if (processes != NULL)
+        writer->processes = processes;
+    char *copy = processes != NULL ? strdup(name) : NULL;
+    if (copy == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a process");
+    writer->processes[writer->process_count++] = (process){.name = copy};
+    add_text(writer, RVLI_WORD_PROCESS);
+    field_name(writer, name);
+    add_text(writer, " pid=");
+    add_number(writer, pid);
+    add_byte(writer, '\n');
+    return RVL_OK;
+}
+
+/* ---- Events ---- */
+
+static bool uses_device(rvl_event_kind kind)
+{
+    return kind == RVL_EVENT_ALLOC || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_SAMPLE;
+}
+
+static bool uses_name(rvl_event_kind kind)
+{
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL;
+}
+
+static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *event,
+                       const process *owner)
+{
+    return event->id > owner->last_id && event->bytes > 0 &&
+           (unsigned)event->backup <= RVL_BACKUP_DISK &&
+           (event->access_mask & ~writer->devices) == 0 &&
+           !(event->access_mask >> event->device & 1) && event->flags < 8;
+}
+
+static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *event,
+                       const process *owner)
+{
+    if ((unsigned)event->kind >= RVL_EVENT_KIND_COUNT || owner == NULL ||
+        event->time_ns < writer->last_ns || event->bytes > (uint64_t)INT64_MAX ||
+        (event->tag != NULL && !good_name(event->tag)))
+        return false;
+    if (uses_device(event->kind) &&
+        (event->device >= RVL_MAX_DEVICES || !(writer->devices >> event->device & 1)))
+        return false;
+    if (uses_name(event->kind) && !good_name(event->name))
+        return false;
+    if (event->kind == RVL_EVENT_FREE && event->id == 0)
+        return false;
+    return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
+}
+
+static void write_list_separator(rvl_trace_writer *writer, const char *key, bool *first)
+{
+    add_text(writer, *first ? key : ",");
+    *first = false;
+}
+
+static void write_alloc_options(rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    bool first = true;
+    if (event->backup == RVL_BACKUP_HOST)
+        add_text(writer, " backup=host");
+    if (event->backup == RVL_BACKUP_DISK)
+        add_text(writer, " backup=disk");
+    for (unsigned device = 0; device < RVL_MAX_DEVICES; device++)
+        if (event->access_mask >> device & 1) {
+            write_list_separator(writer, " access=", &first);
+            add_number(writer, device);
+        }
+    first = true;
+#define WRITE_FLAG(flag, word)                                                                     \
+    if (event->flags & (flag)) {                                                                   \
+        write_list_separator(writer, " flags=", &first);                                           \
+        add_text(writer, word);                                                                    \
+    }
+    RVLI_TRACE_FLAG_MAP(WRITE_FLAG)
+#undef WRITE_FLAG
+}
+
+static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    switch (event->kind) {
+    case RVL_EVENT_ALLOC:
+        field_number(writer, event->id);
+        field_number(writer, event->device);
+        field_number(writer, event->bytes);
+        field_name(writer, event->tag);
+        write_alloc_options(writer, event);
+        break;
+    case RVL_EVENT_FREE:
+        field_number(writer, event->id);
+        break;
+    case RVL_EVENT_PAUSE:
+    case RVL_EVENT_RESUME:
+        field_name(writer, event->tag);
+        if (event->skip_content)
+            add_text(writer, event->kind == RVL_EVENT_PAUSE ? " " RVLI_WORD_DISCARD
+                                                            : " " RVLI_WORD_NO_RESTORE);
+        break;
+    case RVL_EVENT_STAGE:
+        field_name(writer, event->name);
+        break;
+    case RVL_EVENT_EXTERNAL:
+    case RVL_EVENT_SAMPLE:
+        field_number(writer, event->device);
+        field_number(writer, event->bytes);
+        if (event->kind == RVL_EVENT_EXTERNAL)
+            field_name(writer, event->name);
+        break;
+    default: /* step: nothing more */
+        break;
+    }
+}
+
+rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event)
+{
+    static const char *const keywords[] = {
+#define KEYWORD(name, keyword) keyword,
+        RVL_EVENT_MAP(KEYWORD)
+#undef KEYWORD
+    };
+    if (writer == NULL || event == NULL || event->process == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the writer, the event or its process is NULL");
+    process *owner = find_process(writer, event->process);
+    if (!good_event(writer, event, owner))
+        return rvli_error(RVL_ERR_INVALID, "the event has a field that the format does not allow");
+    rvl_status status = begin_line(writer);
+    if (status != RVL_OK)
+        return status;
+    add_text(writer, keywords[event->kind]);
+    field_number(writer, event->time_ns);
+    field_name(writer, event->process);
+    field_number(writer, event->thread);
+    write_fields(writer, event);
+    add_byte(writer, '\n');
+    writer->last_ns = event->time_ns;
+    writer->events++;
+    if (event->kind == RVL_EVENT_ALLOC)
+        owner->last_id = event->id;
+    return RVL_OK;
+}
+
+rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer)
+{
+    if (writer == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the writer is NULL");
+    return write_out(writer);
+}
+
+static void free_writer(rvl_trace_writer *writer)
+{
+    rvli_output_close(&writer->output);
+    for (size_t i = 0; i < writer->process_count; i++)
+        free(writer->processes[i].name);
+    free(writer->processes);
+    free(writer);
+}
+
+static rvl_status write_end(rvl_trace_writer *writer)
+{
+    rvl_status status = begin_line(writer);
+    if (status != RVL_OK)
+        return status;
+    add_text(writer, RVLI_WORD_END);
+    field_number(writer, writer->events);
+    add_byte(writer, '\n');
+    return write_out(writer);
+}
+
+/* Some file systems tell only now that what was written could not be kept. */
+static rvl_status close_file(rvl_trace_writer *writer)
+{
+    int file = writer->output.fd;
+    writer->output.fd = -1;
+    return close(file) == 0 ? RVL_OK : remember(writer);
+}
+
+rvl_status rvl_trace_writer_close(rvl_trace_writer *writer)
+{
+    if (writer == NULL)
+        return RVL_OK;
+    rvl_status status = write_end(writer);
+    if (status == RVL_OK)
+        status = rvli_output_publish(&writer->output, true);
+    if (status == RVL_OK)
+        status = close_file(writer);
+    free_writer(writer);
+    return status;
+}
+
+void rvl_trace_writer_discard(rvl_trace_writer *writer)
+{
+    if (writer != NULL)
+        free_writer(writer);
+}
