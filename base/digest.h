@@ -2,7 +2,7 @@
 /*
  * 128-bit digests of memory.
  *
- * A digest tells that content has changed or was corrupted. It is not cryptographic: whoever knows
+ * A digest tells that content has changed or was corrupted. It is not cryptographic: who knows
  * it can make other content of the same digest.
  *
  * Definition: the content is a row of little-endian 64-bit words. Word w at index i gives two

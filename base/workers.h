@@ -7,7 +7,7 @@
 
 #include "reveille/status.h"
 
-/* Something to do; owned by whoever queues it, and his again once it has begun. */
+/* Something to do; owned by the one that queues it, and again once it has begun. */
 typedef struct rvli_job rvli_job;
 struct rvli_job {
     void (*run)(rvli_job *job);

@@ -169,7 +169,7 @@ typedef enum rvli_op {
 } rvli_op;
 
 typedef struct rvli_backend_ops {
-    uint32_t size;    /* sizeof(rvli_backend_ops) of whoever filled the table */
+    uint32_t size;    /* sizeof(rvli_backend_ops) as the backend that filled the table knows it */
     uint32_t version; /* RVLI_BACKEND_VERSION */
     const char *name; /* "sim", "cuda" */
     bool simulated;   /* nothing that it does happens to a device */
@@ -178,7 +178,7 @@ typedef struct rvli_backend_ops {
      * open: starts an instance. options are the caller's backend_options (NULL: defaults); clock
      * belongs to the context and outlives the instance; *device_count_out: 1 to RVL_MAX_DEVICES.
      * close: ends it; host memory and what else is its own is given back. Cannot fail. Blocks and
-     *        ranges are given back before by whoever holds them: a driver may not know them all.
+     *        ranges are given back before by those who hold them: a driver may not know them all.
      * device_facts: constant while the instance is open.
      */
     rvl_status (*open)(const void *options, rvli_clock *clock, void **self_out,

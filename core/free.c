@@ -60,7 +60,7 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
     rvli_error_set(&cause);
 }
 
-/* Takes it out of tables and ledger, before its address can be reserved anew. */
+/* Takes it out of tables and ledger, before its address can be reserved again. */
 static void forget(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_allocation *mover = rvli_mover(allocation);

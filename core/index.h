@@ -3,9 +3,9 @@
  * Allocations by address.
  *
  * Exact addresses are looked up with every free: a hash table (base/intmap). Interior addresses and
- * order are asked for now and then: an ordered map (base/addrmap), brought up to date by whoever
- * asks. What was allocated since the last question is pending; what is freed while it is pending
- * never costs the ordered map anything. All functions want the context's lock.
+ * order are asked for now and then: an ordered map (base/addrmap), brought up to date by the one
+ * who asks. What was allocated since the last question is pending; what is freed while it is
+ * pending never costs the ordered map anything. All functions want the context's lock.
  */
 #ifndef RVL_CORE_INDEX_H
 #define RVL_CORE_INDEX_H

@@ -3,7 +3,7 @@
  * Pausing: back up all, unmap all keeping the blocks, release all.
  *
  * Until the first block is released nothing is lost: undoing maps the blocks again. A release that
- * fails is tried once more; if a later one still fails, what is gone already is created anew and
+ * fails is tried once more; if a later one still fails, what is gone already is created again and
  * restored from its backup, and what cannot be brought back is LOST. No device memory is allocated
  * on the way forward.
  */
@@ -135,7 +135,7 @@ static void commit(rvli_transition *transition, bool discard)
 
 /* ---- Backward ---- */
 
-/* Memory anew, and the content from the backup. */
+/* Memory again, and the content from the backup. */
 static bool recreate(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;

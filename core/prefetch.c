@@ -4,7 +4,8 @@
  *
  * With a million allocations live, freeing one that was made long ago misses the cache in the
  * table, in its record, and in its block and neighbours, each known only when the one before is
- * there. Whoever knows some calls ahead what will be freed can have all of these fetched meanwhile.
+ * there. A caller that knows some calls ahead what will be freed can have all of these fetched
+ * meanwhile.
  */
 #include "core/prefetch.h"
 

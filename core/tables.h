@@ -3,7 +3,7 @@
  * The core's data model: context, devices, processes, tags, allocations, blocks.
  *
  * One mutex a context guards the tables and the ledger. It is never held across a backend call that
- * can block, a copy, or a user callback: whoever works on an allocation without the lock has marked
+ * can block, a copy, or a user callback: who works on an allocation without the lock has marked
  * it first (a moving state, or taken it out of the tables), and everybody else waits on `moved`.
  *
  * Processes and tags are added and never removed while the context is open, so that a pointer to
@@ -200,7 +200,7 @@ static inline void rvli_unlock(rvl_context *context)
     rvli_mutex_unlock(&context->lock);
 }
 
-/* Wakes whoever waits for an allocation to settle. With the lock held. */
+/* Wakes those who wait for an allocation to settle. With the lock held. */
 static inline void rvli_announce_moved(rvl_context *context)
 {
     if (!RVLI_ONE_THREAD)

@@ -2,9 +2,9 @@
 /*
  * What pause and resume have in common: the set of tags, the claim on them, the list of what moves.
  *
- * A transition claims its tags one by one in order of number, waiting for whoever has them, so that
- * overlapping sets cannot deadlock. It then marks the allocations that are to move, under the lock,
- * and works on them without it. Whatever ends the transition flips them under the lock again.
+ * A transition claims its tags one by one in order of number, waiting for the one that has them, so
+ * that overlapping sets cannot deadlock. It then marks the allocations that are to move, under the
+ * lock, and works on them without it. Whatever ends the transition flips them under the lock again.
  */
 #ifndef RVL_CORE_TRANSITION_H
 #define RVL_CORE_TRANSITION_H
@@ -49,7 +49,7 @@ struct rvl_transition {
 typedef struct rvl_transition rvli_transition;
 
 /*
- * Claims the tags (count 0: all of the process) and waits for whoever moves them.
+ * Claims the tags (count 0: all of the process) and waits for the one that moves them.
  * RVL_ERR_INVALID, RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,

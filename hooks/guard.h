@@ -2,7 +2,8 @@
 /*
  * What a pause or resume of a region's memory has to do with others: streams that are captured,
  * processes that have imported the memory, and the recording. As the guard of the contexts in which
- * regions allocate it is asked whoever begins the transition, also by rvl_pause() and rvl_resume().
+ * regions allocate it is asked, by any thread that begins the transition, also by rvl_pause() and
+ * rvl_resume().
  */
 #ifndef RVL_HOOKS_GUARD_H
 #define RVL_HOOKS_GUARD_H

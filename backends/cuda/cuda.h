@@ -105,8 +105,8 @@ bool rvli_cuda_digests_available(const rvli_cuda_device *device);
  */
 rvl_status rvli_cuda_digests_compute(rvli_cuda_device *device, uint64_t *number_out);
 /*
- * Gives the results up to a number, which have been waited for, to whoever asked for them; forgets
- * them instead if the waiting failed.
+ * Gives the results up to a number, which have been waited for, to those who asked for them;
+ * forgets them instead if the waiting failed.
  */
 void rvli_cuda_digests_deliver(rvli_cuda_device *device, uint64_t up_to, bool good);
 

@@ -4,8 +4,8 @@
  *
  * Everything is there when a pause begins: the kernel is loaded, and results go to pinned host
  * memory with room for one digest of every granule that the device has. The caller's memory may be
- * pageable, which a GPU cannot write to behind his back: results are handed over by whoever waits
- * for the work. Each queued piece has a number; an event knows the last one before it.
+ * pageable, which a GPU cannot write to behind his back: results are handed over by the thread that
+ * waits for the work. Each queued piece has a number; an event knows the last one before it.
  *
  * A granule keeps one multiprocessor busy and no more, so pieces are gathered until somebody
  * records an event or waits, and then computed by one launch, on a stream of its own: the GPU's

@@ -55,7 +55,7 @@ struct chunk {
     _Atomic int pieces_left;   /* to bring in */
     _Atomic bool out_of_pages; /* a piece could not be had */
     bool wanted;               /* allocated again while it was on its way back */
-    int node_wanted;           /* where whoever asked last would have it */
+    int node_wanted;           /* where the last one to ask would have it */
     bool placed;               /* its pages prefer a node, the one behind this */
     int node;
     uint64_t used_bytes;
@@ -121,7 +121,7 @@ static bool populate(char *at, uint64_t size)
 static void begin_making(chunk *c);
 static void trim(uint64_t keep_bytes);
 
-/* What has become of a chunk; whoever waits for it goes on. */
+/* What has become of a chunk; those who wait for it go on. */
 static void finish(chunk *c, chunk_state state)
 {
     pthread_mutex_lock(&lock);

@@ -3,10 +3,10 @@
  * Pinned host memory, pooled for the process.
  *
  * One address range is cut into chunks. A chunk is made by several threads: its pages are brought
- * in piece by piece, and whoever brings in the last one registers it with the driver. Allocating
- * only queues that; copies wait for the chunk that they come to, so that the first is being copied
- * while the next are made. Freed chunks stay as they are and are used again; what is kept beyond
- * the caller's limit goes back to the system on the same threads.
+ * in piece by piece, and the thread that brings in the last one registers it with the driver.
+ * Allocating only queues that; copies wait for the chunk that they come to, so that the first is
+ * being copied while the next are made. Freed chunks stay as they are and are used again; what is
+ * kept beyond the caller's limit goes back to the system on the same threads.
  *
  * Where registering is refused (ulimit -l, cgroup) a chunk stays pageable: slower, and correct.
  * On a machine of several NUMA nodes a chunk is made near the device that asks for it; when it is

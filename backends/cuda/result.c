@@ -67,7 +67,7 @@ rvl_status rvli_cuda_check(CUresult result, const char *what)
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, what);
     if (status == RVL_ERR_DEVICE_LOST)
-        rvli_text_add(&text, ": the device is lost to this process; start it anew: ");
+        rvli_text_add(&text, ": the device is lost to this process; start it again: ");
     else
         rvli_text_add(&text, ": the driver answered ");
     rvli_text_add(&text, name);

@@ -112,7 +112,7 @@ static const json_t *list_of(const char *path, const json_t *root)
     if (good)
         return stages;
     complain(EXIT_BAD_INPUT,
-             "%s: no baseline of schema 1: write it anew with `reveille check --update-baseline`",
+             "%s: no baseline of schema 1: write it again with `reveille check --update-baseline`",
              path);
     return NULL;
 }

@@ -4,7 +4,7 @@
  * other sizes until the granule is found beyond which a stage does not fit.
  *
  * A model's KV cache is sized by its memory fraction, and so that is what is sought there, to the
- * millionth; the steps are made anew for every try. Anything else is scaled (events.c).
+ * millionth; the steps are made again for every try. Anything else is scaled (events.c).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -61,7 +61,7 @@ static const plan_outcome *telling(const plan_outcome *outcomes, size_t count)
     return &outcomes[best != SIZE_MAX ? best : 0];
 }
 
-/* Who holds what is asked of the rank that binds alone, and anew: outcomes are plain data. */
+/* Who holds what is asked of the rank that binds alone, and again: outcomes are plain data. */
 static int tell_ranks(const plan_arguments *arguments, const plan_subject *subject,
                       const plan_outcome *outcomes, size_t count)
 {

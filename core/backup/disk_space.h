@@ -5,7 +5,8 @@
  * A file system takes its time to give space back: on a disk that is told what is free (mount
  * option discard) a tenth of the time that reading it takes, or more. So shares are gathered, and a
  * thread gives them back once the call that drops them is over: it punches them out of a file that
- * others still use, and closes a file that nobody uses. Whoever finds the disk full waits for it.
+ * others still use, and closes a file that nobody uses. A backup that finds the disk full waits for
+ * it.
  */
 #ifndef RVL_CORE_BACKUP_DISK_SPACE_H
 #define RVL_CORE_BACKUP_DISK_SPACE_H

@@ -19,7 +19,7 @@ static void unlock_all(void)
 }
 
 /* The parent's connections are not the child's to keep open, and nobody serves here. */
-static void begin_anew(void)
+static void begin_again(void)
 {
     rvli_ipc_stop_serving();
     rvli_ipc_forget_exports();
@@ -29,7 +29,7 @@ static void begin_anew(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_all, unlock_all, begin_anew);
+    pthread_atfork(lock_all, unlock_all, begin_again);
 }
 
 /* ---- Exporting ---- */

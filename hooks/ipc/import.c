@@ -61,7 +61,7 @@ static void unlock_all(void)
 }
 
 /* A connection that the child kept open would outlive the parent. */
-static void begin_anew(void)
+static void begin_again(void)
 {
     for (import *each = imports; each != NULL; each = each->next)
         if (each->socket >= 0)
@@ -76,7 +76,7 @@ static void begin_anew(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(lock_all, unlock_all, begin_anew);
+    pthread_atfork(lock_all, unlock_all, begin_again);
 }
 
 /* ---- Its memory ---- */
@@ -373,7 +373,7 @@ static void undo(request *draft)
 }
 
 /* With `opening` held. */
-static rvl_status import_anew(import *new, const rvli_ipc_name *name, rvl_addr *addr_out)
+static rvl_status import_new(import *new, const rvli_ipc_name *name, rvl_addr *addr_out)
 {
     request draft = {.new = new};
     new->socket = -1;
@@ -435,7 +435,7 @@ rvl_status rvli_ipc_import(const rvli_ipc_handle *handle, const rvli_ipc_name *n
         if (draft != NULL) {
             draft->handle = *handle;
             draft->device = device;
-            status = import_anew(draft, name, addr_out);
+            status = import_new(draft, name, addr_out);
         } else {
             status = rvli_error(RVL_ERR_HOST_OOM, "no host memory for an import");
         }

@@ -119,7 +119,7 @@ static void remove_importer(rvli_ipc_importer *gone)
     pthread_cond_broadcast(&rvli_ipc_changed);
 }
 
-/* Whoever writes nonsense is let go. */
+/* An importer that writes nonsense is let go. */
 static void serve_importer(rvli_ipc_importer *who)
 {
     rvli_ipc_message message;

@@ -17,7 +17,7 @@ int cudaIpcGetMemHandle(rvli_ipc_handle *handle, void *pointer)
     return next != NULL ? next(handle, pointer) : ABSENT;
 }
 
-/* On behalf of whoever calls the function below. */
+/* On behalf of the caller of the function below. */
 static int current_device(int *device_out)
 {
     rvli_runtime_cudaGetDevice next = rvli_next_cudaGetDevice(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program does with device memory beside Reveille, for whoever wants to know.
+ * What the program does with device memory beside Reveille, for those who want to know.
  *
  * Calls are seen at two levels, the CUDA runtime and the driver below it. One that the runtime
  * makes on behalf of a call that was seen is the same event: only the outermost is told. Reveille's

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the devices say is in use: samples of those that the program has used. Whoever tells it may
- * be gone once the process is ending.
+ * What the devices say is in use: samples of those that the program has used. The one that tells it
+ * may be gone once the process is ending.
  */
 #include "hooks/record/internal.h"
 

@@ -111,7 +111,7 @@ bool rvli_recorder_context_reset(int device)
         for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTHS; growth++)
             end_growth_of(growth, device);
     }
-    atomic_fetch_and(&contexts_begun, ~(UINT64_C(1) << device)); /* the next is measured anew */
+    atomic_fetch_and(&contexts_begun, ~(UINT64_C(1) << device)); /* the next is measured again */
     pthread_mutex_unlock(&rvli_record_lock);
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the recorder share. Each keeps its own part of what a child by fork begins
- * anew: recorder_lines.c the file and what is written to it, recorder_memory.c allocations and
+ * again: recorder_lines.c the file and what is written to it, recorder_memory.c allocations and
  * tags, recorder_marks.c stages and steps, recorder_devices.c what is in use, recorder_growth.c
  * what the driver takes. recorder_keeper.c is the thread beside them; recorder.c begins and ends it
  * all.
@@ -91,7 +91,7 @@ void rvli_record_begin_devices(void);
 /* Without the lock. false: nobody says. */
 bool rvli_record_read_use(int device, uint64_t *used_bytes_out);
 
-/* Without the lock. From then on nothing is read, since whoever says it may be gone. */
+/* Without the lock. From then on nothing is read, since the one that says it may be gone. */
 void rvli_record_stop_reading(void);
 bool rvli_record_may_read(void);
 

@@ -230,7 +230,7 @@ static rvli_recorded *next_of(const used_tag *tag, uint64_t *key)
     return each;
 }
 
-/* What stays paused while the rest is active becomes an allocation anew, that is paused. */
+/* What stays paused while the rest is active becomes an allocation again, which is paused. */
 static void write_part(used_tag *tag, rvli_recorder_paused is_paused)
 {
     uint64_t key = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What CUDA devices are, and how much of each is truly in use, whoever holds it.
+ * What CUDA devices are, and how much of each is truly in use, held by this process or another.
  *
  * NVML answers without a context and at any time; without it (libnvidia-ml.so.1, or the library
  * that RVL_NVML_LIBRARY names) the driver is asked, where the program has a primary context already

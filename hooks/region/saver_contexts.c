@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Contexts, each of one device and, for disk backups, one directory; and the tags in them. A
- * context is opened when it is first needed and never closed: so whoever has found one may use it
+ * context is opened when it is first needed and never closed: so one that was found may be used
  * without a lock.
  */
 #include "hooks/region/saver_internal.h"

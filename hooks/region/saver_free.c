@@ -28,7 +28,8 @@ static rvl_status release(rvli_saved *gone, const rvl_allocation *facts)
     rvli_ipc_forget(context, facts->id);
     rvli_disk_name_remove(gone->name);
     free(gone);
-    if (facts->backup_bytes > 0) /* whoever frees it then expects the host memory back, too */
+    if (facts->backup_bytes >
+        0) /* the program that frees it then expects the host memory back, too */
         rvli_saver_trim(0);
     return RVL_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which of a fixed list a name is, without going through the list: programs look up thousands of
- * functions by name, and pay for it. The table is made by whoever asks first, which may be before
+ * functions by name, and pay for it. The table is made by the first that asks, which may be before
  * any constructor has run; several that make it at once write the same.
  */
 #ifndef RVL_HOOKS_SHIM_NAME_TABLE_H

@@ -80,7 +80,7 @@ static void *search_known(const char *name)
     return function;
 }
 
-/* Whoever closes the library must not take away what we go on calling. */
+/* Closing the library must not take away what we go on calling. */
 static void keep_loaded(const void *function)
 {
     Dl_info info;

@@ -105,7 +105,7 @@ static inline void *rvli_runtime_get(rvli_runtime_slot slot, const void *caller)
 RVLI_RUNTIME_MAP(RVLI_RUNTIME_NEXT)
 #undef RVLI_RUNTIME_NEXT
 
-/* On behalf of whoever has called this function: RVLI_RUNTIME(cudaFree)(pointer). */
+/* On behalf of the caller of this function: RVLI_RUNTIME(cudaFree)(pointer). */
 #define RVLI_RUNTIME(name) rvli_next_##name(__builtin_return_address(0))
 
 #endif

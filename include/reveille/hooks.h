@@ -31,9 +31,10 @@ RVL_API rvl_status rvl_hooks_check_settings(void);
 RVL_API rvl_status rvl_hooks_get_context(int device, rvl_context **context_out);
 
 /*
- * The context of an index, in the order in which they were opened: one a device, and one more a
- * device and directory of disk backups. None is opened. *device_out: the device's number in CUDA.
- * Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe. Since 0.1.
+ * The context of an index, in the order in which they were opened: one for each device, and one
+ * more a device and directory of disk backups. None is opened. *device_out: the device's number in
+ * CUDA. Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_hooks_get_context_at(size_t index, int *device_out,
                                             rvl_context **context_out);

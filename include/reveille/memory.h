@@ -92,7 +92,7 @@ typedef struct rvl_tag_options {
 } rvl_tag_options;
 
 /*
- * Adds a tag, or finds it and, if options is not NULL, sets its options anew. name: at most 255
+ * Adds a tag, or finds it and, if options is not NULL, sets its options again. name: at most 255
  * bytes; "" is the group of the process's untagged allocations, which can so be paused by number.
  * Tags are also added, with default options, when an allocation first names them.
  *

@@ -103,7 +103,7 @@ typedef struct rvl_replay_source {
     size_t device_count;
     /* The next event: RVL_OK, RVL_ERR_NOT_FOUND after the last, or why there is none. */
     rvl_status (*next)(void *user, rvl_trace_event *event_out);
-    /* Begins anew with the first event; needed for RVL_WAKE_TOGETHER, else may be NULL. */
+    /* Begins again with the first event; needed for RVL_WAKE_TOGETHER, else may be NULL. */
     rvl_status (*rewind)(void *user);
     void *user;
 } rvl_replay_source;

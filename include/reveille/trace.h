@@ -181,7 +181,7 @@ RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_eve
 
 /*
  * Column of a field in a line of a trace, for errors that are found beyond the reader: reads the
- * file anew up to that line. field: 1 for the first word of the line. 0 if there is no such field,
+ * file again up to that line. field: 1 for the first word of the line. 0 if there is no such field,
  * or the file cannot be read again (a pipe). Any thread. Since 0.1.
  */
 RVL_API uint32_t rvl_trace_find_column(const char *path, uint32_t line, uint32_t field);

@@ -4,7 +4,7 @@
  * many elements share a scale, and which modules stay as they were.
  *
  * Whole families of methods exist; only those whose sizes are known are taken over. All else leaves
- * the type AUTO, and whoever asks for a step has to say what it is.
+ * the type AUTO, and the caller that asks for a step has to say what it is.
  */
 #include <jansson.h>
 #include <stdio.h>

@@ -335,7 +335,7 @@ static rvl_status apply_resume(rvl_replay *replay, const rvl_trace_event *event)
     rvl_status status = known_tag_of(replay, event, &tag);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER && !replay->woken)
         return wake_step(replay, event);
-    /* Later ones change nothing, unless the tag was paused anew or allocated meanwhile. */
+    /* Later ones change nothing, unless the tag was paused again or allocated meanwhile. */
     return status == RVL_OK ? resume(replay, event, &tag, 1, event->skip_content) : status;
 }
 

@@ -230,7 +230,7 @@ rvl_status rvli_replay_input_rewind(rvl_replay *replay)
     rvli_replay_memory *memory = &replay->memory;
     rvl_status status = memory->source.rewind(memory->source.user);
     if (status != RVL_OK)
-        return rvli_replay_refuse(replay, NULL, 0, status, "the source cannot begin anew: %s",
+        return rvli_replay_refuse(replay, NULL, 0, status, "the source cannot begin again: %s",
                                   rvl_status_text(status));
     memory->last_ns = 0;
     memory->events = 0;

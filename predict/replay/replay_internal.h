@@ -226,7 +226,7 @@ rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
 uint32_t rvli_replay_input_column(const rvl_replay *replay, const rvl_trace_event *event,
                                   uint32_t field);
 void rvli_replay_input_progress(const rvl_replay *replay, rvl_trace_progress *progress_out);
-/* Begins a source anew. */
+/* Begins a source again. */
 rvl_status rvli_replay_input_rewind(rvl_replay *replay);
 void rvli_replay_input_close(rvl_replay *replay);
 /* Opens a reader on the files, once more. */

@@ -3,7 +3,7 @@
  * Runs the model over a recording, entry by entry.
  *
  * A run begins with nothing, unless entries on segments show that there was something. Where a
- * later entry, or what the device held in the end, shows it, the run is begun anew with what
+ * later entry, or what the device held in the end, shows it, the run is begun again with what
  * start.c finds.
  */
 #include "predict/snapshot/run.h"
@@ -19,7 +19,7 @@
 #define STAGE_PREFIX "stage:"
 /* Entries that are looked at for the request that gave memory back. */
 #define AHEAD_MAX 4096u
-/* What an entry tells the caller that began the run: begin anew. */
+/* What an entry tells the caller that began the run: begin again. */
 #define LACKS_BEGIN RVL_ERR_STATE
 
 /* ---- Entries ---- */
@@ -38,7 +38,7 @@ static void skip(rvli_run *run)
     run->result->notes[RVLI_NOTE_SKIPPED] = true;
 }
 
-/* Takes an address back that is given out anew. */
+/* Takes an address back that is given out again. */
 static void forget(rvli_run *run, uint64_t addr)
 {
     rvli_cached_block *block = block_at(run, addr);

@@ -195,7 +195,7 @@ class Context:
         before_unmap: BeforeUnmap | None = None,
         after_map: AfterMap | None = None,
     ) -> None:
-        """Adds a tag, or sets the options of one anew. Tags are also added by the first alloc.
+        """Adds a tag, or sets the options of one again. Tags are also added by the first alloc.
 
         Args:
             name: at most 255 bytes; "" is the group of what has no tag

@@ -561,7 +561,7 @@ def stats() -> HookStats:
 
 
 def contexts() -> tuple[HookContext, ...]:
-    """The contexts that regions allocate in: one a device, one more for its disk backups."""
+    """The contexts that regions allocate in: one for each device, and another for its disk backups."""
     return tuple(SAVER.hook.contexts())
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * This process's connection to the machine (simcuda/wire/wire.h): opened by whoever first needs it,
- * one call at a time. A forked child has none of its parent's memory, and opens a connection of its
- * own.
+ * This process's connection to the machine (simcuda/wire/wire.h): opened by the first that needs
+ * it, one call at a time. A forked child has none of its parent's memory, and opens a connection of
+ * its own.
  */
 #ifndef RVL_SIMCUDA_CLIENT_H
 #define RVL_SIMCUDA_CLIENT_H

@@ -674,7 +674,7 @@ static void end_of_file_and_bad_files(void **state)
     rvli_disk_queue_close(queue);
 }
 
-/* Changes the answer of the next call that moves data, whoever makes it. */
+/* Changes the answer of the next call that moves data, by any thread. */
 static void change_next(void **state, int answer)
 {
     if (*(rvli_disk_engine *)*state == RVLI_DISK_URING) {

@@ -162,7 +162,7 @@ static void guards_hear_of_failures(void **state)
     assert_int_equal(w.done, 0);
     assert_int_equal(w.at_end, RVL_TRANSITION_MOVES);
 
-    /* The first allocation's block is gone when the second's is refused, and is made anew. */
+    /* The first allocation's block is gone when the second's is refused, and is made again. */
     fault_set(
         fault,
         &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_release, .countdown = 2, .for_good = true});

@@ -37,7 +37,7 @@ bool gpu_holds(rvl_context *context, int device, rvl_addr addr, uint64_t size, u
 /* Bytes free on device 0 by the driver. */
 uint64_t gpu_free_bytes(rvl_context *context);
 
-/* Runs this program anew with the words; its stdin and stdout are *to_out and *from_out. */
+/* Runs this program again with the words; its stdin and stdout are *to_out and *from_out. */
 pid_t gpu_spawn(const char *verb, const char *word, int *to_out, int *from_out);
 
 #endif

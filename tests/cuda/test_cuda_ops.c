@@ -189,7 +189,7 @@ static void results_keep_their_number_and_name(void **state)
         assert_ptr_equal(strstr(error->message, "trying: the d"), error->message);
         assert_non_null(strstr(error->message, results[i].name));
         assert_true((results[i].status == RVL_ERR_DEVICE_LOST) ==
-                    (strstr(error->message, "lost to this process; start it anew") != NULL));
+                    (strstr(error->message, "lost to this process; start it again") != NULL));
     }
     assert_int_equal(rvli_cuda_check((CUresult)990, "trying"), RVL_ERR_IO);
     assert_int_equal(rvli_error_get()->native_code, 990);

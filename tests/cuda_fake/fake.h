@@ -7,8 +7,9 @@
  * Device memory is the simulator's: its addresses are addresses of the process, and a test may read
  * and write what is mapped and accessible.
  *
- * What is queued on a stream happens when something waits for it and not before, so that whoever
- * forgets to wait sees old bytes. What a real driver refuses is refused here with the same result.
+ * What is queued on a stream happens when something waits for it and not before, so that a program
+ * that forgets to wait sees old bytes. What a real driver refuses is refused here with the same
+ * result.
  *
  * All controls are thread-safe. None prints, aborts or exits.
  */

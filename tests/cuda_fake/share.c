@@ -3,7 +3,7 @@
  * Exported memory.
  *
  * What is handed out is one end of a pair of sockets, in which lies a message with the file of the
- * block's bytes: whoever imports looks at the message and leaves it there, so that it can be
+ * block's bytes: the importer looks at the message and leaves it there, so that it can be
  * imported again, here or in another process. The other end, kept here, tells when every copy of
  * what was handed out has been closed: then the export no longer holds the block.
  */

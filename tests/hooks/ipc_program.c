@@ -688,7 +688,7 @@ static void forked(void)
     EXPECT(lib.rvl_hooks_pause("w"), RVL_OK);
 }
 
-/* Whoever holds something may end, and whoever gave it: nobody closes anything. */
+/* The one that holds something may end, and the one that gave it: nobody closes anything. */
 static void ends_while_held(void)
 {
     EXPECT(ORDER(.verb = OPEN, .handle = handle_of(allocate("w", 1))), 0);

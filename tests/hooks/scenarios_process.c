@@ -193,7 +193,7 @@ static void capture_threads(void)
     EXPECT(cudaFree(at), 0);
 }
 
-/* Whoever pauses a context itself is refused as well. */
+/* A pause of the context itself is refused as well. */
 static void capture_context(void)
 {
     rvl_context *context = NULL;
@@ -333,7 +333,7 @@ static void before_main(void)
     EXPECT(used(0), SIZE);
 }
 
-/* Whoever opened the library closes it; memory is still in its care. */
+/* The one that opened the library closes it; memory is still in its care. */
 static void closed(void)
 {
     uint8_t *at = in_region("c", HOST, 0, 71);

@@ -151,7 +151,7 @@ static void test_environment_that_is_not_understood(void **state)
         REFUSED("RVL_HOST_KEEP=some", "RVL_HOST_KEEP"),
         REFUSED("RVL_IPC_TIMEOUT_MS=2s", "RVL_IPC_TIMEOUT_MS"),
         REFUSED("RVL_IPC_TIMEOUT_MS=3600001", "RVL_IPC_TIMEOUT_MS"),
-        /* PyTorch opens the torch library late: whoever asks first can go on. */
+        /* PyTorch opens the torch library late: the first to ask can go on. */
         {.scenario = "settings",
          .modes = TORCH,
          .signal = SIGABRT,

@@ -3,7 +3,7 @@
  * Memory that two processes share through the preload library, on a real GPU with the CUDA runtime
  * that is found (RVL_CUDART names another). Exit status 77 where there is none.
  *
- * The program starts itself anew under the library, and that a second time as the importer.
+ * The program starts itself again under the library, and that a second time as the importer.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

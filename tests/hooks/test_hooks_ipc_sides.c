@@ -429,7 +429,7 @@ static void callbacks_export_nothing(void **state)
     assert_int_equal(rvli_saver_resume("w"), RVL_OK);
 }
 
-/* Whoever pauses the context itself asks them just so. */
+/* A pause of the context itself asks them just so. */
 static void contexts_ask_importers(void **state)
 {
     (void)state;
@@ -455,7 +455,7 @@ static void contexts_ask_importers(void **state)
 }
 
 /* A pause that failed late: the first allocation was released, and has other memory since. */
-static void what_is_made_anew_is_not_restored(void **state)
+static void what_is_made_again_is_not_restored(void **state)
 {
     (void)state;
     rvl_addr second = allocate();
@@ -781,7 +781,7 @@ int main(void)
         cmocka_unit_test(nothing_is_exported_meanwhile),
         cmocka_unit_test(callbacks_export_nothing),
         cmocka_unit_test(contexts_ask_importers),
-        cmocka_unit_test(what_is_made_anew_is_not_restored),
+        cmocka_unit_test(what_is_made_again_is_not_restored),
         cmocka_unit_test(importing_fails),
         cmocka_unit_test(wrong_grants_are_refused),
         cmocka_unit_test(names_of_processes_are_made_harmless),

@@ -505,7 +505,7 @@ static void test_growth(void **state)
 }
 
 /* With the context goes what had been taken in it, which the fake device keeps; the next is
- * measured anew. */
+ * measured again. */
 static void test_context_gone(void **state)
 {
     (void)state;

@@ -850,7 +850,7 @@ static void assert_option_refused(const char *name, rvl_model_options options, c
     rvl_model_close(model);
 }
 
-/* Neither guessed nor passed over: whoever asks for a step says what the weights are. */
+/* Neither guessed nor passed over: a request for a step says what the weights are. */
 static void quantisation_that_is_not_known_is_refused(void **state)
 {
     (void)state;

@@ -330,7 +330,7 @@ static void refuses_sources_that_are_not_whole(void **state)
     check_source(good, RVL_WAKE_STAGED, RVL_ERR_IO, "the source: ");
     check_source(good, RVL_WAKE_TOGETHER, RVL_ERR_IO, "the source: ");
     next_status = RVL_ERR_NOT_FOUND;
-    check_source(good, RVL_WAKE_TOGETHER, RVL_ERR_IO, "cannot begin anew");
+    check_source(good, RVL_WAKE_TOGETHER, RVL_ERR_IO, "cannot begin again");
 
     rvl_replay *replay;
     assert_int_equal(rvl_replay_run_source(NULL, NULL, &replay), RVL_ERR_INVALID);
