@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Rooms of the tree: each includes headers of its own and of rooms below, and never of one above.
+
+rooms.py SOURCE    fails with a line for each include that climbs, and for each file in no room
+rooms.py --self    fails unless made-up includes are judged rightly
+
+docs/architecture.md draws the same layers.
+"""
+import re
+import sys
+from pathlib import Path
+
+# What a room may include besides itself and the public headers. A longer path is a room of its own.
+ROOMS = {
+    "include": [],
+    "base": [],
+    "trace": ["base"],
+    "core": ["base", "trace"],
+    "backends": ["base", "core"],
+    "predict/replay": ["base", "core/prefetch.h"],
+    "predict/snapshot": ["base"],
+    "predict/llm": ["base"],
+    "hooks": ["base", "trace"],
+    "hooks/shim": ["base", "hooks"],
+    "hooks/preload": ["base", "hooks"],
+    "hooks/torch": ["hooks"],
+    "simcuda": ["base", "hooks"],
+    "cli": ["simcuda/machine", "base/error.h", "base/output.h", "base/shown.h"],
+    "bench": ["base", "core", "tests/support"],
+}
+PUBLIC = "reveille/"
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+GENERATED = re.compile(r"\.inc$")
+
+
+def room_of(path):
+    """The room that a path from the root lies in, or None."""
+    fits = [room for room in ROOMS if path == room or path.startswith(room + "/")]
+    return max(fits, key=len, default=None)
+
+
+def climbs(room, target):
+    """Whether a file of the room may not include the target, a path from the root."""
+    if room_of(target) == room:
+        return False
+    return not any(target == below or target.startswith(below + "/") for below in ROOMS[room])
+
+
+def target_of(folder, room, name, exists):
+    """Where an include leads, as a path from the root; None: not to a file of the tree."""
+    places = [f"{folder}/{name}", name, f"{room}/{name}", f"tests/support/{name}", f"tests/{name}"]
+    return next((place for place in places if exists(place)), None)
+
+
+def check(source):
+    faults = []
+    seen = 0
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source).as_posix()
+        if path.suffix not in (".c", ".h", ".cpp", ".cu") or name.startswith(("build", "tests/")):
+            continue
+        room = room_of(name)
+        if room is None:
+            if not name.startswith(("python/", "examples/", "man/", ".")):
+                faults.append(f"{name}: lies in no room")
+            continue
+        for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if include.startswith(PUBLIC) or GENERATED.search(include):
+                continue
+            target = target_of(path.parent.relative_to(source).as_posix(), room, include,
+                               lambda at: (source / at).is_file())
+            seen += 1
+            if target is None:
+                faults.append(f"{name}: no file for {include}")
+            elif climbs(room, target):
+                faults.append(f"{name}: {room} includes {target}, which lies above it")
+    return seen, faults
+
+
+def check_itself():
+    cases = [
+        ("core", "base/error.h", False), ("core", "core/tables.h", False),
+        ("core", "backends/cuda/driver.h", True), ("base", "core/tables.h", True),
+        ("backends", "core/backend.h", False), ("cli", "base/output.h", False),
+        ("cli", "base/pool.h", True), ("cli", "core/tables.h", True),
+        ("hooks/shim", "core/tables.h", True), ("hooks", "core/tables.h", True), ("predict/llm", "predict/replay/x.h", True),
+    ]
+    wrong = [case for case in cases if climbs(case[0], case[1]) != case[2]]
+    assert room_of("hooks/shim/abi.c") == "hooks/shim" and room_of("elsewhere/x.c") is None
+    return wrong
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__)
+        return 2
+    if sys.argv[1] == "--self":
+        wrong = check_itself()
+        for case in wrong:
+            print(f"judged wrongly: {case}")
+        return 1 if wrong else 0
+    seen, faults = check(Path(sys.argv[1]).resolve())
+    for fault in faults:
+        print(fault)
+    print(f"{seen} includes, {len(faults)} faults")
+    return 1 if faults or seen < 100 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
