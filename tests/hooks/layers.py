@@ -19,6 +19,7 @@ ALLOWED = {"hooks", "reveille", *ROOMS_BELOW}
 ATTACH = "rvl_private_attach_hooks"
 PRIVATE = {ATTACH, "rvl_private_error_record", "rvl_private_prefetch"}
 PRIVATE_VERSION = "REVEILLE_PRIVATE"
+NM_WITH_VERSIONS = "nm"  # of binutils, on all libraries: LLVM's shows versions since 15
 OURS = re.compile(r"rvli?_\w+")
 
 
@@ -53,10 +54,11 @@ def check_objects(source, nm, hooks, lower, problems):
     return sorted(needed & public)
 
 
-def check_private(nm, library, problems):
+def check_private(library, problems):
     """libreveille exports nothing for other libraries but what is listed here, with a version."""
     found = dict(name.replace("@@", "@").split("@") for name in
-                 symbols(nm, ["-D", "--with-symbol-versions", "--defined-only"], [library])
+                 symbols(NM_WITH_VERSIONS, ["-D", "--with-symbol-versions", "--defined-only"],
+                         [library])
                  if name.startswith("rvl_private_") and "@" in name)
     wanted = {name: PRIVATE_VERSION for name in PRIVATE}
     if found != wanted:
@@ -82,7 +84,7 @@ def main():
     problems = []
     includes = check_includes(source, problems)
     used = check_objects(source, nm, hooks, lower, problems)
-    check_private(nm, library, problems)
+    check_private(library, problems)
     check_hook_libraries(nm, shims, problems)
     print(f"{includes} includes; public functions that the hooks use: {' '.join(used)}")
     if problems or includes == 0 or not used:
