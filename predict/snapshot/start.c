@@ -257,8 +257,16 @@ static rvl_status add_pages(const rvli_run *run, start *begin, const rvli_segmen
 }
 
 /* Without entries on where segments begin, what was there shows by what it held. */
+/* Entries and lists may name any bytes; what cannot be is passed over. */
+static bool can_be(uint64_t addr, uint64_t size)
+{
+    return size > 0 && size <= RVLI_SIZE_MAX_BYTES && addr <= UINT64_MAX - size;
+}
+
 static rvl_status add_shown(const rvli_run *run, start *begin, const rvli_segment_row *piece)
 {
+    if (!can_be(piece->addr, piece->size))
+        return RVL_OK;
     if (begin->shows_segments)
         return add_piece(begin, piece);
     if (piece->expandable)
@@ -275,7 +283,7 @@ static rvl_status take_back(const rvli_run *run, start *begin, const rvli_event_
                               .stream = event->stream,
                               .pool = rvli_pool_of(run, event),
                               .small = event->size == RVLI_SMALL_BUFFER};
-    if (event->addr > UINT64_MAX - event->size || event->size == 0)
+    if (!can_be(event->addr, event->size))
         return RVL_OK;
     switch (event->action) {
     case RVLI_ACTION_SEGMENT_ALLOC:
