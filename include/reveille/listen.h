@@ -2,8 +2,8 @@
 /*
  * A listener: who hears, in this process, of what contexts on real devices do with memory.
  *
- * It is for what records or counts a whole process, whoever opens the contexts there. A process has
- * one listener; the recording (docs/record.md) is it while it is on. Simulated contexts are not
+ * It is for what records or counts a whole process, also contexts that others open there. A process
+ * has one listener; the recording (docs/record.md) is it while it is on. Simulated contexts are not
  * heard of, nor is imported memory, which is recorded by the process that made it.
  */
 #ifndef REVEILLE_LISTEN_H

@@ -67,7 +67,7 @@ static void move(owner *o)
     }
 }
 
-/* Its own allocation is there, in some state, whoever moves it meanwhile. */
+/* Its own allocation is there, in some state, also while another thread moves it. */
 static void look(owner *o)
 {
     caller *by = &o->by;

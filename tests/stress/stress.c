@@ -163,7 +163,7 @@ static _Noreturn void be_victim(const settings *s)
     uint64_t random = s->seed, digest = 0;
     snprintf(stress_folder, sizeof stress_folder, "%s", s->victim);
     stress_folders_make();
-    alarm(2 * DEADLINE_S); /* whoever should kill it may be gone */
+    alarm(2 * DEADLINE_S); /* the process that should kill it may be gone */
     for (;;) {
         const round_options options = {
             .seed = s->seed, .random = &random, .threads = 1, .steps = STEPS, .keeps_trace = true};
