@@ -103,7 +103,7 @@ static rvl_status enter(rvl_context *context, rvli_allocation *allocation)
 
 /* ---- Allocating ---- */
 
-/* A record of the allocation, and of its blocks if it is to have memory. */
+/* A record of the allocation, and of its blocks if it is to have memory: a change has begun. */
 static rvl_status prepare(rvl_context *context, const rvli_allocation *draft,
                           rvli_allocation **allocation_out)
 {
@@ -119,6 +119,8 @@ static rvl_status prepare(rvl_context *context, const rvli_allocation *draft,
             status = rvli_blocks_prepare(context, allocation, &allocation->blocks);
         if (status != RVL_OK)
             rvli_pool_put(&context->allocation_pool, allocation);
+        else
+            rvli_change_begin(context);
     }
     rvli_unlock(context);
     *allocation_out = allocation;
@@ -136,12 +138,15 @@ static rvl_status build(rvl_context *context, const rvli_allocation *draft, rvl_
     rvli_lock(context);
     if (status == RVL_OK)
         status = enter(context, allocation);
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
         *addr_out = allocation->addr;
+        rvli_change_end(context);
+    }
     rvli_unlock(context);
     if (status != RVL_OK) {
         rvli_undo_back(context, allocation);
         rvli_lock(context);
+        rvli_change_end(context);
         rvli_pool_put(&context->allocation_pool, allocation);
         rvli_unlock(context);
     }

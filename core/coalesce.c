@@ -171,6 +171,7 @@ static rvl_status new_carrier(rvl_context *context, const rvli_allocation *draft
         carrier->as.kind = RVLI_KIND_CARRIER;
         carrier->as.size = size;
         carrier->as.id = ++context->last_id; /* its place in the order of transitions */
+        rvli_change_begin(context);
     }
     rvli_unlock(context);
     if (status == RVL_OK && carrier == NULL)
@@ -184,6 +185,7 @@ static rvl_status new_carrier(rvl_context *context, const rvli_allocation *draft
 static void put_carrier(rvl_context *context, rvli_carrier *carrier)
 {
     rvli_lock(context);
+    rvli_change_end(context);
     rvli_pool_put(&context->carrier_pool, carrier);
     rvli_unlock(context);
 }
@@ -222,6 +224,7 @@ static rvl_status board_new(rvl_context *context, rvli_allocation *rider,
         if (status == RVL_OK) {
             rvli_enter_memory(context, &carrier->as);
             rvli_carrier_open(carrier);
+            rvli_change_end(context);
         }
         rvli_unlock(context);
         if (status == RVL_OK)

@@ -191,6 +191,7 @@ static rvl_status free_everything(rvl_context *context, uint64_t *live_out)
             continue;
         }
         rvli_listener_tell_free(context, allocation->addr);
+        rvli_change_begin(context); /* nobody else calls: the lock is not needed */
         rvl_status status = rvli_free_allocation(context, allocation);
         if (status != RVL_OK)
             abandon(context, allocation);

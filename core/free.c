@@ -55,12 +55,13 @@ static void put_back(rvl_context *context, rvli_allocation *allocation)
         allocation->id = ++context->last_id; /* the old number has been recorded as freed */
         rvli_record_alloc(context, allocation);
     }
+    rvli_change_end(context);
     rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_error_set(&cause);
 }
 
-/* Takes it out of tables and ledger, before its address can be reserved again. */
+/* Takes it out of tables and ledger, before its address can be reserved again. The change ends. */
 static void forget(rvl_context *context, rvli_allocation *allocation)
 {
     rvli_allocation *mover = rvli_mover(allocation);
@@ -74,6 +75,7 @@ static void forget(rvl_context *context, rvli_allocation *allocation)
     if (allocation->kind == RVLI_KIND_RIDER)
         rvli_pool_put(&context->carrier_pool, allocation->carrier);
     rvli_pool_put(&context->allocation_pool, allocation);
+    rvli_change_end(context);
     rvli_announce_moved(context);
     rvli_unlock(context);
 }
@@ -93,8 +95,9 @@ rvl_status rvli_free_allocation(rvl_context *context, rvli_allocation *allocatio
 }
 
 /* Takes an allocation, with the memory that goes along, out of everybody's sight. Lock held. */
-static void hide(rvli_allocation *allocation)
+static void hide(rvl_context *context, rvli_allocation *allocation)
 {
+    rvli_change_begin(context);
     /* Its entry by address stays until the end: putting it back must not need memory. */
     allocation->freeing = true;
     if (allocation->kind == RVLI_KIND_RIDER)
@@ -122,7 +125,7 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
     } else if (found) {
         *before_out = *allocation;
         before_out->state = rvli_mover(allocation)->state;
-        hide(allocation);
+        hide(context, allocation);
     }
     rvli_unlock(context);
     *allocation_out = allocation;

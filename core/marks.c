@@ -2,12 +2,15 @@
 /* Marks: stages, steps, and external bytes. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "core/tables.h"
 #include "core/listener.h"
 
 #define NAME_BYTES_MAX 255u
+#define SAMPLE_TRIES 20
+#define SAMPLE_AGAIN_NS 50000
 
 static rvl_status check_name(const char *name)
 {
@@ -34,6 +37,30 @@ static void sample_use(rvl_context *context, uint64_t *used_bytes)
     rvli_error_put_back(&before);
 }
 
+/*
+ * Samples the use of an instant at which no thread changes memory, and leaves the lock held. Where
+ * there is no such instant, nothing is known.
+ */
+static void sample_and_lock(rvl_context *context, uint64_t *used_bytes)
+{
+    for (int tries = 0; tries < SAMPLE_TRIES; tries++) {
+        rvli_lock(context);
+        bool quiet = context->changing == 0;
+        uint64_t changes = context->changes;
+        rvli_unlock(context);
+        if (quiet)
+            sample_use(context, used_bytes);
+        rvli_lock(context);
+        if (quiet && context->changes == changes)
+            return;
+        rvli_unlock(context);
+        nanosleep(&(struct timespec){.tv_nsec = SAMPLE_AGAIN_NS}, NULL);
+    }
+    for (int device = 0; device < context->device_count; device++)
+        used_bytes[device] = RVLI_USE_UNKNOWN;
+    rvli_lock(context);
+}
+
 rvl_status rvl_stage(rvl_context *context, const char *name)
 {
     uint64_t used_bytes[RVL_MAX_DEVICES];
@@ -47,9 +74,9 @@ rvl_status rvl_stage(rvl_context *context, const char *name)
     bool recording = rvli_recording(&context->recorder);
     rvli_unlock(context);
     if (recording)
-        sample_use(context, used_bytes);
-
-    rvli_lock(context);
+        sample_and_lock(context, used_bytes);
+    else
+        rvli_lock(context);
     status = rvli_ledger_begin_stage(context, name);
     if (status == RVL_OK && recording && rvli_recording(&context->recorder))
         rvli_record_stage(context, name, used_bytes);

@@ -58,16 +58,19 @@ static const char *name_of(const rvli_tag *tag)
     return tag->key->name[0] != '\0' ? tag->key->name : NULL;
 }
 
-void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
+/* ---- Allocations ---- */
+
+static void write_alloc(rvl_context *context, const rvli_allocation *allocation, uint64_t id)
 {
     uint32_t flags = allocation->flags & ~RVL_ALLOC_PAUSED;
-    if (rvli_mover(allocation)->state != RVL_STATE_ACTIVE)
+    rvl_state state = (rvl_state)rvli_mover(allocation)->state;
+    if (state != RVL_STATE_ACTIVE && state != RVL_STATE_PAUSING)
         flags |= RVL_ALLOC_PAUSED;
     write_event(context,
                 &(rvl_trace_event){
                     .kind = RVL_EVENT_ALLOC,
                     .process = allocation->tag->process->name,
-                    .id = allocation->id,
+                    .id = id,
                     .device = allocation->device,
                     .bytes = allocation->size,
                     .tag = name_of(allocation->tag),
@@ -77,14 +80,62 @@ void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
                 });
 }
 
+/* Whether a transition's line is to come that does not move it, though its tag. */
+static bool is_late(const rvli_allocation *allocation)
+{
+    uint8_t state = rvli_mover(allocation)->state;
+    return allocation->tag->moving && state != RVL_STATE_PAUSING && state != RVL_STATE_RESUMING;
+}
+
+void rvli_record_alloc(rvl_context *context, const rvli_allocation *allocation)
+{
+    rvli_recorder *recorder = &context->recorder;
+    rvli_error_before before;
+    if (!is_late(allocation)) {
+        write_alloc(context, allocation, allocation->id);
+        return;
+    }
+    rvli_error_keep(&before);
+    rvl_status status = rvli_intmap_insert(&recorder->late, allocation->addr, 0);
+    if (status == RVL_OK)
+        recorder->owed++;
+    else if (recorder->failed == RVL_OK)
+        recorder->failed = status;
+    rvli_error_put_back(&before);
+}
+
+void rvli_record_late(rvl_context *context, bool all)
+{
+    rvli_recorder *recorder = &context->recorder;
+    for (size_t i = 0; recorder->owed > 0 && i < recorder->late.capacity; i++) {
+        rvli_intmap_slot *slot = &recorder->late.slots[i];
+        if (slot->key == 0 || slot->value != 0)
+            continue;
+        const rvli_allocation *allocation = rvli_index_get(&context->by_addr, slot->key);
+        if (allocation->tag->moving && !all)
+            continue;
+        slot->value = ++context->last_id;
+        recorder->owed--;
+        write_alloc(context, allocation, slot->value);
+    }
+}
+
 void rvli_record_free(rvl_context *context, const rvli_allocation *allocation)
 {
+    rvli_recorder *recorder = &context->recorder;
+    uint64_t id = allocation->id;
+    if (rvli_intmap_remove(&recorder->late, allocation->addr, &id) && id == 0) {
+        recorder->owed--; /* the file never hears of it */
+        return;
+    }
     write_event(context, &(rvl_trace_event){
                              .kind = RVL_EVENT_FREE,
                              .process = allocation->tag->process->name,
-                             .id = allocation->id,
+                             .id = id,
                          });
 }
+
+/* ---- Transitions and marks ---- */
 
 void rvli_record_transition(rvl_context *context, const rvli_tag *tag, rvl_event_kind kind,
                             bool skip_content)
@@ -227,6 +278,7 @@ static rvl_status start(rvl_context *context, const char *path, const rvl_trace_
     if (status != RVL_OK) {
         rvl_trace_writer_discard(recorder->writer);
         recorder->writer = NULL;
+        rvli_intmap_destroy(&recorder->late);
     }
     return status;
 }
@@ -276,6 +328,8 @@ rvl_status rvl_record_stop(rvl_context *context)
         return status;
     rvli_lock(context);
     rvl_trace_writer *writer = context->recorder.writer;
+    rvli_record_late(context, true);
+    rvli_intmap_destroy(&context->recorder.late);
     bool missing = context->recorder.failed == RVL_ERR_HOST_OOM;
     context->recorder.writer = NULL;
     rvli_unlock(context);

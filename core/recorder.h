@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/intmap.h"
 #include "reveille/trace.h"
 
 typedef struct rvli_recorder {
@@ -18,6 +19,8 @@ typedef struct rvli_recorder {
     uint64_t start_ns;           /* context clock at time 0 of the trace */
     uint32_t declared_processes; /* processes 0 to n-1 are in the file */
     rvl_status failed;           /* of the first line that is missing */
+    rvli_intmap late;            /* address -> id in the file, or 0: its line is still to come */
+    size_t owed;                 /* lines that are still to come */
 } rvli_recorder;
 
 #define RVLI_USE_UNKNOWN UINT64_MAX
@@ -30,7 +33,13 @@ static inline bool rvli_recording(const rvli_recorder *recorder)
     return recorder->writer != NULL;
 }
 
+/*
+ * A transition's line comes at its end, and moves all of its tag. So what is allocated in a tag
+ * while it moves is recorded behind that line, by rvli_record_late(), and has another id there than
+ * in the context: ids rise in a file. all: also where the tag still moves.
+ */
 void rvli_record_alloc(rvl_context *context, const struct rvli_allocation *allocation);
+void rvli_record_late(rvl_context *context, bool all);
 void rvli_record_free(rvl_context *context, const struct rvli_allocation *allocation);
 void rvli_record_transition(rvl_context *context, const struct rvli_tag *tag, rvl_event_kind kind,
                             bool skip_content);

@@ -169,6 +169,8 @@ struct rvl_context {
     rvli_pool carrier_pool;
     rvli_pool block_pool;
     uint64_t last_id;
+    uint32_t changing; /* allocations, frees and transitions that go on */
+    uint64_t changes;  /* that ever began */
 
     rvli_process *processes_by_name;
     rvli_process **processes; /* by number */
@@ -198,6 +200,21 @@ static inline void rvli_lock(rvl_context *context)
 static inline void rvli_unlock(rvl_context *context)
 {
     rvli_mutex_unlock(&context->lock);
+}
+
+/*
+ * Around what changes the memory of a device: what the device says in between is of no instant that
+ * the ledger has. With the lock held.
+ */
+static inline void rvli_change_begin(rvl_context *context)
+{
+    context->changing++;
+    context->changes++;
+}
+
+static inline void rvli_change_end(rvl_context *context)
+{
+    context->changing--;
 }
 
 /* Wakes those who wait for an allocation to settle. With the lock held. */

@@ -85,6 +85,7 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
             pthread_cond_wait(&context->moved, &context->lock);
         transition->tags[i]->moving = true;
     }
+    rvli_change_begin(context);
     rvli_unlock(context);
     transition->start_ns = rvli_clock_now(&context->clock);
     return RVL_OK;
@@ -96,6 +97,8 @@ void rvli_transition_end(rvli_transition *transition)
     rvli_lock(context);
     for (size_t i = 0; i < transition->tag_count; i++)
         transition->tags[i]->moving = false;
+    rvli_change_end(context);
+    rvli_record_late(context, false);
     rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_disk_end(transition);

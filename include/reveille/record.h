@@ -14,7 +14,8 @@ extern "C" {
 /*
  * Starts recording to a new file at path, in the place of an older one; what is allocated already
  * is written first. A failure leaves the older one. A free is recorded before the driver call, an
- * allocation after it; at each stage mark the device's true use is sampled. Lines are buffered and
+ * allocation after it, in a tag that moves after the move. At each stage mark the true use of each
+ * device is sampled, unless other threads change memory all the while. Lines are buffered and
  * written when the buffer is full, at each mark, and at stop; a killed process leaves a file that
  * `reveille replay --partial` reads. Returns RVL_OK; RVL_ERR_INVALID (path NULL, or ends in .zst:
  * compress it afterwards); RVL_ERR_STATE (already recording); RVL_ERR_IO; RVL_ERR_HOST_OOM;

@@ -105,38 +105,12 @@ void round_compare(const stress_round *r, caller *by)
         EXPECT(by, memory.used_bytes, host_bytes);
 }
 
-static bool is_active(const stress_round *r, caller *by, rvl_addr addr)
-{
-    rvl_allocation found = {.struct_size = sizeof found};
-    ANSWER(by, MAY_OK, rvl_allocation_find, r->in.context, addr, &found);
-    return found.state == RVL_STATE_ACTIVE;
-}
-
-/*
- * What a recording may have otherwise than the context. A trace moves whole tags. What another
- * thread allocates in a shared tag during its transition is recorded before it, and so moves in the
- * replay alone, until the tag moves again. The last resume of all shared tags ends that, if it
- * fits.
- */
-static uint64_t unsettled_bytes(const stress_round *r, caller *by)
-{
-    bool settled = true;
-    for (int i = 0; i < SHARED_TAGS && r->in.threads > 1; i++)
-        settled = settled && is_active(r, by, r->anchors[i]);
-    for (int i = 0; i < r->in.threads * SHARED_SLOTS; i++) {
-        rvl_addr addr = r->owners[i / SHARED_SLOTS].shared[i % SHARED_SLOTS];
-        settled = settled && (addr == 0 || is_active(r, by, addr));
-    }
-    return settled ? 0 : r->in.shared_bytes_max;
-}
-
 /* What was recorded, replayed, ends with what is in use. A fault may leave what no trace can say.
  */
 void round_compare_recording(const stress_round *r, caller *by)
 {
     rvl_replay *replay = NULL;
     totals sum = walk(r, by);
-    uint64_t unsettled = unsettled_bytes(r, by);
     const char *path = r->trace;
     if (path[0] == '\0')
         return;
@@ -162,8 +136,7 @@ void round_compare_recording(const stress_round *r, caller *by)
             r->in.keep_bytes + (any_shares(r) ? OWNER_SLOTS * CARRIER_GRANULES * GRANULE_BYTES *
                                                     (uint64_t)r->in.threads
                                               : 0);
-        uint64_t least = expected > unsettled ? expected - unsettled : 0;
-        EXPECT_WITHIN(by, stage.end_bytes, least, expected + more + unsettled);
+        EXPECT_WITHIN(by, stage.end_bytes, expected, expected + more);
     }
     CALL(by, rvl_replay_close, replay);
 }

@@ -210,16 +210,42 @@ static void run_owners(stress_round *r)
 
 /* ---- Closing ---- */
 
-static size_t count_files(void)
+/* Open files, each passed on by its number and name. */
+static size_t walk_files(void (*each)(const char *number, const char *name))
 {
     size_t count = 0;
     DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL)
         calls_give_up("/proc/self/fd");
-    while (readdir(folder) != NULL)
-        count++;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL; count++) {
+        char name[256];
+        ssize_t length = each != NULL ? readlinkat(dirfd(folder), entry->d_name, name, 255) : -1;
+        if (length >= 0) {
+            name[length] = '\0';
+            each(entry->d_name, name);
+        }
+    }
     closedir(folder);
     return count;
+}
+
+static size_t count_files(void)
+{
+    return walk_files(NULL);
+}
+
+static void print_file(const char *number, const char *name)
+{
+    fprintf(stderr, "stress: open: %s %s\n", number, name);
+}
+
+/* Names those that are open if they are not as many as before. */
+static void expect_files(caller *by, size_t files)
+{
+    size_t found = count_files();
+    if (found != files)
+        walk_files(print_file);
+    EXPECT(by, found, files);
 }
 
 static void close_context(stress_round *r, caller *by)
@@ -262,7 +288,7 @@ void round_run(const round_options *options, uint64_t *digest)
     round_compare_recording(&r, &by);
     close_context(&r, &by);
     if (!options->tour) /* the first opens what stays open, such as the driver */
-        EXPECT(&by, count_files(), files);
+        expect_files(&by, files);
     for (int i = 0; i < r.in.threads; i++)
         *digest = stress_mix(*digest ^ r.owners[i].by.digest);
     *digest = stress_mix(*digest ^ by.digest);

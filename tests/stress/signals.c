@@ -144,5 +144,6 @@ int wait_for_child(int child)
         nanosleep(&(struct timespec){.tv_nsec = TICK_US * 1000}, NULL);
     }
     fprintf(stderr, "stress: process %d does not end within %d s\n", child, DEADLINE_S);
+    kill(child, SIGKILL); /* it would keep this program's output open */
     abort();
 }

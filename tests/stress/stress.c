@@ -70,19 +70,22 @@ static uint64_t number_of(const char *text)
 static _Noreturn void explain(void)
 {
     fputs("usage: stress [--seed N] [--seconds S] [--threads T] [--rounds R] [--calm]\n"
-          "Without --seed it is drawn, and printed. RVL_STRESS_SECONDS is the default of "
-          "--seconds.\n",
+          "Without --seed it is drawn, and printed. RVL_STRESS_SEED and RVL_STRESS_SECONDS are "
+          "the defaults.\n",
           stderr);
     exit(2);
 }
 
 static settings read_settings(int count, char **words)
 {
-    const char *seconds = getenv("RVL_STRESS_SECONDS");
+    const char *seconds = getenv("RVL_STRESS_SECONDS"), *seed = getenv("RVL_STRESS_SEED");
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     settings s = {.seconds = seconds != NULL ? number_of(seconds) : DEFAULT_SECONDS,
-                  .seed = stress_mix((uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 20) >> 32};
+                  .seed =
+                      seed != NULL
+                          ? number_of(seed)
+                          : stress_mix((uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 20) >> 32};
     for (int i = 1; i < count; i++) {
         const char *word = words[i];
         if (strcmp(word, "--calm") == 0) {

@@ -268,7 +268,8 @@ def be_victim(folder, seed):
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
+    drawn = int.from_bytes(os.urandom(4), "little")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("RVL_STRESS_SEED", drawn)))
     parser.add_argument("--seconds", type=float,
                         default=float(os.environ.get("RVL_STRESS_SECONDS", "5")))  # fmt: skip
     parser.add_argument("--victim", help=argparse.SUPPRESS)
