@@ -131,13 +131,29 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
     return RVL_OK;
 }
 
+/* Asks a second time where the backend refuses. */
+static rvl_status release_handle(rvl_context *context, const rvli_block *block)
+{
+    const rvli_backend_ops *ops = &context->ops;
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    rvl_status status = ops->release(context->self, block->device, block->handle, block->size);
+    if (status == RVL_OK)
+        return RVL_OK;
+    status = ops->release(context->self, block->device, block->handle, block->size);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
+    else
+        rvli_error_op("release");
+    return status;
+}
+
 /* Whether a block is where it was before: kept blocks are, created ones once they are released. */
 static bool take_back(rvl_context *context, const rvli_block *block)
 {
     if (block->mapped) /* unmapping failed: nobody may have it */
         return false;
-    return block->handed_over || block->handle == 0 ||
-           context->ops.release(context->self, block->device, block->handle, block->size) == RVL_OK;
+    return block->handed_over || block->handle == 0 || release_handle(context, block) == RVL_OK;
 }
 
 /* Moves a block that cannot be released to the stranded list. holder: who has it; NULL: nobody. */
@@ -332,22 +348,6 @@ static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
     return room;
 }
 
-static rvl_status release_handle(rvl_context *context, const rvli_block *block)
-{
-    const rvli_backend_ops *ops = &context->ops;
-    rvli_error_before before;
-    rvli_error_keep(&before);
-    rvl_status status = ops->release(context->self, block->device, block->handle, block->size);
-    if (status == RVL_OK)
-        return RVL_OK;
-    status = ops->release(context->self, block->device, block->handle, block->size);
-    if (status == RVL_OK)
-        rvli_error_put_back(&before);
-    else
-        rvli_error_op("release");
-    return status;
-}
-
 /*
  * Takes a block's bytes out of the ledger before they are free for others, who would be counted
  * beside it. Puts them back where the backend refuses: then nobody else can have them.
@@ -383,11 +383,11 @@ static rvli_holder *holder_of(rvl_context *context, const rvli_allocation *alloc
                : allocation->tag->holders[allocation->device];
 }
 
-rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
+/* first: an answer of the backend for the first block is returned, and changes nothing. */
+static rvl_status release_all(rvl_context *context, rvli_allocation *allocation, bool first)
 {
     rvli_holder *holder = holder_of(context, allocation);
     rvli_error_before before;
-    bool first = true;
     rvli_error_keep(&before);
     while (allocation->blocks != NULL) {
         rvli_block *block = allocation->blocks;
@@ -403,6 +403,16 @@ rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation
         first = false;
     }
     return RVL_OK;
+}
+
+rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation)
+{
+    return release_all(context, allocation, true);
+}
+
+void rvli_blocks_release_or_strand(rvl_context *context, rvli_allocation *allocation)
+{
+    (void)release_all(context, allocation, false);
 }
 
 /* Releases the blocks of a list that belonged to holder; what is refused goes back on the list. */

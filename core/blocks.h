@@ -61,6 +61,9 @@ void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *h
  */
 rvl_status rvli_blocks_release(rvl_context *context, rvli_allocation *allocation);
 
+/* The same, and what the backend refuses is stranded, the first too: this cannot fail. */
+void rvli_blocks_release_or_strand(rvl_context *context, rvli_allocation *allocation);
+
 /* Gives all kept blocks of a device back. Returns how many bytes that freed. */
 uint64_t rvli_kept_give_up(rvl_context *context, int device);
 

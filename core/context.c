@@ -211,6 +211,12 @@ rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
     if (status != RVL_OK)
         return status;
 
+    rvli_lock(context);
+    bool prepared = context->prepared > 0;
+    rvli_unlock(context);
+    if (prepared)
+        return rvli_error(RVL_ERR_BUSY, "a transition is prepared: commit or abort it first");
+
     uint64_t live = 0;
     rvl_status recorded = rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;
     rvl_status freed = free_everything(context, &live);

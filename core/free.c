@@ -17,15 +17,31 @@
 #include "core/fail.h"
 #include "core/listener.h"
 
-/* Finds the allocation that begins at addr, waiting while somebody works on it. Lock held. */
-static rvli_allocation *find_settled(rvl_context *context, rvl_addr addr)
+/* Whether nobody works on it. */
+static bool is_settled(const rvli_allocation *allocation)
+{
+    return !allocation->freeing &&
+           rvli_state_move((rvl_state)rvli_mover(allocation)->state, RVLI_MOVE_FREE, NULL);
+}
+
+/*
+ * Finds the allocation that begins at addr, waiting while somebody works on it. Lock held.
+ * RVL_ERR_INVALID: none does. RVL_ERR_BUSY: its move is prepared, and nobody knows for how long.
+ */
+static rvl_status find_settled(rvl_context *context, rvl_addr addr,
+                               rvli_allocation **allocation_out)
 {
     for (;;) {
         rvli_allocation *allocation = rvli_index_get(&context->by_addr, addr);
-        if (allocation == NULL ||
-            (!allocation->freeing &&
-             rvli_state_move((rvl_state)rvli_mover(allocation)->state, RVLI_MOVE_FREE, NULL)))
-            return allocation;
+        *allocation_out = allocation;
+        if (allocation == NULL)
+            return rvli_error(RVL_ERR_INVALID,
+                              "no allocation begins at this address (freed already?)");
+        if (is_settled(allocation))
+            return RVL_OK;
+        if (!allocation->freeing && allocation->tag->prepared)
+            return rvli_error(RVL_ERR_BUSY, "the allocation is prepared for a move: commit or "
+                                            "abort that first");
         pthread_cond_wait(&context->moved, &context->lock);
     }
 }
@@ -109,14 +125,15 @@ static void hide(rvl_context *context, rvli_allocation *allocation)
 /*
  * Claims the allocation at addr for freeing; *allocation_out is NULL if that was all: a rider that
  * has left its carrier. *before_out is what it was: others write to the record itself, whose place
- * in the index moves with theirs. false: none begins at addr.
+ * in the index moves with theirs. Else as find_settled().
  */
-static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out,
-                  rvli_allocation *before_out)
+static rvl_status claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out,
+                        rvli_allocation *before_out)
 {
     rvli_lock(context);
-    rvli_allocation *allocation = find_settled(context, addr);
-    bool found = allocation != NULL;
+    rvli_allocation *allocation = NULL;
+    rvl_status status = find_settled(context, addr, &allocation);
+    bool found = status == RVL_OK;
     if (found && is_recorded(context, allocation))
         rvli_record_free(context, allocation);
     if (found && rvli_rides_with_others(allocation)) {
@@ -129,7 +146,7 @@ static bool claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocat
     }
     rvli_unlock(context);
     *allocation_out = allocation;
-    return found;
+    return status;
 }
 
 static bool is_import(rvl_context *context, rvl_addr addr)
@@ -157,10 +174,9 @@ rvl_status rvl_free(rvl_context *context, rvl_addr addr)
     if (status != RVL_OK)
         return status;
     rvli_listener_tell_free(context, addr); /* before anybody else can have the address */
-    if (!claim(context, addr, &allocation, &before))
-        return rvli_error(RVL_ERR_INVALID, "no allocation begins at this address (freed already?)");
-    if (allocation == NULL)
-        return RVL_OK;
+    status = claim(context, addr, &allocation, &before);
+    if (status != RVL_OK || allocation == NULL)
+        return status;
 
     status = rvli_free_allocation(context, allocation);
     if (status != RVL_OK) {

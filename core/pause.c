@@ -7,12 +7,15 @@
  * restored from its backup, and what cannot be brought back is LOST. No device memory is allocated
  * on the way forward.
  */
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "base/options.h"
 #include "core/backup/backup.h"
 #include "core/blocks.h"
 #include "core/backup/content.h"
 #include "core/fail.h"
+#include "core/prepare.h"
 #include "core/transition.h"
 
 static rvli_holder *holder_of(const rvli_allocation *allocation)
@@ -116,21 +119,29 @@ static void forget_backup(rvl_context *context, rvli_move_item *item)
     allocation->backup = NULL;
 }
 
-static void commit(rvli_transition *transition, bool discard)
+static void commit(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
     rvli_lock(context);
     for (size_t i = 0; i < transition->item_count; i++) {
-        if (discard)
+        if (transition->skip_content)
             forget_backup(context, &transition->items[i]);
         commit_item(context, &transition->items[i]);
     }
     for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
-        rvli_record_transition(context, transition->touched[i], RVL_EVENT_PAUSE, discard);
+        rvli_record_transition(context, transition->touched[i], RVL_EVENT_PAUSE,
+                               transition->skip_content);
     rvli_transition_spend(transition);
     rvli_unlock(context);
     for (size_t i = 0; i < transition->item_count; i++)
         rvli_backup_drop(context, transition->items[i].discarded);
+}
+
+/* What the backend refuses to release is stranded: the allocations are paused all the same. */
+static void release_or_strand(rvli_transition *transition)
+{
+    for (size_t i = 0; i < transition->item_count; i++)
+        rvli_blocks_release_or_strand(transition->context, transition->items[i].allocation);
 }
 
 /* ---- Backward ---- */
@@ -171,6 +182,12 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
     return settled;
 }
 
+static bool map_again(rvli_transition *transition, const rvli_allocation *allocation)
+{
+    return rvli_blocks_map(transition->context, allocation->blocks, allocation->access_mask,
+                           true) == RVL_OK;
+}
+
 /* Brings an allocation's memory and content back, whatever is left of it. */
 static bool restore_item(rvli_transition *transition, rvli_move_item *item)
 {
@@ -179,8 +196,7 @@ static bool restore_item(rvli_transition *transition, rvli_move_item *item)
         return recreate(transition, item);
     if (rvli_blocks_all_mapped(allocation->blocks))
         return true;
-    return rvli_blocks_map(transition->context, allocation->blocks, allocation->access_mask,
-                           true) == RVL_OK;
+    return map_again(transition, allocation) || map_again(transition, allocation);
 }
 
 /* Its content stays with the backup: all of it was saved before the first block was released. */
@@ -196,7 +212,8 @@ static void lose_item(rvl_context *context, rvli_move_item *item)
     allocation->backup = item->backup;
 }
 
-static void undo_item(rvli_transition *transition, rvli_move_item *item)
+/* false, and the error record says why: it is lost. */
+static bool undo_item(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_context *context = transition->context;
     rvli_allocation *allocation = item->allocation;
@@ -216,38 +233,39 @@ static void undo_item(rvli_transition *transition, rvli_move_item *item)
     }
     rvli_unlock(context);
     rvli_backup_drop(context, unused);
+    return restored;
 }
 
 static void undo(rvli_transition *transition)
 {
     rvl_error cause = *rvli_error_get();
     for (size_t i = 0; i < transition->item_count; i++)
-        undo_item(transition, &transition->items[i]);
+        (void)undo_item(transition, &transition->items[i]);
     rvli_error_set(&cause);
 }
 
 /* ---- The call ---- */
 
 /* The steps in their order. *failed_out: the item it failed at. */
-static rvl_status run(rvli_transition *transition, const rvl_pause_options *options,
-                      size_t *failed_out)
+static rvl_status unmap_saved(rvli_transition *transition, const rvl_pause_options *options,
+                              size_t *failed_out)
 {
     rvl_status status = ask_callbacks(transition);
     if (status == RVL_OK)
         status = wait_until_unused(transition, options);
-    if (status == RVL_OK && !(options->flags & RVL_PAUSE_DISCARD)) {
+    if (status == RVL_OK && !transition->skip_content) {
         status = rvli_content_save(transition, failed_out);
         if (status != RVL_OK)
             rvli_content_quiesce(transition);
     }
     if (status == RVL_OK)
         status = unmap_all(transition, failed_out);
-    if (status == RVL_OK)
-        status = release_all(transition, failed_out);
     return status;
 }
 
-static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_options *options)
+/* All that can fail. With `release`, to its end but the flip; else nothing is released yet. */
+static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_options *options,
+                                bool release)
 {
     rvl_context *context = transition->context;
     size_t failed = 0;
@@ -259,17 +277,37 @@ static rvl_status pause_claimed(rvli_transition *transition, const rvl_pause_opt
     status = rvli_transition_ask(transition, RVL_EVENT_PAUSE);
     bool refused = status != RVL_OK;
     if (!refused)
-        status = run(transition, options, &failed);
-    if (status == RVL_OK) {
-        commit(transition, options->flags & RVL_PAUSE_DISCARD);
-    } else {
-        const rvli_allocation *allocation = transition->items[failed].allocation;
-        if (!refused && status != RVL_ERR_VETOED)
-            rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
-        undo(transition);
-    }
-    rvli_transition_tell(transition, status == RVL_OK);
+        status = unmap_saved(transition, options, &failed);
+    if (status == RVL_OK && release)
+        status = release_all(transition, &failed);
+    if (status == RVL_OK)
+        return RVL_OK;
+    const rvli_allocation *allocation = transition->items[failed].allocation;
+    if (!refused && status != RVL_ERR_VETOED)
+        rvli_fail(context, "pause", allocation->tag, allocation->device, allocation->size);
+    undo(transition);
+    rvli_transition_tell(transition, false);
     return status;
+}
+
+/* The flip. */
+static void finish(rvli_transition *transition)
+{
+    if (transition->item_count == 0)
+        return;
+    commit(transition);
+    rvli_transition_tell(transition, true);
+}
+
+void rvli_pause_commit(rvli_transition *transition)
+{
+    release_or_strand(transition);
+    finish(transition);
+}
+
+rvl_status rvli_pause_abort(rvli_transition *transition)
+{
+    return rvli_abort(transition, undo_item, "abort of a pause");
 }
 
 rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_options *user)
@@ -279,21 +317,51 @@ rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_o
                             : status;
 }
 
+/* Claims the tags for a pause with these arguments. */
+static rvl_status begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                        const rvl_pause_options *user_options, rvl_pause_options *options,
+                        rvli_transition *transition)
+{
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_pause_options_read(options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options->streams, options->stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options->process, transition);
+    if (status == RVL_OK)
+        transition->skip_content = options->flags & RVL_PAUSE_DISCARD;
+    return status;
+}
+
 rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                      const rvl_pause_options *user_options)
 {
     rvl_pause_options options;
     rvli_transition transition;
-    rvl_status status = rvli_context_check_change(context);
-    if (status == RVL_OK)
-        status = rvli_pause_options_read(&options, user_options);
-    if (status == RVL_OK)
-        status = rvli_streams_check(context, options.streams, options.stream_count);
-    if (status == RVL_OK)
-        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    rvl_status status = begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
-    status = pause_claimed(&transition, &options);
+    status = pause_claimed(&transition, &options, true);
+    if (status == RVL_OK)
+        finish(&transition);
     rvli_transition_end(&transition);
     return status;
+}
+
+rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_pause_options *user_options, rvl_transition **transition_out)
+{
+    rvl_pause_options options;
+    rvli_transition *transition = NULL;
+    rvl_status status = rvli_prepare_new(transition_out, &transition);
+    if (status == RVL_OK)
+        status = begin(context, tags, tag_count, user_options, &options, transition);
+    if (status != RVL_OK) {
+        free(transition);
+        return status;
+    }
+    transition->kind = RVL_EVENT_PAUSE;
+    status = pause_claimed(transition, &options, false);
+    return rvli_prepare_end(transition, status, transition_out);
 }

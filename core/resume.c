@@ -6,6 +6,7 @@
  * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and
  * backup.
  */
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@
 #include "core/blocks.h"
 #include "core/backup/content.h"
 #include "core/fail.h"
+#include "core/prepare.h"
 #include "core/transition.h"
 
 /* Between two tries to get memory that a neighbour still holds. */
@@ -166,15 +168,16 @@ static void check_fit(rvli_transition *transition)
                                   created_bytes(transition, device));
 }
 
-static void commit(rvli_transition *transition, bool restore)
+static void commit(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
     rvli_lock(context);
     check_fit(transition);
     for (size_t i = 0; i < transition->item_count; i++)
-        commit_item(context, &transition->items[i], restore);
+        commit_item(context, &transition->items[i], !transition->skip_content);
     for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
-        rvli_record_transition(context, transition->touched[i], RVL_EVENT_RESUME, !restore);
+        rvli_record_transition(context, transition->touched[i], RVL_EVENT_RESUME,
+                               transition->skip_content);
     rvli_unlock(context);
 
     for (size_t i = 0; i < transition->item_count; i++)
@@ -197,19 +200,26 @@ static void tell_callbacks(const rvli_transition *transition)
 
 /* ---- Backward ---- */
 
+static bool unmap(rvl_context *context, rvli_block *blocks)
+{
+    return !rvli_blocks_any_mapped(blocks) || rvli_blocks_unmap(context, blocks) == RVL_OK;
+}
+
 /* Takes the memory away again. false: it could not be unmapped and stays with the allocation. */
 static bool unback_item(rvl_context *context, rvli_move_item *item)
 {
     if (item->had_blocks || item->blocks == NULL)
         return true;
-    if (rvli_blocks_any_mapped(item->blocks) && rvli_blocks_unmap(context, item->blocks) != RVL_OK)
+    if (!unmap(context, item->blocks) && !unmap(context, item->blocks))
         return false;
     undo_create_item(context, item);
     return true;
 }
 
-static void undo_item(rvl_context *context, rvli_move_item *item)
+/* false, and the error record says why: it is lost. */
+static bool undo_item(rvli_transition *transition, rvli_move_item *item)
 {
+    rvl_context *context = transition->context;
     rvli_allocation *allocation = item->allocation;
     bool unbacked = unback_item(context, item);
     rvli_lock(context);
@@ -221,13 +231,14 @@ static void undo_item(rvl_context *context, rvli_move_item *item)
     bool paused = unbacked && item->before == RVL_STATE_PAUSED;
     rvli_allocation_move(allocation, paused ? RVLI_MOVE_RESUME_UNDO : RVLI_MOVE_LOSE);
     rvli_unlock(context);
+    return unbacked;
 }
 
 static void undo(rvli_transition *transition)
 {
     rvl_error cause = *rvli_error_get();
     for (size_t i = 0; i < transition->item_count; i++)
-        undo_item(transition->context, &transition->items[i]);
+        (void)undo_item(transition, &transition->items[i]);
     rvli_error_set(&cause);
 }
 
@@ -243,6 +254,7 @@ static uint64_t needed_bytes(const rvli_transition *transition, int device)
     return bytes;
 }
 
+/* All that can fail: memory and content are there, and nothing is flipped. */
 static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_options *options)
 {
     rvl_context *context = transition->context;
@@ -260,13 +272,9 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     if (options->timeout_ns > 0)
         status = create_in_time(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
-        status = back_all(transition, !(options->flags & RVL_RESUME_NO_RESTORE), &failed);
-    if (status == RVL_OK) {
-        commit(transition, !(options->flags & RVL_RESUME_NO_RESTORE));
-        rvli_transition_tell(transition, true);
-        tell_callbacks(transition);
+        status = back_all(transition, !transition->skip_content, &failed);
+    if (status == RVL_OK)
         return RVL_OK;
-    }
     /* Once undone, the allocation may be freed by others; and what is free then is what counts. */
     const rvli_allocation *allocation = transition->items[failed].allocation;
     const rvli_tag *tag = allocation->tag;
@@ -278,6 +286,20 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     return status;
 }
 
+void rvli_resume_commit(rvli_transition *transition)
+{
+    if (transition->item_count == 0)
+        return;
+    commit(transition);
+    rvli_transition_tell(transition, true);
+    tell_callbacks(transition);
+}
+
+rvl_status rvli_resume_abort(rvli_transition *transition)
+{
+    return rvli_abort(transition, undo_item, "abort of a resume");
+}
+
 rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resume_options *user)
 {
     rvl_status status = rvli_options_read(options, sizeof *options, user);
@@ -286,21 +308,52 @@ rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resum
                : status;
 }
 
+/* Claims the tags for a resume with these arguments. */
+static rvl_status begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                        const rvl_resume_options *user_options, rvl_resume_options *options,
+                        rvli_transition *transition)
+{
+    rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK)
+        status = rvli_resume_options_read(options, user_options);
+    if (status == RVL_OK)
+        status = rvli_streams_check(context, options->streams, options->stream_count);
+    if (status == RVL_OK)
+        status = rvli_transition_begin(context, tags, tag_count, options->process, transition);
+    if (status == RVL_OK)
+        transition->skip_content = options->flags & RVL_RESUME_NO_RESTORE;
+    return status;
+}
+
 rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                       const rvl_resume_options *user_options)
 {
     rvl_resume_options options;
     rvli_transition transition;
-    rvl_status status = rvli_context_check_change(context);
-    if (status == RVL_OK)
-        status = rvli_resume_options_read(&options, user_options);
-    if (status == RVL_OK)
-        status = rvli_streams_check(context, options.streams, options.stream_count);
-    if (status == RVL_OK)
-        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    rvl_status status = begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
     status = resume_claimed(&transition, &options);
+    if (status == RVL_OK)
+        rvli_resume_commit(&transition);
     rvli_transition_end(&transition);
     return status;
+}
+
+rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                              const rvl_resume_options *user_options,
+                              rvl_transition **transition_out)
+{
+    rvl_resume_options options;
+    rvli_transition *transition = NULL;
+    rvl_status status = rvli_prepare_new(transition_out, &transition);
+    if (status == RVL_OK)
+        status = begin(context, tags, tag_count, user_options, &options, transition);
+    if (status != RVL_OK) {
+        free(transition);
+        return status;
+    }
+    transition->kind = RVL_EVENT_RESUME;
+    status = resume_claimed(transition, &options);
+    return rvli_prepare_end(transition, status, transition_out);
 }

@@ -57,6 +57,7 @@ typedef struct rvli_tag {
     rvl_after_map_fn after_map;
     void *callback_user;
     bool moving;                  /* claimed by a transition */
+    bool prepared;                /* and that one waits for commit or abort */
     rvli_allocation *allocations; /* doubly linked, newest first; without riders and imports */
     rvli_carrier *carriers;       /* those with room, doubly linked */
     rvli_holder **holders;        /* by device; NULL: nothing was ever allocated there */
@@ -169,6 +170,7 @@ struct rvl_context {
     rvli_pool carrier_pool;
     rvli_pool block_pool;
     uint64_t last_id;
+    uint32_t prepared; /* transitions that wait for commit or abort */
     uint32_t changing; /* allocations, frees and transitions that go on */
     uint64_t changes;  /* that ever began */
 

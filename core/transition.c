@@ -70,6 +70,27 @@ static rvl_status resolve(rvl_context *context, const rvl_tag *numbers, size_t c
     return status;
 }
 
+/* With the lock held. RVL_ERR_BUSY: none of them is claimed. */
+static rvl_status claim(rvli_transition *transition)
+{
+    rvl_context *context = transition->context;
+    for (size_t i = 0; i < transition->tag_count; i++) {
+        rvli_tag *tag = transition->tags[i];
+        while (tag->moving && !tag->prepared)
+            pthread_cond_wait(&context->moved, &context->lock);
+        if (tag->prepared) {
+            while (i > 0)
+                transition->tags[--i]->moving = false;
+            rvli_announce_moved(context);
+            rvli_error(RVL_ERR_BUSY, "the tag is prepared for a move: commit or abort that first");
+            rvli_error_tag(tag->key->name);
+            return RVL_ERR_BUSY;
+        }
+        tag->moving = true;
+    }
+    return RVL_OK;
+}
+
 rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                  rvl_process process, rvli_transition *transition)
 {
@@ -80,13 +101,14 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
         return status;
     }
     rvli_lock(context);
-    for (size_t i = 0; i < transition->tag_count; i++) {
-        while (transition->tags[i]->moving)
-            pthread_cond_wait(&context->moved, &context->lock);
-        transition->tags[i]->moving = true;
-    }
-    rvli_change_begin(context);
+    status = claim(transition);
+    if (status == RVL_OK)
+        rvli_change_begin(context);
     rvli_unlock(context);
+    if (status != RVL_OK) {
+        free(transition->tags);
+        return status;
+    }
     transition->start_ns = rvli_clock_now(&context->clock);
     return RVL_OK;
 }
@@ -96,7 +118,7 @@ void rvli_transition_end(rvli_transition *transition)
     rvl_context *context = transition->context;
     rvli_lock(context);
     for (size_t i = 0; i < transition->tag_count; i++)
-        transition->tags[i]->moving = false;
+        transition->tags[i]->moving = transition->tags[i]->prepared = false;
     rvli_change_end(context);
     rvli_record_late(context, false);
     rvli_announce_moved(context);

@@ -40,7 +40,9 @@ struct rvl_transition {
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
     uint64_t start_ns;               /* context clock */
+    uint64_t spent_ns;               /* until it was prepared */
     rvl_event_kind kind;
+    bool skip_content;            /* no backup, or no restore */
     rvl_guard guard;              /* the one that is asked */
     bool let_pass;                /* by it: both are to be told how it ends */
     const rvl_listener *listener; /* NULL: nobody hears */
@@ -50,7 +52,7 @@ typedef struct rvl_transition rvli_transition;
 
 /*
  * Claims the tags (count 0: all of the process) and waits for the one that moves them.
- * RVL_ERR_INVALID, RVL_ERR_HOST_OOM.
+ * RVL_ERR_INVALID, RVL_ERR_HOST_OOM; RVL_ERR_BUSY if that one is prepared: it may take for ever.
  */
 rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                  rvl_process process, rvli_transition *transition);
@@ -69,6 +71,15 @@ rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, 
  */
 rvl_status rvli_transition_ask(rvli_transition *transition, rvl_event_kind kind);
 void rvli_transition_tell(const rvli_transition *transition, bool done);
+
+/*
+ * The second half of a prepared one, by core/pause.c and core/resume.c: it is done, and nothing of
+ * that can fail; or undone, and the answer is why some could not be and are lost.
+ */
+void rvli_pause_commit(rvli_transition *transition);
+rvl_status rvli_pause_abort(rvli_transition *transition);
+void rvli_resume_commit(rvli_transition *transition);
+rvl_status rvli_resume_abort(rvli_transition *transition);
 
 /* Gives the claims back, wakes who waits, frees the lists. */
 void rvli_transition_end(rvli_transition *transition);

@@ -79,7 +79,8 @@ RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_optio
  * live_out: how many allocations were still there; may be NULL.
  * Returns RVL_OK (also for a NULL context); RVL_ERR_IO if the recorder's last lines could not be
  * written; the first backend error otherwise; RVL_ERR_FORKED in a forked child, which leaves the
- * context as it is. Except for RVL_ERR_FORKED and RVL_ERR_STATE (called from a callback) the
+ * context as it is. Except for RVL_ERR_FORKED, RVL_ERR_STATE (called from a callback) and
+ * RVL_ERR_BUSY (a transition is prepared: rvl_transition_commit() or _abort() it) the
  * context is gone on return. No other call on the context may be running. Since 0.1.
  */
 RVL_API rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out);

@@ -11,14 +11,11 @@
 
 #include <stdbool.h>
 
-#include "reveille/memory.h"
+#include "reveille/transition.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A pause or resume, as a guard sees it. Good until the guard's function returns. */
-typedef struct rvl_transition rvl_transition;
 
 typedef enum rvl_transition_kind {
     RVL_TRANSITION_PAUSE = 0,

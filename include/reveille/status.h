@@ -27,7 +27,7 @@ extern "C" {
     X(OK, 0, "success")                                                                            \
     X(ERR_INVALID, -1, "invalid argument")                                                         \
     X(ERR_STATE, -2, "not possible in this state")                                                 \
-    X(ERR_BUSY, -3, "busy: a capture is running")                                                  \
+    X(ERR_BUSY, -3, "busy: a capture is running, or a move is prepared")                           \
     X(ERR_TIMEOUT, -4, "timed out")                                                                \
     X(ERR_NOT_SUPPORTED, -5, "not supported")                                                      \
     X(ERR_DEVICE_OOM, -6, "out of device memory")                                                  \

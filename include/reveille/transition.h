@@ -20,6 +20,12 @@
 extern "C" {
 #endif
 
+/*
+ * A pause or resume: as a guard sees it (reveille/guard.h), good until the guard's function
+ * returns; or prepared, good until it is committed or aborted.
+ */
+typedef struct rvl_transition rvl_transition;
+
 /* Flags of a pause. */
 #define RVL_PAUSE_DISCARD 1u /* skip the backup: the content is about to be overwritten */
 
@@ -72,6 +78,34 @@ typedef struct rvl_resume_options {
  */
 RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                               const rvl_resume_options *options);
+
+/*
+ * Both in two phases, so that several processes move together or not at all. A prepared transition
+ * has done all that can fail: it was let pass, contents are saved or restored, and the memory is
+ * unmapped or there; but nothing is flipped. Until it is committed or aborted what moves is neither
+ * of use nor free, and who else wants to move its tags or to free what moves is refused with
+ * RVL_ERR_BUSY; so is closing the context.
+ *
+ * rvl_pause_prepare() and rvl_resume_prepare() are as rvl_pause() and rvl_resume(), with the same
+ * errors, and leave the rest to *transition_out; RVL_ERR_INVALID if that is NULL. After an error
+ * everything is as before and there is no handle. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                     const rvl_pause_options *options,
+                                     rvl_transition **transition_out);
+RVL_API rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                      const rvl_resume_options *options,
+                                      rvl_transition **transition_out);
+
+/*
+ * Commits or aborts a prepared transition, by any thread, and frees the handle. Committing cannot
+ * fail: memory that the device refuses to release is counted as stranded. Aborting brings back
+ * what was; where the device refuses, allocations are LOST with their backup, and the answer is its
+ * error. Both: RVL_OK; RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback), RVL_ERR_FORKED,
+ * after which the handle is as before. Since 0.1.
+ */
+RVL_API rvl_status rvl_transition_commit(rvl_transition *transition);
+RVL_API rvl_status rvl_transition_abort(rvl_transition *transition);
 
 /* The answer of a dry run: for the device with the least room, except where noted. */
 typedef struct rvl_forecast {

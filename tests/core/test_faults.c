@@ -338,6 +338,78 @@ static void check_second_pause(scene *s)
         assert_true(weight_holds(s, i));
 }
 
+/* ---- In two phases ---- */
+
+typedef rvl_status (*end_fn)(rvl_transition *transition);
+
+static rvl_status pause_in_two(scene *s, end_fn end)
+{
+    const rvl_tag tags[] = {s->weights_tag, s->cache_tag};
+    rvl_transition *transition = NULL;
+    rvl_status status = rvl_pause_prepare(s->context, tags, 2, NULL, &transition);
+    assert_int_equal(transition != NULL, status == RVL_OK);
+    return status == RVL_OK ? end(transition) : status;
+}
+
+static rvl_status resume_in_two(scene *s, end_fn end)
+{
+    const rvl_tag tags[] = {s->weights_tag, s->cache_tag};
+    rvl_transition *transition = NULL;
+    rvl_status status = rvl_resume_prepare(s->context, tags, 2, NULL, &transition);
+    assert_int_equal(transition != NULL, status == RVL_OK);
+    return status == RVL_OK ? end(transition) : status;
+}
+
+/* Whatever fails. */
+static rvl_status commit(rvl_transition *transition)
+{
+    assert_int_equal(rvl_transition_commit(transition), RVL_OK);
+    return RVL_OK;
+}
+
+static rvl_status run_prepared_pause(scene *s)
+{
+    return pause_in_two(s, commit);
+}
+
+static rvl_status run_prepared_resume(scene *s)
+{
+    return resume_in_two(s, commit);
+}
+
+static rvl_status run_aborted_pause(scene *s)
+{
+    return pause_in_two(s, rvl_transition_abort);
+}
+
+static rvl_status run_aborted_resume(scene *s)
+{
+    return resume_in_two(s, rvl_transition_abort);
+}
+
+static void check_aborted_pause(scene *s)
+{
+    rvl_device_stats stats = support_stats(s->context, 0);
+    assert_int_equal(stats.used_bytes, weights_bytes(s, 0) + 4 * GRANULE);
+    assert_int_equal(stats.host_backup_bytes + stats.disk_backup_bytes, 0);
+    assert_int_equal(stats.pauses, 0);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_int_equal(support_state(s->context, s->weights[i]), RVL_STATE_ACTIVE);
+    assert_int_equal(support_state(s->context, s->cache), RVL_STATE_ACTIVE);
+    check_content(s, true);
+}
+
+/* And the content comes back. */
+static void check_aborted_resume(scene *s)
+{
+    check_pause(s);
+    assert_int_equal(support_stats(s->context, 0).resumes, 0);
+    assert_int_equal(run_resume(s), RVL_OK);
+    check_resume(s);
+}
+
+/* ---- Forecasts and marks ---- */
+
 static rvl_status run_pause_forecast(scene *s)
 {
     rvl_forecast forecast = {.struct_size = sizeof forecast};
@@ -376,6 +448,10 @@ static const call calls[] = {
     {"pause", nothing, run_pause, check_pause},
     {"resume", prepare_resume, run_resume, check_resume},
     {"second pause", prepare_second_pause, run_pause, check_second_pause},
+    {"pause in two phases", nothing, run_prepared_pause, check_pause},
+    {"resume in two phases", prepare_resume, run_prepared_resume, check_resume},
+    {"aborted pause", nothing, run_aborted_pause, check_aborted_pause},
+    {"aborted resume", prepare_resume, run_aborted_resume, check_aborted_resume},
     {"pause forecast", nothing, run_pause_forecast, nothing},
     {"resume forecast", prepare_resume, run_resume_forecast, nothing},
     {"external", nothing, run_external, check_external},

@@ -46,6 +46,7 @@ static void be_refused(owner *o)
     rvl_stage_stats stage = {.struct_size = sizeof stage};
     rvl_export exported = {.struct_size = sizeof exported};
     rvl_import *import = NULL;
+    rvl_transition *transition = NULL;
     rvl_host_memory memory = {.struct_size = sizeof memory};
     const void *host = NULL;
     int fd = -1;
@@ -55,6 +56,8 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_free, context, o->slots[0].addr);
     ANSWER(by, forked, rvl_pause, context, &tag, 1, NULL);
     ANSWER(by, forked, rvl_resume, context, &tag, 1, NULL);
+    ANSWER(by, forked, rvl_pause_prepare, context, &tag, 1, NULL, &transition);
+    ANSWER(by, forked, rvl_resume_prepare, context, &tag, 1, NULL, &transition);
     ANSWER(by, forked, rvl_pause_forecast, context, &tag, 1, NULL, &forecast);
     ANSWER(by, forked, rvl_resume_forecast, context, &tag, 1, NULL, &forecast);
     ANSWER(by, forked, rvl_stage, context, "child");

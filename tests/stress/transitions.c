@@ -107,6 +107,52 @@ static unsigned touched_of(const owner *o, unsigned set, bool pause)
     return touched;
 }
 
+/* ---- In two phases ---- */
+
+#define ABORTED RVL_ERR_STATE /* what an abort counts as: nothing was done */
+
+/* Commits or aborts what was prepared. A commit succeeds whatever fails. */
+static rvl_status end_prepared(owner *o, rvl_transition *transition)
+{
+    caller *by = &o->by;
+    EXPECT(by, CALL(by, rvl_transition_get_context, transition) == o->in->context, true);
+    ANSWER(by, MAY(RVL_ERR_BUSY), rvl_context_close, o->in->context, NULL);
+    if (random_one_in(&by->random, 2))
+        return ANSWER(by, MAY_OK, rvl_transition_commit, transition);
+    ANSWER(by, MAY_OK | may_by_fault(o), rvl_transition_abort, transition);
+    return ABORTED;
+}
+
+/* Nobody else moves these tags. In two phases the caller is refused meanwhile, as others are. */
+static rvl_status pause_list(owner *o, uint32_t may, const tag_list *list,
+                             const rvl_pause_options *options)
+{
+    rvl_transition *transition = NULL;
+    if (!random_one_in(&o->by.random, 4))
+        return ANSWER(&o->by, may, rvl_pause, o->in->context, list->numbers, list->count, options);
+    rvl_status status = ANSWER(&o->by, may, rvl_pause_prepare, o->in->context, list->numbers,
+                               list->count, options, &transition);
+    if (status != RVL_OK)
+        return status;
+    ANSWER(&o->by, MAY(RVL_ERR_BUSY) | MAY(RVL_ERR_HOST_OOM), rvl_resume, o->in->context,
+           list->numbers, list->count,
+           &(rvl_resume_options){.struct_size = sizeof(rvl_resume_options), .process = o->process});
+    return end_prepared(o, transition);
+}
+
+static rvl_status resume_list(owner *o, uint32_t may, const tag_list *list,
+                              const rvl_resume_options *options)
+{
+    rvl_transition *transition = NULL;
+    if (!random_one_in(&o->by.random, 4))
+        return ANSWER(&o->by, may, rvl_resume, o->in->context, list->numbers, list->count, options);
+    rvl_status status = ANSWER(&o->by, may, rvl_resume_prepare, o->in->context, list->numbers,
+                               list->count, options, &transition);
+    if (status != RVL_OK)
+        return status;
+    return end_prepared(o, transition);
+}
+
 /* ---- Pausing ---- */
 
 static void draw_vetoes(owner *o, unsigned set, bool *vetoed_out)
@@ -135,8 +181,7 @@ static void pause_tags(owner *o, const tag_list *list, bool discard)
     trouble t;
     uint32_t may = guard_begin(o, true, touched, vetoed ? MAY(RVL_ERR_VETOED) : MAY_OK);
     may |= trouble_begin(o, &t);
-    rvl_status status =
-        ANSWER(&o->by, may, rvl_pause, o->in->context, list->numbers, list->count, &options);
+    rvl_status status = pause_list(o, may, list, &options);
     trouble_end(o, &t);
     guard_end(o, status);
     if (status == RVL_OK) {
@@ -183,8 +228,7 @@ static rvl_status resume_tags(owner *o, const tag_list *list, bool no_restore)
     if (options.timeout_ns > 0 && o->in->faulty)
         may |= MAY(RVL_ERR_TIMEOUT);
     may = guard_begin(o, false, touched, may) | trouble_begin(o, &t);
-    rvl_status status =
-        ANSWER(&o->by, may, rvl_resume, o->in->context, list->numbers, list->count, &options);
+    rvl_status status = resume_list(o, may, list, &options);
     trouble_end(o, &t);
     guard_end(o, status);
     o->upset = o->upset || status != RVL_OK;
