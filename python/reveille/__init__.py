@@ -11,6 +11,7 @@ standard library alone; PyTorch is imported by the functions that work on it.
 from . import _c
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess
+from ._job import Job, JobForecast
 from ._options import profile, profiles
 from ._process import (
     HookStats,
@@ -59,6 +60,7 @@ from .errors import (
     InputOutputError,
     InvalidArgument,
     InvalidState,
+    JobAborted,
     NoBackend,
     NoDevice,
     NoDriver,
@@ -98,6 +100,9 @@ __all__ = [
     "InputOutputError",
     "InvalidArgument",
     "InvalidState",
+    "Job",
+    "JobAborted",
+    "JobForecast",
     "NoBackend",
     "NoDevice",
     "NoDriver",

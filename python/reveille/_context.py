@@ -8,10 +8,11 @@ import ctypes
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, TypeVar, Union
+from typing import Any, Callable, TypeVar, Union, overload
 
 from . import _c
 from ._handle import AfterMap, BeforeUnmap, Callbacks, Handle, Log
+from ._job import GROUP_TIMEOUT_S, Group, JobForecast, Prepared, call_of, job_of, seconds
 from ._options import (
     Devices,
     address_of,
@@ -374,6 +375,8 @@ class Context:
         discard: bool = False,
         streams: Sequence[Any] = (),
         events: Sequence[Any] | None = None,
+        group: Group | None = None,
+        group_timeout: float = GROUP_TIMEOUT_S,
     ) -> None:
         """Gives up the memory of the tags, of everything without any; addresses stay.
 
@@ -382,13 +385,45 @@ class Context:
             discard: make no backup, the content is about to be overwritten
             streams: refuse with Busy if one of these is being captured
             events: wait for these alone; None: wait until the devices are idle
+            group: a process group of torch.distributed or a Job: all its ranks pause, or none
+            group_timeout: seconds for all ranks to prepare; then none pauses
+
+        With a group, raises JobAborted on all ranks if one of them cannot.
         """
         options = self._pause_options(discard, streams, events)
+        with self._vetoes():
+            if group is None:
+                self._transition("rvl_pause", tags, options)
+            else:
+                job_of(group).move(
+                    call_of("pause", tags),
+                    lambda prepared: prepared.append(
+                        self._prepared("rvl_pause_prepare", tags, options)
+                    ),
+                    seconds(group_timeout),
+                )
+
+    @contextlib.contextmanager
+    def _vetoes(self) -> Iterator[None]:
         try:
-            with self._naming(tags):
-                self._handle.call("rvl_pause", *self._tags(tags), ctypes.byref(options))
+            yield
         except Vetoed as veto:
             raise veto from self._handle.callbacks.take_veto()
+
+    def _transition(self, function: str, tags: Sequence[str], options: Any) -> None:
+        with self._naming(tags):
+            self._handle.call(function, *self._tags(tags), ctypes.byref(options))
+
+    def _prepared(self, function: str, tags: Sequence[str], options: Any) -> Prepared:
+        with self._naming(tags):
+            return Prepared(self._handle, function, *self._tags(tags), ctypes.byref(options))
+
+    def _prepare_pause(self, tags: Sequence[str]) -> Prepared:
+        options = self._pause_options(False, (), None)
+        return self._prepared("rvl_pause_prepare", tags, options)
+
+    def _prepare_resume(self, tags: Sequence[str]) -> Prepared:
+        return self._prepared("rvl_resume_prepare", tags, _c.ResumeOptions())
 
     def resume(
         self,
@@ -396,6 +431,8 @@ class Context:
         restore: bool = True,
         timeout: float | None = None,
         streams: Sequence[Any] = (),
+        group: Group | None = None,
+        group_timeout: float = GROUP_TIMEOUT_S,
     ) -> None:
         """Gives the tags memory again at their addresses, everything without any.
 
@@ -404,6 +441,7 @@ class Context:
             restore: bring the backup back; False drops it, the content comes from elsewhere
             timeout: seconds to wait for memory that a neighbour still holds; None: not at all
             streams: refuse with Busy if one of these is being captured
+            group, group_timeout: as those of pause()
 
         Raises OutOfDeviceMemory (TimedOut with a timeout): nothing has changed, free and retry.
         """
@@ -413,13 +451,44 @@ class Context:
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        with self._naming(tags):
-            self._handle.call("rvl_resume", *self._tags(tags), ctypes.byref(options))
+        if group is None:
+            self._transition("rvl_resume", tags, options)
+        else:
+            job_of(group).move(
+                call_of("resume", tags),
+                lambda prepared: prepared.append(
+                    self._prepared("rvl_resume_prepare", tags, options)
+                ),
+                seconds(group_timeout),
+            )
 
-    def fits(self, *tags: str, restore: bool = True) -> Forecast:
-        """What resume() with these arguments would do now; true if it fits. Changes nothing."""
+    @overload
+    def fits(self, *tags: str, restore: bool = ...) -> Forecast: ...
+
+    @overload
+    def fits(
+        self, *tags: str, restore: bool = ..., group: Group, group_timeout: float = ...
+    ) -> JobForecast: ...
+
+    def fits(
+        self,
+        *tags: str,
+        restore: bool = True,
+        group: Group | None = None,
+        group_timeout: float = GROUP_TIMEOUT_S,
+    ) -> Forecast | JobForecast:
+        """What resume() with these arguments would do now; true if it fits. Changes nothing.
+
+        With a group, what it would do on every rank.
+        """
         options = _c.ResumeOptions(flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)))
-        return self._forecast("rvl_resume_forecast", tags, options)
+
+        def own() -> Forecast:
+            return self._forecast("rvl_resume_forecast", tags, options)
+
+        if group is None:
+            return own()
+        return job_of(group).forecast(call_of("fits", tags), own, seconds(group_timeout))
 
     def pause_forecast(self, *tags: str, discard: bool = False) -> Forecast:
         """What pause() with these arguments would do now. Changes nothing."""

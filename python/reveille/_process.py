@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from . import _c, _hooks
 from ._context import Path
 from ._hooks import Hook, HookContext
+from ._job import (
+    GROUP_TIMEOUT_S,
+    Group,
+    JobForecast,
+    Prepared,
+    call_of,
+    job_of,
+    seconds,
+)
 from ._options import choice, whole_tag
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
@@ -291,6 +301,25 @@ class Saver:
             error.tag = whole_tag(error.tag, tags or self._known())
             raise
 
+    def move_together(
+        self, function: str, tags: Sequence[str], group: Group, timeout: float
+    ) -> None:
+        """As pause() or resume(), on all ranks of a group or on none; all tags in one move."""
+
+        def prepare(prepared: list[Prepared]) -> None:
+            self._refuse_capture(function)
+            self._require(tags)
+            forecast = self.fits(tags) if function == "resume" else None
+            if forecast is not None and not forecast:
+                raise _does_not_fit(tags, forecast)
+            for context in self.hook.contexts():
+                here = set(context.tags)
+                names = [tag for tag in tags if tag in here]
+                if names or not tags:
+                    prepared.append(getattr(context, f"_prepare_{function}")(names))
+
+        job_of(group).move(call_of(function, tags), prepare, seconds(timeout))
+
     def _known(self) -> set[str]:
         return {tag for context in self.hook.contexts() for tag in context.tags}
 
@@ -446,12 +475,12 @@ def _merge(device: int, forecasts: Sequence[Forecast]) -> Forecast:
 
 
 def _does_not_fit(tags: Sequence[str], forecast: Forecast) -> OutOfDeviceMemory:
-    names = ", ".join(f'"{tag}"' for tag in tags)
+    names = ", ".join(f'"{tag}"' for tag in tags) or "all regions"
     return OutOfDeviceMemory(
         f"resume of {names} needs {format_size(forecast.needed_bytes)}, "
         f"{format_size(forecast.free_bytes)} free on cuda:{forecast.device}",
         op="create",
-        tag=tags[0],
+        tag=tags[0] if tags else "",
         device=forecast.device,
         requested_bytes=forecast.needed_bytes,
         free_bytes=forecast.free_bytes,
@@ -499,27 +528,54 @@ def disable() -> contextlib.AbstractContextManager[None]:
     return SAVER.disable()
 
 
-def pause(*tags: str) -> None:
+def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S) -> None:
     """Gives up the memory of the tags, of all regions without any. Addresses stay.
 
     Waits for the devices. Raises NotFound, before anything has changed, for a tag that no region
     ever had, and Busy while the stream is being captured. Each tag is a transaction.
+
+    Args:
+        group: a process group of torch.distributed or a Job: all its ranks pause all the tags, or
+            none does and all raise JobAborted
+        group_timeout: seconds for all ranks to prepare; then none pauses
     """
-    SAVER.pause(tags)
+    if group is None:
+        SAVER.pause(tags)
+    else:
+        SAVER.move_together("pause", tags, group, group_timeout)
 
 
-def resume(*tags: str) -> None:
+def resume(*tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S) -> None:
     """Gives the tags memory again at their addresses, all regions without any.
 
     Raises OutOfDeviceMemory with the bytes that are needed and free: nothing is lost, free some
-    and call it again. Several tags are first checked to fit together.
+    and call it again. Several tags are first checked to fit together. With a group as pause().
     """
-    SAVER.resume(tags)
+    if group is None:
+        SAVER.resume(tags)
+    else:
+        SAVER.move_together("resume", tags, group, group_timeout)
 
 
-def fits(*tags: str) -> Forecast:
-    """Whether resume() with these tags would fit now, and by how much. Changes nothing."""
-    return SAVER.fits(tags)
+@overload
+def fits(*tags: str) -> Forecast: ...
+
+
+@overload
+def fits(*tags: str, group: Group, group_timeout: float = ...) -> JobForecast: ...
+
+
+def fits(
+    *tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S
+) -> Forecast | JobForecast:
+    """Whether resume() with these tags would fit now, and by how much. Changes nothing.
+
+    With a group, on every rank of it.
+    """
+    if group is None:
+        return SAVER.fits(tags)
+    own = functools.partial(SAVER.fits, tags)
+    return job_of(group).forecast(call_of("fits", tags), own, seconds(group_timeout))
 
 
 def backup_of(tensor: Any) -> Any:

@@ -89,7 +89,7 @@ class InvalidState(ReveilleError, status=-2):
 
 
 class Busy(ReveilleError, status=-3):
-    """A stream is being captured."""
+    """A stream is being captured, or a move of the memory is prepared."""
 
 
 class TimedOut(ReveilleError, status=-4):
@@ -158,6 +158,24 @@ class Vetoed(ReveilleError, status=-19):
 
 class Forked(ReveilleError, status=-20):
     """The context was opened before fork and belongs to the parent: open one here."""
+
+
+class JobAborted(ReveilleError):
+    """A rank could not pause or resume, so none did: memory and content are as before, on all ranks.
+
+    The same exception on each of them, with the numbers of the rank that could not.
+
+    Attributes:
+        rank: the rank that could not, -1 if nobody knows
+        reason: its message
+    """
+
+    def __init__(
+        self, message: str = "", *, rank: int = -1, reason: str = "", **facts: Any
+    ) -> None:
+        super().__init__(message, **facts)
+        self.rank = rank
+        self.reason = reason
 
 
 def error_of(status: int, message: str, **facts: Any) -> ReveilleError:

@@ -13,7 +13,7 @@ from reveille import _c
 
 STUB = SOURCE / "tests/python/stub"
 PRELUDE = """
-import contextlib, os, torch, reveille
+import contextlib, os, sys, torch, reveille
 from reveille import ReveilleError
 MIB = 1 << 20
 
@@ -87,6 +87,40 @@ def test_content_and_memory_over_a_cycle(run):
     assert set(other.tolist()) == {1}
     assert where == (weights.data_ptr(), cache.data_ptr())
     """)
+
+
+def test_all_ranks_or_none(run, tmp_path):
+    """A job of one rank; tests/python/test_job.py has those of many."""
+    run(
+        """
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    job = reveille.Job(FileStore(os.environ["STORE"]), 0, 1)
+    with reveille.region("weights", backup="host"):
+        weights = full(4, 7)
+    with reveille.region("kv_cache"):
+        cache = full(8, 9)
+    reveille.pause("kv_cache", "weights", group=job)
+    assert used() == 0
+    assert reveille.fits(group=job).ranks[0].needed_bytes == 12 * MIB
+    other = full(60, 1)
+    error = refused(lambda: reveille.resume(group=job))
+    assert isinstance(error, reveille.JobAborted)
+    assert (error.rank, error.status) == (0, reveille.OutOfDeviceMemory.STATUS)
+    assert error.requested_bytes == 12 * MIB
+    assert str(error).startswith("no rank has moved: rank 0 of 1 cannot resume(): ")
+    assert isinstance(error.__cause__, reveille.OutOfDeviceMemory)
+    assert used() == 60
+    del other
+    torch.cuda.empty_cache()
+    reveille.resume(group=job)
+    assert set(weights.tolist()) == {7}
+    error = refused(lambda: reveille.pause("typo", group=job))
+    assert error.status == reveille.NotFound.STATUS and 'tag "typo"' in str(error)
+    """,
+        HELPERS=str(SOURCE / "tests/python"),
+        STORE=str(tmp_path),
+    )
 
 
 def test_disk_backups(run, tmp_path):

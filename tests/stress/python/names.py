@@ -70,7 +70,8 @@ class Names:
 
     def make_errors(self):
         """Every class of a status, also of those that no simulated device answers."""
-        self.used.update(("Context", "ReveilleError"))
+        self.used.update(("Context", "Job", "ReveilleError"))
+        self.saw(reveille.JobAborted("why", rank=1))
         for status, kind in errors.BY_STATUS.items():
             error = errors.error_of(status, "why")
             assert type(error) is kind and error.status == status, error

@@ -18,6 +18,19 @@ class Failure(AssertionError):
     """The library answers something else than the model."""
 
 
+class MemoryStore(dict):
+    """What reveille.Job uses of torch.distributed.Store, for a job of one rank."""
+
+    set = dict.__setitem__
+    compare_set = lambda self, key, _unless, value: self.setdefault(key, value)  # noqa: E731
+    check = lambda self, keys: all(key in self for key in keys)  # noqa: E731
+    delete_key = lambda self, key: self.pop(key, None) is not None  # noqa: E731
+
+    def add(self, key, amount):
+        self[key] = self.get(key, 0) + amount
+        return self[key]
+
+
 class Owner:
     """Random calls of a thread. Nobody else touches its tags, so that all of them are known."""
 
@@ -31,6 +44,7 @@ class Owner:
         self.veto = dict.fromkeys(self.names, False)
         self.callbacks = dict.fromkeys(self.names, False)
         self.slots = {}
+        self.job = reveille.Job(MemoryStore(), 0, 1)
         self.steps = 0
         self.last = ""
         for name in self.names:
@@ -55,6 +69,11 @@ class Owner:
             return True, call(*arguments, **named)
         except (reveille.OutOfDeviceMemory, reveille.TimedOut):
             if self.roomy:
+                raise
+            return False, None
+        except reveille.JobAborted as aborted:
+            ran_out = (reveille.OutOfDeviceMemory, reveille.TimedOut)
+            if self.roomy or not isinstance(aborted.__cause__, ran_out):
                 raise
             return False, None
 
@@ -148,11 +167,15 @@ class Owner:
             error = self.refused(reveille.Vetoed, self.context.pause, *tags, discard=discard)
             self.expect(type(error.__cause__), ValueError, "__cause__")
             return
-        self.context.pause(*tags, discard=discard)
+        self.context.pause(*tags, discard=discard, **self.some_group())
         for slot in moved:
             held = not discard and slot["policy"] != "none"
             slot.update(active=False, held=held, backup=slot["content"] if held else None,
                         content=None)  # fmt: skip
+
+    def some_group(self):
+        """Now and then all ranks move together; this is the only one."""
+        return {"group": self.job} if self.random.random() < 0.2 else {}
 
     def resume(self):
         tags, restore = self.some_tags(), self.random.random() < 0.8
@@ -160,7 +183,10 @@ class Owner:
         forecast = self.context.fits(*tags, restore=restore)
         self.expect(forecast.allocation_count, len(moved), "allocation_count")
         timeout = self.random.choice((None, 0.001))
-        done, _ = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout)
+        together = self.context.fits(*tags, restore=restore, group=self.job)
+        self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
+        done, _ = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
+                                   **self.some_group())  # fmt: skip
         for slot in moved if done else ():
             slot.update(active=True, content=slot["backup"] if restore and slot["held"] else None,
                         held=slot["held"] and self.retained[slot["tag"]])  # fmt: skip

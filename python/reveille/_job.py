@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: MIT
+"""All ranks of a job or none: pause and resume in two phases, over a store that every rank reaches.
+
+Each rank prepares what can fail, and votes. One key of the store holds the decision, and the rank
+that sets it first decides for all. The rank whose vote is the last decides to commit. A rank that
+failed, or has waited too long, decides to abort, and says why. Committing cannot fail, so nobody
+has to be asked again.
+
+The store is one of torch.distributed, or anything with its ``set``, ``get``, ``check``, ``add`` and
+``compare_set``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import json
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Union
+
+from ._handle import Handle
+from ._results import Forecast
+from ._sizes import whole
+from .errors import InvalidArgument, JobAborted, ReveilleError, TimedOut, check
+
+GROUP_TIMEOUT_S = 60.0
+FIRST_WAIT_S = 0.0005
+LONGEST_WAIT_S = 0.1
+COMMIT = json.dumps({"commit": True})
+# Numbers of an error that all ranks are told.
+FACTS = ("status", "op", "tag", "device", "requested_bytes", "free_bytes", "native_code",
+         "native_name")  # fmt: skip
+
+
+class Prepared:
+    """A prepared transition, which is committed or aborted once; aborted where it is dropped."""
+
+    def __init__(self, handle: Handle, function: str, *arguments: Any) -> None:
+        self._library = handle.library
+        self._backend = handle.backend
+        self._pointer = ctypes.c_void_p()
+        self._to_end = {"transition": self._pointer}
+        handle.call(function, *arguments, ctypes.byref(self._pointer))
+
+    def commit(self) -> None:
+        """Does the rest. Cannot fail."""
+        self._end("rvl_transition_commit")
+
+    def abort(self) -> None:
+        """Brings back what was. Raises the device's error if it lets some of it be lost."""
+        self._end("rvl_transition_abort")
+
+    def _end(self, function: str) -> None:
+        """Takes the handle and ends it in one step for the interpreter: once, or not at all."""
+        take = functools.partial(self._to_end.pop, "transition", None)
+        for status in list(map(getattr(self._library, function), iter(take, None))):
+            check(status, self._backend, self._library)
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None):
+            with contextlib.suppress(Exception):
+                self.abort()
+
+
+class JobForecast(NamedTuple):
+    """What resume() would do now on every rank. True if it fits on all."""
+
+    ranks: tuple[Forecast, ...]
+
+    def __bool__(self) -> bool:
+        return all(self.ranks)
+
+    @property
+    def worst(self) -> int:
+        """The rank with the least room."""
+        room = [each.free_bytes - each.needed_bytes for each in self.ranks]
+        return room.index(min(room))
+
+    def __str__(self) -> str:
+        return f"rank {self.worst} of {len(self.ranks)}: {self.ranks[self.worst]}"
+
+
+class Job:
+    """The ranks that move together: a store, and who this process is.
+
+    All ranks make the same calls in the same order. What they are called beside the store's other
+    users is ``name``; groups of different ranks over one store need different names.
+    """
+
+    def __init__(self, store: Any, rank: int, world_size: int, *, name: str = "reveille") -> None:
+        self.store = store
+        self.rank = whole(rank, "rank")
+        self.world_size = whole(world_size, "world_size")
+        self.name = name
+        if not 0 <= self.rank < self.world_size:
+            raise InvalidArgument(f"rank must be from 0 to {world_size - 1}, not {rank}")
+        missing = [
+            each
+            for each in ("set", "get", "check", "add", "compare_set")
+            if not callable(getattr(store, each, None))
+        ]
+        if missing:
+            raise InvalidArgument(
+                f"a store needs {', '.join(missing)}, which {type(store).__name__} has not: give a "
+                "Store of torch.distributed, a process group, or a reveille.Job"
+            )
+
+    def __repr__(self) -> str:
+        return f"<reveille.Job {self.name!r}: rank {self.rank} of {self.world_size}>"
+
+    # ---- Moving together ----
+
+    def move(self, what: str, prepare: Callable[[list[Prepared]], None], timeout: float) -> None:
+        """Prepares, and commits if all ranks have prepared; else aborts, and raises JobAborted."""
+        prepared: list[Prepared] = []
+        cause: Exception | None = None
+        meeting = _Round(self, what, timeout)
+        try:
+            refusal = meeting.join()
+            if refusal is None:
+                try:
+                    prepare(prepared)
+                except Exception as error:
+                    refusal, cause = _Refusal.of(self.rank, error), error
+            decision = meeting.vote(refusal)
+            lost = _end(prepared, decision)
+        except Exception as error:  # of the store
+            decision = meeting.give_up(f"its store failed: {type(error).__name__}: {error}")
+            lost, cause = _end(prepared, decision), error
+        except BaseException as interruption:  # what was decided is decided
+            _end(prepared, meeting.give_up(f"interrupted: {type(interruption).__name__}"))
+            raise
+        meeting.leave()
+        if decision is not None:
+            raise decision.exception(what, self.world_size, lost) from (cause or lost)
+
+    def forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
+        """The forecasts of all ranks, in their order."""
+        meeting = _Round(self, what, timeout)
+        try:
+            refusal, text = meeting.join(), ""
+            if refusal is None:
+                text = json.dumps(vars(own()))
+            found = meeting.gather(refusal, text)
+        except ReveilleError as error:
+            meeting.tell(_Refusal.of(self.rank, error))
+            raise
+        meeting.leave()
+        if isinstance(found, _Refusal):
+            raise found.exception(what, self.world_size, None)
+        return JobForecast(tuple(Forecast(**json.loads(each)) for each in found))
+
+
+Group = Union[Job, Any]
+
+
+def call_of(function: str, tags: Sequence[str]) -> str:
+    """A call as ranks compare it, and as people are told of it."""
+    return f"{function}({', '.join(json.dumps(tag) for tag in sorted(set(tags)))})"
+
+
+def seconds(timeout: float) -> float:
+    """A group_timeout."""
+    if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise InvalidArgument(f"group_timeout must be seconds above 0, not {timeout!r}")
+    return float(timeout)
+
+
+def job_of(group: Group) -> Job:
+    """The Job of what is given as ``group``: one, or a process group or mesh of torch.distributed."""
+    if isinstance(group, Job):
+        return group
+    if hasattr(group, "get_group") and not hasattr(group, "rank"):  # a DeviceMesh
+        group = group.get_group()
+    try:
+        import torch.distributed as dist
+        from torch.distributed import distributed_c10d as c10d
+
+        store, name = c10d._get_default_store(), dist.get_process_group_ranks(group)
+        return Job(
+            store,
+            dist.get_rank(group),
+            dist.get_world_size(group),
+            name="reveille/" + "-".join(map(str, name)),
+        )
+    except (ImportError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(
+            f"group must be a process group of torch.distributed or a reveille.Job, not {group!r}"
+        ) from error
+
+
+# ---- One round ----
+
+
+class _Refusal(NamedTuple):
+    """Why a job aborts: the rank that cannot, its reason, its numbers."""
+
+    rank: int
+    reason: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, rank: int, error: Exception) -> _Refusal:
+        if not isinstance(error, ReveilleError):
+            return cls(rank, f"{type(error).__name__}: {error}", {})
+        return cls(rank, error.message, {name: getattr(error, name) for name in FACTS})
+
+    def exception(self, what: str, size: int, lost: ReveilleError | None) -> JobAborted:
+        who = f"rank {self.rank} of {size} cannot {what}" if self.rank >= 0 else what
+        message = f"no rank has moved: {who}: {self.reason}"
+        if lost is not None:
+            message += f"; and this rank could not undo all that it had prepared: {lost}"
+        return JobAborted(message, rank=self.rank, reason=self.reason, **self.facts)
+
+
+def _end(prepared: Sequence[Prepared], decision: _Refusal | None) -> ReveilleError | None:
+    """Ends all of them. What an abort has raised."""
+    lost: ReveilleError | None = None
+    for each in reversed(prepared):
+        try:
+            if decision is None:
+                each.commit()
+            else:
+                each.abort()
+        except ReveilleError as error:
+            lost = lost or error
+    return lost
+
+
+class _Round:
+    """One call that all ranks make. Its keys begin with its number, which the store counts."""
+
+    def __init__(self, job: Job, what: str, timeout: float) -> None:
+        self._job = job
+        self._what = what
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        number = job.store.add(f"{job.name}/rounds/{job.rank}", 1)
+        self._prefix = f"{job.name}/{number}/"
+
+    def join(self) -> _Refusal | None:
+        """Whether this rank wants what the first of them wants."""
+        own = json.dumps([self._what, self._job.world_size])
+        first = self._compare_set("plan", own)
+        if first == own:
+            return None
+        what, size = json.loads(first)
+        return _Refusal(
+            self._job.rank,
+            f"it calls {self._what} in a group of {self._job.world_size}, and another rank {what} "
+            f"in a group of {size}: all ranks must make the same call",
+            {"status": InvalidArgument.STATUS},
+        )
+
+    def vote(self, refusal: _Refusal | None) -> _Refusal | None:
+        """What is decided: None is to commit."""
+        if refusal is not None:
+            return self.tell(refusal)
+        self._set(f"ready/{self._job.rank}", "1")
+        if self._job.store.add(self._prefix + "ready", 1) == self._job.world_size:
+            return self._decide(COMMIT)
+        if self._wait("decision"):
+            return _decision(self._get("decision"))
+        return self.tell(self._late("ready/"))
+
+    def gather(self, refusal: _Refusal | None, text: str) -> list[str] | _Refusal:
+        """What every rank has said, or why one of them could not."""
+        if refusal is not None:
+            return self.tell(refusal) or refusal
+        self._set(f"said/{self._job.rank}", text)
+        if self._job.store.add(self._prefix + "ready", 1) == self._job.world_size:
+            self._decide(COMMIT)
+        elif not self._wait("decision"):
+            self.tell(self._late("said/"))
+        decision = _decision(self._get("decision"))
+        if decision is not None:
+            return decision
+        return [self._get(f"said/{rank}") for rank in range(self._job.world_size)]
+
+    def tell(self, refusal: _Refusal) -> _Refusal | None:
+        """Decides to abort, unless it was decided already."""
+        return self._decide(json.dumps(refusal._asdict()))
+
+    def give_up(self, reason: str) -> _Refusal | None:
+        """As tell(), by a rank that cannot go on. If the store is gone, it aborts alone."""
+        refusal = _Refusal(self._job.rank, reason, {})
+        try:
+            return self.tell(refusal)
+        except Exception:
+            return refusal
+
+    def leave(self) -> None:
+        """The last rank removes the keys."""
+        store, size = self._job.store, self._job.world_size
+        with contextlib.suppress(Exception):  # they are only in the way of memory
+            if store.add(self._prefix + "left", 1) == size:
+                ranks = [f"{kind}/{rank}" for kind in ("ready", "said") for rank in range(size)]
+                for key in itertools.chain(("plan", "ready", "decision", "left"), ranks):
+                    store.delete_key(self._prefix + key)
+
+    # ---- The store ----
+
+    def _decide(self, text: str) -> _Refusal | None:
+        return _decision(self._compare_set("decision", text))
+
+    def _compare_set(self, key: str, text: str) -> str:
+        """Sets it unless it is there; what is there then."""
+        found = self._job.store.compare_set(self._prefix + key, "", text)
+        return _text(found)
+
+    def _set(self, key: str, text: str) -> None:
+        self._job.store.set(self._prefix + key, text)
+
+    def _get(self, key: str) -> str:
+        return _text(self._job.store.get(self._prefix + key))
+
+    def _is_there(self, key: str) -> bool:
+        return bool(self._job.store.check([self._prefix + key]))
+
+    def _wait(self, key: str) -> bool:
+        """Polls, so that Ctrl-C gets through; False: not in time."""
+        pause_s = FIRST_WAIT_S
+        while not self._is_there(key):
+            if time.monotonic() >= self._deadline:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+        return True
+
+    def _late(self, kind: str) -> _Refusal:
+        ranks = range(self._job.world_size)
+        late = [rank for rank in ranks if not self._is_there(f"{kind}{rank}")]
+        others = f" ({len(late)} ranks did not: {late[:16]})" if len(late) > 1 else ""
+        reason = f"it did not answer within {self._timeout:g} s{others}: it is late, stuck or dead"
+        if not late:
+            reason = (
+                "all ranks were ready, and the last of them did not say so within "
+                f"{self._timeout:g} s: it is stuck or dead"
+            )
+        return _Refusal(late[0] if late else -1, reason, {"status": TimedOut.STATUS})
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _decision(text: str) -> _Refusal | None:
+    return None if text == COMMIT else _Refusal(**json.loads(text))

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""All ranks move, or none: each rank fails, dies and is late in turn."""
+
+import os
+import signal
+import time
+
+import pytest
+import reveille
+from job import MIB, Member, Ranks, facts_of
+
+PAUSED, ACTIVE = ["paused", "paused"], ["active", "active"]
+
+
+def run(tmp_path, world_size, body):
+    ranks = Ranks(tmp_path / "job", world_size)
+    return ranks.run(body), ranks
+
+
+def all_same(answers):
+    assert all(answer == answers[0] for answer in answers), answers
+    return answers[0]
+
+
+def test_all_move_together_and_leave_nothing_in_the_store(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 4)
+        member.context.pause(group=member.job)
+        assert member.states() == PAUSED
+        forecast = member.context.fits(group=member.job)
+        assert forecast and len(forecast.ranks) == 4
+        assert {each.needed_bytes for each in forecast.ranks} == {12 * MIB}
+        member.context.resume("weights", group=member.job)
+        member.context.resume("cache", group=member.job)
+        return member.states()
+
+    answers, ranks = run(tmp_path, 4, body)
+    assert answers == [ACTIVE] * 4
+    assert ranks.store.keys() == []
+
+
+def test_each_of_64_ranks_runs_out_of_memory_in_turn(tmp_path):
+    size = 64
+
+    def body(rank, store):
+        member, seen = Member(rank, store, size), []
+        member.context.pause()
+        for round_ in range(0, size, 7):
+            if rank == round_:
+                member.context.external("neighbour", "58MiB")
+            seen.append(member.aborted("resume"))
+            if rank == round_:
+                member.context.external("neighbour", 0)
+        member.context.resume(group=member.job)
+        assert member.states() == ACTIVE
+        return seen
+
+    answers, _ranks = run(tmp_path, size, body)
+    rounds = all_same(answers)
+    assert [each[1] for each in rounds] == list(range(0, size, 7))
+    message, _rank, reason, status, requested = rounds[1]
+    assert message.startswith(f"no rank has moved: rank 7 of {size} cannot resume(): ")
+    assert reason in message and status == reveille.OutOfDeviceMemory.STATUS
+    assert requested == 12 * MIB
+
+
+def test_the_content_of_all_survives_an_abort(tmp_path):
+    import ctypes
+
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        ctypes.memset(member.weights, 65 + rank, 4 * MIB)
+        if rank == 1:  # the last one that prepares refuses
+
+            def refuse(_tag):
+                time.sleep(0.2)
+                raise RuntimeError("the engine is in the middle of a request")
+
+            member.context.tag("weights", before_unmap=refuse)
+        seen = member.aborted("pause", "weights")
+        member.context.tag("weights")
+        member.context.pause("weights", group=member.job)
+        member.context.resume("weights", group=member.job)
+        assert ctypes.string_at(member.weights, 4 * MIB) == bytes([65 + rank]) * (4 * MIB)
+        return seen
+
+    answers, _ranks = run(tmp_path, 3, body)
+    message, rank, _reason, status, _bytes = all_same(answers)
+    assert rank == 1 and status == reveille.Vetoed.STATUS
+    assert 'rank 1 of 3 cannot pause("weights")' in message
+
+
+@pytest.mark.parametrize("moment", ["before", "voting", "deciding"])
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_is_named_and_the_others_go_on(tmp_path, moment, victim):
+    """Before it prepares, before it votes, and between the last vote and the decision."""
+    size = 3
+
+    def body(rank, store):
+        member = Member(rank, store, size)
+
+        def die(*_arguments):
+            time.sleep(0.3)  # the others have voted
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if rank == victim and moment == "before":
+            member.context.tag("weights", before_unmap=die)
+        elif rank == victim:
+            time.sleep(0.5 if moment == "deciding" else 0)  # the last one decides
+            named = {"voting": "set", "deciding": "compare_set"}[moment]
+            usual = getattr(store, named)
+            setattr(
+                store,
+                named,
+                lambda key, *rest: die() if not key.endswith("plan") else usual(key, *rest),
+            )
+        seen = member.aborted("pause", "weights", group_timeout=1.5)
+        others = reveille.Job(store, sorted({0, 1, 2} - {victim}).index(rank), 2, name="rest")
+        member.context.pause("weights", group=others)
+        assert member.states() == ["paused", "active"]
+        return seen
+
+    answers, _ranks = run(tmp_path, size, body)
+    assert answers.pop(victim) == signal.SIGKILL
+    message, rank, reason, status, _bytes = all_same(answers)
+    assert status == reveille.TimedOut.STATUS
+    if moment == "deciding":
+        assert rank == -1 and "all ranks were ready" in message
+    else:
+        assert rank == victim and "late, stuck or dead" in reason
+
+
+def test_a_late_rank_hears_what_was_decided(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        if rank == 1:
+            time.sleep(1.2)
+        first = member.aborted("pause", group_timeout=0.4)
+        member.context.pause(group=member.job)
+        return [first, member.states()]
+
+    answers, _ranks = run(tmp_path, 2, body)
+    (message, rank, _reason, _status, _bytes), states = all_same(answers)
+    assert rank == 1 and "within 0.4 s" in message
+    assert states == PAUSED
+
+
+def test_ranks_that_differ_are_told_what_differs(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        other_tags = member.aborted("pause", "weights" if rank == 0 else "cache")
+        other_call = member.aborted("pause" if rank == 0 else "resume", "weights")
+        job, member.job = member.job, reveille.Job(store, rank, 2 + rank)
+        other_size = member.aborted("pause", group_timeout=0.5)
+        member.job = job
+        unknown = member.aborted("pause", "weights", "typo") if rank == 1 else None
+        if rank == 0:
+            member.context.alloc("2MiB", "typo")
+            unknown = member.aborted("pause", "weights", "typo")
+        return [other_tags[2], other_call[2], other_size[2], unknown[2]]
+
+    answers, _ranks = run(tmp_path, 2, body)
+    tags, call, size, unknown = all_same(answers)
+    assert "all ranks must make the same call" in tags
+    assert 'pause("weights")' in tags and 'pause("cache")' in tags
+    assert 'resume("weights")' in call
+    assert "in a group of 2" in size and "in a group of 3" in size
+    assert unknown.startswith('no tag "typo"')
+
+
+def test_a_store_that_fails_aborts_on_this_rank(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 1)
+
+        def fail(*_arguments):
+            raise OSError("the connection was closed")
+
+        store.compare_set, usual = fail, store.compare_set
+        seen = member.aborted("pause")
+        store.compare_set = usual
+        member.context.pause(group=member.job)
+        return seen
+
+    answers, _ranks = run(tmp_path, 1, body)
+    assert "its store failed: OSError: the connection was closed" in answers[0][2]
+
+
+def test_ctrl_c_while_the_others_are_awaited(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        if rank == 1:
+            return member.aborted("pause")
+        usual, calls = store.check, []
+
+        def check(keys):
+            calls.append(keys)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return usual(keys)
+
+        store.check = check
+        with pytest.raises(KeyboardInterrupt):
+            member.context.pause(group=member.job)
+        assert member.states() == ACTIVE
+        return None
+
+    # The second comes once the first has given up.
+    def late(rank, store):
+        if rank == 1:
+            time.sleep(0.5)
+        return body(rank, store)
+
+    answers, _ranks = run(tmp_path, 2, late)
+    assert answers[1][1] == 0 and "interrupted: KeyboardInterrupt" in answers[1][0]
+
+
+def test_what_is_no_group_is_refused(tmp_path):
+    with reveille.Context("sim", devices="64MiB") as context:
+        context.alloc("2MiB", "weights")
+        with pytest.raises(reveille.InvalidArgument, match="group must be a process group"):
+            context.pause(group="everybody")
+        with pytest.raises(reveille.InvalidArgument, match="a store needs set, get"):
+            reveille.Job(object(), 0, 2)
+        with pytest.raises(reveille.InvalidArgument, match="rank must be from 0 to 1"):
+            reveille.Job(Ranks(tmp_path / "job", 2).store, 2, 2)
+        job = reveille.Job(Ranks(tmp_path / "one", 1).store, 0, 1)
+        with pytest.raises(reveille.InvalidArgument, match="seconds above 0"):
+            context.pause(group=job, group_timeout=0)
+        context.pause("weights", group=job)
+        assert repr(job) == "<reveille.Job 'reveille': rank 0 of 1>"
+        forecast = context.fits(group=job)
+        assert str(forecast).startswith("rank 0 of 1: fits") and forecast.worst == 0
+
+
+def test_the_forecast_names_the_worst_rank(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        member.context.pause()
+        if rank == 2:
+            member.context.external("neighbour", "60MiB")
+        forecast = member.context.fits("weights", "cache", group=member.job)
+        return [bool(forecast), forecast.worst, str(forecast)[:12]]
+
+    answers, _ranks = run(tmp_path, 3, body)
+    assert all_same(answers) == [False, 2, "rank 2 of 3:"]
+
+
+def test_facts_of_the_exception():
+    error = reveille.JobAborted("message", rank=3, reason="why", status=-6, requested_bytes=5)
+    assert facts_of(error) == ["message", 3, "why", -6, 5]
+    assert isinstance(error, reveille.ReveilleError)
+    assert error.status_name == "RVL_ERR_DEVICE_OOM"
