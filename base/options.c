@@ -5,7 +5,6 @@
  */
 #include "base/options.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -18,7 +17,7 @@ static size_t struct_size_of(const void *versioned)
     return size;
 }
 
-static bool all_zero(const unsigned char *bytes, size_t count)
+bool rvli_all_zero(const unsigned char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (bytes[i] != 0)
@@ -35,7 +34,7 @@ rvl_status rvli_options_read(void *options, size_t known_size, const void *user)
         if (user_size < sizeof(size_t))
             return rvli_error(RVL_ERR_INVALID, "struct_size of the options is not set");
         if (user_size > known_size &&
-            !all_zero((const unsigned char *)user + known_size, user_size - known_size))
+            !rvli_all_zero((const unsigned char *)user + known_size, user_size - known_size))
             return rvli_error(RVL_ERR_VERSION,
                               "the options use fields that this version of the library lacks");
     }

@@ -9,7 +9,12 @@
 #ifndef RVL_BASE_OPTIONS_H
 #define RVL_BASE_OPTIONS_H
 
+#include <stdbool.h>
+
 #include "reveille/status.h"
+
+/* Whether bytes that this version does not know are 0. */
+bool rvli_all_zero(const unsigned char *bytes, size_t count);
 
 /*
  * Copies *user (may be NULL: all defaults) to *options of known_size bytes. RVL_ERR_INVALID if
