@@ -35,8 +35,10 @@ static void write_trace(const char *path, uint64_t events)
 {
     const rvl_trace_device device = {.capacity_bytes = UINT64_C(1) << 37,
                                      .granularity_bytes = UINT64_C(1) << 21};
-    const rvl_trace_header header = {
-        .struct_size = sizeof header, .devices = &device, .device_count = 1};
+    const rvl_trace_header header = {.struct_size = sizeof header,
+                                     .devices = &device,
+                                     .device_count = 1,
+                                     .device_size = sizeof device};
     rvl_trace_writer *writer = NULL;
     require(rvl_trace_writer_open(path, &header, &writer) == RVL_OK, "opening the writer");
     require(rvl_trace_writer_add_process(writer, "engine", 1) == RVL_OK, "declaring a process");
@@ -47,7 +49,8 @@ static void write_trace(const char *path, uint64_t events)
                                  .id = i / 2 + 1,
                                  .bytes = (i % 64 + 1) << 21,
                                  .tag = "weights"};
-        require(rvl_trace_writer_add_event(writer, &event) == RVL_OK, "writing an event");
+        require(rvl_trace_writer_add_event(writer, &event, sizeof event) == RVL_OK,
+                "writing an event");
     }
     require(rvl_trace_writer_close(writer) == RVL_OK, "closing the writer");
 }
@@ -58,7 +61,7 @@ static void read_trace(const char *path, uint64_t events)
     rvl_trace_event event;
     uint64_t count = 0;
     require(rvl_trace_reader_open(&path, 1, NULL, &reader) == RVL_OK, "opening the reader");
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK)
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK)
         count++;
     require(count == events, "reading all events");
     rvl_trace_reader_close(reader);

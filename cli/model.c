@@ -199,12 +199,14 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
 {
     static const char *const titles[] = {"term", "size", "bytes", "allocations"};
     static const bool right[] = {false, true, true, true};
-    const rvl_trace_event *events;
+    size_t event_count = 0;
     table *rows = table_new(titles, right, 4);
-    if (rows == NULL)
+    if (rows == NULL || rvl_model_step_get_events(step, NULL, 0, 0, &event_count) != RVL_OK) {
+        table_free(rows);
         return false;
+    }
     say("%s: %s, %" PRIu64 " parameters; %zu events", output, rvl_model_type(model),
-        rvl_model_parameter_count(model), rvl_model_step_events(step, &events));
+        rvl_model_parameter_count(model), event_count);
     if (rvl_model_step_token_count(step) > 0)
         printf("; the KV cache holds %" PRIu64 " tokens", rvl_model_step_token_count(step));
     puts("");
@@ -276,6 +278,7 @@ int command_model(int argc, char **argv)
     } else if (options_parse(&model_spec, argc, argv, &parsed, &line)) {
         parsed.config = argv[line.first];
         parsed.options.given = parsed.given;
+        parsed.options.given_size = sizeof *parsed.given;
         parsed.options.notes = parsed.notes;
         line.status = check(&parsed, &line, argc - line.first);
         if (line.status == 0)

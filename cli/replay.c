@@ -125,6 +125,7 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     parsed->paths = (const char *const *)(argv + line.first);
     parsed->path_count = (size_t)(argc - line.first);
     parsed->options.budgets = parsed->budgets;
+    parsed->options.budget_size = sizeof *parsed->budgets;
     *status_out = check(parsed, &line);
     return *status_out == 0;
 }

@@ -225,7 +225,8 @@ static int show(const arguments *parsed, const char *trace)
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
     const rvl_replay_options options = {.struct_size = sizeof options,
                                         .budgets = parsed->budgets,
-                                        .budget_count = parsed->budget_count};
+                                        .budget_count = parsed->budget_count,
+                                        .budget_size = sizeof *parsed->budgets};
     rvl_replay *replay = NULL;
     rvl_status status = rvl_replay_run(&trace, 1, &options, &replay);
     if (status != RVL_OK)

@@ -38,8 +38,8 @@ static char *holders_text(const rvl_replay *replay, size_t device, uint32_t stag
     rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
     char bytes[SIZE_TEXT_BYTES], *text = NULL;
     size_t count = 0, size = 0;
-    if (rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
-                                &count) != RVL_OK)
+    if (rvl_replay_get_holders(replay, device, stage, holders, sizeof *holders,
+                               RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
         return NULL;
     size_t listed = count < RVL_REPLAY_LISTED_HOLDERS ? count : RVL_REPLAY_LISTED_HOLDERS;
     FILE *out = open_memstream(&text, &size);

@@ -226,25 +226,22 @@ void rvli_history_look_at(rvli_history *history, uint32_t stage)
     }
 }
 
-/* In order, as many as there is room for. Returns how many were copied. */
-static size_t copy_tree(const rvli_holder *tree, rvl_holder *holders_out, size_t capacity)
+/* In order, from an index on, as many as there is room for. Returns the index behind the last. */
+static size_t copy_tree(const rvli_holder *tree, const rvli_elements_out *out, size_t index)
 {
-    size_t count = 0;
-    while (tree != NULL && count < capacity) {
-        count += copy_tree(tree->past.left, holders_out + count, capacity - count);
-        if (count == capacity)
-            break;
-        holders_out[count++] = (rvl_holder){
+    while (tree != NULL && index < out->capacity) {
+        index = copy_tree(tree->past.left, out, index);
+        const rvl_holder holder = {
             .process = tree->process, .tag = tree->tag, .bytes = tree->past.viewed_bytes};
+        rvli_elements_put(out, index++, &holder);
         tree = tree->past.right;
     }
-    return count;
+    return index;
 }
 
-size_t rvli_history_copy_view(const rvli_history *history, rvl_holder *holders_out, size_t capacity)
+size_t rvli_history_copy_view(const rvli_history *history, const rvli_elements_out *holders_out)
 {
-    if (capacity > 0)
-        copy_tree(history->view, holders_out, capacity);
+    copy_tree(history->view, holders_out, 0);
     return history->view_count;
 }
 

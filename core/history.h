@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/element.h"
 #include "reveille/stats.h"
 
 typedef struct rvli_holder rvli_holder;
@@ -98,8 +99,7 @@ void rvli_history_look_at(rvli_history *history, uint32_t stage);
 void rvli_history_show(rvli_history *history, rvli_holder *holder, uint64_t share_bytes);
 
 /* Copies the largest shares in view out. Returns how many there are in all. */
-size_t rvli_history_copy_view(const rvli_history *history, rvl_holder *holders_out,
-                              size_t capacity);
+size_t rvli_history_copy_view(const rvli_history *history, const rvli_elements_out *holders_out);
 
 void rvli_history_destroy(rvli_history *history);
 

@@ -254,25 +254,25 @@ rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, 
 }
 
 /* The current stage has no changes yet: they are shown in the view, and taken back. */
-static size_t copy_current(rvli_ledger *ledger, rvl_holder *holders_out, size_t capacity)
+static size_t copy_current(rvli_ledger *ledger, const rvli_elements_out *holders_out)
 {
     rvli_history *history = &ledger->history;
     for (rvli_holder *each = history->touched; each != NULL; each = each->past.next)
         rvli_history_show(history, each, share_at_peak(ledger, each));
-    size_t count = rvli_history_copy_view(history, holders_out, capacity);
+    size_t count = rvli_history_copy_view(history, holders_out);
     for (rvli_holder *each = history->touched; each != NULL; each = each->past.next)
         rvli_history_show(history, each, each->past.recorded_bytes);
     return count;
 }
 
 size_t rvli_ledger_copy_holders(rvl_context *context, uint32_t stage, int device,
-                                rvl_holder *holders_out, size_t capacity)
+                                const rvli_elements_out *holders_out)
 {
     rvli_ledger *ledger = &context->devices[device].ledger;
     rvli_history_look_at(&ledger->history, stage);
     if (stage + 1 == context->stage_count)
-        return copy_current(ledger, holders_out, capacity);
-    return rvli_history_copy_view(&ledger->history, holders_out, capacity);
+        return copy_current(ledger, holders_out);
+    return rvli_history_copy_view(&ledger->history, holders_out);
 }
 
 void rvli_ledger_destroy(rvl_context *context)

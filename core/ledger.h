@@ -113,7 +113,7 @@ rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, 
 
 /* Copies the largest holders at a stage's peak out. Returns how many there are in all. */
 size_t rvli_ledger_copy_holders(rvl_context *context, uint32_t stage, int device,
-                                rvl_holder *holders_out, size_t capacity);
+                                const rvli_elements_out *holders_out);
 
 /* Ends the current stage, if any, and begins one. RVL_ERR_HOST_OOM changes nothing. */
 rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *mark);

@@ -2,6 +2,7 @@
 #include "core/listener.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "core/state.h"
 
 static _Atomic(const rvl_listener *) listener;
@@ -20,9 +21,11 @@ rvl_status rvl_listener_set(const rvl_listener *new)
         atomic_store(&listener, NULL);
         return RVL_OK;
     }
-    if (new->struct_size != sizeof *new)
-        return rvli_error(RVL_ERR_VERSION, "the listener is of another version of this library");
-    if (!is_whole(new))
+    rvl_listener known; /* the struct itself is not copied: this is for its fields' sake */
+    rvl_status status = rvli_options_read(&known, sizeof known, new);
+    if (status != RVL_OK)
+        return status;
+    if (!is_whole(&known))
         return rvli_error(RVL_ERR_INVALID, "the listener lacks a function: give all of them");
     if (!atomic_compare_exchange_strong(&listener, &before, new) && before != new)
         return rvli_error(RVL_ERR_STATE, "this process has another listener: take it away first");

@@ -342,17 +342,22 @@ rvl_status rvl_stage_get_stats(rvl_context *context, uint32_t stage, int device,
 }
 
 rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
-                                 rvl_holder *holders_out, size_t capacity, size_t *count_out)
+                                 rvl_holder *holders_out, size_t holder_size, size_t capacity,
+                                 size_t *count_out)
 {
+    const rvli_elements_out out = {.element = RVLI_ELEMENT(rvl_holder, bytes),
+                                   .array = holders_out,
+                                   .size = holder_size,
+                                   .capacity = capacity};
     rvl_status status = check_stage(context, device);
-    if (status == RVL_OK && (count_out == NULL || (holders_out == NULL && capacity > 0)))
-        status = rvli_error(RVL_ERR_INVALID, "count_out or holders_out is NULL");
+    if (status == RVL_OK)
+        status = rvli_elements_check(&out, count_out);
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
     bool found = stage < context->stage_count;
     if (found)
-        *count_out = rvli_ledger_copy_holders(context, stage, device, holders_out, capacity);
+        *count_out = rvli_ledger_copy_holders(context, stage, device, &out);
     rvli_unlock(context);
     return found ? RVL_OK : no_such_stage();
 }

@@ -47,7 +47,7 @@ static void write_event(rvl_context *context, rvl_trace_event *event)
     event->time_ns = rvli_clock_now(&context->clock) - recorder->start_ns;
     event->thread = thread_number();
     if (status == RVL_OK)
-        status = rvl_trace_writer_add_event(recorder->writer, event);
+        status = rvl_trace_writer_add_event(recorder->writer, event, sizeof *event);
     if (recorder->failed == RVL_OK)
         recorder->failed = status;
     rvli_error_set(&cause);
@@ -287,7 +287,8 @@ rvl_status rvl_record_start(rvl_context *context, const char *path)
 {
     char boot_id[BOOT_ID_BYTES];
     rvl_trace_device devices[RVL_MAX_DEVICES];
-    rvl_trace_header header = {.struct_size = sizeof header, .devices = devices};
+    rvl_trace_header header = {
+        .struct_size = sizeof header, .devices = devices, .device_size = sizeof *devices};
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK && path == NULL)
         status = rvli_error(RVL_ERR_INVALID, "the path of the trace is NULL");

@@ -541,7 +541,9 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
     return false;
 }
 
-/* Field by field: for a struct of this size compilers call on instructions that are slow to start.
+/*
+ * Field by field: for a struct of this size compilers call on instructions that are slow to start.
+ * Behind the last one there is nothing, unless the struct has grown and this function has not.
  */
 static void clear(rvl_trace_event *event, rvl_event_kind kind)
 {
@@ -557,11 +559,14 @@ static void clear(rvl_trace_event *event, rvl_event_kind kind)
     event->flags = 0;
     event->backup = RVL_BACKUP_NONE;
     event->skip_content = false;
+    memset(event->reserved, 0, sizeof event->reserved);
     event->process = NULL;
     event->tag = NULL;
     event->name = NULL;
     event->file = 0;
     event->line = 0;
+    const size_t cleared = offsetof(rvl_trace_event, line) + sizeof event->line;
+    memset((char *)event + cleared, 0, sizeof *event - cleared);
 }
 
 static bool event_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event,

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/trace_element.h"
 #include "reveille/trace.h"
 #include "trace/format.h"
 #include "trace/lines.h"
@@ -392,10 +393,8 @@ static rvl_status merge(rvl_trace_reader *reader, rvl_trace_event *event_out)
     return RVL_OK;
 }
 
-rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out)
+static rvl_status next_event(rvl_trace_reader *reader, rvl_trace_event *event_out)
 {
-    if (reader == NULL || event_out == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the reader or event_out is NULL");
     rvl_status status = reader->failed;
     if (status == RVL_OK && reader->source_count == 1 && !reader->sources[0].has_event) {
         /* Nothing to merge: straight to the caller. */
@@ -414,6 +413,23 @@ rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *even
         reader->error = *rvli_error_get();
     reader->failed = status;
     rvli_error_set(&reader->error);
+    return status;
+}
+
+rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                 size_t event_size)
+{
+    rvl_trace_event known, *event = event_out;
+    if (reader == NULL || event_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the reader or event_out is NULL");
+    if (event_size != sizeof known) { /* the caller knows an older or a newer one */
+        if (rvli_element_check(RVLI_TRACE_EVENT, event_size) != RVL_OK)
+            return RVL_ERR_INVALID;
+        event = &known;
+    }
+    rvl_status status = next_event(reader, event);
+    if (status == RVL_OK && event == &known)
+        rvli_element_write(RVLI_TRACE_EVENT, event_out, event_size, &known);
     return status;
 }
 
@@ -444,11 +460,17 @@ uint32_t rvl_trace_find_column(const char *path, uint32_t line_number, uint32_t 
     return column;
 }
 
-size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
-                                const rvl_trace_device **devices_out)
+rvl_status rvl_trace_reader_get_devices(const rvl_trace_reader *reader,
+                                        rvl_trace_device *devices_out, size_t device_size,
+                                        size_t capacity, size_t *count_out)
 {
-    *devices_out = reader->devices;
-    return reader->device_count;
+    if (reader == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the reader is NULL");
+    const rvli_elements_out out = {.element = RVLI_TRACE_DEVICE,
+                                   .array = devices_out,
+                                   .size = device_size,
+                                   .capacity = capacity};
+    return rvli_elements_fill(&out, reader->devices, reader->device_count, count_out);
 }
 
 const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file)

@@ -18,6 +18,7 @@
 #include "base/file_limit.h"
 #include "base/options.h"
 #include "base/output.h"
+#include "base/trace_element.h"
 #include "trace/format.h"
 
 #define BUFFER_BYTES 65536u
@@ -257,9 +258,7 @@ static bool good_device(const rvl_trace_device *device)
 
 static bool good_header(const rvl_trace_header *header)
 {
-    if (header->devices == NULL || header->device_count == 0 ||
-        header->device_count > RVL_MAX_DEVICES ||
-        (header->boot_id != NULL && !good_name(header->boot_id)) ||
+    if ((header->boot_id != NULL && !good_name(header->boot_id)) ||
         (header->comment != NULL && !good_comment(header->comment)))
         return false;
     uint64_t seen = 0;
@@ -272,16 +271,39 @@ static bool good_header(const rvl_trace_header *header)
     return true;
 }
 
+static rvl_status invalid_header(void)
+{
+    return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
+}
+
+/* The header as this version knows it, with devices that are there for RVL_MAX_DEVICES. */
+static rvl_status read_header(rvl_trace_header *header_out, rvl_trace_device *devices_out,
+                              const rvl_trace_header *user_header)
+{
+    rvl_status status = rvli_options_read(header_out, sizeof *header_out, user_header);
+    if (status != RVL_OK)
+        return status;
+    if (header_out->devices == NULL || header_out->device_count == 0 ||
+        header_out->device_count > RVL_MAX_DEVICES)
+        return invalid_header();
+    for (size_t i = 0; i < header_out->device_count && status == RVL_OK; i++)
+        status = rvli_trace_device_read(&devices_out[i], header_out->devices,
+                                        header_out->device_size, i);
+    header_out->devices = devices_out;
+    return status;
+}
+
 static rvl_status open_writer(const char *path, rvli_output_name name,
                               const rvl_trace_header *user_header, rvl_trace_writer **writer_out)
 {
     rvl_trace_header known;
+    rvl_trace_device devices[RVL_MAX_DEVICES];
     const rvl_trace_header *header = &known;
-    rvl_status status = rvli_options_read(&known, sizeof known, user_header);
+    rvl_status status = read_header(&known, devices, user_header);
     if (status != RVL_OK)
         return status;
     if (path == NULL || writer_out == NULL || !good_header(header))
-        return rvli_error(RVL_ERR_INVALID, "the path or the header of the trace is not valid");
+        return invalid_header();
     rvl_trace_writer *writer = malloc(sizeof *writer);
     if (writer == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
@@ -478,19 +500,20 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
     }
 }
 
-rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event)
+static rvl_status add_event(rvl_trace_writer *writer, const rvl_trace_event *event)
 {
     static const char *const keywords[] = {
 #define KEYWORD(name, keyword) keyword,
         RVL_EVENT_MAP(KEYWORD)
 #undef KEYWORD
     };
-    if (writer == NULL || event == NULL || event->process == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the writer, the event or its process is NULL");
-    process *owner = find_process(writer, event->process);
+    process *owner = event->process != NULL ? find_process(writer, event->process) : NULL;
+    rvl_status status = rvli_trace_event_check(event);
+    if (status != RVL_OK)
+        return status;
     if (!good_event(writer, event, owner))
         return rvli_error(RVL_ERR_INVALID, "the event has a field that the format does not allow");
-    rvl_status status = begin_line(writer);
+    status = begin_line(writer);
     if (status != RVL_OK)
         return status;
     add_text(writer, keywords[event->kind]);
@@ -504,6 +527,27 @@ rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_
     if (event->kind == RVL_EVENT_ALLOC)
         owner->last_id = event->id;
     return RVL_OK;
+}
+
+/* An event of a caller that knows an older or a newer one. */
+static rvl_status add_resized(rvl_trace_writer *writer, const rvl_trace_event *event,
+                              size_t event_size)
+{
+    rvl_trace_event known;
+    rvl_status status = rvli_element_check(RVLI_TRACE_EVENT, event_size);
+    if (status == RVL_OK)
+        status = rvli_element_read(RVLI_TRACE_EVENT, &known, event, event_size);
+    return status == RVL_OK ? add_event(writer, &known) : status;
+}
+
+rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event,
+                                      size_t event_size)
+{
+    if (writer == NULL || event == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the writer or the event is NULL");
+    if (event_size == sizeof *event)
+        return add_event(writer, event);
+    return add_resized(writer, event, event_size);
 }
 
 rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer)

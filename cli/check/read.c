@@ -190,6 +190,7 @@ static bool read_given(const reading *r, const json_t *given, check_item *item)
         item->options.given_count++;
     }
     item->options.given = item->given;
+    item->options.given_size = sizeof *item->given;
     return true;
 }
 

@@ -85,7 +85,8 @@ static int replay_item(const check_item *item, const char *device, refusal *why,
                                   .conductor = item->conductor,
                                   .wake = item->model == NULL ? item->wake : RVL_WAKE_STAGED,
                                   .budgets = item->budgets,
-                                  .budget_count = item->budget_count};
+                                  .budget_count = item->budget_count,
+                                  .budget_size = sizeof *item->budgets};
     *replay_out = NULL;
     return item->model != NULL ? replay_model(item, &options, why, replay_out)
                                : replay_traces(item, &options, why, replay_out);
@@ -98,7 +99,8 @@ static char *list_holders(const rvl_replay *replay, size_t device, uint32_t stag
     char text[HOLDERS_TEXT_BYTES] = "", size[SIZE_TEXT_BYTES];
     rvl_holder holders[HOLDERS_SHOWN];
     size_t count, length = 0;
-    if (rvl_replay_copy_holders(replay, device, stage, holders, HOLDERS_SHOWN, &count) != RVL_OK)
+    if (rvl_replay_get_holders(replay, device, stage, holders, sizeof *holders, HOLDERS_SHOWN,
+                               &count) != RVL_OK)
         count = 0;
     for (size_t i = 0; i < count && i < HOLDERS_SHOWN; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%.64s/%.64s %s",

@@ -309,7 +309,8 @@ static const char *idle_in_all(const plan_arguments *arguments, const char *name
     for (size_t i = 0; i < train->count * strategy->count; i++) {
         rvl_model_options options = {.struct_size = sizeof options,
                                      .given = arguments->given,
-                                     .given_count = arguments->given_count};
+                                     .given_count = arguments->given_count,
+                                     .given_size = sizeof *arguments->given};
         model_set(&options, "train", train->values[i % train->count], why);
         model_set(&options, "strategy", strategy->values[i / train->count], why);
         reason = model_setting_idle(&options, name, arguments->tag);

@@ -133,7 +133,8 @@ static void set_case(plan_case *c, size_t number)
     char why[MODEL_WHY_BYTES];
     c->options = (rvl_model_options){.struct_size = sizeof c->options,
                                      .given = arguments->given,
-                                     .given_count = arguments->given_count};
+                                     .given_count = arguments->given_count,
+                                     .given_size = sizeof *arguments->given};
     for (size_t i = 0; i < arguments->axis_count; i++) {
         const char *value = plan_value(arguments, number, i);
         if (strcmp(arguments->axes[i].name, "trace") == 0) {
@@ -177,14 +178,15 @@ static bool read_own(plan_case *c)
 /* A step with these options. A fraction that leaves no room is told from other faults. */
 static bool make_step(plan_case *c, bool *no_room_out)
 {
+    plan_events_close(&c->events);
     rvl_model_step_close(c->step);
     c->step = NULL;
     rvl_status status = rvl_model_step_make(c->model, &c->options, &c->step);
     *no_room_out =
         status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
     if (status == RVL_OK)
-        plan_events_of_step(c->step, &c->events);
-    else
+        status = plan_events_of_step(c->step, &c->events);
+    if (status != RVL_OK)
         fail(c,
              *no_room_out ? PLAN_DOES_NOT_FIT
                           : (status == RVL_ERR_HOST_OOM ? PLAN_FAILED : PLAN_REFUSED),
@@ -446,7 +448,7 @@ void plan_case_run(const plan_subject *subject, size_t number, plan_outcome *out
         else
             conclude(&c, UINT64_MAX, replay_out);
     }
-    if (c.trace != NULL)
+    if (c.trace != NULL || c.model != NULL)
         plan_events_close(&c.events);
     plan_tag_forget(&c.scaled);
     rvl_model_step_close(c.step);

@@ -125,9 +125,9 @@ static rvl_status walk_reader(const plan_events *events, rvl_trace_reader *reade
                               void *user)
 {
     rvl_trace_event event;
-    rvl_status status = rvl_trace_reader_next(reader, &event);
+    rvl_status status = rvl_trace_reader_next(reader, &event, sizeof event);
     while (status == RVL_OK && visit(user, &event))
-        status = rvl_trace_reader_next(reader, &event);
+        status = rvl_trace_reader_next(reader, &event, sizeof event);
     name_place(events);
     return status == RVL_ERR_NOT_FOUND ? RVL_OK : status;
 }
@@ -163,7 +163,10 @@ static rvl_status read_once(plan_events *events, bool *has_stage_out)
     rvl_status status = open_reader(events, &events->reader);
     if (status != RVL_OK)
         return status;
-    events->device_count = rvl_trace_reader_devices(events->reader, &events->devices);
+    status = rvl_trace_reader_get_devices(events->reader, events->devices, sizeof *events->devices,
+                                          RVL_MAX_DEVICES, &events->device_count);
+    if (status != RVL_OK)
+        return status;
     return walk_reader(events, events->reader, note_stage, has_stage_out);
 }
 
@@ -193,10 +196,24 @@ int plan_events_open(const plan_arguments *arguments, const char *const *paths, 
     return code;
 }
 
-void plan_events_of_step(const rvl_model_step *step, plan_events *events_out)
+rvl_status plan_events_of_step(const rvl_model_step *step, plan_events *events_out)
 {
-    *events_out = (plan_events){.devices = rvl_model_step_device(step), .device_count = 1};
-    events_out->count = rvl_model_step_events(step, &events_out->events);
+    plan_events events = {.device_count = 1};
+    rvl_status status = rvl_model_step_get_device(step, events.devices, sizeof *events.devices);
+    if (status == RVL_OK)
+        status = rvl_model_step_get_events(step, NULL, 0, 0, &events.count);
+    if (status != RVL_OK)
+        return status;
+    events.events = calloc(events.count, sizeof *events.events);
+    if (events.events == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the events of a step");
+    status = rvl_model_step_get_events(step, events.events, sizeof *events.events, events.count,
+                                       &events.count);
+    if (status == RVL_OK)
+        *events_out = events;
+    else
+        free(events.events);
+    return status;
 }
 
 void plan_events_close(plan_events *events)
@@ -208,6 +225,7 @@ void plan_events_close(plan_events *events)
     }
     free(events->paths);
     free(events->files);
+    free(events->events);
     rvl_trace_reader_close(events->reader);
     *events = (plan_events){0};
 }
@@ -499,9 +517,16 @@ static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out
 static rvl_status replay_events(const plan_events *events, const rvl_replay_options *options,
                                 rvl_replay **replay_out)
 {
+    const rvl_replay_events of_step = {.struct_size = sizeof of_step,
+                                       .name = "the plan",
+                                       .devices = events->devices,
+                                       .device_count = events->device_count,
+                                       .device_size = sizeof *events->devices,
+                                       .events = events->events,
+                                       .event_count = events->count,
+                                       .event_size = sizeof *events->events};
     if (events->paths == NULL)
-        return rvl_replay_run_events("the plan", events->devices, events->device_count,
-                                     events->events, events->count, options, replay_out);
+        return rvl_replay_run_events(&of_step, options, replay_out);
     rvl_replay_options of_files = *options;
     of_files.flags |= events->reading.flags;
     of_files.snapshot_process = events->reading.snapshot_process;
@@ -521,6 +546,7 @@ rvl_status plan_events_replay(const plan_events *events, const plan_tag *tag, ui
     rvl_replay_options scaled = *options;
     scaled.filter = scale_event;
     scaled.filter_user = &s;
+    scaled.event_size = sizeof(rvl_trace_event);
     s.seen_count = 16;
     rvl_status status =
         s.seen != NULL ? replay_events(events, &scaled, replay_out) : RVL_ERR_HOST_OOM;

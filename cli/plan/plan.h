@@ -68,17 +68,17 @@ typedef struct plan_events {
     size_t path_count;
     rvl_replay_options reading; /* partial, and what snapshots need */
     rvl_trace_reader *reader;   /* has the strings of the devices */
-    const rvl_trace_event *events;
+    rvl_trace_event *events;
     size_t count;
-    const rvl_trace_device *devices;
+    rvl_trace_device devices[RVL_MAX_DEVICES];
     size_t device_count;
 } plan_events;
 
 /* Reads traces and snapshots once, whether they can be. Returns 0, or the exit status, and why. */
 int plan_events_open(const plan_arguments *arguments, const char *const *paths, size_t path_count,
                      char *why, size_t why_size, plan_events *events_out);
-/* Of a step, which must outlive them. */
-void plan_events_of_step(const rvl_model_step *step, plan_events *events_out);
+/* Of a step, which must outlive them: it has the strings. */
+rvl_status plan_events_of_step(const rvl_model_step *step, plan_events *events_out);
 void plan_events_close(plan_events *events);
 
 /* A tag of some events. */

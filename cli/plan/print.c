@@ -92,8 +92,8 @@ static size_t holders_of(const rvl_replay *replay, const plan_outcome *outcome,
     uint32_t stage;
     *count_out = 0;
     if (!find_stage(replay, outcome, &device, &stage) ||
-        rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
-                                count_out) != RVL_OK)
+        rvl_replay_get_holders(replay, device, stage, holders, sizeof *holders,
+                               RVL_REPLAY_LISTED_HOLDERS, count_out) != RVL_OK)
         return 0;
     return *count_out < RVL_REPLAY_LISTED_HOLDERS ? *count_out : RVL_REPLAY_LISTED_HOLDERS;
 }

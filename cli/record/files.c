@@ -217,7 +217,7 @@ static void tell_file(const char *path)
     rvl_status status = rvl_trace_reader_open(&path, 1, &options, &reader);
     rvl_last_error(&error);
     if (status == RVL_OK)
-        while ((status = rvl_trace_reader_next(reader, &event)) == RVL_OK)
+        while ((status = rvl_trace_reader_next(reader, &event, sizeof event)) == RVL_OK)
             ;
     rvl_last_error(&error);
     if (status != RVL_ERR_NOT_FOUND) {

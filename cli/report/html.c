@@ -4,6 +4,7 @@
  * JSON in the middle. All three are in the command itself, as bytes.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/report/report.h"
@@ -84,10 +85,11 @@ static void write_value(FILE *out, const rvl_timeline_value *value, bool single)
                 value->last_bytes, value->at_peak_bytes);
 }
 
-static bool write_point(FILE *out, const rvl_timeline *timeline, size_t device, uint32_t index)
+static bool write_point(FILE *out, const rvl_timeline *timeline, size_t device, uint32_t index,
+                        rvl_timeline_value *values, size_t capacity)
 {
-    rvl_timeline_point point = {.struct_size = sizeof point};
-    if (rvl_timeline_get_point(timeline, device, index, &point) != RVL_OK)
+    rvl_timeline_point point;
+    if (!read_point(timeline, device, index, &point, values, capacity))
         return false;
     fprintf(out,
             "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
@@ -97,10 +99,21 @@ static bool write_point(FILE *out, const rvl_timeline *timeline, size_t device, 
     for (uint32_t i = 0; i < point.value_count; i++) {
         if (i > 0)
             putc(',', out);
-        write_value(out, &point.values[i], point.changes == 1);
+        write_value(out, &values[i], point.changes == 1);
     }
     fputs("]]", out);
     return true;
+}
+
+static bool write_points(FILE *out, const rvl_timeline *timeline, size_t index,
+                         const rvl_timeline_device *device)
+{
+    rvl_timeline_value *values = calloc((size_t)device->series_count + 1, sizeof *values);
+    bool ok = values != NULL;
+    for (uint32_t i = 0; ok && i < device->point_count; i++)
+        ok = write_point(out, timeline, index, i, values, device->series_count);
+    free(values);
+    return ok;
 }
 
 /* The largest holders; the page counts the others. */
@@ -108,8 +121,8 @@ static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, ui
 {
     rvl_holder holders[RVL_REPLAY_LISTED_HOLDERS];
     size_t count = 0;
-    bool ok = rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
-                                      &count) == RVL_OK;
+    bool ok = rvl_replay_get_holders(replay, device, stage, holders, sizeof *holders,
+                                     RVL_REPLAY_LISTED_HOLDERS, &count) == RVL_OK;
     fputs(",\"at_peak\":[", out);
     for (size_t i = 0; ok && i < count && i < RVL_REPLAY_LISTED_HOLDERS; i++) {
         fprintf(out, "%s{\"bytes\":%" PRIu64, i > 0 ? "," : "", holders[i].bytes);
@@ -209,8 +222,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
     for (uint32_t i = 0; ok && i < device.series_count; i++)
         ok = write_series(out, run->timeline, index, i);
     fputs("],\n\"points\":[", out);
-    for (uint32_t i = 0; ok && i < device.point_count; i++)
-        ok = write_point(out, run->timeline, index, i);
+    ok = ok && write_points(out, run->timeline, index, &device);
     fputs("],\n\"stages\":[", out);
     ok = ok && write_stages(out, run, index, replayed.stage_count);
     fputs("]}", out);

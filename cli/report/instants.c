@@ -11,7 +11,9 @@ typedef struct walker {
     const rvl_timeline *timeline;
     size_t device;
     uint64_t *bytes;
-    bool *paused; /* by series */
+    bool *paused;               /* by series */
+    rvl_timeline_value *values; /* of the point: room for all series */
+    uint32_t series_count;
     uint64_t used_bytes;
     uint64_t paused_bytes;
     instant_fn callback;
@@ -34,17 +36,34 @@ static bool tell(walker *walk, const rvl_timeline_point *point, uint64_t time_ns
         .bytes = walk->bytes,
         .used_bytes = walk->used_bytes,
         .paused_bytes = walk->paused_bytes,
-        .values = point->values,
+        .values = walk->values,
         .value_count = point->value_count,
     };
     return walk->callback(walk->user, &now);
 }
 
-/* Whether its peak is another moment than its end. */
-static bool has_peak_apart(const rvl_timeline_point *point)
+bool read_point(const rvl_timeline *timeline, size_t device, uint32_t index,
+                rvl_timeline_point *point_out, rvl_timeline_value *values_out, size_t capacity)
+{
+    size_t count = 0;
+    *point_out = (rvl_timeline_point){.struct_size = sizeof *point_out};
+    return rvl_timeline_get_point(timeline, device, index, point_out) == RVL_OK &&
+           rvl_timeline_get_values(timeline, device, index, values_out, sizeof *values_out,
+                                   capacity, &count) == RVL_OK;
+}
+
+/* The point of an index and its values, for as long as no other is read. */
+static bool enter_point(walker *walk, uint32_t index, rvl_timeline_point *point_out)
+{
+    return read_point(walk->timeline, walk->device, index, point_out, walk->values,
+                      walk->series_count);
+}
+
+/* Whether the peak of the point that was read is another moment than its end. */
+static bool has_peak_apart(const walker *walk, const rvl_timeline_point *point)
 {
     for (uint32_t i = 0; i < point->value_count; i++) {
-        if (point->values[i].at_peak_bytes != point->values[i].last_bytes)
+        if (walk->values[i].at_peak_bytes != walk->values[i].last_bytes)
             return true;
     }
     return point->peak_ns < point->end_ns;
@@ -52,27 +71,37 @@ static bool has_peak_apart(const rvl_timeline_point *point)
 
 static bool walk_point(walker *walk, const rvl_timeline_point *point, uint64_t next_ns)
 {
-    if (has_peak_apart(point)) {
+    if (has_peak_apart(walk, point)) {
         for (uint32_t i = 0; i < point->value_count; i++)
-            set_bytes(walk, point->values[i].series, point->values[i].at_peak_bytes);
+            set_bytes(walk, walk->values[i].series, walk->values[i].at_peak_bytes);
         if (!tell(walk, point, point->peak_ns, point->end_ns))
             return false;
     }
     for (uint32_t i = 0; i < point->value_count; i++)
-        set_bytes(walk, point->values[i].series, point->values[i].last_bytes);
+        set_bytes(walk, walk->values[i].series, walk->values[i].last_bytes);
     return tell(walk, point, point->end_ns, next_ns);
+}
+
+/* When the next point's first instant is; the end of the chart behind the last point. */
+static bool find_next(walker *walk, uint32_t index, uint32_t count, uint64_t *next_ns_out)
+{
+    rvl_timeline_point next;
+    *next_ns_out = chart_end_ns(walk->timeline);
+    if (index + 1 >= count)
+        return true;
+    if (!enter_point(walk, index + 1, &next))
+        return false;
+    *next_ns_out = has_peak_apart(walk, &next) ? next.peak_ns : next.end_ns;
+    return true;
 }
 
 static bool walk_points(walker *walk, uint32_t count)
 {
-    rvl_timeline_point point = {.struct_size = sizeof point}, next = {.struct_size = sizeof next};
+    rvl_timeline_point point;
+    uint64_t next_ns = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (rvl_timeline_get_point(walk->timeline, walk->device, i, &point) != RVL_OK)
-            return false;
-        uint64_t next_ns = chart_end_ns(walk->timeline);
-        if (rvl_timeline_get_point(walk->timeline, walk->device, i + 1, &next) == RVL_OK)
-            next_ns = has_peak_apart(&next) ? next.peak_ns : next.end_ns;
-        if (!walk_point(walk, &point, next_ns))
+        if (!find_next(walk, i, count, &next_ns) || !enter_point(walk, i, &point) ||
+            !walk_point(walk, &point, next_ns))
             return false;
     }
     return true;
@@ -100,7 +129,9 @@ bool walk_instants(const rvl_timeline *timeline, size_t device_index, instant_fn
         .timeline = timeline, .device = device_index, .callback = callback, .user = user};
     walk.bytes = calloc((size_t)device.series_count + 1, sizeof *walk.bytes);
     walk.paused = calloc((size_t)device.series_count + 1, sizeof *walk.paused);
-    bool ok = walk.bytes != NULL && walk.paused != NULL;
+    walk.values = calloc((size_t)device.series_count + 1, sizeof *walk.values);
+    walk.series_count = device.series_count;
+    bool ok = walk.bytes != NULL && walk.paused != NULL && walk.values != NULL;
     for (uint32_t i = 0; ok && i < device.series_count; i++) {
         rvl_timeline_series series = {.struct_size = sizeof series};
         ok = rvl_timeline_get_series(timeline, device_index, i, &series) == RVL_OK;
@@ -109,6 +140,7 @@ bool walk_instants(const rvl_timeline *timeline, size_t device_index, instant_fn
     ok = ok && walk_points(&walk, device.point_count);
     free(walk.bytes);
     free(walk.paused);
+    free(walk.values);
     return ok;
 }
 

@@ -44,6 +44,10 @@ typedef bool (*instant_fn)(void *user, const instant *now);
 /* Calls back for every instant in order of time. false: no memory, or the callback said so. */
 bool walk_instants(const rvl_timeline *timeline, size_t device, instant_fn callback, void *user);
 
+/* A point of a device and its values, of which there are at most as many as series. */
+bool read_point(const rvl_timeline *timeline, size_t device, uint32_t index,
+                rvl_timeline_point *point_out, rvl_timeline_value *values_out, size_t capacity);
+
 /*
  * Where a chart ends: at the last event, and a little later if the last stage would be too narrow
  * to be seen: what was in use then still is.

@@ -210,6 +210,7 @@ rvl_status rvli_record_file_open(const char *pattern, uint64_t start_ns,
         .wall_ns = wall_ns - passed_ns,
         .devices = devices,
         .device_count = describe_devices(devices),
+        .device_size = sizeof *devices,
     };
     return rvli_trace_writer_open(path, RVLI_OUTPUT_GUESSABLE, &header, writer_out);
 }

@@ -112,7 +112,7 @@ void rvli_record_write_at(rvl_trace_event *event, uint64_t time_ns, uint32_t thr
     event->time_ns = time_ns - start_ns;
     event->thread = thread;
     events++;
-    if (rvl_trace_writer_add_event(writer, event) == RVL_ERR_IO)
+    if (rvl_trace_writer_add_event(writer, event, sizeof *event) == RVL_ERR_IO)
         give_up();
 }
 

@@ -9,7 +9,8 @@
  * Option and result structs begin with struct_size, which the caller sets to sizeof the struct;
  * fields a caller does not know keep their default. Zero is every option's default. Whatever this
  * version of the library does not know and is not 0, a field, a flag or a reserved one, makes a
- * call answer RVL_ERR_VERSION (docs/api.md).
+ * call answer RVL_ERR_VERSION. Structs that travel in arrays have no struct_size: their size is
+ * said once, beside them, as the holder_size of rvl_stage_get_holders() (docs/api.md).
  */
 #ifndef REVEILLE_CONTEXT_H
 #define REVEILLE_CONTEXT_H

@@ -20,7 +20,7 @@ extern "C" {
  */
 typedef enum rvl_host_keep {
     RVL_HOST_KEEP_ALL = 0, /* for the next pause, until the last context closes */
-    RVL_HOST_KEEP_BYTES,   /* at most keep_host_bytes; the rest goes back to the system */
+    RVL_HOST_KEEP_BYTES,   /* at most host_keep_bytes; the rest goes back to the system */
     RVL_HOST_KEEP_NONE     /* everything goes back, behind the caller's back */
 } rvl_host_keep;
 

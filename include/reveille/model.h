@@ -42,6 +42,7 @@ RVL_API uint64_t rvl_model_parameter_count(const rvl_model *model);
 
 /* A parameter, whole and unfused, under the name that most families give it. */
 typedef struct rvl_model_tensor {
+    size_t struct_size; /* this library's: what lies behind it is not there */
     char name[96];
     uint32_t layer; /* RVL_MODEL_NO_LAYER: embedding, last norm, head */
     uint32_t reserved;
@@ -161,6 +162,7 @@ typedef struct rvl_model_options {
     size_t note_count;
     const rvl_model_given *given;
     size_t given_count;
+    size_t given_size; /* sizeof(rvl_model_given) */
 } rvl_model_options;
 
 /*
@@ -188,12 +190,21 @@ RVL_API const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_ter
 /* Tokens that the KV cache holds; 0 where its size was given. Since 0.1. */
 RVL_API uint64_t rvl_model_step_token_count(const rvl_model_step *step);
 
-/* The device, as the trace's header declares it. Lives as long as the step. Since 0.1. */
-RVL_API const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step);
+/*
+ * The device, as the trace's header declares it. device_size: sizeof(rvl_trace_device). Its strings
+ * live as long as the step. Returns RVL_OK or RVL_ERR_INVALID. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_step_get_device(const rvl_model_step *step,
+                                             rvl_trace_device *device_out, size_t device_size);
 
-/* The events, as a writer takes them. They live as long as the step. Since 0.1. */
-RVL_API size_t rvl_model_step_events(const rvl_model_step *step,
-                                     const rvl_trace_event **events_out);
+/*
+ * Writes up to capacity of the events to events_out, in order and as a writer takes them, and how
+ * many there are to *count_out. event_size: sizeof(rvl_trace_event). Their strings live as long as
+ * the step. Returns RVL_OK or RVL_ERR_INVALID. Since 0.1.
+ */
+RVL_API rvl_status rvl_model_step_get_events(const rvl_model_step *step,
+                                             rvl_trace_event *events_out, size_t event_size,
+                                             size_t capacity, size_t *count_out);
 
 /*
  * Replays the step without a file, as rvl_replay_run_events() does. The step may be closed before

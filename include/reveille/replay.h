@@ -55,6 +55,7 @@ typedef struct rvl_replay_options {
                            driver has cleared what was just released */
     const rvl_budget *budgets;
     size_t budget_count;
+    size_t budget_size; /* sizeof(rvl_budget) */
     rvl_replay_progress_fn progress;
     void *progress_user;
     rvl_timeline *timeline; /* receives who held how much when; must be new, undefined on failure;
@@ -64,6 +65,7 @@ typedef struct rvl_replay_options {
     uint32_t reserved;            /* 0 */
     rvl_replay_filter_fn filter;  /* NULL: every event is replayed as it is */
     void *filter_user;
+    size_t event_size; /* sizeof(rvl_trace_event), for the filter's events */
 } rvl_replay_options;
 
 /*
@@ -80,9 +82,9 @@ RVL_API rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
 /*
  * Opens the files of a replay for reading: snapshots among them give the events that they would be
  * replayed with. Of the options those of snapshots count, device (for a snapshot beside which no
- * trace declares one) and partial. paths must outlive the reader; options may be NULL. Returns as
- * rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The caller closes
- * *reader_out with rvl_trace_reader_close(). Since 0.1.
+ * trace declares one) and RVL_REPLAY_PARTIAL. paths must outlive the reader; options may be NULL.
+ * Returns as rvl_trace_reader_open(), and for a snapshot as rvl_snapshot_write_trace(). The caller
+ * closes *reader_out with rvl_trace_reader_close(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_open_reader(const char *const *paths, size_t path_count,
                                           const rvl_replay_options *options,
@@ -101,6 +103,8 @@ typedef struct rvl_replay_source {
     const char *name;                /* NULL: "events" */
     const rvl_trace_device *devices; /* at least one; indexes are unique */
     size_t device_count;
+    size_t device_size; /* sizeof(rvl_trace_device) */
+    size_t event_size;  /* sizeof(rvl_trace_event): what next has room for */
     /* The next event: RVL_OK, RVL_ERR_NOT_FOUND after the last, or why there is none. */
     rvl_status (*next)(void *user, rvl_trace_event *event_out);
     /* Begins again with the first event; needed for RVL_WAKE_TOGETHER, else may be NULL. */
@@ -119,10 +123,21 @@ RVL_API rvl_status rvl_replay_run_source(const rvl_replay_source *source,
                                          const rvl_replay_options *options,
                                          rvl_replay **replay_out);
 
-/* The same with events that lie in memory, in order. name may be NULL. Since 0.1. */
-RVL_API rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
-                                         size_t device_count, const rvl_trace_event *events,
-                                         size_t event_count, const rvl_replay_options *options,
+/* Events that lie in memory, in order. */
+typedef struct rvl_replay_events {
+    size_t struct_size;
+    const char *name;                /* NULL: "events" */
+    const rvl_trace_device *devices; /* at least one; indexes are unique */
+    size_t device_count;
+    size_t device_size; /* sizeof(rvl_trace_device) */
+    const rvl_trace_event *events;
+    size_t event_count;
+    size_t event_size; /* sizeof(rvl_trace_event) */
+} rvl_replay_events;
+
+/* Replays them, as rvl_replay_run_source() does with those of a source. Since 0.1. */
+RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
+                                         const rvl_replay_options *options,
                                          rvl_replay **replay_out);
 
 /* ---- The result ---- */
@@ -171,24 +186,15 @@ RVL_API rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_
                                         bool *over_budget_out);
 
 /*
- * Who held what at the peak of a stage; external bytes have process "external". *holders_out lives
- * as long as the result: each stage that is asked for takes memory for all of its holders. To walk
- * many stages, use rvl_replay_copy_holders(). Returns as rvl_replay_get_device(), and
- * RVL_ERR_HOST_OOM. Since 0.1.
- */
-RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
-                                          uint32_t stage, const rvl_holder **holders_out,
-                                          size_t *count_out);
-
-/*
- * Writes up to capacity of them to holders_out, the largest first, and how many there are to
- * *count_out. Needs no memory. Asking for the stages of a device in order costs what has changed
- * between them, and what is written. Strings live as long as the result. Returns as
+ * Who held what at the peak of a stage: writes up to capacity holders to holders_out, the largest
+ * first, and how many there are to *count_out. holder_size: sizeof(rvl_holder). External bytes have
+ * process "external". Needs no memory. Asking for the stages of a device in order costs what has
+ * changed between them, and what is written. Strings live as long as the result. Returns as
  * rvl_replay_get_device(). Since 0.1.
  */
-RVL_API rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index,
-                                           uint32_t stage, rvl_holder *holders_out, size_t capacity,
-                                           size_t *count_out);
+RVL_API rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
+                                          uint32_t stage, rvl_holder *holders_out,
+                                          size_t holder_size, size_t capacity, size_t *count_out);
 
 /*
  * What a real device said while the trace was replayed on it: the most and the last bytes in use in

@@ -60,7 +60,7 @@ typedef struct rvl_cost_model {
 /* A kind of GPU. */
 typedef struct rvl_profile {
     size_t struct_size;
-    const char *name;           /* "h200"; NULL in rvl_sim_device: given by numbers alone */
+    const char *name;           /* "h200"; NULL: given by numbers alone */
     const char *description;    /* "NVIDIA H200 SXM, 141 GB HBM3e" */
     const char *source;         /* where capacity_bytes comes from */
     uint64_t capacity_bytes;    /* what the driver reports as total */

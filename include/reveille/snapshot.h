@@ -48,6 +48,7 @@ typedef struct rvl_snapshot_trace {
     uint64_t flags;                 /* RVL_SNAPSHOT_BY_PART */
     const char *process;            /* whose segments they are; NULL: "trainer" */
     const rvl_trace_device *device; /* that they are on, as the trace's header declares it */
+    size_t device_size;             /* sizeof(rvl_trace_device) */
 } rvl_snapshot_trace;
 
 /*

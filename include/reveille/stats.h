@@ -191,13 +191,13 @@ typedef struct rvl_holder {
 
 /*
  * Writes up to capacity holders of the stage's peak to holders_out, largest first (ties: process,
- * then tag, by name, external last), and how many there are to *count_out. Their bytes sum to the
- * stage's peak_bytes. Returns as rvl_stage_get_stats(), and RVL_ERR_HOST_OOM. Thread-safe.
- * Since 0.1.
+ * then tag, by name, external last), and how many there are to *count_out. holder_size:
+ * sizeof(rvl_holder). Their bytes sum to the stage's peak_bytes. Returns as rvl_stage_get_stats(),
+ * and RVL_ERR_HOST_OOM. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
-                                         rvl_holder *holders_out, size_t capacity,
-                                         size_t *count_out);
+                                         rvl_holder *holders_out, size_t holder_size,
+                                         size_t capacity, size_t *count_out);
 
 #ifdef __cplusplus
 }

@@ -104,15 +104,23 @@ typedef struct rvl_timeline_point {
     uint64_t min_bytes; /* of the whole device: least after a change */
     uint64_t max_bytes; /* most */
     uint64_t last_bytes;
-    uint64_t peak_ns;                 /* when max_bytes was first in use */
-    const rvl_timeline_value *values; /* series that changed, by number; lives as the timeline */
-    uint32_t value_count;
+    uint64_t peak_ns;     /* when max_bytes was first in use */
+    uint32_t value_count; /* series that changed: rvl_timeline_get_values() */
     uint32_t reserved;
 } rvl_timeline_point;
 
 /* One point of a device, in order of time. Returns as rvl_timeline_get_device(). Since 0.1. */
 RVL_API rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_index,
                                           uint32_t point, rvl_timeline_point *point_out);
+
+/*
+ * Writes up to capacity of the values of a point to values_out, one for each series that changed,
+ * by number, and how many there are to *count_out. value_size: sizeof(rvl_timeline_value). Returns
+ * as rvl_timeline_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_timeline_get_values(const rvl_timeline *timeline, size_t device_index,
+                                           uint32_t point, rvl_timeline_value *values_out,
+                                           size_t value_size, size_t capacity, size_t *count_out);
 
 typedef struct rvl_timeline_stage {
     size_t struct_size;

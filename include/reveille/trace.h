@@ -84,6 +84,7 @@ typedef struct rvl_trace_header {
     uint64_t wall_ns;    /* wall clock (since 1970) at time 0 of the trace */
     const rvl_trace_device *devices;
     size_t device_count; /* at least 1 */
+    size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
 } rvl_trace_header;
 
@@ -115,12 +116,12 @@ RVL_API rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const 
                                                 uint64_t pid);
 
 /*
- * Writes one event. Times and, within a process, ids must not fall. Returns RVL_OK,
- * RVL_ERR_INVALID (nothing is written) or RVL_ERR_IO (sticky: later calls answer the same). One
- * thread at a time a writer. Since 0.1.
+ * Writes one event. event_size: sizeof(rvl_trace_event). Times and, within a process, ids must not
+ * fall. Returns RVL_OK; RVL_ERR_INVALID or RVL_ERR_VERSION (nothing is written); or RVL_ERR_IO
+ * (sticky: later calls answer the same). One thread at a time a writer. Since 0.1.
  */
 RVL_API rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer,
-                                              const rvl_trace_event *event);
+                                              const rvl_trace_event *event, size_t event_size);
 
 /*
  * Writes a comment: one line, or several with LF between. Returns RVL_OK, RVL_ERR_INVALID (NULL, or
@@ -172,12 +173,14 @@ RVL_API rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_c
                                          rvl_trace_reader **reader_out);
 
 /*
- * The next event. Returns RVL_OK; RVL_ERR_NOT_FOUND after the last, which leaves the error record
- * as it is; RVL_ERR_CORRUPT_TRACE, RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error().
- * These are sticky: every later call answers with the same status and error, and what *event_out
- * holds then means nothing. One thread at a time a reader. Since 0.1.
+ * The next event. event_size: sizeof(rvl_trace_event). Returns RVL_OK; RVL_ERR_INVALID;
+ * RVL_ERR_NOT_FOUND after the last, which leaves the error record as it is; RVL_ERR_CORRUPT_TRACE,
+ * RVL_ERR_IO, RVL_ERR_HOST_OOM with the place in rvl_last_error(). These three are sticky: every
+ * later call answers with the same status and error, and what *event_out holds then means nothing.
+ * One thread at a time a reader. Since 0.1.
  */
-RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out);
+RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                         size_t event_size);
 
 /*
  * Column of a field in a line of a trace, for errors that are found beyond the reader: reads the
@@ -187,10 +190,14 @@ RVL_API rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_eve
 RVL_API uint32_t rvl_trace_find_column(const char *path, uint32_t line, uint32_t field);
 
 /*
- * Devices that the headers declare, merged over all files and ordered by index. Since 0.1.
+ * Writes up to capacity of the devices that the headers declare to devices_out, merged over all
+ * files and ordered by index, and how many there are, at most RVL_MAX_DEVICES, to *count_out.
+ * device_size: sizeof(rvl_trace_device). Their strings live as long as the reader. Returns RVL_OK
+ * or RVL_ERR_INVALID. Since 0.1.
  */
-RVL_API size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
-                                        const rvl_trace_device **devices_out);
+RVL_API rvl_status rvl_trace_reader_get_devices(const rvl_trace_reader *reader,
+                                                rvl_trace_device *devices_out, size_t device_size,
+                                                size_t capacity, size_t *count_out);
 
 /* Name of a file of the reader. Since 0.1. */
 RVL_API const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file);
@@ -201,7 +208,8 @@ typedef struct rvl_trace_progress {
     uint64_t bytes_total;    /* 0: not known (a pipe) */
     uint64_t events;         /* returned so far */
     uint64_t skipped_events; /* of kinds that a newer minor version added */
-    uint64_t cut_files;      /* with partial: files that ended without their end record, so far */
+    uint64_t
+        cut_files; /* with RVL_TRACE_PARTIAL: files that ended without their end record, so far */
 } rvl_trace_progress;
 
 /* How far the reader is. Since 0.1. */

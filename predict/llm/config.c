@@ -524,8 +524,10 @@ typedef struct naming {
 static void name_tensor(void *user, const rvli_tensor *tensor)
 {
     const naming *n = user;
-    rvl_model_tensor named = {
-        .layer = tensor->layer, .rows = tensor->rows, .columns = tensor->columns};
+    rvl_model_tensor named = {.struct_size = sizeof named,
+                              .layer = tensor->layer,
+                              .rows = tensor->rows,
+                              .columns = tensor->columns};
     rvli_tensor_name(tensor->pattern, tensor->layer, tensor->expert, named.name, sizeof named.name);
     n->fn(n->user, &named);
 }

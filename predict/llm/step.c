@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/trace_element.h"
 #include "predict/llm/llm_internal.h"
 
 rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
@@ -69,15 +70,25 @@ uint64_t rvl_model_step_token_count(const rvl_model_step *step)
     return step->terms.tokens;
 }
 
-const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step)
+rvl_status rvl_model_step_get_device(const rvl_model_step *step, rvl_trace_device *device_out,
+                                     size_t device_size)
 {
-    return &step->device;
+    if (step == NULL || device_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the step or device_out is NULL");
+    rvl_status status = rvli_element_check(RVLI_TRACE_DEVICE, device_size);
+    if (status == RVL_OK)
+        rvli_element_write(RVLI_TRACE_DEVICE, device_out, device_size, &step->device);
+    return status;
 }
 
-size_t rvl_model_step_events(const rvl_model_step *step, const rvl_trace_event **events_out)
+rvl_status rvl_model_step_get_events(const rvl_model_step *step, rvl_trace_event *events_out,
+                                     size_t event_size, size_t capacity, size_t *count_out)
 {
-    *events_out = step->events;
-    return step->event_count;
+    if (step == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the step is NULL");
+    const rvli_elements_out out = {
+        .element = RVLI_TRACE_EVENT, .array = events_out, .size = event_size, .capacity = capacity};
+    return rvli_elements_fill(&out, step->events, step->event_count, count_out);
 }
 
 rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_options *options,
@@ -85,8 +96,15 @@ rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_op
 {
     if (step == NULL)
         return rvli_error(RVL_ERR_INVALID, "the step is NULL");
-    return rvl_replay_run_events("the step", &step->device, 1, step->events, step->event_count,
-                                 options, replay_out);
+    const rvl_replay_events events = {.struct_size = sizeof events,
+                                      .name = "the step",
+                                      .devices = &step->device,
+                                      .device_count = 1,
+                                      .device_size = sizeof step->device,
+                                      .events = step->events,
+                                      .event_count = step->event_count,
+                                      .event_size = sizeof *step->events};
+    return rvl_replay_run_events(&events, options, replay_out);
 }
 
 /* ---- Writing ---- */
@@ -100,7 +118,7 @@ static rvl_status write_events(const rvl_model_step *step, rvl_trace_writer *wri
                status == RVL_OK)
             status = rvl_trace_writer_add_comment(writer, step->comments[comment++].text);
         if (status == RVL_OK)
-            status = rvl_trace_writer_add_event(writer, &step->events[i]);
+            status = rvl_trace_writer_add_event(writer, &step->events[i], sizeof step->events[i]);
     }
     return status;
 }
@@ -112,6 +130,7 @@ rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
     rvl_trace_header header = {.struct_size = sizeof header,
                                .devices = &step->device,
                                .device_count = 1,
+                               .device_size = sizeof step->device,
                                .comment = step->header};
     rvl_trace_writer *writer;
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);

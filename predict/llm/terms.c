@@ -3,6 +3,8 @@
  * The terms of a step: for each the allocations that are asked of the device. docs/model.md has
  * every formula, and where it comes from.
  */
+#include "base/element.h"
+#include "base/options.h"
 #include "predict/llm/llm_internal.h"
 
 #define BF16_BYTES UINT64_C(2)
@@ -466,11 +468,27 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
     }
 }
 
+static rvl_status read_given(const rvl_model_options *options, size_t index,
+                             rvl_model_given *given_out)
+{
+    const rvli_element *element = RVLI_ELEMENT(rvl_model_given, bytes);
+    if (options->given == NULL)
+        return rvli_model_fail(RVL_ERR_INVALID, "--given", "given_count without given");
+    rvl_status status = rvli_element_check(element, options->given_size);
+    if (status == RVL_OK)
+        status =
+            rvli_element_read_at(element, given_out, options->given, options->given_size, index);
+    return status == RVL_OK ? rvli_flags_check(0, 0, given_out->reserved) : status;
+}
+
 static rvl_status take_given(const maker *m)
 {
     const rvl_model_options *o = &m->plan->options;
     for (size_t i = 0; i < o->given_count; i++) {
-        rvl_model_given given = o->given[i];
+        rvl_model_given given;
+        rvl_status status = read_given(o, i, &given);
+        if (status != RVL_OK)
+            return status;
         if ((unsigned)given.term >= RVL_MODEL_TERM_COUNT || given.bytes > STEP_BYTES_MAX)
             return rvli_model_fail(RVL_ERR_INVALID, "--given",
                                    "no such term, or more than 2^60 bytes");

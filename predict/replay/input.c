@@ -52,14 +52,17 @@ static void free_names(rvli_replay_name **names)
 static rvl_status copy_device(rvl_replay *replay, size_t index)
 {
     rvli_replay_memory *memory = &replay->memory;
-    rvl_trace_device *device = &memory->devices[index];
-    *device = memory->source.devices[index];
+    rvl_trace_device *device = &replay->traced[index];
+    rvl_status status =
+        rvli_trace_device_read(device, memory->source.devices, memory->source.device_size, index);
+    if (status != RVL_OK)
+        return status;
     if (device->index >= RVL_MAX_DEVICES)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
                                   "a source declares a device %u: the last possible is %d",
                                   device->index, RVL_MAX_DEVICES - 1);
     for (size_t i = 0; i < index; i++) {
-        if (memory->devices[i].index == device->index)
+        if (replay->traced[i].index == device->index)
             return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
                                       "a source declares device %u twice", device->index);
     }
@@ -77,9 +80,9 @@ static rvl_status open_source(rvl_replay *replay)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
                                   "a source has 1 to %d devices, not %zu", RVL_MAX_DEVICES,
                                   memory->source.device_count);
-    memory->device_count = memory->source.device_count;
+    replay->traced_count = memory->source.device_count;
     rvl_status status = RVL_OK;
-    for (size_t i = 0; i < memory->device_count && status == RVL_OK; i++)
+    for (size_t i = 0; i < replay->traced_count && status == RVL_OK; i++)
         status = copy_device(replay, i);
     return status;
 }
@@ -101,13 +104,22 @@ static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_ev
     return NULL;
 }
 
+/* Its place, for messages. */
+static void number_event(const rvli_replay_memory *memory, rvl_trace_event *event)
+{
+    event->file = 0;
+    event->line = memory->events < UINT32_MAX ? (uint32_t)memory->events + 1 : UINT32_MAX;
+}
+
 /* The event as a reader would give it. */
 static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
 {
     rvli_replay_memory *memory = &replay->memory;
-    event->file = 0;
-    event->line = memory->events < UINT32_MAX ? (uint32_t)memory->events + 1 : UINT32_MAX;
+    number_event(memory, event);
     event->tag_index = RVL_TRACE_NO_TAG;
+    rvl_status status = rvli_trace_event_check(event);
+    if (status != RVL_OK)
+        return rvli_replay_pass_on(replay, event, 0, status, status, NULL);
     const char *fault = fault_of(memory, event);
     if (fault != NULL)
         return rvli_replay_refuse(replay, event, 0, RVL_ERR_CORRUPT_TRACE, "%s", fault);
@@ -127,18 +139,52 @@ static rvl_status adopt(rvl_replay *replay, rvl_trace_event *event)
     return RVL_OK;
 }
 
-static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out)
+/* ---- Callers that know a newer event ---- */
+
+/* Where such a caller gets the event: what is not known here is 0. */
+static rvl_trace_event *show_newer(rvl_replay *replay, const rvl_trace_event *event, size_t size)
 {
-    rvli_replay_memory *memory = &replay->memory;
-    *event_out = (rvl_trace_event){.tag_index = RVL_TRACE_NO_TAG};
-    rvl_status status = memory->source.next(memory->source.user, event_out);
-    if (status == RVL_OK)
-        return adopt(replay, event_out);
+    memset(&replay->newer, 0, size);
+    replay->newer.known = *event;
+    return &replay->newer.known;
+}
+
+/* What it made of it, which must be known here. */
+static rvl_status take_newer(rvl_replay *replay, size_t size, rvl_trace_event *event)
+{
+    rvl_trace_event known;
+    rvl_status status = rvli_element_read(RVLI_TRACE_EVENT, &known, &replay->newer, size);
+    if (status != RVL_OK)
+        return rvli_replay_pass_on(replay, event, 0, status, status, NULL);
+    *event = known;
+    return RVL_OK;
+}
+
+/* ---- A source's events ---- */
+
+static rvl_status refuse_as_source(rvl_replay *replay, rvl_status status)
+{
     if (status != RVL_ERR_NOT_FOUND) {
         rvli_replay_refuse(replay, NULL, 0, status, "the source: %s", rvl_status_text(status));
         rvli_error_place(replay->paths[0], 0, 0);
     }
     return status;
+}
+
+static rvl_status next_of_source(rvl_replay *replay, rvl_trace_event *event_out)
+{
+    const rvl_replay_source *source = &replay->memory.source;
+    bool newer = source->event_size > sizeof *event_out;
+    *event_out = (rvl_trace_event){.tag_index = RVL_TRACE_NO_TAG};
+    rvl_trace_event *room = newer ? show_newer(replay, event_out, source->event_size) : event_out;
+    rvl_status status = source->next(source->user, room);
+    if (status != RVL_OK)
+        return refuse_as_source(replay, status);
+    if (newer) {
+        number_event(&replay->memory, event_out);
+        status = take_newer(replay, source->event_size, event_out);
+    }
+    return status == RVL_OK ? adopt(replay, event_out) : status;
 }
 
 /* ---- Either ---- */
@@ -155,15 +201,12 @@ rvl_status rvli_replay_input_open(rvl_replay *replay)
         return open_source(replay);
     rvl_status status = rvli_joined_open((const char *const *)replay->paths, replay->path_count,
                                          &replay->options, &replay->joined);
-    return status == RVL_OK ? rvli_replay_input_reader(replay, &replay->reader) : status;
-}
-
-size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_device **devices_out)
-{
-    if (replay->reader != NULL)
-        return rvl_trace_reader_devices(replay->reader, devices_out);
-    *devices_out = replay->memory.devices;
-    return replay->memory.device_count;
+    if (status == RVL_OK)
+        status = rvli_replay_input_reader(replay, &replay->reader);
+    if (status != RVL_OK)
+        return status;
+    return rvl_trace_reader_get_devices(replay->reader, replay->traced, sizeof *replay->traced,
+                                        RVL_MAX_DEVICES, &replay->traced_count);
 }
 
 static rvl_status refuse_as_filter(rvl_replay *replay, const rvl_trace_event *event,
@@ -185,24 +228,31 @@ static rvl_status next_event(rvl_replay *replay, rvl_trace_reader *reader,
 {
     if (reader == NULL)
         reader = replay->reader;
-    return reader != NULL ? rvl_trace_reader_next(reader, event_out)
+    return reader != NULL ? rvl_trace_reader_next(reader, event_out, sizeof *event_out)
                           : next_of_source(replay, event_out);
+}
+
+static rvl_status ask_filter(rvl_replay *replay, rvl_trace_event *event, bool *keep_out)
+{
+    const rvl_replay_options *options = &replay->options;
+    bool newer = options->event_size > sizeof *event;
+    rvl_trace_event *shown = newer ? show_newer(replay, event, options->event_size) : event;
+    *keep_out = true;
+    rvl_status status = options->filter(options->filter_user, shown, keep_out);
+    if (status != RVL_OK)
+        return refuse_as_filter(replay, event, status);
+    return newer ? take_newer(replay, options->event_size, event) : RVL_OK;
 }
 
 rvl_status rvli_replay_input_next(rvl_replay *replay, rvl_trace_reader *reader,
                                   rvl_trace_event *event_out)
 {
     rvl_status status = next_event(replay, reader, event_out);
-    while (replay->options.filter != NULL && status == RVL_OK) {
-        bool keep = true;
-        status = replay->options.filter(replay->options.filter_user, event_out, &keep);
-        if (status != RVL_OK) {
-            refuse_as_filter(replay, event_out, status);
-        } else if (keep) {
-            break;
-        } else {
+    bool keep = replay->options.filter == NULL;
+    while (status == RVL_OK && !keep) {
+        status = ask_filter(replay, event_out, &keep);
+        if (status == RVL_OK && !keep)
             status = next_event(replay, reader, event_out);
-        }
     }
     return status;
 }
@@ -251,7 +301,8 @@ void rvli_replay_input_close(rvl_replay *replay)
 /* ---- Events in memory ---- */
 
 typedef struct event_list {
-    const rvl_trace_event *events;
+    const unsigned char *events;
+    size_t event_size;
     size_t count;
     size_t at;
 } event_list;
@@ -261,7 +312,7 @@ static rvl_status next_of_list(void *user, rvl_trace_event *event_out)
     event_list *list = user;
     if (list->at == list->count)
         return RVL_ERR_NOT_FOUND;
-    *event_out = list->events[list->at++];
+    memcpy(event_out, list->events + list->at++ * list->event_size, list->event_size);
     return RVL_OK;
 }
 
@@ -272,17 +323,27 @@ static rvl_status rewind_list(void *user)
     return RVL_OK;
 }
 
-rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
-                                 size_t device_count, const rvl_trace_event *events,
-                                 size_t event_count, const rvl_replay_options *options,
+rvl_status rvl_replay_run_events(const rvl_replay_events *events, const rvl_replay_options *options,
                                  rvl_replay **replay_out)
 {
-    event_list list = {.events = events, .count = events != NULL ? event_count : 0};
-    rvl_replay_source source = {
+    rvl_replay_events known;
+    if (events == NULL)
+        return rvli_error(RVL_ERR_INVALID, "no events");
+    rvl_status status = rvli_options_read(&known, sizeof known, events);
+    if (status != RVL_OK)
+        return status;
+    if (known.events == NULL && known.event_count > 0)
+        return rvli_error(RVL_ERR_INVALID, "event_count without events");
+    event_list list = {.events = (const unsigned char *)known.events,
+                       .event_size = known.event_size,
+                       .count = known.event_count};
+    const rvl_replay_source source = {
         .struct_size = sizeof source,
-        .name = name,
-        .devices = devices,
-        .device_count = device_count,
+        .name = known.name,
+        .devices = known.devices,
+        .device_count = known.device_count,
+        .device_size = known.device_size,
+        .event_size = known.event_size,
         .next = next_of_list,
         .rewind = rewind_list,
         .user = &list,

@@ -124,8 +124,8 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
     size_t count = 0;
     json_t *object = json_object();
     if (rvl_replay_get_stage(replay, device, stage, &stats, NULL) != RVL_OK ||
-        rvl_replay_copy_holders(replay, device, stage, holders, RVL_REPLAY_LISTED_HOLDERS,
-                                &count) != RVL_OK)
+        rvl_replay_get_holders(replay, device, stage, holders, sizeof *holders,
+                               RVL_REPLAY_LISTED_HOLDERS, &count) != RVL_OK)
         *ok = false;
     size_t listed = count < RVL_REPLAY_LISTED_HOLDERS ? count : RVL_REPLAY_LISTED_HOLDERS;
     set(object, "name", text_or_null(stats.name), ok);

@@ -97,11 +97,9 @@ static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *dev
 
 static rvl_status describe_devices(rvl_replay *replay, rvl_profile *profiles)
 {
-    const rvl_trace_device *traced;
-    size_t count = rvli_replay_input_devices(replay, &traced);
-
+    const rvl_trace_device *traced = replay->traced;
     memset(replay->device_of_index, -1, sizeof replay->device_of_index);
-    for (size_t i = 0; i < count && i < RVL_MAX_DEVICES; i++) {
+    for (size_t i = 0; i < replay->traced_count; i++) {
         profiles[i] = (rvl_profile){.struct_size = sizeof profiles[i]};
         rvl_status status = replay->options.device != NULL
                                 ? named_profile(replay, &profiles[i])
@@ -168,13 +166,10 @@ static rvl_status check_options(rvl_replay *replay)
         return RVL_ERR_VERSION;
     if ((unsigned)options->wake > RVL_WAKE_TOGETHER)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "unknown way to wake");
-    if (options->budgets == NULL && options->budget_count > 0)
-        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "budget_count without budgets");
-    for (size_t i = 0; i < options->budget_count; i++) {
-        if (options->budgets[i].stage == NULL)
-            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a budget without a stage");
-    }
-    return RVL_OK;
+    if (options->filter != NULL &&
+        rvli_element_check(RVLI_TRACE_EVENT, options->event_size) != RVL_OK)
+        return RVL_ERR_INVALID;
+    return rvli_replay_copy_budgets(replay);
 }
 
 static rvl_status copy_paths(rvl_replay *replay, const char *const *paths, size_t count)
@@ -322,6 +317,9 @@ rvl_status rvl_replay_run_source(const rvl_replay_source *source, const rvl_repl
         return status;
     if (known.next == NULL || known.devices == NULL)
         return rvli_error(RVL_ERR_INVALID, "a source without devices or next");
+    status = rvli_element_check(RVLI_TRACE_EVENT, known.event_size);
+    if (status != RVL_OK)
+        return status;
     const char *name = known.name != NULL ? known.name : "events";
     return start(&known, &name, 1, options, replay_out);
 }

@@ -9,12 +9,11 @@
 #ifndef RVL_PREDICT_REPLAY_REPLAY_INTERNAL_H
 #define RVL_PREDICT_REPLAY_REPLAY_INTERNAL_H
 
-#include <pthread.h>
-
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/intmap.h"
 #include "base/options.h"
+#include "base/trace_element.h"
 #include "predict/replay/snapshot_input.h"
 #include "reveille/replay.h"
 #include "reveille/transition.h"
@@ -51,20 +50,6 @@ typedef struct rvli_replay_process {
     uint64_t last_id;  /* the highest so far, with any_id */
     rvli_intmap addrs; /* of what is live, by id */
 } rvli_replay_process;
-
-/* Who held what at the peak of a stage, once somebody has asked for all of them. */
-typedef struct rvli_replay_holders {
-    UT_hash_handle hh;
-    uint64_t key; /* of device and stage */
-    size_t count;
-    rvl_holder holders[];
-} rvli_replay_holders;
-
-/* Answers that live as long as the result. Any number of threads may ask for them. */
-typedef struct rvli_replay_answers {
-    pthread_mutex_t lock;
-    rvli_replay_holders *holders;
-} rvli_replay_answers;
 
 /* The last sample of the true use in a stage, and what was predicted at that instant. */
 typedef struct rvli_replay_reading {
@@ -137,11 +122,9 @@ typedef struct rvli_replay_name {
     char text[];
 } rvli_replay_name;
 
-/* What a source lacks and a reader has: tables of names, and devices that stay. */
+/* What a source lacks and a reader has: tables of names, and profiles that stay. */
 typedef struct rvli_replay_memory {
     rvl_replay_source source; /* next NULL: the events come from a reader */
-    rvl_trace_device devices[RVL_MAX_DEVICES];
-    size_t device_count;
     char *profiles[RVL_MAX_DEVICES];
     rvli_replay_name *processes;
     rvli_replay_name *tags;
@@ -150,13 +133,22 @@ typedef struct rvli_replay_memory {
     uint64_t events;
 } rvli_replay_memory;
 
+/* An event of a caller that knows a newer one. */
+typedef union rvli_replay_newer {
+    rvl_trace_event known;
+    unsigned char all[RVLI_ELEMENT_BYTES_MAX];
+} rvli_replay_newer;
+
 struct rvl_replay {
     rvl_context *context;
     rvl_trace_reader *reader; /* NULL: the events come from a source */
     rvli_replay_memory memory;
+    rvli_replay_newer newer;    /* the one that a callback is shown */
     rvli_joined joined;         /* what the reader opens */
     rvl_replay_options options; /* its pointers are the caller's: valid while the replay runs */
-    char **paths;               /* copies: the reader and the result outlive the call */
+    rvl_trace_device traced[RVL_MAX_DEVICES]; /* as the input declares them */
+    size_t traced_count;
+    char **paths; /* copies: the reader and the result outlive the call */
     size_t path_count;
 
     int device_of_index[RVL_MAX_DEVICES]; /* the context's device of a trace's index, -1: none */
@@ -184,7 +176,6 @@ struct rvl_replay {
 
     rvl_budget *budgets; /* copies, for as long as the result is asked */
     size_t budget_count;
-    rvli_replay_answers *answers;
 };
 
 /* A tag's number in a trace, over all processes; the untagged are first. */
@@ -214,8 +205,6 @@ bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_even
 
 /* Opens what the events come from; copies of the paths are there. */
 rvl_status rvli_replay_input_open(rvl_replay *replay);
-/* Devices as the input declares them. */
-size_t rvli_replay_input_devices(const rvl_replay *replay, const rvl_trace_device **devices_out);
 /* Before the first event: the filter begins. */
 rvl_status rvli_replay_input_begin(rvl_replay *replay);
 /* The next event that the filter keeps; as rvl_trace_reader_next(). reader: to read from instead,
@@ -293,6 +282,8 @@ void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event);
 
 /* ---- result.c ---- */
 
+/* Takes the budgets over: the result is asked after the options are gone. */
+rvl_status rvli_replay_copy_budgets(rvl_replay *replay);
 /* Reads the result from the context, and holds it against the budgets. */
 rvl_status rvli_replay_finish(rvl_replay *replay);
 void rvli_replay_result_destroy(rvl_replay *replay);

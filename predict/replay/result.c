@@ -106,21 +106,40 @@ static void list_marks(const rvl_replay *replay, char *text, size_t size)
     }
 }
 
-/* The result is asked after the options are gone. */
-static rvl_status copy_budgets(rvl_replay *replay)
+static rvl_status copy_budget(rvl_replay *replay, const rvli_element *element, size_t index)
 {
     const rvl_replay_options *options = &replay->options;
-    replay->budgets = calloc(options->budget_count + 1, sizeof *replay->budgets);
-    for (size_t i = 0; replay->budgets != NULL && i < options->budget_count; i++) {
-        char *stage = strdup(options->budgets[i].stage);
-        if (stage == NULL)
-            break;
-        replay->budgets[i] = (rvl_budget){.stage = stage, .bytes = options->budgets[i].bytes};
-        replay->budget_count++;
-    }
-    return replay->budget_count == options->budget_count && replay->budgets != NULL
-               ? RVL_OK
-               : RVL_ERR_HOST_OOM;
+    rvl_budget budget;
+    rvl_status status =
+        rvli_element_read_at(element, &budget, options->budgets, options->budget_size, index);
+    if (status != RVL_OK)
+        return status;
+    if (budget.stage == NULL)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "a budget without a stage");
+    budget.stage = strdup(budget.stage);
+    if (budget.stage == NULL)
+        return refuse(replay, RVL_ERR_HOST_OOM);
+    replay->budgets[replay->budget_count++] = budget;
+    return RVL_OK;
+}
+
+rvl_status rvli_replay_copy_budgets(rvl_replay *replay)
+{
+    const rvli_element *element = RVLI_ELEMENT(rvl_budget, bytes);
+    const rvl_replay_options *options = &replay->options;
+    if (options->budget_count == 0)
+        return RVL_OK;
+    if (options->budgets == NULL)
+        return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID, "budget_count without budgets");
+    rvl_status status = rvli_element_check(element, options->budget_size);
+    if (status != RVL_OK)
+        return status;
+    replay->budgets = calloc(options->budget_count, sizeof *replay->budgets);
+    if (replay->budgets == NULL)
+        return refuse(replay, RVL_ERR_HOST_OOM);
+    for (size_t i = 0; i < options->budget_count && status == RVL_OK; i++)
+        status = copy_budget(replay, element, i);
+    return status;
 }
 
 static rvl_status check_budgets(rvl_replay *replay)
@@ -138,36 +157,12 @@ static rvl_status check_budgets(rvl_replay *replay)
     return RVL_OK;
 }
 
-static rvl_status make_answers(rvl_replay *replay)
-{
-    replay->answers = calloc(1, sizeof *replay->answers);
-    if (replay->answers == NULL)
-        return RVL_ERR_HOST_OOM;
-    pthread_mutex_init(&replay->answers->lock, NULL);
-    return RVL_OK;
-}
-
 rvl_status rvli_replay_finish(rvl_replay *replay)
 {
-    rvl_status status = make_answers(replay);
-    if (status == RVL_OK)
-        status = copy_budgets(replay);
+    rvl_status status = RVL_OK;
     for (int device = 0; device < replay->device_count && status == RVL_OK; device++)
         status = finish_device(replay, device);
     return status == RVL_OK ? check_budgets(replay) : refuse(replay, status);
-}
-
-static void free_answers(rvli_replay_answers *answers)
-{
-    rvli_replay_holders *holders, *next;
-    if (answers == NULL)
-        return;
-    HASH_ITER (hh, answers->holders, holders, next) {
-        HASH_DEL(answers->holders, holders);
-        free(holders);
-    }
-    pthread_mutex_destroy(&answers->lock);
-    free(answers);
 }
 
 void rvli_replay_result_destroy(rvl_replay *replay)
@@ -175,7 +170,6 @@ void rvli_replay_result_destroy(rvl_replay *replay)
     for (size_t i = 0; i < replay->budget_count; i++)
         free((void *)(uintptr_t)replay->budgets[i].stage);
     free(replay->budgets);
-    free_answers(replay->answers);
 }
 
 /* ---- Handing it out ---- */
@@ -284,75 +278,19 @@ rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, u
 
 /* ---- Holders ---- */
 
-rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                                   rvl_holder *holders_out, size_t capacity, size_t *count_out)
+rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                                  rvl_holder *holders_out, size_t holder_size, size_t capacity,
+                                  size_t *count_out)
 {
     uint32_t context_stage = 0;
-    if (count_out == NULL || (holders_out == NULL && capacity > 0))
-        return rvli_error(RVL_ERR_INVALID, "holders_out or count_out is NULL");
     rvl_status status = find_stage(replay, device_index, stage, &context_stage);
     if (status == RVL_OK)
         status = rvl_stage_get_holders(replay->context, context_stage, (int)device_index,
-                                       holders_out, capacity, count_out);
+                                       holders_out, holder_size, capacity, count_out);
     for (size_t i = 0; status == RVL_OK && i < capacity && i < *count_out; i++) {
-        if (holders_out[i].process == NULL)
-            holders_out[i].process = EXTERNAL;
+        rvl_holder *holder = (rvl_holder *)(void *)((char *)holders_out + i * holder_size);
+        if (holder->process == NULL)
+            holder->process = EXTERNAL;
     }
     return status;
-}
-
-static uint64_t holders_key(size_t device_index, uint32_t stage)
-{
-    return (uint64_t)device_index << 32 | stage;
-}
-
-static rvl_status no_memory(void)
-{
-    return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the holders of a stage");
-}
-
-/* With the lock of the answers held. */
-static rvl_status add_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                              rvli_replay_holders **holders_out)
-{
-    size_t count = 0;
-    rvl_status status = rvl_replay_copy_holders(replay, device_index, stage, NULL, 0, &count);
-    if (status != RVL_OK)
-        return status;
-    rvli_replay_holders *holders = malloc(sizeof *holders + count * sizeof *holders->holders);
-    if (holders == NULL)
-        return no_memory();
-    holders->key = holders_key(device_index, stage);
-    status = rvl_replay_copy_holders(replay, device_index, stage, holders->holders, count,
-                                     &holders->count);
-    if (status == RVL_OK) {
-        HASH_ADD(hh, replay->answers->holders, key, sizeof holders->key, holders);
-        if (holders->hh.tbl == NULL)
-            status = no_memory();
-    }
-    if (status == RVL_OK)
-        *holders_out = holders;
-    else
-        free(holders);
-    return status;
-}
-
-rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                                  const rvl_holder **holders_out, size_t *count_out)
-{
-    rvli_replay_holders *found = NULL;
-    uint64_t key = holders_key(device_index, stage);
-    if (replay == NULL || holders_out == NULL || count_out == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the replay, holders_out or count_out is NULL");
-    rvl_status status = RVL_OK;
-    pthread_mutex_lock(&replay->answers->lock);
-    HASH_FIND(hh, replay->answers->holders, &key, sizeof key, found);
-    if (found == NULL)
-        status = add_holders(replay, device_index, stage, &found);
-    pthread_mutex_unlock(&replay->answers->lock);
-    if (status != RVL_OK)
-        return status;
-    *holders_out = found->holders;
-    *count_out = found->count;
-    return RVL_OK;
 }

@@ -81,11 +81,13 @@ static const char *declaring_trace(const joining *j, const char *const *traces, 
                                         .flags = trace_flags(j->options->flags)};
     const char *found = NULL;
     for (size_t i = 0; i < count && found == NULL; i++) {
-        const rvl_trace_device *devices;
+        rvl_trace_device devices[RVL_MAX_DEVICES];
         rvl_trace_reader *reader;
         if (rvl_trace_reader_open(&traces[i], 1, &options, &reader) != RVL_OK)
             continue;
-        size_t device_count = rvl_trace_reader_devices(reader, &devices);
+        size_t device_count = 0;
+        rvl_trace_reader_get_devices(reader, devices, sizeof *devices, RVL_MAX_DEVICES,
+                                     &device_count);
         for (size_t k = 0; k < device_count; k++) {
             if (devices[k].index == index)
                 found = traces[i];
@@ -125,12 +127,13 @@ static rvl_status read_device(const joining *j, const char *const *traces, size_
 {
     rvl_trace_reader_options options = {.struct_size = sizeof options,
                                         .flags = trace_flags(j->options->flags)};
-    const rvl_trace_device *devices;
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    size_t device_count = 0;
     rvl_trace_reader *reader;
     rvl_status status = rvl_trace_reader_open(traces, count, &options, &reader);
     if (status != RVL_OK)
         return status;
-    size_t device_count = rvl_trace_reader_devices(reader, &devices);
+    rvl_trace_reader_get_devices(reader, devices, sizeof *devices, RVL_MAX_DEVICES, &device_count);
     status = RVL_ERR_NOT_FOUND;
     for (size_t i = 0; i < device_count && status == RVL_ERR_NOT_FOUND; i++) {
         if (devices[i].index != device->index)
@@ -203,6 +206,7 @@ static rvl_status write_trace(const joining *j, size_t path, size_t number,
     rvl_snapshot_trace how = {.struct_size = sizeof how,
                               .process = name,
                               .device = device,
+                              .device_size = sizeof *device,
                               .flags = parts ? RVL_SNAPSHOT_BY_PART : 0};
     rvl_status status =
         rvl_snapshot_write_trace(j->joined->paths[path], NULL, &how, j->joined->reader_paths[path]);

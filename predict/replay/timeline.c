@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/element.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "predict/replay/timeline.h"
@@ -441,16 +442,27 @@ rvl_status rvl_timeline_get_series(const rvl_timeline *timeline, size_t device_i
     return rvli_result_write(series_out, &series, sizeof series);
 }
 
-rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_index,
-                                  uint32_t point_index, rvl_timeline_point *point_out)
+static rvl_status find_point(const rvl_timeline *timeline, size_t device_index,
+                             uint32_t point_index, const void *answer,
+                             const rvli_timeline_bucket **point_out)
 {
     const rvli_timeline_device *device = NULL;
-    rvl_status status = find_device(timeline, device_index, point_out, &device);
+    rvl_status status = find_device(timeline, device_index, answer, &device);
     if (status != RVL_OK)
         return status;
     if (point_index >= device->bucket_count)
         return rvli_error(RVL_ERR_NOT_FOUND, "no point of this index in the timeline");
-    const rvli_timeline_bucket *found = &device->buckets[point_index];
+    *point_out = &device->buckets[point_index];
+    return RVL_OK;
+}
+
+rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_index,
+                                  uint32_t point_index, rvl_timeline_point *point_out)
+{
+    const rvli_timeline_bucket *found = NULL;
+    rvl_status status = find_point(timeline, device_index, point_index, point_out, &found);
+    if (status != RVL_OK)
+        return status;
     rvl_timeline_point point = {
         .struct_size = sizeof point,
         .begin_ns = found->begin_ns,
@@ -460,10 +472,24 @@ rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_in
         .max_bytes = found->max_bytes,
         .last_bytes = found->last_bytes,
         .peak_ns = found->peak_ns,
-        .values = found->values,
         .value_count = found->value_count,
     };
     return rvli_result_write(point_out, &point, sizeof point);
+}
+
+rvl_status rvl_timeline_get_values(const rvl_timeline *timeline, size_t device_index,
+                                   uint32_t point_index, rvl_timeline_value *values_out,
+                                   size_t value_size, size_t capacity, size_t *count_out)
+{
+    const rvli_elements_out out = {.element = RVLI_ELEMENT(rvl_timeline_value, at_peak_bytes),
+                                   .array = values_out,
+                                   .size = value_size,
+                                   .capacity = capacity};
+    const rvli_timeline_bucket *found = NULL;
+    rvl_status status = find_point(timeline, device_index, point_index, count_out, &found);
+    if (status != RVL_OK)
+        return status;
+    return rvli_elements_fill(&out, found->values, found->value_count, count_out);
 }
 
 rvl_status rvl_timeline_get_stage(const rvl_timeline *timeline, uint32_t stage_index,

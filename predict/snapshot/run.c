@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/output.h"
+#include "base/trace_element.h"
 
 #define STAGE_PREFIX "stage:"
 /* Entries that are looked at for the request that gave memory back. */
@@ -587,6 +588,7 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
                                     const rvl_snapshot_trace *trace, const char *trace_path)
 {
     rvl_snapshot_trace how;
+    rvl_trace_device device;
     rvli_tracer tracer = {0};
     rvl_snapshot *snapshot;
     rvl_status status = rvli_options_read(&how, sizeof how, trace);
@@ -596,6 +598,10 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
         return status;
     if (how.device == NULL || trace_path == NULL)
         return tell(NULL, RVL_ERR_INVALID, "a device and a path for the trace are needed");
+    status = rvli_trace_device_read(&device, how.device, how.device_size, 0);
+    if (status != RVL_OK)
+        return status;
+    how.device = &device;
     if (path != NULL && rvli_output_is_same(trace_path, path))
         return tell(path, RVL_ERR_INVALID,
                     "its trace would replace it: name another file for the trace");

@@ -182,7 +182,7 @@ static rvl_status write_event(rvl_trace_writer *writer, const rvl_snapshot *snap
         write_mark(snapshot, from->stage, mark, sizeof mark);
         event.name = mark;
     }
-    return rvl_trace_writer_add_event(writer, &event);
+    return rvl_trace_writer_add_event(writer, &event, sizeof event);
 }
 
 /* Between two stages without a change there is nothing to tell. */
@@ -222,7 +222,8 @@ rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snap
     rvl_trace_header header = {.struct_size = sizeof header,
                                .wall_ns = (uint64_t)first_us * 1000,
                                .devices = known.device,
-                               .device_count = 1};
+                               .device_count = 1,
+                               .device_size = sizeof *known.device};
     rvl_trace_writer *writer;
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)

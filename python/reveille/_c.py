@@ -395,6 +395,7 @@ class ReplayOptions(Sized):
         ("settle_ms", c_uint32),
         ("budgets", POINTER(Budget)),
         ("budget_count", c_size_t),
+        ("budget_size", c_size_t),
         ("progress", c_void_p),
         ("progress_user", c_void_p),
         ("timeline", c_void_p),
@@ -403,6 +404,7 @@ class ReplayOptions(Sized):
         ("reserved", c_uint32),
         ("filter", c_void_p),
         ("filter_user", c_void_p),
+        ("event_size", c_size_t),
     ]
 
 
@@ -431,6 +433,7 @@ class ReplayDevice(Sized):
 
 
 _TAGS = [POINTER(c_uint32), c_size_t]
+_HOLDERS = [POINTER(Holder), c_size_t, c_size_t, POINTER(c_size_t)]
 
 # name: (result, arguments)
 CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
@@ -471,7 +474,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_stage_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(StageStats)]),
     "rvl_stage_get_holders": (
         c_int,
-        [c_void_p, c_uint32, c_int, POINTER(Holder), c_size_t, POINTER(c_size_t)],
+        [c_void_p, c_uint32, c_int, *_HOLDERS],
     ),
     "rvl_record_start": (c_int, [c_void_p, c_char_p]),
     "rvl_record_stop": (c_int, [c_void_p]),
@@ -500,7 +503,7 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "rvl_replay_get_holders": (
         c_int,
-        [c_void_p, c_size_t, c_uint32, POINTER(POINTER(Holder)), POINTER(c_size_t)],
+        [c_void_p, c_size_t, c_uint32, *_HOLDERS],
     ),
     "rvl_replay_get_measured": (
         c_int,
@@ -625,6 +628,17 @@ def replay() -> ctypes.CDLL:
             ctypes.CDLL(str(path))
         _replay = _open("reveille-replay", REPLAY_PROTOTYPES)
     return _replay
+
+
+def elements(kind: Any, fill: Callable[[Any, int, int, c_size_t], None]) -> list[Any]:
+    """All elements that fill(array, size of an element, capacity, count) writes."""
+    room = 16
+    while True:
+        array, count = (kind * room)(), c_size_t()
+        fill(array, ctypes.sizeof(kind), room, count)
+        if count.value <= room:
+            return [array[i] for i in range(count.value)]
+        room = count.value
 
 
 def text(value: bytes | None) -> str | None:

@@ -602,22 +602,13 @@ class Context:
         names = [each.name for each in self._stages([number])]
         if stage not in names:
             raise NotFound(f'no stage "{stage}"; there are: {", ".join(names)}')
-        index, room = names.index(stage), 16
-        while True:
-            holders, count = (_c.Holder * room)(), ctypes.c_size_t()
-            found = self._filled_holders(index, number, holders, count)
-            if count.value <= room:
-                return found
-            room = count.value
+        index = names.index(stage)
 
-    def _filled_holders(
-        self, index: int, device: int, holders: Any, count: ctypes.c_size_t
-    ) -> tuple[Holder, ...]:
+        def fill(*array: Any) -> None:
+            self._handle.call("rvl_stage_get_holders", index, number, *array)
+
         def work(_context: ctypes.c_void_p) -> tuple[Holder, ...]:
-            self._handle.call(
-                "rvl_stage_get_holders", index, device, holders, len(holders), ctypes.byref(count)
-            )
-            return tuple(holder_of(holders[i]) for i in range(min(count.value, len(holders))))
+            return tuple(holder_of(each) for each in _c.elements(_c.Holder, fill))
 
         return self._handle.run(work)
 

@@ -45,6 +45,7 @@ def _options(
         flags=_c.flags((partial, _c.REPLAY_PARTIAL)),
         budgets=(_c.Budget * len(bounds))(*bounds),
         budget_count=len(bounds),
+        budget_size=ctypes.sizeof(_c.Budget),
     )
 
 
@@ -59,9 +60,10 @@ class _Finished:
         check(getattr(_c.replay(), f"rvl_replay_{what}")(self._handle, *arguments))
 
     def _holders(self, index: int, stage: int) -> tuple[Holder, ...]:
-        holders, count = ctypes.POINTER(_c.Holder)(), ctypes.c_size_t()
-        self._call("get_holders", index, stage, holders, count)
-        return tuple(holder_of(holders[i]) for i in range(count.value))
+        def fill(*array: Any) -> None:
+            self._call("get_holders", index, stage, *array)
+
+        return tuple(holder_of(each) for each in _c.elements(_c.Holder, fill))
 
     def _pair(self, what: str, index: int, stage: int) -> tuple[int | None, int | None]:
         """The two numbers of a stage, None if there are none."""

@@ -23,6 +23,9 @@ UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", 
          "duration": "ns"}  # fmt: skip
 # Read from the environment, not declared.
 ENVIRONMENT = {"RVL_CUDA_LIBRARY", "RVL_IPC_TIMEOUT_MS"}
+# Words of others, and of traces, that look like names of ours.
+FOREIGN = {"device_traces", "empty_cache", "model_type", "no_restore", "quantization_config",
+           "torch_memory_saver"}  # fmt: skip
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 FUNCTION = re.compile(r"RVL_API\s+([\w\s]+?\**)\s*\b(rvl_\w+)\((.*?)\);", re.DOTALL)
 STRUCT = re.compile(r"typedef struct (rvl_\w+) \{(.*?)\} \1;", re.DOTALL)
@@ -60,11 +63,13 @@ def problems_of_functions(text):
 
 
 def problems_of_fields(text):
+    # What elements of an array are as large as: holder_size is that of a rvl_holder.
+    sizes_of_structs = {struct.split("_")[-1] + "_size" for struct, _ in STRUCT.findall(text)}
     for struct, body in STRUCT.findall(text):
         for names in FIELD.findall(body):
             field = names[0] or names[1]
             last = field.split("_")[-1]
-            if last in UNITS and field != "struct_size":
+            if last in UNITS and field != "struct_size" and field not in sizes_of_structs:
                 yield f"{struct}.{field}: has no unit: {field}_{UNITS[last]}"
 
 
@@ -72,7 +77,11 @@ def problems_of_comments(text, plain):
     """`rvl_struct.field`, RVL_NAME and rvl_function() in comments are there."""
     fields = {struct: set(a or b for a, b in FIELD.findall(body))
               for struct, body in STRUCT.findall(plain)}
+    words = set(re.findall(r"\w+", plain)) | FOREIGN
     for comment in COMMENT.findall(text):
+        for name in re.findall(r"(?<![\w./-])[a-z]+(?:_[a-z0-9]+)+\b(?!\.\w|[/(*])", comment):
+            if name not in words:
+                yield f"comment: {name} is not there"
         for struct, field in re.findall(r"\b(rvl_\w+)\.([a-z]\w*)", comment):
             if struct in fields and field not in fields[struct] and f"X({field})" not in plain:
                 yield f"comment: {struct}.{field} is not there"
@@ -101,8 +110,10 @@ BAD = (
     "RVL_API rvl_status rvl_device_memory(int a);",
     "typedef struct rvl_a { int b; } rvl_a; RVL_API rvl_status rvl_tag_get_stats(rvl_a *filled);",
     "typedef struct rvl_a { uint64_t timeout; } rvl_a;",
+    "typedef struct rvl_a { size_t b_size; } rvl_a;",
     "/* As rvl_a.gone says. */ typedef struct rvl_a { int b; } rvl_a;",
     "/* See rvl_tag_gone(). */",
+    "/* At most gone_bytes. */",
     "/* Answers RVL_ERR_GONE. */",
 )
 

@@ -204,6 +204,14 @@ static rvl_status run_source(const rvl_replay_source *source)
     return status;
 }
 
+static rvl_status run_events(const rvl_replay_events *events)
+{
+    rvl_replay *replay = NULL;
+    rvl_status status = rvl_replay_run_events(events, NULL, &replay);
+    rvl_replay_close(replay);
+    return status;
+}
+
 static void longer_and_shorter_headers(void **state)
 {
     (void)state;
@@ -213,13 +221,18 @@ static void longer_and_shorter_headers(void **state)
     shorter.struct_size = offsetof(rvl_trace_header, comment);
     shorter.devices = &device;
     shorter.device_count = 1;
+    shorter.device_size = sizeof device;
     memset(&shorter.comment, CANARY, sizeof shorter.comment);
     assert_int_equal(write_trace(&shorter), RVL_OK);
     assert_int_equal(write_trace(NULL), RVL_ERR_INVALID);
     CHECK_LONGER(rvl_trace_header, write_trace(options), RVL_OK, .devices = &device,
-                 .device_count = 1);
+                 .device_count = 1, .device_size = sizeof device);
     CHECK_LONGER(rvl_replay_source, run_source(options), RVL_OK, .devices = &device,
-                 .device_count = 1, .next = no_event);
+                 .device_count = 1, .device_size = sizeof device,
+                 .event_size = sizeof(rvl_trace_event), .next = no_event);
+    CHECK_LONGER(rvl_replay_events, run_events(options), RVL_OK, .devices = &device,
+                 .device_count = 1, .device_size = sizeof device,
+                 .event_size = sizeof(rvl_trace_event));
 }
 
 /* No file is needed: options are looked at first. */

@@ -340,7 +340,8 @@ typedef struct rvl_holder {
     uint64_t bytes;
 } rvl_holder;
 rvl_status rvl_stage_get_holders(rvl_context *context, uint32_t stage, int device,
-                                 rvl_holder *holders_out, size_t capacity, size_t *count_out);
+                                 rvl_holder *holders_out, size_t holder_size, size_t capacity,
+                                 size_t *count_out);
 typedef struct rvl_timeline rvl_timeline;
 typedef struct rvl_timeline_options {
     size_t struct_size;
@@ -393,12 +394,14 @@ typedef struct rvl_timeline_point {
     uint64_t max_bytes;
     uint64_t last_bytes;
     uint64_t peak_ns;
-    const rvl_timeline_value *values;
     uint32_t value_count;
     uint32_t reserved;
 } rvl_timeline_point;
 rvl_status rvl_timeline_get_point(const rvl_timeline *timeline, size_t device_index, uint32_t point,
                                   rvl_timeline_point *point_out);
+rvl_status rvl_timeline_get_values(const rvl_timeline *timeline, size_t device_index,
+                                   uint32_t point, rvl_timeline_value *values_out,
+                                   size_t value_size, size_t capacity, size_t *count_out);
 typedef struct rvl_timeline_stage {
     size_t struct_size;
     const char *name;
@@ -458,6 +461,7 @@ typedef struct rvl_trace_header {
     uint64_t wall_ns;
     const rvl_trace_device *devices;
     size_t device_count;
+    size_t device_size;
     const char *comment;
 } rvl_trace_header;
 rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *header,
@@ -465,7 +469,8 @@ rvl_status rvl_trace_writer_open(const char *path, const rvl_trace_header *heade
 rvl_status rvl_trace_writer_open_draft(const char *path, const rvl_trace_header *header,
                                        rvl_trace_writer **writer_out);
 rvl_status rvl_trace_writer_add_process(rvl_trace_writer *writer, const char *name, uint64_t pid);
-rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event);
+rvl_status rvl_trace_writer_add_event(rvl_trace_writer *writer, const rvl_trace_event *event,
+                                      size_t event_size);
 rvl_status rvl_trace_writer_add_comment(rvl_trace_writer *writer, const char *text);
 rvl_status rvl_trace_writer_flush(rvl_trace_writer *writer);
 rvl_status rvl_trace_writer_close(rvl_trace_writer *writer);
@@ -479,10 +484,12 @@ typedef struct rvl_trace_reader_options {
 rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
                                  const rvl_trace_reader_options *options,
                                  rvl_trace_reader **reader_out);
-rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out);
+rvl_status rvl_trace_reader_next(rvl_trace_reader *reader, rvl_trace_event *event_out,
+                                 size_t event_size);
 uint32_t rvl_trace_find_column(const char *path, uint32_t line, uint32_t field);
-size_t rvl_trace_reader_devices(const rvl_trace_reader *reader,
-                                const rvl_trace_device **devices_out);
+rvl_status rvl_trace_reader_get_devices(const rvl_trace_reader *reader,
+                                        rvl_trace_device *devices_out, size_t device_size,
+                                        size_t capacity, size_t *count_out);
 const char *rvl_trace_reader_path(const rvl_trace_reader *reader, uint32_t file);
 typedef struct rvl_trace_progress {
     size_t struct_size;
@@ -513,6 +520,7 @@ typedef struct rvl_replay_options {
     uint32_t settle_ms;
     const rvl_budget *budgets;
     size_t budget_count;
+    size_t budget_size;
     rvl_replay_progress_fn progress;
     void *progress_user;
     rvl_timeline *timeline;
@@ -521,6 +529,7 @@ typedef struct rvl_replay_options {
     uint32_t reserved;
     rvl_replay_filter_fn filter;
     void *filter_user;
+    size_t event_size;
 } rvl_replay_options;
 rvl_status rvl_replay_run(const char *const *paths, size_t path_count,
                           const rvl_replay_options *options, rvl_replay **replay_out);
@@ -531,15 +540,25 @@ typedef struct rvl_replay_source {
     const char *name;
     const rvl_trace_device *devices;
     size_t device_count;
+    size_t device_size;
+    size_t event_size;
     rvl_status (*next)(void *user, rvl_trace_event *event_out);
     rvl_status (*rewind)(void *user);
     void *user;
 } rvl_replay_source;
 rvl_status rvl_replay_run_source(const rvl_replay_source *source, const rvl_replay_options *options,
                                  rvl_replay **replay_out);
-rvl_status rvl_replay_run_events(const char *name, const rvl_trace_device *devices,
-                                 size_t device_count, const rvl_trace_event *events,
-                                 size_t event_count, const rvl_replay_options *options,
+typedef struct rvl_replay_events {
+    size_t struct_size;
+    const char *name;
+    const rvl_trace_device *devices;
+    size_t device_count;
+    size_t device_size;
+    const rvl_trace_event *events;
+    size_t event_count;
+    size_t event_size;
+} rvl_replay_events;
+rvl_status rvl_replay_run_events(const rvl_replay_events *events, const rvl_replay_options *options,
                                  rvl_replay **replay_out);
 typedef struct rvl_replay_device {
     size_t struct_size;
@@ -569,9 +588,8 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
 rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                 rvl_stage_stats *stage_out, bool *over_budget_out);
 rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                                  const rvl_holder **holders_out, size_t *count_out);
-rvl_status rvl_replay_copy_holders(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                                   rvl_holder *holders_out, size_t capacity, size_t *count_out);
+                                  rvl_holder *holders_out, size_t holder_size, size_t capacity,
+                                  size_t *count_out);
 rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                    uint64_t *peak_bytes_out, uint64_t *end_bytes_out);
 rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index, uint32_t stage,
@@ -588,6 +606,7 @@ void rvl_model_close(rvl_model *model);
 const char *rvl_model_type(const rvl_model *model);
 uint64_t rvl_model_parameter_count(const rvl_model *model);
 typedef struct rvl_model_tensor {
+    size_t struct_size;
     char name[96];
     uint32_t layer;
     uint32_t reserved;
@@ -671,6 +690,7 @@ typedef struct rvl_model_options {
     size_t note_count;
     const rvl_model_given *given;
     size_t given_count;
+    size_t given_size;
 } rvl_model_options;
 rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_options *options,
                                rvl_model_step **step_out);
@@ -679,14 +699,61 @@ uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term);
 size_t rvl_model_step_allocation_count(const rvl_model_step *step, rvl_model_term term);
 const char *rvl_model_step_tag(const rvl_model_step *step, rvl_model_term term);
 uint64_t rvl_model_step_token_count(const rvl_model_step *step);
-const rvl_trace_device *rvl_model_step_device(const rvl_model_step *step);
-size_t rvl_model_step_events(const rvl_model_step *step, const rvl_trace_event **events_out);
+rvl_status rvl_model_step_get_device(const rvl_model_step *step, rvl_trace_device *device_out,
+                                     size_t device_size);
+rvl_status rvl_model_step_get_events(const rvl_model_step *step, rvl_trace_event *events_out,
+                                     size_t event_size, size_t capacity, size_t *count_out);
 rvl_status rvl_model_step_replay(const rvl_model_step *step, const rvl_replay_options *options,
                                  rvl_replay **replay_out);
 rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path);
 rvl_status rvl_record_start(rvl_context *context, const char *path);
 rvl_status rvl_record_stop(rvl_context *context);
 typedef struct rvl_transition rvl_transition;
+typedef struct rvl_pause_options {
+    size_t struct_size;
+    uint64_t flags;
+    rvl_process process;
+    uint32_t reserved;
+    void *const *events;
+    size_t event_count;
+    void *const *streams;
+    size_t stream_count;
+} rvl_pause_options;
+rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                     const rvl_pause_options *options);
+typedef struct rvl_resume_options {
+    size_t struct_size;
+    uint64_t flags;
+    rvl_process process;
+    uint32_t reserved;
+    uint64_t timeout_ns;
+    void *const *streams;
+    size_t stream_count;
+} rvl_resume_options;
+rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                      const rvl_resume_options *options);
+rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_pause_options *options, rvl_transition **transition_out);
+rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                              const rvl_resume_options *options, rvl_transition **transition_out);
+rvl_status rvl_transition_commit(rvl_transition *transition);
+rvl_status rvl_transition_abort(rvl_transition *transition);
+typedef struct rvl_forecast {
+    size_t struct_size;
+    int device;
+    bool fits;
+    uint8_t reserved[3];
+    uint64_t needed_bytes;
+    uint64_t free_bytes;
+    uint64_t host_bytes;
+    uint64_t disk_bytes;
+    uint64_t allocation_count;
+    uint64_t time_ns;
+} rvl_forecast;
+rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                              const rvl_pause_options *options, rvl_forecast *forecast_out);
+rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                               const rvl_resume_options *options, rvl_forecast *forecast_out);
 typedef enum rvl_transition_kind {
     RVL_TRANSITION_PAUSE = 0,
     RVL_TRANSITION_RESUME
@@ -763,45 +830,6 @@ void rvl_import_cancel(rvl_import *import);
 rvl_status rvl_import_pause(rvl_context *context, rvl_addr addr);
 rvl_status rvl_import_resume(rvl_context *context, rvl_addr addr);
 rvl_status rvl_import_release(rvl_context *context, rvl_addr addr);
-typedef struct rvl_pause_options {
-    size_t struct_size;
-    uint64_t flags;
-    rvl_process process;
-    uint32_t reserved;
-    void *const *events;
-    size_t event_count;
-    void *const *streams;
-    size_t stream_count;
-} rvl_pause_options;
-rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                     const rvl_pause_options *options);
-typedef struct rvl_resume_options {
-    size_t struct_size;
-    uint64_t flags;
-    rvl_process process;
-    uint32_t reserved;
-    uint64_t timeout_ns;
-    void *const *streams;
-    size_t stream_count;
-} rvl_resume_options;
-rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                      const rvl_resume_options *options);
-typedef struct rvl_forecast {
-    size_t struct_size;
-    int device;
-    bool fits;
-    uint8_t reserved[3];
-    uint64_t needed_bytes;
-    uint64_t free_bytes;
-    uint64_t host_bytes;
-    uint64_t disk_bytes;
-    uint64_t allocation_count;
-    uint64_t time_ns;
-} rvl_forecast;
-rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                              const rvl_pause_options *options, rvl_forecast *forecast_out);
-rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                               const rvl_resume_options *options, rvl_forecast *forecast_out);
 const char *rvl_version(void);
 typedef struct rvl_snapshot rvl_snapshot;
 typedef struct rvl_snapshot_options {
@@ -821,6 +849,7 @@ typedef struct rvl_snapshot_trace {
     uint64_t flags;
     const char *process;
     const rvl_trace_device *device;
+    size_t device_size;
 } rvl_snapshot_trace;
 rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options *options,
                                     const rvl_snapshot_trace *trace, const char *trace_path);

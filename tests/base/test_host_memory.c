@@ -160,7 +160,7 @@ static uint64_t record_late_process(uint64_t refused, rvl_status *stopped_out)
     rvl_trace_event event;
     uint64_t events = 0;
     assert_int_equal(rvl_trace_reader_open(paths, 1, &partial, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK)
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK)
         events++;
     rvl_trace_reader_close(reader);
     unlink(path);

@@ -536,8 +536,10 @@ static void too_little_memory_leaves_no_draft(void **state)
 /* ---- Traces ---- */
 
 static rvl_trace_device trace_device = {.capacity_bytes = GIB, .granularity_bytes = 4096};
-static const rvl_trace_header trace_header = {
-    .struct_size = sizeof trace_header, .devices = &trace_device, .device_count = 1};
+static const rvl_trace_header trace_header = {.struct_size = sizeof trace_header,
+                                              .devices = &trace_device,
+                                              .device_count = 1,
+                                              .device_size = sizeof trace_device};
 
 static void traces_appear_whole_or_with_their_header(void **state)
 {
@@ -593,15 +595,17 @@ static void limited_files(void)
 static void limited_trace(void)
 {
     rvl_trace_device device = {.capacity_bytes = GIB, .granularity_bytes = 4096};
-    rvl_trace_header header = {.struct_size = sizeof header, .devices = &device, .device_count = 1};
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = &device,
+                               .device_count = 1,
+                               .device_size = sizeof device};
+    const rvl_trace_event stage = {.kind = RVL_EVENT_STAGE, .process = "engine", .name = "a stage"};
     rvl_trace_writer *writer;
     limit(16384);
     NEED(rvl_trace_writer_open_draft(in_folder("x"), &header, &writer) == RVL_OK);
     NEED(rvl_trace_writer_add_process(writer, "engine", 0) == RVL_OK);
     for (int i = 0; i < 1000; i++)
-        NEED(rvl_trace_writer_add_event(writer, &(rvl_trace_event){.kind = RVL_EVENT_STAGE,
-                                                                   .process = "engine",
-                                                                   .name = "a stage"}) == RVL_OK);
+        NEED(rvl_trace_writer_add_event(writer, &stage, sizeof stage) == RVL_OK);
     NEED(rvl_trace_writer_close(writer) == RVL_ERR_IO);
     NEED(strcmp(rvli_error_get()->native_name, "EFBIG") == 0);
 }

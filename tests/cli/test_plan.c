@@ -449,7 +449,8 @@ static void measure_snapshot(uint64_t *peak_out, uint64_t *begin_ns_out)
     rvl_snapshot_stage stage = {.struct_size = sizeof stage};
     rvl_snapshot_trace how = {
         .struct_size = sizeof how,
-        .device = &(const rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE}};
+        .device = &(const rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE},
+        .device_size = sizeof(rvl_trace_device)};
     *peak_out = 0;
     assert_int_equal(rvl_snapshot_run(SNAPSHOT, NULL, &snapshot), RVL_OK);
     for (uint32_t i = 0; rvl_snapshot_get_stage(snapshot, i, &stage) == RVL_OK; i++)

@@ -223,7 +223,7 @@ static void recordings_hold_allocations(void **state)
     rvl_trace_event event;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         do
-            assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+            assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_OK);
         while (event.kind == RVL_EVENT_SAMPLE || event.kind == RVL_EVENT_STAGE);
         assert_int_equal(event.kind, kinds[i]);
         if (i < 2)

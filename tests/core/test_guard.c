@@ -335,8 +335,17 @@ static void a_process_has_one_listener(void **state)
     broken.freeing = NULL;
     assert_int_equal(rvl_listener_set(&broken), RVL_ERR_INVALID);
     broken = first;
-    broken.struct_size--;
-    assert_int_equal(rvl_listener_set(&broken), RVL_ERR_VERSION);
+    broken.struct_size = offsetof(rvl_listener, step); /* the last is not there */
+    assert_int_equal(rvl_listener_set(&broken), RVL_ERR_INVALID);
+    struct {
+        rvl_listener known;
+        uint64_t later;
+    } newer = {.known = first, .later = 1};
+    newer.known.struct_size = sizeof newer;
+    assert_int_equal(rvl_listener_set(&newer.known), RVL_ERR_VERSION);
+    newer.later = 0;
+    assert_int_equal(rvl_listener_set(&newer.known), RVL_OK);
+    assert_int_equal(rvl_listener_set(NULL), RVL_OK);
     assert_int_equal(rvl_listener_set(&first), RVL_OK);
     assert_int_equal(rvl_listener_set(&first), RVL_OK);
     assert_int_equal(rvl_listener_set(&second), RVL_ERR_STATE);

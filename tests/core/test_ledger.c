@@ -80,7 +80,8 @@ static void holders_at_the_peak_are_those_of_the_peak(void **state)
     for (int ended = 0; ended < 2; ended++) {
         rvl_holder holders[8];
         size_t count = 0;
-        assert_int_equal(rvl_stage_get_holders(context, 1, 0, holders, 8, &count), RVL_OK);
+        assert_int_equal(rvl_stage_get_holders(context, 1, 0, holders, sizeof *holders, 8, &count),
+                         RVL_OK);
         assert_int_equal(count, 3);
         assert_string_equal(holders[0].process, "trainer");
         assert_null(holders[0].tag);
@@ -93,14 +94,17 @@ static void holders_at_the_peak_are_those_of_the_peak(void **state)
         assert_int_equal(holders[2].bytes, 7 * MIB);
         assert_int_equal(stage_of(context, 1, 0).peak_bytes, 77 * MIB);
         holders[0].bytes = 0;
-        assert_int_equal(rvl_stage_get_holders(context, 1, 0, holders, 1, &count), RVL_OK);
+        assert_int_equal(rvl_stage_get_holders(context, 1, 0, holders, sizeof *holders, 1, &count),
+                         RVL_OK);
         assert_int_equal(count, 3);
         assert_int_equal(holders[0].bytes, 40 * MIB);
         assert_int_equal(rvl_stage(context, "two"), RVL_OK);
     }
-    assert_int_equal(rvl_stage_get_holders(context, 9, 0, NULL, 0, &(size_t){0}),
+    assert_int_equal(rvl_stage_get_holders(context, 9, 0, NULL, 0, 0, &(size_t){0}),
                      RVL_ERR_NOT_FOUND);
-    assert_int_equal(rvl_stage_get_holders(context, 0, 0, NULL, 1, &(size_t){0}), RVL_ERR_INVALID);
+    assert_int_equal(
+        rvl_stage_get_holders(context, 0, 0, NULL, sizeof(rvl_holder), 1, &(size_t){0}),
+        RVL_ERR_INVALID);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
@@ -150,7 +154,9 @@ static void breakdowns_agree_with_a_plain_model(void **state)
         rvl_holder holders[TAGS];
         size_t count = 0;
         uint64_t sum = 0;
-        assert_int_equal(rvl_stage_get_holders(context, stage, 0, holders, TAGS, &count), RVL_OK);
+        assert_int_equal(
+            rvl_stage_get_holders(context, stage, 0, holders, sizeof *holders, TAGS, &count),
+            RVL_OK);
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(holders[i].bytes, at_peak[holders[i].tag[0] - 'a']);
             assert_true(i == 0 || holders[i].bytes <= holders[i - 1].bytes);
@@ -173,8 +179,9 @@ typedef struct remembered {
 
 static void remember(rvl_context *context, uint32_t stage, remembered *now)
 {
-    assert_int_equal(
-        rvl_stage_get_holders(context, stage, 1, now->holders, STAGE_TAGS, &now->count), RVL_OK);
+    assert_int_equal(rvl_stage_get_holders(context, stage, 1, now->holders, sizeof(rvl_holder),
+                                           STAGE_TAGS, &now->count),
+                     RVL_OK);
     now->stats = stage_of(context, stage, 1);
 }
 
@@ -183,7 +190,9 @@ static void check_remembered(rvl_context *context, uint32_t stage, const remembe
 {
     rvl_holder holders[STAGE_TAGS];
     size_t count = 0;
-    assert_int_equal(rvl_stage_get_holders(context, stage, 1, holders, capacity, &count), RVL_OK);
+    assert_int_equal(
+        rvl_stage_get_holders(context, stage, 1, holders, sizeof *holders, capacity, &count),
+        RVL_OK);
     assert_int_equal(count, then->count);
     for (size_t i = 0; i < count && i < capacity; i++) {
         assert_string_equal(holders[i].tag, then->holders[i].tag);

@@ -397,7 +397,7 @@ static void a_recording_has_what_was_committed(void **state)
     rvl_trace_event event;
     int pauses = 0, resumes = 0;
     assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK) {
         pauses += event.kind == RVL_EVENT_PAUSE;
         resumes += event.kind == RVL_EVENT_RESUME;
     }

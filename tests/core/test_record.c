@@ -52,15 +52,18 @@ static void check_recorded(const char *const *expected, size_t count)
     rvl_error error = {.struct_size = sizeof error};
     assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
     rvl_last_error(&error);
-    const rvl_trace_device *devices;
-    assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
+    rvl_trace_device devices[2];
+    size_t device_count = 0;
+    assert_int_equal(
+        rvl_trace_reader_get_devices(reader, devices, sizeof *devices, 2, &device_count), RVL_OK);
+    assert_int_equal(device_count, 2);
     assert_int_equal(devices[0].capacity_bytes, 64 * MIB);
     assert_int_equal(devices[1].granularity_bytes, GRANULE);
     rvl_trace_event event;
     char line[512];
     uint64_t last_ns = 0;
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+        assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_OK);
         rvl_last_error(&error);
         describe(&event, line, sizeof line);
         assert_string_equal(line, expected[i]);
@@ -68,7 +71,7 @@ static void check_recorded(const char *const *expected, size_t count)
         assert_true(event.thread != 0);
         last_ns = event.time_ns;
     }
-    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_ERR_NOT_FOUND);
     rvl_last_error(&error);
     rvl_trace_reader_close(reader);
 }

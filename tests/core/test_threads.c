@@ -102,8 +102,8 @@ static void *reader(void *argument)
         expect(w, stats.used_bytes <= stats.peak_bytes);
         rvl_holder holders[16];
         size_t count = 0;
-        expect(w, rvl_stage_get_holders(w->context, rvl_stage_count(w->context) - 1, 0, holders, 16,
-                                        &count) == RVL_OK);
+        expect(w, rvl_stage_get_holders(w->context, rvl_stage_count(w->context) - 1, 0, holders,
+                                        sizeof *holders, 16, &count) == RVL_OK);
         rvl_allocation each = {.struct_size = sizeof each};
         rvl_addr from = 0;
         while (rvl_allocation_next(w->context, from, &each) == RVL_OK)

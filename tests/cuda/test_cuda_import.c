@@ -189,7 +189,8 @@ static void imports_have_a_share_of_the_peak(void **state)
     support_alloc(s->importer, "own", 0, 2 * MIB, RVL_BACKUP_NONE);
     rvl_holder holders[4];
     size_t count = 0;
-    assert_int_equal(rvl_stage_get_holders(s->importer, 0, 0, holders, 4, &count), RVL_OK);
+    assert_int_equal(rvl_stage_get_holders(s->importer, 0, 0, holders, sizeof *holders, 4, &count),
+                     RVL_OK);
     assert_int_equal(count, 2);
     assert_null(holders[0].process);
     assert_string_equal(holders[0].tag, "imported");

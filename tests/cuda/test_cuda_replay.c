@@ -50,12 +50,17 @@ static rvl_replay *replay_on(const char *backend)
     return replay;
 }
 
+#define HOLDERS_MAX 8
+
 static uint64_t external_at_peak(const rvl_replay *replay, uint32_t stage)
 {
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
     uint64_t bytes = 0;
-    assert_int_equal(rvl_replay_get_holders(replay, 0, stage, &holders, &count), RVL_OK);
+    assert_int_equal(
+        rvl_replay_get_holders(replay, 0, stage, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_OK);
+    assert_in_range(count, 0, HOLDERS_MAX);
     for (size_t i = 0; i < count; i++)
         if (strcmp(holders[i].process, "external") == 0)
             bytes += holders[i].bytes;

@@ -31,8 +31,11 @@ static void add_tensor(void *user, const rvl_model_tensor *tensor)
 
 static void check_step(const rvl_model_step *step)
 {
-    const rvl_trace_event *events;
-    size_t count = rvl_model_step_events(step, &events);
+    size_t count = 0;
+    require(rvl_model_step_get_events(step, NULL, 0, 0, &count) == RVL_OK);
+    rvl_trace_event *events = calloc(count + 1, sizeof *events);
+    require(events != NULL);
+    require(rvl_model_step_get_events(step, events, sizeof *events, count, &count) == RVL_OK);
     uint64_t live = 0, taken = 0;
     for (size_t i = 0; i < count; i++) {
         require(i == 0 || events[i].time_ns >= events[i - 1].time_ns);
@@ -43,6 +46,7 @@ static void check_step(const rvl_model_step *step)
     require(live <= count);
     require(taken >= rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS) +
                          rvl_model_step_bytes(step, RVL_MODEL_KV_CACHE));
+    free(events);
 }
 
 static uint32_t option(const json_t *step, const char *name)

@@ -19,7 +19,8 @@ static void check_stage(const rvl_replay *replay, size_t device, uint32_t index,
     uint64_t held = 0;
     require(rvl_replay_get_stage(replay, device, index, &stage, NULL) == RVL_OK);
     require(stage.name != NULL && stage.peak_bytes <= peak);
-    require(rvl_replay_copy_holders(replay, device, index, holders, HOLDERS_MAX, &count) == RVL_OK);
+    require(rvl_replay_get_holders(replay, device, index, holders, sizeof *holders, HOLDERS_MAX,
+                                   &count) == RVL_OK);
     for (size_t i = 0; i < count && i < HOLDERS_MAX; i++) {
         require(i == 0 || holders[i].bytes <= holders[i - 1].bytes);
         held += holders[i].bytes;
@@ -39,6 +40,21 @@ static void check_device(const rvl_replay *replay, size_t index)
         check_stage(replay, index, i, device.peak_bytes);
 }
 
+/* The values of a point are those of different series, by number. */
+static void check_values(const rvl_timeline *timeline, size_t index, uint32_t point,
+                         uint32_t value_count)
+{
+    static rvl_timeline_value values[HOLDERS_MAX];
+    size_t count = 0;
+    require(rvl_timeline_get_values(timeline, index, point, values, sizeof *values, HOLDERS_MAX,
+                                    &count) == RVL_OK);
+    require(count == value_count);
+    for (size_t i = 0; i < count && i < HOLDERS_MAX; i++) {
+        require(i == 0 || values[i].series > values[i - 1].series);
+        require(values[i].min_bytes <= values[i].max_bytes);
+    }
+}
+
 /* Points follow each other, and one of them has the device's peak. */
 static void check_points(const rvl_timeline *timeline, size_t index)
 {
@@ -49,6 +65,7 @@ static void check_points(const rvl_timeline *timeline, size_t index)
         rvl_timeline_point point = {.struct_size = sizeof point};
         require(rvl_timeline_get_point(timeline, index, i, &point) == RVL_OK);
         require(point.begin_ns >= end_ns && point.end_ns >= point.begin_ns);
+        check_values(timeline, index, i, point.value_count);
         require(point.min_bytes <= point.max_bytes && point.last_bytes <= point.max_bytes);
         most_bytes = point.max_bytes > most_bytes ? point.max_bytes : most_bytes;
         end_ns = point.end_ns;
@@ -99,6 +116,7 @@ bool fuzz_run(const uint8_t *data, size_t size)
                                         .flags = choice & 16 ? RVL_REPLAY_PARTIAL : 0,
                                         .budgets = &budget,
                                         .budget_count = choice & 32 ? 1 : 0,
+                                        .budget_size = sizeof budget,
                                         .timeline = timeline};
     rvl_status status = rvl_replay_run(&path, 1, &options, &replay);
     rvl_last_error(&error);

@@ -50,9 +50,9 @@ static rvl_status read_all(const char *path, bool partial)
     if (reader == NULL)
         return RVL_ERR_CORRUPT_TRACE;
     do
-        status = rvl_trace_reader_next(reader, &event);
+        status = rvl_trace_reader_next(reader, &event, sizeof event);
     while (status == RVL_OK);
-    require(rvl_trace_reader_next(reader, &event) == status);
+    require(rvl_trace_reader_next(reader, &event, sizeof event) == status);
     rvl_trace_reader_close(reader);
     return status;
 }
@@ -60,19 +60,22 @@ static rvl_status read_all(const char *path, bool partial)
 static void write_again(const char *from, const char *to)
 {
     static bool declared[PROCESSES_MAX];
-    rvl_trace_header header = {.struct_size = sizeof header};
+    rvl_trace_device devices[RVL_MAX_DEVICES];
+    rvl_trace_header header = {
+        .struct_size = sizeof header, .devices = devices, .device_size = sizeof *devices};
     rvl_trace_writer *writer = NULL;
     rvl_trace_event event;
     rvl_trace_reader *reader = open_reader(from, false);
     memset(declared, 0, sizeof declared);
-    header.device_count = rvl_trace_reader_devices(reader, &header.devices);
+    require(rvl_trace_reader_get_devices(reader, devices, sizeof *devices, RVL_MAX_DEVICES,
+                                         &header.device_count) == RVL_OK);
     require(rvl_trace_writer_open(to, &header, &writer) == RVL_OK);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK) {
         require(event.process_index < PROCESSES_MAX);
         if (!declared[event.process_index])
             require(rvl_trace_writer_add_process(writer, event.process, 0) == RVL_OK);
         declared[event.process_index] = true;
-        require(rvl_trace_writer_add_event(writer, &event) == RVL_OK);
+        require(rvl_trace_writer_add_event(writer, &event, sizeof event) == RVL_OK);
     }
     require(rvl_trace_writer_close(writer) == RVL_OK);
     rvl_trace_reader_close(reader);
@@ -101,8 +104,8 @@ static void require_same(const char *path_a, const char *path_b)
     rvl_trace_reader *reader_b = open_reader(path_b, false);
     require(reader_a != NULL && reader_b != NULL);
     do {
-        status = rvl_trace_reader_next(reader_a, &a);
-        require(rvl_trace_reader_next(reader_b, &b) == status);
+        status = rvl_trace_reader_next(reader_a, &a, sizeof a);
+        require(rvl_trace_reader_next(reader_b, &b, sizeof b) == status);
         require(status != RVL_OK || same_event(&a, &b));
     } while (status == RVL_OK);
     rvl_trace_reader_close(reader_a);

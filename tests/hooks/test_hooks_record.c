@@ -163,7 +163,7 @@ static void read_whole(size_t index, bool partial)
     rvl_trace_reader *reader = NULL;
     assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &reader), RVL_OK);
     rvl_status status;
-    while ((status = rvl_trace_reader_next(reader, &event)) == RVL_OK)
+    while ((status = rvl_trace_reader_next(reader, &event, sizeof event)) == RVL_OK)
         ;
     assert_int_equal(status, RVL_ERR_NOT_FOUND);
     rvl_trace_reader_close(reader);

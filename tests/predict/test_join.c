@@ -108,15 +108,20 @@ static void stages_peak_where_the_snapshot_says(void **state)
 
 /* ---- By part ---- */
 
+#define HOLDERS_MAX 8
+
 enum { TENSORS, ROUNDING, PENDING, SPLIT, CACHED, PARTS };
 static const char *const part_names[] = {"tensors", "rounding", "pending", "split", "cached"};
 
 /* Who holds the peak of a stage of device 0. */
 static void parts_at_peak(const rvl_replay *result, uint32_t index, uint64_t parts[PARTS])
 {
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
-    assert_int_equal(rvl_replay_get_holders(result, 0, index, &holders, &count), RVL_OK);
+    assert_int_equal(
+        rvl_replay_get_holders(result, 0, index, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_OK);
+    assert_in_range(count, 0, HOLDERS_MAX);
     memset(parts, 0, PARTS * sizeof *parts);
     for (size_t i = 0; i < count; i++) {
         int part = 0;
@@ -182,6 +187,7 @@ static void parts_are_those_of_the_model(void **state)
     rvl_snapshot_trace how = {
         .struct_size = sizeof how,
         .device = &(rvl_trace_device){.capacity_bytes = 64 * GIB, .granularity_bytes = 4096},
+        .device_size = sizeof(rvl_trace_device),
         .flags = RVL_SNAPSHOT_BY_PART};
     for (size_t i = 0; i < 3; i++) {
         rvl_replay *result =
@@ -264,7 +270,8 @@ static void times_of(const char *path, uint64_t *begin_ns_out, uint64_t *train_n
     snprintf(made, sizeof made, "%s/made.rvt", folder);
     rvl_snapshot_trace how = {
         .struct_size = sizeof how,
-        .device = &(rvl_trace_device){.capacity_bytes = 64 * GIB, .granularity_bytes = GRANULE}};
+        .device = &(rvl_trace_device){.capacity_bytes = 64 * GIB, .granularity_bytes = GRANULE},
+        .device_size = sizeof(rvl_trace_device)};
     assert_int_equal(rvl_snapshot_write_trace(path, NULL, &how, made), RVL_OK);
     FILE *text = fopen(made, "r");
     assert_non_null(text);
@@ -273,7 +280,7 @@ static void times_of(const char *path, uint64_t *begin_ns_out, uint64_t *train_n
         1);
     fclose(text);
     assert_int_equal(rvl_trace_reader_open(&file, 1, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK) {
         if (event.kind == RVL_EVENT_STAGE && strcmp(event.name, "train0") == 0)
             *train_ns_out = *begin_ns_out + event.time_ns;
     }
@@ -324,9 +331,11 @@ static void joins_a_trace_on_one_clock(void **state)
         stage_of(joined, "train0", &index);
         assert_int_equal(rvl_replay_get_stage(joined, 1, index, &stats, NULL), RVL_OK);
         assert_int_equal(stats.peak_bytes, before.peak_bytes);
-        const rvl_holder *holders;
+        rvl_holder holders[HOLDERS_MAX];
         size_t count;
-        assert_int_equal(rvl_replay_get_holders(joined, 1, index, &holders, &count), RVL_OK);
+        assert_int_equal(
+            rvl_replay_get_holders(joined, 1, index, holders, sizeof *holders, HOLDERS_MAX, &count),
+            RVL_OK);
         assert_int_equal(count, 1);
         assert_string_equal(holders[0].process, "learner");
         rvl_replay_close(joined);
@@ -339,11 +348,13 @@ static void several_snapshots_are_several_processes(void **state)
     (void)state;
     const char *paths[] = {SNAPSHOTS "dev-default.pickle.gz", SNAPSHOTS "dev-default.pickle.gz"};
     rvl_replay *result = replay(paths, 2, (rvl_replay_options){0});
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
     uint32_t index;
     stage_of(result, "final", &index);
-    assert_int_equal(rvl_replay_get_holders(result, 0, index, &holders, &count), RVL_OK);
+    assert_int_equal(
+        rvl_replay_get_holders(result, 0, index, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_OK);
     assert_int_equal(count, 2);
     assert_string_equal(holders[0].process, "trainer");
     assert_string_equal(holders[1].process, "trainer2");
@@ -360,15 +371,18 @@ static void a_reader_has_both(void **state)
     write_engine(begin_ns, train_ns, "h200");
     rvl_replay_options options = {
         .struct_size = sizeof options, .snapshot_process = "learner", .snapshot_device = 1};
-    const rvl_trace_device *devices;
+    rvl_trace_device devices[2];
+    size_t device_count = 0;
     rvl_trace_reader *reader;
     rvl_trace_event event;
     assert_int_equal(rvl_replay_open_reader(paths, 2, &options, &reader), RVL_OK);
-    assert_int_equal(rvl_trace_reader_devices(reader, &devices), 2);
+    assert_int_equal(
+        rvl_trace_reader_get_devices(reader, devices, sizeof *devices, 2, &device_count), RVL_OK);
+    assert_int_equal(device_count, 2);
     assert_string_equal(devices[1].profile, "h200");
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), paths[0]);
     assert_ptr_equal(rvl_trace_reader_path(reader, 1), paths[1]);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK) {
         if (event.kind != RVL_EVENT_ALLOC)
             continue;
         live[event.file]++;
@@ -383,7 +397,7 @@ static void a_reader_has_both(void **state)
     uint64_t sizes[4096];
     size_t count = 0;
     assert_int_equal(rvl_replay_open_reader(paths, 1, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK) {
         if (event.kind == RVL_EVENT_ALLOC) {
             assert_in_range(count, 0, 4095);
             sizes[count++] = event.bytes;
@@ -470,7 +484,7 @@ static void bad_input_is_named(void **state)
     no_file = true;
     check_refused(&good, 1, (rvl_replay_options){0}, RVL_ERR_IO, "no file in memory");
     no_file = false;
-    rvl_snapshot_trace how = {.struct_size = sizeof how};
+    rvl_snapshot_trace how = {.struct_size = sizeof how, .device_size = sizeof(rvl_trace_device)};
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, NULL, "x"), RVL_ERR_INVALID);
     assert_int_equal(rvl_snapshot_write_trace(good, NULL, &how, NULL), RVL_ERR_INVALID);
     how.device = &(const rvl_trace_device){.capacity_bytes = GIB, .granularity_bytes = GRANULE};

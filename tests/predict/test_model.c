@@ -482,6 +482,24 @@ static rvl_model_step *make_step(const rvl_model *model, rvl_model_options optio
     return step;
 }
 
+static rvl_trace_device device_of(const rvl_model_step *step)
+{
+    rvl_trace_device device;
+    assert_int_equal(rvl_model_step_get_device(step, &device, sizeof device), RVL_OK);
+    return device;
+}
+
+/* To be freed. */
+static rvl_trace_event *events_of(const rvl_model_step *step, size_t *count_out)
+{
+    assert_int_equal(rvl_model_step_get_events(step, NULL, 0, 0, count_out), RVL_OK);
+    rvl_trace_event *events = calloc(*count_out + 1, sizeof *events);
+    assert_non_null(events);
+    assert_int_equal(rvl_model_step_get_events(step, events, sizeof *events, *count_out, count_out),
+                     RVL_OK);
+    return events;
+}
+
 /* Packs sizes the plain way: every remainder is looked at for every tensor. */
 typedef struct plain_packing {
     uint64_t remainders[2][TENSORS_MAX];
@@ -960,8 +978,8 @@ static void layers_need_not_divide_by_stages(void **state)
             assert_true(rank == 0 || rvl_model_step_token_count(step) == tokens);
             tokens = rvl_model_step_token_count(step);
             uint64_t weights = rvl_model_step_bytes(step, RVL_MODEL_WEIGHTS);
-            const rvl_trace_device *device = rvl_model_step_device(step);
-            uint64_t room = (device->capacity_bytes - CONTEXT_BYTES) / 10 * 9 - weights;
+            rvl_trace_device device = device_of(step);
+            uint64_t room = (device.capacity_bytes - CONTEXT_BYTES) / 10 * 9 - weights;
             uint64_t token_bytes = cases[i].layers[rank] * (i == 0 ? 2 * 576 : 2 * 2 * 128);
             least = room / token_bytes < least ? room / token_bytes : least;
             rvl_model_step_close(step);
@@ -1205,7 +1223,8 @@ static void given_sizes_replace_formulas(void **state)
                                                                 .mem_fraction_ppm = 500000,
                                                                 .device = "1GiB",
                                                                 .given = given,
-                                                                .given_count = 3});
+                                                                .given_count = 3,
+                                                                .given_size = sizeof *given});
     assert_term(step, RVL_MODEL_WEIGHTS, 1000, 1);
     assert_term(step, RVL_MODEL_LOGITS, 0, 0);
     assert_term(step, RVL_MODEL_ENGINE_CONTEXT, 0, 0);
@@ -1222,7 +1241,6 @@ static void given_sizes_replace_formulas(void **state)
 static void assert_events(rvl_model_options options, const char *expected)
 {
     static char text[4096];
-    const rvl_trace_event *events;
     static const char *const words[] = {
 #define WORD(name, keyword) keyword,
         RVL_EVENT_MAP(WORD)
@@ -1252,9 +1270,11 @@ static void assert_events(rvl_model_options options, const char *expected)
     bool none = options.train == RVL_MODEL_TRAIN_NONE;
     options.given = none ? given : trained;
     options.given_count = none ? 6 : 11;
+    options.given_size = sizeof *given;
     rvl_model *model = parse_model(LLAMA "}");
     rvl_model_step *step = make_step(model, options);
-    size_t count = rvl_model_step_events(step, &events), length = 0;
+    size_t count, length = 0;
+    rvl_trace_event *events = events_of(step, &count);
     for (size_t i = 0; i < count; i++) {
         const rvl_trace_event *e = &events[i];
         const char *what = e->tag != NULL ? e->tag : e->name != NULL ? e->name : "";
@@ -1270,6 +1290,7 @@ static void assert_events(rvl_model_options options, const char *expected)
                                                                   : "");
     }
     assert_string_equal(text, expected);
+    free(events);
     rvl_model_step_close(step);
     rvl_model_close(model);
 }
@@ -1473,7 +1494,8 @@ static void given_terms_that_do_not_fit_are_refused(void **state)
         assert_option_refused(LLAMA "}",
                               (rvl_model_options){.train = cases[i].train,
                                                   .given = given + cases[i].first,
-                                                  .given_count = cases[i].count},
+                                                  .given_count = cases[i].count,
+                                                  .given_size = sizeof *given},
                               "--given", cases[i].part);
 }
 
@@ -1488,8 +1510,14 @@ static void arguments_that_are_missing_are_refused(void **state)
     assert_int_equal(rvl_model_step_make(model, &unset, &step), RVL_ERR_INVALID);
     assert_null(step);
     assert_int_equal(rvl_model_step_make(model, NULL, &step), RVL_OK);
-    assert_string_equal(rvl_model_step_device(step)->profile, "h200");
-    assert_int_equal(rvl_model_step_device(step)->capacity_bytes, H200_BYTES);
+    assert_string_equal(device_of(step).profile, "h200");
+    assert_int_equal(device_of(step).capacity_bytes, H200_BYTES);
+    rvl_trace_device device;
+    size_t count;
+    assert_int_equal(rvl_model_step_get_device(NULL, &device, sizeof device), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_get_device(step, NULL, sizeof device), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_get_events(NULL, NULL, 0, 0, &count), RVL_ERR_INVALID);
+    assert_int_equal(rvl_model_step_get_events(step, NULL, 0, 0, NULL), RVL_ERR_INVALID);
     assert_int_equal(rvl_model_step_write(NULL, "x"), RVL_ERR_INVALID);
     assert_int_equal(rvl_model_step_write(step, NULL), RVL_ERR_INVALID);
     rvl_model_step_close(step);
@@ -1568,7 +1596,6 @@ static void what_is_written_reads_as_it_was_made(void **state)
     (void)state;
     char path[PATH_BYTES];
     const char *paths = path;
-    const rvl_trace_event *made;
     rvl_trace_event event;
     rvl_trace_reader *reader;
     rvl_model *model = open_model("qwen2.5-0.5b");
@@ -1582,12 +1609,14 @@ static void what_is_written_reads_as_it_was_made(void **state)
         assert_int_equal(rvl_model_step_write(step, path), RVL_OK);
         assert_int_equal(folder_count(), 1);
         assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, &reader), RVL_OK);
-        size_t count = rvl_model_step_events(step, &made);
+        size_t count;
+        rvl_trace_event *made = events_of(step, &count);
         for (size_t i = 0; i < count; i++) {
-            assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+            assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_OK);
             assert_same_event(&event, &made[i]);
         }
-        assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+        assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_ERR_NOT_FOUND);
+        free(made);
         rvl_trace_reader_close(reader);
         rvl_model_step_close(step);
     }
@@ -1644,6 +1673,7 @@ static void comments_are_lines_of_their_own(void **state)
     rvl_trace_header header = {.struct_size = sizeof header,
                                .devices = &device,
                                .device_count = 1,
+                               .device_size = sizeof device,
                                .comment = "one\n\ntwo\n"};
     rvl_trace_writer *writer;
     memset(line, 'x', sizeof line - 1);

@@ -170,13 +170,17 @@ static void test_disk_backups(void **state)
     rvl_replay_close(replay);
 }
 
+#define HOLDERS_MAX 8
+
 static void test_holders(void **state)
 {
     (void)state;
     rvl_replay *replay = run_well(two_stages, (rvl_replay_options){0});
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
-    assert_int_equal(rvl_replay_get_holders(replay, 0, 1, &holders, &count), RVL_OK);
+    assert_int_equal(
+        rvl_replay_get_holders(replay, 0, 1, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_OK);
     assert_int_equal(count, 3);
     assert_string_equal(holders[0].process, "trainer");
     assert_string_equal(holders[0].tag, "model");
@@ -187,16 +191,13 @@ static void test_holders(void **state)
     assert_string_equal(holders[2].process, "engine");
     assert_null(holders[2].tag);
     assert_int_equal(holders[2].bytes, 2 * MIB);
-    const rvl_holder *again;
-    assert_int_equal(rvl_replay_get_holders(replay, 0, 1, &again, &count), RVL_OK);
-    assert_ptr_equal(again, holders);
-    rvl_holder copied[2] = {{0}};
-    assert_int_equal(rvl_replay_copy_holders(replay, 0, 1, copied, 2, &count), RVL_OK);
+    rvl_holder largest[3] = {{0}};
+    assert_int_equal(rvl_replay_get_holders(replay, 0, 1, largest, sizeof *largest, 2, &count),
+                     RVL_OK);
     assert_int_equal(count, 3);
-    assert_int_equal(copied[0].bytes, 600 * MIB);
-    assert_string_equal(copied[1].process, "external");
-    assert_int_equal(rvl_replay_copy_holders(replay, 0, 1, NULL, 1, &count), RVL_ERR_INVALID);
-    assert_int_equal(rvl_replay_copy_holders(replay, 0, 9, copied, 2, &count), RVL_ERR_NOT_FOUND);
+    assert_int_equal(largest[0].bytes, 600 * MIB);
+    assert_string_equal(largest[1].process, "external");
+    assert_null(largest[2].process); /* there was no room for it */
     rvl_replay_close(replay);
 }
 
@@ -471,7 +472,8 @@ static void test_budgets(void **state)
 {
     (void)state;
     rvl_budget budgets[] = {{"rollout", 502 * MIB}, {"train", 702 * MIB}};
-    rvl_replay_options options = {.budgets = budgets, .budget_count = 2};
+    rvl_replay_options options = {
+        .budgets = budgets, .budget_count = 2, .budget_size = sizeof *budgets};
     rvl_replay *replay = run_well(two_stages, options);
     assert_true(device_of(replay, 0).within_budgets);
     rvl_replay_close(replay);
@@ -495,7 +497,8 @@ static void test_budget_for_an_unknown_stage(void **state)
 {
     (void)state;
     rvl_budget budget = {"rolout", GIB};
-    rvl_replay_options options = {.budgets = &budget, .budget_count = 1};
+    rvl_replay_options options = {
+        .budgets = &budget, .budget_count = 1, .budget_size = sizeof budget};
     outcome result = run_with(two_stages, options);
     assert_int_equal(result.status, RVL_ERR_INVALID);
     assert_string_equal(result.error.file, "");
@@ -520,9 +523,11 @@ static void test_samples(void **state)
     assert_int_equal(device.peak_bytes, 400 * MIB);
     assert_int_equal(device.sample_count, 3);
     assert_int_equal(device.worst_sample_difference_bytes, 300 * (int64_t)MIB);
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
-    assert_int_equal(rvl_replay_get_holders(replay, 0, 0, &holders, &count), RVL_OK);
+    assert_int_equal(
+        rvl_replay_get_holders(replay, 0, 0, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_OK);
     assert_int_equal(count, 2);
     assert_string_equal(holders[0].process, "external");
     assert_string_equal(holders[0].tag, "first_sample");
@@ -726,7 +731,7 @@ static void test_bad_questions(void **state)
     rvl_replay *replay = run_well(two_stages, (rvl_replay_options){0});
     rvl_replay_device device = {.struct_size = sizeof device};
     rvl_stage_stats stats = {.struct_size = sizeof stats};
-    const rvl_holder *holders;
+    rvl_holder holders[HOLDERS_MAX];
     size_t count;
     char *json;
     assert_refused(rvl_replay_get_device(replay, 1, &device), RVL_ERR_NOT_FOUND,
@@ -743,12 +748,14 @@ static void test_bad_questions(void **state)
                    "the replay is NULL");
     assert_refused(rvl_replay_get_stage(replay, 0, 0, NULL, NULL), RVL_ERR_INVALID,
                    "stage_out is NULL");
-    assert_refused(rvl_replay_get_holders(replay, 0, 3, &holders, &count), RVL_ERR_NOT_FOUND,
-                   "no stage of this index in the replay");
-    assert_refused(rvl_replay_get_holders(replay, 0, 0, NULL, &count), RVL_ERR_INVALID,
-                   "the replay, holders_out or count_out is NULL");
-    assert_refused(rvl_replay_copy_holders(replay, 0, 0, NULL, 1, &count), RVL_ERR_INVALID,
-                   "holders_out or count_out is NULL");
+    assert_refused(
+        rvl_replay_get_holders(replay, 0, 3, holders, sizeof *holders, HOLDERS_MAX, &count),
+        RVL_ERR_NOT_FOUND, "no stage of this index in the replay");
+    assert_refused(rvl_replay_get_holders(replay, 0, 0, holders, sizeof *holders, 1, NULL),
+                   RVL_ERR_INVALID, "count_out is NULL: say where the number goes");
+    assert_refused(
+        rvl_replay_get_holders(replay, 0, 0, NULL, sizeof *holders, 1, &count), RVL_ERR_INVALID,
+        "there is no array to write to: give one, or a capacity of 0 to ask for the number alone");
     uint64_t peak, end;
     assert_refused(rvl_replay_get_measured(replay, 0, 0, &peak, &end), RVL_ERR_NOT_FOUND,
                    "nothing was measured in a stage of this index");

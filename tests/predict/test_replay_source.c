@@ -54,13 +54,26 @@ static const rvl_trace_event wake[] = {
 
 #define WAKE_EVENTS (sizeof wake / sizeof wake[0])
 
+static rvl_status replay_list(const char *name, const rvl_trace_event *events, size_t count,
+                              const rvl_replay_options *options, rvl_replay **replay_out)
+{
+    const rvl_replay_events list = {.struct_size = sizeof list,
+                                    .name = name,
+                                    .devices = &small_device,
+                                    .device_count = 1,
+                                    .device_size = sizeof small_device,
+                                    .events = events,
+                                    .event_count = count,
+                                    .event_size = sizeof *events};
+    return rvl_replay_run_events(&list, options, replay_out);
+}
+
 static rvl_status run_events(const rvl_trace_event *events, size_t count, rvl_wake how,
                              rvl_error *error, rvl_replay **replay_out)
 {
     rvl_replay_options options = {.struct_size = sizeof options, .wake = how};
     *error = (rvl_error){.struct_size = sizeof *error};
-    rvl_status status =
-        rvl_replay_run_events("a step", &small_device, 1, events, count, &options, replay_out);
+    rvl_status status = replay_list("a step", events, count, &options, replay_out);
     rvl_last_error(error);
     return status;
 }
@@ -94,7 +107,7 @@ typedef struct copied {
     rvl_trace_reader *reader;
     rvl_trace_event *events;
     size_t count;
-    const rvl_trace_device *devices;
+    rvl_trace_device devices[RVL_MAX_DEVICES];
     size_t device_count;
 } copied;
 
@@ -103,9 +116,11 @@ static copied copy_trace(const char *path)
     copied copy = {0};
     size_t room = 0;
     assert_int_equal(rvl_trace_reader_open(&path, 1, NULL, &copy.reader), RVL_OK);
-    copy.device_count = rvl_trace_reader_devices(copy.reader, &copy.devices);
+    assert_int_equal(rvl_trace_reader_get_devices(copy.reader, copy.devices, sizeof *copy.devices,
+                                                  RVL_MAX_DEVICES, &copy.device_count),
+                     RVL_OK);
     rvl_trace_event event;
-    while (rvl_trace_reader_next(copy.reader, &event) == RVL_OK) {
+    while (rvl_trace_reader_next(copy.reader, &event, sizeof event) == RVL_OK) {
         if (copy.count == room) {
             room = room > 0 ? 2 * room : 64;
             copy.events = realloc(copy.events, room * sizeof *copy.events);
@@ -126,9 +141,14 @@ static void check_same(const char *path, rvl_wake how)
     char *file_json, *memory_json;
     copied copy = copy_trace(path);
     assert_int_equal(rvl_replay_run(&path, 1, &options, &from_file), RVL_OK);
-    assert_int_equal(rvl_replay_run_events(NULL, copy.devices, copy.device_count, copy.events,
-                                           copy.count, &options, &from_memory),
-                     RVL_OK);
+    const rvl_replay_events events = {.struct_size = sizeof events,
+                                      .devices = copy.devices,
+                                      .device_count = copy.device_count,
+                                      .device_size = sizeof *copy.devices,
+                                      .events = copy.events,
+                                      .event_count = copy.count,
+                                      .event_size = sizeof *copy.events};
+    assert_int_equal(rvl_replay_run_events(&events, &options, &from_memory), RVL_OK);
     free(copy.events); /* the result keeps what it hands out */
     rvl_trace_reader_close(copy.reader);
     assert_int_equal(rvl_replay_to_json(from_file, &file_json), RVL_OK);
@@ -218,12 +238,11 @@ static void a_filter_changes_and_leaves_out(void **state)
         rvl_replay_options options = {.struct_size = sizeof options,
                                       .wake = how,
                                       .filter = halve_cache,
-                                      .filter_user = &filter};
+                                      .filter_user = &filter,
+                                      .event_size = sizeof(rvl_trace_event)};
         rvl_error error = {.struct_size = sizeof error};
         rvl_replay *replay;
-        assert_int_equal(
-            rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS, &options, &replay),
-            RVL_OK);
+        assert_int_equal(replay_list("a step", wake, WAKE_EVENTS, &options, &replay), RVL_OK);
         rvl_last_error(&error);
         assert_int_equal(filter.begun, how == RVL_WAKE_TOGETHER ? 2 : 1);
         assert_int_equal(filter.seen, WAKE_EVENTS);
@@ -231,9 +250,7 @@ static void a_filter_changes_and_leaves_out(void **state)
         assert_int_equal(peak_of(replay, 2), 300 * MIB);
         rvl_replay_close(replay);
         filter.fails_at = 4;
-        assert_int_equal(
-            rvl_replay_run_events("a step", &small_device, 1, wake, WAKE_EVENTS, &options, &replay),
-            RVL_ERR_BUSY);
+        assert_int_equal(replay_list("a step", wake, WAKE_EVENTS, &options, &replay), RVL_ERR_BUSY);
         rvl_last_error(&error);
         assert_non_null(strstr(error.message, "the filter"));
     }
@@ -312,6 +329,8 @@ static void refuses_sources_that_are_not_whole(void **state)
     const rvl_replay_source good = {.struct_size = sizeof good,
                                     .devices = &small_device,
                                     .device_count = 1,
+                                    .device_size = sizeof small_device,
+                                    .event_size = sizeof(rvl_trace_event),
                                     .next = next_fails,
                                     .rewind = rewind_fails};
     rvl_replay_source bad = good;
@@ -345,13 +364,20 @@ static void survives_every_lack_of_memory(void **state)
     (void)state;
     rvl_trace_device device = small_device;
     device.profile = "h200";
+    const rvl_replay_events list = {.struct_size = sizeof list,
+                                    .devices = &device,
+                                    .device_count = 1,
+                                    .device_size = sizeof device,
+                                    .events = wake,
+                                    .event_count = WAKE_EVENTS,
+                                    .event_size = sizeof *wake};
     rvl_replay_options options = {.struct_size = sizeof options, .wake = RVL_WAKE_TOGETHER};
     rvl_status status = RVL_ERR_HOST_OOM;
     long failures = 0;
     for (; status != RVL_OK && failures < 10000; failures++) {
         rvl_replay *replay = NULL;
         short_memory_left = failures;
-        status = rvl_replay_run_events(NULL, &device, 1, wake, WAKE_EVENTS, &options, &replay);
+        status = rvl_replay_run_events(&list, &options, &replay);
         short_memory_left = -1;
         if (status != RVL_OK) {
             assert_int_equal(status, RVL_ERR_HOST_OOM);

@@ -52,11 +52,22 @@ static rvl_timeline_point point_of(const rvl_timeline *timeline, size_t device, 
     return point;
 }
 
-static const rvl_timeline_value *value_in(const rvl_timeline_point *point, uint32_t series)
+#define VALUES_MAX 64
+
+/* What a series did within a point of device 0; NULL: nothing. Good until the next is asked for. */
+static const rvl_timeline_value *value_in(const rvl_timeline *timeline, uint32_t point,
+                                          uint32_t series)
 {
-    for (uint32_t i = 0; i < point->value_count; i++) {
-        if (point->values[i].series == series)
-            return &point->values[i];
+    static rvl_timeline_value values[VALUES_MAX];
+    size_t count = 0;
+    assert_int_equal(
+        rvl_timeline_get_values(timeline, 0, point, values, sizeof *values, VALUES_MAX, &count),
+        RVL_OK);
+    assert_in_range(count, 0, VALUES_MAX);
+    assert_int_equal(point_of(timeline, 0, point).value_count, count);
+    for (size_t i = 0; i < count; i++) {
+        if (values[i].series == series)
+            return &values[i];
     }
     return NULL;
 }
@@ -135,9 +146,9 @@ static void test_small_trace(void **state)
     assert_int_equal(pause.begin_ns, 50);
     assert_int_equal(pause.max_bytes, 1000);
     assert_int_equal(pause.value_count, 2);
-    assert_int_equal(value_in(&pause, 0)->last_bytes, 0);
-    assert_int_equal(value_in(&pause, 0)->before_bytes, 209715200);
-    assert_int_equal(value_in(&pause, 3)->last_bytes, 209715200);
+    assert_int_equal(value_in(timeline, 3, 0)->last_bytes, 0);
+    assert_int_equal(value_in(timeline, 3, 0)->before_bytes, 209715200);
+    assert_int_equal(value_in(timeline, 3, 3)->last_bytes, 209715200);
 
     rvl_timeline_stage stage = {.struct_size = sizeof stage};
     assert_int_equal(rvl_timeline_stage_count(timeline), 3);
@@ -315,8 +326,8 @@ static rvl_timeline *feed(const change *changes, size_t count, uint32_t points, 
 }
 
 /* What a point ought to be, from the changes it stands for: first to last, both included. */
-static void check_point(const rvl_timeline_point *point, const change *changes, size_t first,
-                        size_t last)
+static void check_point(const rvl_timeline *timeline, uint32_t index, const change *changes,
+                        size_t first, size_t last)
 {
     static const change nothing;
     const change *before = first > 0 ? &changes[first - 1] : &nothing;
@@ -326,6 +337,7 @@ static void check_point(const rvl_timeline_point *point, const change *changes, 
         peak = changes[i].total > changes[peak].total ? i : peak;
         least = changes[i].total < least ? changes[i].total : least;
     }
+    const rvl_timeline_point now = point_of(timeline, 0, index), *point = &now;
     assert_int_equal(point->begin_ns, changes[first].time_ns);
     assert_int_equal(point->end_ns, changes[last].time_ns);
     assert_int_equal(point->max_bytes, changes[peak].total);
@@ -333,7 +345,7 @@ static void check_point(const rvl_timeline_point *point, const change *changes, 
     assert_int_equal(point->min_bytes, least);
     assert_int_equal(point->last_bytes, changes[last].total);
     for (uint32_t s = 0; s < SERIES; s++) {
-        const rvl_timeline_value *value = value_in(point, s);
+        const rvl_timeline_value *value = value_in(timeline, index, s);
         uint64_t low = UINT64_MAX, high = 0;
         for (size_t i = first; i <= last; i++) {
             low = changes[i].bytes[s] < low ? changes[i].bytes[s] : low;
@@ -365,7 +377,7 @@ static void check_all_points(const change *changes, size_t count, uint32_t point
         rvl_timeline_point point = point_of(timeline, 0, p);
         size_t last = first + (size_t)point.changes - 1;
         assert_true(last < count);
-        check_point(&point, changes, first, last);
+        check_point(timeline, p, changes, first, last);
         first = last + 1;
     }
     assert_int_equal(first, count); /* none is lost */

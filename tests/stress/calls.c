@@ -146,8 +146,8 @@ rvl_status calls_check(caller *by, uint32_t may, rvl_status status)
 
 bool calls_next_event(caller *by, rvl_trace_reader *reader, rvl_trace_event *event_out)
 {
-    calls_note(by, API_rvl_trace_reader_next, "rvl_trace_reader_next", "reader, event_out");
-    rvl_status status = rvl_trace_reader_next(reader, event_out);
+    calls_note(by, API_rvl_trace_reader_next, "rvl_trace_reader_next", "reader, event_out, size");
+    rvl_status status = rvl_trace_reader_next(reader, event_out, sizeof *event_out);
     bool is_over = status == RVL_ERR_NOT_FOUND;
     calls_check(by, MAY_OK, is_over ? RVL_OK : status);
     return !is_over;

@@ -85,7 +85,7 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_device_get_memory, context, 0, &one, &other);
     ANSWER(by, forked, rvl_tag_get_stats, context, tag, -1, &tag_stats);
     ANSWER(by, forked, rvl_stage_get_stats, context, 0, 0, &stage);
-    ANSWER(by, forked, rvl_stage_get_holders, context, 0, 0, NULL, 0, &count);
+    ANSWER(by, forked, rvl_stage_get_holders, context, 0, 0, NULL, 0, 0, &count);
     ANSWER(by, forked, rvl_host_get_memory, context, &memory);
     ANSWER(by, forked, rvl_record_start, context, "child.rvt");
     ANSWER(by, forked, rvl_record_stop, context);

@@ -96,14 +96,18 @@ void action_listen(owner *o)
 {
     caller *by = &o->by;
     const heard nothing = {0};
-    rvl_listener deaf = LISTENER, odd = LISTENER;
+    rvl_listener deaf = LISTENER;
+    struct {
+        rvl_listener known;
+        uint64_t newer;
+    } newer = {.known = LISTENER, .newer = 1};
+    newer.known.struct_size = sizeof newer;
     deaf.stage = NULL;
-    odd.struct_size--;
     listen_compare(by, &nothing);
     ANSWER(by, MAY_OK, rvl_listener_set, &listener);
     ANSWER(by, MAY(RVL_ERR_STATE), rvl_listener_set, &another);
     ANSWER(by, MAY(RVL_ERR_INVALID), rvl_listener_set, &deaf);
-    ANSWER(by, MAY(RVL_ERR_VERSION), rvl_listener_set, &odd);
+    ANSWER(by, MAY(RVL_ERR_VERSION), rvl_listener_set, &newer.known);
     for (int i = 0; i < OWNER_SLOTS; i++)
         if (o->slots[i].addr != 0)
             EXPECT(by, CALL(by, rvl_address_is_paused, o->slots[i].addr), false);

@@ -70,8 +70,13 @@ static void compare_step(owner *o, rvl_model_step *step)
 {
     caller *by = &o->by;
     char path[300];
-    const rvl_trace_event *events = NULL;
-    size_t count = CALL(by, rvl_model_step_events, step, &events), allocations = 0, listed = 0;
+    rvl_trace_device device;
+    size_t count = 0, allocations = 0, listed = 0;
+    ANSWER(by, MAY_OK, rvl_model_step_get_events, step, NULL, 0, 0, &count);
+    rvl_trace_event *events = calloc(count + 1, sizeof *events);
+    if (events == NULL)
+        calls_give_up("no memory for events");
+    ANSWER(by, MAY_OK, rvl_model_step_get_events, step, events, sizeof *events, count, &count);
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
         uint64_t bytes = CALL(by, rvl_model_step_bytes, step, (rvl_model_term)term);
         size_t pieces = CALL(by, rvl_model_step_allocation_count, step, (rvl_model_term)term);
@@ -81,10 +86,12 @@ static void compare_step(owner *o, rvl_model_step *step)
     }
     for (size_t i = 0; i < count; i++)
         listed += events[i].kind == RVL_EVENT_ALLOC;
+    free(events);
     EXPECT_WITHIN(by, listed, 1, SIZE_MAX);
     EXPECT_WITHIN(by, allocations, 1, SIZE_MAX);
     EXPECT(by, CALL(by, rvl_model_step_token_count, step) > 0, true);
-    EXPECT(by, CALL(by, rvl_model_step_device, step)->capacity_bytes > 0, true);
+    ANSWER(by, MAY_OK, rvl_model_step_get_device, step, &device, sizeof device);
+    EXPECT(by, device.capacity_bytes > 0, true);
     stress_path(o, "step", path, sizeof path);
     ANSWER(by, MAY_OK, rvl_model_step_write, step, path);
     uint64_t peak = peak_of_file(o, path);
@@ -157,7 +164,8 @@ void action_snapshot(owner *o)
     stress_path(o, "snapshot", path, sizeof path);
     const rvl_trace_device device = {.capacity_bytes = UINT64_C(1) << 40,
                                      .granularity_bytes = UINT64_C(2) << 20};
-    const rvl_snapshot_trace trace = {.struct_size = sizeof trace, .device = &device};
+    const rvl_snapshot_trace trace = {
+        .struct_size = sizeof trace, .device = &device, .device_size = sizeof device};
     ANSWER(by, MAY_OK, rvl_snapshot_write_trace, file, NULL, &trace, path);
     EXPECT_WITHIN(by, peak_of_file(o, path), peak_bytes, UINT64_MAX);
     unlink(path);

@@ -144,8 +144,8 @@ void action_stages(owner *o)
         EXPECT(by, stats.free_at_peak_bytes, o->in->capacity_bytes - stats.peak_bytes);
     rvl_holder holders[HOLDERS_MAX];
     size_t holder_count = 0;
-    ANSWER(by, MAY_OK, rvl_stage_get_holders, context, stage, device, holders, HOLDERS_MAX,
-           &holder_count);
+    ANSWER(by, MAY_OK, rvl_stage_get_holders, context, stage, device, holders, sizeof *holders,
+           HOLDERS_MAX, &holder_count);
     uint64_t sum = 0;
     for (size_t i = 0; i < holder_count && i < HOLDERS_MAX; i++) {
         sum += holders[i].bytes;

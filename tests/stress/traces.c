@@ -90,8 +90,11 @@ static void write_trace(owner *o, const story *s, const char *path)
 {
     caller *by = &o->by;
     rvl_trace_writer *writer = NULL;
-    const rvl_trace_header header = {
-        .struct_size = sizeof header, .devices = devices, .device_count = 1, .comment = "stress"};
+    const rvl_trace_header header = {.struct_size = sizeof header,
+                                     .devices = devices,
+                                     .device_count = 1,
+                                     .device_size = sizeof devices[0],
+                                     .comment = "stress"};
     if (random_one_in(&by->random, 2))
         ANSWER(by, MAY_OK, rvl_trace_writer_open, path, &header, &writer);
     else
@@ -99,10 +102,11 @@ static void write_trace(owner *o, const story *s, const char *path)
     ANSWER(by, MAY_OK, rvl_trace_writer_add_process, writer, "trainer", 1);
     ANSWER(by, MAY_OK, rvl_trace_writer_add_comment, writer, "a comment\nof two lines");
     for (size_t i = 0; i < s->count; i++)
-        ANSWER(by, MAY_OK, rvl_trace_writer_add_event, writer, &s->events[i]);
+        ANSWER(by, MAY_OK, rvl_trace_writer_add_event, writer, &s->events[i], sizeof s->events[i]);
     rvl_trace_event unknown = s->events[0];
     unknown.process = "nobody";
-    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_trace_writer_add_event, writer, &unknown);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_trace_writer_add_event, writer, &unknown, sizeof unknown);
+    ANSWER(by, MAY(RVL_ERR_INVALID), rvl_trace_writer_add_event, writer, &s->events[0], 0);
     ANSWER(by, MAY_OK, rvl_trace_writer_flush, writer);
     ANSWER(by, MAY_OK, rvl_trace_writer_close, writer);
 }
@@ -112,8 +116,10 @@ static void discard_trace(owner *o, const char *path)
 {
     caller *by = &o->by;
     rvl_trace_writer *writer = NULL;
-    const rvl_trace_header header = {
-        .struct_size = sizeof header, .devices = devices, .device_count = 1};
+    const rvl_trace_header header = {.struct_size = sizeof header,
+                                     .devices = devices,
+                                     .device_count = 1,
+                                     .device_size = sizeof devices[0]};
     ANSWER(by, MAY_OK, rvl_trace_writer_open_draft, path, &header, &writer);
     ANSWER(by, MAY_OK, rvl_trace_writer_add_process, writer, "trainer", 1);
     CALL(by, rvl_trace_writer_discard, writer);
@@ -149,9 +155,11 @@ static void read_trace(owner *o, const story *s, const char *path, bool by_repla
     else
         ANSWER(by, MAY_OK, rvl_trace_reader_open, &path, 1, NULL, &reader);
     compare_events(o, s, reader);
-    const rvl_trace_device *found = NULL;
-    EXPECT(by, CALL(by, rvl_trace_reader_devices, reader, &found), 1);
-    EXPECT(by, found[0].capacity_bytes, CAPACITY_BYTES);
+    rvl_trace_device found;
+    size_t count = 0;
+    ANSWER(by, MAY_OK, rvl_trace_reader_get_devices, reader, &found, sizeof found, 1, &count);
+    EXPECT(by, count, 1);
+    EXPECT(by, found.capacity_bytes, CAPACITY_BYTES);
     EXPECT(by, strcmp(CALL(by, rvl_trace_reader_path, reader, 0), path), 0);
     CALL(by, rvl_trace_reader_close, reader);
     EXPECT(by, CALL(by, rvl_trace_find_column, path, 1, 1), 1);
@@ -203,14 +211,11 @@ static void compare_stage(owner *o, const rvl_replay *replay, uint32_t stage, ui
     ANSWER(by, MAY_OK, rvl_replay_get_stage, replay, 0, stage, &stats, &over);
     EXPECT(by, over, false);
     EXPECT_WITHIN(by, stats.peak_bytes, stats.end_bytes, peak_max);
-    const rvl_holder *holders = NULL;
-    rvl_holder copies[4];
-    size_t count = 0, copied = 0;
-    ANSWER(by, MAY_OK, rvl_replay_get_holders, replay, 0, stage, &holders, &count);
-    ANSWER(by, MAY_OK, rvl_replay_copy_holders, replay, 0, stage, copies, 4, &copied);
-    EXPECT(by, copied, count);
+    rvl_holder holders[4] = {{0}};
+    size_t count = 0;
+    ANSWER(by, MAY_OK, rvl_replay_get_holders, replay, 0, stage, holders, sizeof *holders, 4,
+           &count);
     EXPECT(by, count > 0 ? holders[0].bytes : 0, stats.peak_bytes);
-    EXPECT(by, count > 0 ? copies[0].bytes : 0, stats.peak_bytes);
     uint64_t one = 0, other = 0;
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_replay_get_measured, replay, 0, stage, &one, &other);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_replay_get_reading, replay, 0, stage, &one, &other);
@@ -250,6 +255,12 @@ static void compare_timeline(owner *o, const story *s, rvl_timeline *timeline)
         highest = point.max_bytes > highest ? point.max_bytes : highest;
     }
     EXPECT(by, highest, s->peak_bytes);
+    rvl_timeline_value first = {0};
+    size_t value_count = 0;
+    ANSWER(by, MAY_OK, rvl_timeline_get_values, timeline, 0, 0, &first, sizeof first, 1,
+           &value_count);
+    EXPECT_WITHIN(by, value_count, 1, device.series_count);
+    EXPECT_WITHIN(by, first.last_bytes, first.min_bytes, first.max_bytes);
     for (uint32_t i = 0; i < device.series_count; i++) {
         rvl_timeline_series series = {.struct_size = sizeof series};
         ANSWER(by, MAY_OK, rvl_timeline_get_series, timeline, 0, i, &series);
@@ -274,17 +285,27 @@ static void replay_trace(owner *o, story *s, const char *path)
                                   .timeline = timeline,
                                   .budgets = &budget,
                                   .budget_count = 1,
+                                  .budget_size = sizeof budget,
                                   .wake = random_one_in(&by->random, 2) ? RVL_WAKE_TOGETHER
                                                                         : RVL_WAKE_STAGED};
     ANSWER(by, MAY_OK, rvl_replay_run, &path, 1, &options, &replay);
     compare_replay(o, s, replay);
     compare_timeline(o, s, timeline);
-    ANSWER(by, MAY_OK, rvl_replay_run_events, "memory", devices, 1, s->events, s->count, NULL,
-           &replay);
+    const rvl_replay_events events = {.struct_size = sizeof events,
+                                      .name = "memory",
+                                      .devices = devices,
+                                      .device_count = 1,
+                                      .device_size = sizeof devices[0],
+                                      .events = s->events,
+                                      .event_count = s->count,
+                                      .event_size = sizeof s->events[0]};
+    ANSWER(by, MAY_OK, rvl_replay_run_events, &events, NULL, &replay);
     compare_replay(o, s, replay);
     const rvl_replay_source source = {.struct_size = sizeof source,
                                       .devices = devices,
                                       .device_count = 1,
+                                      .device_size = sizeof devices[0],
+                                      .event_size = sizeof s->events[0],
                                       .next = next_event,
                                       .rewind = rewind_events,
                                       .user = s};

@@ -83,7 +83,7 @@ static outcome read_paths(const char *const *paths, size_t count, bool partial)
     got.status = rvl_trace_reader_open(paths, count, &options, &got.reader);
     got.opened = got.status == RVL_OK;
     while (got.status == RVL_OK && got.count < EVENTS_MAX) {
-        got.status = rvl_trace_reader_next(got.reader, &got.events[got.count]);
+        got.status = rvl_trace_reader_next(got.reader, &got.events[got.count], sizeof *got.events);
         got.count += got.status == RVL_OK;
     }
     if (got.status != RVL_OK && got.status != RVL_ERR_NOT_FOUND)
@@ -117,7 +117,7 @@ static void assert_sticky(outcome *got)
     rvl_trace_event event;
     for (int i = 0; got->opened && i < 3; i++) {
         rvl_error again = {.struct_size = sizeof again};
-        assert_int_equal(rvl_trace_reader_next(got->reader, &event), got->status);
+        assert_int_equal(rvl_trace_reader_next(got->reader, &event, sizeof event), got->status);
         rvl_last_error(&again);
         if (got->status == RVL_ERR_NOT_FOUND)
             continue;
@@ -159,6 +159,7 @@ static const rvl_trace_header golden_header = {
     .wall_ns = UINT64_C(1700000000000000000),
     .devices = golden_devices,
     .device_count = 3,
+    .device_size = sizeof golden_devices[0],
 };
 
 #define NO_TAG .tag_index = RVL_TRACE_NO_TAG
@@ -251,7 +252,9 @@ static void writes_each_kind_as_golden(void **state)
         rvl_trace_writer *writer = open_writer(path);
         for (size_t i = 0; i < GOLDEN_COUNT; i++)
             if (golden_events[i].kind == kind)
-                assert_int_equal(rvl_trace_writer_add_event(writer, &golden_events[i]), RVL_OK);
+                assert_int_equal(
+                    rvl_trace_writer_add_event(writer, &golden_events[i], sizeof golden_events[i]),
+                    RVL_OK);
         assert_int_equal(rvl_trace_writer_flush(writer), RVL_OK);
         assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
         char *wanted = get_file(golden, &wanted_length);
@@ -270,7 +273,8 @@ static void reads_each_kind_from_golden(void **state)
     for (size_t kind = 0; kind < RVL_EVENT_KIND_COUNT; kind++) {
         char golden[512];
         const char *path = golden;
-        const rvl_trace_device *devices;
+        rvl_trace_device devices[3];
+        size_t device_count = 0;
         golden_path(golden, sizeof golden, kind);
         outcome got = read_paths(&path, 1, false);
         assert_int_equal(got.status, RVL_ERR_NOT_FOUND);
@@ -285,7 +289,10 @@ static void reads_each_kind_from_golden(void **state)
         assert_int_equal(got.count, at);
         assert_int_equal(got.progress.events, at);
         assert_int_equal(got.progress.bytes_read, got.progress.bytes_total);
-        assert_int_equal(rvl_trace_reader_devices(got.reader, &devices), 3);
+        assert_int_equal(
+            rvl_trace_reader_get_devices(got.reader, devices, sizeof *devices, 3, &device_count),
+            RVL_OK);
+        assert_int_equal(device_count, 3);
         for (size_t i = 0; i < 3; i++) {
             assert_int_equal(devices[i].index, golden_devices[i].index);
             assert_int_equal(devices[i].capacity_bytes, golden_devices[i].capacity_bytes);
@@ -573,7 +580,7 @@ static void calls_files_by_their_names(void **state)
     assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_OK);
     rvl_last_error(&error);
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), name);
-    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_ERR_NOT_FOUND);
     rvl_trace_reader_close(reader);
     options.names = &none;
     assert_int_equal(rvl_trace_reader_open(&paths, 1, &options, &reader), RVL_ERR_INVALID);
@@ -594,13 +601,13 @@ static void tells_the_columns_of_a_line(void **state)
     new_path(path, "");
     put_file(path, HEAD "stage 12 p 0 ab\nend 1\n", strlen(HEAD) + 22);
     assert_int_equal(rvl_trace_reader_open(&paths, 1, NULL, &reader), RVL_OK);
-    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_OK);
+    assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_OK);
     static const uint32_t columns[] = {0, 1, 7, 10, 12, 14, 0};
     for (uint32_t field = 0; field < 7; field++)
         assert_int_equal(rvl_trace_find_column(path, event.line, field), columns[field]);
     assert_ptr_equal(rvl_trace_reader_path(reader, 0), path);
     assert_null(rvl_trace_reader_path(reader, 1));
-    assert_int_equal(rvl_trace_reader_next(reader, &event), RVL_ERR_NOT_FOUND);
+    assert_int_equal(rvl_trace_reader_next(reader, &event, sizeof event), RVL_ERR_NOT_FOUND);
     assert_int_equal(rvl_trace_find_column(path, event.line + 2, 1), 0); /* beyond the end */
     assert_int_equal(rvl_trace_find_column(path, 0, 1), 0);
     rvl_trace_reader_close(reader);
@@ -668,7 +675,7 @@ static uint64_t count_events(const char *path, bool partial, rvl_status *status_
     rvl_trace_event event;
     assert_int_equal(rvl_trace_reader_open(&path, 1, &options, &reader), RVL_OK);
     do
-        *status_out = rvl_trace_reader_next(reader, &event);
+        *status_out = rvl_trace_reader_next(reader, &event, sizeof event);
     while (*status_out == RVL_OK);
     rvl_trace_reader_get_progress(reader, &progress);
     *cut_out = progress.cut_files;
@@ -904,7 +911,7 @@ static void refuses_what_cannot_be_opened(void **state)
     check_error(read_paths(&missing, 0, false), RVL_ERR_INVALID, 0, 0, "must be named");
     assert_int_equal(rvl_trace_reader_open(&missing, 1, &options, &reader), RVL_ERR_INVALID);
     rvl_last_error(&error);
-    assert_int_equal(rvl_trace_reader_next(NULL, &event), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_reader_next(NULL, &event, sizeof event), RVL_ERR_INVALID);
     rvl_last_error(&error);
     assert_int_equal(rvl_trace_find_column(NULL, 1, 1), 0);
     assert_int_equal(rvl_trace_find_column(missing, 1, 1), 0);
@@ -976,7 +983,10 @@ static void writer_refuses_headers(void **state)
     rvl_trace_device bad[] = {DECLARED(64, NULL, 1, 4096),         DECLARED(0, NULL, 0, 4096),
                               DECLARED(0, NULL, 1, 2048),          DECLARED(0, "", 1, 4096),
                               DECLARED(0, NULL, UINT64_MAX, 4096), DECLARED(0, NULL, 1, 12288)};
-    rvl_trace_header header = {.struct_size = sizeof header, .devices = bad, .device_count = 1};
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = bad,
+                               .device_count = 1,
+                               .device_size = sizeof *bad};
     rvl_trace_writer *writer = NULL;
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -1020,13 +1030,14 @@ static void writer_refuses_events(void **state)
     (void)state;
     new_path(path, "");
     rvl_trace_writer *writer = open_writer(path);
-    assert_int_equal(rvl_trace_writer_add_event(writer, &good), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &good, sizeof good), RVL_OK);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_OK);
     free(get_file(path, &before));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(rvl_trace_writer_add_event(writer, &bad[i]), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_add_event(NULL, &good), RVL_ERR_INVALID);
-    assert_int_equal(rvl_trace_writer_add_event(writer, NULL), RVL_ERR_INVALID);
+        assert_int_equal(rvl_trace_writer_add_event(writer, &bad[i], sizeof bad[i]),
+                         RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(NULL, &good, sizeof good), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, NULL, sizeof good), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_add_process(writer, "trainer", 1), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_add_process(writer, "", 1), RVL_ERR_INVALID);
     assert_int_equal(rvl_trace_writer_add_process(NULL, "x", 1), RVL_ERR_INVALID);
@@ -1057,9 +1068,9 @@ static void writer_remembers_a_full_disk(void **state)
     const rvl_trace_event step = {RVL_EVENT_STEP, TRAINER};
     (void)state;
     rvl_trace_writer *writer = open_writer("/dev/full");
-    assert_int_equal(rvl_trace_writer_add_event(writer, &step), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &step, sizeof step), RVL_OK);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_add_event(writer, &step), RVL_ERR_IO);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &step, sizeof step), RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_add_process(writer, "late", 0), RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
@@ -1068,7 +1079,7 @@ static void writer_remembers_a_full_disk(void **state)
     writer = open_writer("/dev/full");
     rvl_status status = RVL_OK;
     for (int i = 0; i < 10000 && status == RVL_OK; i++)
-        status = rvl_trace_writer_add_event(writer, &step);
+        status = rvl_trace_writer_add_event(writer, &step, sizeof step);
     assert_int_equal(status, RVL_ERR_IO);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
 }

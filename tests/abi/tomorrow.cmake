@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# Tomorrow's library: ours, built with headers in which every struct that travels in arrays has one
+# field more at its end. A file that takes the size of its own struct for the caller's is found by it.
+set(elements rvl_holder rvl_budget rvl_trace_device rvl_trace_event rvl_timeline_value
+             rvl_model_given)
+set(headers ${CMAKE_CURRENT_BINARY_DIR}/include/reveille)
+set(grown "")
+file(GLOB today CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/reveille/*.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${today})
+foreach(header ${today})
+  file(READ ${header} text)
+  foreach(element ${elements})
+    string(REPLACE "\n} ${element};" "\n    uint64_t of_tomorrow;\n} ${element};" more "${text}")
+    if(NOT more STREQUAL text)
+      list(APPEND grown ${element})
+      set(text "${more}")
+    endif()
+  endforeach()
+  get_filename_component(name ${header} NAME)
+  file(CONFIGURE OUTPUT ${headers}/${name} CONTENT "${text}" @ONLY)
+endforeach()
+list(LENGTH elements element_count)
+list(LENGTH grown grown_count)
+if(NOT grown_count EQUAL element_count)
+  message(FATAL_ERROR "tests/abi/tomorrow.cmake: of ${elements} the headers have ${grown}")
+endif()
+
+# All but the CUDA backend, which hands out none of them.
+set(sources "")
+foreach(objects reveille_base reveille_objects reveille_replay_objects)
+  get_target_property(all ${objects} SOURCES)
+  list(APPEND sources ${all})
+endforeach()
+list(FILTER sources EXCLUDE REGEX "/backends/cuda/|TARGET_OBJECTS")
+add_library(reveille-tomorrow SHARED ${sources})
+target_include_directories(reveille-tomorrow BEFORE PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/include)
+target_compile_options(reveille-tomorrow PRIVATE -w)
+target_link_libraries(reveille-tomorrow PRIVATE reveille_settings Threads::Threads RVL::jansson
+                      RVL::zstd RVL::deflate ${CMAKE_DL_LIBS})
+if(TARGET RVL::uring)
+  target_compile_definitions(reveille-tomorrow PRIVATE RVL_HAVE_URING)
+  target_link_libraries(reveille-tomorrow PRIVATE RVL::uring)
+endif()
