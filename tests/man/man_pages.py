@@ -110,9 +110,12 @@ def check_functions(pages, declared, problems):
     return owner
 
 
-def check_references(pages, manual, problems):
-    """What a page refers to is there."""
+def check_references(pages, manual, declared, problems):
+    """What a page refers to is there: other pages, and the functions in its text."""
     for page in pages:
+        text = "\n".join(line for lines in page.sections.values() for line in lines)
+        for name in sorted(set(re.findall(r"\\fB(rvl_\w+)\\fP\(\)", text)) - set(declared)):
+            problems.append(f"{page.name}: names {name}(), which is not there")
         for line in page.sections["SEE ALSO"]:
             name = re.match(r"\.Xr (\S+) (\d)", line)
             if name is None or not (manual / f"{name[1]}.{name[2]}").exists():
@@ -179,7 +182,7 @@ def main():
     pages = [Page(path) for path in sorted(manual.glob("*.3"))]
     declared, problems = prototypes(source / "include" / "reveille"), []
     owner = check_functions(pages, declared, problems)
-    check_references(pages, manual, problems)
+    check_references(pages, manual, declared, problems)
     check_exports(nm, libraries, declared, problems)
     check_aliases(build, owner, problems)
     run = 0
