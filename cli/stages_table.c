@@ -173,21 +173,26 @@ static bool print_oom(const rvl_replay *replay, size_t index, const rvl_replay_d
     return ok;
 }
 
+static double change_percent(uint64_t from, uint64_t to)
+{
+    return from > 0 ? ((double)to - (double)from) / (double)from * 100 : 0;
+}
+
 /* What was truly in use when a stage ended, as far as the trace says. */
 static bool print_readings(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
 {
     bool ok = true;
     for (uint32_t stage = 0; ok && stage < device->stage_count; stage++) {
         uint64_t read = 0, predicted = 0;
-        char sizes[2][SIZE_TEXT_BYTES];
+        char sizes[2][SIZE_TEXT_BYTES], change[CHANGE_TEXT_BYTES];
         if (rvl_replay_get_reading(replay, index, stage, &read, &predicted) != RVL_OK)
             continue;
         char *name = stage_text(replay, index, stage);
         ok = name != NULL;
         if (ok)
-            printf("  last reading in %s: %s, predicted %s (%+.2f %%)\n", name,
+            printf("  last reading in %s: %s, predicted %s (%s)\n", name,
                    format_size(read, sizes[0]), format_size(predicted, sizes[1]),
-                   read > 0 ? ((double)predicted - (double)read) / (double)read * 100 : 0.0);
+                   format_change(change_percent(read, predicted), change));
         free(name);
     }
     return ok;

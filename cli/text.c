@@ -70,6 +70,13 @@ int complain(int status, const char *format, ...)
     return status;
 }
 
+const char *format_change(double percent, char text[CHANGE_TEXT_BYTES])
+{
+    bool seen = percent <= -0.005 || percent >= 0.005;
+    snprintf(text, CHANGE_TEXT_BYTES, seen ? "%+.2f %%" : "%.2f %%", seen ? percent : 0.0);
+    return text;
+}
+
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {
     if (bytes < KIB)

@@ -29,7 +29,7 @@ static double change_percent(const check_stage *stage)
 const char *check_explain(const check_stage *stage, double tolerance_percent,
                           char text[CHECK_TEXT_BYTES])
 {
-    char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES], change[CHANGE_TEXT_BYTES];
     if (stage->why != NULL)
         return stage->why;
     format_size(stage->peak_bytes, peak);
@@ -46,8 +46,8 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
     case CHECK_GREW:
     case CHECK_LOWER:
         snprintf(text, CHECK_TEXT_BYTES,
-                 "the peak of %s is %+.2f %% beside the baseline of %s; %g %% are tolerated", peak,
-                 change_percent(stage), format_size(stage->baseline_bytes, bound),
+                 "the peak of %s is %s beside the baseline of %s; %g %% are tolerated", peak,
+                 format_change(change_percent(stage), change), format_size(stage->baseline_bytes, bound),
                  tolerance_percent);
         break;
     case CHECK_UNKNOWN:
@@ -103,7 +103,7 @@ static bool add_empty(table *rows, const check_result *result)
 static void add_stage(table *rows, const check_result *result, const check_stage *stage)
 {
     char peak[SIZE_TEXT_BYTES] = "", budget[SIZE_TEXT_BYTES] = "", baseline[SIZE_TEXT_BYTES] = "";
-    char change[32] = "", name[CHECK_TEXT_BYTES];
+    char change[CHANGE_TEXT_BYTES] = "", name[CHECK_TEXT_BYTES];
     if (stage->device > 0)
         snprintf(name, sizeof name, "%s (device %d)", stage->name, stage->device);
     else
@@ -115,7 +115,7 @@ static void add_stage(table *rows, const check_result *result, const check_stage
     if (stage->has_baseline)
         format_size(stage->baseline_bytes, baseline);
     if (stage->has_baseline && stage->verdict != CHECK_GONE)
-        snprintf(change, sizeof change, "%+.2f %%", change_percent(stage));
+        format_change(change_percent(stage), change);
     table_add(rows, (const char *const[]){result->item->name, result->device, name, peak, budget,
                                           baseline, change, verdicts[stage->verdict]});
     if (check_fails(stage))

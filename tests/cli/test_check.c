@@ -64,7 +64,7 @@ static void compares_with_a_baseline(void **state)
                                   "\"stage\": \"train<&>\", \"peak_bytes\": 629145600}\n"
                                   "  ]\n}\n");
     assert_int_equal(run_command("check c.json"), 0);
-    check_printed("a, step  own     train<&>  600.0 MiB          600.0 MiB  +0.00 %  ok\n");
+    check_printed("a, step  own     train<&>  600.0 MiB          600.0 MiB  0.00 %  ok\n");
     write_trace(M610); /* 1.67 % more */
     assert_int_equal(run_command("check c.json"), 3);
     check_printed("+1.67 %  ABOVE THE BASELINE\n2 stages, 1 failed\n");
@@ -458,8 +458,8 @@ static void a_stage_that_is_gone_fails(void **state)
                                "end 2\n");
     assert_int_equal(run_command("check c.json --github --junit j.xml"), 3);
     check_printed(
-        "a, step  own     rollout   400.0 MiB          400.0 MiB  +0.00 %  ok\n"
-        "a, step  own     train<&>                     600.0 MiB           IN THE BASELINE "
+        "a, step  own     rollout   400.0 MiB          400.0 MiB  0.00 %  ok\n"
+        "a, step  own     train<&>                     600.0 MiB          IN THE BASELINE "
         "ALONE\n2 stages, 1 failed\n");
     check_printed(
         "::error file=c.json,title=a%2C step on own::stage train<&>: in the baseline, "

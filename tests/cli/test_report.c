@@ -92,6 +92,20 @@ static void test_xml_names(void **state)
     }
 }
 
+/* ---- Changes ---- */
+
+static void test_changes_have_a_sign_only_where_it_shows(void **state)
+{
+    (void)state;
+    char text[CHANGE_TEXT_BYTES];
+    assert_string_equal(format_change(-0.0049, text), "0.00 %");
+    assert_string_equal(format_change(0.0049, text), "0.00 %");
+    assert_string_equal(format_change(-0.0, text), "0.00 %");
+    assert_string_equal(format_change(-0.005, text), "-0.01 %");
+    assert_string_equal(format_change(0.25, text), "+0.25 %");
+    assert_string_equal(format_change(-12.345, text), "-12.35 %");
+}
+
 /* ---- Moments ---- */
 
 #define MOMENTS_MAX 16
@@ -512,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_json_names),
         cmocka_unit_test(test_json_names_that_are_no_text),
         cmocka_unit_test(test_xml_names),
+        cmocka_unit_test(test_changes_have_a_sign_only_where_it_shows),
         cmocka_unit_test(test_moments_are_peaks_and_ends),
         cmocka_unit_test(test_order_of_stacking),
         cmocka_unit_test(test_tensors_are_the_base),

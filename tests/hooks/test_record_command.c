@@ -46,7 +46,7 @@ static void test_one_process(void **state)
     RUN("replay", "run.rvt");
     assert_int_equal(answer.status, 0);
     check_printed("peak 4.0 MiB in start: fits");
-    check_printed("last reading in start: 0 B, predicted 0 B (+0.00 %)");
+    check_printed("last reading in start: 0 B, predicted 0 B (0.00 %)");
     /* Again over it, without an extension, and elsewhere. */
     RUN("record", "--name", "my engine", PROGRAM, "exit_at_once");
     assert_string_equal(answer.out, "reveille: run.rvt: 4 events\n");
