@@ -303,6 +303,18 @@ static int write_all(const arguments *parsed, const report_run *runs, size_t cou
     return any ? 0 : show(runs, count);
 }
 
+static int colour_and_write(const arguments *parsed, report_run *runs, size_t count)
+{
+    palette *made = palette_make(runs, count);
+    if (made == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    for (size_t i = 0; i < count; i++)
+        runs[i].palette = made;
+    int status = write_all(parsed, runs, count);
+    palette_free(made);
+    return status;
+}
+
 static int run(const arguments *parsed)
 {
     report_run runs[2] = {0};
@@ -329,7 +341,7 @@ static int run(const arguments *parsed)
     runs[0].label = labels[0];
     runs[1].label = labels[1];
     if (status == 0)
-        status = write_all(parsed, runs, two ? 2 : 1);
+        status = colour_and_write(parsed, runs, two ? 2 : 1);
     for (int i = 0; i < 2; i++) {
         close_run(&runs[i]);
         free(labels[i]);

@@ -61,14 +61,15 @@ static bool write_key(FILE *out, const char *key, const char *text)
     return true;
 }
 
-static bool write_series(FILE *out, const rvl_timeline *timeline, size_t device, uint32_t index)
+static bool write_series(FILE *out, const report_run *run, size_t device, uint32_t index)
 {
     rvl_timeline_series series = {.struct_size = sizeof series};
-    if (rvl_timeline_get_series(timeline, device, index, &series) != RVL_OK)
+    if (rvl_timeline_get_series(run->timeline, device, index, &series) != RVL_OK)
         return false;
-    fprintf(out, "%s{\"external\":%s,\"paused\":%s,\"peak_bytes\":%" PRIu64, index > 0 ? "," : "",
-            series.external ? "true" : "false", series.paused ? "true" : "false",
-            series.peak_bytes);
+    fprintf(out, "%s{\"external\":%s,\"paused\":%s,\"peak_bytes\":%" PRIu64 ",\"colour\":\"%s\"",
+            index > 0 ? "," : "", series.external ? "true" : "false",
+            series.paused ? "true" : "false", series.peak_bytes,
+            palette_colour(run->palette, &series).css);
     bool ok = write_key(out, "process", series.process) && write_key(out, "tag", series.tag);
     putc('}', out);
     return ok;
@@ -220,7 +221,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
     bool ok = write_key(out, "profile", device.profile);
     fputs(",\"series\":[", out);
     for (uint32_t i = 0; ok && i < device.series_count; i++)
-        ok = write_series(out, run->timeline, index, i);
+        ok = write_series(out, run, index, i);
     fputs("],\n\"points\":[", out);
     ok = ok && write_points(out, run->timeline, index, &device);
     fputs("],\n\"stages\":[", out);
@@ -244,7 +245,8 @@ static bool write_run(FILE *out, const report_run *run)
 static bool write_data(FILE *out, const report_run *runs, size_t run_count)
 {
     bool ok = true;
-    fputs("{\"schema\":1,\"runs\":[", out);
+    fprintf(out, "{\"schema\":1,\"layers\":%u,\"rest_colour\":\"%s\",\"runs\":[", LAYERS_MAX,
+            palette_rest().css);
     for (size_t i = 0; ok && i < run_count; i++) {
         if (i > 0)
             putc(',', out);

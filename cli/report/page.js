@@ -1,11 +1,7 @@
 /* The page of a report: the data that the command has put into it, drawn, asked and walked over. */
 (() => {
 'use strict';
-const MAX_DRAWN = 14, MAX_ROWS = 60;
-const PALETTE = ['#4269d0', '#efb118', '#ff725c', '#3ca951', '#a463f2', '#6cc5b0', '#ff8ab7',
-    '#97bbf5', '#9c6b4e', '#d0b7f2', '#7d8f2f', '#c2528b', '#2f8f8f', '#e08a3c'];
-const GREYS = ['#8a939c', '#b3bac1', '#6b747c', '#cfd4d9'];
-const OTHERS = '#c9c2b0';
+const MAX_ROWS = 60;
 const NS = 1e9;
 const HELD_HEIGHT = 400, PAUSED_HEIGHT = 130, AXIS_WIDTH = 68;
 
@@ -65,17 +61,6 @@ function unfold(run, device) {
     return { times, pointOf, bytes, total, paused };
 }
 
-const colours = new Map();
-function colourOf(series) {
-    const name = series.name;
-    if (!colours.has(name)) {
-        const of = series.external ? GREYS : PALETTE;
-        const used = [...colours.values()].filter((colour) => of.includes(colour)).length;
-        colours.set(name, of[used % of.length]);
-    }
-    return colours.get(name);
-}
-
 /*
  * What is drawn from the bottom up: external bytes, then by process, then what tensors of a snapshot
  * have, then the largest first.
@@ -84,16 +69,16 @@ function layersOf(device, paused) {
     const order = device.series.map((series, index) => ({ series, index }))
         .filter((each) => each.series.paused === paused);
     const large = [...order].sort((a, b) => b.series.peak_bytes - a.series.peak_bytes);
-    const drawn = new Set(large.slice(0, large.length > MAX_DRAWN ? MAX_DRAWN - 1 : MAX_DRAWN));
+    const drawn = new Set(large.slice(0, large.length > data.layers ? data.layers - 1 : data.layers));
     const layers = order.filter((each) => drawn.has(each)).sort((a, b) =>
         Number(b.series.external) - Number(a.series.external) ||
         a.series.process.localeCompare(b.series.process) ||
         Number(b.series.tag === "tensors") - Number(a.series.tag === "tensors") ||
         b.series.peak_bytes - a.series.peak_bytes)
-        .map((each) => ({ name: each.series.name, colour: colourOf(each.series), members: [each.index] }));
+        .map((each) => ({ name: each.series.name, colour: each.series.colour, members: [each.index] }));
     const rest = order.filter((each) => !drawn.has(each));
     if (rest.length > 0)
-        layers.push({ name: `${rest.length} others`, colour: OTHERS, members: rest.map((each) => each.index) });
+        layers.push({ name: `${rest.length} others`, colour: data.rest_colour, members: rest.map((each) => each.index) });
     return layers;
 }
 
@@ -101,7 +86,6 @@ for (const run of data.runs) {
     for (const device of run.devices) {
         for (const series of device.series) series.name = holderName(series);
         Object.assign(device, unfold(run, device));
-        [...device.series].sort((a, b) => b.peak_bytes - a.peak_bytes).forEach(colourOf);
         device.heldLayers = layersOf(device, false);
         device.pausedLayers = layersOf(device, true);
     }
@@ -598,7 +582,7 @@ function holdersAt(device, index) {
     const holders = new Map(), ranges = rangesAt(device, index);
     device.series.forEach((series, s) => {
         const { name } = series;
-        const holder = holders.get(name) || { name, colour: colourOf(series), held: 0, paused: 0, range: null };
+        const holder = holders.get(name) || { name, colour: series.colour, held: 0, paused: 0, range: null };
         holder[series.paused ? 'paused' : 'held'] += device.bytes[s][index];
         if (!series.paused && ranges.has(s)) holder.range = ranges.get(s);
         holders.set(name, holder);

@@ -8,11 +8,17 @@
 #include "reveille/replay.h"
 #include "cli/command.h"
 
+/* Charts draw as many holders as there are colours, and all others as one. */
+#define LAYERS_MAX 11u
+
+typedef struct palette palette;
+
 /* One replay, and who held how much when. */
 typedef struct report_run {
     const char *label; /* as it is told from the other one */
     rvl_replay *replay;
     rvl_timeline *timeline;
+    const palette *palette; /* of all runs of the report */
 } report_run;
 
 /* ---- text.c: names as base/shown.h makes them harmless; false: no memory ---- */
@@ -78,12 +84,23 @@ uint32_t stack_reach(const stack *stacked, uint32_t layer);
 char *stack_label(const rvl_timeline *timeline, size_t device, const stack *stacked,
                   uint32_t layer);
 
+/* ---- palette.c ---- */
+
 typedef struct colour {
     const char *css;
     unsigned char ansi; /* of 256 */
 } colour;
-colour stack_colour(const rvl_timeline *timeline, size_t device, const stack *stacked,
-                    uint32_t layer);
+
+/* The colours of every holder of these runs; the caller frees it. NULL: no memory. */
+palette *palette_make(const report_run *runs, size_t run_count);
+/* What a holder has paused has the colour of what it holds. */
+colour palette_colour(const palette *made, const rvl_timeline_series *series);
+/* Of the layer that is many holders. */
+colour palette_rest(void);
+void palette_free(palette *made);
+
+/* Of a layer. */
+colour stack_colour(const report_run *run, size_t device, const stack *stacked, uint32_t layer);
 
 /* Most bytes that are paused at one instant. */
 bool most_paused(const rvl_timeline *timeline, size_t device, uint64_t *bytes_out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order in which charts stack what is held, and the colours and names of the layers. */
+/* The order in which charts stack what is held, and the names of the layers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,26 +100,11 @@ char *stack_label(const rvl_timeline *timeline, size_t device, const stack *stac
     return label;
 }
 
-/* External bytes are grey, and the external ones are the lowest layers. */
-colour stack_colour(const rvl_timeline *timeline, size_t device, const stack *stacked,
-                    uint32_t index)
+colour stack_colour(const report_run *run, size_t device, const stack *stacked, uint32_t index)
 {
-    static const colour colours[] = {
-        {"#4269d0", 62},  {"#efb118", 214}, {"#ff725c", 203}, {"#3ca951", 71},
-        {"#a463f2", 135}, {"#6cc5b0", 79},  {"#ff8ab7", 211}, {"#97bbf5", 111},
-        {"#9c6b4e", 95},  {"#7d8f2f", 100}, {"#c2528b", 132}, {"#2f8f8f", 30},
-    };
-    static const colour greys[] = {
-        {"#8a939c", 245}, {"#b3bac1", 250}, {"#6b747c", 241}, {"#cfd4d9", 253}};
-    static const colour others = {"#c9c2b0", 187};
     rvl_timeline_series series = {.struct_size = sizeof series};
-    uint32_t below = 0; /* external layers below this one */
-    if (index >= stacked->alone)
-        return others;
-    for (uint32_t i = 0; i <= index; i++) {
-        rvl_timeline_get_series(timeline, device, stacked->order[i], &series);
-        below += series.external && i < index;
-    }
-    return series.external ? greys[below % (sizeof greys / sizeof greys[0])]
-                           : colours[(index - below) % (sizeof colours / sizeof colours[0])];
+    if (index >= stacked->alone ||
+        rvl_timeline_get_series(run->timeline, device, stacked->order[index], &series) != RVL_OK)
+        return palette_rest();
+    return palette_colour(run->palette, &series);
 }

@@ -19,7 +19,6 @@
 #define AXIS_HEIGHT 34.0
 #define LEGEND_COLUMNS 3u
 #define LEGEND_ROW 20.0
-#define LAYERS_MAX 24u
 #define CHARACTER_WIDTH 6.6    /* of the stages' font, on average */
 #define NAME_CHARACTERS_MIN 6u /* a shorter rest of a name says nothing */
 #define LARGER_THAN_WORTH_SHOWING 20
@@ -92,7 +91,7 @@ static bool draw_layers(plot *drawn, const stack *stacked)
     drawn->whole = false;
     drawn->series = stacked->order;
     for (uint32_t layer = stacked->layers; ok && layer-- > 0;) {
-        const char *css = stack_colour(drawn->run->timeline, drawn->device, stacked, layer).css;
+        const char *css = stack_colour(drawn->run, drawn->device, stacked, layer).css;
         drawn->series_count = stack_reach(stacked, layer);
         drawn->all = drawn->series_count == stacked->count;
         /* The line keeps what is narrower than a pixel in sight. */
@@ -102,31 +101,14 @@ static bool draw_layers(plot *drawn, const stack *stacked)
     return ok;
 }
 
-/* The colour that a paused layer has where it is held; grey if it has none of its own there. */
-static const char *colour_when_held(const plot *drawn, const stack *paused, uint32_t layer,
-                                    const stack *held)
-{
-    const rvl_timeline *timeline = drawn->run->timeline;
-    rvl_timeline_series own = {.struct_size = sizeof own}, other = {.struct_size = sizeof other};
-    for (uint32_t i = 0; layer < paused->alone && i < held->alone; i++) {
-        rvl_timeline_get_series(timeline, drawn->device, paused->order[layer], &own);
-        rvl_timeline_get_series(timeline, drawn->device, held->order[i], &other);
-        bool same_tag = own.tag == NULL || other.tag == NULL ? own.tag == other.tag
-                                                             : strcmp(own.tag, other.tag) == 0;
-        if (!other.external && same_tag && strcmp(own.process, other.process) == 0)
-            return stack_colour(timeline, drawn->device, held, i).css;
-    }
-    return "#8a939c";
-}
-
-static bool draw_paused_layers(plot *drawn, const stack *paused, const stack *held)
+static bool draw_paused_layers(plot *drawn, const stack *paused)
 {
     char style[96];
     bool ok = true;
     drawn->whole = false;
     drawn->series = paused->order;
     for (uint32_t layer = paused->layers; ok && layer-- > 0;) {
-        const char *css = colour_when_held(drawn, paused, layer, held);
+        const char *css = stack_colour(drawn->run, drawn->device, paused, layer).css;
         drawn->series_count = stack_reach(paused, layer);
         drawn->all = drawn->series_count == paused->count;
         snprintf(style, sizeof style, "fill=\"%s\" fill-opacity=\"0.45\" stroke=\"%s\"", css, css);
@@ -263,7 +245,7 @@ static bool draw_legend(const plot *drawn, const stack *stacked, double top_px)
         double y = top_px + LEGEND_ROW * row;
         char *text = stack_label(drawn->run->timeline, drawn->device, stacked, i);
         fprintf(drawn->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"11\" height=\"11\" fill=\"%s\"/>",
-                x, y - 10, stack_colour(drawn->run->timeline, drawn->device, stacked, i).css);
+                x, y - 10, stack_colour(drawn->run, drawn->device, stacked, i).css);
         ok = text != NULL && draw_text(drawn->out, x + 17, y, "class=\"legend\"", text);
         free(text);
     }
@@ -348,8 +330,7 @@ static uint64_t upper_edge(const rvl_timeline_device *device, const report_run *
     return top + top / 16;
 }
 
-static bool draw_paused(const plot *held, const stack *held_stack, uint64_t paused_bytes,
-                        double top_px)
+static bool draw_paused(const plot *held, uint64_t paused_bytes, double top_px)
 {
     char text[SIZE_TEXT_BYTES + 64], size[SIZE_TEXT_BYTES];
     stack stacked;
@@ -361,7 +342,7 @@ static bool draw_paused(const plot *held, const stack *held_stack, uint64_t paus
     if (!stack_make(held->run->timeline, held->device, true, LAYERS_MAX, &stacked))
         return false;
     draw_axis(&paused, 2);
-    bool ok = draw_paused_layers(&paused, &stacked, held_stack);
+    bool ok = draw_paused_layers(&paused, &stacked);
     snprintf(text, sizeof text, "paused: an address, no memory; at most %s",
              format_size(paused_bytes, size));
     ok = ok && draw_text(held->out, LEFT + 6, top_px + 15, "class=\"note\"", text);
@@ -417,7 +398,7 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
     bool ok = begin(out, run, &device, height_px) && draw_stages(&held, bottom_px) &&
               draw_held(&held, against, &stacked, &device);
     if (ok && paused_bytes > 0)
-        ok = draw_paused(&held, &stacked, paused_bytes, TOP + HELD_HEIGHT + GAP);
+        ok = draw_paused(&held, paused_bytes, TOP + HELD_HEIGHT + GAP);
     ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
     free(stacked.order);
     return ok;

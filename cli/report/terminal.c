@@ -12,7 +12,6 @@
 #define ROWS 16u
 #define AXIS_COLUMNS 12u
 #define COLUMNS_MIN 20u
-#define LAYERS_MAX 12u
 #define LARGER_THAN_WORTH_SHOWING 20
 #define NS_PER_SECOND 1e9
 #define PLAIN "\x1b[0m"
@@ -93,7 +92,7 @@ static void set_colour(screen *shown, unsigned ansi)
 
 static void put_layer(screen *shown, uint32_t layer, const char *glyph)
 {
-    colour own = stack_colour(shown->run->timeline, shown->device, &shown->stacked, layer);
+    colour own = stack_colour(shown->run, shown->device, &shown->stacked, layer);
     set_colour(shown, own.ansi);
     fputs(glyph, shown->out);
 }

@@ -201,13 +201,21 @@ static void test_order_of_stacking(void **state)
     assert_int_equal(stack_reach(&stacked, 0), 1);
     char *label = stack_label(timeline, 0, &stacked, 1);
     assert_string_equal(label, "p/b, at most 5 B");
-    assert_string_equal(stack_colour(timeline, 0, &stacked, 0).css, "#8a939c");
-    assert_string_equal(stack_colour(timeline, 0, &stacked, 1).css, "#4269d0");
+    report_run run = {.timeline = timeline};
+    palette *colours = palette_make(&run, 1);
+    assert_non_null(colours);
+    run.palette = colours;
+    assert_string_equal(stack_colour(&run, 0, &stacked, 0).css, "#8b9299"); /* a grey */
+    colour held = stack_colour(&run, 0, &stacked, 1);
+    assert_string_equal(held.css, "#8871a3");
+    assert_int_equal(held.ansi, 97);
     free(label);
     free(stacked.order);
     assert_true(stack_make(timeline, 0, true, 12, &stacked));
     assert_int_equal(stacked.count, 1);
     assert_int_equal(stacked.order[0], 1);
+    assert_string_equal(stack_colour(&run, 0, &stacked, 0).css, held.css); /* by the name */
+    palette_free(colours);
     free(stacked.order);
     assert_false(stack_make(timeline, 1, true, 12, &stacked));
     rvl_timeline_close(timeline);
@@ -263,7 +271,12 @@ static void test_small_layers_are_one(void **state)
     assert_int_equal(stack_reach(&stacked, 3), 10);
     char *label = stack_label(timeline, 0, &stacked, 3);
     assert_string_equal(label, "7 others");
-    assert_string_equal(stack_colour(timeline, 0, &stacked, 3).css, "#c9c2b0");
+    report_run run = {.timeline = timeline};
+    palette *colours = palette_make(&run, 1);
+    assert_non_null(colours);
+    run.palette = colours;
+    assert_string_equal(stack_colour(&run, 0, &stacked, 3).css, palette_rest().css);
+    palette_free(colours);
     free(label);
     free(stacked.order);
     rvl_timeline_close(timeline);

@@ -12,6 +12,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
+import colours
+
 COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 STEP = SOURCE / "traces" / "qwen2.5-32b-tp2-h200.rvt"
 GIB = 1 << 30
@@ -128,6 +130,74 @@ class Report(unittest.TestCase):
         self.assertIn("device 1, given by size, 2.0 GiB; peak 2.0 MiB", title)
         self.bad(2, "--index: the trace has fewer devices", self.names, "--svg", "-", "--index", "2")
 
+    # ---- Colours ----
+
+    def on_terminal(self, *words, **env):
+        parent, child = pty.openpty()
+        made = subprocess.Popen([COMMAND, "report", *map(str, words)], stdout=child,
+                                env={**os.environ, "COLUMNS": "60", "TERM": "xterm", **env})
+        os.close(child)
+        text = b""
+        try:
+            while piece := os.read(parent, 1 << 16):
+                text += piece
+        except OSError:
+            pass
+        os.close(parent)
+        self.assertEqual(made.wait(), 0)
+        return text.decode()
+
+    def colours_of_svg(self, *words):
+        """By holder, as the legend has them."""
+        text = self.good(*words, "--svg", "-").decode()
+        found = re.findall(r'<rect [^>]*width="11"[^>]*fill="(#\w+)"/><text [^>]*>([^<]*)</text>', text)
+        return {name.split(", at most")[0]: css for css, name in found}
+
+    def colours_of_terminal(self, *words):
+        found = re.findall(r"\x1b\[38;5;(\d+)m█\x1b\[0m ([^\r]*)", self.on_terminal(*words, NO_COLOR=""))
+        return {name.split(", at most")[0]: int(ansi) for ansi, name in found}
+
+    def many(self, tags, causes):
+        path = self.out / "many.rvt"
+        text = HEAD + b"".join(b"external %d e 1 0 4194304 cause%d\n" % (i + 1, i) for i in range(causes))
+        text += b"".join(b"alloc %d e 1 %d 0 %d tag%d\n" % (50 + i, i + 1, 40 - 2 * i << 20, i) for i in range(tags))
+        path.write_bytes(text + b"end %d\n" % (tags + causes))
+        return path
+
+    def test_distances_are_those_of_the_standard(self):
+        for first, second, distance in (((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+                                        ((50, 2.5, 0), (58, 24, 15), 19.4535),
+                                        ((2.0776, 0.0795, -1.135), (0.9033, -0.0636, -0.5514), 0.9082)):
+            self.assertAlmostEqual(colours.ciede2000(first, second), distance, places=4)
+
+    def test_colours_can_be_told_apart(self):
+        css, ansi = set(), set()
+        for tags, causes in ((10, 0), (7, 3), (14, 0)):  # all, with the greys, with the rest
+            path = self.many(tags, causes)
+            svg, terminal = self.colours_of_svg(path), self.colours_of_terminal(path)
+            self.assertEqual(svg.keys(), terminal.keys())
+            self.assertEqual(len(set(svg.values())), min(tags + causes, 11), svg)
+            css.update(svg.values())
+            ansi.update(terminal.values())
+        self.assertEqual((len(css), len(ansi)), (14, 14))
+        self.assertGreater(colours.nearest([colours.of_css(each) for each in css])[0], 10)
+        self.assertGreater(colours.nearest([colours.of_ansi(each) for each in ansi])[0], 8)
+        for code in ansi:  # nor from what is behind them
+            for paper in (16, 231):
+                self.assertGreater(colours.nearest([colours.of_ansi(code), colours.of_ansi(paper)])[0], 12)
+
+    def test_a_name_has_one_colour_everywhere(self):
+        recorded = sorted((SOURCE / "traces" / "recorded").glob("*.rvt"))
+        svg, terminal = self.colours_of_svg(*recorded), self.colours_of_terminal(*recorded)
+        self.assertEqual(svg.keys(), terminal.keys())
+        pairs = {(svg[name], terminal[name]) for name in svg}
+        for parts in zip(*pairs):  # a colour of the picture is one of the terminal, and back
+            self.assertEqual(len(set(parts)), len(pairs))
+        self.assertEqual(svg["engine/weights"], self.colours_of_svg(STEP)["engine/weights"])
+        self.assertEqual(svg["engine/kv_cache"], self.colours_of_svg(STEP)["engine/kv_cache"])
+        other = self.colours_of_svg(STEP, "--against", *recorded[:1])
+        self.assertEqual(other["engine/weights"], svg["engine/weights"])
+
     # ---- The terminal ----
 
     def test_terminal(self):
@@ -143,22 +213,8 @@ class Report(unittest.TestCase):
         self.assertEqual(sum(line[-1] not in " ╌" for line in lines[1:17]), 15)
 
     def test_terminal_colours(self):
-        def on_terminal(env):
-            parent, child = pty.openpty()
-            made = subprocess.Popen([COMMAND, "report", str(STEP)], stdout=child,
-                                    env={**os.environ, "COLUMNS": "60", "TERM": "xterm", **env})
-            os.close(child)
-            text = b""
-            try:
-                while piece := os.read(parent, 1 << 16):
-                    text += piece
-            except OSError:
-                pass
-            os.close(parent)
-            self.assertEqual(made.wait(), 0)
-            return text.decode()
-        self.assertIn("\x1b[38;5;", on_terminal({"NO_COLOR": ""}))
-        self.assertNotIn("\x1b", on_terminal({"NO_COLOR": "1"}))
+        self.assertIn("\x1b[38;5;", self.on_terminal(STEP, NO_COLOR=""))
+        self.assertNotIn("\x1b", self.on_terminal(STEP, NO_COLOR="1"))
 
     def test_terminal_of_two_runs_and_devices(self):
         other = self.out / "other.rvt"
@@ -191,6 +247,9 @@ class Report(unittest.TestCase):
         self.assertEqual([(s["tag"], s["paused"], s["peak_bytes"]) for s in first["series"]],
                          [('"q"</svg>', False, 4 * MIB), ("%FF%FE\x01", False, 2 * MIB),
                           ('"q"</svg>', True, 4 * MIB)])
+        shown = {f"{s['process']}/{s['tag']}": s["colour"] for s in first["series"] if not s["paused"]}
+        self.assertEqual(list(shown.values()), list(self.colours_of_svg(self.names).values()))
+        self.assertEqual(first["series"][2]["colour"], first["series"][0]["colour"])
         self.assertEqual(first["points"][2], [5000, 5000, 5000, 1, 2 * MIB, 2 * MIB, 2 * MIB,
                                               [[0, 0], [2, 4 * MIB]]])
         self.assertEqual(first["peak_ns"], 3000)
