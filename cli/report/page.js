@@ -24,6 +24,13 @@ function timeText(ns, range) {
     return (ns / NS).toFixed(digits) + ' s';
 }
 
+/* How many digits a step of an axis has after the point: 2 of 0.25. */
+function digitsOf(step) {
+    let digits = 0;
+    while (digits < 9 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
+    return digits;
+}
+
 /* ---- From points to instants ---- */
 
 const holderName = (series) => series.process + '/' + (series.tag === null ? 'untagged' : series.tag);
@@ -314,12 +321,15 @@ const axisOf = (extra) => ({
     stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, ...extra,
 });
 
+/* The labels are also in the page, for scripts that drive it. */
 function timeAxis(hidden) {
     return axisOf({
         show: !hidden, size: 34, space: 90,
         values: (u, splits, axis, space, step) => {
-            const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-6)));
-            return splits.map((s) => s.toFixed(digits) + ' s');
+            const digits = digitsOf(step);
+            const texts = splits.map((s) => s.toFixed(digits) + ' s');
+            if (!hidden) at('charts').dataset.ticks = JSON.stringify(splits.map((s, i) => [s, texts[i]]));
+            return texts;
         },
     });
 }
@@ -448,14 +458,18 @@ function onSelect(u) {
     zoomTo(from, to);
 }
 
+/* The wheel is the page's: it zooms with Ctrl or Cmd alone, and moves sideways while there is more. */
 function onWheel(event) {
-    event.preventDefault();
-    const over = event.currentTarget, box = over.getBoundingClientRect();
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-        moveBy((event.deltaX || event.deltaY) / box.width);
-        return;
+    const width = event.currentTarget.clientWidth;
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    const turned = sideways && event.deltaX || event.deltaY;
+    if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        zoomAround(timeUnder(event), Math.exp(Math.max(-100, Math.min(100, turned)) / 400));
+    } else if (sideways && (turned < 0 ? view.from > 0 : view.to < endOf())) {
+        event.preventDefault();
+        moveBy(turned / width);
     }
-    zoomAround(timeUnder(event), Math.exp(Math.max(-100, Math.min(100, event.deltaY)) / 400));
 }
 
 let suppressClick = false;
@@ -696,7 +710,7 @@ function showSummary() {
         `${run().label}: device ${device.device}, ${device.profile || 'given by size'}, ${sizeText(device.capacity_bytes)}; peak `,
         peak, (stage ? ` in ${stage.name}` : '') + `: `, verdict, `; ${count(run().events)} events`);
     at('charts').setAttribute('aria-label', `Memory over time: ${at('summary').textContent}. ` +
-        'Use the keys below to move an instant; the table below says who holds what.');
+        'Arrow keys go to the previous and the next change; the table below says who holds what.');
 }
 
 function showAll() {
@@ -738,9 +752,8 @@ const letGo = () => {
 const actions = {
     '+': () => zoomHere(0.5), '=': () => zoomHere(0.5), '-': () => zoomHere(2), '0': () => zoomTo(0, endOf()),
     'p': () => goTo(peakInstant()), 'Escape': letGo, 'Home': () => goTo(0), 'End': () => goTo(Infinity),
-    'ArrowLeft': () => moveBy(-0.1), 'ArrowRight': () => moveBy(0.1),
-    'Shift+ArrowLeft': () => goTo(view.instant - 1), 'Shift+ArrowRight': () => goTo(view.instant + 1),
-    'ArrowUp': () => zoomHere(0.5), 'ArrowDown': () => zoomHere(2),
+    'ArrowLeft': () => goTo(view.instant - 1), 'ArrowRight': () => goTo(view.instant + 1),
+    'Shift+ArrowLeft': () => moveBy(-0.1), 'Shift+ArrowRight': () => moveBy(0.1),
 };
 at('charts').addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;

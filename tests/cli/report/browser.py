@@ -103,6 +103,14 @@ class Browser:
         """Waits until two more frames were drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
+    def wait(self, condition, what, timeout=10):
+        """Until an expression is true."""
+        end = time.monotonic() + timeout
+        while not self.run(condition):
+            if time.monotonic() > end:
+                raise AssertionError(f"{what}: not within {timeout} s: {condition}")
+            self.settle()
+
     def run(self, expression):
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
                            awaitPromise=True)

@@ -18,6 +18,7 @@ import browser as chromium
 
 MIB = 1 << 20
 EVENTS = 1_000_000
+CTRL, SHIFT = 2, 8  # modifiers
 REDRAW_MS_MAX = 100.0  # generous: a test machine may have one slow core
 
 
@@ -74,7 +75,7 @@ def hover(page, ns):
 
 def drag(page, part_from, part_to, shift=False):
     left, top, width, height = box(page)
-    modifiers = 8 if shift else 0
+    modifiers = SHIFT if shift else 0
     y = top + height / 2
     page.mouse("mouseMoved", left + part_from * width, y, modifiers=modifiers)
     page.mouse("mousePressed", left + part_from * width, y, button="left", clickCount=1,
@@ -159,12 +160,47 @@ def test_stages(page, device):
     near(end, 4000846000, 2, "to its end")
 
 
+def test_wheel(page):
+    """It scrolls the page, also where the chart is under the pointer and where there is nothing to move to."""
+    page.resize(1280, 500)
+    page.run("document.getElementById('charts').focus(); scrollTo(0, 0)")
+    page.key("0")
+    whole = view(page)
+    left, top, width, height = box(page)
+    page.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=100)
+    page.wait("scrollY === 100", "a wheel over the chart scrolls the page")
+    same(view(page), whole, "and does not zoom")
+    page.run("scrollTo(0, 0)")
+    took = page.run("""[[0, 100, false], [-100, 0, false], [0, 100, true]].map(([deltaX, deltaY, ctrlKey]) => {
+        const turned = new WheelEvent('wheel', { deltaX, deltaY, ctrlKey, bubbles: true, cancelable: true });
+        return !document.querySelector('#held .u-over').dispatchEvent(turned);
+    })""")
+    same(took, [False, False, True], "what the chart takes: a wheel, one beyond its edge, one with Ctrl")
+    page.settle()
+    page.key("0")
+    page.resize(1280)
+
+
+def test_ticks(page):
+    """A tick's label is where it says, whatever the zoom: of steps of 0.25 s none reads 0.3."""
+    page.run("document.getElementById('charts').focus()")
+    page.key("0")
+    end = view(page)[1]
+    for _ in range(12):
+        ticks = page.run("JSON.parse(document.getElementById('charts').dataset.ticks)")
+        check(len(ticks) > 1, "ticks:", ticks)
+        for seconds, text in ticks:
+            near(float(text.removesuffix(" s")), seconds, end * 1e-15, "a tick's label")
+        page.key("+")
+    page.key("0")
+
+
 def test_zoom(page):
     page.run("document.getElementById('charts').focus()")
     page.key("0")
     whole = view(page)
     left, top, width, height = box(page)
-    page.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=-100)
+    page.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=-100, modifiers=CTRL)
     page.settle()
     begin, end = view(page)
     check(0.5 < (end - begin) / (whole[1] - whole[0]) < 0.9, "wheel:", begin, end)
@@ -192,17 +228,20 @@ def test_keys(page, device):
     page.key("+")
     half = view(page)
     near(half[1] - half[0], whole[1] / 2, 2, "+")
-    page.key("ArrowLeft")
-    near(view(page)[0], half[0] - whole[1] / 20, 2, "left")
-    page.key("ArrowRight")
-    near(view(page)[0], half[0], 2, "right")
-    before = page.run("+document.getElementById('instant').dataset.ns")
     page.key("ArrowLeft", shift=True)
+    near(view(page)[0], half[0] - whole[1] / 20, 2, "shift and left")
+    page.key("ArrowRight", shift=True)
+    near(view(page)[0], half[0], 2, "shift and right")
+    before = page.run("+document.getElementById('instant').dataset.ns")
+    page.key("ArrowLeft")
     after = page.run("+document.getElementById('instant').dataset.ns")
     check(after < before, "the change before", before, "is", after)
     check(page.run("document.getElementById('live').textContent").startswith("At "), "is told")
-    page.key("ArrowRight", shift=True)
+    page.key("ArrowRight")
     same(page.run("+document.getElementById('instant').dataset.ns"), before, "and back")
+    same(page.run("""['ArrowUp', 'ArrowDown'].map((key) => document.getElementById('charts')
+        .dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })))"""), [True, True],
+         "up and down are left to the page")
     page.key("-")
     same(view(page), whole, "-")
     page.key("Escape")
@@ -276,6 +315,8 @@ def test_shipped(page, source, out):
     page.screenshot(out / "light.png")
     test_hover(page, staged)
     test_stages(page, staged)
+    test_wheel(page)
+    test_ticks(page)
     test_zoom(page)
     test_keys(page, staged)
     test_hold(page)
@@ -389,7 +430,7 @@ FRAMES = """new Promise((done) => {
             return;
         }
         over.dispatchEvent(new WheelEvent('wheel', { deltaY: n <= 40 ? -60 : 60, bubbles: true,
-            cancelable: true, clientX: b.left + b.width * 0.4, clientY: b.top + 100 }));
+            ctrlKey: true, cancelable: true, clientX: b.left + b.width * 0.4, clientY: b.top + 100 }));
         requestAnimationFrame(step);
     };
     requestAnimationFrame(step);
