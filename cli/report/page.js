@@ -3,7 +3,7 @@
 'use strict';
 const MAX_ROWS = 60;
 const NS = 1e9;
-const HELD_HEIGHT = 400, PAUSED_HEIGHT = 130, AXIS_WIDTH = 68;
+const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, AXIS_WIDTH = 68, PLOT_RIGHT = 14;
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const at = (id) => document.getElementById(id);
@@ -208,12 +208,13 @@ function hatch(colour) {
     return ctx.createPattern(tile, 'repeat');
 }
 
-function stageSpans() {
+function allSpans() {
     const stages = shown().stages;
     return stages.map((stage, i) => ({
         stage, index: i, from: stage.begin_ns, to: i + 1 < stages.length ? stages[i + 1].begin_ns : endOf(),
-    })).filter((span) => span.to > view.from && span.from < view.to);
+    }));
 }
+const stageSpans = () => allSpans().filter((span) => span.to > view.from && span.from < view.to);
 
 function drawBands(u) {
     const { ctx, bbox } = u;
@@ -234,30 +235,69 @@ function fitted(ctx, text, width) {
     return cut > 4 ? text.slice(0, cut) + '…' : '';
 }
 
-/* Names of the stages above the plot, where there is room for them, and lines where they begin. */
+/*
+ * Names of the stages above the plot. One that has no room before the next goes into a lane above it, and one that
+ * would pass the right edge is moved to the left. Only where all lanes are full a name is left out: the table has it.
+ * Of very many stages one lane has as many as it can.
+ */
+const LANES_MAX = 6, MANY_STAGES = 60, LANE_HEIGHT = 15, LABEL_GAP = 8;
+const LABEL_FONT = '12px system-ui, sans-serif';
+
+function placeLabels(spans, left, right, xOf, widthOf) {
+    const ends = [], placed = [], lanesMax = spans.length > MANY_STAGES ? 1 : LANES_MAX;
+    for (const span of spans) {
+        const width = Math.min(widthOf(span.stage.name), right - left);
+        const begin = Math.max(left, xOf(span.from));
+        const at = Math.max(left, Math.min(begin + 5, right - width));
+        let lane = ends.findIndex((end) => end <= at);
+        if (lane < 0) lane = ends.length;
+        if (lane >= lanesMax) continue;
+        ends[lane] = at + width + LABEL_GAP;
+        placed.push({ span, lane, at, begin, width });
+    }
+    return placed;
+}
+
+/* How many lanes the whole run needs: zoomed in it is no more. */
+const measure = document.createElement('canvas').getContext('2d');
+function lanesFor(plotWidth) {
+    const spans = allSpans(), end = endOf();
+    measure.font = LABEL_FONT;
+    const placed = placeLabels(spans, 0, plotWidth, (at) => at / end * plotWidth,
+        (name) => measure.measureText(name).width);
+    return placed.reduce((lanes, each) => Math.max(lanes, each.lane + 1), 1);
+}
+
 function drawStageNames(u, names) {
     const { ctx, bbox } = u, ratio = devicePixelRatio;
+    const spans = stageSpans(), right = bbox.left + bbox.width, lane = LANE_HEIGHT * ratio;
+    const xOf = (at) => u.valToPos(at / NS, 'x', true);
     ctx.save();
-    ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+    ctx.font = LABEL_FONT.replace('12', 12 * ratio);
     ctx.textAlign = 'left';
-    ctx.fillStyle = css('--ink');
-    ctx.strokeStyle = css('--soft');
     ctx.lineWidth = ratio;
+    const placed = names ? placeLabels(spans, bbox.left, right, xOf, (name) => ctx.measureText(name).width) : [];
+    const lanes = new Map(placed.map((each) => [each.span.index, each.lane]));
+    ctx.strokeStyle = css('--soft');
     ctx.setLineDash([2 * ratio, 3 * ratio]);
-    const spans = stageSpans();
     for (const span of spans) {
-        const left = Math.max(bbox.left, u.valToPos(span.from / NS, 'x', true));
-        const right = Math.min(bbox.left + bbox.width, u.valToPos(span.to / NS, 'x', true));
-        if (span.from > view.from && spans.length < bbox.width / (6 * ratio)) {
-            ctx.beginPath();
-            ctx.moveTo(left, bbox.top - (names ? 18 * ratio : 0));
-            ctx.lineTo(left, bbox.top + bbox.height);
-            ctx.stroke();
-        }
-        if (names)
-            ctx.fillText(fitted(ctx, span.stage.name, right - left - 10 * ratio), left + 5 * ratio, bbox.top - 6 * ratio);
+        const left = xOf(span.from), above = lanes.get(span.index);
+        if (left < bbox.left || spans.length >= bbox.width / (6 * ratio)) continue;
+        ctx.beginPath();
+        ctx.moveTo(left, bbox.top - (above === undefined ? 0 : above * lane + 16 * ratio));
+        ctx.lineTo(left, bbox.top + bbox.height);
+        ctx.stroke();
+    }
+    ctx.setLineDash([]);
+    for (const each of placed) {
+        const y = bbox.top - 6 * ratio - each.lane * lane, name = fitted(ctx, each.span.stage.name, each.width);
+        ctx.fillStyle = css('--paper');
+        ctx.fillRect(each.at - 2 * ratio, y - 11 * ratio, each.width + 4 * ratio, 14 * ratio);
+        ctx.fillStyle = css('--ink');
+        ctx.fillText(name, each.at, y);
     }
     ctx.restore();
+    if (names) at('charts').dataset.labels = JSON.stringify(placed.map((each) => each.span.stage.name));
 }
 
 function label(ctx, text, x, y, colour, align) {
@@ -357,9 +397,10 @@ function makeChart(host, kind) {
     const against = isHeld && other();
     if (against)
         series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: steps });
+    const names = isHeld ? 9 + LANE_HEIGHT * lanesFor(host.clientWidth - AXIS_WIDTH - PLOT_RIGHT) : 8;
     const options = {
-        width: host.clientWidth, height: isHeld ? HELD_HEIGHT : PAUSED_HEIGHT,
-        padding: [isHeld ? 24 : 8, 14, isHeld ? 0 : 10, 0], legend: { show: false }, series,
+        width: host.clientWidth, height: isHeld ? HELD_HEIGHT + names : PAUSED_HEIGHT,
+        padding: [names, PLOT_RIGHT, isHeld ? 0 : 10, 0], legend: { show: false }, series,
         scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => [0, top / unit * 1.06] } },
         axes: [timeAxis(!isHeld), axisOf({
             size: AXIS_WIDTH, values: (u, splits) => splits.map((s) => `${+s.toFixed(2)} ${unitName}`),

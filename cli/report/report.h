@@ -102,6 +102,29 @@ void palette_free(palette *made);
 /* Of a layer. */
 colour stack_colour(const report_run *run, size_t device, const stack *stacked, uint32_t layer);
 
+/*
+ * labels.c: names of stages, beside each other in as few lanes as there is room in. Sizes are
+ * pixels or columns, from the left edge on.
+ */
+#define LABEL_LANES_MAX 6u
+#define LABEL_NO_LANE UINT32_MAX
+
+typedef struct label_lanes {
+    double width;   /* of all: a label ends before it */
+    double gap;     /* between two labels */
+    uint32_t most;  /* lanes: LABEL_LANES_MAX, and one where there are very many stages */
+    uint32_t count; /* lanes that have a label */
+    double ends[LABEL_LANES_MAX];
+} label_lanes;
+
+label_lanes label_lanes_of(const rvl_timeline *timeline, double width, double gap);
+
+/*
+ * The lane of the next label, in order of left: the first in which it has room. Where it would pass
+ * the right edge *left is moved. LABEL_NO_LANE: all are full.
+ */
+uint32_t label_place(label_lanes *lanes, double *left, double width);
+
 /* Most bytes that are paused at one instant. */
 bool most_paused(const rvl_timeline *timeline, size_t device, uint64_t *bytes_out);
 

@@ -12,15 +12,16 @@
 #define WIDTH 1200.0
 #define LEFT 84.0
 #define RIGHT 20.0
-#define TOP 74.0
+#define TOP 59.0 /* of the plot, less its lanes of names */
 #define HELD_HEIGHT 360.0
 #define PAUSED_HEIGHT 90.0
 #define GAP 26.0
 #define AXIS_HEIGHT 34.0
 #define LEGEND_COLUMNS 3u
 #define LEGEND_ROW 20.0
-#define CHARACTER_WIDTH 6.6    /* of the stages' font, on average */
-#define NAME_CHARACTERS_MIN 6u /* a shorter rest of a name says nothing */
+#define CHARACTER_WIDTH 6.6 /* of the stages' font, on average */
+#define LANE_HEIGHT 15.0
+#define LABEL_GAP 8.0
 #define LARGER_THAN_WORTH_SHOWING 20
 #define NS_PER_SECOND 1e9
 
@@ -38,6 +39,8 @@ typedef struct plot {
     bool all;          /* it sums all series, which is known without a sum */
     bool paused;       /* of those that are paused */
     double x_px, y_px; /* where the curve is */
+    double bottom_px;  /* of all plots */
+    label_lanes lanes; /* of the names of stages */
 } plot;
 
 static double x_of(const plot *drawn, uint64_t ns)
@@ -129,27 +132,24 @@ static bool draw_text(FILE *out, double x, double y, const char *attributes, con
     return ok;
 }
 
-/* Names are cut to their stage's width, and left out where that is nothing. */
-static bool draw_stage_name(const plot *drawn, const char *name, double left, double right)
+/* A name is cut to the width of the whole plot. */
+static char *stage_label(const char *name)
 {
-    size_t room = right - left > 16 ? (size_t)((right - left - 8) / CHARACTER_WIDTH) : 0;
-    if (room < NAME_CHARACTERS_MIN && room < strlen(name))
-        return true;
+    size_t room = (size_t)((WIDTH - LEFT - RIGHT) / CHARACTER_WIDTH);
     char *text = printable(name);
-    if (text == NULL)
-        return false;
-    if (strlen(text) > room) {
-        size_t cut = room - 1;
-        while (cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80)
-            cut--;
-        text[cut] = '\0';
+    if (text != NULL && strlen(text) > room) {
+        while (room > 0 && ((unsigned char)text[room] & 0xc0) == 0x80)
+            room--; /* not within a character */
+        text[room] = '\0';
     }
-    bool ok = draw_text(drawn->out, left + 4, TOP - 8, "class=\"stage\"", text);
-    free(text);
-    return ok;
+    return text;
 }
 
-static bool draw_stages(const plot *drawn, double bottom_px)
+/* Walks over the stages that can be seen; false ends it. */
+typedef bool (*stage_fn)(plot *drawn, uint32_t index, const rvl_timeline_stage *stage, double left,
+                         double right);
+
+static bool each_stage(plot *drawn, stage_fn callback)
 {
     const rvl_timeline *timeline = drawn->run->timeline;
     bool ok = true;
@@ -160,15 +160,81 @@ static bool draw_stages(const plot *drawn, double bottom_px)
         bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
         double left = x_of(drawn, stage.begin_ns);
         double right = x_of(drawn, last ? chart_end_ns(timeline) : next.begin_ns);
-        if (right - left < 0.5)
-            continue;
-        if (i % 2 == 1)
-            fprintf(drawn->out,
-                    "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
-                    left, TOP, right - left, bottom_px - TOP);
-        ok = draw_stage_name(drawn, stage.name, left, right);
+        /* What was before the first mark is a stage, too. */
+        if (i > 0 || right - left >= 0.5)
+            ok = callback(drawn, i, &stage, left, right);
     }
     return ok;
+}
+
+static bool draw_band(plot *drawn, uint32_t index, const rvl_timeline_stage *stage, double left,
+                      double right)
+{
+    (void)stage;
+    if (index % 2 == 1)
+        fprintf(drawn->out,
+                "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+                left, drawn->top_px, right - left, drawn->bottom_px - drawn->top_px);
+    return true;
+}
+
+static double label_width(const char *text)
+{
+    size_t characters = 0;
+    for (; *text != '\0'; text++)
+        characters += ((unsigned char)*text & 0xc0) != 0x80;
+    return (double)characters * CHARACTER_WIDTH;
+}
+
+static bool place_stage_name(plot *drawn, const rvl_timeline_stage *stage, double *left,
+                             uint32_t *lane_out, char **text_out)
+{
+    *text_out = stage_label(stage->name);
+    if (*text_out == NULL)
+        return false;
+    *left += 4 - LEFT;
+    *lane_out = label_place(&drawn->lanes, left, label_width(*text_out));
+    *left += LEFT;
+    return true;
+}
+
+/* The first walk finds out how many lanes there are, the second one draws. */
+static bool count_lane(plot *drawn, uint32_t index, const rvl_timeline_stage *stage, double left,
+                       double right)
+{
+    uint32_t lane;
+    char *text;
+    (void)index, (void)right;
+    bool ok = place_stage_name(drawn, stage, &left, &lane, &text);
+    free(text);
+    return ok;
+}
+
+static bool draw_stage_name(plot *drawn, uint32_t index, const rvl_timeline_stage *stage,
+                            double left, double right)
+{
+    uint32_t lane;
+    char *text;
+    double begin = left;
+    (void)index, (void)right;
+    if (!place_stage_name(drawn, stage, &left, &lane, &text))
+        return false;
+    bool ok = true;
+    if (lane != LABEL_NO_LANE) {
+        double y = drawn->top_px - 8 - LANE_HEIGHT * lane;
+        fprintf(drawn->out, "<path class=\"begin\" d=\"M%.1f %.1fV%.1f\"/>", begin, y - 10,
+                drawn->bottom_px);
+        ok = draw_text(drawn->out, left, y, "class=\"stage\"", text);
+    }
+    free(text);
+    return ok;
+}
+
+static bool draw_stages(plot *drawn)
+{
+    bool ok = each_stage(drawn, draw_band);
+    drawn->lanes = label_lanes_of(drawn->run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
+    return ok && each_stage(drawn, draw_stage_name);
 }
 
 /* 1, 2 or 5 times a power of ten, of which at most `ticks` make the whole. */
@@ -267,7 +333,9 @@ static const char style_text[] =
     "<style>svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#1c2024}"
     ".title{font-size:16px;font-weight:600}.band{fill:#f3f5f7}.under{fill:#fff}.grid{stroke:#"
     "d9dee3;fill:none}"
-    ".tick{fill:#5f6871;font-size:11px}.stage{font-size:12px}"
+    ".tick{fill:#5f6871;font-size:11px}"
+    ".stage{font-size:12px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
+    ".begin{stroke:#5f6871;stroke-dasharray:2 3;fill:none}"
     ".capacity{stroke:#c4262e;stroke-width:1.5;stroke-dasharray:8 5;fill:none}"
     ".capacity-text{fill:#c4262e;font-weight:600}"
     ".peak{fill:#1c2024;stroke:#fff;stroke-width:2}"
@@ -277,7 +345,8 @@ static const char style_text[] =
     ".band{fill:#1d2226}.under{fill:#14171a}.grid{stroke:#343b42}.tick{fill:#9aa4ae}.capacity{"
     "stroke:#ff6b6b}"
     ".capacity-text{fill:#ff6b6b}.peak{fill:#e6e9ec;stroke:#14171a}"
-    ".peak-text,.note{stroke:#14171a}.against{stroke:#e6e9ec}}</style>\n"
+    ".begin{stroke:#9aa4ae}.peak-text,.note,.stage{stroke:#14171a}.against{stroke:#e6e9ec}}</"
+    "style>\n"
     "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
     "</pattern></defs>\n";
@@ -388,17 +457,24 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
     plot held = {.out = out,
                  .run = run,
                  .device = index,
-                 .top_px = TOP,
                  .height_px = HELD_HEIGHT,
                  .top_bytes = upper_edge(&device, against, index),
                  .end_ns = end_ns};
-    double bottom_px = TOP + HELD_HEIGHT + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
+    held.lanes = label_lanes_of(run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
+    if (!each_stage(&held, count_lane)) {
+        free(stacked.order);
+        return false;
+    }
+    held.top_px = TOP + LANE_HEIGHT * (held.lanes.count > 0 ? held.lanes.count : 1);
+    double held_bottom_px = held.top_px + HELD_HEIGHT;
+    double bottom_px = held_bottom_px + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
+    held.bottom_px = bottom_px;
     uint32_t rows = (stacked.layers + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     double height_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW * (rows + 2.0);
-    bool ok = begin(out, run, &device, height_px) && draw_stages(&held, bottom_px) &&
+    bool ok = begin(out, run, &device, height_px) && draw_stages(&held) &&
               draw_held(&held, against, &stacked, &device);
     if (ok && paused_bytes > 0)
-        ok = draw_paused(&held, paused_bytes, TOP + HELD_HEIGHT + GAP);
+        ok = draw_paused(&held, paused_bytes, held_bottom_px + GAP);
     ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
     free(stacked.order);
     return ok;

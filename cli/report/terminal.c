@@ -12,6 +12,8 @@
 #define ROWS 16u
 #define AXIS_COLUMNS 12u
 #define COLUMNS_MIN 20u
+#define COLUMNS_MAX 1000u
+#define LINE_BYTES (COLUMNS_MAX + 1)
 #define LARGER_THAN_WORTH_SHOWING 20
 #define NS_PER_SECOND 1e9
 #define PLAIN "\x1b[0m"
@@ -161,37 +163,69 @@ static void print_rows(screen *shown)
 
 /* ---- Below the chart ---- */
 
-/* "|rollout  |train": a stage that has no room of its own is left out. */
-static bool print_stages(const screen *shown)
+/* The first column of a stage; width: it begins after the chart. */
+static unsigned stage_column(const screen *shown, uint32_t index)
+{
+    rvl_timeline_stage stage = {.struct_size = sizeof stage};
+    if (rvl_timeline_get_stage(shown->run->timeline, index, &stage) != RVL_OK)
+        return shown->width;
+    return column_of(shown, stage.begin_ns);
+}
+
+/* How much of a name has at most so many bytes, and ends with a whole character. */
+static size_t whole_bytes(const char *name, size_t most)
+{
+    size_t bytes = strlen(name) < most ? strlen(name) : most;
+    while (name[bytes] != '\0' && bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80)
+        bytes--;
+    return bytes;
+}
+
+/* "|name", or "name|" where the right edge is near: the bar stands where the stage begins. */
+static void put_stage(char (*lines)[LINE_BYTES], label_lanes *lanes, unsigned column,
+                      const char *name)
+{
+    unsigned width = (unsigned)lanes->width;
+    bool before = column + 1 + strlen(name) > width && column > width / 2;
+    size_t bytes = whole_bytes(name, before ? column : width - column - 1);
+    double left = before ? (double)(column - bytes) : column;
+    uint32_t lane = label_place(lanes, &left, (double)bytes + 1);
+    if (lane == LABEL_NO_LANE)
+        return;
+    lines[lane][column] = '|';
+    memcpy(lines[lane] + (before ? column - bytes : column + 1), name, bytes);
+}
+
+/* What was before the first mark is a stage only if it has a column. */
+static bool put_stages(const screen *shown, char (*lines)[LINE_BYTES], label_lanes *lanes)
 {
     const rvl_timeline *timeline = shown->run->timeline;
-    char *line = malloc((size_t)shown->width + 1);
-    if (line == NULL)
-        return false;
-    memset(line, ' ', shown->width);
-    line[shown->width] = '\0';
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < rvl_timeline_stage_count(timeline); i++) {
-        rvl_timeline_stage stage = {.struct_size = sizeof stage},
-                           next = {.struct_size = sizeof next};
+    for (uint32_t i = 0; i < rvl_timeline_stage_count(timeline); i++) {
+        rvl_timeline_stage stage = {.struct_size = sizeof stage};
         rvl_timeline_get_stage(timeline, i, &stage);
-        bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
-        unsigned left = column_of(shown, stage.begin_ns);
-        unsigned right = last ? shown->width : column_of(shown, next.begin_ns);
+        unsigned column = stage_column(shown, i);
+        if (i == 0 && stage_column(shown, 1) == column)
+            continue;
         char *name = printable(stage.name);
-        ok = name != NULL;
-        if (ok && right > left) {
-            size_t length = strlen(name), room = right - left - 1;
-            while (length > room && room > 0 && ((unsigned char)name[room] & 0xc0) == 0x80)
-                room--; /* not within a character */
-            memset(line + left, ' ', right - left);
-            line[left] = '|';
-            memcpy(line + left + 1, name, length < room ? length : room);
-        }
+        if (name == NULL)
+            return false;
+        put_stage(lines, lanes, column, name);
         free(name);
     }
-    fprintf(shown->out, "%*s%s\n", (int)AXIS_COLUMNS, "", line);
-    free(line);
+    return true;
+}
+
+static bool print_stages(const screen *shown)
+{
+    char lines[LABEL_LANES_MAX][LINE_BYTES];
+    label_lanes lanes = label_lanes_of(shown->run->timeline, shown->width, 1);
+    for (uint32_t lane = 0; lane < LABEL_LANES_MAX; lane++) {
+        memset(lines[lane], ' ', shown->width);
+        lines[lane][shown->width] = '\0';
+    }
+    bool ok = put_stages(shown, lines, &lanes);
+    for (uint32_t lane = 0; ok && lane < lanes.count; lane++)
+        fprintf(shown->out, "%*s%s\n", (int)AXIS_COLUMNS, "", lines[lane]);
     return ok;
 }
 
@@ -261,6 +295,7 @@ bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned col
     if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK)
         return false;
     unsigned width = columns > AXIS_COLUMNS + COLUMNS_MIN ? columns - AXIS_COLUMNS : COLUMNS_MIN;
+    width = width < COLUMNS_MAX ? width : COLUMNS_MAX;
     uint64_t top = device.peak_bytes > 0 ? device.peak_bytes : 1;
     if (device.capacity_bytes > top && device.capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top)
         top = device.capacity_bytes;

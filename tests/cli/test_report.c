@@ -295,6 +295,32 @@ static void test_end_of_chart(void **state)
     rvl_timeline_close(timeline);
 }
 
+static void test_labels_have_lanes(void **state)
+{
+    (void)state;
+    rvl_timeline *timeline = make_timeline(NULL, 0, 1);
+    label_lanes lanes = label_lanes_of(timeline, 100, 5);
+    double left = 10;
+    assert_int_equal(label_place(&lanes, &left, 40), 0); /* to 55, with the gap */
+    left = 55;
+    assert_int_equal(label_place(&lanes, &left, 20), 0);
+    left = 60;
+    assert_int_equal(label_place(&lanes, &left, 20), 1);
+    assert_true(left == 60);
+    left = 70;
+    assert_int_equal(label_place(&lanes, &left, 50), 2);
+    assert_true(left == 50); /* moved, to end at the edge */
+    left = 90;
+    assert_int_equal(label_place(&lanes, &left, 120), 3); /* longer than all that is there */
+    assert_true(left == 0);
+    assert_int_equal(lanes.count, 4);
+    for (uint32_t i = 4; i <= LABEL_LANES_MAX; i++) {
+        left = 1;
+        assert_int_equal(label_place(&lanes, &left, 99), i < LABEL_LANES_MAX ? i : LABEL_NO_LANE);
+    }
+    rvl_timeline_close(timeline);
+}
+
 /* ---- Snapshots ---- */
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
@@ -545,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_tensors_are_the_base),
         cmocka_unit_test(test_small_layers_are_one),
         cmocka_unit_test(test_end_of_chart),
+        cmocka_unit_test(test_labels_have_lanes),
         cmocka_unit_test(test_snapshots_are_shown_by_part),
         cmocka_unit_test(test_snapshots_have_pages),
         cmocka_unit_test(test_snapshots_over_another_run),

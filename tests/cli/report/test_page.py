@@ -325,6 +325,22 @@ def test_shipped(page, source, out):
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 
 
+def test_labels(page, source, out):
+    """Every stage of a recorded run has its name above the chart, however narrow stage and screen are."""
+    report = out / "recorded.html"
+    recorded = sorted((source / "traces" / "recorded").glob("*.rvt"))
+    same(command("report", *recorded, "-o", report).returncode, 0, "report")
+    names = [stage["name"] for stage in replay(*recorded)[0]["stages"]]
+    same(len(names), 8, "stages")
+    for width in (1400, 390):
+        page.resize(width)
+        page.open(report.as_uri())
+        same(page.run("JSON.parse(document.getElementById('charts').dataset.labels)"), names,
+             f"labels at {width} pixels")
+        page.screenshot(out / f"recorded-{width}.png")
+    page.resize(1280)
+
+
 def test_names(page, out):
     """Names that would end the script, or are no text at all, are shown and do nothing."""
     trace = out / "names.rvt"
@@ -477,6 +493,7 @@ def main():
         page = chromium.Browser(path)
         try:
             test_shipped(page, pathlib.Path(sys.argv[2]), out)
+            test_labels(page, pathlib.Path(sys.argv[2]), out)
             test_names(page, out)
             test_snapshot(page, pathlib.Path(sys.argv[2]), out)
             test_million(page, out)

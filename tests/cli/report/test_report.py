@@ -16,6 +16,9 @@ import colours
 
 COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 STEP = SOURCE / "traces" / "qwen2.5-32b-tp2-h200.rvt"
+RECORDED = sorted((SOURCE / "traces" / "recorded").glob("*.rvt"))
+RECORDED_STAGES = ("startup", "asleep", "weights_awake", "training_copy_loaded", "training_copy_freed",
+                   "kv_cache_awake", "rollout", "end")
 GIB = 1 << 30
 MIB = 1 << 20
 SVG = "{http://www.w3.org/2000/svg}"
@@ -124,6 +127,20 @@ class Report(unittest.TestCase):
         self.assertIn("e/%FF%FE%01, at most 2.0 MiB",
                       ["".join(t.itertext()) for t in root.iter(SVG + "text")])
 
+    def test_every_stage_has_its_name(self):
+        """Also stages that are narrower than a letter; and no name lies on another."""
+        root = xml.fromstring(self.good(*RECORDED, "--svg", "-"))
+        labels = [(float(t.get("y")), float(t.get("x")), t.text) for t in root.iter(SVG + "text")
+                  if t.get("class") == "stage" and t.text != "start"]
+        self.assertEqual({name for _, _, name in labels}, set(RECORDED_STAGES))
+        for y, x, name in labels:
+            self.assertLess(x + 6.6 * len(name), 1200)
+            self.assertFalse([other for other in labels if other[0] == y and x < other[1] < x + 6.6 * len(name)])
+        for columns in ("80", "60"):
+            chart = self.good(*RECORDED, env={"COLUMNS": columns}).decode()
+            for name in RECORDED_STAGES:
+                self.assertTrue(f"|{name}" in chart or f"{name}|" in chart, (columns, name))
+
     def test_svg_of_another_device(self):
         self.good(self.names, "--svg", self.out / "one.svg", "--index", "1")
         title = xml.parse(self.out / "one.svg").getroot().find(SVG + "title").text
@@ -187,15 +204,14 @@ class Report(unittest.TestCase):
                 self.assertGreater(colours.nearest([colours.of_ansi(code), colours.of_ansi(paper)])[0], 12)
 
     def test_a_name_has_one_colour_everywhere(self):
-        recorded = sorted((SOURCE / "traces" / "recorded").glob("*.rvt"))
-        svg, terminal = self.colours_of_svg(*recorded), self.colours_of_terminal(*recorded)
+        svg, terminal = self.colours_of_svg(*RECORDED), self.colours_of_terminal(*RECORDED)
         self.assertEqual(svg.keys(), terminal.keys())
         pairs = {(svg[name], terminal[name]) for name in svg}
         for parts in zip(*pairs):  # a colour of the picture is one of the terminal, and back
             self.assertEqual(len(set(parts)), len(pairs))
         self.assertEqual(svg["engine/weights"], self.colours_of_svg(STEP)["engine/weights"])
         self.assertEqual(svg["engine/kv_cache"], self.colours_of_svg(STEP)["engine/kv_cache"])
-        other = self.colours_of_svg(STEP, "--against", *recorded[:1])
+        other = self.colours_of_svg(STEP, "--against", RECORDED[0])
         self.assertEqual(other["engine/weights"], svg["engine/weights"])
 
     # ---- The terminal ----
