@@ -145,7 +145,8 @@ static bool print_heading(const rvl_replay *replay, size_t index, const rvl_repl
     char *profile = printable(device->profile != NULL ? device->profile : "given by size");
     bool ok = stage != NULL && profile != NULL;
     if (ok)
-        printf("device %d: %s, %s; peak %s in %s: %s%s\n", device->device, profile,
+        printf("device %d: %s%s, %s; peak %s in %s: %s%s\n", device->device, profile,
+               device->flags & RVL_REPLAY_DEVICE_ASSUMED ? " (assumed: --device names yours)" : "",
                format_size(device->capacity_bytes, capacity), format_size(device->peak_bytes, peak),
                stage, device->fits ? "fits" : "does not fit",
                device->within_budgets ? "" : ", over budget");

@@ -79,12 +79,13 @@ static bool write_stage(const chrome *made, const rvl_timeline *timeline, uint32
     return ok;
 }
 
-static bool write_name(const chrome *made, const report_run *run, const rvl_timeline_device *device,
+static bool write_name(const chrome *made, const report_run *run, const report_device *device,
                        bool first)
 {
     char *name = NULL;
-    if (asprintf(&name, "%s: device %d (%s)", run->label, device->device,
-                 device->profile != NULL ? device->profile : "given by size") < 0)
+    const char *profile = device->of.profile != NULL ? device->of.profile : "given by size";
+    if (asprintf(&name, "%s: device %d (%s)", run->label, device->of.device,
+                 device->named ? profile : "not named") < 0)
         return false;
     fprintf(made->out,
             "%s{\"ph\":\"M\",\"pid\":%" PRIu64 ",\"name\":\"process_name\",\"args\":"
@@ -117,20 +118,21 @@ static bool make_labels(chrome *made, const rvl_timeline *timeline, size_t devic
 
 static bool write_device(FILE *out, const report_run *run, size_t index, uint64_t pid)
 {
-    rvl_timeline_device device = {.struct_size = sizeof device};
-    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK)
+    report_device device;
+    if (!report_device_get(run, index, &device))
         return false;
-    chrome made = {.out = out, .pid = pid, .series_count = device.series_count};
-    made.labels = calloc((size_t)device.series_count + 1, sizeof *made.labels);
-    made.last_bytes = calloc((size_t)device.series_count + 1, sizeof *made.last_bytes);
+    uint32_t count = device.of.series_count;
+    chrome made = {.out = out, .pid = pid, .series_count = count};
+    made.labels = calloc((size_t)count + 1, sizeof *made.labels);
+    made.last_bytes = calloc((size_t)count + 1, sizeof *made.last_bytes);
     bool ok = made.labels != NULL && made.last_bytes != NULL &&
-              make_labels(&made, run->timeline, index) &&
-              write_name(&made, run, &device, pid == 1) &&
-              write_counter(&made, "capacity", 0, device.capacity_bytes);
+              make_labels(&made, run->timeline, index) && write_name(&made, run, &device, pid == 1);
+    if (device.named)
+        ok = ok && write_counter(&made, "capacity", 0, device.of.capacity_bytes);
     for (uint32_t i = 0; ok && i < rvl_timeline_stage_count(run->timeline); i++)
         ok = write_stage(&made, run->timeline, i);
     ok = ok && walk_instants(run->timeline, index, write_instant, &made);
-    for (uint32_t i = 0; made.labels != NULL && i < device.series_count; i++)
+    for (uint32_t i = 0; made.labels != NULL && i < count; i++)
         free(made.labels[i]);
     free(made.labels);
     free(made.last_bytes);

@@ -206,18 +206,27 @@ static bool write_stages(FILE *out, const report_run *run, size_t device, uint32
     return ok;
 }
 
+/* Nobody has named it: its capacity is null. */
+static void write_capacity(FILE *out, const report_device *device)
+{
+    if (device->named)
+        fprintf(out, ",\"capacity_bytes\":%" PRIu64 ",\"fits\":%s", device->of.capacity_bytes,
+                device->fits ? "true" : "false");
+    else
+        fputs(",\"capacity_bytes\":null,\"fits\":null", out);
+}
+
 static bool write_device(FILE *out, const report_run *run, size_t index)
 {
-    rvl_timeline_device device = {.struct_size = sizeof device};
-    rvl_replay_device replayed = {.struct_size = sizeof replayed};
-    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK ||
-        rvl_replay_get_device(run->replay, index, &replayed) != RVL_OK)
+    report_device found;
+    if (!report_device_get(run, index, &found))
         return false;
+    const rvl_timeline_device device = found.of;
     fprintf(out,
-            "%s{\"device\":%d,\"capacity_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64
-            ",\"peak_ns\":%" PRIu64 ",\"changes\":%" PRIu64 ",\"fits\":%s",
-            index > 0 ? "," : "", device.device, device.capacity_bytes, device.peak_bytes,
-            device.peak_ns, device.changes, replayed.fits ? "true" : "false");
+            "%s{\"device\":%d,\"peak_bytes\":%" PRIu64 ",\"peak_ns\":%" PRIu64
+            ",\"changes\":%" PRIu64,
+            index > 0 ? "," : "", device.device, device.peak_bytes, device.peak_ns, device.changes);
+    write_capacity(out, &found);
     bool ok = write_key(out, "profile", device.profile);
     fputs(",\"series\":[", out);
     for (uint32_t i = 0; ok && i < device.series_count; i++)
@@ -225,7 +234,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
     fputs("],\n\"points\":[", out);
     ok = ok && write_points(out, run->timeline, index, &device);
     fputs("],\n\"stages\":[", out);
-    ok = ok && write_stages(out, run, index, replayed.stage_count);
+    ok = ok && write_stages(out, run, index, found.stage_count);
     fputs("]}", out);
     return ok;
 }

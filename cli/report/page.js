@@ -68,6 +68,10 @@ function unfold(run, device) {
     return { times, pointOf, bytes, total, paused };
 }
 
+const isNamed = (device) => device.capacity_bytes !== Infinity;
+const deviceText = (device) => isNamed(device) ?
+    `${device.profile || 'given by size'}, ${sizeText(device.capacity_bytes)}` : 'no device named';
+
 /*
  * What is drawn from the bottom up: external bytes, then by process, then what tensors of a snapshot
  * have, then the largest first.
@@ -91,6 +95,8 @@ function layersOf(device, paused) {
 
 for (const run of data.runs) {
     for (const device of run.devices) {
+        /* Of a device that nobody named nothing is too much. */
+        if (device.capacity_bytes === null) device.capacity_bytes = Infinity;
         for (const series of device.series) series.name = holderName(series);
         Object.assign(device, unfold(run, device));
         device.heldLayers = layersOf(device, false);
@@ -313,6 +319,7 @@ function label(ctx, text, x, y, colour, align) {
 
 function drawCapacity(u, unit) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
+    if (!isNamed(device)) return;
     const y = u.valToPos(device.capacity_bytes / unit, 'y', true);
     if (y < bbox.top) return;
     ctx.save();
@@ -671,7 +678,8 @@ function select(index, time) {
     const range = view.to - view.from, shows = (each) => timeText(each, range);
     const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, as since ${shows(since)}` : '')];
     if (stage) parts.push(`in ${stage.name}`);
-    parts.push(`${sizeText(total)} in use, ${sizeText(Math.max(0, device.capacity_bytes - total))} free`);
+    parts.push(`${sizeText(total)} in use` +
+        (isNamed(device) ? `, ${sizeText(Math.max(0, device.capacity_bytes - total))} free` : ''));
     if (total > device.capacity_bytes) parts.push(`${sizeText(total - device.capacity_bytes)} too much`);
     if (paused > 0) parts.push(`${sizeText(paused)} paused`);
     if (against) parts.push(`${data.runs[1 - view.run].label}: ${sizeText(there)}`);
@@ -695,8 +703,8 @@ function select(index, time) {
     if (rows.length < holders.length)
         table.tBodies[0].append(rowOf([[`${holders.length - rows.length} smaller: click to see all`], numberCell(rest),
             [count(rest), 'number bytes']]));
-    const sum = rowOf([['all', ''], [sizeText(total), 'number'], [count(total), 'number'], [share(total, device.capacity_bytes) +
-        ' of capacity', 'number'], numberCell(paused), ...(withRange ? [['', '']] : [])]);
+    const sum = rowOf([['all', ''], [sizeText(total), 'number'], [count(total), 'number'], [isNamed(device) ?
+        share(total, device.capacity_bytes) + ' of capacity' : '', 'number'], numberCell(paused), ...(withRange ? [['', '']] : [])]);
     Object.assign(sum.dataset, { held: total, paused });
     table.tFoot.replaceChildren(sum);
 }
@@ -716,7 +724,8 @@ function showStages() {
         const over = stage.peak_bytes > device.capacity_bytes;
         const row = rowOf([['', '', go], [timeText(stage.begin_ns, end), 'number'],
             [sizeText(stage.peak_bytes) + (over ? ' does not fit' : ''), over ? 'number bad' : 'number'],
-            [sizeText(stage.end_bytes), 'number'], [sizeText(stage.free_at_peak_bytes), 'number'],
+            [sizeText(stage.end_bytes), 'number'],
+            [isNamed(device) ? sizeText(stage.free_at_peak_bytes) : '', 'number'],
             [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
             [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
                 (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
@@ -743,12 +752,18 @@ function showLegend() {
     at('legend').replaceChildren(...entries);
 }
 
+function verdictText(device) {
+    const { capacity_bytes: capacity, peak_bytes: peak } = device;
+    if (!isNamed(device)) return '--device says whether it fits';
+    if (peak > capacity) return `does not fit, ${sizeText(peak - capacity)} too much`;
+    return `${device.fits ? 'fits' : 'does not fit'}, ${sizeText(capacity - peak)} to spare`;
+}
+
 function showSummary() {
     const device = shown(), stage = stageAt(device.peak_ns);
-    const verdict = element('span', device.fits ? 'fits' : 'does not fit', device.fits ? '' : 'bad');
+    const verdict = element('span', verdictText(device), isNamed(device) && !device.fits ? 'bad' : '');
     const peak = element('strong', sizeText(device.peak_bytes));
-    at('summary').replaceChildren(
-        `${run().label}: device ${device.device}, ${device.profile || 'given by size'}, ${sizeText(device.capacity_bytes)}; peak `,
+    at('summary').replaceChildren(`${run().label}: device ${device.device}, ${deviceText(device)}; peak `,
         peak, (stage ? ` in ${stage.name}` : '') + `: `, verdict, `; ${count(run().events)} events`);
     at('charts').setAttribute('aria-label', `Memory over time: ${at('summary').textContent}. ` +
         'Arrow keys go to the previous and the next change; the table below says who holds what.');
@@ -775,7 +790,7 @@ function fillChoice(id, names, chosen) {
 }
 
 fillChoice('run', data.runs.map((each) => each.label), (i) => { view.run = i; });
-fillChoice('device', data.runs[0].devices.map((each) => `${each.device}: ${each.profile || 'given by size'}`),
+fillChoice('device', data.runs[0].devices.map((each) => `${each.device}: ${deviceText(each)}`),
     (i) => { view.device = i; });
 at('show-paused').addEventListener('change', (event) => {
     view.showPaused = event.target.checked;

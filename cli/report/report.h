@@ -21,6 +21,29 @@ typedef struct report_run {
     const palette *palette; /* of all runs of the report */
 } report_run;
 
+/* ---- devices.c ---- */
+
+/* A device of a run. capacity_bytes and profile are 0 and NULL where nobody named it. */
+typedef struct report_device {
+    rvl_timeline_device of; /* what the timeline says */
+    uint32_t stage_count;   /* that the replay lists */
+    bool named;
+    bool fits;
+} report_device;
+
+bool report_device_get(const report_run *run, size_t index, report_device *device_out);
+
+/* "h200, 139.8 GiB", "given by size, 80.0 GiB"; the caller frees it. NULL: no memory. */
+char *device_text(const report_device *device);
+
+/* "fits, 7.5 GiB to spare", "does not fit, 52.9 GiB too much"; the caller frees it. NULL: no
+ * memory. */
+char *verdict_text(const report_device *device);
+
+/* What the upper edge of a chart stands for at least: the peak, and the capacity if that is not
+ * far. */
+uint64_t chart_top_bytes(const report_device *device);
+
 /* ---- text.c: names as base/shown.h makes them harmless; false: no memory ---- */
 
 /* A JSON string that may stand in a <script> of a page, quotes included. */

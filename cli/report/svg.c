@@ -22,7 +22,6 @@
 #define CHARACTER_WIDTH 6.6 /* of the stages' font, on average */
 #define LANE_HEIGHT 15.0
 #define LABEL_GAP 8.0
-#define LARGER_THAN_WORTH_SHOWING 20
 #define NS_PER_SECOND 1e9
 
 typedef struct plot {
@@ -281,7 +280,7 @@ static void draw_times(const plot *drawn, double bottom_px)
 static void draw_capacity(const plot *drawn, uint64_t capacity_bytes)
 {
     char size[SIZE_TEXT_BYTES];
-    if (capacity_bytes > drawn->top_bytes)
+    if (capacity_bytes == 0 || capacity_bytes > drawn->top_bytes)
         return;
     double y = y_of(drawn, capacity_bytes);
     fprintf(drawn->out,
@@ -351,14 +350,24 @@ static const char style_text[] =
     "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
     "</pattern></defs>\n";
 
-static bool begin(FILE *out, const report_run *run, const rvl_timeline_device *device,
-                  double height)
+/* "step.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB: fits, 7.5 GiB to spare" */
+static char *title_of(const report_run *run, const report_device *device)
 {
-    char peak[SIZE_TEXT_BYTES], capacity[SIZE_TEXT_BYTES], *title = NULL;
-    if (asprintf(&title, "%s: device %d, %s, %s; peak %s", run->label, device->device,
-                 device->profile != NULL ? device->profile : "given by size",
-                 format_size(device->capacity_bytes, capacity),
-                 format_size(device->peak_bytes, peak)) < 0)
+    char peak[SIZE_TEXT_BYTES], *title = NULL;
+    char *name = device_text(device), *verdict = verdict_text(device);
+    if (name != NULL && verdict != NULL &&
+        asprintf(&title, "%s: device %d, %s; peak %s: %s", run->label, device->of.device, name,
+                 format_size(device->of.peak_bytes, peak), verdict) < 0)
+        title = NULL;
+    free(name);
+    free(verdict);
+    return title;
+}
+
+static bool begin(FILE *out, const report_run *run, const report_device *device, double height)
+{
+    char *title = title_of(run, device);
+    if (title == NULL)
         return false;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
@@ -386,16 +395,12 @@ static bool draw_against(plot *held, const report_run *against, size_t device)
     return ok;
 }
 
-static uint64_t upper_edge(const rvl_timeline_device *device, const report_run *against,
-                           size_t index)
+static uint64_t upper_edge(const report_device *device, const report_run *against, size_t index)
 {
-    rvl_timeline_device there = {.struct_size = sizeof there};
-    uint64_t top = device->peak_bytes > 0 ? device->peak_bytes : 1;
-    if (against != NULL && rvl_timeline_get_device(against->timeline, index, &there) == RVL_OK &&
-        there.peak_bytes > top)
-        top = there.peak_bytes;
-    if (device->capacity_bytes > top && device->capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top)
-        top = device->capacity_bytes;
+    report_device there;
+    uint64_t top = chart_top_bytes(device);
+    if (against != NULL && report_device_get(against, index, &there) && there.of.peak_bytes > top)
+        top = there.of.peak_bytes;
     return top + top / 16;
 }
 
@@ -444,10 +449,10 @@ static bool draw_below(const plot *held, const report_run *against, const stack 
 
 bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
-    rvl_timeline_device device = {.struct_size = sizeof device};
+    report_device device;
     uint64_t paused_bytes = 0;
     stack stacked;
-    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK ||
+    if (!report_device_get(run, index, &device) ||
         !most_paused(run->timeline, index, &paused_bytes) ||
         !stack_make(run->timeline, index, false, LAYERS_MAX, &stacked))
         return false;
@@ -472,7 +477,7 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
     uint32_t rows = (stacked.layers + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     double height_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW * (rows + 2.0);
     bool ok = begin(out, run, &device, height_px) && draw_stages(&held) &&
-              draw_held(&held, against, &stacked, &device);
+              draw_held(&held, against, &stacked, &device.of);
     if (ok && paused_bytes > 0)
         ok = draw_paused(&held, paused_bytes, held_bottom_px + GAP);
     ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);

@@ -14,7 +14,6 @@
 #define COLUMNS_MIN 20u
 #define COLUMNS_MAX 1000u
 #define LINE_BYTES (COLUMNS_MAX + 1)
-#define LARGER_THAN_WORTH_SHOWING 20
 #define NS_PER_SECOND 1e9
 #define PLAIN "\x1b[0m"
 
@@ -26,7 +25,7 @@ typedef struct screen {
     unsigned ansi;  /* the colour that is on */
     unsigned width; /* columns of the chart itself */
     uint64_t top_bytes;
-    uint64_t capacity_bytes;
+    uint64_t capacity_bytes; /* 0: not known */
     uint64_t end_ns;
     stack stacked;
     uint64_t *used_bytes; /* by column */
@@ -145,7 +144,7 @@ static void print_rows(screen *shown)
 {
     double cell = (double)shown->top_bytes / ROWS;
     unsigned capacity_row = ROWS;
-    if (shown->capacity_bytes <= shown->top_bytes)
+    if (shown->capacity_bytes > 0 && shown->capacity_bytes <= shown->top_bytes)
         capacity_row = (unsigned)((double)shown->capacity_bytes / cell - 0.001);
     for (unsigned row = ROWS; row-- > 0;) {
         char size[SIZE_TEXT_BYTES] = "";
@@ -254,23 +253,27 @@ static bool print_legend(screen *shown)
     return ok;
 }
 
-static bool print_heading(const screen *shown, const rvl_timeline_device *device)
+static bool print_heading(const screen *shown, const report_device *device)
 {
-    char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES], paused[SIZE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], paused[SIZE_TEXT_BYTES];
     uint64_t paused_bytes;
-    char *profile = printable(device->profile != NULL ? device->profile : "given by size");
-    bool ok = profile != NULL && most_paused(shown->run->timeline, shown->device, &paused_bytes);
+    char *text = device_text(device), *name = text != NULL ? printable(text) : NULL;
+    char *verdict = verdict_text(device);
+    bool ok = name != NULL && verdict != NULL &&
+              most_paused(shown->run->timeline, shown->device, &paused_bytes);
     if (ok)
-        fprintf(shown->out, "device %d: %s, %s; peak %s at %.3f s%s%s\n", device->device, profile,
-                format_size(device->capacity_bytes, capacity),
-                format_size(device->peak_bytes, peak), (double)device->peak_ns / NS_PER_SECOND,
+        fprintf(shown->out, "device %d: %s; peak %s at %.3f s%s%s; %s\n", device->of.device, name,
+                format_size(device->of.peak_bytes, peak),
+                (double)device->of.peak_ns / NS_PER_SECOND,
                 paused_bytes > 0 ? "; paused at most " : "",
-                paused_bytes > 0 ? format_size(paused_bytes, paused) : "");
-    free(profile);
+                paused_bytes > 0 ? format_size(paused_bytes, paused) : "", verdict);
+    free(text);
+    free(name);
+    free(verdict);
     return ok;
 }
 
-static bool print_chart(screen *shown, const rvl_timeline_device *device)
+static bool print_chart(screen *shown, const report_device *device)
 {
     size_t cells = (size_t)shown->width * (shown->stacked.layers > 0 ? shown->stacked.layers : 1);
     shown->used_bytes = calloc(shown->width, sizeof *shown->used_bytes);
@@ -291,21 +294,18 @@ static bool print_chart(screen *shown, const rvl_timeline_device *device)
 
 bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned columns, bool colours)
 {
-    rvl_timeline_device device = {.struct_size = sizeof device};
-    if (rvl_timeline_get_device(run->timeline, index, &device) != RVL_OK)
+    report_device device;
+    if (!report_device_get(run, index, &device))
         return false;
     unsigned width = columns > AXIS_COLUMNS + COLUMNS_MIN ? columns - AXIS_COLUMNS : COLUMNS_MIN;
     width = width < COLUMNS_MAX ? width : COLUMNS_MAX;
-    uint64_t top = device.peak_bytes > 0 ? device.peak_bytes : 1;
-    if (device.capacity_bytes > top && device.capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top)
-        top = device.capacity_bytes;
     screen shown = {.out = out,
                     .run = run,
                     .device = index,
                     .colours = colours,
                     .width = width,
-                    .top_bytes = top,
-                    .capacity_bytes = device.capacity_bytes,
+                    .top_bytes = chart_top_bytes(&device),
+                    .capacity_bytes = device.of.capacity_bytes,
                     .end_ns = chart_end_ns(run->timeline)};
     if (!stack_make(run->timeline, index, false, LAYERS_MAX, &shown.stacked))
         return false;

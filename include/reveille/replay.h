@@ -142,6 +142,10 @@ RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
 
 /* ---- The result ---- */
 
+/* Flags of a device: nobody named it (a snapshot does not), so that profile, capacity_bytes and
+ * fits are those of a guess. */
+#define RVL_REPLAY_DEVICE_ASSUMED 1u
+
 typedef struct rvl_replay_device {
     size_t struct_size;
     int device; /* index in the trace */
@@ -162,6 +166,7 @@ typedef struct rvl_replay_device {
     uint64_t oom_free_bytes;
     uint64_t sample_count;                 /* true-use samples after the first */
     int64_t worst_sample_difference_bytes; /* predicted minus sampled, the largest in size */
+    uint64_t flags;                        /* RVL_REPLAY_DEVICE_* */
 } rvl_replay_device;
 
 /* Number of devices in the result. Since 0.1. */

@@ -220,7 +220,7 @@ static void put_device(writer *out, const rvl_replay *replay, size_t index)
             put_text(out, ",");
         put_json(out, object, whole, false);
     }
-    put_text(out, "]}");
+    put_text(out, device.flags & RVL_REPLAY_DEVICE_ASSUMED ? "],\"assumed\":true}" : "]}");
 }
 
 rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write, void *user)

@@ -220,6 +220,13 @@ static void describe_oom(const rvl_replay *replay, const rvli_replay_device *sta
     device->oom_tag = tag[0] != '\0' ? tag : NULL;
 }
 
+/* Of a snapshot beside which no trace declares its device. */
+static bool is_assumed(const rvl_replay *replay, const rvli_replay_device *state)
+{
+    return replay->joined.device_assumed &&
+           (uint32_t)state->trace_index == replay->options.snapshot_device;
+}
+
 rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
                                  rvl_replay_device *device_out)
 {
@@ -240,6 +247,7 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
         .within_budgets = state->within_budgets,
         .sample_count = state->sample_count,
         .worst_sample_difference_bytes = state->worst_difference_bytes,
+        .flags = is_assumed(replay, state) ? RVL_REPLAY_DEVICE_ASSUMED : 0,
     };
     if (!device.fits)
         describe_oom(replay, state, &device);

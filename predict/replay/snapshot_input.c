@@ -172,6 +172,7 @@ static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
     rvl_status status = declared_device(j, device_out);
     if (status != RVL_ERR_NOT_FOUND)
         return status;
+    j->joined->device_assumed = j->options->device == NULL;
     const char *name = j->options->device != NULL ? j->options->device : DEFAULT_PROFILE;
     status = rvl_profile_find(name, &profile);
     if (status != RVL_OK)
@@ -286,7 +287,7 @@ void rvli_joined_destroy(rvli_joined *joined)
     }
     free(joined->reader_paths);
     free(joined->snapshot_traces);
-    *joined = (rvli_joined){0};
+    *joined = (rvli_joined){.device_assumed = joined->device_assumed};
 }
 
 /* ---- For others than a replay ---- */

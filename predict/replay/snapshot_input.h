@@ -14,6 +14,7 @@ typedef struct rvli_joined {
     size_t path_count;
     const char **reader_paths; /* a snapshot's is that of its trace */
     int *snapshot_traces;      /* files without a name, -1: no snapshot. NULL: there is none */
+    bool device_assumed;       /* nobody has named the device that they are on */
 } rvli_joined;
 
 /*
@@ -29,7 +30,7 @@ rvl_status rvli_joined_reader(const rvli_joined *joined, bool partial,
 
 bool rvli_joined_is_snapshot(const rvli_joined *joined, uint32_t file);
 
-/* A reader that is open does not need it any more. Zeroes are fine. */
+/* A reader that is open does not need it any more. device_assumed stays. Zeroes are fine. */
 void rvli_joined_destroy(rvli_joined *joined);
 
 #endif

@@ -429,6 +429,7 @@ class ReplayDevice(Sized):
         ("oom_free_bytes", c_uint64),
         ("sample_count", c_uint64),
         ("worst_sample_difference_bytes", c_int64),
+        ("flags", c_uint64),
     ]
 
 

@@ -508,10 +508,10 @@ static void test_snapshots_over_another_run(void **state)
     json_t *first = highest_stage(snapshots[0]), *second = highest_stage(snapshots[1]);
     snprintf(words, sizeof words, "--against '%s'", snapshots[1]);
     char *text = printed(0, "report", snapshots[0], words);
-    snprintf(part, sizeof part, "dev-default.pickle.gz\ndevice 0: h200, 139.8 GiB; peak %s",
+    snprintf(part, sizeof part, "dev-default.pickle.gz\ndevice 0: no device named; peak %s",
              format_size(number(first, "peak_reserved_bytes"), size));
     check_says(text, part);
-    snprintf(part, sizeof part, "dev-expandable.pickle.gz\ndevice 0: h200, 139.8 GiB; peak %s",
+    snprintf(part, sizeof part, "dev-expandable.pickle.gz\ndevice 0: no device named; peak %s",
              format_size(number(second, "peak_reserved_bytes"), size));
     check_says(text, part);
     free(text);
@@ -523,9 +523,44 @@ static void test_snapshots_over_another_run(void **state)
                    snapshots[0], "");
     check_says(text, "device 3: given by size, 80.0 GiB; peak ");
     check_says(text, "learner/tensors, at most ");
+    check_says(text, " to spare\n");
     free(text);
     json_decref(first);
     json_decref(second);
+}
+
+/* A snapshot does not say what it ran on: no output may claim that it fits on an H200. */
+static void test_a_device_is_claimed_only_where_it_was_named(void **state)
+{
+    (void)state;
+    static const char *const outputs[] = {"", "--svg -", "--chrome -"};
+    for (size_t i = 0; i < 3; i++) {
+        char words[64];
+        char *text = printed(0, "report", snapshots[0], outputs[i]);
+        assert_null(strstr(text, "h200"));
+        assert_null(strstr(text, ">capacity "));
+        assert_null(strstr(text, "\"capacity\""));
+        assert_null(strstr(text, "to spare"));
+        check_says(text, i < 2 ? "--device says whether it fits" : "device 0 (not named)");
+        free(text);
+        snprintf(words, sizeof words, "%s --device 20GiB", outputs[i]);
+        text = printed(0, "report", snapshots[0], words);
+        check_says(text, i < 2 ? "given by size, 20.0 GiB" : "\"capacity\"");
+        free(text);
+    }
+    char *text = printed(0, "replay", snapshots[0], "");
+    check_says(text, "device 0: h200 (assumed: --device names yours), 139.8 GiB; peak ");
+    free(text);
+    text = printed(0, "replay --json", snapshots[0], "");
+    check_says(text, "],\"assumed\":true}],\"events\":");
+    free(text);
+    text = printed(0, "replay --json", snapshots[0], "--device h200");
+    assert_null(strstr(text, "assumed"));
+    free(text);
+    text = printed(0, "replay --json", RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt",
+                   snapshots[0]);
+    assert_null(strstr(text, "assumed")); /* the trace beside it declares one */
+    free(text);
 }
 
 static void test_broken_snapshots_are_refused(void **state)
@@ -575,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_snapshots_are_shown_by_part),
         cmocka_unit_test(test_snapshots_have_pages),
         cmocka_unit_test(test_snapshots_over_another_run),
+        cmocka_unit_test(test_a_device_is_claimed_only_where_it_was_named),
         cmocka_unit_test(test_broken_snapshots_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

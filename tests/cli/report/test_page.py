@@ -380,6 +380,9 @@ def test_snapshot(page, source, out):
     same(made.returncode, 0, made.stderr)
     stages = json.loads(command("snapshot", "--json", shot).stdout)["stages"]
     page.open(report.as_uri())
+    said = page.run("document.body.innerText")
+    check("no device named" in said and not any(word in said for word in ("h200", "fits,", " free", "capacity")),
+          "a device that nobody named:", said)
     rows = dict(page.run("[...document.querySelectorAll('#stages tbody tr')]"
                          ".map((r) => [r.dataset.stage, +r.dataset.peak])"))
     for stage in stages:
@@ -395,6 +398,12 @@ def test_snapshot(page, source, out):
     near(seen["held"]["trainer/tensors"], seen["total"] - sum(gap.values()), MIB, "tensors")
     page.key("Escape")
     page.screenshot(out / "snapshot.png")
+    same(command("report", shot, "-o", report, "--device", "20GiB").returncode, 0, "with a device")
+    page.open(report.as_uri())
+    spare = (20 << 30) - highest["peak_reserved_bytes"]
+    check(f"given by size, 20.0 GiB; peak" in page.run("document.getElementById('summary').textContent"), "its name")
+    check(f"fits, {spare / 2**30:.1f} GiB to spare" in page.run("document.getElementById('summary').textContent"),
+          "its margin")
 
 
 def write_million(path):

@@ -219,7 +219,7 @@ class Report(unittest.TestCase):
     def test_terminal(self):
         lines = self.good(STEP, env={"COLUMNS": "100"}).decode().split("\n")
         self.assertEqual(lines[0], "device 0: h200, 139.8 GiB; peak 132.3 GiB at 5.001 s; "
-                                   "paused at most 125.5 GiB")
+                                   "paused at most 125.5 GiB; fits, 7.5 GiB to spare")
         self.assertTrue(lines[1].startswith(" 139.8 GiB ╌"))
         self.assertEqual({len(line) for line in lines[1:17]}, {100})
         self.assertIn("|weights_awake", lines[17])

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* What a report says about a device: its name, and whether the run fits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/report/report.h"
+
+/* A device so many times larger than what is used would leave nothing to see. */
+#define LARGER_THAN_WORTH_SHOWING 20
+
+bool report_device_get(const report_run *run, size_t index, report_device *device_out)
+{
+    rvl_replay_device replayed = {.struct_size = sizeof replayed};
+    *device_out = (report_device){.of = {.struct_size = sizeof device_out->of}};
+    if (rvl_timeline_get_device(run->timeline, index, &device_out->of) != RVL_OK ||
+        rvl_replay_get_device(run->replay, index, &replayed) != RVL_OK)
+        return false;
+    device_out->named = !(replayed.flags & RVL_REPLAY_DEVICE_ASSUMED);
+    device_out->fits = replayed.fits;
+    device_out->stage_count = replayed.stage_count;
+    if (!device_out->named) {
+        device_out->of.capacity_bytes = 0;
+        device_out->of.profile = NULL;
+    }
+    return true;
+}
+
+char *device_text(const report_device *device)
+{
+    char size[SIZE_TEXT_BYTES], *text = NULL;
+    if (!device->named)
+        return strdup("no device named");
+    const char *profile = device->of.profile != NULL ? device->of.profile : "given by size";
+    return asprintf(&text, "%s, %s", profile, format_size(device->of.capacity_bytes, size)) >= 0
+               ? text
+               : NULL;
+}
+
+char *verdict_text(const report_device *device)
+{
+    uint64_t peak_bytes = device->of.peak_bytes, capacity_bytes = device->of.capacity_bytes;
+    char size[SIZE_TEXT_BYTES], *text = NULL;
+    if (!device->named)
+        return strdup("--device says whether it fits");
+    int made;
+    if (peak_bytes > capacity_bytes)
+        made = asprintf(&text, "does not fit, %s too much",
+                        format_size(peak_bytes - capacity_bytes, size));
+    else
+        made = asprintf(&text, "%s, %s to spare", device->fits ? "fits" : "does not fit",
+                        format_size(capacity_bytes - peak_bytes, size));
+    return made >= 0 ? text : NULL;
+}
+
+uint64_t chart_top_bytes(const report_device *device)
+{
+    uint64_t top = device->of.peak_bytes > 0 ? device->of.peak_bytes : 1;
+    uint64_t capacity_bytes = device->of.capacity_bytes;
+    return capacity_bytes > top && capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top
+               ? capacity_bytes
+               : top;
+}
