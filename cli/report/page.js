@@ -621,6 +621,27 @@ function rowOf(cells) {
     return row;
 }
 
+/*
+ * A table by its titles and rows. On a narrow screen a row is a card, whose cells have their titles beside them; the
+ * roles keep it a table for who hears it.
+ */
+function fillTable(table, names, rows, sum) {
+    titles(table, names);
+    table.setAttribute('role', 'table');
+    table.tBodies[0].replaceChildren(...rows);
+    if (table.tFoot) table.tFoot.replaceChildren(...(sum ? [sum] : []));
+    for (const part of [table.tHead, ...table.tBodies, ...(table.tFoot ? [table.tFoot] : [])]) {
+        part.setAttribute('role', 'rowgroup');
+        for (const row of part.rows) {
+            row.setAttribute('role', 'row');
+            [...row.cells].forEach((cell, i) => {
+                cell.setAttribute('role', cell.tagName === 'TH' ? 'columnheader' : 'cell');
+                if (i > 0) cell.dataset.title = names[i][0];
+            });
+        }
+    }
+}
+
 function titles(table, names) {
     const row = element('tr');
     for (const [name, className] of names) {
@@ -688,32 +709,32 @@ function select(index, time) {
     at('instant').dataset.ns = ns;
 
     const holders = holdersAt(device, index), withRange = holders.some((each) => each.range);
-    titles(table, [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'], ['paused', 'number'],
-        ...(withRange ? [['within the point', 'number']] : [])]);
+    const columns = [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'], ['paused', 'number'],
+        ...(withRange ? [['within the point', 'number']] : [])];
     /* While the pointer moves, as many as can be read. */
     const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
     const rest = holders.slice(rows.length).reduce((held, each) => held + each.held, 0);
-    table.tBodies[0].replaceChildren(...rows.map((each) => {
+    const lines = rows.map((each) => {
         const row = rowOf([[each.name, '', swatch(each.colour)], numberCell(each.held),
             [each.held > 0 ? count(each.held) : '', 'number bytes'], [share(each.held, total), 'number'],
             numberCell(each.paused), ...(withRange ? [[rangeText(each.range), 'number']] : [])]);
         Object.assign(row.dataset, { holder: each.name, held: each.held, paused: each.paused });
         return row;
-    }));
+    });
     if (rows.length < holders.length)
-        table.tBodies[0].append(rowOf([[`${holders.length - rows.length} smaller: click to see all`], numberCell(rest),
+        lines.push(rowOf([[`${holders.length - rows.length} smaller: click to see all`], numberCell(rest),
             [count(rest), 'number bytes']]));
     const sum = rowOf([['all', ''], [sizeText(total), 'number'], [count(total), 'number'], [isNamed(device) ?
         share(total, device.capacity_bytes) + ' of capacity' : '', 'number'], numberCell(paused), ...(withRange ? [['', '']] : [])]);
     Object.assign(sum.dataset, { held: total, paused });
-    table.tFoot.replaceChildren(sum);
+    fillTable(table, columns, lines, sum);
 }
 
 function showStages() {
     const device = shown(), table = at('stages'), end = endOf();
-    titles(table, [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
-        ['host', 'number'], ['transitions', 'number'], ['who holds the peak']]);
-    table.tBodies[0].replaceChildren(...device.stages.map((stage, i) => {
+    const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
+        ['host', 'number'], ['transitions', 'number'], ['who holds the peak']];
+    fillTable(table, columns, device.stages.map((stage, i) => {
         const go = element('button', stage.merged ? `${stage.name} and ${stage.merged - 1} more` : stage.name);
         go.type = 'button';
         go.title = 'Zoom to this stage';

@@ -325,8 +325,8 @@ def test_shipped(page, source, out):
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 
 
-def test_labels(page, source, out):
-    """Every stage of a recorded run has its name above the chart, however narrow stage and screen are."""
+def test_widths(page, source, out):
+    """On a desk and on a phone every stage has its name above the chart, and nothing is cut off."""
     report = out / "recorded.html"
     recorded = sorted((source / "traces" / "recorded").glob("*.rvt"))
     same(command("report", *recorded, "-o", report).returncode, 0, "report")
@@ -337,6 +337,11 @@ def test_labels(page, source, out):
         page.open(report.as_uri())
         same(page.run("JSON.parse(document.getElementById('charts').dataset.labels)"), names,
              f"labels at {width} pixels")
+        same(page.run("""(() => {
+            const wide = [...document.querySelectorAll('table, td, #instant, #legend, #choices')]
+                .filter((each) => each.getBoundingClientRect().right > innerWidth + 0.5 || each.scrollWidth > each.clientWidth + 1);
+            return [document.documentElement.scrollWidth, wide.map((each) => each.outerHTML.slice(0, 80))];
+        })()"""), [width, []], "what is cut off at the right edge")
         page.screenshot(out / f"recorded-{width}.png")
     page.resize(1280)
 
@@ -502,7 +507,7 @@ def main():
         page = chromium.Browser(path)
         try:
             test_shipped(page, pathlib.Path(sys.argv[2]), out)
-            test_labels(page, pathlib.Path(sys.argv[2]), out)
+            test_widths(page, pathlib.Path(sys.argv[2]), out)
             test_names(page, out)
             test_snapshot(page, pathlib.Path(sys.argv[2]), out)
             test_million(page, out)
