@@ -28,6 +28,7 @@ typedef struct arguments {
     const char *svg;
     const char *chrome;
     uint32_t index;
+    chart_axis axis;
 } arguments;
 
 static int add_against(const command_spec *command, const option_spec *option, char *value,
@@ -82,6 +83,13 @@ const command_spec report_spec = {
              .help = "how the second run wakes; without `--against` it is of the same traces",
              .usual = "as `--wake`",
              .field = FIELD(against_wake)},
+            {.kind = OPTION_WORD,
+             .name = "axis",
+             .value = "time|event",
+             .help = "what lies along the charts: time, or every stage and every event with the "
+                     "same width; a page has both",
+             .usual = "time",
+             .field = FIELD(axis)},
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
             OPTION_OF_WAKE(FIELD(options.wake)),
             OPTION_OF_CONDUCTOR(FIELD(options.conductor)),
@@ -303,14 +311,23 @@ static int write_all(const arguments *parsed, const report_run *runs, size_t cou
     return any ? 0 : show(runs, count);
 }
 
-static int colour_and_write(const arguments *parsed, report_run *runs, size_t count)
+/* What the runs of a report have in common. */
+static int join_and_write(const arguments *parsed, report_run *runs, size_t count)
 {
+    uint64_t end_ns = 0;
     palette *made = palette_make(runs, count);
-    if (made == NULL)
-        return complain(EXIT_INTERNAL, "out of host memory");
     for (size_t i = 0; i < count; i++)
+        end_ns = chart_end_ns(runs[i].timeline) > end_ns ? chart_end_ns(runs[i].timeline) : end_ns;
+    for (size_t i = 0; i < count; i++) {
         runs[i].palette = made;
-    int status = write_all(parsed, runs, count);
+        runs[i].axis = parsed->axis;
+        runs[i].end_ns = end_ns;
+    }
+    int status = made != NULL && columns_make(runs, count)
+                     ? write_all(parsed, runs, count)
+                     : complain(EXIT_INTERNAL, "out of host memory");
+    for (size_t i = 0; i < count; i++)
+        free(runs[i].stage_columns);
     palette_free(made);
     return status;
 }
@@ -341,7 +358,7 @@ static int run(const arguments *parsed)
     runs[0].label = labels[0];
     runs[1].label = labels[1];
     if (status == 0)
-        status = colour_and_write(parsed, runs, two ? 2 : 1);
+        status = join_and_write(parsed, runs, two ? 2 : 1);
     for (int i = 0; i < 2; i++) {
         close_run(&runs[i]);
         free(labels[i]);

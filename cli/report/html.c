@@ -165,9 +165,15 @@ static bool merge_stages(const rvl_replay *replay, size_t device, uint32_t first
     return true;
 }
 
+/* One that has no width of its own, but was listed, begins with the first. */
+static uint32_t column_of(const report_run *run, uint32_t stage)
+{
+    return run->stage_columns[stage] != NO_COLUMN ? run->stage_columns[stage] : 0;
+}
+
 /* A stage of the timeline, of those that the replay lists from an offset on. */
 static bool write_stage(FILE *out, const report_run *run, size_t device,
-                        const rvl_timeline_stage *stage, uint32_t offset)
+                        const rvl_timeline_stage *stage, uint32_t column, uint32_t offset)
 {
     merged_stage merged;
     uint32_t first = stage->first > offset ? stage->first - offset : 0;
@@ -178,9 +184,9 @@ static bool write_stage(FILE *out, const report_run *run, size_t device,
     fprintf(out,
             "%s{\"begin_ns\":%" PRIu64 ",\"step\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
             ",\"end_bytes\":%" PRIu64 ",\"free_at_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
-            ",\"transition_ns\":%" PRIu64,
+            ",\"transition_ns\":%" PRIu64 ",\"column\":%" PRIu32,
             first > 0 ? "," : "", stage->begin_ns, stage->step, stats->peak_bytes, stats->end_bytes,
-            stats->free_at_peak_bytes, stats->host_bytes, stats->transition_ns);
+            stats->free_at_peak_bytes, stats->host_bytes, stats->transition_ns, column);
     if (end - first > 1)
         fprintf(out, ",\"merged\":%" PRIu32, end - first);
     bool ok = write_key(out, "name", stats->name) &&
@@ -201,7 +207,7 @@ static bool write_stages(FILE *out, const report_run *run, size_t device, uint32
     for (uint32_t i = 0; ok && i < count; i++) {
         ok = rvl_timeline_get_stage(run->timeline, i, &stage) == RVL_OK;
         if (ok && stage.first + stage.count > offset)
-            ok = write_stage(out, run, device, &stage, offset);
+            ok = write_stage(out, run, device, &stage, column_of(run, i), offset);
     }
     return ok;
 }
@@ -254,8 +260,12 @@ static bool write_run(FILE *out, const report_run *run)
 static bool write_data(FILE *out, const report_run *runs, size_t run_count)
 {
     bool ok = true;
-    fprintf(out, "{\"schema\":1,\"layers\":%u,\"rest_colour\":\"%s\",\"runs\":[", LAYERS_MAX,
-            palette_rest().css);
+    fprintf(
+        out,
+        "{\"schema\":1,\"layers\":%u,\"rest_colour\":\"%s\",\"axis\":\"%s\",\"columns\":%" PRIu32
+        ",\"runs\":[",
+        LAYERS_MAX, palette_rest().css, runs[0].axis == AXIS_EVENT ? "event" : "time",
+        runs[0].column_count);
     for (size_t i = 0; ok && i < run_count; i++) {
         if (i > 0)
             putc(',', out);

@@ -106,24 +106,68 @@ for (const run of data.runs) {
 
 /* ---- What is shown ---- */
 
-const view = { run: 0, device: 0, from: 0, to: 1, instant: 0, time: 0, held: false, showPaused: true };
+const view = { axis: data.axis, run: 0, device: 0, from: 0, to: 1, instant: 0, time: 0, held: false, showPaused: true };
 const run = () => data.runs[view.run];
 const shown = () => run().devices[Math.min(view.device, run().devices.length - 1)];
 const other = () => {
     const against = data.runs[1 - view.run];
     return against && against.devices[view.device];
 };
-const endOf = () => Math.max(1, ...data.runs.map((each) => each.end_ns));
+const lastEnd = () => Math.max(1, ...data.runs.map((each) => each.end_ns));
+const endOf = () => view.axis === 'time' ? lastEnd() : Math.max(1, data.columns) * NS;
 
-/* Index of the last instant at or before a time. */
-function instantAt(device, ns) {
-    let low = 0, high = device.times.length - 1;
+/* Index of the last value of an ascending list that is at most this one; 0 where all are more. */
+function lastAtMost(list, value) {
+    let low = 0, high = list.length - 1;
     while (low < high) {
         const middle = (low + high + 1) >> 1;
-        if (device.times[middle] <= ns) low = middle;
+        if (list[middle] <= value) low = middle;
         else high = middle - 1;
     }
     return low;
+}
+const instantAt = (device, ns) => lastAtMost(device.times, ns);
+
+/*
+ * ---- Where a time lies ----
+ *
+ * By time a place is the time itself. By event every stage has the same width, and within it every instant at which
+ * something changes. Stages that both runs have lie above each other. Either way knots say where some times
+ * lie, and between two of them places are in proportion. `from`, `to` and `places` are places.
+ */
+function knotsOf(each, device) {
+    const ns = [], places = [];
+    const add = (time, place) => {
+        ns.push(time);
+        places.push(place);
+    };
+    if (view.axis === 'time') return { ns: [0, lastEnd()], places: [0, lastEnd()] };
+    device.stages.forEach((stage, i) => {
+        const end = i + 1 < device.stages.length ? device.stages[i + 1].begin_ns : each.end_ns;
+        const begin = Math.min(stage.begin_ns, end);
+        const inside = device.times.filter((time, k) => time > begin && time < end && time !== device.times[k - 1]);
+        add(begin, stage.column * NS);
+        inside.forEach((time, k) => add(time, (stage.column + (k + 1) / (inside.length + 1)) * NS));
+        add(end, (stage.column + 1) * NS);
+    });
+    return ns.length > 0 ? { ns, places } : { ns: [0, each.end_ns], places: [0, endOf()] };
+}
+
+function between(from, to, value) {
+    const at = lastAtMost(from, value), span = from[at + 1] - from[at];
+    if (!(span > 0) || value < from[at]) return to[at];
+    return to[at] + (value - from[at]) / span * (to[at + 1] - to[at]);
+}
+const placeOf = (device, ns) => between(device.knots.ns, device.knots.places, ns);
+const timeAt = (device, place) => between(device.knots.places, device.knots.ns, place);
+
+function placeAll() {
+    for (const each of data.runs) {
+        for (const device of each.devices) {
+            device.knots = knotsOf(each, device);
+            device.places = device.times.map((ns) => placeOf(device, ns));
+        }
+    }
 }
 
 /*
@@ -131,8 +175,9 @@ function instantAt(device, ns) {
  * before and after the view. So redrawing costs the same however many there are.
  */
 function pick(device, sum, columns) {
-    const first = instantAt(device, view.from);
-    const last = Math.min(instantAt(device, view.to) + 1, device.times.length - 1);
+    const { places } = device;
+    const first = lastAtMost(places, view.from);
+    const last = Math.min(lastAtMost(places, view.to) + 1, places.length - 1);
     const picked = [];
     if (last - first <= 2 * columns) {
         for (let i = first; i <= last; i++) picked.push(i);
@@ -140,9 +185,9 @@ function pick(device, sum, columns) {
     }
     const scale = columns / (view.to - view.from);
     for (let i = first; i <= last;) {
-        const column = Math.floor((device.times[i] - view.from) * scale);
+        const column = Math.floor((places[i] - view.from) * scale);
         let highest = i, next = i;
-        for (; next <= last && Math.floor((device.times[next] - view.from) * scale) === column; next++)
+        for (; next <= last && Math.floor((places[next] - view.from) * scale) === column; next++)
             if (sum[next] > sum[highest]) highest = next;
         picked.push(highest);
         if (next - 1 !== highest) picked.push(next - 1);
@@ -151,7 +196,7 @@ function pick(device, sum, columns) {
     return picked;
 }
 
-/* Times of the own and the other run's instants in one ascending list, for one x axis. */
+/* Places of the own and the other run's instants in one ascending list, for one x axis. */
 function merge(a, b) {
     const all = [];
     let i = 0, j = 0;
@@ -162,21 +207,22 @@ function merge(a, b) {
 
 function stacked(device, layers, sum, columns, unit, against) {
     const picked = pick(device, sum, columns);
-    const own = picked.map((i) => device.times[i]);
+    const own = picked.map((i) => device.places[i]);
     const lists = layers.map((layer) => picked.map((i) => layer.members.reduce((s, m) => s + device.bytes[m][i], 0)));
     for (let l = 1; l < lists.length; l++)
         for (let i = 0; i < picked.length; i++) lists[l][i] += lists[l - 1][i];
     let x = own, line = null;
     if (against) {
         const there = pick(against, against.total, columns);
-        x = merge(own, there.map((i) => against.times[i]));
-        line = spread(x, there.map((i) => against.times[i]), there.map((i) => against.total[i]), unit);
+        const places = there.map((i) => against.places[i]);
+        x = merge(own, places);
+        line = spread(x, places, there.map((i) => against.total[i]), unit);
     }
     const drawn = lists.reverse().map((list) => spread(x, own, list, unit));
-    return [x.map((ns) => ns / NS), ...drawn, ...(line ? [line] : [])];
+    return [x.map((place) => place / NS), ...drawn, ...(line ? [line] : [])];
 }
 
-/* Values at the times of x, which has all of times: between two of them the earlier one holds. */
+/* Values at the places of x, which has all of times: between two of them the earlier one holds. */
 function spread(x, times, values, unit) {
     const result = new Array(x.length);
     let next = 0, value = null, i = 0;
@@ -217,7 +263,9 @@ function hatch(colour) {
 function allSpans() {
     const stages = shown().stages;
     return stages.map((stage, i) => ({
-        stage, index: i, from: stage.begin_ns, to: i + 1 < stages.length ? stages[i + 1].begin_ns : endOf(),
+        stage, index: i, ...(view.axis === 'time'
+            ? { from: stage.begin_ns, to: i + 1 < stages.length ? stages[i + 1].begin_ns : endOf() }
+            : { from: stage.column * NS, to: (stage.column + 1) * NS }),
     }));
 }
 const stageSpans = () => allSpans().filter((span) => span.to > view.from && span.from < view.to);
@@ -339,8 +387,9 @@ function drawCapacity(u, unit) {
 
 function drawPeak(u, unit) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
-    if (device.peak_ns < view.from || device.peak_ns > view.to || device.peak_bytes === 0) return;
-    const x = u.valToPos(device.peak_ns / NS, 'x', true);
+    const place = placeOf(device, device.peak_ns);
+    if (place < view.from || place > view.to || device.peak_bytes === 0) return;
+    const x = u.valToPos(place / NS, 'x', true);
     const y = u.valToPos(device.peak_bytes / unit, 'y', true);
     ctx.save();
     ctx.fillStyle = css('--ink');
@@ -368,13 +417,25 @@ const axisOf = (extra) => ({
     stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, ...extra,
 });
 
+/* By event: where stages begin; within one, a few places. */
+function eventSplits(u) {
+    const least = (view.to - view.from) * 80 / Math.max(80, u.over.clientWidth), splits = [];
+    const begins = stageSpans().map((span) => span.from).filter((place) => place >= view.from);
+    for (const place of begins.length > 1 ? begins : [0.1, 0.3, 0.5, 0.7, 0.9].map((part) =>
+        view.from + part * (view.to - view.from)))
+        if (splits.length === 0 || place - splits[splits.length - 1] >= least) splits.push(place);
+    return splits.map((place) => place / NS);
+}
+
 /* The labels are also in the page, for scripts that drive it. */
 function timeAxis(hidden) {
+    const byEvent = view.axis === 'event';
     return axisOf({
-        show: !hidden, size: 34, space: 90,
+        show: !hidden, size: 34, space: 90, ...(byEvent ? { splits: eventSplits } : {}),
         values: (u, splits, axis, space, step) => {
-            const digits = digitsOf(step);
-            const texts = splits.map((s) => s.toFixed(digits) + ' s');
+            const digits = digitsOf(step), device = shown();
+            const range = timeAt(device, view.to) - timeAt(device, view.from);
+            const texts = splits.map((s) => byEvent ? timeText(timeAt(device, s * NS), range) : s.toFixed(digits) + ' s');
             if (!hidden) at('charts').dataset.ticks = JSON.stringify(splits.map((s, i) => [s, texts[i]]));
             return texts;
         },
@@ -477,7 +538,7 @@ function redraw() {
 
 /* ---- Zoom and movement ---- */
 
-const NARROWEST = 10; /* ns */
+const NARROWEST = 10; /* ns, or as much of a stage as 1e-8 */
 
 function zoomTo(from, to) {
     const end = endOf();
@@ -488,8 +549,8 @@ function zoomTo(from, to) {
     redraw();
 }
 
-function zoomAround(ns, factor) {
-    zoomTo(ns - (ns - view.from) * factor, ns + (view.to - ns) * factor);
+function zoomAround(place, factor) {
+    zoomTo(place - (place - view.from) * factor, place + (view.to - place) * factor);
 }
 
 function moveBy(part) {
@@ -513,7 +574,7 @@ function onWheel(event) {
     const turned = sideways && event.deltaX || event.deltaY;
     if (event.ctrlKey || event.metaKey) {
         event.preventDefault();
-        zoomAround(timeUnder(event), Math.exp(Math.max(-100, Math.min(100, turned)) / 400));
+        zoomAround(placeUnder(event), Math.exp(Math.max(-100, Math.min(100, turned)) / 400));
     } else if (sideways && (turned < 0 ? view.from > 0 : view.to < endOf())) {
         event.preventDefault();
         moveBy(turned / width);
@@ -542,10 +603,11 @@ function onPanStart(event) {
 
 /* ---- The instant ---- */
 
-function timeUnder(event) {
+function placeUnder(event) {
     const box = event.currentTarget.getBoundingClientRect();
     return view.from + (event.clientX - box.left) / box.width * (view.to - view.from);
 }
+const timeUnder = (event) => timeAt(shown(), placeUnder(event));
 
 /* The chart under the pointer moves its own line. */
 let movedTo = null;
@@ -572,9 +634,9 @@ function onClick(event) {
 
 /* The line of the cursor, at the time that is shown. */
 function placeCursor() {
-    const ns = view.time;
+    const place = placeOf(shown(), view.time);
     for (const chart of charts) {
-        const left = (ns - view.from) / (view.to - view.from) * chart.over.clientWidth;
+        const left = (place - view.from) / (view.to - view.from) * chart.over.clientWidth;
         const inside = left >= 0 && left <= chart.over.clientWidth;
         chart.setCursor({ left: inside ? left : -10, top: inside ? 1 : -10 });
     }
@@ -585,8 +647,8 @@ function goTo(index) {
     const device = shown(), width = view.to - view.from;
     view.held = true;
     select(Math.min(Math.max(0, index), device.times.length - 1));
-    const ns = device.times[view.instant];
-    if (ns < view.from || ns > view.to) zoomTo(ns - width / 2, ns + width / 2);
+    const place = device.places[view.instant];
+    if (place < view.from || place > view.to) zoomTo(place - width / 2, place + width / 2);
     else placeCursor();
     at('live').textContent = at('instant').textContent;
 }
@@ -685,6 +747,8 @@ const share = (part, whole) => whole > 0 && part > 0 ? (100 * part / whole).toFi
 const rangeText = (range) => range ? `${sizeText(range[0])} to ${sizeText(range[1])}` : '';
 const numberCell = (bytes) => [bytes > 0 ? sizeText(bytes) : '', 'number'];
 
+/* The instant of the other run that lies at the same place. */
+const instantThere = (against, ns) => instantAt(against, timeAt(against, placeOf(shown(), ns)));
 const selectTime = (ns) => select(instantAt(shown(), ns), ns);
 
 /* Shows what holds at a time: what the instant says, which is the last one before it. */
@@ -695,8 +759,8 @@ function select(index, time) {
     view.time = ns;
     const total = device.total[index], paused = device.paused[index];
     const stage = stageAt(ns), point = device.points[device.pointOf[index]];
-    const against = other(), there = against ? against.total[instantAt(against, ns)] : 0;
-    const range = view.to - view.from, shows = (each) => timeText(each, range);
+    const against = other(), there = against ? against.total[instantThere(against, ns)] : 0;
+    const range = timeAt(device, view.to) - timeAt(device, view.from), shows = (each) => timeText(each, range);
     const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, as since ${shows(since)}` : '')];
     if (stage) parts.push(`in ${stage.name}`);
     parts.push(`${sizeText(total)} in use` +
@@ -731,7 +795,7 @@ function select(index, time) {
 }
 
 function showStages() {
-    const device = shown(), table = at('stages'), end = endOf();
+    const device = shown(), table = at('stages'), end = lastEnd();
     const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
         ['host', 'number'], ['transitions', 'number'], ['who holds the peak']];
     fillTable(table, columns, device.stages.map((stage, i) => {
@@ -739,8 +803,8 @@ function showStages() {
         go.type = 'button';
         go.title = 'Zoom to this stage';
         go.addEventListener('click', () => {
-            const to = i + 1 < device.stages.length ? device.stages[i + 1].begin_ns : end;
-            zoomTo(stage.begin_ns, Math.max(to, stage.begin_ns + NARROWEST));
+            const { from, to } = allSpans()[i];
+            zoomTo(from, Math.max(to, from + NARROWEST));
         });
         const over = stage.peak_bytes > device.capacity_bytes;
         const row = rowOf([['', '', go], [timeText(stage.begin_ns, end), 'number'],
@@ -813,14 +877,22 @@ function fillChoice(id, names, chosen) {
 fillChoice('run', data.runs.map((each) => each.label), (i) => { view.run = i; });
 fillChoice('device', data.runs[0].devices.map((each) => `${each.device}: ${deviceText(each)}`),
     (i) => { view.device = i; });
+at('axis').value = view.axis;
+at('axis').addEventListener('change', () => {
+    view.axis = at('axis').value;
+    placeAll();
+    view.from = 0;
+    view.to = endOf();
+    rebuild();
+});
 at('show-paused').addEventListener('change', (event) => {
     view.showPaused = event.target.checked;
     rebuild();
 });
 const zoomHere = (factor) => {
-    const ns = view.time;
-    const inside = ns >= view.from && ns <= view.to;
-    zoomAround(inside ? ns : (view.from + view.to) / 2, factor);
+    const place = placeOf(shown(), view.time);
+    const inside = place >= view.from && place <= view.to;
+    zoomAround(inside ? place : (view.from + view.to) / 2, factor);
 };
 const letGo = () => {
     view.held = false;
@@ -856,6 +928,7 @@ new ResizeObserver(() => {
     rebuild();
 }).observe(at('charts'));
 
+placeAll();
 view.to = endOf();
 showAll();
 select(peakInstant());

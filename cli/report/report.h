@@ -13,12 +13,21 @@
 
 typedef struct palette palette;
 
+/* What lies along the charts. Words of --axis. */
+typedef enum chart_axis { AXIS_TIME, AXIS_EVENT } chart_axis;
+
+#define NO_COLUMN UINT32_MAX
+
 /* One replay, and who held how much when. */
 typedef struct report_run {
     const char *label; /* as it is told from the other one */
     rvl_replay *replay;
     rvl_timeline *timeline;
     const palette *palette; /* of all runs of the report */
+    chart_axis axis;
+    uint64_t end_ns;         /* where charts by time end: the later end of both runs */
+    uint32_t *stage_columns; /* by stage of the timeline, NO_COLUMN: it has no width */
+    uint32_t column_count;
 } report_run;
 
 /* ---- devices.c ---- */
@@ -124,6 +133,29 @@ void palette_free(palette *made);
 
 /* Of a layer. */
 colour stack_colour(const report_run *run, size_t device, const stack *stacked, uint32_t layer);
+
+/* ---- axis.c: where a time lies ---- */
+
+/* Between two knots places are in proportion. */
+typedef struct knot {
+    uint64_t time_ns;
+    double place; /* 0 to 1 */
+} knot;
+
+typedef struct axis {
+    knot *knots;
+    size_t count;
+} axis;
+
+/*
+ * Gives every stage of the runs a column. Stages that both have, in one order, are in the same one.
+ * false: no memory. The caller frees the stage_columns of every run.
+ */
+bool columns_make(report_run *runs, size_t run_count);
+
+/* The caller frees axis_out->knots. false: no memory. */
+bool axis_make(const report_run *run, size_t device, axis *axis_out);
+double axis_place(const axis *along, uint64_t time_ns);
 
 /*
  * labels.c: names of stages, beside each other in as few lanes as there is room in. Sizes are

@@ -22,6 +22,7 @@
 #define CHARACTER_WIDTH 6.6 /* of the stages' font, on average */
 #define LANE_HEIGHT 15.0
 #define LABEL_GAP 8.0
+#define TICK_GAP 70.0
 #define NS_PER_SECOND 1e9
 
 typedef struct plot {
@@ -31,7 +32,7 @@ typedef struct plot {
     double top_px; /* of the plot, and below: its height */
     double height_px;
     uint64_t top_bytes; /* what its upper edge stands for */
-    uint64_t end_ns;
+    axis along;
     const uint32_t *series; /* of the curve: those that it sums */
     uint32_t series_count;
     bool whole;        /* the curve is everything that is held, and a line */
@@ -44,8 +45,7 @@ typedef struct plot {
 
 static double x_of(const plot *drawn, uint64_t ns)
 {
-    double whole = drawn->end_ns > 0 ? (double)drawn->end_ns : 1;
-    return LEFT + (WIDTH - LEFT - RIGHT) * (double)ns / whole;
+    return LEFT + (WIDTH - LEFT - RIGHT) * axis_place(&drawn->along, ns);
 }
 
 static double y_of(const plot *drawn, uint64_t bytes)
@@ -159,8 +159,7 @@ static bool each_stage(plot *drawn, stage_fn callback)
         bool last = rvl_timeline_get_stage(timeline, i + 1, &next) != RVL_OK;
         double left = x_of(drawn, stage.begin_ns);
         double right = x_of(drawn, last ? chart_end_ns(timeline) : next.begin_ns);
-        /* What was before the first mark is a stage, too. */
-        if (i > 0 || right - left >= 0.5)
+        if (drawn->run->stage_columns[i] != NO_COLUMN)
             ok = callback(drawn, i, &stage, left, right);
     }
     return ok;
@@ -266,15 +265,43 @@ static void draw_axis(const plot *drawn, int ticks)
     }
 }
 
+static void draw_time(const plot *drawn, uint64_t ns, double bottom_px)
+{
+    double x = x_of(drawn, ns);
+    fprintf(drawn->out,
+            "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.9g s</text>\n", x,
+            bottom_px + 20, x - LEFT < 1 ? "start" : "middle", (double)ns / NS_PER_SECOND);
+}
+
+/* By event: where stages begin, to the millisecond. */
+static void draw_begins(const plot *drawn, double bottom_px)
+{
+    const rvl_timeline *timeline = drawn->run->timeline;
+    double free_px = LEFT;
+    for (uint32_t i = 0; i < rvl_timeline_stage_count(timeline); i++) {
+        rvl_timeline_stage stage = {.struct_size = sizeof stage};
+        rvl_timeline_get_stage(timeline, i, &stage);
+        double x = x_of(drawn, stage.begin_ns);
+        if (drawn->run->stage_columns[i] == NO_COLUMN || x < free_px || x > WIDTH - RIGHT - 30)
+            continue;
+        fprintf(drawn->out,
+                "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.3f s</text>\n", x,
+                bottom_px + 20, x - LEFT < 1 ? "start" : "middle",
+                (double)stage.begin_ns / NS_PER_SECOND);
+        free_px = x + TICK_GAP;
+    }
+}
+
 static void draw_times(const plot *drawn, double bottom_px)
 {
-    double end_s = (double)drawn->end_ns / NS_PER_SECOND;
+    if (drawn->run->axis == AXIS_EVENT) {
+        draw_begins(drawn, bottom_px);
+        return;
+    }
+    double end_s = (double)drawn->run->end_ns / NS_PER_SECOND;
     double step = round_step(end_s > 0 ? end_s : 1, 12);
     for (int i = 0; i <= 12 && step * i <= end_s; i++)
-        fprintf(drawn->out,
-                "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.9g s</text>\n",
-                x_of(drawn, (uint64_t)(step * i * NS_PER_SECOND)), bottom_px + 20,
-                i == 0 ? "start" : "middle", step * i);
+        draw_time(drawn, (uint64_t)(step * i * NS_PER_SECOND + 0.5), bottom_px);
 }
 
 static void draw_capacity(const plot *drawn, uint64_t capacity_bytes)
@@ -388,9 +415,16 @@ static bool draw_against(plot *held, const report_run *against, size_t device)
     const report_run *own = held->run;
     if (against == NULL || rvl_timeline_get_device(against->timeline, device, &there) != RVL_OK)
         return true;
+    axis own_axis = held->along;
+    if (!axis_make(against, device, &held->along)) {
+        held->along = own_axis;
+        return false;
+    }
     held->run = against;
     held->whole = true;
     bool ok = draw_curve(held, "class=\"against\"");
+    free(held->along.knots);
+    held->along = own_axis;
     held->run = own;
     return ok;
 }
@@ -456,31 +490,29 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
         !most_paused(run->timeline, index, &paused_bytes) ||
         !stack_make(run->timeline, index, false, LAYERS_MAX, &stacked))
         return false;
-    uint64_t end_ns = chart_end_ns(run->timeline);
-    if (against != NULL && chart_end_ns(against->timeline) > end_ns)
-        end_ns = chart_end_ns(against->timeline);
     plot held = {.out = out,
                  .run = run,
                  .device = index,
                  .height_px = HELD_HEIGHT,
-                 .top_bytes = upper_edge(&device, against, index),
-                 .end_ns = end_ns};
-    held.lanes = label_lanes_of(run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
-    if (!each_stage(&held, count_lane)) {
+                 .top_bytes = upper_edge(&device, against, index)};
+    if (!axis_make(run, index, &held.along)) {
         free(stacked.order);
         return false;
     }
+    held.lanes = label_lanes_of(run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
+    bool ok = each_stage(&held, count_lane);
     held.top_px = TOP + LANE_HEIGHT * (held.lanes.count > 0 ? held.lanes.count : 1);
     double held_bottom_px = held.top_px + HELD_HEIGHT;
     double bottom_px = held_bottom_px + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
     held.bottom_px = bottom_px;
     uint32_t rows = (stacked.layers + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     double height_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW * (rows + 2.0);
-    bool ok = begin(out, run, &device, height_px) && draw_stages(&held) &&
-              draw_held(&held, against, &stacked, &device.of);
+    ok = ok && begin(out, run, &device, height_px) && draw_stages(&held) &&
+         draw_held(&held, against, &stacked, &device.of);
     if (ok && paused_bytes > 0)
         ok = draw_paused(&held, paused_bytes, held_bottom_px + GAP);
     ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
+    free(held.along.knots);
     free(stacked.order);
     return ok;
 }

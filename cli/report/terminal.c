@@ -26,7 +26,7 @@ typedef struct screen {
     unsigned width; /* columns of the chart itself */
     uint64_t top_bytes;
     uint64_t capacity_bytes; /* 0: not known */
-    uint64_t end_ns;
+    axis along;
     stack stacked;
     uint64_t *used_bytes; /* by column */
     uint64_t *bytes;      /* by column, then by layer */
@@ -34,8 +34,7 @@ typedef struct screen {
 
 static unsigned column_of(const screen *shown, uint64_t ns)
 {
-    double whole = shown->end_ns > 0 ? (double)shown->end_ns : 1;
-    unsigned column = (unsigned)((double)ns / whole * shown->width);
+    unsigned column = (unsigned)(axis_place(&shown->along, ns) * shown->width);
     return column < shown->width ? column : shown->width - 1;
 }
 
@@ -162,12 +161,11 @@ static void print_rows(screen *shown)
 
 /* ---- Below the chart ---- */
 
-/* The first column of a stage; width: it begins after the chart. */
+/* The first column of a stage. */
 static unsigned stage_column(const screen *shown, uint32_t index)
 {
     rvl_timeline_stage stage = {.struct_size = sizeof stage};
-    if (rvl_timeline_get_stage(shown->run->timeline, index, &stage) != RVL_OK)
-        return shown->width;
+    rvl_timeline_get_stage(shown->run->timeline, index, &stage);
     return column_of(shown, stage.begin_ns);
 }
 
@@ -195,7 +193,6 @@ static void put_stage(char (*lines)[LINE_BYTES], label_lanes *lanes, unsigned co
     memcpy(lines[lane] + (before ? column - bytes : column + 1), name, bytes);
 }
 
-/* What was before the first mark is a stage only if it has a column. */
 static bool put_stages(const screen *shown, char (*lines)[LINE_BYTES], label_lanes *lanes)
 {
     const rvl_timeline *timeline = shown->run->timeline;
@@ -203,7 +200,7 @@ static bool put_stages(const screen *shown, char (*lines)[LINE_BYTES], label_lan
         rvl_timeline_stage stage = {.struct_size = sizeof stage};
         rvl_timeline_get_stage(timeline, i, &stage);
         unsigned column = stage_column(shown, i);
-        if (i == 0 && stage_column(shown, 1) == column)
+        if (shown->run->stage_columns[i] == NO_COLUMN)
             continue;
         char *name = printable(stage.name);
         if (name == NULL)
@@ -231,9 +228,15 @@ static bool print_stages(const screen *shown)
 static void print_times(const screen *shown)
 {
     char end[32];
-    int length = snprintf(end, sizeof end, "%.3f s", (double)shown->end_ns / NS_PER_SECOND);
-    fprintf(shown->out, "%*s0 s%*s%s\n", (int)AXIS_COLUMNS, "",
-            (int)shown->width - 3 - length > 1 ? (int)shown->width - 3 - length : 1, "", end);
+    const axis *along = &shown->along;
+    char begin[32];
+    int length =
+        snprintf(begin, sizeof begin, "%.9g s", (double)along->knots[0].time_ns / NS_PER_SECOND);
+    length += snprintf(end, sizeof end, "%.3f s",
+                       (double)along->knots[along->count - 1].time_ns / NS_PER_SECOND);
+    fprintf(shown->out, "%*s%s%*s%s%s\n", (int)AXIS_COLUMNS, "", begin,
+            (int)shown->width - length > 1 ? (int)shown->width - length : 1, "", end,
+            shown->run->axis == AXIS_EVENT ? " (by event)" : "");
 }
 
 static bool print_legend(screen *shown)
@@ -299,17 +302,19 @@ bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned col
         return false;
     unsigned width = columns > AXIS_COLUMNS + COLUMNS_MIN ? columns - AXIS_COLUMNS : COLUMNS_MIN;
     width = width < COLUMNS_MAX ? width : COLUMNS_MAX;
-    screen shown = {.out = out,
-                    .run = run,
-                    .device = index,
-                    .colours = colours,
-                    .width = width,
-                    .top_bytes = chart_top_bytes(&device),
-                    .capacity_bytes = device.of.capacity_bytes,
-                    .end_ns = chart_end_ns(run->timeline)};
+    screen shown = {
+        .out = out,
+        .run = run,
+        .device = index,
+        .colours = colours,
+        .width = width,
+        .top_bytes = chart_top_bytes(&device),
+        .capacity_bytes = device.of.capacity_bytes,
+    };
     if (!stack_make(run->timeline, index, false, LAYERS_MAX, &shown.stacked))
         return false;
-    bool ok = print_chart(&shown, &device);
+    bool ok = axis_make(run, index, &shown.along) && print_chart(&shown, &device);
+    free(shown.along.knots);
     free(shown.stacked.order);
     return ok;
 }

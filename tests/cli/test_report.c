@@ -321,6 +321,80 @@ static void test_labels_have_lanes(void **state)
     rvl_timeline_close(timeline);
 }
 
+/* ---- Axes ---- */
+
+typedef struct mark {
+    const char *name;
+    uint64_t time_ns;
+} mark;
+
+/* A run of these stages, with a change 10 ns after each begins and two in the second. */
+static report_run run_of(const mark *marks, size_t count)
+{
+    rvl_timeline *timeline;
+    uint32_t series;
+    assert_int_equal(rvl_timeline_open(NULL, &timeline), RVL_OK);
+    assert_int_equal(rvli_timeline_begin(timeline, 1), RVL_OK);
+    assert_int_equal(rvli_timeline_series_of(timeline, 0, RVLI_TIMELINE_HELD, "p", "a", &series),
+                     0);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(rvli_timeline_stage(timeline, marks[i].name, 0, marks[i].time_ns), RVL_OK);
+        for (uint64_t k = 0; k < (i == 1 ? 2 : 1); k++) {
+            uint64_t at = marks[i].time_ns + 10 + 5 * k;
+            assert_int_equal(rvli_timeline_set(timeline, at, 0, series, i + k + 1), RVL_OK);
+            rvli_timeline_commit(timeline, at);
+        }
+    }
+    assert_int_equal(rvli_timeline_end(timeline), RVL_OK);
+    return (report_run){.timeline = timeline, .axis = AXIS_EVENT, .end_ns = 1000};
+}
+
+static void check_place(const axis *along, uint64_t time_ns, double expected)
+{
+    double place = axis_place(along, time_ns);
+    assert_true(place > expected - 1e-9 && place < expected + 1e-9);
+}
+
+static void test_stages_of_both_runs_have_one_column(void **state)
+{
+    (void)state;
+    static const mark first[] = {{"a", 100}, {"b", 200}, {"d", 300}};
+    static const mark second[] = {{"b", 400}, {"c", 500}, {"d", 600}};
+    report_run runs[] = {run_of(first, 3), run_of(second, 3)};
+    axis along;
+    assert_true(columns_make(runs, 2));
+    static const uint32_t expected[2][4] = {{NO_COLUMN, 0, 1, 3}, {NO_COLUMN, 1, 2, 3}};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(runs[i].column_count, 4);
+        assert_memory_equal(runs[i].stage_columns, expected[i], sizeof expected[i]);
+    }
+    assert_true(axis_make(&runs[0], 0, &along));
+    check_place(&along, 0, 0);
+    check_place(&along, 100, 0);
+    check_place(&along, 105, 0.0625); /* half the way to the one change of its stage */
+    check_place(&along, 110, 0.125);
+    check_place(&along, 200, 0.25);
+    check_place(&along, 210, 0.25 + 0.25 / 3);
+    check_place(&along, 215, 0.25 + 0.5 / 3);
+    check_place(&along, 299, 0.25 + 0.5 / 3 + 0.25 / 3 * 84 / 85);
+    check_place(&along, 300, 0.75); /* the column between is the other run's alone */
+    check_place(&along, UINT64_MAX, 1);
+    free(along.knots);
+    assert_true(axis_make(&runs[1], 0, &along));
+    check_place(&along, 300, 0.25);
+    check_place(&along, 600, 0.75);
+    free(along.knots);
+    runs[1].axis = AXIS_TIME;
+    assert_true(axis_make(&runs[1], 0, &along));
+    check_place(&along, 250, 0.25);
+    check_place(&along, 2000, 1);
+    free(along.knots);
+    for (size_t i = 0; i < 2; i++) {
+        free(runs[i].stage_columns);
+        rvl_timeline_close(runs[i].timeline);
+    }
+}
+
 /* ---- Snapshots ---- */
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
@@ -607,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_small_layers_are_one),
         cmocka_unit_test(test_end_of_chart),
         cmocka_unit_test(test_labels_have_lanes),
+        cmocka_unit_test(test_stages_of_both_runs_have_one_column),
         cmocka_unit_test(test_snapshots_are_shown_by_part),
         cmocka_unit_test(test_snapshots_have_pages),
         cmocka_unit_test(test_snapshots_over_another_run),

@@ -281,6 +281,40 @@ def test_against(page, together):
     page.settle()
 
 
+def choose(page, id, value):
+    page.run(f"(() => {{ const e = document.getElementById('{id}'); e.value = '{value}';"
+             "e.dispatchEvent(new Event('change')); })()")
+    page.settle()
+
+
+def test_axis(page, device):
+    """By event a stage has its share of the width, not of the time, and says the same in its middle."""
+    stages = device["stages"]
+    choose(page, "axis", "event")
+    whole = view(page)
+    same(whole, [0, len(stages) * 1e9], "a column for each stage")
+    left, top, width, height = box(page)
+    for i, stage in enumerate(stages):
+        page.run(f"document.querySelectorAll('#stages tbody button')[{i}].click()")
+        page.settle()
+        same(view(page), [i * 1e9, (i + 1) * 1e9], "a stage's button shows its column")
+        page.mouse("mouseMoved", left + width - 1, top + height / 2)
+        page.settle()
+        check(f"in {stage['name']}" in page.run("document.getElementById('instant').textContent"), stage["name"])
+        same(table(page)["total"], stage["end_bytes"], f"the end of {stage['name']}")
+    page.run("document.getElementById('charts').focus()")
+    page.key("0")
+    page.key("p")
+    line = page.run("+document.querySelector('#held .u-cursor-x').style.transform.match(/[\\d.]+/)[0]")
+    check(line / width >= (len(stages) - 1) / len(stages) - 0.01, "the peak is in the last column:", line, width)
+    page.key("+")
+    check(view(page)[1] - view(page)[0] < whole[1] * 0.6, "it zooms")
+    page.key("Escape")
+    same(page.run("JSON.parse(document.getElementById('charts').dataset.labels)")[-1], stages[-1]["name"], "labels")
+    choose(page, "axis", "time")
+    check(view(page)[1] > 5e9, "back to time")
+
+
 def test_media(page, out):
     """Dark on screens that want it, and never on paper, where there is nothing to choose either."""
     seen = near_white(page, "on a light screen")
@@ -321,6 +355,7 @@ def test_shipped(page, source, out):
     test_keys(page, staged)
     test_hold(page)
     test_against(page, together)
+    test_axis(page, staged)
     test_media(page, out)
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 

@@ -131,7 +131,7 @@ class Report(unittest.TestCase):
         """Also stages that are narrower than a letter; and no name lies on another."""
         root = xml.fromstring(self.good(*RECORDED, "--svg", "-"))
         labels = [(float(t.get("y")), float(t.get("x")), t.text) for t in root.iter(SVG + "text")
-                  if t.get("class") == "stage" and t.text != "start"]
+                  if t.get("class") == "stage"]
         self.assertEqual({name for _, _, name in labels}, set(RECORDED_STAGES))
         for y, x, name in labels:
             self.assertLess(x + 6.6 * len(name), 1200)
@@ -140,6 +140,25 @@ class Report(unittest.TestCase):
             chart = self.good(*RECORDED, env={"COLUMNS": columns}).decode()
             for name in RECORDED_STAGES:
                 self.assertTrue(f"|{name}" in chart or f"{name}|" in chart, (columns, name))
+
+    def test_by_event_stages_are_equally_wide(self):
+        """The modelled peak has a sixteenth of the time, and a fifth of the events' axis."""
+        def begins(*words):
+            root = xml.fromstring(self.good(STEP, "--svg", "-", *words))
+            peak = float(next(c for c in root.iter(SVG + "circle")).get("cx"))
+            return [float(p.get("d")[1:].split()[0]) for p in root.iter(SVG + "path") if p.get("class") == "begin"], peak
+        by_time, at_peak = begins()
+        self.assertAlmostEqual((1180 - at_peak) / 1096, 0.0588, places=3)
+        by_event, at_peak = begins("--axis", "event")
+        for i, x in enumerate(by_event):
+            self.assertAlmostEqual(x, 84 + 1096 * i / 5, places=1)
+        self.assertEqual((len(by_time), len(by_event)), (5, 5))
+        self.assertTrue(84 + 1096 * 4 / 5 <= at_peak < 1180, at_peak)
+        lines = self.good(STEP, "--axis", "event", env={"COLUMNS": "162"}).decode().split("\n")
+        self.assertEqual([lines[17][12 + 30 * i:][:7] for i in (0, 1, 3)], ["|asleep", "|weight", "|traini"])
+        self.assertEqual(lines[17][12 + 120:], "|kv_cache_awake".ljust(30))
+        self.assertTrue(lines[18].endswith(" s (by event)"), lines[19])
+        self.bad(2, "--axis stage: expected time or event", STEP, "--axis", "stage")
 
     def test_svg_of_another_device(self):
         self.good(self.names, "--svg", self.out / "one.svg", "--index", "1")
