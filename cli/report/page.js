@@ -3,7 +3,7 @@
 'use strict';
 const MAX_ROWS = 60;
 const NS = 1e9;
-const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, AXIS_WIDTH = 68, PLOT_RIGHT = 14;
+const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, DIFFERENCE_HEIGHT = 170, AXIS_WIDTH = 68, PLOT_RIGHT = 14;
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const at = (id) => document.getElementById(id);
@@ -86,7 +86,7 @@ function layersOf(device, paused) {
         a.series.process.localeCompare(b.series.process) ||
         Number(b.series.tag === "tensors") - Number(a.series.tag === "tensors") ||
         b.series.peak_bytes - a.series.peak_bytes)
-        .map((each) => ({ name: each.series.name, colour: each.series.colour, members: [each.index] }));
+        .map((each) => ({ name: each.series.name, colour: each.series.colour, members: [each.index], alone: true }));
     const rest = order.filter((each) => !drawn.has(each));
     if (rest.length > 0)
         layers.push({ name: `${rest.length} others`, colour: data.rest_colour, members: rest.map((each) => each.index) });
@@ -220,6 +220,41 @@ function stacked(device, layers, sum, columns, unit, against) {
     }
     const drawn = lists.reverse().map((list) => spread(x, own, list, unit));
     return [x.map((place) => place / NS), ...drawn, ...(line ? [line] : [])];
+}
+
+/*
+ * What each holder has more (up, stacked) or less (down) than in the other run, at every place where either
+ * changes. Both runs' own layers have theirs; all other holders are one.
+ */
+function differenceLayers(device, against) {
+    const layers = [...device.heldLayers, ...against.heldLayers].filter((layer, i, all) =>
+        layer.alone && all.findIndex((each) => each.name === layer.name) === i);
+    const named = new Set(layers.map((layer) => layer.name));
+    const members = (of, wanted) => of.series.flatMap((series, s) => !series.paused && wanted(series.name) ? [s] : []);
+    const made = layers.map(({ name, colour }) => ({ name, colour,
+        own: members(device, (each) => each === name), theirs: members(against, (each) => each === name) }));
+    const rest = { name: 'others', colour: data.rest_colour, own: members(device, (each) => !named.has(each)),
+        theirs: members(against, (each) => !named.has(each)) };
+    return rest.own.length + rest.theirs.length > 0 ? [...made, rest] : made;
+}
+
+function differences(device, against, layers, columns, unit) {
+    const picked = pick(device, device.total, columns), there = pick(against, against.total, columns);
+    const places = picked.map((i) => device.places[i]), placesThere = there.map((i) => against.places[i]);
+    const x = merge(places, placesThere);
+    const up = [], down = [], sums = { up: new Array(x.length).fill(0), down: new Array(x.length).fill(0) };
+    const sumOf = (of, members, list) => list.map((i) => members.reduce((sum, m) => sum + of.bytes[m][i], 0));
+    for (const layer of layers) {
+        const own = spread(x, places, sumOf(device, layer.own, picked), unit);
+        const theirs = spread(x, placesThere, sumOf(against, layer.theirs, there), unit);
+        for (let i = 0; i < x.length; i++) {
+            const more = (own[i] || 0) - (theirs[i] || 0);
+            sums[more > 0 ? 'up' : 'down'][i] += more;
+        }
+        up.push([...sums.up]);
+        down.push([...sums.down]);
+    }
+    return [x.map((place) => place / NS), ...up.reverse(), ...down.reverse()];
 }
 
 /* Values at the places of x, which has all of times: between two of them the earlier one holds. */
@@ -413,6 +448,57 @@ function drawLabel(u, text) {
     ctx.restore();
 }
 
+function plotOptions(host, height, names, series, range, unitName, hooks) {
+    return {
+        width: host.clientWidth, height, padding: [names, PLOT_RIGHT, hooks.axis ? 0 : 10, 0], legend: { show: false }, series,
+        scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => range } },
+        axes: [timeAxis(!hooks.axis), axisOf({
+            size: AXIS_WIDTH, values: (u, splits) => splits.map((s) => `${+s.toFixed(2)} ${unitName}`),
+        })],
+        cursor: {
+            y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
+            bind: { dblclick: () => () => { zoomTo(0, endOf()); } },
+        },
+        hooks: {
+            drawClear: [drawBands], draw: [hooks.draw], setSelect: [onSelect],
+            ready: [placeCursor], /* not before: it has no size */
+        },
+    };
+}
+
+/* A plot that is asked, zoomed and moved as all others are. */
+function addPlot(host, options, make) {
+    const chart = new uPlot(options, make(), host);
+    chart.remake = () => chart.setData(make());
+    chart.over.addEventListener('wheel', onWheel, { passive: false });
+    chart.over.addEventListener('mousedown', onPanStart, true);
+    chart.over.addEventListener('click', onClick);
+    chart.over.addEventListener('mousemove', onMove);
+    chart.over.addEventListener('mouseleave', placeCursor);
+    charts.push(chart);
+}
+const columnsOf = (host) => Math.max(100, Math.round(host.clientWidth - AXIS_WIDTH));
+const stepped = uPlot.paths.stepped({ align: 1 });
+
+function makeDifference(host) {
+    const device = shown(), against = other(), layers = differenceLayers(device, against);
+    const columns = columnsOf(host);
+    const all = differences(device, against, layers, columns, 1).slice(1);
+    const top = Math.max(0, ...all.map((list) => list.reduce((a, b) => Math.max(a, b), 0)));
+    const bottom = Math.min(0, ...all.map((list) => list.reduce((a, b) => Math.min(a, b), 0)));
+    const [unitName, unit] = unitFor(Math.max(top, -bottom, 1));
+    const painted = [...layers].reverse().map((layer) => (
+        { stroke: layer.colour, fill: layer.colour, width: 1, points: { show: false }, paths: stepped }));
+    const edge = Math.max(top, -bottom, 1) / unit * 0.08;
+    addPlot(host, plotOptions(host, DIFFERENCE_HEIGHT, 8, [{}, ...painted, ...painted.map((each) => ({ ...each }))],
+        [bottom / unit - edge, top / unit + edge], unitName, {
+            draw: (u) => {
+                drawStageNames(u, false);
+                drawLabel(u, `above zero: more than in ${data.runs[1 - view.run].label}`);
+            },
+        }), () => differences(device, against, layers, columns, unit));
+}
+
 const axisOf = (extra) => ({
     stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, ...extra,
 });
@@ -454,55 +540,31 @@ function makeChart(host, kind) {
     const layers = isHeld ? device.heldLayers : device.pausedLayers;
     const top = isHeld ? highest(device) : device.paused.reduce((a, b) => Math.max(a, b), 1);
     const [unitName, unit] = unitFor(top);
-    const steps = uPlot.paths.stepped({ align: 1 });
     const series = [{}];
     for (const layer of [...layers].reverse())
         series.push({
             /* The line keeps what is narrower than a pixel in sight. */
-            stroke: layer.colour, width: isHeld ? 1 : 0, points: { show: false }, paths: steps,
+            stroke: layer.colour, width: isHeld ? 1 : 0, points: { show: false }, paths: stepped,
             fill: isHeld ? layer.colour : hatch(layer.colour),
         });
     const against = isHeld && other();
     if (against)
-        series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: steps });
+        series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: stepped });
     const names = isHeld ? 9 + LANE_HEIGHT * lanesFor(host.clientWidth - AXIS_WIDTH - PLOT_RIGHT) : 8;
-    const options = {
-        width: host.clientWidth, height: isHeld ? HELD_HEIGHT + names : PAUSED_HEIGHT,
-        padding: [names, PLOT_RIGHT, isHeld ? 0 : 10, 0], legend: { show: false }, series,
-        scales: { x: { time: false, range: () => [view.from / NS, view.to / NS] }, y: { range: () => [0, top / unit * 1.06] } },
-        axes: [timeAxis(!isHeld), axisOf({
-            size: AXIS_WIDTH, values: (u, splits) => splits.map((s) => `${+s.toFixed(2)} ${unitName}`),
-        })],
-        cursor: {
-            y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
-            bind: { dblclick: () => () => { zoomTo(0, endOf()); } },
+    const columns = columnsOf(host);
+    addPlot(host, plotOptions(host, isHeld ? HELD_HEIGHT + names : PAUSED_HEIGHT, names, series, [0, top / unit * 1.06], unitName, {
+        axis: isHeld,
+        draw: (u) => {
+            drawStageNames(u, isHeld);
+            if (isHeld) {
+                drawCapacity(u, unit);
+                drawPeak(u, unit);
+                performance.measure('redraw', { start: drawnAt });
+            } else {
+                drawLabel(u, 'paused (uses no GPU memory)');
+            }
         },
-        hooks: {
-            drawClear: [drawBands],
-            draw: [(u) => {
-                drawStageNames(u, isHeld);
-                if (isHeld) {
-                    drawCapacity(u, unit);
-                    drawPeak(u, unit);
-                    performance.measure('redraw', { start: drawnAt });
-                } else {
-                    drawLabel(u, 'paused: an address, no memory');
-                }
-            }],
-            setSelect: [onSelect],
-            ready: [placeCursor], /* not before: it has no size */
-        },
-    };
-    const columns = Math.max(100, Math.round((host.clientWidth - AXIS_WIDTH) * 1));
-    const make = () => stacked(device, layers, isHeld ? device.total : device.paused, columns, unit, against);
-    const chart = new uPlot(options, make(), host);
-    chart.remake = () => chart.setData(make());
-    chart.over.addEventListener('wheel', onWheel, { passive: false });
-    chart.over.addEventListener('mousedown', onPanStart, true);
-    chart.over.addEventListener('click', onClick);
-    chart.over.addEventListener('mousemove', onMove);
-    chart.over.addEventListener('mouseleave', placeCursor);
-    charts.push(chart);
+    }), () => stacked(device, layers, isHeld ? device.total : device.paused, columns, unit, against));
 }
 
 function rebuild() {
@@ -514,6 +576,8 @@ function rebuild() {
     at('paused-choice').hidden = !withPaused;
     at('paused').hidden = !withPaused || !view.showPaused;
     if (!at('paused').hidden) makeChart(at('paused'), 'paused');
+    at('difference').hidden = !other();
+    if (other()) makeDifference(at('difference'));
     tellView();
     placeCursor();
 }
@@ -658,11 +722,12 @@ function peakInstant() {
     return Math.max(0, total.indexOf(peak));
 }
 
-function stageAt(ns) {
+function stageOf(device, ns) {
     let found = null;
-    for (const stage of shown().stages) if (stage.begin_ns <= ns) found = stage;
+    for (const stage of device.stages) if (stage.begin_ns <= ns) found = stage;
     return found;
 }
+const stageAt = (ns) => stageOf(shown(), ns);
 
 /* ---- Tables ---- */
 
@@ -723,16 +788,22 @@ function rangesAt(device, index) {
 }
 
 /* Held, paused, and the range within the point, of every holder that has anything. */
-function holdersAt(device, index) {
+function holdersAt(device, index, against, indexThere) {
     const holders = new Map(), ranges = rangesAt(device, index);
+    const holderOf = ({ name, colour }) => {
+        const holder = holders.get(name) || { name, colour, held: 0, paused: 0, there: 0, range: null };
+        holders.set(name, holder);
+        return holder;
+    };
+    if (against) against.series.forEach((series, s) => {
+        if (!series.paused) holderOf(series).there += against.bytes[s][indexThere];
+    });
     device.series.forEach((series, s) => {
-        const { name } = series;
-        const holder = holders.get(name) || { name, colour: series.colour, held: 0, paused: 0, range: null };
+        const holder = holderOf(series);
         holder[series.paused ? 'paused' : 'held'] += device.bytes[s][index];
         if (!series.paused && ranges.has(s)) holder.range = ranges.get(s);
-        holders.set(name, holder);
     });
-    return [...holders.values()].filter((each) => each.held > 0 || each.paused > 0)
+    return [...holders.values()].filter((each) => each.held > 0 || each.paused > 0 || each.there > 0)
         .sort((a, b) => b.held - a.held || b.paused - a.paused || (a.name < b.name ? -1 : 1));
 }
 
@@ -745,6 +816,9 @@ function swatch(colour) {
 
 const share = (part, whole) => whole > 0 && part > 0 ? (100 * part / whole).toFixed(1) + ' %' : '';
 const rangeText = (range) => range ? `${sizeText(range[0])} to ${sizeText(range[1])}` : '';
+/* "+61.0 GiB", "-512 B"; nothing where there is no difference. */
+const differenceText = (bytes) => bytes === 0 ? '' : (bytes > 0 ? '+' : '\u2212') + sizeText(Math.abs(bytes));
+const differenceCell = (bytes) => [differenceText(bytes), 'number'];
 const numberCell = (bytes) => [bytes > 0 ? sizeText(bytes) : '', 'number'];
 
 /* The instant of the other run that lies at the same place. */
@@ -759,7 +833,8 @@ function select(index, time) {
     view.time = ns;
     const total = device.total[index], paused = device.paused[index];
     const stage = stageAt(ns), point = device.points[device.pointOf[index]];
-    const against = other(), there = against ? against.total[instantThere(against, ns)] : 0;
+    const against = other(), indexThere = against ? instantThere(against, ns) : 0;
+    const there = against ? against.total[indexThere] : 0;
     const range = timeAt(device, view.to) - timeAt(device, view.from), shows = (each) => timeText(each, range);
     const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, as since ${shows(since)}` : '')];
     if (stage) parts.push(`in ${stage.name}`);
@@ -772,8 +847,9 @@ function select(index, time) {
     at('instant').textContent = parts.join('; ') + (view.held ? ' (held)' : '');
     at('instant').dataset.ns = ns;
 
-    const holders = holdersAt(device, index), withRange = holders.some((each) => each.range);
-    const columns = [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'], ['paused', 'number'],
+    const holders = holdersAt(device, index, against, indexThere), withRange = holders.some((each) => each.range);
+    const columns = [['holder'], ['held', 'number'], ['bytes', 'number'], ['share', 'number'],
+        ...(against ? [['other run', 'number'], ['difference', 'number']] : []), ['paused', 'number'],
         ...(withRange ? [['within the point', 'number']] : [])];
     /* While the pointer moves, as many as can be read. */
     const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
@@ -781,24 +857,28 @@ function select(index, time) {
     const lines = rows.map((each) => {
         const row = rowOf([[each.name, '', swatch(each.colour)], numberCell(each.held),
             [each.held > 0 ? count(each.held) : '', 'number bytes'], [share(each.held, total), 'number'],
-            numberCell(each.paused), ...(withRange ? [[rangeText(each.range), 'number']] : [])]);
-        Object.assign(row.dataset, { holder: each.name, held: each.held, paused: each.paused });
+            ...(against ? [numberCell(each.there), differenceCell(each.held - each.there)] : []), numberCell(each.paused), ...(withRange ? [[rangeText(each.range), 'number']] : [])]);
+        Object.assign(row.dataset, { holder: each.name, held: each.held, paused: each.paused, there: each.there });
         return row;
     });
     if (rows.length < holders.length)
         lines.push(rowOf([[`${holders.length - rows.length} smaller: click to see all`], numberCell(rest),
             [count(rest), 'number bytes']]));
     const sum = rowOf([['all', ''], [sizeText(total), 'number'], [count(total), 'number'], [isNamed(device) ?
-        share(total, device.capacity_bytes) + ' of capacity' : '', 'number'], numberCell(paused), ...(withRange ? [['', '']] : [])]);
+        share(total, device.capacity_bytes) + ' of capacity' : '', 'number'], ...(against ? [numberCell(there), differenceCell(total - there)] : []),
+        numberCell(paused), ...(withRange ? [['', '']] : [])]);
     Object.assign(sum.dataset, { held: total, paused });
     fillTable(table, columns, lines, sum);
 }
 
 function showStages() {
-    const device = shown(), table = at('stages'), end = lastEnd();
+    const device = shown(), table = at('stages'), end = lastEnd(), against = other();
+    const theirs = new Map(against ? against.stages.map((stage) => [stage.column, stage]) : []);
     const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
-        ['host', 'number'], ['transitions', 'number'], ['who holds the peak']];
-    fillTable(table, columns, device.stages.map((stage, i) => {
+        ['host', 'number'], ['transitions', 'number'],
+        ...(against ? [['peak, other run', 'number'], ['difference', 'number'], ['who differs at the peak']] : []),
+        ['who holds the peak']];
+    const rows = device.stages.map((stage, i) => {
         const go = element('button', stage.merged ? `${stage.name} and ${stage.merged - 1} more` : stage.name);
         go.type = 'button';
         go.title = 'Zoom to this stage';
@@ -812,11 +892,36 @@ function showStages() {
             [sizeText(stage.end_bytes), 'number'],
             [isNamed(device) ? sizeText(stage.free_at_peak_bytes) : '', 'number'],
             [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
+            ...(against ? comparison(stage, theirs.get(stage.column)) : []),
             [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
                 (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
         Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
         return row;
-    }));
+    });
+    if (against) {
+        const own = new Set(device.stages.map((stage) => stage.column));
+        for (const stage of against.stages.filter((each) => !own.has(each.column))) {
+            const row = rowOf([[`${stage.name} (other run only)`, ''], ...Array(6).fill(['', 'number']),
+                ...comparison(null, stage), ['', '']]);
+            row.dataset.other = stage.name;
+            rows.push(row);
+        }
+    }
+    fillTable(table, columns, rows);
+}
+
+/* Peak of the same stage in the other run, the difference, and the holders that make it, the largest first. */
+function comparison(own, theirs) {
+    const more = new Map();
+    const add = (stage, sign) => stage && stage.at_peak.forEach((each) => {
+        more.set(holderName(each), (more.get(holderName(each)) || 0) + sign * each.bytes);
+    });
+    add(own, 1);
+    add(theirs, -1);
+    const who = [...more].filter(([, bytes]) => bytes !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+    return [[theirs ? sizeText(theirs.peak_bytes) : '', 'number'],
+        own && theirs ? differenceCell(own.peak_bytes - theirs.peak_bytes) : ['', 'number'],
+        [own && theirs ? who.slice(0, 4).map(([name, bytes]) => `${name} ${differenceText(bytes)}`).join(', ') : '', 'holders']];
 }
 
 function showLegend() {
@@ -844,12 +949,19 @@ function verdictText(device) {
     return `${device.fits ? 'fits' : 'does not fit'}, ${sizeText(capacity - peak)} to spare`;
 }
 
+/* A line for each run: device, peak, verdict. That which is shown comes first. */
+function summaryOf(each, device) {
+    const line = element('p'), stage = stageOf(device, device.peak_ns);
+    const verdict = element('strong', verdictText(device), isNamed(device) && !device.fits ? 'bad' : 'good');
+    line.append(`${each.label}: `, verdict, `. Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
+        `; device ${device.device}, ${deviceText(device)}; ${count(each.events)} events`);
+    return line;
+}
+
 function showSummary() {
-    const device = shown(), stage = stageAt(device.peak_ns);
-    const verdict = element('span', verdictText(device), isNamed(device) && !device.fits ? 'bad' : '');
-    const peak = element('strong', sizeText(device.peak_bytes));
-    at('summary').replaceChildren(`${run().label}: device ${device.device}, ${deviceText(device)}; peak `,
-        peak, (stage ? ` in ${stage.name}` : '') + `: `, verdict, `; ${count(run().events)} events`);
+    const lines = [summaryOf(run(), shown())];
+    if (other()) lines.push(summaryOf(data.runs[1 - view.run], other()));
+    at('summary').replaceChildren(...lines);
     at('charts').setAttribute('aria-label', `Memory over time: ${at('summary').textContent}. ` +
         'Arrow keys go to the previous and the next change; the table below says who holds what.');
 }

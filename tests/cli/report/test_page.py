@@ -281,6 +281,35 @@ def test_against(page, together):
     page.settle()
 
 
+def test_differences(page, staged, together):
+    """Both verdicts, and per stage and holder what one run has more than the other: table and chart."""
+    said = page.run("[...document.querySelectorAll('#summary p')].map((p) => p.textContent)")
+    same(len(said), 2, "lines of the summary")
+    for line, device, verdict in zip(said, (staged, together), ("fits, 7.5 GiB to spare", "does not fit, 52.9 GiB too much")):
+        check(f": {verdict}. Peak {device['peak_bytes'] / 2**30:.1f} GiB" in line, verdict, line)
+    more = [a["peak_bytes"] - b["peak_bytes"] for a, b in zip(staged["stages"], together["stages"])]
+    check(min(more) < -90 << 30, "the runs differ:", more)
+    rows = page.run("[...document.querySelectorAll('#stages tbody tr')].map((r) => Object.fromEntries("
+                    "[...r.cells].slice(1).map((c) => [c.dataset.title, c.textContent])))")
+    for row, bytes_, there in zip(rows, more, together["stages"]):
+        same(row["difference"], f"\u2212{-bytes_ / 2**30:.1f} GiB" if bytes_ else "", "a stage's difference")
+        same(row["peak, other run"], f"{there['peak_bytes'] / 2**30:.1f} GiB", "its other peak")
+        same(row["who differs at the peak"], f"engine/kv_cache \u2212{-bytes_ / 2**30:.1f} GiB" if bytes_ else "", "who")
+    hover(page, 3_500_000_000)
+    kv = page.run("(({held, there}) => [+held, +there])(document.querySelector("
+                  "'#holders tr[data-holder=\"engine/kv_cache\"]').dataset)")
+    same(kv, [0, -more[2]], "the holder's difference")
+    seen, colour = page.run("""(() => {
+        const canvas = document.querySelector('#difference canvas'), over = document.querySelector('#difference .u-over');
+        const left = over.offsetLeft, top = over.offsetTop, w = over.clientWidth, h = over.clientHeight;
+        const at = (x) => [...canvas.getContext('2d').getImageData(left + x * w, top + h / 2, 1, 1).data];
+        const { series } = JSON.parse(document.getElementById('data').textContent).runs[0].devices[0];
+        return [[at(3.6 / 5.3), at(1.2 / 5.3)], series.find((s) => s.tag === 'kv_cache').colour];
+    })()""")
+    same(seen[0], [int(colour[i:i + 2], 16) for i in (1, 3, 5)] + [255], "the chart of differences, where there is one")
+    check(seen[1] != seen[0], "and where there is none:", seen)
+
+
 def choose(page, id, value):
     page.run(f"(() => {{ const e = document.getElementById('{id}'); e.value = '{value}';"
              "e.dispatchEvent(new Event('change')); })()")
@@ -354,6 +383,7 @@ def test_shipped(page, source, out):
     test_zoom(page)
     test_keys(page, staged)
     test_hold(page)
+    test_differences(page, staged, together)
     test_against(page, together)
     test_axis(page, staged)
     test_media(page, out)
@@ -441,7 +471,7 @@ def test_snapshot(page, source, out):
     same(command("report", shot, "-o", report, "--device", "20GiB").returncode, 0, "with a device")
     page.open(report.as_uri())
     spare = (20 << 30) - highest["peak_reserved_bytes"]
-    check(f"given by size, 20.0 GiB; peak" in page.run("document.getElementById('summary').textContent"), "its name")
+    check("device 0, given by size, 20.0 GiB" in page.run("document.getElementById('summary').textContent"), "its name")
     check(f"fits, {spare / 2**30:.1f} GiB to spare" in page.run("document.getElementById('summary').textContent"),
           "its margin")
 
