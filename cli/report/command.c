@@ -279,6 +279,12 @@ static int write_file(int kind, const char *path, const arguments *parsed, const
 
 /* ---- The terminal ---- */
 
+static bool has_device(const report_run runs[2], size_t device)
+{
+    return device < rvl_timeline_device_count(runs[0].timeline) &&
+           device < rvl_timeline_device_count(runs[1].timeline);
+}
+
 static int show(const report_run *runs, size_t count)
 {
     bool ok = true;
@@ -291,6 +297,8 @@ static int show(const report_run *runs, size_t count)
             ok = write_terminal(stdout, &runs[i], d, terminal_columns(), wants_colour());
         }
     }
+    for (size_t d = 0; ok && count > 1 && has_device(runs, d); d++)
+        ok = print_differences(&runs[0], &runs[1], d);
     return ok ? 0 : complain(EXIT_INTERNAL, "out of host memory");
 }
 

@@ -17,7 +17,6 @@ bool report_device_get(const report_run *run, size_t index, report_device *devic
         return false;
     device_out->named = !(replayed.flags & RVL_REPLAY_DEVICE_ASSUMED);
     device_out->fits = replayed.fits;
-    device_out->stage_count = replayed.stage_count;
     if (!device_out->named) {
         device_out->of.capacity_bytes = 0;
         device_out->of.profile = NULL;

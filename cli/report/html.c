@@ -136,78 +136,40 @@ static bool write_holders(FILE *out, const rvl_replay *replay, size_t device, ui
     return ok;
 }
 
-/* What stages that the timeline shows as one come to. */
-typedef struct merged_stage {
-    rvl_stage_stats stats; /* of the first; peak, end, host and transitions of all */
-    uint32_t peak_stage;
-} merged_stage;
-
-static bool merge_stages(const rvl_replay *replay, size_t device, uint32_t first, uint32_t end,
-                         merged_stage *merged)
-{
-    *merged = (merged_stage){.stats = {.struct_size = sizeof merged->stats}, .peak_stage = first};
-    if (rvl_replay_get_stage(replay, device, first, &merged->stats, NULL) != RVL_OK)
-        return false;
-    for (uint32_t i = first + 1; i < end; i++) {
-        rvl_stage_stats stats = {.struct_size = sizeof stats};
-        if (rvl_replay_get_stage(replay, device, i, &stats, NULL) != RVL_OK)
-            return false;
-        if (stats.peak_bytes > merged->stats.peak_bytes) {
-            merged->stats.peak_bytes = stats.peak_bytes;
-            merged->stats.free_at_peak_bytes = stats.free_at_peak_bytes;
-            merged->peak_stage = i;
-        }
-        if (stats.host_bytes > merged->stats.host_bytes)
-            merged->stats.host_bytes = stats.host_bytes;
-        merged->stats.end_bytes = stats.end_bytes;
-        merged->stats.transition_ns += stats.transition_ns;
-    }
-    return true;
-}
-
 /* One that has no width of its own, but was listed, begins with the first. */
 static uint32_t column_of(const report_run *run, uint32_t stage)
 {
     return run->stage_columns[stage] != NO_COLUMN ? run->stage_columns[stage] : 0;
 }
 
-/* A stage of the timeline, of those that the replay lists from an offset on. */
-static bool write_stage(FILE *out, const report_run *run, size_t device,
-                        const rvl_timeline_stage *stage, uint32_t column, uint32_t offset)
+static bool write_stage(FILE *out, const report_run *run, size_t device, const listed_stage *stage,
+                        uint32_t column, bool first)
 {
-    merged_stage merged;
-    uint32_t first = stage->first > offset ? stage->first - offset : 0;
-    uint32_t end = stage->first + stage->count - offset;
-    if (!merge_stages(run->replay, device, first, end, &merged))
-        return false;
-    const rvl_stage_stats *stats = &merged.stats;
+    const rvl_stage_stats *stats = &stage->stats;
     fprintf(out,
             "%s{\"begin_ns\":%" PRIu64 ",\"step\":%" PRIu32 ",\"peak_bytes\":%" PRIu64
             ",\"end_bytes\":%" PRIu64 ",\"free_at_peak_bytes\":%" PRIu64 ",\"host_bytes\":%" PRIu64
             ",\"transition_ns\":%" PRIu64 ",\"column\":%" PRIu32,
-            first > 0 ? "," : "", stage->begin_ns, stage->step, stats->peak_bytes, stats->end_bytes,
+            first ? "" : ",", stage->begin_ns, stage->step, stats->peak_bytes, stats->end_bytes,
             stats->free_at_peak_bytes, stats->host_bytes, stats->transition_ns, column);
-    if (end - first > 1)
-        fprintf(out, ",\"merged\":%" PRIu32, end - first);
+    if (stage->count > 1)
+        fprintf(out, ",\"merged\":%" PRIu32, stage->count);
     bool ok = write_key(out, "name", stats->name) &&
-              write_holders(out, run->replay, device, merged.peak_stage);
+              write_holders(out, run->replay, device, stage->peak_stage);
     putc('}', out);
     return ok;
 }
 
-/* The timeline counts "start", which the replay lists only if memory was in use in it. */
-static bool write_stages(FILE *out, const report_run *run, size_t device, uint32_t listed)
+static bool write_stages(FILE *out, const report_run *run, size_t device)
 {
-    rvl_timeline_stage stage = {.struct_size = sizeof stage};
-    uint32_t count = rvl_timeline_stage_count(run->timeline);
-    if (count == 0 || rvl_timeline_get_stage(run->timeline, count - 1, &stage) != RVL_OK)
-        return count == 0;
-    uint32_t offset = stage.first + stage.count - listed;
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < count; i++) {
-        ok = rvl_timeline_get_stage(run->timeline, i, &stage) == RVL_OK;
-        if (ok && stage.first + stage.count > offset)
-            ok = write_stage(out, run, device, &stage, column_of(run, i), offset);
+    bool ok = true, first = true;
+    for (uint32_t i = 0; ok && i < rvl_timeline_stage_count(run->timeline); i++) {
+        listed_stage stage;
+        if (!stage_is_listed(run, device, i))
+            continue;
+        ok = stage_get(run, device, i, &stage) &&
+             write_stage(out, run, device, &stage, column_of(run, i), first);
+        first = false;
     }
     return ok;
 }
@@ -240,7 +202,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
     fputs("],\n\"points\":[", out);
     ok = ok && write_points(out, run->timeline, index, &device);
     fputs("],\n\"stages\":[", out);
-    ok = ok && write_stages(out, run, index, found.stage_count);
+    ok = ok && write_stages(out, run, index);
     fputs("]}", out);
     return ok;
 }

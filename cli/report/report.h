@@ -35,7 +35,6 @@ typedef struct report_run {
 /* A device of a run. capacity_bytes and profile are 0 and NULL where nobody named it. */
 typedef struct report_device {
     rvl_timeline_device of; /* what the timeline says */
-    uint32_t stage_count;   /* that the replay lists */
     bool named;
     bool fits;
 } report_device;
@@ -52,6 +51,21 @@ char *verdict_text(const report_device *device);
 /* What the upper edge of a chart stands for at least: the peak, and the capacity if that is not
  * far. */
 uint64_t chart_top_bytes(const report_device *device);
+
+/* ---- stages.c ---- */
+
+/* A stage of the timeline that the replay lists, or several that the timeline shows as one. */
+typedef struct listed_stage {
+    rvl_stage_stats stats; /* of the first; peak, end, host and transitions of all */
+    uint64_t begin_ns;
+    uint32_t step;
+    uint32_t peak_stage; /* index into the device's stages: which of them has the peak */
+    uint32_t count;
+} listed_stage;
+
+bool stage_is_listed(const report_run *run, size_t device, uint32_t index);
+/* Of one that is listed. */
+bool stage_get(const report_run *run, size_t device, uint32_t index, listed_stage *stage_out);
 
 /* ---- text.c: names as base/shown.h makes them harmless; false: no memory ---- */
 
@@ -183,12 +197,30 @@ uint32_t label_place(label_lanes *lanes, double *left, double width);
 /* Most bytes that are paused at one instant. */
 bool most_paused(const rvl_timeline *timeline, size_t device, uint64_t *bytes_out);
 
+/* ---- difference.c: one run less another, along a chart ---- */
+
+#define DIFFERENCE_PLACES 2048u
+
+typedef struct difference_curves {
+    rvl_timeline_series keys[2 * LAYERS_MAX]; /* holders; the last layer has none: all others */
+    uint32_t layers;
+    double *bytes;      /* by layer, then by place, from the left edge to the right */
+    double most, least; /* of the sums of what is more, and of what is less */
+} difference_curves;
+
+/* The caller frees made_out->bytes. false: no memory. */
+bool difference_make(const report_run *run, const report_run *against, size_t device,
+                     difference_curves *made_out);
+
 /* ---- What is written; false: no memory (what did not arrive shows at the stream) ---- */
 
 bool html_available(void);
 bool write_html(FILE *out, const report_run *runs, size_t run_count);
 bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t device);
 bool write_chrome(FILE *out, const report_run *runs, size_t run_count);
+/* A table on the standard output: the peaks of both runs, stage by stage, and who makes the
+ * difference. */
+bool print_differences(const report_run *run, const report_run *against, size_t device);
 bool write_terminal(FILE *out, const report_run *run, size_t device, unsigned columns,
                     bool colours);
 

@@ -16,10 +16,13 @@
 #define HELD_HEIGHT 360.0
 #define PAUSED_HEIGHT 90.0
 #define GAP 26.0
+#define DIFFERENCE_HEIGHT 110.0
+#define NOTE_HEIGHT 18.0
+#define TITLE_HEIGHT 20.0
 #define AXIS_HEIGHT 34.0
 #define LEGEND_COLUMNS 3u
 #define LEGEND_ROW 20.0
-#define CHARACTER_WIDTH 6.6 /* of the stages' font, on average */
+#define CHARACTER_WIDTH 7.2 /* of the stages' font, on average */
 #define LANE_HEIGHT 15.0
 #define LABEL_GAP 8.0
 #define TICK_GAP 70.0
@@ -357,7 +360,7 @@ static bool draw_against_legend(const plot *drawn, const report_run *against, do
 
 static const char style_text[] =
     "<style>svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#1c2024}"
-    ".title{font-size:16px;font-weight:600}.band{fill:#f3f5f7}.under{fill:#fff}.grid{stroke:#"
+    ".title{font-size:14px;font-weight:600}.band{fill:#f3f5f7}.under{fill:#fff}.grid{stroke:#"
     "d9dee3;fill:none}"
     ".tick{fill:#5f6871;font-size:11px}"
     ".stage{font-size:12px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
@@ -391,9 +394,27 @@ static char *title_of(const report_run *run, const report_device *device)
     return title;
 }
 
-static bool begin(FILE *out, const report_run *run, const report_device *device, double height)
+/* A line for each run that has the device. */
+static bool draw_titles(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
-    char *title = title_of(run, device);
+    const report_run *const runs[] = {run, against};
+    bool ok = true;
+    for (int i = 0; ok && i < 2; i++) {
+        report_device device;
+        if (runs[i] == NULL || !report_device_get(runs[i], index, &device))
+            continue;
+        char *title = title_of(runs[i], &device);
+        ok = title != NULL && draw_text(out, LEFT, 28 + TITLE_HEIGHT * i, "class=\"title\"", title);
+        free(title);
+    }
+    return ok;
+}
+
+static bool begin(FILE *out, const report_run *run, const report_run *against, size_t index,
+                  double height)
+{
+    report_device device;
+    char *title = report_device_get(run, index, &device) ? title_of(run, &device) : NULL;
     if (title == NULL)
         return false;
     fprintf(out,
@@ -402,9 +423,8 @@ static bool begin(FILE *out, const report_run *run, const report_device *device,
             WIDTH, height, WIDTH, height);
     bool ok = write_xml_text(out, title);
     fprintf(out, "</title>\n%s", style_text);
-    ok = ok && draw_text(out, LEFT, 28, "class=\"title\"", title);
     free(title);
-    return ok;
+    return ok && draw_titles(out, run, against, index);
 }
 
 /* ---- The whole ---- */
@@ -426,6 +446,63 @@ static bool draw_against(plot *held, const report_run *against, size_t device)
     free(held->along.knots);
     held->along = own_axis;
     held->run = own;
+    return ok;
+}
+
+/* One outline of the sums of all layers up to and with one, of what is more or of what is less. */
+static void draw_difference_layer(const plot *drawn, const difference_curves *found, uint32_t upto,
+                                  double sign, double zero_px, double byte_px, const char *css)
+{
+    double width = WIDTH - LEFT - RIGHT, last_px = zero_px;
+    fprintf(drawn->out, "<path class=\"difference\" d=\"M%.1f %.1f", LEFT, zero_px);
+    for (size_t place = 0; place < DIFFERENCE_PLACES; place++) {
+        double sum = 0;
+        for (uint32_t layer = 0; layer <= upto; layer++) {
+            double bytes = found->bytes[layer * DIFFERENCE_PLACES + place] * sign;
+            sum += bytes > 0 ? bytes : 0;
+        }
+        double y = zero_px - sign * sum * byte_px;
+        if (y - last_px > 0.05 || last_px - y > 0.05)
+            fprintf(drawn->out, "H%.1fV%.1f", LEFT + width * (double)place / DIFFERENCE_PLACES, y);
+        last_px = y - last_px > 0.05 || last_px - y > 0.05 ? y : last_px;
+    }
+    fprintf(drawn->out, "H%.1fV%.1fZ\" fill=\"%s\"/>\n", LEFT + width, zero_px, css);
+}
+
+static const char *difference_colour(const plot *drawn, const difference_curves *found,
+                                     uint32_t layer)
+{
+    return layer + 1 < found->layers ? palette_colour(drawn->run->palette, &found->keys[layer]).css
+                                     : palette_rest().css;
+}
+
+/* Above the line what this run has more, below it what it has less. */
+static bool draw_difference(const plot *held, const report_run *against, double top_px)
+{
+    difference_curves found;
+    char *note = NULL, size[SIZE_TEXT_BYTES], less[SIZE_TEXT_BYTES];
+    if (!difference_make(held->run, against, held->device, &found))
+        return false;
+    double whole = found.most - found.least > 0 ? found.most - found.least : 1;
+    double byte_px = (DIFFERENCE_HEIGHT - NOTE_HEIGHT) / whole;
+    double zero_px = top_px + NOTE_HEIGHT + found.most * byte_px;
+    for (uint32_t layer = found.layers; layer-- > 0;) {
+        const char *css = difference_colour(held, &found, layer);
+        draw_difference_layer(held, &found, layer, 1, zero_px, byte_px, css);
+        draw_difference_layer(held, &found, layer, -1, zero_px, byte_px, css);
+    }
+    fprintf(
+        held->out,
+        "<path class=\"begin\" d=\"M%.1f %.1fH%.1f\"/><text class=\"tick\" x=\"%.1f\" y=\"%.1f\" "
+        "text-anchor=\"end\">0 B</text>\n",
+        LEFT, zero_px, WIDTH - RIGHT, LEFT - 6, zero_px + 4);
+    bool ok = asprintf(&note, "difference to %s: at most %s more, %s less", against->label,
+                       format_size((uint64_t)found.most, size),
+                       format_size((uint64_t)-found.least, less)) >= 0;
+    ok = ok && draw_text(held->out, LEFT + 6, top_px + 11, "class=\"note\"", note);
+    if (ok)
+        free(note);
+    free(found.bytes);
     return ok;
 }
 
@@ -451,7 +528,7 @@ static bool draw_paused(const plot *held, uint64_t paused_bytes, double top_px)
         return false;
     draw_axis(&paused, 2);
     bool ok = draw_paused_layers(&paused, &stacked);
-    snprintf(text, sizeof text, "paused: an address, no memory; at most %s",
+    snprintf(text, sizeof text, "paused (uses no GPU memory), at most %s",
              format_size(paused_bytes, size));
     ok = ok && draw_text(held->out, LEFT + 6, top_px + 15, "class=\"note\"", text);
     free(stacked.order);
@@ -481,6 +558,11 @@ static bool draw_below(const plot *held, const report_run *against, const stack 
     return ok;
 }
 
+static bool has_device(const report_run *run, size_t index)
+{
+    return index < rvl_timeline_device_count(run->timeline);
+}
+
 bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
     report_device device;
@@ -501,16 +583,21 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
     }
     held.lanes = label_lanes_of(run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
     bool ok = each_stage(&held, count_lane);
-    held.top_px = TOP + LANE_HEIGHT * (held.lanes.count > 0 ? held.lanes.count : 1);
+    held.top_px = TOP + (against != NULL ? TITLE_HEIGHT : 0) +
+                  LANE_HEIGHT * (held.lanes.count > 0 ? held.lanes.count : 1);
     double held_bottom_px = held.top_px + HELD_HEIGHT;
-    double bottom_px = held_bottom_px + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
+    double paused_bottom_px = held_bottom_px + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);
+    bool compared = against != NULL && has_device(against, index);
+    double bottom_px = paused_bottom_px + (compared ? GAP + DIFFERENCE_HEIGHT : 0);
     held.bottom_px = bottom_px;
     uint32_t rows = (stacked.layers + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     double height_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW * (rows + 2.0);
-    ok = ok && begin(out, run, &device, height_px) && draw_stages(&held) &&
+    ok = ok && begin(out, run, against, index, height_px) && draw_stages(&held) &&
          draw_held(&held, against, &stacked, &device.of);
     if (ok && paused_bytes > 0)
         ok = draw_paused(&held, paused_bytes, held_bottom_px + GAP);
+    if (ok && compared)
+        ok = draw_difference(&held, against, paused_bottom_px + GAP);
     ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
     free(held.along.knots);
     free(stacked.order);

@@ -108,10 +108,41 @@ class Report(unittest.TestCase):
         texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
         for text in ("capacity 139.8 GiB", "peak 132.3 GiB", "weights_awake",
                      "engine/kv_cache, at most 94.8 GiB",
-                     "paused: an address, no memory; at most 125.5 GiB",
+                     "paused (uses no GPU memory), at most 125.5 GiB",
                      "all of qwen2.5-32b-tp2-h200.rvt, woken together"):
             self.assertIn(text, texts)
         self.assertIn("peak 132.3 GiB", root.find(SVG + "title").text)
+
+    def test_two_runs_are_compared(self):
+        """Both verdicts, and who has more when: in the picture and in the terminal."""
+        root = xml.fromstring(self.good(STEP, "--svg", "-", "--against-wake", "together"))
+        texts = ["".join(text.itertext()) for text in root.iter(SVG + "text")]
+        self.assertIn("qwen2.5-32b-tp2-h200.rvt: device 0, h200, 139.8 GiB; peak 132.3 GiB: fits, 7.5 GiB to spare", texts)
+        self.assertIn("qwen2.5-32b-tp2-h200.rvt, woken together: device 0, h200, 139.8 GiB; peak 192.7 GiB: does not fit, "
+                      "52.9 GiB too much", texts)
+        self.assertIn("difference to qwen2.5-32b-tp2-h200.rvt, woken together: at most 0 B more, 94.8 GiB less", texts)
+        areas = [(p.get("fill"), re.findall(r"H([\d.]+)V([\d.]+)", p.get("d"))) for p in root.iter(SVG + "path")
+                 if p.get("class") == "difference"]
+        areas = [(fill, [(float(x), float(y)) for x, y in corners]) for fill, corners in areas if len(corners) > 1]
+        kv_cache = self.colours_of_svg(STEP)["engine/kv_cache"]
+        self.assertEqual(areas[-1][0], kv_cache)
+        (begin, down), (end, zero), *_ = areas[-1][1]
+        # From the second stage to the last: what it lacks stands below the line, over the whole height.
+        self.assertAlmostEqual(begin, 84 + 1096 * 2.00039 / 5.31355, delta=1)
+        self.assertAlmostEqual(end, 84 + 1096 * 5.0013 / 5.31355, delta=1)
+        self.assertAlmostEqual(down - zero, 92, delta=0.2)
+        text = self.good(STEP, "--against-wake", "together").decode().split("differences on device 0\n")[1]
+        rows = [re.split(r"  +", line.strip()) for line in text.splitlines()]
+        self.assertEqual(rows[0], ["stage", "peak", "second run", "difference", "who differs at the peak"])
+        self.assertEqual(rows[1], ["asleep", "5.8 GiB", "5.8 GiB"])
+        self.assertEqual(rows[3], ["training_copy_loaded", "98.0 GiB", "192.7 GiB", "-94.8 GiB", "engine/kv_cache -94.8 GiB"])
+        self.assertEqual(len(rows), 6)
+        # Other stages, other holders.
+        other = self.out / "other.rvt"
+        other.write_bytes(NAMES.replace(b"</title>&", b"other").replace(b"4194304", b"8388608"))
+        text = self.good(self.names, "--against", other).decode()
+        self.assertIn("</title>&  6.0 MiB                          first run only\n", text)
+        self.assertIn("other                 10.0 MiB              second run only\n", text)
 
     def test_svg_shows_the_peak_where_it_is(self):
         path = self.out / "names.svg"
@@ -256,6 +287,7 @@ class Report(unittest.TestCase):
         other.write_bytes(NAMES.replace(b" e ", b" f "))
         text = self.good(self.names, "--against", self.names, "--against", other).decode()
         self.assertEqual(re.findall(r"^device (\d)", text, re.M), ["0", "1", "0", "1"])
+        self.assertIn("differences on device 1\n", text)
         self.assertIn("names.rvt and 1 more\n", text)
 
     def test_empty_trace(self):
