@@ -211,6 +211,7 @@ static void close_run(report_run *run)
 {
     rvl_replay_close(run->replay);
     rvl_timeline_close(run->timeline);
+    free(run->samples.list);
 }
 
 static void on_progress(void *unused, const rvl_trace_progress *progress)
@@ -228,6 +229,11 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
     options.timeline = run->timeline;
     options.wake = wake;
     options.progress = on_progress;
+    options.filter = samples_note;
+    options.event_size = sizeof(rvl_trace_event);
+    options.filter_user = &run->samples;
+    run->samples.most =
+        parsed->timeline.points > 0 ? parsed->timeline.points : RVL_TIMELINE_POINTS_DEFAULT;
     progress_begin("report", "events");
     rvl_status status = rvl_replay_run(paths, path_count, &options, &run->replay);
     progress_end();

@@ -17,6 +17,7 @@ bool report_device_get(const report_run *run, size_t index, report_device *devic
         return false;
     device_out->named = !(replayed.flags & RVL_REPLAY_DEVICE_ASSUMED);
     device_out->fits = replayed.fits;
+    device_out->most_sampled_bytes = samples_most_bytes(&run->samples, device_out->of.device);
     if (!device_out->named) {
         device_out->of.capacity_bytes = 0;
         device_out->of.profile = NULL;
@@ -54,6 +55,7 @@ char *verdict_text(const report_device *device)
 uint64_t chart_top_bytes(const report_device *device)
 {
     uint64_t top = device->of.peak_bytes > 0 ? device->of.peak_bytes : 1;
+    top = device->most_sampled_bytes > top ? device->most_sampled_bytes : top;
     uint64_t capacity_bytes = device->of.capacity_bytes;
     return capacity_bytes > top && capacity_bytes / LARGER_THAN_WORTH_SHOWING <= top
                ? capacity_bytes

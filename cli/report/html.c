@@ -184,6 +184,16 @@ static void write_capacity(FILE *out, const report_device *device)
         fputs(",\"capacity_bytes\":null,\"fits\":null", out);
 }
 
+static void write_samples(FILE *out, const report_run *run, int device)
+{
+    const sample *first = samples_next(&run->samples, device, NULL);
+    fputs(",\n\"samples\":[", out);
+    for (const sample *each = first; each != NULL; each = samples_next(&run->samples, device, each))
+        fprintf(out, "%s[%" PRIu64 ",%" PRIu64 "]", each == first ? "" : ",", each->time_ns,
+                each->bytes);
+    putc(']', out);
+}
+
 static bool write_device(FILE *out, const report_run *run, size_t index)
 {
     report_device found;
@@ -196,6 +206,7 @@ static bool write_device(FILE *out, const report_run *run, size_t index)
             index > 0 ? "," : "", device.device, device.peak_bytes, device.peak_ns, device.changes);
     write_capacity(out, &found);
     bool ok = write_key(out, "profile", device.profile);
+    write_samples(out, run, device.device);
     fputs(",\"series\":[", out);
     for (uint32_t i = 0; ok && i < device.series_count; i++)
         ok = write_series(out, run, index, i);

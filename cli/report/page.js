@@ -441,6 +441,24 @@ function drawPeak(u, unit) {
     ctx.restore();
 }
 
+/* What was truly in use, over what is predicted. */
+function drawSamples(u, unit) {
+    const { ctx } = u, ratio = devicePixelRatio, device = shown();
+    ctx.save();
+    ctx.fillStyle = css('--paper');
+    ctx.strokeStyle = css('--ink');
+    ctx.lineWidth = 1.5 * ratio;
+    for (const [ns, bytes] of device.samples) {
+        const place = placeOf(device, ns);
+        if (place < view.from || place > view.to) continue;
+        ctx.beginPath();
+        ctx.arc(u.valToPos(place / NS, 'x', true), u.valToPos(bytes / unit, 'y', true), 3.5 * ratio, 0, 2 * Math.PI);
+        ctx.fill();
+        ctx.stroke();
+    }
+    ctx.restore();
+}
+
 function drawLabel(u, text) {
     const { ctx, bbox } = u;
     ctx.save();
@@ -530,7 +548,8 @@ function timeAxis(hidden) {
 
 function highest(device) {
     const against = other();
-    const peak = Math.max(device.peak_bytes, against ? against.peak_bytes : 0, 1);
+    const peak = device.samples.reduce((most, [, bytes]) => Math.max(most, bytes),
+        Math.max(device.peak_bytes, against ? against.peak_bytes : 0, 1));
     /* A device far larger than what is used would leave nothing to see. */
     return device.capacity_bytes <= 20 * peak ? Math.max(peak, device.capacity_bytes) : peak;
 }
@@ -558,6 +577,7 @@ function makeChart(host, kind) {
             drawStageNames(u, isHeld);
             if (isHeld) {
                 drawCapacity(u, unit);
+                drawSamples(u, unit);
                 drawPeak(u, unit);
                 performance.measure('redraw', { start: drawnAt });
             } else {
@@ -842,6 +862,9 @@ function select(index, time) {
         (isNamed(device) ? `, ${sizeText(Math.max(0, device.capacity_bytes - total))} free` : ''));
     if (total > device.capacity_bytes) parts.push(`${sizeText(total - device.capacity_bytes)} too much`);
     if (paused > 0) parts.push(`${sizeText(paused)} paused`);
+    const read = lastAtMost(device.samples.map(([time]) => time), ns);
+    if (device.samples.length > 0 && device.samples[read][0] <= ns)
+        parts.push(`last read: ${sizeText(device.samples[read][1])} at ${shows(device.samples[read][0])}`);
     if (against) parts.push(`${data.runs[1 - view.run].label}: ${sizeText(there)}`);
     if (point && point[3] > 1) parts.push(`one of ${count(point[3])} changes that this point stands for`);
     at('instant').textContent = parts.join('; ') + (view.held ? ' (held)' : '');
@@ -938,6 +961,7 @@ function showLegend() {
         add(swatch(layer.colour), layer.name);
     }
     if (device.pausedLayers.length > 0) add(element('span', '', 'swatch hatched'), 'hatched: paused');
+    if (device.samples.length > 0) add(element('span', '', 'sample'), 'true use, read while it was recorded');
     if (other()) add(element('span', '', 'dashed'), `all of ${data.runs[1 - view.run].label}`);
     at('legend').replaceChildren(...entries);
 }

@@ -18,11 +18,39 @@ typedef enum chart_axis { AXIS_TIME, AXIS_EVENT } chart_axis;
 
 #define NO_COLUMN UINT32_MAX
 
+/* ---- samples.c ---- */
+
+/* True use of a device, read while the trace was recorded. */
+typedef struct sample {
+    uint64_t time_ns;
+    uint64_t bytes;
+    int device; /* index in the trace */
+} sample;
+
+typedef struct samples {
+    sample *list; /* the owner frees it */
+    size_t count;
+    size_t capacity;
+    size_t most;    /* that are kept */
+    uint64_t every; /* which of those that pass is kept */
+    uint64_t passed;
+} samples;
+
+/* What stands beside the mark of a sample. */
+#define SAMPLES_LABEL "true use, read while it was recorded"
+
+/* A filter of a replay, which leaves events as they are. */
+rvl_status samples_note(void *seen, rvl_trace_event *event, bool *keep_out);
+/* The next one of a device, after last or the first. NULL: there is none. */
+const sample *samples_next(const samples *seen, int device, const sample *last);
+uint64_t samples_most_bytes(const samples *seen, int device);
+
 /* One replay, and who held how much when. */
 typedef struct report_run {
     const char *label; /* as it is told from the other one */
     rvl_replay *replay;
     rvl_timeline *timeline;
+    samples samples;
     const palette *palette; /* of all runs of the report */
     chart_axis axis;
     uint64_t end_ns;         /* where charts by time end: the later end of both runs */
@@ -35,6 +63,7 @@ typedef struct report_run {
 /* A device of a run. capacity_bytes and profile are 0 and NULL where nobody named it. */
 typedef struct report_device {
     rvl_timeline_device of; /* what the timeline says */
+    uint64_t most_sampled_bytes;
     bool named;
     bool fits;
 } report_device;
@@ -199,7 +228,7 @@ bool most_paused(const rvl_timeline *timeline, size_t device, uint64_t *bytes_ou
 
 /* ---- difference.c: one run less another, along a chart ---- */
 
-#define DIFFERENCE_PLACES 2048u
+#define DIFFERENCE_PLACES ((size_t)2048)
 
 typedef struct difference_curves {
     rvl_timeline_series keys[2 * LAYERS_MAX]; /* holders; the last layer has none: all others */

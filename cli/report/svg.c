@@ -331,6 +331,16 @@ static void draw_peak(const plot *drawn, const rvl_timeline_device *device)
             format_size(device->peak_bytes, size));
 }
 
+/* What was truly in use, over what is predicted. */
+static void draw_samples(const plot *drawn, int device)
+{
+    const samples *seen = &drawn->run->samples;
+    for (const sample *each = samples_next(seen, device, NULL); each != NULL;
+         each = samples_next(seen, device, each))
+        fprintf(drawn->out, "<circle class=\"sample\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n",
+                x_of(drawn, each->time_ns), y_of(drawn, each->bytes));
+}
+
 static bool draw_legend(const plot *drawn, const stack *stacked, double top_px)
 {
     bool ok = true;
@@ -345,6 +355,13 @@ static bool draw_legend(const plot *drawn, const stack *stacked, double top_px)
         free(text);
     }
     return ok;
+}
+
+static bool draw_samples_legend(FILE *out, double y)
+{
+    double x = WIDTH - RIGHT - 300;
+    fprintf(out, "<circle class=\"sample\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", x, y - 4);
+    return draw_text(out, x + 10, y, "class=\"legend\"", SAMPLES_LABEL);
 }
 
 static bool draw_against_legend(const plot *drawn, const report_run *against, double y)
@@ -369,12 +386,14 @@ static const char style_text[] =
     ".capacity-text{fill:#c4262e;font-weight:600}"
     ".peak{fill:#1c2024;stroke:#fff;stroke-width:2}"
     ".peak-text,.note{font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:4px}"
+    ".sample{fill:#fff;stroke:#1c2024;stroke-width:1.5}"
     ".against{fill:none;stroke:#1c2024;stroke-width:2;stroke-dasharray:6 4}"
     "@media (prefers-color-scheme:dark){svg{background:#14171a}text{fill:#e6e9ec}"
     ".band{fill:#1d2226}.under{fill:#14171a}.grid{stroke:#343b42}.tick{fill:#9aa4ae}.capacity{"
     "stroke:#ff6b6b}"
     ".capacity-text{fill:#ff6b6b}.peak{fill:#e6e9ec;stroke:#14171a}"
-    ".begin{stroke:#9aa4ae}.peak-text,.note,.stage{stroke:#14171a}.against{stroke:#e6e9ec}}</"
+    ".begin{stroke:#9aa4ae}.peak-text,.note,.stage{stroke:#14171a}.against{stroke:#e6e9ec}.sample{"
+    "fill:#14171a;stroke:#e6e9ec}}</"
     "style>\n"
     "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
     "patternTransform=\"rotate(45)\"><path d=\"M0 0V7\" stroke=\"#9aa3ab\" stroke-width=\"2.4\"/>"
@@ -541,19 +560,23 @@ static bool draw_held(plot *held, const report_run *against, const stack *stacke
     draw_axis(held, 5);
     bool ok = draw_layers(held, stacked) && draw_against(held, against, held->device);
     draw_capacity(held, device->capacity_bytes);
+    draw_samples(held, device->device);
     draw_peak(held, device);
     return ok;
 }
 
 /* What stands at the bottom of the plots, and where. */
 static bool draw_below(const plot *held, const report_run *against, const stack *stacked,
-                       double bottom_px, uint32_t rows)
+                       double bottom_px, uint32_t rows, bool sampled)
 {
     double legend_px = bottom_px + AXIS_HEIGHT + LEGEND_ROW;
     draw_times(held, bottom_px);
     bool ok = draw_legend(held, stacked, legend_px);
+    double last_px = legend_px + LEGEND_ROW * rows;
     if (ok && against != NULL)
-        ok = draw_against_legend(held, against, legend_px + LEGEND_ROW * rows);
+        ok = draw_against_legend(held, against, last_px);
+    if (ok && sampled)
+        ok = draw_samples_legend(held->out, last_px);
     fputs("</svg>\n", held->out);
     return ok;
 }
@@ -598,7 +621,7 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
         ok = draw_paused(&held, paused_bytes, held_bottom_px + GAP);
     if (ok && compared)
         ok = draw_difference(&held, against, paused_bottom_px + GAP);
-    ok = ok && draw_below(&held, against, &stacked, bottom_px, rows);
+    ok = ok && draw_below(&held, against, &stacked, bottom_px, rows, device.most_sampled_bytes > 0);
     free(held.along.knots);
     free(stacked.order);
     return ok;

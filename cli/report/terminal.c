@@ -15,6 +15,7 @@
 #define COLUMNS_MAX 1000u
 #define LINE_BYTES (COLUMNS_MAX + 1)
 #define NS_PER_SECOND 1e9
+#define SAMPLE_MARK "o"
 #define PLAIN "\x1b[0m"
 
 typedef struct screen {
@@ -30,6 +31,7 @@ typedef struct screen {
     stack stacked;
     uint64_t *used_bytes; /* by column */
     uint64_t *bytes;      /* by column, then by layer */
+    bool *sampled;        /* by column, then by row */
 } screen;
 
 static unsigned column_of(const screen *shown, uint64_t ns)
@@ -118,8 +120,31 @@ static uint32_t layer_at(const screen *shown, unsigned column, double bytes)
     return topmost;
 }
 
+/* Whether true use was read within a cell. */
+static bool is_sampled(const screen *shown, unsigned column, unsigned row)
+{
+    return shown->sampled[(size_t)column * ROWS + row];
+}
+
+static void note_samples(screen *shown, int device)
+{
+    const samples *seen = &shown->run->samples;
+    double cell = (double)shown->top_bytes / ROWS;
+    for (const sample *each = samples_next(seen, device, NULL); each != NULL;
+         each = samples_next(seen, device, each)) {
+        double row = (double)each->bytes / cell;
+        size_t whole = row < ROWS ? (size_t)row : ROWS - 1;
+        shown->sampled[(size_t)column_of(shown, each->time_ns) * ROWS + whole] = true;
+    }
+}
+
 static void put_cell(screen *shown, unsigned column, unsigned row, bool capacity_row)
 {
+    if (is_sampled(shown, column, row)) {
+        set_colour(shown, 0);
+        fputs(SAMPLE_MARK, shown->out);
+        return;
+    }
     static const char *const eighths[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double cell = (double)shown->top_bytes / ROWS;
     double low = cell * row, used = (double)shown->used_bytes[column];
@@ -230,8 +255,8 @@ static void print_times(const screen *shown)
     char end[32];
     const axis *along = &shown->along;
     char begin[32];
-    int length =
-        snprintf(begin, sizeof begin, "%.9g s", (double)along->knots[0].time_ns / NS_PER_SECOND);
+    int length = snprintf(begin, sizeof begin, along->knots[0].time_ns > 0 ? "%.3f s" : "%.0f s",
+                          (double)along->knots[0].time_ns / NS_PER_SECOND);
     length += snprintf(end, sizeof end, "%.3f s",
                        (double)along->knots[along->count - 1].time_ns / NS_PER_SECOND);
     fprintf(shown->out, "%*s%s%*s%s%s\n", (int)AXIS_COLUMNS, "", begin,
@@ -281,15 +306,20 @@ static bool print_chart(screen *shown, const report_device *device)
     size_t cells = (size_t)shown->width * (shown->stacked.layers > 0 ? shown->stacked.layers : 1);
     shown->used_bytes = calloc(shown->width, sizeof *shown->used_bytes);
     shown->bytes = calloc(cells, sizeof *shown->bytes);
-    bool ok = shown->used_bytes != NULL && shown->bytes != NULL &&
+    shown->sampled = calloc((size_t)shown->width * ROWS, sizeof *shown->sampled);
+    bool ok = shown->used_bytes != NULL && shown->bytes != NULL && shown->sampled != NULL &&
               walk_instants(shown->run->timeline, shown->device, note_instant, shown) &&
               print_heading(shown, device);
     if (ok) {
+        note_samples(shown, device->of.device);
         print_rows(shown);
         ok = print_stages(shown);
         print_times(shown);
+        if (device->most_sampled_bytes > 0)
+            fprintf(shown->out, "%*s%s %s\n", (int)AXIS_COLUMNS, "", SAMPLE_MARK, SAMPLES_LABEL);
         ok = ok && print_legend(shown);
     }
+    free(shown->sampled);
     free(shown->used_bytes);
     free(shown->bytes);
     return ok;

@@ -395,6 +395,42 @@ static void test_stages_of_both_runs_have_one_column(void **state)
     }
 }
 
+/* ---- Samples ---- */
+
+static void note_sample(samples *seen, uint64_t time_ns, uint32_t device)
+{
+    bool keep = true;
+    rvl_trace_event event = {
+        .kind = RVL_EVENT_SAMPLE, .time_ns = time_ns, .bytes = 2 * time_ns, .device = device};
+    assert_int_equal(samples_note(seen, &event, &keep), RVL_OK);
+    assert_true(keep);
+}
+
+static void test_samples_are_kept_in_bounds(void **state)
+{
+    (void)state;
+    samples seen = {.most = 4};
+    rvl_trace_event other = {.kind = RVL_EVENT_FREE};
+    bool keep = true;
+    assert_int_equal(samples_note(&seen, NULL, NULL), RVL_OK);
+    assert_int_equal(samples_note(&seen, &other, &keep), RVL_OK);
+    assert_int_equal(seen.count, 0);
+    assert_int_equal(samples_most_bytes(&seen, 0), 0);
+    for (uint64_t i = 0; i < 11; i++)
+        note_sample(&seen, i, i == 8 ? 1 : 0);
+    static const uint64_t expected[] = {0, 4, 8}; /* thinned twice */
+    assert_int_equal(seen.count, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(seen.list[i].time_ns, expected[i]);
+    assert_int_equal(samples_most_bytes(&seen, 0), 8);
+    assert_int_equal(samples_next(&seen, 1, NULL)->time_ns, 8);
+    assert_null(samples_next(&seen, 1, samples_next(&seen, 1, NULL)));
+    assert_int_equal(samples_note(&seen, NULL, NULL), RVL_OK); /* the events begin once more */
+    note_sample(&seen, 7, 0);
+    assert_int_equal(seen.count, 1);
+    free(seen.list);
+}
+
 /* ---- Snapshots ---- */
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/traces/snapshots/"
@@ -682,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_end_of_chart),
         cmocka_unit_test(test_labels_have_lanes),
         cmocka_unit_test(test_stages_of_both_runs_have_one_column),
+        cmocka_unit_test(test_samples_are_kept_in_bounds),
         cmocka_unit_test(test_snapshots_are_shown_by_part),
         cmocka_unit_test(test_snapshots_have_pages),
         cmocka_unit_test(test_snapshots_over_another_run),

@@ -409,6 +409,27 @@ def test_widths(page, source, out):
         })()"""), [width, []], "what is cut off at the right edge")
         page.screenshot(out / f"recorded-{width}.png")
     page.resize(1280)
+    page.open(report.as_uri())
+    test_samples(page)
+
+
+def test_samples(page):
+    """What was truly in use is marked over the prediction, and told at an instant."""
+    found = page.run("""(() => {
+        const device = JSON.parse(document.getElementById('data').textContent).runs[0].devices[0];
+        const [ns, bytes] = device.samples.find(([, bytes]) => bytes > 100 * 2 ** 30);
+        const canvas = document.querySelector('#held canvas'), over = document.querySelector('#held .u-over');
+        const { from, to } = document.getElementById('charts').dataset;
+        const x = over.offsetLeft + (ns - from) / (to - from) * over.clientWidth;
+        const top = Math.max(device.capacity_bytes, device.peak_bytes) * 1.06;
+        const y = over.offsetTop + (1 - bytes / top) * over.clientHeight;
+        return { count: device.samples.length, ns, bytes, middle: [...canvas.getContext('2d').getImageData(x, y, 1, 1).data] };
+    })()""")
+    same(found["count"], 16, "samples")
+    same(found["middle"], [255, 255, 255, 255], "a mark is hollow")
+    hover(page, found["ns"] + 40_000_000)
+    check(f"last read: {found['bytes'] / 2**30:.1f} GiB" in page.run("document.getElementById('instant').textContent"),
+          "last read:", found)
 
 
 def test_names(page, out):

@@ -144,6 +144,28 @@ class Report(unittest.TestCase):
         self.assertIn("</title>&  6.0 MiB                          first run only\n", text)
         self.assertIn("other                 10.0 MiB              second run only\n", text)
 
+    def test_true_use_lies_over_the_prediction(self):
+        """Each sample of the recorded run is where it was read, to the pixel; and in every output."""
+        trace = [line.split() for path in RECORDED for line in path.read_text().splitlines()]
+        clocks = [int(words[2].removeprefix("mono_ns=")) for words in trace if words[0] == "clock"]
+        late = {"engine": clocks[0] - min(clocks), "trainer": clocks[1] - min(clocks)}
+        expected = sorted((int(w[1]) + late[w[2]], int(w[5])) for w in trace if w[0] == "sample")
+        self.assertEqual(len(expected), 16)
+        for words in ((), ("--wake", "together")):
+            root = xml.fromstring(self.good(*RECORDED, "--svg", "-", *words))
+            marks = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter(SVG + "circle") if c.get("class") == "sample"]
+            self.assertEqual(len(marks), 17)  # and one in the legend
+            grid = [re.match(r"M[\d.]+ ([\d.]+)", p.get("d"))[1] for p in root.iter(SVG + "path") if p.get("class") == "grid"]
+            title = root.find(SVG + "title").text
+            top = max(150109880320, float(re.search(r"peak ([\d.]+) GiB", title)[1]) * GIB) * 17 / 16
+            for (x, y), (ns, used) in zip(marks, expected):
+                self.assertAlmostEqual(y, float(grid[0]) - 360 * used / top, delta=0.3)
+                self.assertAlmostEqual(x, 84 + 1096 * ns / 6.7011e9, delta=2)
+        chart = self.good(*RECORDED, env={"COLUMNS": "100"}).decode().splitlines()
+        self.assertIn("o true use, read while it was recorded", "\n".join(chart))
+        self.assertGreaterEqual(sum(line[11:].count("o") for line in chart[1:17]), 8)
+        self.assertNotIn("true use", self.good(STEP).decode() + self.good(STEP, "--svg", "-").decode())
+
     def test_svg_shows_the_peak_where_it_is(self):
         path = self.out / "names.svg"
         self.good(self.names, "--svg", path)
