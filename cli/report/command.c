@@ -212,6 +212,7 @@ static void close_run(report_run *run)
     rvl_replay_close(run->replay);
     rvl_timeline_close(run->timeline);
     free(run->samples.list);
+    free(run->remedy);
 }
 
 static void on_progress(void *unused, const rvl_trace_progress *progress)
@@ -237,8 +238,11 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
     progress_begin("report", "events");
     rvl_status status = rvl_replay_run(paths, path_count, &options, &run->replay);
     progress_end();
-    if (status == RVL_OK)
+    if (status == RVL_OK) {
+        const remedy_question asked = {paths, path_count, &parsed->options, wake};
+        run->remedy = remedy_text(&asked, run);
         return 0;
+    }
     int code = explain_replay(status);
     /* A report answers nothing about what fits. */
     return code == EXIT_DOES_NOT_FIT ? EXIT_BAD_INPUT : code;

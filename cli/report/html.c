@@ -222,7 +222,7 @@ static bool write_run(FILE *out, const report_run *run)
 {
     fprintf(out, "{\"end_ns\":%" PRIu64 ",\"events\":%" PRIu64, chart_end_ns(run->timeline),
             rvl_replay_event_count(run->replay, NULL));
-    bool ok = write_key(out, "label", run->label);
+    bool ok = write_key(out, "label", run->label) && write_key(out, "remedy", run->remedy);
     fputs(",\"devices\":[", out);
     for (size_t i = 0; ok && i < rvl_timeline_device_count(run->timeline); i++)
         ok = write_device(out, run, i);

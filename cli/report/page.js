@@ -977,7 +977,8 @@ function verdictText(device) {
 function summaryOf(each, device) {
     const line = element('p'), stage = stageOf(device, device.peak_ns);
     const verdict = element('strong', verdictText(device), isNamed(device) && !device.fits ? 'bad' : 'good');
-    line.append(`${each.label}: `, verdict, `. Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
+    const remedy = each.remedy && isNamed(device) && !device.fits ? `; ${each.remedy}` : '';
+    line.append(`${each.label}: `, verdict, `${remedy}. Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
         `; device ${device.device}, ${deviceText(device)}; ${count(each.events)} events`);
     return line;
 }

@@ -51,6 +51,7 @@ typedef struct report_run {
     rvl_replay *replay;
     rvl_timeline *timeline;
     samples samples;
+    char *remedy;           /* what would make it fit; NULL: nothing is said */
     const palette *palette; /* of all runs of the report */
     chart_axis axis;
     uint64_t end_ns;         /* where charts by time end: the later end of both runs */
@@ -176,6 +177,22 @@ void palette_free(palette *made);
 
 /* Of a layer. */
 colour stack_colour(const report_run *run, size_t device, const stack *stacked, uint32_t layer);
+
+/* ---- remedy.c ---- */
+
+/* What a run was made of. */
+typedef struct remedy_question {
+    const char *const *paths;
+    size_t path_count;
+    const rvl_replay_options *options;
+    rvl_wake wake;
+} remedy_question;
+
+/*
+ * "it would fit with engine/kv_cache of 41.9 GiB instead of 94.8 GiB", as `reveille plan` finds.
+ * The caller frees it. NULL: it fits, nobody can tell, or no memory.
+ */
+char *remedy_text(const remedy_question *asked, const report_run *run);
 
 /* ---- axis.c: where a time lies ---- */
 

@@ -413,18 +413,31 @@ static char *title_of(const report_run *run, const report_device *device)
     return title;
 }
 
-/* A line for each run that has the device. */
+static bool has_remedy(const report_run *run, size_t index)
+{
+    report_device device;
+    return run != NULL && run->remedy != NULL && report_device_get(run, index, &device) &&
+           !device.fits;
+}
+
+/* A line for each run that has the device, and one for what would make it fit. */
 static bool draw_titles(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
     const report_run *const runs[] = {run, against};
+    double y = 28;
     bool ok = true;
     for (int i = 0; ok && i < 2; i++) {
         report_device device;
         if (runs[i] == NULL || !report_device_get(runs[i], index, &device))
             continue;
         char *title = title_of(runs[i], &device);
-        ok = title != NULL && draw_text(out, LEFT, 28 + TITLE_HEIGHT * i, "class=\"title\"", title);
+        ok = title != NULL && draw_text(out, LEFT, y, "class=\"title\"", title);
         free(title);
+        y += TITLE_HEIGHT;
+        if (ok && has_remedy(runs[i], index)) {
+            ok = draw_text(out, LEFT, y, "class=\"legend\"", runs[i]->remedy);
+            y += TITLE_HEIGHT;
+        }
     }
     return ok;
 }
@@ -586,6 +599,13 @@ static bool has_device(const report_run *run, size_t index)
     return index < rvl_timeline_device_count(run->timeline);
 }
 
+/* Lines below the first. */
+static int title_lines(const report_run *run, const report_run *against, size_t index)
+{
+    return (against != NULL && has_device(against, index)) + has_remedy(run, index) +
+           has_remedy(against, index);
+}
+
 bool write_svg(FILE *out, const report_run *run, const report_run *against, size_t index)
 {
     report_device device;
@@ -606,7 +626,7 @@ bool write_svg(FILE *out, const report_run *run, const report_run *against, size
     }
     held.lanes = label_lanes_of(run->timeline, WIDTH - RIGHT - LEFT, LABEL_GAP);
     bool ok = each_stage(&held, count_lane);
-    held.top_px = TOP + (against != NULL ? TITLE_HEIGHT : 0) +
+    held.top_px = TOP + TITLE_HEIGHT * title_lines(run, against, index) +
                   LANE_HEIGHT * (held.lanes.count > 0 ? held.lanes.count : 1);
     double held_bottom_px = held.top_px + HELD_HEIGHT;
     double paused_bottom_px = held_bottom_px + (paused_bytes > 0 ? GAP + PAUSED_HEIGHT : 0);

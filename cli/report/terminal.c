@@ -310,6 +310,12 @@ static bool print_chart(screen *shown, const report_device *device)
     bool ok = shown->used_bytes != NULL && shown->bytes != NULL && shown->sampled != NULL &&
               walk_instants(shown->run->timeline, shown->device, note_instant, shown) &&
               print_heading(shown, device);
+    if (ok && shown->run->remedy != NULL && !device->fits) {
+        char *remedy = printable(shown->run->remedy);
+        ok = remedy != NULL;
+        fprintf(shown->out, "%s\n", ok ? remedy : "");
+        free(remedy);
+    }
     if (ok) {
         note_samples(shown, device->of.device);
         print_rows(shown);

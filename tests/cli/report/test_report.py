@@ -144,6 +144,22 @@ class Report(unittest.TestCase):
         self.assertIn("</title>&  6.0 MiB                          first run only\n", text)
         self.assertIn("other                 10.0 MiB              second run only\n", text)
 
+    def test_what_would_fit_is_what_plan_says(self):
+        plan = subprocess.run([COMMAND, "plan", STEP, "--max", "engine/kv_cache", "--wake", "together"], capture_output=True)
+        largest = re.match(r"engine/kv_cache: at most ([\d.]+ GiB)", plan.stdout.decode())[1]
+        remedy = f"it would fit with engine/kv_cache of {largest} instead of 94.8 GiB"
+        self.assertEqual(self.good(STEP, "--wake", "together").decode().split("\n")[1], remedy)
+        root = xml.fromstring(self.good(STEP, "--against-wake", "together", "--svg", "-"))
+        self.assertEqual([t.text for t in root.iter(SVG + "text") if t.text == remedy], [remedy])
+        self.assertNotIn("would", self.good(STEP).decode())
+        # A device that even what the others hold does not fit on, and a pipe, which cannot be read again.
+        self.assertIn("\nthe largest holder is engine/kv_cache; it would not fit without it either\n",
+                      self.good(STEP, "--device", "20GiB").decode())
+        piped = subprocess.run([COMMAND, "report", "/dev/stdin", "--device", "20GiB"], input=STEP.read_bytes(),
+                               capture_output=True)
+        self.assertIn(b"\n`reveille plan --max engine/kv_cache` says how much of it would fit\n", piped.stdout)
+        self.assertEqual((piped.returncode, piped.stderr), (0, b""))
+
     def test_true_use_lies_over_the_prediction(self):
         """Each sample of the recorded run is where it was read, to the pixel; and in every output."""
         trace = [line.split() for path in RECORDED for line in path.read_text().splitlines()]
