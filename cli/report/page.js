@@ -78,7 +78,7 @@ const deviceText = (device) => isNamed(device) ?
  */
 function layersOf(device, paused) {
     const order = device.series.map((series, index) => ({ series, index }))
-        .filter((each) => each.series.paused === paused);
+        .filter((each) => each.series.paused === paused && isShown(each.series));
     const large = [...order].sort((a, b) => b.series.peak_bytes - a.series.peak_bytes);
     const drawn = new Set(large.slice(0, large.length > data.layers ? data.layers - 1 : data.layers));
     const layers = order.filter((each) => drawn.has(each)).sort((a, b) =>
@@ -98,15 +98,47 @@ for (const run of data.runs) {
         /* Of a device that nobody named nothing is too much. */
         if (device.capacity_bytes === null) device.capacity_bytes = Infinity;
         for (const series of device.series) series.name = holderName(series);
+        device.sampleTimes = device.samples.map(([time]) => time);
         Object.assign(device, unfold(run, device));
-        device.heldLayers = layersOf(device, false);
-        device.pausedLayers = layersOf(device, true);
     }
 }
 
 /* ---- What is shown ---- */
 
 const view = { axis: data.axis, run: 0, device: 0, from: 0, to: 1, instant: 0, time: 0, held: false, showPaused: true };
+
+/*
+ * Which holders are shown: one alone; else those that are not switched off, by themselves or with their process, and
+ * that match what is searched for, if any does.
+ */
+const chosen = { alone: null, off: new Set(), search: '' };
+const matches = (name) => name.toLowerCase().includes(chosen.search.toLowerCase());
+const everySeries = () => data.runs.flatMap((each) => each.devices.flatMap((device) => device.series));
+function isShown(series) {
+    if (chosen.alone !== null) return series.name === chosen.alone;
+    return !chosen.off.has(series.name) && !chosen.off.has(series.process + '/') && (!chosen.found || matches(series.name));
+}
+const isFiltered = () => chosen.alone !== null || chosen.off.size > 0 || chosen.found;
+
+/* What the charts draw, of all devices. */
+function layOut() {
+    chosen.found = chosen.search !== '' && everySeries().some((series) => matches(series.name));
+    for (const device of data.runs.flatMap((each) => each.devices)) {
+        device.heldLayers = layersOf(device, false);
+        device.pausedLayers = layersOf(device, true);
+        device.shownTotal = sumOf(device, device.heldLayers);
+        device.shownPaused = sumOf(device, device.pausedLayers);
+    }
+}
+
+function sumOf(device, layers) {
+    const sum = new Float64Array(device.times.length);
+    for (const layer of layers)
+        for (const member of layer.members)
+            for (let i = 0; i < sum.length; i++) sum[i] += device.bytes[member][i];
+    return sum;
+}
+
 const run = () => data.runs[view.run];
 const shown = () => run().devices[Math.min(view.device, run().devices.length - 1)];
 const other = () => {
@@ -230,7 +262,7 @@ function differenceLayers(device, against) {
     const layers = [...device.heldLayers, ...against.heldLayers].filter((layer, i, all) =>
         layer.alone && all.findIndex((each) => each.name === layer.name) === i);
     const named = new Set(layers.map((layer) => layer.name));
-    const members = (of, wanted) => of.series.flatMap((series, s) => !series.paused && wanted(series.name) ? [s] : []);
+    const members = (of, wanted) => of.series.flatMap((series, s) => !series.paused && isShown(series) && wanted(series.name) ? [s] : []);
     const made = layers.map(({ name, colour }) => ({ name, colour,
         own: members(device, (each) => each === name), theirs: members(against, (each) => each === name) }));
     const rest = { name: 'others', colour: data.rest_colour, own: members(device, (each) => !named.has(each)),
@@ -275,6 +307,7 @@ function spread(x, times, values, unit) {
 /* ---- Drawing ---- */
 
 let charts = [];
+let started = false;
 let drawnAt = 0;
 
 function hatch(colour) {
@@ -492,7 +525,10 @@ function addPlot(host, options, make) {
     chart.over.addEventListener('mousedown', onPanStart, true);
     chart.over.addEventListener('click', onClick);
     chart.over.addEventListener('mousemove', onMove);
-    chart.over.addEventListener('mouseleave', placeCursor);
+    chart.over.addEventListener('mouseleave', () => {
+        placeCursor();
+        at('tip').hidden = true;
+    });
     charts.push(chart);
 }
 const columnsOf = (host) => Math.max(100, Math.round(host.clientWidth - AXIS_WIDTH));
@@ -557,7 +593,8 @@ function highest(device) {
 function makeChart(host, kind) {
     const device = shown(), isHeld = kind === 'held';
     const layers = isHeld ? device.heldLayers : device.pausedLayers;
-    const top = isHeld ? highest(device) : device.paused.reduce((a, b) => Math.max(a, b), 1);
+    const most = (list) => list.reduce((a, b) => Math.max(a, b), 1);
+    const top = !isHeld ? most(device.shownPaused) : isFiltered() ? most(device.shownTotal) : highest(device);
     const [unitName, unit] = unitFor(top);
     const series = [{}];
     for (const layer of [...layers].reverse())
@@ -566,7 +603,8 @@ function makeChart(host, kind) {
             stroke: layer.colour, width: isHeld ? 1 : 0, points: { show: false }, paths: stepped,
             fill: isHeld ? layer.colour : hatch(layer.colour),
         });
-    const against = isHeld && other();
+    /* Totals say nothing of a part. */
+    const against = isHeld && !isFiltered() && other();
     if (against)
         series.push({ stroke: css('--ink'), width: 2, dash: [6, 4], points: { show: false }, paths: stepped });
     const names = isHeld ? 9 + LANE_HEIGHT * lanesFor(host.clientWidth - AXIS_WIDTH - PLOT_RIGHT) : 8;
@@ -576,15 +614,19 @@ function makeChart(host, kind) {
         draw: (u) => {
             drawStageNames(u, isHeld);
             if (isHeld) {
-                drawCapacity(u, unit);
-                drawSamples(u, unit);
-                drawPeak(u, unit);
+                if (isFiltered()) {
+                    drawLabel(u, `shown: at most ${sizeText(most(device.shownTotal))}`);
+                } else {
+                    drawCapacity(u, unit);
+                    drawSamples(u, unit);
+                    drawPeak(u, unit);
+                }
                 performance.measure('redraw', { start: drawnAt });
             } else {
                 drawLabel(u, 'paused (uses no GPU memory)');
             }
         },
-    }), () => stacked(device, layers, isHeld ? device.total : device.paused, columns, unit, against));
+    }), () => stacked(device, layers, isHeld ? device.shownTotal : device.shownPaused, columns, unit, against));
 }
 
 function rebuild() {
@@ -593,6 +635,7 @@ function rebuild() {
     charts = [];
     makeChart(at('held'), 'held');
     const withPaused = shown().pausedLayers.length > 0;
+    at('show-all').hidden = !isFiltered();
     at('paused-choice').hidden = !withPaused;
     at('paused').hidden = !withPaused || !view.showPaused;
     if (!at('paused').hidden) makeChart(at('paused'), 'paused');
@@ -696,6 +739,7 @@ const timeUnder = (event) => timeAt(shown(), placeUnder(event));
 /* The chart under the pointer moves its own line. */
 let movedTo = null;
 function onMove(event) {
+    showTip(event);
     if (view.held) {
         placeCursor();
         return;
@@ -714,6 +758,30 @@ function onClick(event) {
     view.held = true;
     selectTime(timeUnder(event));
     placeCursor();
+}
+
+/* Who holds what under the pointer, beside it. The table says the same to who cannot see it. */
+const TIP_ROWS = 8;
+function showTip(event) {
+    const device = shown(), ns = timeUnder(event), index = instantAt(device, ns), stage = stageAt(ns);
+    const holders = holdersAt(device, index).filter((each) => each.held > 0);
+    const rest = holders.slice(TIP_ROWS).reduce((sum, each) => sum + each.held, 0);
+    const lines = [[null, `${timeText(ns, timeAt(device, view.to) - timeAt(device, view.from))}${stage ? ', ' + stage.name : ''}`, ''],
+        [null, 'in use', sizeText(device.total[index])],
+        ...holders.slice(0, TIP_ROWS).map((each) => [each.colour, each.name, sizeText(each.held)]),
+        ...(rest > 0 ? [[data.rest_colour, `${holders.length - TIP_ROWS} others`, sizeText(rest)]] : [])];
+    at('tip').replaceChildren(...lines.map(([colour, name, size]) => {
+        const line = element('div'), text = element('span', name);
+        if (colour) text.prepend(swatch(colour));
+        line.append(text, element('span', size));
+        return line;
+    }));
+    at('tip').hidden = false;
+    const host = at('charts').getBoundingClientRect(), tip = at('tip').getBoundingClientRect();
+    const x = event.clientX - host.left, y = event.clientY - host.top;
+    const left = x + 16 + tip.width > host.width ? x - 16 - tip.width : x + 16;
+    at('tip').style.left = `${Math.max(0, left)}px`;
+    at('tip').style.top = `${Math.min(y + 12, host.height - tip.height)}px`;
 }
 
 /* The line of the cursor, at the time that is shown. */
@@ -775,7 +843,7 @@ function rowOf(cells) {
 function fillTable(table, names, rows, sum) {
     titles(table, names);
     table.setAttribute('role', 'table');
-    table.tBodies[0].replaceChildren(...rows);
+    table.tBodies[0].replaceChildren(...inOrder(table, names, rows));
     if (table.tFoot) table.tFoot.replaceChildren(...(sum ? [sum] : []));
     for (const part of [table.tHead, ...table.tBodies, ...(table.tFoot ? [table.tFoot] : [])]) {
         part.setAttribute('role', 'rowgroup');
@@ -789,14 +857,57 @@ function fillTable(table, names, rows, sum) {
     }
 }
 
+/* By the column that was chosen; what has no key, as the sum of many, stays last. */
+function inOrder(table, names, rows) {
+    const index = names.findIndex(([name]) => name === table.dataset.by), down = table.dataset.down === 'true';
+    if (index < 0 || rows.some((row) => row.keys && row.keys[index] === undefined)) return rows;
+    const compare = (a, b) => typeof a === 'string' ? (a < b ? -1 : Number(a > b)) : a - b;
+    return [...rows].sort((a, b) => !a.keys || !b.keys ? Number(!a.keys) - Number(!b.keys) :
+        (down ? -1 : 1) * compare(a.keys[index], b.keys[index]));
+}
+
+/* Titles are buttons that sort. They are made when they change, so that the focus stays. */
 function titles(table, names) {
-    const row = element('tr');
-    for (const [name, className] of names) {
-        const cell = element('th', name, className);
-        cell.scope = 'col';
-        row.append(cell);
+    const said = JSON.stringify(names);
+    if (table.dataset.titles !== said) {
+        table.dataset.titles = said;
+        const row = element('tr');
+        for (const [name, className] of names) {
+            const cell = element('th', '', className), sort = element('button', name);
+            cell.scope = 'col';
+            sort.type = 'button';
+            sort.addEventListener('click', () => sortBy(table, name, className === 'number'));
+            cell.append(className === 'holders' ? name : sort);
+            row.append(cell);
+        }
+        table.tHead.replaceChildren(row);
     }
-    table.tHead.replaceChildren(row);
+    for (const cell of table.tHead.rows[0].cells) {
+        const order = cell.textContent === table.dataset.by ? table.dataset.down === 'true' ? 'descending' : 'ascending' : 'none';
+        cell.setAttribute('aria-sort', order);
+    }
+}
+
+/* Numbers from the largest on, names from A on; once more turns it round. */
+function sortBy(table, name, down) {
+    table.dataset.down = table.dataset.by === name ? table.dataset.down !== 'true' : down;
+    table.dataset.by = name;
+    if (table === at('stages')) showStages();
+    else select(view.instant, view.time);
+}
+
+/* A holder's name: a click shows it alone, and a second one all again. */
+function holderButton({ name, colour }) {
+    const made = element('button', name);
+    made.type = 'button';
+    made.title = chosen.alone === name ? 'Show all holders' : 'Show this holder alone';
+    made.setAttribute('aria-pressed', chosen.alone === name);
+    made.prepend(swatch(colour));
+    made.addEventListener('click', () => {
+        chosen.alone = chosen.alone === name ? null : name;
+        showAll();
+    });
+    return made;
 }
 
 /* Where an instant stands for several changes: the least and the most of a series among them. */
@@ -823,7 +934,7 @@ function holdersAt(device, index, against, indexThere) {
         holder[series.paused ? 'paused' : 'held'] += device.bytes[s][index];
         if (!series.paused && ranges.has(s)) holder.range = ranges.get(s);
     });
-    return [...holders.values()].filter((each) => each.held > 0 || each.paused > 0 || each.there > 0)
+    return [...holders.values()].filter((each) => !chosen.found || matches(each.name)).filter((each) => each.held > 0 || each.paused > 0 || each.there > 0)
         .sort((a, b) => b.held - a.held || b.paused - a.paused || (a.name < b.name ? -1 : 1));
 }
 
@@ -856,17 +967,17 @@ function select(index, time) {
     const against = other(), indexThere = against ? instantThere(against, ns) : 0;
     const there = against ? against.total[indexThere] : 0;
     const range = timeAt(device, view.to) - timeAt(device, view.from), shows = (each) => timeText(each, range);
-    const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, as since ${shows(since)}` : '')];
+    const parts = [`At ${shows(ns)}` + (shows(ns) !== shows(since) ? `, unchanged since ${shows(since)}` : '')];
     if (stage) parts.push(`in ${stage.name}`);
     parts.push(`${sizeText(total)} in use` +
         (isNamed(device) ? `, ${sizeText(Math.max(0, device.capacity_bytes - total))} free` : ''));
     if (total > device.capacity_bytes) parts.push(`${sizeText(total - device.capacity_bytes)} too much`);
     if (paused > 0) parts.push(`${sizeText(paused)} paused`);
-    const read = lastAtMost(device.samples.map(([time]) => time), ns);
+    const read = lastAtMost(device.sampleTimes, ns);
     if (device.samples.length > 0 && device.samples[read][0] <= ns)
         parts.push(`last read: ${sizeText(device.samples[read][1])} at ${shows(device.samples[read][0])}`);
     if (against) parts.push(`${data.runs[1 - view.run].label}: ${sizeText(there)}`);
-    if (point && point[3] > 1) parts.push(`one of ${count(point[3])} changes that this point stands for`);
+    if (point && point[3] > 1) parts.push(`${count(point[3])} changes merged`);
     at('instant').textContent = parts.join('; ') + (view.held ? ' (held)' : '');
     at('instant').dataset.ns = ns;
 
@@ -878,10 +989,12 @@ function select(index, time) {
     const rows = holders.length > MAX_ROWS && !view.held ? holders.slice(0, MAX_ROWS) : holders;
     const rest = holders.slice(rows.length).reduce((held, each) => held + each.held, 0);
     const lines = rows.map((each) => {
-        const row = rowOf([[each.name, '', swatch(each.colour)], numberCell(each.held),
+        const row = rowOf([['', '', holderButton(each)], numberCell(each.held),
             [each.held > 0 ? count(each.held) : '', 'number bytes'], [share(each.held, total), 'number'],
             ...(against ? [numberCell(each.there), differenceCell(each.held - each.there)] : []), numberCell(each.paused), ...(withRange ? [[rangeText(each.range), 'number']] : [])]);
         Object.assign(row.dataset, { holder: each.name, held: each.held, paused: each.paused, there: each.there });
+        row.keys = [each.name, each.held, each.held, each.held, ...(against ? [each.there, each.held - each.there] : []),
+            each.paused, each.range ? each.range[1] - each.range[0] : 0];
         return row;
     });
     if (rows.length < holders.length)
@@ -892,6 +1005,7 @@ function select(index, time) {
         numberCell(paused), ...(withRange ? [['', '']] : [])]);
     Object.assign(sum.dataset, { held: total, paused });
     fillTable(table, columns, lines, sum);
+    tell();
 }
 
 function showStages() {
@@ -899,8 +1013,8 @@ function showStages() {
     const theirs = new Map(against ? against.stages.map((stage) => [stage.column, stage]) : []);
     const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
         ['host', 'number'], ['transitions', 'number'],
-        ...(against ? [['peak, other run', 'number'], ['difference', 'number'], ['who differs at the peak']] : []),
-        ['who holds the peak']];
+        ...(against ? [['peak, other run', 'number'], ['difference', 'number'], ['who differs at the peak', 'holders']] : []),
+        ['who holds the peak', 'holders']];
     const rows = device.stages.map((stage, i) => {
         const go = element('button', stage.merged ? `${stage.name} and ${stage.merged - 1} more` : stage.name);
         go.type = 'button';
@@ -919,6 +1033,9 @@ function showStages() {
             [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
                 (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
         Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
+        const there = theirs.get(stage.column);
+        row.keys = [stage.name, stage.begin_ns, stage.peak_bytes, stage.end_bytes, stage.free_at_peak_bytes, stage.host_bytes,
+            stage.transition_ns, ...(against ? [there ? there.peak_bytes : 0, there ? stage.peak_bytes - there.peak_bytes : 0] : [])];
         return row;
     });
     if (against) {
@@ -927,10 +1044,13 @@ function showStages() {
             const row = rowOf([[`${stage.name} (other run only)`, ''], ...Array(6).fill(['', 'number']),
                 ...comparison(null, stage), ['', '']]);
             row.dataset.other = stage.name;
+            row.keys = [stage.name, stage.begin_ns, 0, 0, 0, 0, 0, stage.peak_bytes, -stage.peak_bytes];
             rows.push(row);
         }
     }
-    fillTable(table, columns, rows);
+    /* A search that meets no stage is one for a holder. */
+    const found = rows.filter((row) => matches(row.dataset.stage || row.dataset.other));
+    fillTable(table, columns, found.length > 0 ? found : rows);
 }
 
 /* Peak of the same stage in the other run, the difference, and the holders that make it, the largest first. */
@@ -949,17 +1069,37 @@ function comparison(own, theirs) {
 
 function showLegend() {
     const device = shown(), entries = [];
-    const add = (mark, name) => {
+    const add = (...parts) => {
         const entry = element('li');
-        entry.append(mark, name);
+        entry.append(...parts);
         entries.push(entry);
     };
-    const names = new Set();
+    /* A button switches a process or a holder off and on. */
+    const addSwitch = (key, mark, name) => {
+        const made = element('button', '');
+        made.type = 'button';
+        made.setAttribute('aria-pressed', !chosen.off.has(key));
+        made.title = `${chosen.off.has(key) ? 'Show' : 'Hide'} ${name}`;
+        made.append(...(mark ? [mark] : []), name);
+        made.addEventListener('click', () => {
+            if (!chosen.off.delete(key)) chosen.off.add(key);
+            showAll();
+            const again = [...at('legend').querySelectorAll('button')].find((each) => each.dataset.key === key);
+            if (again) again.focus();
+        });
+        made.dataset.key = key;
+        add(made);
+    };
+    const processes = new Set(device.series.map((series) => series.process));
+    if (processes.size > 1) for (const process of processes) addSwitch(process + '/', null, `all of ${process}`);
+    const names = new Set(), colours = new Map(device.series.map((series) => [series.name, series.colour]));
     for (const layer of [...device.heldLayers].reverse().concat(device.pausedLayers)) {
         if (names.has(layer.name)) continue;
         names.add(layer.name);
-        add(swatch(layer.colour), layer.name);
+        if (layer.alone) addSwitch(layer.name, swatch(layer.colour), layer.name);
+        else add(swatch(layer.colour), layer.name);
     }
+    for (const name of chosen.off) if (colours.has(name) && !names.has(name)) addSwitch(name, swatch(colours.get(name)), name);
     if (device.pausedLayers.length > 0) add(element('span', '', 'swatch hatched'), 'hatched: paused');
     if (device.samples.length > 0) add(element('span', '', 'sample'), 'true use, read while it was recorded');
     if (other()) add(element('span', '', 'dashed'), `all of ${data.runs[1 - view.run].label}`);
@@ -992,11 +1132,85 @@ function showSummary() {
 }
 
 function showAll() {
+    layOut();
     rebuild();
     showSummary();
     showLegend();
     showStages();
     selectTime(view.time);
+    placeCursor();
+}
+
+/* ---- Tables as CSV ---- */
+
+/* A cell that a spreadsheet would take for a formula is text there. */
+function csvCell(value) {
+    const text = typeof value === 'number' ? String(value) : String(value).replace(/^[=+\-@\t\r]/, "'$&");
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+const csv = (rows) => rows.map((row) => row.map(csvCell).join(',') + '\r\n').join('');
+
+/* To the byte and to the nanosecond, all rows, whatever the table shows. */
+function csvOf(id) {
+    const device = shown(), against = other();
+    if (id === 'holders') {
+        const there = against ? instantThere(against, view.time) : 0;
+        return csv([['time_ns', 'holder', 'held_bytes', ...(against ? ['other_run_bytes', 'difference_bytes'] : []), 'paused_bytes'],
+            ...holdersAt(device, view.instant, against, there).map((each) => [view.time, each.name, each.held,
+                ...(against ? [each.there, each.held - each.there] : []), each.paused])]);
+    }
+    const theirs = new Map(against ? against.stages.map((stage) => [stage.column, stage]) : []);
+    const peakThere = (stage) => theirs.has(stage.column) ? theirs.get(stage.column).peak_bytes : '';
+    return csv([['stage', 'begin_ns', 'peak_bytes', 'end_bytes', 'host_bytes', 'transition_ns',
+        ...(against ? ['other_run_peak_bytes'] : []), 'at_peak'],
+        ...device.stages.map((stage) => [stage.name, stage.begin_ns, stage.peak_bytes, stage.end_bytes, stage.host_bytes,
+            stage.transition_ns, ...(against ? [peakThere(stage)] : []),
+            stage.at_peak.map((each) => `${holderName(each)}=${each.bytes}`).join(' ')])]);
+}
+
+function save(id) {
+    const link = element('a');
+    link.href = URL.createObjectURL(new Blob([csvOf(id)], { type: 'text/csv' }));
+    link.download = `${id}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+}
+
+/* ---- The address: a link to what is shown ---- */
+
+/* The instant, where it is held, and what it is seen in. */
+function tell() {
+    const words = new URLSearchParams();
+    if (view.held) words.set('t', view.time);
+    if (view.run > 0) words.set('run', view.run);
+    if (view.device > 0) words.set('device', view.device);
+    if (view.axis !== data.axis) words.set('axis', view.axis);
+    if (chosen.alone !== null) words.set('holder', chosen.alone);
+    const wanted = words.size > 0 ? '#' + words : '';
+    if (wanted !== location.hash && started) history.replaceState(null, '', wanted || location.pathname + location.search);
+}
+
+/* What the address says, as far as it can be. */
+function follow() {
+    const words = new URLSearchParams(location.hash.slice(1));
+    const choice = (name, id) => {
+        const wanted = Number(words.get(name));
+        at(id).value = at(id).options[wanted] ? wanted : 0;
+        view[name] = Number(at(id).value);
+    };
+    choice('run', 'run');
+    choice('device', 'device');
+    view.axis = ['time', 'event'].includes(words.get('axis')) ? words.get('axis') : data.axis;
+    at('axis').value = view.axis;
+    chosen.alone = everySeries().some((series) => series.name === words.get('holder')) ? words.get('holder') : null;
+    placeAll();
+    view.from = 0;
+    view.to = endOf();
+    showAll();
+    const ns = Number(words.get('t'));
+    view.held = words.has('t') && Number.isFinite(ns);
+    if (view.held) selectTime(Math.min(Math.max(0, ns), lastEnd()));
+    else select(peakInstant());
     placeCursor();
 }
 
@@ -1022,6 +1236,16 @@ at('axis').addEventListener('change', () => {
     view.to = endOf();
     rebuild();
 });
+at('search').addEventListener('input', () => {
+    chosen.search = at('search').value.trim();
+    showAll();
+});
+at('show-all').addEventListener('click', () => {
+    Object.assign(chosen, { alone: null, off: new Set(), search: '' });
+    at('search').value = '';
+    showAll();
+});
+for (const id of ['holders', 'stages']) at(`save-${id}`).addEventListener('click', () => save(id));
 at('show-paused').addEventListener('change', (event) => {
     view.showPaused = event.target.checked;
     rebuild();
@@ -1065,9 +1289,7 @@ new ResizeObserver(() => {
     rebuild();
 }).observe(at('charts'));
 
-placeAll();
-view.to = endOf();
-showAll();
-select(peakInstant());
-placeCursor();
+follow();
+started = true;
+addEventListener('hashchange', follow);
 })();

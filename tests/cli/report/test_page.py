@@ -6,6 +6,8 @@ The page of `reveille report` in a real browser: test_page.py COMMAND SOURCE_DIR
 What the page says at an instant is held against `reveille replay --json`. With OUT_DIR the
 screenshots stay there, to be looked at. Exit status 77: no Chromium, or built without the page.
 """
+import csv
+import io
 import json
 import pathlib
 import random
@@ -153,7 +155,7 @@ def test_hover(page, device):
 def test_stages(page, device):
     rows = page.run("[...document.querySelectorAll('#stages tbody tr')].map((r) => [r.dataset.stage, +r.dataset.peak])")
     same(rows, [[s["name"], s["peak_bytes"]] for s in device["stages"]], "table of stages")
-    page.run("document.querySelectorAll('#stages button')[2].click()")
+    page.run("document.querySelectorAll('#stages tbody button')[2].click()")
     page.settle()
     begin, end = view(page)
     near(begin, 3000392000, 2, "a stage's button shows the stage")
@@ -311,6 +313,138 @@ def test_differences(page, staged, together):
     check(seen[1] != seen[0], "and where there is none:", seen)
 
 
+def holders(page):
+    return page.run("[...document.querySelectorAll('#holders tbody tr')].map((r) => r.dataset.holder)")
+
+
+def press(page, selector, text):
+    """Clicks the button that has this text."""
+    page.run(f"[...document.querySelectorAll('{selector}')].find((b) => b.textContent === '{text}').click()")
+    page.settle()
+
+
+def coloured(page, tag):
+    """Pixels of the chart that have the colour of a tag."""
+    return page.run(f"""(() => {{
+        const {{ series }} = JSON.parse(document.getElementById('data').textContent).runs[0].devices[0];
+        const hex = series.find((s) => s.tag === '{tag}').colour, canvas = document.querySelector('#held canvas');
+        const wanted = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+        const {{ data }} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        let count = 0;
+        for (let i = 0; i < data.length; i += 4) count += wanted.every((part, k) => part === data[i + k]);
+        return count;
+    }})()""")
+
+
+def test_tip(page, staged):
+    """Beside the pointer stands who holds what there, as the table says."""
+    hover(page, 3_500_000_000)
+    tip = page.run("[...document.querySelectorAll('#tip div')].map((d) => [...d.children].map((s) => s.textContent))")
+    stage = staged["stages"][2]
+    check(tip[0][0].endswith("s, training_copy_loaded"), "its title:", tip)
+    same(tip[1], ["in use", f"{stage['end_bytes'] / 2**30:.1f} GiB"], "all")
+    same([name for name, _ in tip[2:]], list(table(page)["held"]), "its holders")
+    x, y = page.run("(({left, top}) => [left, top])(document.getElementById('tip').getBoundingClientRect())")
+    left, top, width, height = box(page)
+    near(x, left + 3.5e9 / view(page)[1] * width, 30, "beside the pointer")
+    hover(page, view(page)[1] - 1_000_000)
+    check(page.run("document.getElementById('tip').getBoundingClientRect().right") <= 1280, "within the window")
+    page.mouse("mouseMoved", 5, 5)
+    page.settle()
+    check(page.run("document.getElementById('tip').hidden"), "it goes with the pointer")
+
+
+def test_choice(page):
+    """Holders alone, processes off, a search; the tables in another order."""
+    hover(page, 3_500_000_000)
+    page.mouse("mouseMoved", 5, 5)
+    everybody = holders(page)
+    weights, copy = coloured(page, "weights"), coloured(page, "training_copy")
+    check(min(weights, copy) > 5000, "both are drawn:", weights, copy)
+    press(page, "#holders tbody button", "engine/weights")
+    check(coloured(page, "weights") > weights and coloured(page, "training_copy") == 0, "one alone")
+    check("shown" not in page.run("document.getElementById('summary').textContent"), "the verdict is that of all")
+    press(page, "#holders tbody button", "engine/weights")
+    same((coloured(page, "weights"), coloured(page, "training_copy")), (weights, copy), "all again")
+    press(page, "#legend button", "all of engine")
+    check(coloured(page, "weights") == 0 and coloured(page, "training_copy") > copy, "a process is switched off")
+    press(page, "#legend button", "trainer/training_copy")
+    same(coloured(page, "training_copy"), 0, "and a holder")
+    press(page, "#choices button", "show all")
+    same(coloured(page, "training_copy"), copy, "all again")
+    search = "(() => {{ const e = document.getElementById('search'); e.value = '{}'; e.dispatchEvent(new Event('input')); }})()"
+    page.run(search.format("WEIGHTS"))
+    page.settle()
+    same(holders(page), ["engine/weights"], "holders found")
+    same(coloured(page, "training_copy"), 0, "those that were not found")
+    same(page.run("[...document.querySelectorAll('#stages tbody tr')].map((r) => r.dataset.stage)"), ["weights_awake"],
+         "stages found")
+    page.run(search.format("no such name"))
+    page.settle()
+    same(holders(page), everybody, "where nothing is found all is shown")
+    page.run(search.format(""))
+    page.settle()
+    press(page, "#holders th button", "holder")
+    same(holders(page), sorted(everybody), "by name")
+    press(page, "#holders th button", "holder")
+    same(holders(page), sorted(everybody, reverse=True), "the other way round")
+    same(page.run("[...document.querySelectorAll('#holders th')].map((h) => h.getAttribute('aria-sort'))")[:2],
+         ["descending", "none"], "what is told of it")
+    press(page, "#holders th button", "held")
+    same(holders(page), everybody, "by size")
+    press(page, "#stages th button", "peak")
+    peaks = page.run("[...document.querySelectorAll('#stages tbody tr')].map((r) => +r.dataset.peak)")
+    same(peaks, sorted(peaks, reverse=True), "stages by peak")
+    press(page, "#stages th button", "begins")
+    press(page, "#stages th button", "begins")
+
+
+def test_link(page, url, together):
+    """The address leads back to an instant, a run, an axis and a holder; and what it cannot mean does nothing."""
+    left, top, width, height = box(page)
+    x = left + 3.5e9 / view(page)[1] * width
+    for kind in ("mousePressed", "mouseReleased"):
+        page.mouse(kind, x, top + 30, button="left", clickCount=1)
+    page.settle()
+    held, there = page.run("location.hash"), page.run("+document.getElementById('instant').dataset.ns")
+    same(held, f"#t={there}", "the address of an instant")
+    page.run("document.getElementById('charts').focus()")
+    page.key("Escape")
+    same(page.run("location.hash"), "", "let go")
+    page.open("about:blank")
+    page.open(f"{url}#t={there}&run=1&axis=event&holder=engine/kv_cache")
+    same(page.run("+document.getElementById('instant').dataset.ns"), there, "the instant")
+    check("(held)" in page.run("document.getElementById('instant').textContent"), "is held")
+    same(table(page)["total"], together["stages"][2]["end_bytes"], "of the second run")
+    same(page.run("document.getElementById('axis').value"), "event", "its axis")
+    check(coloured(page, "weights") == 0 and coloured(page, "kv_cache") > 5000, "its holder")
+    page.run("location.hash = '#t=x&run=7&device=-1&axis=up&holder=<b>'")
+    page.wait("document.getElementById('run').value === '0'", "a bad address is that of the whole page")
+    same(page.run("document.getElementById('axis').value"), "time", "its axis")
+    same(table(page)["total"], page.run("JSON.parse(document.getElementById('data').textContent).runs[0].devices[0].peak_bytes"),
+         "at the peak")
+    page.run("location.hash = ''")
+    page.settle()
+
+
+SAVED = """new Promise((done) => {
+    const make = URL.createObjectURL;
+    URL.createObjectURL = (blob) => { blob.text().then(done); URL.createObjectURL = make; return make.call(URL, blob); };
+    document.getElementById('save-%s').click();
+})"""
+
+
+def test_csv(page, staged, together):
+    hover(page, 3_500_000_000)
+    rows = list(csv.reader(io.StringIO(page.run(SAVED % "holders"))))
+    same(rows[0], ["time_ns", "holder", "held_bytes", "other_run_bytes", "difference_bytes", "paused_bytes"], "titles")
+    same({row[1]: int(row[2]) for row in rows[1:] if int(row[2])}, table(page)["held"], "holders to the byte")
+    check(all(int(row[2]) - int(row[3]) == int(row[4]) for row in rows[1:]), "differences:", rows)
+    rows = list(csv.reader(io.StringIO(page.run(SAVED % "stages"))))
+    same([[row[0], int(row[2]), int(row[6])] for row in rows[1:]],
+         [[a["name"], a["peak_bytes"], b["peak_bytes"]] for a, b in zip(staged["stages"], together["stages"])], "stages")
+
+
 def choose(page, id, value):
     page.run(f"(() => {{ const e = document.getElementById('{id}'); e.value = '{value}';"
              "e.dispatchEvent(new Event('change')); })()")
@@ -385,8 +519,12 @@ def test_shipped(page, source, out):
     test_keys(page, staged)
     test_hold(page)
     test_differences(page, staged, together)
+    test_tip(page, staged)
+    test_choice(page)
+    test_csv(page, staged, together)
     test_against(page, together)
     test_axis(page, staged)
+    test_link(page, report.as_uri(), together)
     test_media(page, out)
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 
@@ -446,7 +584,7 @@ def test_names(page, out):
         "alloc 3 e 1 2 0 2097152 <b>&amp;\n"
         "alloc 4 e 1 3 0 2097152 \xff\xferaw\n"
         "alloc 5 e 1 4 0 2097152 caf\xc3\xa9%0A\n"
-        "alloc 6 e 1 5 1 4194304 other\nend 6\n")
+        "stage 5 e 1 =HYPERLINK(1)\nalloc 6 e 1 5 1 4194304 other\nalloc 7 e 1 6 0 2097152 =1+1,\"x\"\nend 8\n")
     trace.write_bytes(text.encode("latin-1"))
     report = out / "names.html"
     made = command("report", trace, "-o", report)
@@ -455,7 +593,11 @@ def test_names(page, out):
     page.run("document.getElementById('charts').focus()")
     page.key("End")
     same(table(page)["held"], {'e/"quoted"': 2 * MIB, "e/<b>&amp;": 2 * MIB, "e/%FF%FEraw": 2 * MIB,
-                               "e/café\n": 2 * MIB}, "names")
+                               "e/café\n": 2 * MIB, 'e/=1+1,"x"': 2 * MIB}, "names")
+    rows = list(csv.reader(io.StringIO(page.run(SAVED % "holders"))))
+    same({row[1] for row in rows[1:]}, set(table(page)["held"]), "names as CSV")
+    rows = list(csv.reader(io.StringIO(page.run(SAVED % "stages"))))
+    same([row[0] for row in rows[1:]], ["'=HYPERLINK(1)", "</script><script>alert(1)</script>"][::-1], "formulas are text")
     same(page.run("document.querySelectorAll('script').length"), 3, "scripts of the page")
     page.run("(() => { const d = document.getElementById('device'); d.value = 1;"
              "d.dispatchEvent(new Event('change')); })()")
