@@ -9,6 +9,7 @@ screenshots stay there, to be looked at. Exit status 77: no Chromium, or built w
 import csv
 import io
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -479,6 +480,37 @@ def test_axis(page, device):
     check(view(page)[1] > 5e9, "back to time")
 
 
+def test_accessibility(page, url):
+    """What axe-core finds fault with: nothing, in both schemes, on a desk and on a phone, whatever is chosen."""
+    axe = os.environ.get("RVL_AXE")
+    if not axe:
+        print("SKIP accessibility: this build has no axe-core (npm could not get it; RVL_AXE names its folder)")
+        return
+    source = (pathlib.Path(axe) / "axe.min.js").read_text()
+    passed = 0
+    for width in (1280, 390):
+        page.resize(width)
+        for dark in (False, True):
+            page.media(dark=dark)
+            page.open("about:blank")
+            page.open(f"{url}#t=3500000000&holder=engine/weights")
+            page.run(source + "; 0")
+            page.run("document.querySelector('#holders th button').click();"
+                     "document.querySelector('#legend button').click()")
+            page.settle()
+            found = page.run("""axe.run(document, { resultTypes: ['violations'] }).then((said) => ({ passes: said.passes.length,
+                faults: said.violations.map((fault) => [fault.id, fault.nodes.map((node) => node.html.slice(0, 160))]) }))""")
+            same(found["faults"], [], f"faults at {width} pixels, dark={dark}")
+            passed += found["passes"]
+    page.run("document.documentElement.removeAttribute('lang')")
+    same(page.run("axe.run(document).then((said) => said.violations.map((fault) => fault.id))"), ["html-has-lang"],
+         "a fault is found")
+    check(passed > 60, "rules that were looked at and hold:", passed)
+    print(f"accessibility: {passed} rules hold, in 4 views")
+    page.resize(1280)
+    page.media()
+
+
 def test_media(page, out):
     """Dark on screens that want it, and never on paper, where there is nothing to choose either."""
     seen = near_white(page, "on a light screen")
@@ -525,6 +557,8 @@ def test_shipped(page, source, out):
     test_against(page, together)
     test_axis(page, staged)
     test_link(page, report.as_uri(), together)
+    test_accessibility(page, report.as_uri())
+    page.open(report.as_uri())
     test_media(page, out)
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: MIT
-# The chart library of `reveille report -o`: the package that cli/report/charts.json names, packed
-# by npm from whatever registry the user has configured, and checked against the manifest's hash.
-# It is kept in the build directory. RVL_CHARTS_PACKAGE names one that is there already, for builds
-# without a network. Sets RVL_CHARTS_DIR to where it was unpacked; without it the build goes on.
-
-set(RVL_CHARTS_PACKAGE "" CACHE FILEPATH "The chart library's package, instead of asking npm for it")
+# A package that a manifest names (name, version, integrity), packed by npm from whatever registry the
+# user has configured, and checked against the manifest's hash. It is kept in the build directory.
+# Without it the build goes on, and says what is left out.
 
 # The hash of a manifest ("sha512-" and base64) as CMake writes hashes.
 function(rvl_integrity_to_hex integrity hex_out)
@@ -30,7 +27,10 @@ function(rvl_integrity_to_hex integrity hex_out)
   set(${hex_out} ${hex} PARENT_SCOPE)
 endfunction()
 
-function(rvl_fetch_charts manifest directory)
+# Sets directory_out to where the package was unpacked. given_variable names the variable with which users
+# hand over a package that is there already, for builds without a network; part is what is left out
+# without one.
+function(rvl_npm_package manifest directory part given_variable directory_out)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
   file(READ ${manifest} text)
   foreach(key name version integrity)
@@ -38,12 +38,12 @@ function(rvl_fetch_charts manifest directory)
   endforeach()
   rvl_integrity_to_hex("${integrity}" expected)
 
-  set(package ${RVL_CHARTS_PACKAGE})
+  set(package ${${given_variable}})
   if(NOT package)
     set(package ${directory}/${name}-${version}.tgz)
     find_program(RVL_NPM npm)
     if(NOT EXISTS ${package} AND NOT RVL_NPM)
-      rvl_left_out("pages of reveille report" "npm was not found (on Debian: apt-get install npm)")
+      rvl_left_out("${part}" "npm was not found (on Debian: apt-get install npm)")
       return()
     endif()
     if(NOT EXISTS ${package})
@@ -59,23 +59,23 @@ function(rvl_fetch_charts manifest directory)
         if(NOT why)
           set(why ${failed})
         endif()
-        rvl_left_out("pages of reveille report" "npm could not get ${name}@${version} (${why})")
+        rvl_left_out("${part}" "npm could not get ${name}@${version} (${why})")
         return()
       endif()
     endif()
   endif()
   if(NOT EXISTS ${package})
-    message(FATAL_ERROR "RVL_CHARTS_PACKAGE: no file ${package}")
+    message(FATAL_ERROR "${given_variable}: no file ${package}")
   endif()
 
   file(SHA512 ${package} found)
   if(NOT found STREQUAL expected)
-    if(NOT RVL_CHARTS_PACKAGE)
+    if(NOT ${given_variable})
       file(REMOVE ${package})
     endif()
     message(FATAL_ERROR "${package} is not the ${name}@${version} that ${manifest} names: its "
                         "SHA-512 is ${found}, expected ${expected}")
   endif()
   file(ARCHIVE_EXTRACT INPUT ${package} DESTINATION ${directory}/${version})
-  set(RVL_CHARTS_DIR ${directory}/${version}/package PARENT_SCOPE)
+  set(${directory_out} ${directory}/${version}/package PARENT_SCOPE)
 endfunction()
