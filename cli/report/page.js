@@ -174,10 +174,14 @@ function knotsOf(each, device) {
         places.push(place);
     };
     if (view.axis === 'time') return { ns: [0, lastEnd()], places: [0, lastEnd()] };
+    let next = 0;
     device.stages.forEach((stage, i) => {
         const end = i + 1 < device.stages.length ? device.stages[i + 1].begin_ns : each.end_ns;
         const begin = Math.min(stage.begin_ns, end);
-        const inside = device.times.filter((time, k) => time > begin && time < end && time !== device.times[k - 1]);
+        const inside = [];
+        while (next < device.times.length && device.times[next] <= begin) next++;
+        for (; next < device.times.length && device.times[next] < end; next++)
+            if (device.times[next] !== inside[inside.length - 1]) inside.push(device.times[next]);
         add(begin, stage.column * NS);
         inside.forEach((time, k) => add(time, (stage.column + (k + 1) / (inside.length + 1)) * NS));
         add(end, (stage.column + 1) * NS);
@@ -495,7 +499,8 @@ function drawSamples(u, unit) {
 function drawLabel(u, text) {
     const { ctx, bbox } = u;
     ctx.save();
-    label(ctx, text, bbox.left + 6 * devicePixelRatio, bbox.top + 16 * devicePixelRatio, css('--ink'), 'left');
+    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+    label(ctx, fitted(ctx, text, bbox.width - 12 * devicePixelRatio), bbox.left + 6 * devicePixelRatio, bbox.top + 16 * devicePixelRatio, css('--ink'), 'left');
     ctx.restore();
 }
 
@@ -746,8 +751,10 @@ function onMove(event) {
     }
     const over = event.currentTarget, left = event.clientX - over.getBoundingClientRect().left;
     if (movedTo === null) requestAnimationFrame(() => {
+        const start = performance.now();
         if (!view.held) selectTime(movedTo);
         movedTo = null;
+        performance.measure('instant', { start });
     });
     movedTo = timeUnder(event);
     charts.filter((chart) => chart.over !== over).forEach((chart) => chart.setCursor({ left, top: 1 }));
@@ -1011,7 +1018,7 @@ function select(index, time) {
 function showStages() {
     const device = shown(), table = at('stages'), end = lastEnd(), against = other();
     const theirs = new Map(against ? against.stages.map((stage) => [stage.column, stage]) : []);
-    const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ['free at peak', 'number'],
+    const columns = [['stage'], ['begins', 'number'], ['peak', 'number'], ['end', 'number'], ...(isNamed(device) ? [['free at peak', 'number']] : []),
         ['host', 'number'], ['transitions', 'number'],
         ...(against ? [['peak, other run', 'number'], ['difference', 'number'], ['who differs at the peak', 'holders']] : []),
         ['who holds the peak', 'holders']];
@@ -1027,24 +1034,24 @@ function showStages() {
         const row = rowOf([['', '', go], [timeText(stage.begin_ns, end), 'number'],
             [sizeText(stage.peak_bytes) + (over ? ' does not fit' : ''), over ? 'number bad' : 'number'],
             [sizeText(stage.end_bytes), 'number'],
-            [isNamed(device) ? sizeText(stage.free_at_peak_bytes) : '', 'number'],
+            ...(isNamed(device) ? [[sizeText(stage.free_at_peak_bytes), 'number']] : []),
             [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
             ...(against ? comparison(stage, theirs.get(stage.column)) : []),
             [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
                 (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
         Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
         const there = theirs.get(stage.column);
-        row.keys = [stage.name, stage.begin_ns, stage.peak_bytes, stage.end_bytes, stage.free_at_peak_bytes, stage.host_bytes,
-            stage.transition_ns, ...(against ? [there ? there.peak_bytes : 0, there ? stage.peak_bytes - there.peak_bytes : 0] : [])];
+        row.keys = [stage.name, stage.begin_ns, stage.peak_bytes, stage.end_bytes,
+            ...(isNamed(device) ? [stage.free_at_peak_bytes] : []), stage.host_bytes, stage.transition_ns, ...(against ? [there ? there.peak_bytes : 0, there ? stage.peak_bytes - there.peak_bytes : 0] : [])];
         return row;
     });
     if (against) {
         const own = new Set(device.stages.map((stage) => stage.column));
         for (const stage of against.stages.filter((each) => !own.has(each.column))) {
-            const row = rowOf([[`${stage.name} (other run only)`, ''], ...Array(6).fill(['', 'number']),
+            const row = rowOf([[`${stage.name} (other run only)`, ''], ...Array(isNamed(device) ? 6 : 5).fill(['', 'number']),
                 ...comparison(null, stage), ['', '']]);
             row.dataset.other = stage.name;
-            row.keys = [stage.name, stage.begin_ns, 0, 0, 0, 0, 0, stage.peak_bytes, -stage.peak_bytes];
+            row.keys = [stage.name, stage.begin_ns, ...Array(isNamed(device) ? 5 : 4).fill(0), stage.peak_bytes, -stage.peak_bytes];
             rows.push(row);
         }
     }
@@ -1088,6 +1095,7 @@ function showLegend() {
             if (again) again.focus();
         });
         made.dataset.key = key;
+        made.classList.toggle('process', !mark);
         add(made);
     };
     const processes = new Set(device.series.map((series) => series.process));

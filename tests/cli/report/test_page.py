@@ -752,6 +752,13 @@ def test_million(page, out):
     page.screenshot(out / "million.png")
     frames, redraws = page.run(FRAMES)
     check(len(redraws) > 40, "redraws:", len(redraws))
+    page.key("Escape")
+    for part in range(40):
+        hover(page, view(page)[1] * (part + 0.5) / 40)
+    instants = page.run("performance.getEntriesByName('instant').map((m) => m.duration)")
+    check(len(instants) >= 40, "instants:", len(instants))
+    check(median(instants) < REDRAW_MS_MAX, "the table lags:", median(instants), "ms an instant")
+    print(f"the table of an instant takes {median(instants):.1f} ms (at most {max(instants):.1f})")
     print(f"{events} events: written in {written_s:.2f} s ({report.stat().st_size / MIB:.1f} MiB), "
           f"loaded in {loaded_s:.2f} s; while zooming a redraw takes {median(redraws):.1f} ms "
           f"(at most {max(redraws):.1f}), a frame {median(frames):.1f} ms (at most {max(frames):.1f})")

@@ -359,6 +359,9 @@ class Report(unittest.TestCase):
                                               [[0, 0], [2, 4 * MIB]]])
         self.assertEqual(first["peak_ns"], 3000)
         self.assertNotRegex(text, r'(src|href)="http')
+        weight = len(text.encode()) - len(json.dumps(data))
+        print(f"a page without its data: {weight} bytes", flush=True)
+        self.assertLess(weight, 128 << 10)
         self.assertEqual(text.count("</script>"), 3)
 
     # ---- What goes wrong ----
