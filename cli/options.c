@@ -571,20 +571,25 @@ int options_check_snapshots(const command_spec *command, const option_line *line
     return 0;
 }
 
-/* A stage's name may hold '='; a size does not. */
-bool options_budget(const command_spec *command, char *value, rvl_budget *budget_out)
+bool options_make_budgets(int argc, option_budgets *budgets_out)
 {
+    *budgets_out = (option_budgets){.list = calloc((size_t)argc, sizeof *budgets_out->list)};
+    return budgets_out->list != NULL;
+}
+
+/* A stage's name may hold '='; a size does not. */
+int options_add_budget(const command_spec *command, const option_spec *option, char *value,
+                       void *arguments)
+{
+    option_budgets *budgets = (option_budgets *)((char *)arguments + option->field);
     char *equals = strrchr(value, '=');
     rvl_budget budget = {.stage = value};
-    if (equals == NULL || equals == value) {
-        options_refuse(command, "--budget %s: expected STAGE=SIZE", value);
-        return false;
-    }
-    if (rvl_size_parse(equals + 1, &budget.bytes) != RVL_OK) {
-        options_refuse(command, "--budget %s: expected a size such as 90GiB after the =", value);
-        return false;
-    }
+    if (equals == NULL || equals == value)
+        return options_refuse(command, "--budget %s: expected STAGE=SIZE", value);
+    if (rvl_size_parse(equals + 1, &budget.bytes) != RVL_OK)
+        return options_refuse(command,
+                              "--budget %s: expected a size such as 90GiB after the =", value);
     *equals = '\0';
-    *budget_out = budget;
-    return true;
+    budgets->list[budgets->count++] = budget;
+    return 0;
 }

@@ -122,9 +122,18 @@ bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
 
-/* Takes STAGE=SIZE, which the budget then points into. false: it is none, and that has been said.
- */
-bool options_budget(const command_spec *command, char *value, rvl_budget *budget_out);
+/* Budgets as they are named on a command line. */
+typedef struct option_budgets {
+    rvl_budget *list; /* room for one a word of the command line */
+    size_t count;
+} option_budgets;
+
+/* Makes that room. false: there is no memory. */
+bool options_make_budgets(int argc, option_budgets *budgets_out);
+
+/* Takes STAGE=SIZE, which the budget then points into; the table's field is an option_budgets. */
+int options_add_budget(const command_spec *command, const option_spec *option, char *value,
+                       void *arguments);
 
 /* Refuses options of snapshots where no path is one. */
 int options_check_snapshots(const command_spec *command, const option_line *line,
@@ -166,6 +175,14 @@ bool suggest_matches(const char *word, const char *name);
         .kind = OPTION_STRING, .name = "conductor", .value = "PROCESS", .field = (offset),         \
         .usual = "the first process that marks",                                                   \
         .help = "the process that counts: its stage and step marks are taken",                     \
+    }
+
+#define OPTION_OF_BUDGET(offset)                                                                   \
+    {                                                                                              \
+        .kind = OPTION_CALL, .name = "budget", .value = "STAGE=SIZE", .field = (offset),           \
+        .help = "upper bound on the peak of every stage of that name", .usual = "none",            \
+        .expected = "STAGE=SIZE, such as train=90GiB", .set = options_add_budget,                  \
+        .repeated = true,                                                                          \
     }
 
 #define OPTION_OF_SNAPSHOT_PROCESS(offset)                                                         \

@@ -12,14 +12,11 @@
 
 typedef struct arguments {
     rvl_replay_options options;
-    rvl_budget *budgets; /* room for one a word of the command line */
+    option_budgets budgets;
     const char *const *paths;
     size_t path_count;
     bool json;
 } arguments;
-
-static int add_budget(const command_spec *command, const option_spec *option, char *value,
-                      void *user);
 
 #define FIELD(name) offsetof(arguments, name)
 
@@ -37,14 +34,7 @@ const command_spec replay_spec = {
         (const option_spec[]){
             OPTION_OF_DEVICE(FIELD(options.device), "the trace's own"),
             OPTION_OF_WAKE(FIELD(options.wake)),
-            {.kind = OPTION_CALL,
-             .name = "budget",
-             .value = "STAGE=SIZE",
-             .help = "upper bound on the peak of every stage of that name",
-             .usual = "none",
-             .expected = "STAGE=SIZE, such as train=90GiB",
-             .set = add_budget,
-             .repeated = true},
+            OPTION_OF_BUDGET(FIELD(budgets)),
             OPTION_OF_CONDUCTOR(FIELD(options.conductor)),
             OPTION_OF_SNAPSHOT_PROCESS(FIELD(options.snapshot_process)),
             OPTION_OF_SNAPSHOT_DEVICE(FIELD(options.snapshot_device)),
@@ -91,17 +81,6 @@ const command_spec replay_spec = {
 
 /* ---- Arguments ---- */
 
-static int add_budget(const command_spec *command, const option_spec *option, char *value,
-                      void *user)
-{
-    (void)option;
-    arguments *parsed = user;
-    if (!options_budget(command, value, &parsed->budgets[parsed->options.budget_count]))
-        return EXIT_BAD_INPUT;
-    parsed->options.budget_count++;
-    return 0;
-}
-
 static int check(const arguments *parsed, const option_line *line)
 {
     bool real = parsed->options.backend != NULL && strcmp(parsed->options.backend, "cuda") == 0;
@@ -124,8 +103,9 @@ static bool parse(int argc, char **argv, arguments *parsed, int *status_out)
     }
     parsed->paths = (const char *const *)(argv + line.first);
     parsed->path_count = (size_t)(argc - line.first);
-    parsed->options.budgets = parsed->budgets;
-    parsed->options.budget_size = sizeof *parsed->budgets;
+    parsed->options.budgets = parsed->budgets.list;
+    parsed->options.budget_count = parsed->budgets.count;
+    parsed->options.budget_size = sizeof *parsed->budgets.list;
     *status_out = check(parsed, &line);
     return *status_out == 0;
 }
@@ -223,11 +203,10 @@ int command_replay(int argc, char **argv)
 {
     int status;
     arguments parsed = {.options = {.struct_size = sizeof parsed.options}};
-    parsed.budgets = calloc((size_t)argc, sizeof *parsed.budgets);
-    if (parsed.budgets == NULL)
+    if (!options_make_budgets(argc, &parsed.budgets))
         return complain(EXIT_INTERNAL, "out of host memory");
     if (parse(argc, argv, &parsed, &status))
         status = run(&parsed);
-    free(parsed.budgets);
+    free(parsed.budgets.list);
     return status;
 }

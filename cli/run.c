@@ -9,12 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "command.h"
 #include "options.h"
-#include "output.h"
 #include "record/record.h"
 #include "simcuda/machine/launch.h"
 #include "simcuda/machine/machine.h"
@@ -22,7 +20,6 @@
 #define DEVICE_USUAL "h200"
 #define STAGE_OF_ALL "run"
 #define AUDIT_LIBRARY "libreveille-find.so"
-#define BY_SIGNAL 128 /* exit status of a command that a signal ended, as shells have it */
 
 typedef struct arguments {
     const char *device;
@@ -30,14 +27,10 @@ typedef struct arguments {
     uint64_t host_bytes;
     const char *output;
     const char *nvtx;
-    rvl_budget *budgets; /* room for one a word of the command line */
-    size_t budget_count;
+    option_budgets budgets;
     bool json;
     char **command; /* ends with NULL */
 } arguments;
-
-static int add_budget(const command_spec *command, const option_spec *option, char *value,
-                      void *user);
 
 #define FIELD(name) offsetof(arguments, name)
 
@@ -77,14 +70,7 @@ const command_spec run_spec = {
              .usual = "all is one stage, \"run\"",
              .expected = "the beginning of a range's name",
              .field = FIELD(nvtx)},
-            {.kind = OPTION_CALL,
-             .name = "budget",
-             .value = "STAGE=SIZE",
-             .help = "upper bound on the peak of every stage of that name",
-             .usual = "none",
-             .expected = "STAGE=SIZE, such as train=90GiB",
-             .set = add_budget,
-             .repeated = true},
+            OPTION_OF_BUDGET(FIELD(budgets)),
             {.kind = OPTION_FILE,
              .letter = 'o',
              .name = "output",
@@ -120,19 +106,6 @@ const command_spec run_spec = {
     .command_follows = true,
 };
 
-/* ---- Arguments ---- */
-
-static int add_budget(const command_spec *command, const option_spec *option, char *value,
-                      void *user)
-{
-    (void)option;
-    arguments *parsed = user;
-    if (!options_budget(command, value, &parsed->budgets[parsed->budget_count]))
-        return EXIT_BAD_INPUT;
-    parsed->budget_count++;
-    return 0;
-}
-
 /* ---- The libraries ---- */
 
 static bool find_library(char path[PATH_MAX])
@@ -158,19 +131,6 @@ static bool find_library(char path[PATH_MAX])
     return path[0] != '\0' && strpbrk(path, " :") == NULL;
 }
 
-static bool add_to_list(const char *variable, const char *path)
-{
-    const char *before = getenv(variable);
-    char *list = NULL;
-    if (before == NULL || before[0] == '\0')
-        return setenv(variable, path, 1) == 0;
-    if (asprintf(&list, "%s:%s", before, path) < 0)
-        return false;
-    bool good = setenv(variable, list, 1) == 0;
-    free(list);
-    return good;
-}
-
 /* Triton looks for the driver in a folder, or where ldconfig says. */
 static bool set_environment(const arguments *parsed, const char *library, const char *machine)
 {
@@ -178,7 +138,7 @@ static bool set_environment(const arguments *parsed, const char *library, const 
     snprintf(folder, sizeof folder, "%s", library);
     *strrchr(folder, '/') = '\0';
     snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
-    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 && add_to_list("LD_AUDIT", library) &&
+    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 && record_add_library("LD_AUDIT", library) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            (parsed->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", parsed->nvtx, 1) == 0 &&
                                      setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
@@ -224,9 +184,9 @@ static int show(const arguments *parsed, const char *trace)
 {
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
     const rvl_replay_options options = {.struct_size = sizeof options,
-                                        .budgets = parsed->budgets,
-                                        .budget_count = parsed->budget_count,
-                                        .budget_size = sizeof *parsed->budgets};
+                                        .budgets = parsed->budgets.list,
+                                        .budget_count = parsed->budgets.count,
+                                        .budget_size = sizeof *parsed->budgets.list};
     rvl_replay *replay = NULL;
     rvl_status status = rvl_replay_run(&trace, 1, &options, &replay);
     if (status != RVL_OK)
@@ -264,7 +224,7 @@ static int run_on(const arguments *parsed, rvli_machine *machine, const char *li
     if (served != RVL_OK)
         return complain(EXIT_INTERNAL, "waiting for processes: %s", strerror(errno));
     *ran_out = true;
-    return WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+    return record_exit_status(status);
 }
 
 static int run_machine(const arguments *parsed, const char *library, const char *path,
@@ -292,16 +252,6 @@ static int run_machine(const arguments *parsed, const char *library, const char 
     return code != 0 ? code : shown;
 }
 
-/* The trace must not replace the program or what it is given. */
-static bool good_output(const arguments *parsed, const char *program)
-{
-    const output_name written = {"-o", parsed->output};
-    bool good = outputs_check_input(&written, 1, program) == 0;
-    for (char **word = parsed->command + 1; good && *word != NULL; word++)
-        good = outputs_check_input(&written, 1, *word) == 0;
-    return good;
-}
-
 /* A trace that is not kept has no name, and goes with this process. */
 static int run(const arguments *parsed)
 {
@@ -309,8 +259,9 @@ static int run(const arguments *parsed)
     if (!find_library(library) || !record_find_command(parsed->command[0], path))
         return EXIT_BAD_INPUT;
     if (parsed->output != NULL)
-        return good_output(parsed, path) ? run_machine(parsed, library, path, parsed->output)
-                                         : EXIT_BAD_INPUT;
+        return record_good_output(parsed->output, path, parsed->command)
+                   ? run_machine(parsed, library, path, parsed->output)
+                   : EXIT_BAD_INPUT;
     int file = memfd_create("reveille-run", MFD_CLOEXEC);
     if (file < 0)
         return complain(EXIT_INTERNAL, "no memory for the trace: %s", strerror(errno));
@@ -322,14 +273,10 @@ static int run(const arguments *parsed)
 
 static int check(const arguments *parsed, char **words)
 {
-    const char *taken = getenv("NVTX_INJECTION64_PATH");
     if (words[0] == NULL)
         return options_refuse(&run_spec, "run: name the command to run");
-    if (parsed->nvtx != NULL && taken != NULL && taken[0] != '\0')
-        return complain(EXIT_BAD_INPUT,
-                        "--stages-nvtx: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one "
-                        "tool: unset it",
-                        taken);
+    if (parsed->nvtx != NULL && !record_good_injection())
+        return EXIT_BAD_INPUT;
     return parsed->output != NULL ? options_check_ending(&run_spec, "-o", parsed->output, "rvt zst")
                                   : 0;
 }
@@ -338,8 +285,7 @@ int command_run(int argc, char **argv)
 {
     arguments parsed = {.device = DEVICE_USUAL, .gpus = 1};
     option_line line;
-    parsed.budgets = calloc((size_t)argc, sizeof *parsed.budgets);
-    if (parsed.budgets == NULL)
+    if (!options_make_budgets(argc, &parsed.budgets))
         return complain(EXIT_INTERNAL, "out of host memory");
     int status;
     if (!options_parse(&run_spec, argc, argv, &parsed, &line)) {
@@ -350,6 +296,6 @@ int command_run(int argc, char **argv)
         if (status == 0)
             status = run(&parsed);
     }
-    free(parsed.budgets);
+    free(parsed.budgets.list);
     return status;
 }

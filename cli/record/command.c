@@ -10,13 +10,11 @@
 
 #include "command.h"
 #include "options.h"
-#include "output.h"
 #include "record.h"
 
 #define OUTPUT_USUAL "run.rvt"
 #define NAME_BYTES_MAX 255u
 #define PERIOD_MAX_MS 3600000ull
-#define BY_SIGNAL 128 /* exit status of a command that a signal ended, as shells have it */
 
 typedef struct arguments {
     const char *output;
@@ -124,19 +122,6 @@ static int set_name(const command_spec *command, const option_spec *option, char
 
 /* ---- The environment of the command ---- */
 
-static bool preload(const char *library)
-{
-    const char *before = getenv("LD_PRELOAD");
-    char *list = NULL;
-    if (before == NULL || before[0] == '\0')
-        return setenv("LD_PRELOAD", library, 1) == 0;
-    if (asprintf(&list, "%s:%s", before, library) < 0)
-        return false;
-    bool good = setenv("LD_PRELOAD", list, 1) == 0;
-    free(list);
-    return good;
-}
-
 static bool set_if(const char *variable, const char *value)
 {
     return value == NULL || setenv(variable, value, 1) == 0;
@@ -144,22 +129,10 @@ static bool set_if(const char *variable, const char *value)
 
 static bool set_environment(const arguments *parsed, const char *library, const char *pattern)
 {
-    return preload(library) && setenv("RVL_RECORD", pattern, 1) == 0 &&
+    return record_add_library("LD_PRELOAD", library) && setenv("RVL_RECORD", pattern, 1) == 0 &&
            set_if("RVL_RECORD_PERIOD_MS", parsed->period) &&
            set_if("RVL_RECORD_NAME", parsed->name) && set_if("RVL_RECORD_NVTX", parsed->nvtx) &&
            set_if("NVTX_INJECTION64_PATH", parsed->nvtx != NULL ? library : NULL);
-}
-
-/* Of several tools that want NVTX's calls, one gets them. */
-static bool good_injection(const arguments *parsed)
-{
-    const char *taken = getenv("NVTX_INJECTION64_PATH");
-    if (parsed->nvtx == NULL || taken == NULL || taken[0] == '\0')
-        return true;
-    complain(
-        0, "--stages-nvtx: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one tool: unset it",
-        taken);
-    return false;
 }
 
 /* ---- Running ---- */
@@ -210,25 +183,16 @@ static int run(const char *path, char **command)
         return complain(EXIT_INTERNAL, "%s: %s", path, strerror(errno));
     while (waitpid(running, &status, 0) < 0 && errno == EINTR)
         ;
-    return WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/* The recording must not replace the program or what it is given: `record -o train.py train.py`. */
-static bool good_output(const arguments *parsed, const char *program)
-{
-    const output_name written = {"-o", parsed->output};
-    bool good = outputs_check_input(&written, 1, program) == 0;
-    for (char **word = parsed->command + 1; good && *word != NULL; word++)
-        good = outputs_check_input(&written, 1, *word) == 0;
-    return good;
+    return record_exit_status(status);
 }
 
 static int record(const arguments *parsed)
 {
     char library[PATH_MAX], path[PATH_MAX], pattern[PATH_MAX];
     static record_files files;
-    if (!good_injection(parsed) || !record_find_library(library) ||
-        !record_find_command(parsed->command[0], path) || !good_output(parsed, path) ||
+    if ((parsed->nvtx != NULL && !record_good_injection()) || !record_find_library(library) ||
+        !record_find_command(parsed->command[0], path) ||
+        !record_good_output(parsed->output, path, parsed->command) ||
         !record_files_begin(&files, parsed->output))
         return EXIT_BAD_INPUT;
     int status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of `reveille record` share. */
+/* What the files of `reveille record` share, and `reveille run` with them: both run a command. */
 #ifndef RVL_CLI_RECORD_RECORD_H
 #define RVL_CLI_RECORD_RECORD_H
 
@@ -15,6 +15,18 @@ bool record_find_library(char path[PATH_MAX]);
 
 /* The file of a command, as execvp() finds it, if the library can go under it. Says why not. */
 bool record_find_command(const char *name, char path[PATH_MAX]);
+
+/* Adds a library behind those of a variable such as LD_PRELOAD. false: there is no memory. */
+bool record_add_library(const char *variable, const char *path);
+
+/* Whether --stages-nvtx can be had. Of several tools that want NVTX's calls, one gets them. */
+bool record_good_injection(void);
+
+/* Whether the output replaces neither the program nor what it is given. Says why not. */
+bool record_good_output(const char *output, const char *program, char **command);
+
+/* The exit status of a command of which waitpid() says this, as shells have it. */
+int record_exit_status(int status);
 
 /* ---- record_files.c: what has been written. ---- */
 

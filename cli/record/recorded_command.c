@@ -9,14 +9,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "output.h"
 #include "record.h"
 
 #define LIBRARY "libreveille-preload.so"
 #define HEAD_BYTES 4096
+#define BY_SIGNAL 128
 
 /* ---- The library ---- */
 
@@ -170,4 +173,44 @@ bool record_find_command(const char *name, char path[PATH_MAX])
                                                         : "does not exist");
     }
     return check_program(path, 0);
+}
+
+/* ---- Its environment, its output, its end ---- */
+
+bool record_add_library(const char *variable, const char *path)
+{
+    const char *before = getenv(variable);
+    char *list = NULL;
+    if (before == NULL || before[0] == '\0')
+        return setenv(variable, path, 1) == 0;
+    if (asprintf(&list, "%s:%s", before, path) < 0)
+        return false;
+    bool good = setenv(variable, list, 1) == 0;
+    free(list);
+    return good;
+}
+
+bool record_good_injection(void)
+{
+    const char *taken = getenv("NVTX_INJECTION64_PATH");
+    if (taken == NULL || taken[0] == '\0')
+        return true;
+    complain(
+        0, "--stages-nvtx: NVTX_INJECTION64_PATH is set to %s, and NVTX serves one tool: unset it",
+        taken);
+    return false;
+}
+
+bool record_good_output(const char *output, const char *program, char **command)
+{
+    const output_name written = {"-o", output};
+    bool good = outputs_check_input(&written, 1, program) == 0;
+    for (char **word = command + 1; good && *word != NULL; word++)
+        good = outputs_check_input(&written, 1, *word) == 0;
+    return good;
+}
+
+int record_exit_status(int status)
+{
+    return WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }
