@@ -150,25 +150,35 @@ int rvli_client_devices(void)
     return devices;
 }
 
+rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *answer_out)
+{
+    pthread_mutex_lock(&mutex);
+    rvl_status status = open_locked();
+    if (status == RVL_OK)
+        status = exchange(request, answer_out);
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
 rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, const char *text,
                            rvli_wire_answer *answer_out)
 {
     rvli_wire_request request = {.kind = kind, .device = device, .bytes = bytes};
     if (text != NULL)
         snprintf(request.text, sizeof request.text, "%s", text);
+    return rvli_client_send(&request, answer_out);
+}
+
+void rvli_client_post(const rvli_wire_request *request)
+{
     pthread_mutex_lock(&mutex);
-    rvl_status status = open_locked();
-    if (status == RVL_OK)
-        status = exchange(&request, answer_out);
+    if (machine >= 0 && !send_request(request))
+        lose("the machine has ended");
     pthread_mutex_unlock(&mutex);
-    return status;
 }
 
 void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id)
 {
     const rvli_wire_request request = {.kind = kind, .bytes = bytes, .id = id};
-    pthread_mutex_lock(&mutex);
-    if (machine >= 0 && !send_request(&request))
-        lose("the machine has ended");
-    pthread_mutex_unlock(&mutex);
+    rvli_client_post(&request);
 }

@@ -27,7 +27,11 @@ int rvli_client_devices(void);
 rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, const char *text,
                            rvli_wire_answer *answer_out);
 
+/* The same of a whole request. */
+rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *answer_out);
+
 /* Says what needs no answer. */
+void rvli_client_post(const rvli_wire_request *request);
 void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);
 
 /* Called in a forked child, before anything else here. */

@@ -11,6 +11,13 @@
 #include "simcuda/machine/machine.h"
 
 typedef struct rvli_client rvli_client;
+typedef struct rvli_meeting rvli_meeting;
+
+/* What NCCL has on a device in a process. */
+typedef struct rvli_nccl_share {
+    uint32_t communicators;
+    bool code; /* stays until the process ends */
+} rvli_nccl_share;
 
 /* A connected process. */
 struct rvli_client {
@@ -19,7 +26,8 @@ struct rvli_client {
     pid_t pid;
     bool greeted;
     rvl_process process;
-    uint64_t contexts;   /* bit d: the driver has its share on device d */
+    uint64_t contexts; /* bit d: the driver has its share on device d */
+    rvli_nccl_share nccl[RVL_MAX_DEVICES];
     rvli_intmap memory;  /* addresses of the machine's context that are this process's */
     uint64_t host_bytes; /* pinned */
     char name[RVLI_WIRE_TEXT_BYTES];
@@ -37,6 +45,9 @@ struct rvli_machine {
     uint64_t host_bytes;
     uint64_t host_peak_bytes;
     rvli_machine_refusal refused;
+    rvli_meeting *meetings;
+    uint64_t meetings_begun;
+    bool alone; /* one process plays a rank of many: nobody waits for the others */
 };
 
 typedef enum rvli_client_next {
@@ -51,6 +62,20 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
 
 /* Takes back what a process has. */
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
+
+/* Notes a request that did not fit. */
+void rvli_machine_refuse(rvli_machine *machine, const rvli_client *client, int device,
+                         uint64_t requested_bytes, uint64_t free_bytes);
+
+/* ---- nccl.c ---- */
+
+/* A communicator of a process takes its memory on a device. RVL_ERR_DEVICE_OOM. */
+rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device,
+                          rvli_wire_answer *answer);
+rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device);
+
+/* Takes back what all its communicators have. */
+void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);
 
 /* What the driver takes on a device for a process that uses it. */
 uint64_t rvli_driver_share_bytes(const rvl_profile *profile);

@@ -163,6 +163,7 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
     machine->listener = machine->events = -1;
     machine->gpus = options->gpus;
     machine->host_limit_bytes = options->host_bytes;
+    machine->alone = options->alone;
     machine->profile.struct_size = sizeof machine->profile;
     rvl_status status = open_recorded(machine, options, error_out);
     if (status == RVL_OK)

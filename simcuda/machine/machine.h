@@ -9,6 +9,8 @@
 #ifndef RVL_SIMCUDA_MACHINE_H
 #define RVL_SIMCUDA_MACHINE_H
 
+#include <stdbool.h>
+
 #include "reveille/sim.h"
 #include "reveille/stats.h"
 #include "simcuda/wire/wire.h"
@@ -21,6 +23,7 @@ typedef struct rvli_machine_options {
     uint64_t host_bytes; /* bound on pinned host memory; 0: none */
     const char *record;  /* path of the trace */
     const char *stage;   /* the stage that begins at once; NULL: none does */
+    bool alone;          /* a communicator is whole with any of its ranks */
 } rvli_machine_options;
 
 /* The first request that did not fit. */

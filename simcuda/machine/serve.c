@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "simcuda/machine/internal.h"
+#include "simcuda/machine/meeting.h"
 
 /*
  * What a process's first use of a device takes, before it allocates anything: cuMemGetInfo on an
@@ -22,7 +23,7 @@ static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTE
     snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->name);
 }
 
-static void note_refusal(rvli_machine *machine, const rvli_client *client, int device,
+void rvli_machine_refuse(rvli_machine *machine, const rvli_client *client, int device,
                          uint64_t requested_bytes, uint64_t free_bytes)
 {
     rvli_machine_refusal *refused = &machine->refused;
@@ -76,7 +77,7 @@ static rvl_status take_share(rvli_machine *machine, rvli_client *client, int dev
     if (status == RVL_OK)
         client->contexts |= bit;
     else if (status == RVL_ERR_DEVICE_OOM)
-        note_refusal(machine, client, device, bytes, free_bytes(machine, device));
+        rvli_machine_refuse(machine, client, device, bytes, free_bytes(machine, device));
     return status;
 }
 
@@ -94,8 +95,8 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     if (status == RVL_OK)
         (void)rvli_intmap_insert(&client->memory, addr, 0); /* there is room */
     if (status == RVL_ERR_DEVICE_OOM)
-        note_refusal(machine, client, request->device, request->bytes,
-                     free_bytes(machine, request->device));
+        rvli_machine_refuse(machine, client, request->device, request->bytes,
+                            free_bytes(machine, request->device));
     answer->id = addr;
     return status;
 }
@@ -112,7 +113,7 @@ static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t
     uint64_t limit = machine->host_limit_bytes;
     uint64_t left = limit == 0 ? UINT64_MAX - machine->host_bytes : limit - machine->host_bytes;
     if (bytes > left) {
-        note_refusal(machine, client, RVL_NO_DEVICE, bytes, left);
+        rvli_machine_refuse(machine, client, RVL_NO_DEVICE, bytes, left);
         return RVL_ERR_HOST_OOM;
     }
     client->host_bytes += bytes;
@@ -149,8 +150,19 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return take_host(machine, client, request->bytes);
     case RVLI_WIRE_STAGE:
         return rvl_stage(machine->context, request->text);
+    case RVLI_WIRE_MEET:
+        return rvli_meeting_join(machine, client, request, &answer->id);
+    case RVLI_WIRE_MET:
+        return rvli_meeting_ask(machine, request->id, answer->text);
+    case RVLI_WIRE_BROUGHT:
+        return rvli_meeting_read(machine, request->id, request->rank, &answer->id);
+    case RVLI_WIRE_NCCL_TAKE:
+        return rvli_nccl_take(machine, client, request->device, answer);
+    case RVLI_WIRE_NCCL_GIVE:
+        return rvli_nccl_give(machine, client, request->device);
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
+    case RVLI_WIRE_PART:
         break;
     }
     return RVL_ERR_INVALID;
@@ -160,7 +172,7 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
                                    const rvli_wire_request *request, rvli_wire_answer *answer)
 {
     bool first = request->kind == RVLI_WIRE_HELLO;
-    if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_STAGE ||
+    if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_LAST ||
         client->greeted == first)
         return RVLI_CLIENT_END;
     if (request->kind == RVLI_WIRE_FREE) {
@@ -169,6 +181,10 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
     }
     if (request->kind == RVLI_WIRE_HOST_GIVE) {
         give_host(machine, client, request->bytes);
+        return RVLI_CLIENT_QUIET;
+    }
+    if (request->kind == RVLI_WIRE_PART) {
+        rvli_meeting_part(machine, client, request->id, request->rank);
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;
@@ -187,5 +203,7 @@ void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
     for (int device = 0; device < machine->gpus; device++)
         if (client->contexts & UINT64_C(1) << device)
             (void)rvl_external_set(machine->context, device, cause, 0);
+    rvli_nccl_take_back(machine, client);
+    rvli_meeting_forget(machine, client);
     give_host(machine, client, client->host_bytes);
 }

@@ -7,7 +7,8 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, but for RVLI_WIRE_FREE and RVLI_WIRE_HOST_GIVE: nobody waits for those.
+ * A request is answered, but for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE and RVLI_WIRE_PART: nobody
+ * waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -33,13 +34,26 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
     RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
     RVLI_WIRE_STAGE,     /* text: a stage begins */
+
+    /* Ranks that come together (simcuda/machine/meeting.h). */
+    RVLI_WIRE_MEET,    /* text: which meeting; rank of ranks; bytes: what it brings -> id */
+    RVLI_WIRE_MET,     /* id -> RVL_OK, or RVL_ERR_BUSY and text: who is missing */
+    RVLI_WIRE_BROUGHT, /* id, rank -> id: what that rank brought; RVL_ERR_NOT_FOUND: it is absent */
+    RVLI_WIRE_PART,    /* id, rank: it leaves; no answer */
+
+    /* A communicator of NCCL takes its memory on a device, and gives it back. */
+    RVLI_WIRE_NCCL_TAKE, /* device -> free_bytes: what it can suspend, total_bytes: in all */
+    RVLI_WIRE_NCCL_GIVE, /* device */
 } rvli_wire_kind;
+#define RVLI_WIRE_LAST RVLI_WIRE_NCCL_GIVE
 
 typedef struct rvli_wire_request {
     uint32_t kind;
     int32_t device;
     uint64_t bytes;
     uint64_t id;
+    uint32_t rank;
+    uint32_t ranks;
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_request;
 

@@ -8,6 +8,7 @@
  *     free           the last   touch     the last         child WORD...  in a forked child
  *     device N       result     unknown   result           pairs N        microseconds a pair
  *     nvml N         bytes in use, as NVML says
+ *     nccl WORD...   as tests/simcuda/nccl_words.c says
  *     exit N         ends so
  */
 #include <cuda.h>
@@ -21,6 +22,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "nccl_words.h"
 
 static void *last;
 
@@ -155,6 +158,8 @@ static int act_alone(const char *word)
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc;) {
+        if (strcmp(argv[i], "nccl") == 0)
+            return nccl_words(argv + i + 1);
         if (strcmp(argv[i], "child") == 0) {
             pid_t child = fork();
             if (child != 0)

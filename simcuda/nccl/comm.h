@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the simulated NCCL, libnccl.so.2, share. It stands on the driver's public
+ * functions. Ranks find each other by the machine's meetings (simcuda/machine/meeting.h), and no
+ * rank waits for another after that: an operation is complete when it is asked for.
+ */
+#ifndef RVL_SIMCUDA_NCCL_COMM_H
+#define RVL_SIMCUDA_NCCL_COMM_H
+
+#include <cuda.h>
+#include <stdbool.h>
+
+#include "reveille/status.h"
+#include "simcuda/nccl/nccl.h"
+
+typedef enum rvli_comm_state {
+    RVLI_COMM_JOINING,
+    RVLI_COMM_READY,
+    RVLI_COMM_SUSPENDED, /* its memory is given back */
+    RVLI_COMM_OVER,      /* finalized, aborted, revoked, or it has failed */
+} rvli_comm_state;
+
+#define RVLI_COMM_NAME_BYTES 33 /* 32 hexadecimal digits */
+
+struct ncclComm {
+    uint64_t mark; /* RVLI_COMM_MARK: it is one */
+    rvli_comm_state state;
+    rvli_nccl_result result; /* asynchronous */
+    int rank, ranks, device;
+    bool blocking;
+    bool shares; /* the memory of the one it was split from */
+    bool holds;  /* memory of its own */
+    bool told;   /* that it waits */
+    bool sized;  /* ranks is known, and not assumed */
+    unsigned children;
+    unsigned operations; /* made by ncclRedOpCreatePreMulSum() */
+    uint64_t meeting;    /* 0: it has left */
+    uint64_t began_ns;
+    uint64_t suspendable_bytes, total_bytes;
+    char name[RVLI_COMM_NAME_BYTES];
+};
+#define RVLI_COMM_MARK UINT64_C(0x72766c5f6e63636c)
+
+/* Keeps why something failed, for ncclGetLastError(), and answers the result. */
+rvli_nccl_result rvli_nccl_fail(rvli_nccl_result result, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A failure of the driver. */
+rvli_nccl_result rvli_nccl_driven(CUresult result);
+
+/* Whether it is a communicator, and one that operations can use. */
+rvli_nccl_result rvli_comm_check(const rvli_comm *comm);
+rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm);
+
+/* Takes memory on the communicator's device, and gives it back. */
+rvli_nccl_result rvli_comm_take_memory(rvli_comm *comm);
+void rvli_comm_give_memory(rvli_comm *comm);
+
+/* Between ncclGroupStart() and ncclGroupEnd(). */
+bool rvli_group_is_open(void);
+
+/* What a group still has to do when it ends: see that a communicator is made, and hand it out. */
+rvli_nccl_result rvli_group_add(rvli_nccl_result (*begin)(void *), rvli_nccl_result (*end)(void *),
+                                void *job);
+
+#endif

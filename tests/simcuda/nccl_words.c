@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+#include "nccl_words.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "simcuda/nccl/nccl.h"
+
+#define RANKS_MAX 8
+#define ELEMENTS 256
+
+static rvli_comm *comm;
+static rvli_comm *all[RANKS_MAX];
+static void *library;
+static void *allocated;
+
+/* A function of the library, by its name. */
+#define FIND(name) ((__typeof__(&name))(uintptr_t)find(#name))
+
+static void *find(const char *name)
+{
+    void *found = dlsym(library, name);
+    if (found == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(8);
+    }
+    return found;
+}
+
+static void say(rvli_nccl_result result)
+{
+    printf("%d\n", (int)result);
+    fflush(stdout);
+    if (result != RVLI_NCCL_SUCCESS)
+        fprintf(stderr, "%s: %s\n", FIND(ncclGetErrorString)(result), FIND(ncclGetLastError)(comm));
+}
+
+/* ---- Communicators ---- */
+
+static rvli_nccl_result write_id(const char *path)
+{
+    rvli_nccl_id id;
+    rvli_nccl_result result = FIND(ncclGetUniqueId)(&id);
+    char beside[4096];
+    snprintf(beside, sizeof beside, "%s.new", path);
+    FILE *file = fopen(beside, "w");
+    if (file == NULL || fwrite(&id, sizeof id, 1, file) != 1 || fclose(file) != 0 ||
+        rename(beside, path) != 0)
+        exit(7);
+    return result;
+}
+
+static rvli_nccl_id read_id(const char *path)
+{
+    rvli_nccl_id id;
+    FILE *file = NULL;
+    for (int i = 0; i < 500 && (file = fopen(path, "r")) == NULL; i++)
+        usleep(20000);
+    if (file == NULL || fread(&id, sizeof id, 1, file) != 1)
+        exit(7);
+    fclose(file);
+    return id;
+}
+
+static rvli_nccl_config config_of(int blocking, int share)
+{
+    return (rvli_nccl_config){.size_bytes = sizeof(rvli_nccl_config),
+                              .magic = RVLI_NCCL_CONFIG_MAGIC,
+                              .version = RVLI_NCCL_VERSION,
+                              .blocking = blocking,
+                              .cluster_size = RVLI_NCCL_NOT_SET,
+                              .blocks_least = RVLI_NCCL_NOT_SET,
+                              .blocks_most = RVLI_NCCL_NOT_SET,
+                              .split_share = share};
+}
+
+static rvli_nccl_result init(char **words)
+{
+    return FIND(ncclCommInitRank)(&comm, atoi(words[3]), read_id(words[1]), atoi(words[2]));
+}
+
+static rvli_nccl_result init_later(char **words)
+{
+    const rvli_nccl_config config = config_of(0, RVLI_NCCL_NOT_SET);
+    rvli_nccl_result state = RVLI_NCCL_SUCCESS,
+                     result = FIND(ncclCommInitRankConfig)(&comm, atoi(words[3]), read_id(words[1]),
+                                                           atoi(words[2]), &config);
+    printf("%d\n", (int)result);
+    while (result == RVLI_NCCL_IN_PROGRESS || state == RVLI_NCCL_IN_PROGRESS) {
+        usleep(1000);
+        result = FIND(ncclCommGetAsyncError)(comm, &state);
+    }
+    return result == RVLI_NCCL_SUCCESS ? state : result;
+}
+
+static rvli_nccl_result init_all(int ranks)
+{
+    rvli_nccl_result result = FIND(ncclCommInitAll)(all, ranks, NULL);
+    comm = all[0];
+    return result;
+}
+
+static rvli_nccl_result split(char **words, int share)
+{
+    const rvli_nccl_config config = config_of(RVLI_NCCL_NOT_SET, share);
+    rvli_comm *made = NULL;
+    rvli_nccl_result result =
+        FIND(ncclCommSplit)(comm, atoi(words[1]), atoi(words[2]), &made, &config);
+    comm = made;
+    return result;
+}
+
+static rvli_nccl_result shrink(int without)
+{
+    rvli_comm *made = NULL;
+    rvli_nccl_result result = FIND(ncclCommShrink)(comm, &without, 1, &made, NULL, 0);
+    comm = made;
+    return result;
+}
+
+static void who(void)
+{
+    int rank = -1, ranks = -1, device = -1;
+    if (comm == NULL) {
+        puts("none");
+        return;
+    }
+    FIND(ncclCommUserRank)(comm, &rank);
+    FIND(ncclCommCount)(comm, &ranks);
+    FIND(ncclCommCuDevice)(comm, &device);
+    printf("%d/%d on %d\n", rank, ranks, device);
+}
+
+/* ---- Operations ---- */
+
+static rvli_nccl_result reduce(void)
+{
+    char *from, *to;
+    int made = 0, root = 0, ranks = 0;
+    float half = 0.5f;
+    FIND(ncclCommCount)(comm, &ranks);
+    size_t bytes = ELEMENTS * sizeof(float) * (size_t)ranks;
+    if (cudaMalloc((void **)&from, bytes) != cudaSuccess ||
+        cudaMalloc((void **)&to, bytes) != cudaSuccess)
+        return RVLI_NCCL_CUDA_ERROR;
+    const rvli_nccl_type type = RVLI_NCCL_FLOAT32;
+    FIND(ncclGroupStart)();
+    rvli_nccl_result results[] = {
+        FIND(ncclRedOpCreatePreMulSum)(&made, &half, type, 1, comm),
+        FIND(ncclAllReduce)(from, to, ELEMENTS, type, made, comm, NULL),
+        FIND(ncclRedOpDestroy)(made, comm),
+        FIND(ncclReduce)(from, to, ELEMENTS, type, 0, root, comm, NULL),
+        FIND(ncclBroadcast)(from, to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclBcast)(to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclReduceScatter)(from, to, ELEMENTS, type, 0, comm, NULL),
+        FIND(ncclAllGather)(from, to, ELEMENTS, type, comm, NULL),
+        FIND(ncclAlltoAll)(from, to, ELEMENTS, type, comm, NULL),
+        FIND(ncclGather)(from, to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclScatter)(from, to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclSend)(from, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclRecv)(to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclGroupEnd)(),
+    };
+    cudaFree(from);
+    cudaFree(to);
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (results[i] != RVLI_NCCL_SUCCESS)
+            return results[i];
+    return RVLI_NCCL_SUCCESS;
+}
+
+/* What NCCL refuses: each prints its result. */
+static void bad(void)
+{
+    char *buffer;
+    cudaMalloc((void **)&buffer, 4096);
+    say(FIND(ncclAllReduce)(buffer, buffer, 1, RVLI_NCCL_TYPES, 0, comm, NULL));
+    say(FIND(ncclAllReduce)(buffer, buffer, 1, RVLI_NCCL_FLOAT32, 99, comm, NULL));
+    say(FIND(ncclBroadcast)(buffer, buffer, 1, RVLI_NCCL_FLOAT32, 99, comm, NULL));
+    say(FIND(ncclAllGather)(buffer, buffer + 64, 1u << 20, RVLI_NCCL_FLOAT32, comm, NULL));
+    say(FIND(ncclSend)(buffer, 1, RVLI_NCCL_FLOAT32, -1, comm, NULL));
+    say(FIND(ncclAllReduce)(buffer, buffer, 1, RVLI_NCCL_FLOAT32, 0, NULL, NULL));
+    say(FIND(ncclGroupEnd)());
+    cudaFree(buffer);
+}
+
+/* ---- Memory ---- */
+
+static void stats(void)
+{
+    for (int what = 0; what <= RVLI_NCCL_MEMORY_TOTAL; what++) {
+        uint64_t value = 0;
+        FIND(ncclCommMemStats)(comm, (rvli_nccl_memory)what, &value);
+        printf("%llu ", (unsigned long long)value);
+    }
+    printf("\n");
+}
+
+static rvli_nccl_result window(void)
+{
+    rvli_window *made = NULL;
+    void *handle = NULL, *there = NULL, *memory = NULL;
+    rvli_nccl_result result = FIND(ncclMemAlloc)(&memory, 1 << 20);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = FIND(ncclCommRegister)(comm, memory, 1 << 20, &handle);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = FIND(ncclCommWindowRegister)(comm, memory, 1 << 20, &made, 1);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = FIND(ncclWinGetUserPtr)(comm, made, &there);
+    if (result == RVLI_NCCL_SUCCESS && there != memory)
+        return RVLI_NCCL_INTERNAL_ERROR;
+    if (result == RVLI_NCCL_SUCCESS)
+        result = FIND(ncclCommWindowDeregister)(comm, made);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = FIND(ncclCommDeregister)(comm, handle);
+    return result == RVLI_NCCL_SUCCESS ? FIND(ncclMemFree)(memory) : result;
+}
+
+static void memory(void)
+{
+    size_t left = 0, total = 0;
+    cudaMemGetInfo(&left, &total);
+    printf("%zu\n", total - left);
+    fflush(stdout);
+}
+
+/* ---- Words ---- */
+
+static int act_alone(const char *word)
+{
+    rvli_nccl_result state = RVLI_NCCL_SUCCESS;
+    int version = 0;
+    if (strcmp(word, "who") == 0)
+        who();
+    else if (strcmp(word, "reduce") == 0)
+        say(reduce());
+    else if (strcmp(word, "bad") == 0)
+        bad();
+    else if (strcmp(word, "destroy") == 0)
+        say(FIND(ncclCommDestroy)(comm));
+    else if (strcmp(word, "finalize") == 0)
+        say(FIND(ncclCommFinalize)(comm));
+    else if (strcmp(word, "suspend") == 0)
+        say(FIND(ncclCommSuspend)(comm, RVLI_NCCL_SUSPEND_MEMORY));
+    else if (strcmp(word, "resume") == 0)
+        say(FIND(ncclCommResume)(comm));
+    else if (strcmp(word, "stats") == 0)
+        stats();
+    else if (strcmp(word, "async") == 0)
+        say(FIND(ncclCommGetAsyncError)(comm, &state) == RVLI_NCCL_SUCCESS ? state : 99);
+    else if (strcmp(word, "memfree") == 0)
+        say(FIND(ncclMemFree)(allocated));
+    else if (strcmp(word, "window") == 0)
+        say(window());
+    else if (strcmp(word, "unknown") == 0)
+        say(((rvli_nccl_result(*)(void))(uintptr_t)find("ncclDevCommCreate"))());
+    else if (strcmp(word, "memory") == 0)
+        memory();
+    else if (strcmp(word, "version") == 0 && FIND(ncclGetVersion)(&version) == RVLI_NCCL_SUCCESS)
+        printf("%d\n", version);
+    else if (strcmp(word, "end") == 0)
+        raise(SIGKILL);
+    else
+        return 0;
+    return 1;
+}
+
+static int act(char **words)
+{
+    int value = words[1] != NULL ? atoi(words[1]) : 0;
+    if (strcmp(words[0], "id") == 0)
+        return say(write_id(words[1])), 2;
+    if (strcmp(words[0], "init") == 0)
+        return say(init(words)), 4;
+    if (strcmp(words[0], "later") == 0)
+        return say(init_later(words)), 4;
+    if (strcmp(words[0], "all") == 0)
+        return say(init_all(value)), 2;
+    if (strcmp(words[0], "split") == 0)
+        return say(split(words, 0)), 3;
+    if (strcmp(words[0], "share") == 0)
+        return say(split(words, 1)), 3;
+    if (strcmp(words[0], "shrink") == 0)
+        return say(shrink(value)), 2;
+    if (strcmp(words[0], "alloc") == 0)
+        return say(FIND(ncclMemAlloc)(&allocated, (size_t)atoll(words[1]))), 2;
+    if (strcmp(words[0], "malloc") == 0)
+        return say((rvli_nccl_result)cudaMalloc(&allocated, (size_t)atoll(words[1]))), 2;
+    if (strcmp(words[0], "device") == 0)
+        return say((rvli_nccl_result)cudaSetDevice(value)), 2;
+    if (strcmp(words[0], "held") == 0)
+        return (void)sleep((unsigned)value), 2;
+    return 0;
+}
+
+int nccl_words(char **words)
+{
+    library = dlopen("libnccl.so.2", RTLD_NOW);
+    if (library == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 8;
+    }
+    while (*words != NULL) {
+        int taken = act_alone(*words);
+        taken = taken > 0 ? taken : act(words);
+        if (taken == 0) {
+            fprintf(stderr, "%s: no such word of NCCL\n", *words);
+            return 9;
+        }
+        words += taken;
+    }
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef RVL_TESTS_SIMCUDA_NCCL_WORDS_H
+#define RVL_TESTS_SIMCUDA_NCCL_WORDS_H
+
+/*
+ * Calls of NCCL, which is opened by name, as everybody does. Words are done in order:
+ *
+ *     id FILE       makes a unique id and writes it there
+ *     init FILE RANK RANKS        a communicator by that id, waited for until it is there
+ *     later FILE RANK RANKS       the same, which does not block, and is waited for
+ *     all RANKS     one process has all ranks, on so many devices
+ *     split COLOR KEY             of the current one, which the new one then is
+ *     share COLOR KEY             the same, in the memory of the old one
+ *     shrink RANK   the same, without one rank
+ *     who           rank and number of ranks, as RANK/RANKS
+ *     reduce        all collectives of 256 floats
+ *     sum           the first element of a sum over all ranks of [RANK's own 5]
+ *     destroy       suspend   resume   stats   async   alloc BYTES   memfree   window   unknown
+ *     memory        bytes in use on this rank's device
+ *     device N      held SECONDS
+ *     end           kills itself
+ *
+ * Each call prints its result, and NCCL's words for what failed on stderr. Answers the exit status.
+ */
+int nccl_words(char **words);
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* NCCL on simulated GPUs: ranks that are processes of a run, or all of one. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
+
+#define CONTEXT 552402944LL      /* what the driver takes for a process */
+#define COMMUNICATOR 507510784LL /* 484 MiB, of which NCCL's part for two ranks and more */
+#define CODE 304087040LL         /* 290 MiB, once a process */
+#define PAGE 2097152LL
+
+static void check_line(int line, const char *expected)
+{
+    char text[ANSWER_BYTES];
+    snprintf(text, sizeof text, "%s", answer.out);
+    char *at = text;
+    for (int i = 0; i < line; i++) {
+        at = strchr(at, '\n');
+        assert_non_null(at);
+        at++;
+    }
+    at[strcspn(at, "\n")] = '\0';
+    assert_string_equal(at, expected);
+}
+
+static void check_number(int line, long long expected)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", expected);
+    check_line(line, text);
+}
+
+static void check_file(const char *name, const char *part)
+{
+    char text[8192];
+    folder_read(name, text, sizeof text);
+    check_contains(text, part);
+}
+
+/*
+ * Runs ranks of a shell's words on a machine with so many GPUs, each with its own device: $1 is the
+ * rank. What rank 0 prints is the answer; rank r prints into the file r.
+ */
+static int run_ranks(int ranks, const char *words)
+{
+    char line[4096];
+    snprintf(line, sizeof line,
+             "rm -f id [0-9]; " COMMAND_WORD " run --gpus 8 -- sh -c '" PROGRAM
+             " nccl id id >made; rank() { " PROGRAM
+             " nccl device $1 %s; }; for r in $(seq 1 %d); do rank $r >$r 2>&1 & done; rank 0 "
+             ">0 2>err; wait' >table 2>machine; status=$?; cat 0; exit $status",
+             words, ranks - 1);
+    return run_shell(line);
+}
+
+/* ---- Coming together ---- */
+
+static void ranks_meet(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(3, "init id $1 3 who reduce async destroy"), 0);
+    check_line(1, "0");
+    check_line(2, "0/3 on 0");
+    check_line(3, "0");
+    check_line(4, "0");
+    check_line(5, "0");
+    check_file("2", "2/3 on 2\n0\n0\n0\n");
+}
+
+static void one_process_has_all_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run --gpus 4 -- " PROGRAM
+                                            " nccl all 4 who reduce memory device 3 memory 2>err"),
+                     0);
+    check_line(0, "0");
+    check_line(1, "0/4 on 0");
+    check_line(2, "0");
+    check_number(3, CONTEXT + CODE + COMMUNICATOR);
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+}
+
+static void one_that_does_not_block(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "later id $1 2 who reduce"), 0);
+    check_line(1, "7"); /* ncclInProgress */
+    check_line(2, "0");
+    check_line(3, "0/2 on 0");
+    check_line(4, "0");
+}
+
+static void who_is_missing_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; REVEILLE_NCCL_TIMEOUT_S=1 " COMMAND_WORD
+                               " run --gpus 2 -- " PROGRAM " nccl id id init id 1 6 memory 2>err"),
+                     0);
+    check_line(1, "2"); /* ncclSystemError */
+    check_number(2, CONTEXT);
+    check_file("err", "rank 1 of 6 has waited 1 s for ranks that have not come: 0, 2-5");
+    check_file("err", "REVEILLE_NCCL_TIMEOUT_S");
+}
+
+static void who_has_ended_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; " COMMAND_WORD " run --gpus 3 -- sh -c '" PROGRAM
+                               " nccl id id; " PROGRAM
+                               " nccl init id 0 3 & sleep 1; timeout -s KILL 1 " PROGRAM
+                               " nccl device 1 init id 1 3 >1 2>&1; wait' 2>err"),
+                     0);
+    check_line(1, "6"); /* ncclRemoteError */
+    check_file("err", "rank 0 of 3 waits for the others, and rank 1, simcuda-program[");
+    check_file("err", "], has ended");
+}
+
+static void two_ranks_of_one_device(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "device 0 init id $1 2 memory"), 0);
+    check_line(2, "5"); /* ncclInvalidUsage */
+    check_file("err", "Duplicate GPU detected: rank 0 and rank 1 both on CUDA device 0");
+}
+
+static void a_rank_that_comes_twice(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; REVEILLE_NCCL_TIMEOUT_S=2 " COMMAND_WORD
+                               " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; " PROGRAM
+                               " nccl init id 0 2 >0 2>&1 & sleep 1; " PROGRAM
+                               " nccl init id 0 2; " PROGRAM " nccl init id 5 2; wait' 2>err"),
+                     0);
+    check_line(1, "5"); /* ncclInvalidUsage */
+    check_line(2, "4"); /* ncclInvalidArgument */
+    check_file("err", "rank 0 of 2 is there already");
+    check_file("err", "rank 5 of 2");
+}
+
+/* ---- Splitting ---- */
+
+static void split_by_color_and_key(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(4, "init id $1 4 split $(($1 % 2)) $((9 - $1)) who reduce destroy"),
+                     0);
+    check_line(2, "0");
+    check_line(3, "1/2 on 0"); /* rank 2 has the lower key */
+    check_line(4, "0");
+    check_file("1", "1/2 on 1");
+    check_file("2", "0/2 on 2");
+    check_file("3", "0/2 on 3");
+}
+
+static void split_without_a_color(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(3, "init id $1 3 split $(($1 == 1 ? -1 : 7)) 0 who"), 0);
+    check_line(3, "0/2 on 0");
+    check_file("1", "none\n");
+    check_file("2", "1/2 on 2");
+}
+
+static void shrunk_by_a_rank(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(3, "init id $1 3 $([ $1 = 1 ] || echo shrink 1) who"), 0);
+    check_line(3, "0/2 on 0");
+    check_file("2", "1/2 on 2");
+}
+
+/* ---- Memory ---- */
+
+static void what_a_communicator_takes(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "memory init id $1 2 memory split 0 $1 memory share 0 $1 memory "
+                                  "destroy memory"),
+                     0);
+    check_number(1, CONTEXT);
+    check_number(3, CONTEXT + CODE + COMMUNICATOR);
+    check_number(5, CONTEXT + CODE + 2 * COMMUNICATOR);
+    check_number(7, CONTEXT + CODE + 2 * COMMUNICATOR);
+    check_number(9, CONTEXT + CODE + 2 * COMMUNICATOR); /* it had none of its own */
+    check_file("table", "NCCL of simcuda-program[");
+}
+
+static void what_destroying_gives_back(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 destroy memory"), 0);
+    check_number(3, CONTEXT + CODE); /* its code stays */
+    assert_int_equal(run_ranks(2, "init id $1 2 finalize memory reduce"), 0);
+    check_number(3, CONTEXT + CODE);
+    check_line(4, "5"); /* ncclInvalidUsage */
+}
+
+static void alone_it_takes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(1, "init id 0 1 who memory reduce"), 0);
+    check_line(2, "0/1 on 0");
+    check_number(3, CONTEXT);
+    check_line(4, "0");
+}
+
+static void suspended_and_resumed(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 stats suspend memory reduce stats resume memory "
+                                  "reduce resume"),
+                     0);
+    check_line(2, "507510784 0 304087040 811597824 ");
+    check_line(3, "0");
+    check_number(4, CONTEXT + CODE);
+    check_line(5, "5"); /* ncclInvalidUsage: it is suspended */
+    check_line(6, "507510784 1 304087040 811597824 ");
+    check_line(7, "0");
+    check_number(8, CONTEXT + CODE + COMMUNICATOR);
+    check_line(9, "0");
+    check_line(10, "5"); /* it is not suspended */
+}
+
+static void no_room_for_a_communicator(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "malloc 149000000000 init id $1 2 memory"), 0);
+    check_line(2, "1"); /* ncclUnhandledCudaError */
+    check_file("err", "Cuda failure 2 'out of memory'");
+    check_file("machine", "out of memory 2 times");
+    check_number(3, CONTEXT + 149000552448LL); /* what failed has changed nothing */
+}
+
+static void no_room_to_resume(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 suspend malloc 149000000000 resume stats memfree"),
+                     0);
+    check_line(2, "0");
+    check_line(3, "0");
+    check_line(4, "1"); /* ncclUnhandledCudaError */
+    check_line(5, "507510784 1 304087040 811597824 ");
+}
+
+static void memory_for_programs(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 alloc 1 memory memfree memory window memory alloc "
+                                  "0 alloc 999999999999 memory"),
+                     0);
+    check_number(3, CONTEXT + CODE + COMMUNICATOR + PAGE);
+    check_line(4, "0");
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+    check_line(6, "0");
+    check_number(7, CONTEXT + CODE + COMMUNICATOR);
+    check_line(8, "4");
+    check_line(9, "1");
+    check_number(10, CONTEXT + CODE + COMMUNICATOR);
+}
+
+/* ---- Bad calls ---- */
+
+static void bad_operations(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(1, "init id 0 1 version bad unknown unknown"), 0);
+    check_line(2, "22809");
+    check_line(3, "4");
+    check_line(4, "4");
+    check_line(5, "4");
+    check_line(6, "1"); /* beyond the buffer */
+    check_line(7, "4");
+    check_line(8, "4");
+    check_line(9, "5");
+    check_line(10, "5");
+    check_line(11, "5");
+    assert_int_equal(
+        run_shell("grep -c 'ncclDevCommCreate, asked for by .*simcuda-program' err; true"), 0);
+    check_line(0, "1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet),
+        cmocka_unit_test(one_process_has_all_ranks),
+        cmocka_unit_test(one_that_does_not_block),
+        cmocka_unit_test(who_is_missing_is_named),
+        cmocka_unit_test(who_has_ended_is_named),
+        cmocka_unit_test(two_ranks_of_one_device),
+        cmocka_unit_test(a_rank_that_comes_twice),
+        cmocka_unit_test(split_by_color_and_key),
+        cmocka_unit_test(split_without_a_color),
+        cmocka_unit_test(shrunk_by_a_rank),
+        cmocka_unit_test(what_a_communicator_takes),
+        cmocka_unit_test(what_destroying_gives_back),
+        cmocka_unit_test(alone_it_takes_nothing),
+        cmocka_unit_test(suspended_and_resumed),
+        cmocka_unit_test(no_room_for_a_communicator),
+        cmocka_unit_test(no_room_to_resume),
+        cmocka_unit_test(memory_for_programs),
+        cmocka_unit_test(bad_operations),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

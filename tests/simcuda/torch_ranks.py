@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Ranks of PyTorch on simulated GPUs: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_ranks.py fsdp`."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+MIB = 1 << 20
+CONTEXT = 552402944  # what the driver takes on an H200
+COMMUNICATOR = 484 * MIB
+CODE = 290 * MIB  # of NCCL, once a process
+WIDTH = 1024
+STEPS = 3
+
+
+def used():
+    """Bytes in use on this rank's device that PyTorch's allocator has not."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
+
+
+def check(got, expected, what):
+    assert got == expected, f"{what}: {got}, expected {expected}"
+
+
+def model(how):
+    layers = [torch.nn.Linear(WIDTH, WIDTH, device="cuda") for _ in range(2)]
+    whole = torch.nn.Sequential(*layers)
+    if how == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(whole)
+    for layer in layers:
+        fully_shard(layer)
+    return fully_shard(whole)
+
+
+def main(how):
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl")
+    check((dist.get_rank(), dist.get_world_size()), (rank, ranks), "rank and number of ranks")
+    trained = model(how)
+    optimizer = torch.optim.AdamW(trained.parameters())
+    for _ in range(STEPS):
+        trained(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    check(used(), CONTEXT + CODE + COMMUNICATOR, "in use with one communicator")
+    local = sum(p.to_local().numel() if how == "fsdp" else p.numel() for p in trained.parameters())
+    check(local, 2 * (WIDTH * WIDTH + WIDTH) // (ranks if how == "fsdp" else 1), "parameters here")
+
+    group = dist.new_group(list(range(ranks)))
+    tensor = torch.ones(4, device="cuda")
+    dist.all_reduce(tensor, group=group)
+    dist.barrier()
+    check(used(), CONTEXT + CODE + 2 * COMMUNICATOR, "in use with two")
+    dist.destroy_process_group()
+    check(used(), CONTEXT + CODE, "in use with none")
+    print(f"rank {rank} of {ranks}, {how}: all is as expected", flush=True)
+
+
+main(sys.argv[1])
