@@ -20,10 +20,13 @@
 #define DEVICE_USUAL "h200"
 #define STAGE_OF_ALL "run"
 #define AUDIT_LIBRARY "libreveille-find.so"
+#define RANKS_MAX (1u << 20)
 
 typedef struct arguments {
     const char *device;
     uint32_t gpus;
+    uint32_t rank;
+    uint32_t world; /* 0: the command starts all ranks itself, if there are any */
     uint64_t host_bytes;
     const char *output;
     const char *nvtx;
@@ -57,6 +60,26 @@ const command_spec run_spec = {
              .least = 1,
              .most = RVL_MAX_DEVICES,
              .field = FIELD(gpus)},
+            {.kind = OPTION_NUMBER,
+             .name = "rank",
+             .value = "R",
+             .help = "with `--world`, the rank that the command plays",
+             .usual = "0",
+             .expected = "a number below that of `--world`",
+             .least = 0,
+             .most = RANKS_MAX - 1,
+             .field = FIELD(rank)},
+            {.kind = OPTION_NUMBER,
+             .name = "world",
+             .value = "N",
+             .help = "the command is one process of a job of N, and the others are not started: "
+                     "the environment is as torchrun has it, nobody waits for them, and "
+                     "operations of NCCL are complete at once",
+             .usual = "the command starts all its processes",
+             .expected = "a number from 1 to 1048576",
+             .least = 1,
+             .most = RANKS_MAX,
+             .field = FIELD(world)},
             {.kind = OPTION_SIZE,
              .name = "host-memory",
              .value = "SIZE",
@@ -94,6 +117,8 @@ const command_spec run_spec = {
             {"reveille run --device h100-80g --gpus 8 -o run.rvt -- torchrun --nproc-per-node 8 "
              "train.py",
              "Eight processes on eight GPUs; the trace is kept."},
+            {"reveille run --rank 3 --world 64 python train.py",
+             "One rank of a job of 64, on one GPU."},
             {"reveille run --budget run=60GiB -- ./engine", "A bound, for CI."},
             {NULL, NULL}},
     .environment =
@@ -129,6 +154,34 @@ static bool find_library(char path[PATH_MAX])
         complain(0, "%s: LD_AUDIT cannot hold a path with a space or a colon: install it elsewhere",
                  path);
     return path[0] != '\0' && strpbrk(path, " :") == NULL;
+}
+
+static bool set_number(const char *variable, uint32_t number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, number);
+    return setenv(variable, text, 1) == 0;
+}
+
+/*
+ * What torchrun sets for a process, of nodes with as many GPUs as there are here. The store is an
+ * agent's: PyTorch's rank 0 would open one itself otherwise, and wait there for the others.
+ */
+static bool set_rank(const arguments *parsed, uint16_t store_port)
+{
+    uint32_t local = parsed->gpus < parsed->world ? parsed->gpus : parsed->world;
+    uint32_t nodes = (parsed->world + local - 1) / local;
+    return set_number("RANK", parsed->rank) && set_number("WORLD_SIZE", parsed->world) &&
+           set_number("LOCAL_RANK", parsed->rank % local) &&
+           set_number("LOCAL_WORLD_SIZE", local) &&
+           set_number("GROUP_RANK", parsed->rank / local) &&
+           set_number("GROUP_WORLD_SIZE", nodes) && set_number("ROLE_RANK", parsed->rank) &&
+           set_number("ROLE_WORLD_SIZE", parsed->world) && set_number("MASTER_PORT", store_port) &&
+           setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 && setenv("ROLE_NAME", "default", 1) == 0 &&
+           setenv("TORCHELASTIC_RUN_ID", "reveille", 1) == 0 &&
+           set_number("TORCHELASTIC_RESTART_COUNT", 0) &&
+           set_number("TORCHELASTIC_MAX_RESTARTS", 0) &&
+           setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1) == 0;
 }
 
 /* Triton looks for the driver in a folder, or where ldconfig says. */
@@ -215,7 +268,8 @@ static int run_on(const arguments *parsed, rvli_machine *machine, const char *li
                   const char *path, bool *ran_out)
 {
     rvli_launch launch;
-    if (!set_environment(parsed, library, rvli_machine_name(machine)))
+    if (!set_environment(parsed, library, rvli_machine_name(machine)) ||
+        (parsed->world > 0 && !set_rank(parsed, rvli_machine_store_port(machine))))
         return complain(EXIT_INTERNAL, "no memory for the environment of the command");
     if (!rvli_launch_start(path, parsed->command, &launch))
         return complain(EXIT_BAD_INPUT, "%s: %s", path, strerror(errno));
@@ -233,6 +287,7 @@ static int run_machine(const arguments *parsed, const char *library, const char 
     const rvli_machine_options options = {.device = parsed->device,
                                           .gpus = (int)parsed->gpus,
                                           .host_bytes = parsed->host_bytes,
+                                          .world = parsed->world,
                                           .record = trace,
                                           .stage = parsed->nvtx == NULL ? STAGE_OF_ALL : NULL};
     rvli_machine *machine = NULL;
@@ -271,8 +326,22 @@ static int run(const arguments *parsed)
     return status;
 }
 
-static int check(const arguments *parsed, char **words)
+static int check_rank(const arguments *parsed, const option_line *line)
 {
+    if (options_given(&run_spec, line, "rank") && parsed->world == 0)
+        return options_refuse(&run_spec, "--rank: of how many? Add --world");
+    if (parsed->world > 0 && parsed->rank >= parsed->world)
+        return options_refuse(
+            &run_spec, "--rank %" PRIu32 ": --world %" PRIu32 " has ranks from 0 to %" PRIu32,
+            parsed->rank, parsed->world, parsed->world - 1);
+    return 0;
+}
+
+static int check(const arguments *parsed, const option_line *line, char **words)
+{
+    int status = check_rank(parsed, line);
+    if (status != 0)
+        return status;
     if (words[0] == NULL)
         return options_refuse(&run_spec, "run: name the command to run");
     if (parsed->nvtx != NULL && !record_good_injection())
@@ -292,7 +361,7 @@ int command_run(int argc, char **argv)
         status = line.status;
     } else {
         parsed.command = argv + line.first;
-        status = check(&parsed, parsed.command);
+        status = check(&parsed, &line, parsed.command);
         if (status == 0)
             status = run(&parsed);
     }

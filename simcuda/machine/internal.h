@@ -9,6 +9,7 @@
 
 #include "base/intmap.h"
 #include "simcuda/machine/machine.h"
+#include "simcuda/machine/store.h"
 
 typedef struct rvli_client rvli_client;
 typedef struct rvli_meeting rvli_meeting;
@@ -47,7 +48,7 @@ struct rvli_machine {
     rvli_machine_refusal refused;
     rvli_meeting *meetings;
     uint64_t meetings_begun;
-    bool alone; /* one process plays a rank of many: nobody waits for the others */
+    rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
 };
 
 typedef enum rvli_client_next {

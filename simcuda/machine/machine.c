@@ -60,6 +60,15 @@ static rvl_status listen_for_processes(rvli_machine *machine, rvl_error *error)
     return RVL_OK;
 }
 
+/* PyTorch's processes come there, and not to our socket. */
+static rvl_status open_store(rvli_machine *machine, rvl_error *error)
+{
+    machine->store = rvli_store_open();
+    if (machine->store == NULL || !watch(machine, rvli_store_file(machine->store), machine->store))
+        return failed(error, "the store for one rank of many cannot be opened");
+    return RVL_OK;
+}
+
 /* ---- Processes ---- */
 
 /* Only those of this user: what they are named and use is in what the machine prints. */
@@ -163,11 +172,12 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
     machine->listener = machine->events = -1;
     machine->gpus = options->gpus;
     machine->host_limit_bytes = options->host_bytes;
-    machine->alone = options->alone;
     machine->profile.struct_size = sizeof machine->profile;
     rvl_status status = open_recorded(machine, options, error_out);
     if (status == RVL_OK)
         status = listen_for_processes(machine, error_out);
+    if (status == RVL_OK && options->world > 0)
+        status = open_store(machine, error_out);
     if (status == RVL_OK)
         *machine_out = machine;
     else
@@ -178,6 +188,11 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
 const char *rvli_machine_name(const rvli_machine *machine)
 {
     return machine->name;
+}
+
+uint16_t rvli_machine_store_port(const rvli_machine *machine)
+{
+    return machine->store != NULL ? rvli_store_port(machine->store) : 0;
 }
 
 /* Hears everybody who has something to say. Answers whether `until` can be read. */
@@ -191,6 +206,8 @@ static bool serve_once(rvli_machine *machine, int *count_out)
             admit(machine);
         else if (ready[i].data.ptr == NULL)
             ended = true;
+        else if (ready[i].data.ptr == machine->store)
+            rvli_store_serve(machine->store);
         else
             hear(machine, ready[i].data.ptr);
     }
@@ -230,6 +247,8 @@ rvl_status rvli_machine_close(rvli_machine *machine)
     while (machine->clients != NULL)
         dismiss(machine, machine->clients);
     rvl_status status = rvl_context_close(machine->context, NULL);
+    if (machine->store != NULL)
+        rvli_store_close(machine->store);
     close_file(machine->listener);
     close_file(machine->events);
     free(machine);

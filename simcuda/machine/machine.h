@@ -9,8 +9,6 @@
 #ifndef RVL_SIMCUDA_MACHINE_H
 #define RVL_SIMCUDA_MACHINE_H
 
-#include <stdbool.h>
-
 #include "reveille/sim.h"
 #include "reveille/stats.h"
 #include "simcuda/wire/wire.h"
@@ -23,7 +21,7 @@ typedef struct rvli_machine_options {
     uint64_t host_bytes; /* bound on pinned host memory; 0: none */
     const char *record;  /* path of the trace */
     const char *stage;   /* the stage that begins at once; NULL: none does */
-    bool alone;          /* a communicator is whole with any of its ranks */
+    uint32_t world;      /* ranks of a job of which one alone runs; 0: all that there are run */
 } rvli_machine_options;
 
 /* The first request that did not fit. */
@@ -44,6 +42,9 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
 
 /* What the environment of a program must have under RVLI_WIRE_VARIABLE. */
 const char *rvli_machine_name(const rvli_machine *machine);
+
+/* The port of the store for that one (simcuda/machine/store.h); 0: there is none. */
+uint16_t rvli_machine_store_port(const rvli_machine *machine);
 
 /* Serves until a file descriptor can be read. Returns RVL_OK, or RVL_ERR_IO with errno. */
 rvl_status rvli_machine_serve(rvli_machine *machine, int until);

@@ -116,7 +116,7 @@ rvl_status rvli_meeting_ask(rvli_machine *machine, uint64_t id, char text[RVLI_W
     const rvli_meeting *meeting = find(machine, id);
     if (meeting == NULL)
         return RVL_ERR_NOT_FOUND;
-    if (meeting->came == meeting->ranks || machine->alone)
+    if (meeting->came == meeting->ranks || machine->store != NULL)
         return RVL_OK;
     if (meeting->ended[0] != '\0') {
         memcpy(text, meeting->ended, RVLI_WIRE_TEXT_BYTES);

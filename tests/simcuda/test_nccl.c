@@ -178,6 +178,44 @@ static void shrunk_by_a_rank(void **state)
     check_file("2", "1/2 on 2");
 }
 
+/* ---- One rank of many ---- */
+
+static void one_rank_of_many(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; " COMMAND_WORD
+                               " run --rank 3 --world 64 -- sh -c 'echo $RANK $WORLD_SIZE "
+                               "$LOCAL_RANK $LOCAL_WORLD_SIZE; " PROGRAM
+                               " nccl id id init id $RANK $WORLD_SIZE who reduce memory "
+                               "split 1 2 who reduce' 2>err"),
+                     0);
+    check_line(0, "3 64 0 1");
+    check_line(2, "0");
+    check_line(3, "3/64 on 0");
+    check_line(4, "0");
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+    check_line(6, "0");
+    check_line(7, "2/64 on 0"); /* its key; of the others nothing is known */
+    check_line(8, "0");
+}
+
+static void its_environment(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run --gpus 8 --rank 9 --world 20 -- sh -c 'echo "
+                                            "$LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK "
+                                            "$GROUP_WORLD_SIZE $MASTER_ADDR "
+                                            "$TORCHELASTIC_USE_AGENT_STORE; test $MASTER_PORT -gt "
+                                            "0' 2>err"),
+                     0);
+    check_line(0, "1 8 1 3 127.0.0.1 True");
+    assert_int_equal(run_command("run --world 4 --rank 4 -- true"), 2);
+    check_printed("--rank 4: --world 4 has ranks from 0 to 3");
+    assert_int_equal(run_command("run --rank 0 -- true"), 2);
+    check_printed("--rank: of how many? Add --world");
+    assert_int_equal(run_command("run --world 0 -- true"), 2);
+}
+
 /* ---- Memory ---- */
 
 static void what_a_communicator_takes(void **state)
@@ -301,6 +339,8 @@ int main(void)
         cmocka_unit_test(split_by_color_and_key),
         cmocka_unit_test(split_without_a_color),
         cmocka_unit_test(shrunk_by_a_rank),
+        cmocka_unit_test(one_rank_of_many),
+        cmocka_unit_test(its_environment),
         cmocka_unit_test(what_a_communicator_takes),
         cmocka_unit_test(what_destroying_gives_back),
         cmocka_unit_test(alone_it_takes_nothing),

@@ -24,3 +24,5 @@ cmake --build "$build" >>"$source/build/torch.log"
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
     --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
+timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
+    "$source/tests/simcuda/torch_ranks.py" fsdp
