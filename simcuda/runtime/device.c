@@ -190,7 +190,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 {
     if (version == NULL)
         return rvli_done(cudaErrorInvalidValue);
-    *version = CUDART_VERSION;
+    *version = RVLI_RUNTIME_VERSION;
     return cudaSuccess;
 }
 

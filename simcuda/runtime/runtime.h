@@ -12,6 +12,10 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#ifndef RVLI_RUNTIME_VERSION
+#define RVLI_RUNTIME_VERSION CUDART_VERSION /* twelve.h has another */
+#endif
+
 /* Keeps what failed, and answers it. */
 cudaError_t rvli_done(cudaError_t error);
 

@@ -3,6 +3,6 @@
 #include "simcuda/wire/stub.h"
 
 #define NOT_SUPPORTED 801 /* cudaErrorNotSupported: the header's own prototypes are not wanted */
-#define RVLI_ENTRY(name) RVLI_STUB(name, NOT_SUPPORTED)
+#define RVLI_ENTRY(name) RVLI_STUB_AS(name, #name, NOT_SUPPORTED)
 #include "cudart_entries.inc"
 #include "cudart_start_entries.inc"

@@ -23,12 +23,15 @@ static void rvli_stub_tell(const char *name, void *caller, atomic_flag *told)
             name, library);
 }
 
-#define RVLI_STUB(name, answer)                                                                    \
+#define RVLI_STUB(name, answer) RVLI_STUB_AS(name, #name, answer)
+
+/* The same of a name that a macro replaces, told by its own. */
+#define RVLI_STUB_AS(name, text, answer)                                                           \
     __attribute__((weak)) int name(void);                                                          \
     int name(void)                                                                                 \
     {                                                                                              \
         static atomic_flag told = ATOMIC_FLAG_INIT;                                                \
-        rvli_stub_tell(#name, __builtin_return_address(0), &told);                                 \
+        rvli_stub_tell(text, __builtin_return_address(0), &told);                                  \
         return answer;                                                                             \
     }
 

@@ -142,6 +142,29 @@ static void nvml_says_the_same(void **state)
     assert_int_equal(printed(5), -2); /* NVML_ERROR_INVALID_ARGUMENT */
 }
 
+/* A program of CUDA 12 has its own runtime, and its structs. */
+static void a_program_of_cuda_12(void **state)
+{
+    (void)state;
+#ifdef PROGRAM12
+    assert_int_equal(run_shell(COMMAND_WORD " run -- " PROGRAM12 " 2>err"), 0);
+    check_printed("0\n12080\n"
+                  "0\n"
+                  "NVIDIA H200, 9.0, 132, 1980000 kHz, 3201000 kHz, 232448\n"
+                  "1\n"    /* what lies behind the struct is as it was */
+                  "101\n"  /* cudaErrorInvalidDevice */
+                  "0\n0\n" /* cudaMalloc, cudaPointerGetAttributes */
+                  "2 on 0, 1, 1\n"
+                  "0\n556597248\n0\n"
+                  "0\n0\n0\n0\n1\n0\n"
+                  "801\n");
+    check_err("cudaMemcpyBatchAsync, asked for by ");
+    check_err("simcuda-program12, is not simulated");
+#else
+    skip(); /* it is built with CUDA 12's headers, and the program of all other tests is one */
+#endif
+}
+
 /* ---- Processes ---- */
 
 static void processes_see_each_other(void **state)
@@ -288,6 +311,7 @@ int main(void)
         cmocka_unit_test(device_memory_faults),
         cmocka_unit_test(devices_are_apart),
         cmocka_unit_test(nvml_says_the_same),
+        cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
         cmocka_unit_test(a_killed_process_gives_back),
         cmocka_unit_test(a_forked_child_begins_with_nothing),
