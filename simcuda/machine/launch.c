@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "simcuda/machine/launch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,107 +49,23 @@ static void give_terminal(pid_t to)
     sigaction(SIGTTOU, &old, NULL);
 }
 
-static _Noreturn void become(const char *path, char **words, const sigset_t *mask, int told)
-{
-    int number;
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    execv(path, words);
-    number = errno;
-    _exit(write(told, &number, sizeof number) == (ssize_t)sizeof number ? 127 : 126);
-}
+/* ---- Whole messages through pipes ---- */
 
-static _Noreturn void keep(int pipe_in, int pipe_out, pid_t kept)
+static bool put(int into, int number)
 {
-    char byte;
-    close(pipe_out);
-    setpgid(0, 0); /* what a terminal sends to its group is not meant for the keeper */
-    while (read(pipe_in, &byte, 1) < 0 && errno == EINTR)
-        ;
-    kill(-kept, SIGKILL);
-    _exit(0);
-}
-
-/* The program runs when the pipe closes without a word. */
-static bool has_begun(int from)
-{
-    int number = 0;
     ssize_t length;
-    while ((length = read(from, &number, sizeof number)) < 0 && errno == EINTR)
+    while ((length = write(into, &number, sizeof number)) < 0 && errno == EINTR)
         ;
-    errno = number;
-    return length == 0;
+    return length == (ssize_t)sizeof number;
 }
 
-static bool start_command(const char *path, char **words, const sigset_t *mask, rvli_launch *launch)
+/* false: nobody can write there any more. */
+static bool take(int from, int *number_out)
 {
-    int told[2];
-    if (pipe2(told, O_CLOEXEC) != 0)
-        return false;
-    launch->command = fork();
-    if (launch->command == 0)
-        become(path, words, mask, told[1]);
-    int number = errno;
-    close(told[1]);
-    errno = number;
-    bool begun = launch->command > 0;
-    if (begun) {
-        setpgid(launch->command, launch->command);
-        begun = has_begun(told[0]);
-        if (!begun) {
-            number = errno;
-            waitpid(launch->command, NULL, 0);
-        }
-    }
-    number = begun ? 0 : number;
-    close(told[0]);
-    errno = number;
-    return begun;
-}
-
-static bool start_keeper(rvli_launch *launch)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
-    launch->keeper = fork();
-    if (launch->keeper == 0)
-        keep(ends[0], ends[1], launch->command);
-    close(ends[0]);
-    launch->keeper_in = ends[1];
-    return launch->keeper > 0;
-}
-
-bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out)
-{
-    sigset_t all, mask;
-    rvli_launch launch = {.ended = -1, .keeper_in = -1};
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &mask); /* until there is somebody to pass them to */
-    launch.foreground = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
-    bool started = start_command(path, words, &mask, &launch);
-    if (started) {
-        group = launch.command;
-        launch.ended = (int)syscall(SYS_pidfd_open, launch.command, 0);
-        started = launch.ended >= 0 && start_keeper(&launch);
-        int number = errno;
-        if (started) {
-            handle_signals();
-            if (launch.foreground)
-                give_terminal(group);
-        } else {
-            kill(-group, SIGKILL);
-            waitpid(launch.command, NULL, 0);
-        }
-        errno = number;
-    }
-    sigprocmask(SIG_SETMASK, &mask, NULL);
-    if (started)
-        *launch_out = launch;
-    return started;
+    ssize_t length;
+    while ((length = read(from, number_out, sizeof *number_out)) < 0 && errno == EINTR)
+        ;
+    return length == (ssize_t)sizeof *number_out;
 }
 
 static int wait_for(pid_t child)
@@ -156,14 +76,214 @@ static int wait_for(pid_t child)
     return status;
 }
 
+/* ---- What is left ---- */
+
+static pid_t parent_of(pid_t process)
+{
+    char path[32], line[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, line, sizeof line - 1) : 0;
+    const char *after = length > 0 ? strrchr(line, ')') : NULL; /* its name may hold anything */
+    if (after != NULL && sscanf(after, ") %*c %d", &parent) != 1)
+        parent = 0;
+    if (file >= 0)
+        close(file);
+    return parent;
+}
+
+/* Kills the children there are. Theirs become ours by that. */
+static void kill_children(void)
+{
+    DIR *folder = opendir("/proc");
+    const struct dirent *each;
+    while (folder != NULL && (each = readdir(folder)) != NULL) {
+        pid_t process = (pid_t)strtol(each->d_name, NULL, 10);
+        if (process > 0 && parent_of(process) == getpid())
+            kill(process, SIGKILL);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
+/* Until there is no child: none of them can be another process by now, since nobody else waits. */
+static void kill_all(void)
+{
+    do
+        kill_children();
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+}
+
+/* ---- The command ---- */
+
+static _Noreturn void become(const char *path, char **words, const sigset_t *mask, int told)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execv(path, words);
+    _exit(put(told, errno) ? 127 : 126);
+}
+
+/* ---- The keeper ---- */
+
+typedef struct pipes {
+    int control[2]; /* held by this process: breaks when it ends */
+    int report[2];  /* the keeper's: the command's id, then its status */
+    int told[2];    /* the command's: what execv() failed with */
+} pipes;
+
+/* Takes leave of children that have ended. true: the command is one of them. */
+static bool reap(pid_t command, int *status_out)
+{
+    pid_t ended;
+    int status;
+    while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+        if (ended == command) {
+            *status_out = status;
+            return true;
+        }
+    return false;
+}
+
+/* Until the command has ended; false: the process that started it has, or nothing can be heard of
+ * either. */
+static bool wait_for_end(pid_t command, int control, int *status_out)
+{
+    struct signalfd_siginfo heard;
+    sigset_t children; /* blocked, as all signals are here */
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    struct pollfd files[] = {{.fd = signalfd(-1, &children, SFD_CLOEXEC), .events = POLLIN},
+                             {.fd = control, .events = POLLIN}};
+    while (files[0].fd >= 0 && !reap(command, status_out)) {
+        if (poll(files, 2, -1) < 0 || files[1].revents != 0 ||
+            read(files[0].fd, &heard, sizeof heard) < 0)
+            return false;
+    }
+    return files[0].fd >= 0;
+}
+
+static _Noreturn void keep(const char *path, char **words, const sigset_t *mask, const pipes *ends)
+{
+    int status;
+    close(ends->control[1]);
+    close(ends->report[0]);
+    close(ends->told[0]);
+    setpgid(0, 0); /* what a terminal sends to its group is not meant for the keeper */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid_t command = fork();
+    if (command == 0)
+        become(path, words, mask, ends->told[1]);
+    close(ends->told[1]);
+    if (command > 0 && put(ends->report[1], command) &&
+        wait_for_end(command, ends->control[0], &status))
+        (void)put(ends->report[1], status);
+    kill_all();
+    _exit(0);
+}
+
+/* ---- Starting ---- */
+
+static void close_pair(int ends[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0)
+            close(ends[i]);
+        ends[i] = -1;
+    }
+}
+
+static bool open_pipes(pipes *ends)
+{
+    *ends = (pipes){{-1, -1}, {-1, -1}, {-1, -1}};
+    return pipe2(ends->control, O_CLOEXEC) == 0 && pipe2(ends->report, O_CLOEXEC) == 0 &&
+           pipe2(ends->told, O_CLOEXEC) == 0;
+}
+
+static void close_pipes(pipes *ends)
+{
+    int number = errno;
+    close_pair(ends->control);
+    close_pair(ends->report);
+    close_pair(ends->told);
+    errno = number;
+}
+
+/* The program runs when the pipe closes without a word. */
+static bool has_begun(pipes *ends)
+{
+    int number;
+    close(ends->told[1]);
+    ends->told[1] = -1;
+    if (!take(ends->told[0], &number))
+        return true;
+    errno = number;
+    return false;
+}
+
+static bool start(const char *path, char **words, const sigset_t *mask, pipes *ends,
+                  rvli_launch *launch)
+{
+    int command;
+    launch->keeper = fork();
+    if (launch->keeper == 0)
+        keep(path, words, mask, ends);
+    if (launch->keeper < 0)
+        return false;
+    close(ends->report[1]);
+    ends->report[1] = -1;
+    bool forked = take(ends->report[0], &command);
+    launch->command = forked ? command : 0;
+    errno = EAGAIN; /* of the keeper's fork() nothing more is known */
+    if (forked && has_begun(ends))
+        return true;
+    int number = errno;
+    close_pair(ends->control); /* and the keeper goes */
+    wait_for(launch->keeper);
+    errno = number;
+    return false;
+}
+
+bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out)
+{
+    sigset_t all, mask;
+    pipes ends;
+    rvli_launch launch = {0};
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &mask); /* until there is somebody to pass them to */
+    launch.foreground = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    bool started = open_pipes(&ends) && start(path, words, &mask, &ends, &launch);
+    if (started) {
+        group = launch.command;
+        launch.ended = ends.report[0];
+        launch.keeper_in = ends.control[1];
+        ends.report[0] = ends.control[1] = -1;
+        handle_signals();
+        if (launch.foreground)
+            give_terminal(group);
+        *launch_out = launch;
+    }
+    close_pipes(&ends);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    return started;
+}
+
 int rvli_launch_finish(rvli_launch *launch)
 {
+    int status = SIGKILL;
+    bool told = take(launch->ended, &status);
     if (launch->foreground)
         give_terminal(getpgrp());
-    int status = wait_for(launch->command);
-    restore_signals();
-    close(launch->ended);
     close(launch->keeper_in); /* and the keeper kills what is left */
     wait_for(launch->keeper);
-    return status;
+    if (!told)
+        kill_all();
+    restore_signals();
+    close(launch->ended);
+    return told ? status : SIGKILL;
 }

@@ -2,9 +2,12 @@
 /*
  * The command that runs on a machine, in a process group of its own, and its end.
  *
- * A second child, the keeper, holds nothing but a pipe from this process. When that breaks, because
- * this process has ended in whatever way, the keeper kills the group: what runs on a machine does
- * not outlive it, not even where this process was killed and could clean up nothing.
+ * Between this process and the command stands another, the keeper. All that the command starts and
+ * leaves becomes the keeper's child (PR_SET_CHILD_SUBREAPER), also where it has a session of its
+ * own, as torchrun gives each worker. When the command has ended, or this process has in whatever
+ * way, the keeper kills what is left: what runs on a machine does not outlive it, not even where
+ * this process was killed and could clean up nothing. If the keeper is killed, this process does
+ * the same in its place.
  */
 #ifndef RVL_SIMCUDA_LAUNCH_H
 #define RVL_SIMCUDA_LAUNCH_H
@@ -26,8 +29,10 @@ typedef struct rvli_launch {
  */
 bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out);
 
-/* What waitpid() says of the command, once `ended` can be read. What is left of its group is
- * killed. */
+/*
+ * What waitpid() says of the command, once `ended` can be read; that SIGKILL has ended it where the
+ * keeper was killed. What is left of its processes is killed.
+ */
 int rvli_launch_finish(rvli_launch *launch);
 
 #endif

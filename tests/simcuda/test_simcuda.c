@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,44 +199,147 @@ static void a_forked_child_begins_with_nothing(void **state)
     assert_int_equal(printed(3), 2 * CONTEXT + 4194304 + PAGE);
 }
 
-/* Words of the process's own, since a pattern would find this test's. */
-static int is_running(const char *seconds)
+/* ---- kill -9 of anything ---- */
+
+/*
+ * A machine with a command, its worker, and a worker in a session of its own, as torchrun has them.
+ * Each is held for its own number of seconds, by which it is found: others may run beside this
+ * test.
+ */
+#define OF_COMMAND '7'
+#define OF_WORKER '8'
+#define OF_SESSION '9'
+
+static char seconds[32];
+
+static int count(const char *line)
 {
-    char line[256];
-    snprintf(line, sizeof line, "pgrep -f 'held %s$' | wc -l >left", seconds);
     assert_int_equal(run_shell(line), 0);
-    assert_int_equal(run_shell("cat left"), 0);
     return atoi(answer.out);
 }
 
-/* Of that machine: others may run beside this test. */
+static int running(char which)
+{
+    char line[256];
+    snprintf(line, sizeof line, "pgrep -f 'held %c%s$' | wc -l", which, seconds);
+    return count(line);
+}
+
+static pid_t process_of(char which)
+{
+    char line[256];
+    snprintf(line, sizeof line, "pgrep -f 'held %c%s$'", which, seconds);
+    return (pid_t)count(line);
+}
+
+static int all_running(void)
+{
+    return running(OF_COMMAND) + running(OF_WORKER) + running(OF_SESSION);
+}
+
 static int sockets(void)
 {
-    assert_int_equal(run_shell("grep -c \"$(cat name)\" /proc/net/unix; true"), 0);
-    return atoi(answer.out);
+    return count("grep -c \"$(cat name)\" /proc/net/unix; true");
+}
+
+/* Whether what is counted becomes this within five seconds. */
+static bool becomes(int (*counted)(void), int wanted)
+{
+    const struct timespec moment = {.tv_nsec = 20000000};
+    for (int i = 0; i < 250 && counted() != wanted; i++)
+        nanosleep(&moment, NULL);
+    return counted() == wanted;
+}
+
+static pid_t start_machine(void)
+{
+    snprintf(seconds, sizeof seconds, "%ld", (long)getpid());
+    assert_int_equal(run_shell("ls /dev/shm | sort >before; rm -f name"), 0);
+    pid_t machine = run_start(WORDS("run", "--", "sh", "-c",
+                                    "echo $REVEILLE_MACHINE >$1/name; " PROGRAM
+                                    " malloc 4194304 held 8$0 >/dev/null & setsid " PROGRAM
+                                    " malloc 4194304 held 9$0 >/dev/null & exec " PROGRAM
+                                    " malloc 4194304 held 7$0 >/dev/null",
+                                    seconds, folder),
+                              1, 2);
+    assert_true(becomes(all_running, 3));
+    assert_true(sockets() > 0);
+    return machine;
+}
+
+static void check_nothing_left(void)
+{
+    assert_true(becomes(all_running, 0));
+    assert_true(becomes(sockets, 0));
+    assert_int_equal(run_shell("ls /dev/shm | sort | comm -13 before - | wc -l"), 0);
+    assert_string_equal(answer.out, "0\n");
 }
 
 static void a_killed_machine_leaves_nothing(void **state)
 {
-    struct timespec moment = {.tv_nsec = 20000000};
-    char seconds[32];
     (void)state;
-    snprintf(seconds, sizeof seconds, "9%ld", (long)getpid());
-    pid_t machine = run_start(WORDS("run", "--", "sh", "-c",
-                                    "echo $REVEILLE_MACHINE >$1/name; " PROGRAM
-                                    " malloc 4194304 held $0 & wait",
-                                    seconds, folder),
-                              1, 2);
-    for (int i = 0; i < 250 && is_running(seconds) == 0; i++)
-        nanosleep(&moment, NULL);
-    assert_int_equal(is_running(seconds), 1);
-    assert_true(sockets() > 0);
+    pid_t machine = start_machine();
     kill(machine, SIGKILL);
     assert_int_equal(run_wait(machine), -1);
-    for (int i = 0; i < 250 && (is_running(seconds) > 0 || sockets() > 0); i++)
-        nanosleep(&moment, NULL);
-    assert_int_equal(is_running(seconds), 0);
-    assert_int_equal(sockets(), 0);
+    check_nothing_left();
+}
+
+static void a_killed_command_leaves_nothing(void **state)
+{
+    (void)state;
+    pid_t machine = start_machine();
+    kill(process_of(OF_COMMAND), SIGKILL);
+    assert_int_equal(run_wait(machine), 128 + SIGKILL);
+    check_nothing_left();
+}
+
+static void a_killed_keeper_leaves_nothing(void **state)
+{
+    char line[64];
+    (void)state;
+    pid_t machine = start_machine();
+    snprintf(line, sizeof line, "pgrep -P %ld", (long)machine);
+    pid_t keeper = (pid_t)count(line);
+    assert_true(keeper > 0);
+    kill(keeper, SIGKILL);
+    assert_int_equal(run_wait(machine), 128 + SIGKILL);
+    check_nothing_left();
+}
+
+/* The others go on, and the machine ends when the command does. */
+static void a_killed_worker_ends_alone(void **state)
+{
+    (void)state;
+    pid_t machine = start_machine();
+    kill(process_of(OF_SESSION), SIGKILL);
+    kill(process_of(OF_WORKER), SIGKILL);
+    assert_true(becomes(all_running, 1));
+    assert_int_equal(running(OF_COMMAND), 1);
+    kill(process_of(OF_COMMAND), SIGTERM);
+    assert_int_equal(run_wait(machine), 128 + SIGTERM);
+    check_nothing_left();
+}
+
+/* What a command leaves behind ends with it; what has ended before is no zombie until then. */
+static void what_a_command_leaves_behind(void **state)
+{
+    char line[2048];
+    (void)state;
+    snprintf(seconds, sizeof seconds, "%ld", (long)getpid());
+    snprintf(line, sizeof line,
+             COMMAND_WORD " run -- sh -c 'echo $REVEILLE_MACHINE >name; await() { for i in $(seq "
+                          "100); do [ $($1) = $2 ] && break; sleep 0.1; done; $1; }; "
+                          "dead() { ps -o stat= --ppid $PPID | grep -c Z; }; "
+                          "left() { pgrep -f \"held 9%s\\$\" | wc -l; }; "
+                          "for i in 1 2 3; do (setsid true &); done; sleep 0.5; await dead 0; "
+                          "setsid " PROGRAM " malloc 4194304 held 9%s >there & await left 1; "
+                          "exit 5' 2>err",
+             seconds, seconds);
+    assert_int_equal(run_shell(line), 5);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), 1);
+    assert_int_equal(running(OF_SESSION), 0);
+    assert_true(becomes(sockets, 0));
 }
 
 /* ---- The command ---- */
@@ -316,6 +420,10 @@ int main(void)
         cmocka_unit_test(a_killed_process_gives_back),
         cmocka_unit_test(a_forked_child_begins_with_nothing),
         cmocka_unit_test(a_killed_machine_leaves_nothing),
+        cmocka_unit_test(a_killed_command_leaves_nothing),
+        cmocka_unit_test(a_killed_keeper_leaves_nothing),
+        cmocka_unit_test(a_killed_worker_ends_alone),
+        cmocka_unit_test(what_a_command_leaves_behind),
         cmocka_unit_test(statuses),
         cmocka_unit_test(what_is_not_simulated_is_told_once),
         cmocka_unit_test(without_a_machine),
