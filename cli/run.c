@@ -108,7 +108,8 @@ const command_spec run_spec = {
         },
     .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
                                   {"3", "COMMAND is well, and a stage is over its budget"},
-                                  {"2", "bad usage, or the command cannot be run"},
+                                  {"2", "bad usage, the command cannot be run, or it is well and "
+                                        "no process of it has used CUDA"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -215,6 +216,17 @@ static void tell_refusals(const rvli_machine *machine)
              refused->free_bytes);
 }
 
+/* A command that is well and has used no GPU has shown nothing. */
+static int tell_unused(const rvli_machine *machine, int code)
+{
+    if (rvli_machine_processes(machine) > 0)
+        return code;
+    return complain(code != 0 ? code : EXIT_BAD_INPUT,
+                    "no process of the command has used CUDA. Does it run on the CPU, or is its "
+                    "PyTorch a build without CUDA (python -c \"import torch; "
+                    "print(torch.version.cuda)\" prints None)? Install one with CUDA");
+}
+
 static bool print_text(void *user, const char *text, size_t size)
 {
     (void)user;
@@ -297,8 +309,10 @@ static int run_machine(const arguments *parsed, const char *library, const char 
     if (status != RVL_OK)
         return complain_of(&error, status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT);
     int code = run_on(parsed, machine, library, path, &ran);
-    if (ran)
+    if (ran) {
         tell_refusals(machine);
+        code = tell_unused(machine, code);
+    }
     if (rvli_machine_close(machine) != RVL_OK && ran) {
         rvl_last_error(&error);
         return complain_of(&error, EXIT_INTERNAL);

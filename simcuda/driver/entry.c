@@ -6,6 +6,7 @@
  * looked at.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "simcuda/driver/driver.h"
@@ -15,6 +16,26 @@
 #define SUFFIX_MAX 4
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
+
+/*
+ * Private tables of the driver: only a runtime that is linked into a program or library asks for
+ * them, and cannot do without. CUDA's own functions that it finds there are not documented.
+ */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    Dl_info from;
+    if (table == NULL || id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!atomic_flag_test_and_set(&told))
+        fprintf(
+            stderr,
+            "reveille: %s has CUDA's runtime linked in statically. It asks for private tables "
+            "(cuGetExportTable, libcuda.so.1) that are not simulated, and will say that CUDA is "
+            "not supported: link it with libcudart.so (nvcc -cudart shared)\n",
+            dladdr(__builtin_return_address(0), &from) != 0 ? from.dli_fname : "unknown code");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
 
 static void *own_library(void)
 {

@@ -46,6 +46,7 @@ struct rvli_machine {
     uint64_t host_bytes;
     uint64_t host_peak_bytes;
     rvli_machine_refusal refused;
+    uint64_t greeted; /* processes that have come */
     rvli_meeting *meetings;
     uint64_t meetings_begun;
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */

@@ -226,6 +226,11 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until)
     return RVL_OK;
 }
 
+uint64_t rvli_machine_processes(const rvli_machine *machine)
+{
+    return machine->greeted;
+}
+
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
 {
     return &machine->refused;

@@ -49,6 +49,9 @@ uint16_t rvli_machine_store_port(const rvli_machine *machine);
 /* Serves until a file descriptor can be read. Returns RVL_OK, or RVL_ERR_IO with errno. */
 rvl_status rvli_machine_serve(rvli_machine *machine, int until);
 
+/* How many processes have come so far. 0: none has used CUDA, or NVML. */
+uint64_t rvli_machine_processes(const rvli_machine *machine);
+
 /* What did not fit; count 0: everything did. */
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 

@@ -54,6 +54,7 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
              request->text[0] != '\0' ? request->text : "?", (long)client->pid);
     rvl_status status = rvl_process_define(machine->context, client->name, &client->process);
     client->greeted = status == RVL_OK;
+    machine->greeted += client->greeted;
     answer->count = (uint32_t)machine->gpus;
     return status;
 }

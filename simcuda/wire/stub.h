@@ -9,18 +9,21 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 static void rvli_stub_tell(const char *name, void *caller, atomic_flag *told)
 {
-    Dl_info from;
+    Dl_info from, here;
     if (atomic_flag_test_and_set(told))
         return;
-    const char *library = dladdr(caller, &from) != 0 ? from.dli_fname : "unknown code";
+    const char *asking = dladdr(caller, &from) != 0 ? from.dli_fname : "unknown code";
+    const char *own = dladdr((void *)(uintptr_t)rvli_stub_tell, &here) != 0 ? here.dli_fname : "";
+    const char *slash = strrchr(own, '/');
     fprintf(stderr,
-            "reveille: %s, asked for by %s, is not simulated: it answers \"not "
-            "supported\"\n",
-            name, library);
+            "reveille: %s, asked for by %s, is not simulated (%s): it answers \"not supported\"\n",
+            name, asking, slash != NULL ? slash + 1 : own);
 }
 
 #define RVLI_STUB(name, answer) RVLI_STUB_AS(name, #name, answer)

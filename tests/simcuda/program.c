@@ -7,6 +7,7 @@
  *     vmm BYTES      result     pin BYTES result           stage NAME     an NVTX range
  *     free           the last   touch     the last         child WORD...  in a forked child
  *     device N       result     unknown   result           pairs N        microseconds a pair
+ *     tables         result of asking for the driver's private ones
  *     nvml N         bytes in use, as NVML says
  *     nccl WORD...   as tests/simcuda/nccl_words.c says
  *     exit N         ends so
@@ -133,6 +134,7 @@ static int act_alone(const char *word)
 {
     struct cudaDeviceProp facts;
     struct cudaPointerAttributes what;
+    const void *table = NULL;
     char byte = 'x';
     if (strcmp(word, "memory") == 0)
         memory();
@@ -148,6 +150,8 @@ static int act_alone(const char *word)
         say(cudaPointerGetAttributes(&what, last) == cudaSuccess ? (int)what.type : -1);
     else if (strcmp(word, "name") == 0)
         puts(cudaGetDeviceProperties(&facts, 0) == cudaSuccess ? facts.name : "none");
+    else if (strcmp(word, "tables") == 0)
+        say(cuGetExportTable(&table, &(CUuuid){{0}}));
     else if (strcmp(word, "unknown") == 0)
         say(cudaMallocManaged(&last, 1, cudaMemAttachGlobal));
     else

@@ -206,8 +206,8 @@ static void its_environment(void **state)
                                             "$LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK "
                                             "$GROUP_WORLD_SIZE $MASTER_ADDR "
                                             "$TORCHELASTIC_USE_AGENT_STORE; test $MASTER_PORT -gt "
-                                            "0' 2>err"),
-                     0);
+                                            "0; exit $((2 + $?))' 2>err"),
+                     2);
     check_line(0, "1 8 1 3 127.0.0.1 True");
     assert_int_equal(run_command("run --world 4 --rank 4 -- true"), 2);
     check_printed("--rank 4: --world 4 has ranks from 0 to 3");

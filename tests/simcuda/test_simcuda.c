@@ -347,26 +347,62 @@ static void what_a_command_leaves_behind(void **state)
 static void statuses(void **state)
 {
     (void)state;
-    assert_int_equal(run_on("", "exit 7"), 7);
+    assert_int_equal(run_on("", "memory exit 7"), 7);
     assert_int_equal(run_on("--budget run=600MiB", "malloc 1048576"), 0);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576"), 3);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576 exit 7"), 7);
     assert_int_equal(run_command("run -- no-such-command"), 2);
     check_printed("no-such-command is not found in PATH");
     assert_int_equal(run_command("run --device h999 -- true"), 2);
+    check_printed("--device h999");
+    check_printed("reveille devices");
     assert_int_equal(run_command("run --gpus 65 -- true"), 2);
     assert_int_equal(run_command("run"), 2);
     check_printed("name the command to run");
     assert_int_equal(run_command("run -o nowhere/run.rvt -- true"), 2);
 }
 
+static void nobody_has_used_cuda(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("run -- true"), 2);
+    check_printed("no process of the command has used CUDA");
+    check_printed("torch.version.cuda");
+    assert_int_equal(run_command("run -- sh -c 'exit 7'"), 7);
+    check_printed("no process of the command has used CUDA");
+    assert_int_equal(run_on("", "nvml 0"), 0);
+    folder_read("err", answer.out, sizeof answer.out);
+    assert_null(strstr(answer.out, "has used CUDA"));
+}
+
+/* As the runtime does that is linked into a program. */
+static void a_runtime_that_is_linked_in(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "tables tables memory"), 0);
+    assert_int_equal(printed(0), 801);
+    assert_int_equal(printed(1), 801);
+    assert_int_equal(printed(2), CONTEXT); /* the program goes on */
+    check_err("nvcc -cudart shared");
+    assert_int_equal(run_shell("grep -c 'simcuda-program has CUDA.s runtime linked in "
+                               "statically.*cuGetExportTable, libcuda.so.1' err"),
+                     0);
+    assert_int_equal(printed(0), 1);
+#ifdef PROGRAM_STATIC
+    assert_int_equal(run_shell(COMMAND_WORD " run -- " PROGRAM_STATIC " memory 2>err"), 0);
+    assert_int_equal(printed(0), -801);
+    check_err("simcuda-static has CUDA's runtime linked in statically");
+#endif
+}
+
 static void what_is_not_simulated_is_told_once(void **state)
 {
     (void)state;
-    assert_int_equal(run_on("", "unknown unknown"), 0);
+    assert_int_equal(run_on("", "unknown unknown memory"), 0);
     assert_int_equal(printed(0), 801);
     assert_int_equal(printed(1), 801);
-    assert_int_equal(run_shell("grep -c 'cudaMallocManaged, asked for by .*simcuda-program' err"),
+    assert_int_equal(run_shell("grep -c 'cudaMallocManaged, asked for by .*simcuda-program, is not "
+                               "simulated (libcudart.so.[0-9]*)' err"),
                      0);
     assert_int_equal(printed(0), 1);
 }
@@ -425,6 +461,8 @@ int main(void)
         cmocka_unit_test(a_killed_worker_ends_alone),
         cmocka_unit_test(what_a_command_leaves_behind),
         cmocka_unit_test(statuses),
+        cmocka_unit_test(nobody_has_used_cuda),
+        cmocka_unit_test(a_runtime_that_is_linked_in),
         cmocka_unit_test(what_is_not_simulated_is_told_once),
         cmocka_unit_test(without_a_machine),
         cmocka_unit_test(the_trace_replays_to_the_same_peak),
