@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the simulated cuDNN, libcudnn.so.9, share.
+ *
+ * It computes nothing, but it plans as on a card. cuDNN itself can plan without a device: since
+ * version 9.8 a graph of operations takes the properties of a device in place of a handle
+ * ("deviceless ahead-of-time compilation" in NVIDIA's documentation). So descriptors, heuristics,
+ * what is supported and how much workspace a plan needs are asked of the program's own cuDNN, in
+ * its library libcudnn_graph.so.9, with the properties of the simulated device (planner.c,
+ * properties.c, backend.c). Where a plan would run, nothing is done.
+ *
+ * The older functions, which take a handle and no graph, have no such way. Those that PyTorch calls
+ * are here (tensor.c, norm.c, rnn.c, ...). The rest are stubs (stubs.c).
+ */
+#ifndef RVL_SIMCUDA_DNN_H
+#define RVL_SIMCUDA_DNN_H
+
+#include <cudnn.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- planner.c: the program's own cuDNN ---- */
+
+typedef struct rvli_planner {
+    cudnnStatus_t (*create)(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made);
+    cudnnStatus_t (*destroy)(cudnnBackendDescriptor_t descriptor);
+    cudnnStatus_t (*finalize)(cudnnBackendDescriptor_t descriptor);
+    cudnnStatus_t (*set)(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, int64_t count, const void *elements);
+    cudnnStatus_t (*get)(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count,
+                         void *elements);
+    size_t (*version)(void);
+    size_t (*runtime_version)(void);
+    size_t (*newest_device)(void);
+    cudnnStatus_t (*property)(libraryPropertyType which, int *value);
+    const char *(*status_text)(cudnnStatus_t status);
+    void (*last_error)(char *message, size_t message_bytes);
+} rvli_planner;
+
+/* Opens it at the first call. NULL: there is none, which is told once. */
+const rvli_planner *rvli_dnn_planner(void);
+
+/* ---- handle.c ---- */
+
+struct cudnnContext {
+    int device;
+    cudaStream_t stream;
+    cudnnBackendDescriptor_t properties; /* of the device, for the planner */
+};
+
+/* ---- properties.c ---- */
+
+/* What a device is, as cuDNN writes it for itself. The text is the caller's to free; NULL: no such
+ * device, or no memory. */
+char *rvli_dnn_properties(int device);
+
+/* ---- error.c ---- */
+
+/* Keeps why a call failed, for cudnnGetLastErrorString(), and returns the status. */
+cudnnStatus_t rvli_dnn_fail(cudnnStatus_t status, const char *why);
+
+/* The planner's answer, whose reason the planner has. */
+cudnnStatus_t rvli_dnn_planned(cudnnStatus_t status);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles, and what the library says of itself. A handle takes no device memory here (docs/run.md).
+ */
+#include <cuda.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simcuda/dnn/dnn.h"
+
+static cudnnStatus_t describe(const rvli_planner *planner, int device,
+                              cudnnBackendDescriptor_t *made_out)
+{
+    char *text = rvli_dnn_properties(device);
+    if (text == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_NOT_INITIALIZED, "the device cannot be described");
+    cudnnBackendDescriptor_t made = NULL;
+    cudnnStatus_t status = planner->create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &made);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = planner->set(made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                              (int64_t)strlen(text), text);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = planner->finalize(made);
+    free(text);
+    if (status == CUDNN_STATUS_SUCCESS)
+        *made_out = made;
+    else if (made != NULL)
+        (void)planner->destroy(made);
+    return rvli_dnn_planned(status);
+}
+
+/* The device of the thread's context; where there is none yet, of device 0, as the runtime has it. */
+static CUresult current_device(int *device_out)
+{
+    CUcontext first;
+    CUresult result = cuCtxGetDevice(device_out);
+    if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED)
+        return result;
+    result = cuInit(0);
+    if (result == CUDA_SUCCESS)
+        result = cuDevicePrimaryCtxRetain(&first, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxSetCurrent(first);
+    return result == CUDA_SUCCESS ? cuCtxGetDevice(device_out) : result;
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    int device = 0;
+    if (handle == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
+    if (planner == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, "there is no real cuDNN");
+    if (current_device(&device) != CUDA_SUCCESS)
+        return rvli_dnn_fail(CUDNN_STATUS_NOT_INITIALIZED, "there is no device");
+    cudnnHandle_t made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory");
+    made->device = device;
+    cudnnStatus_t status = describe(planner, device, &made->properties);
+    if (status == CUDNN_STATUS_SUCCESS)
+        *handle = made;
+    else
+        free(made);
+    return status;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    if (handle == NULL || planner == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
+    (void)planner->destroy(handle->properties);
+    free(handle);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId)
+{
+    if (handle == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
+    handle->stream = streamId;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *streamId)
+{
+    if (handle == NULL || streamId == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle or stream is NULL");
+    *streamId = handle->stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- Versions: the real library's, or the header's where there is none ---- */
+
+size_t cudnnGetVersion(void)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    return planner != NULL ? planner->version() : CUDNN_VERSION;
+}
+
+size_t cudnnGetCudartVersion(void)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    return planner != NULL ? planner->runtime_version() : CUDART_VERSION;
+}
+
+size_t cudnnGetMaxDeviceVersion(void)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    return planner != NULL ? planner->newest_device() : 0;
+}
+
+cudnnStatus_t cudnnGetProperty(libraryPropertyType type, int *value)
+{
+    const rvli_planner *planner = rvli_dnn_planner();
+    if (planner == NULL)
+        return rvli_dnn_fail(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, "there is no real cuDNN");
+    return rvli_dnn_planned(planner->property(type, value));
+}
