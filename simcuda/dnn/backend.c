@@ -84,8 +84,7 @@ static cudnnStatus_t give_properties(const rvli_planner *planner,
 static cudnnStatus_t set_handle(const rvli_planner *planner, cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendAttributeName_t name, const void *elements)
 {
-    cudnnHandle_t handle;
-    memcpy(&handle, elements, sizeof handle);
+    cudnnHandle_t handle = *(cudnnHandle_t const *)elements;
     if (handle == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
     cudnnStatus_t status = keep(descriptor, handle);
@@ -98,8 +97,7 @@ static cudnnStatus_t set_handle(const rvli_planner *planner, cudnnBackendDescrip
 static cudnnStatus_t set_graph(const rvli_planner *planner, cudnnBackendDescriptor_t descriptor,
                                cudnnBackendAttributeName_t name, const void *elements)
 {
-    cudnnBackendDescriptor_t graph;
-    memcpy(&graph, elements, sizeof graph);
+    cudnnBackendDescriptor_t graph = *(cudnnBackendDescriptor_t const *)elements;
     cudnnStatus_t status = rvli_dnn_planned(
         planner->set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, elements));
     if (status == CUDNN_STATUS_SUCCESS)
@@ -116,13 +114,11 @@ static cudnnStatus_t set_device(const rvli_planner *planner, cudnnBackendDescrip
                                 cudnnBackendAttributeName_t name, const void *elements)
 {
     cudnnHandle_t handle;
-    int32_t device;
-    if (name == CUDNN_ATTR_DEVICEPROP_HANDLE) {
-        memcpy(&handle, elements, sizeof handle);
-        device = handle != NULL ? handle->device : -1;
-    } else {
-        memcpy(&device, elements, sizeof device);
-    }
+    int32_t device = -1;
+    if (name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID)
+        device = *(const int32_t *)elements;
+    else if ((handle = *(cudnnHandle_t const *)elements) != NULL)
+        device = handle->device;
     char *text = cuInit(0) == CUDA_SUCCESS ? rvli_dnn_properties(device) : NULL;
     if (text == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM, "there is no such device");
@@ -189,7 +185,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
         planner->set(descriptor, attributeName, attributeType, elementCount, arrayOfElements));
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeName_t attributeName,
                                        cudnnBackendAttributeType_t attributeType,
                                        int64_t requestedElementCount, int64_t *elementCount,
@@ -204,9 +200,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
         handle = handle_of(descriptor);
     if (handle == NULL || requestedElementCount < 1 || arrayOfElements == NULL)
         return rvli_dnn_planned(planner->get(descriptor, attributeName, attributeType,
-                                             requestedElementCount, elementCount,
-                                             arrayOfElements));
-    memcpy(arrayOfElements, &handle, sizeof handle);
+                                             requestedElementCount, elementCount, arrayOfElements));
+    *(cudnnHandle_t *)arrayOfElements = handle;
     if (elementCount != NULL)
         *elementCount = 1;
     return CUDNN_STATUS_SUCCESS;
@@ -226,8 +221,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     cudnnStatus_t status = planner->get(executionPlan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                         CUDNN_TYPE_INT64, 1, &count, &workspace_bytes);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = planner->get(variantPack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                              CUDNN_TYPE_VOID_PTR, 1, &count, (void *)&workspace);
+        status = planner->get(variantPack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+                              1, &count, (void *)&workspace);
     if (status == CUDNN_STATUS_SUCCESS && workspace_bytes > 0 && workspace == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the plan has no workspace");
     return rvli_dnn_planned(status);

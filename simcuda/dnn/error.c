@@ -34,7 +34,7 @@ void cudnnGetLastErrorString(char *message, size_t max_size)
 const char *cudnnGetErrorString(cudnnStatus_t status)
 {
     const rvli_planner *planner = rvli_dnn_planner();
-    return planner != NULL                   ? planner->status_text(status)
+    return planner != NULL                  ? planner->status_text(status)
            : status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS"
-                                             : "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
+                                            : "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED";
 }

@@ -28,7 +28,8 @@ static cudnnStatus_t describe(const rvli_planner *planner, int device,
     return rvli_dnn_planned(status);
 }
 
-/* The device of the thread's context; where there is none yet, of device 0, as the runtime has it. */
+/* The device of the thread's context; where there is none yet, of device 0, as the runtime has it.
+ */
 static CUresult current_device(int *device_out)
 {
     CUcontext first;

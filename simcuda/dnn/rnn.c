@@ -5,12 +5,13 @@
  * with a projection one matrix more. Matrices of all layers lie before all biases.
  *
  * What they keep from forward to backward (the reserve) is not published. Assumed, in elements for
- * each time step, sequence, hidden unit and direction: 5 a layer for LSTM (four gates and the cell),
- * 6 for GRU, 1 for the plain ones, and 1 between two layers. The rule for LSTM and GRU is that of
- * the one published pair of figures (pytorch/pytorch issue 2895: 736,000,000 and 864,000,000 bytes
- * in four layers of 320 units, which is 23 and 27 times 25,000 x 320 elements; the script has that
- * many steps times sequences only by this reading). It is of cuDNN 7, on a P100. The plain ones' and
- * the workspace, as large as the weights, are guesses; the pair has 1.46 times its weights.
+ * each time step, sequence, hidden unit and direction: 5 a layer for LSTM (four gates and the
+ * cell), 6 for GRU, 1 for the plain ones, and 1 between two layers. The rule for LSTM and GRU is
+ * that of the one published pair of figures (pytorch/pytorch issue 2895: 736,000,000 and
+ * 864,000,000 bytes in four layers of 320 units, which is 23 and 27 times 25,000 x 320 elements;
+ * the script has that many steps times sequences only by this reading). It is of cuDNN 7, on a
+ * P100. The plain ones' and the workspace, as large as the weights, are guesses; the pair has 1.46
+ * times its weights.
  */
 #include <string.h>
 
@@ -44,13 +45,13 @@ RVLI_DESCRIPTOR(RNNDescriptor, cudnnRNNDescriptor_t)
 
 /* ---- What a network is ---- */
 
-cudnnStatus_t
-cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t algo, cudnnRNNMode_t cellMode,
-                         cudnnRNNBiasMode_t biasMode, cudnnDirectionMode_t dirMode,
-                         cudnnRNNInputMode_t inputMode, cudnnDataType_t dataType,
-                         cudnnDataType_t mathPrec, cudnnMathType_t mathType, int32_t inputSize,
-                         int32_t hiddenSize, int32_t projSize, int32_t numLayers,
-                         cudnnDropoutDescriptor_t dropoutDesc, uint32_t auxFlags)
+cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t algo,
+                                       cudnnRNNMode_t cellMode, cudnnRNNBiasMode_t biasMode,
+                                       cudnnDirectionMode_t dirMode, cudnnRNNInputMode_t inputMode,
+                                       cudnnDataType_t dataType, cudnnDataType_t mathPrec,
+                                       cudnnMathType_t mathType, int32_t inputSize,
+                                       int32_t hiddenSize, int32_t projSize, int32_t numLayers,
+                                       cudnnDropoutDescriptor_t dropoutDesc, uint32_t auxFlags)
 {
     if (rnnDesc == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no network");
@@ -59,20 +60,20 @@ cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t algo, cudn
                                                      "no more than its hidden size");
     if (projSize < hiddenSize && cellMode != CUDNN_LSTM)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM, "only LSTM projects");
-    *rnnDesc = (struct cudnnRNNStruct){algo,     cellMode,   biasMode, dirMode,   inputMode,
-                                       dataType, mathPrec,   mathType, inputSize, hiddenSize,
-                                       projSize, numLayers, dropoutDesc, auxFlags, true};
+    *rnnDesc = (struct cudnnRNNStruct){algo,     cellMode,  biasMode,    dirMode,   inputMode,
+                                       dataType, mathPrec,  mathType,    inputSize, hiddenSize,
+                                       projSize, numLayers, dropoutDesc, auxFlags,  true};
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t
-cudnnGetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t *algo,
-                         cudnnRNNMode_t *cellMode, cudnnRNNBiasMode_t *biasMode,
-                         cudnnDirectionMode_t *dirMode, cudnnRNNInputMode_t *inputMode,
-                         cudnnDataType_t *dataType, cudnnDataType_t *mathPrec,
-                         cudnnMathType_t *mathType, int32_t *inputSize, int32_t *hiddenSize,
-                         int32_t *projSize, int32_t *numLayers,
-                         cudnnDropoutDescriptor_t *dropoutDesc, uint32_t *auxFlags)
+cudnnStatus_t cudnnGetRNNDescriptor_v8(cudnnRNNDescriptor_t rnnDesc, cudnnRNNAlgo_t *algo,
+                                       cudnnRNNMode_t *cellMode, cudnnRNNBiasMode_t *biasMode,
+                                       cudnnDirectionMode_t *dirMode,
+                                       cudnnRNNInputMode_t *inputMode, cudnnDataType_t *dataType,
+                                       cudnnDataType_t *mathPrec, cudnnMathType_t *mathType,
+                                       int32_t *inputSize, int32_t *hiddenSize, int32_t *projSize,
+                                       int32_t *numLayers, cudnnDropoutDescriptor_t *dropoutDesc,
+                                       uint32_t *auxFlags)
 {
     if (rnnDesc == NULL || !rnnDesc->set)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM, "no network, or nothing was set");
@@ -131,8 +132,8 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t rnnDataDesc,
         return rvli_dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory");
     memcpy(lengths, seqLengthArray, (size_t)batchSize * sizeof *lengths);
     free(rnnDataDesc->lengths);
-    *rnnDataDesc = (struct cudnnRNNDataStruct){dataType,  layout,     maxSeqLength,
-                                               batchSize, vectorSize, lengths};
+    *rnnDataDesc =
+        (struct cudnnRNNDataStruct){dataType, layout, maxSeqLength, batchSize, vectorSize, lengths};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -182,8 +183,9 @@ typedef struct part {
 static size_t columns_of(const struct cudnnRNNStruct *network, size_t layer, bool recurrent)
 {
     size_t output = (size_t)network->projection_size;
-    return recurrent ? output : layer == 0 ? (size_t)network->input_size
-                                           : output * directions(network);
+    return recurrent    ? output
+           : layer == 0 ? (size_t)network->input_size
+                        : output * directions(network);
 }
 
 static bool has_input_matrix(const struct cudnnRNNStruct *network, size_t layer)
@@ -203,8 +205,7 @@ static part matrix(const struct cudnnRNNStruct *network, size_t layer, size_t wh
     size_t count = gates(network), hidden = (size_t)network->hidden_size;
     bool recurrent = which >= count;
     if (which == 2 * count)
-        return projects(network) ? (part){(size_t)network->projection_size, hidden, 0}
-                                 : (part){0};
+        return projects(network) ? (part){(size_t)network->projection_size, hidden, 0} : (part){0};
     if (!recurrent && !has_input_matrix(network, layer))
         return (part){0};
     return (part){hidden, columns_of(network, layer, recurrent), 0};
@@ -221,9 +222,9 @@ static part bias(const struct cudnnRNNStruct *network, size_t layer, size_t whic
 
 /* Where one lies among all of its kind, which begin at `from`; up to the last: how many elements
  * there are. */
-static part find(const struct cudnnRNNStruct *network, part (*kind)(const struct cudnnRNNStruct *,
-                                                                    size_t, size_t),
-                 size_t pseudo_layer, size_t which, size_t from)
+static part find(const struct cudnnRNNStruct *network,
+                 part (*kind)(const struct cudnnRNNStruct *, size_t, size_t), size_t pseudo_layer,
+                 size_t which, size_t from)
 {
     size_t count = 2 * gates(network) + 1;
     for (size_t each = 0; each < pseudo_layer * count + which; each++) {
@@ -275,9 +276,9 @@ static void tell(const struct cudnnRNNStruct *network, const void *space, part f
 {
     int rows = (int)found.rows, columns = (int)found.columns;
     if (address != NULL)
-        *address = rows > 0 ? (char *)(uintptr_t)space +
-                                  found.offset * rvli_dnn_type_bytes(network->type)
-                            : NULL;
+        *address =
+            rows > 0 ? (char *)(uintptr_t)space + found.offset * rvli_dnn_type_bytes(network->type)
+                     : NULL;
     if (tensor != NULL)
         *tensor = (struct cudnnTensorStruct){.type = network->type,
                                              .count = rows > 0 ? 3 : 0,
@@ -340,32 +341,33 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc
                               cudnnRNNDataDescriptor_t yDesc, void *y,
                               cudnnTensorDescriptor_t hDesc, const void *hx, void *hy,
                               cudnnTensorDescriptor_t cDesc, const void *cx, void *cy,
-                              size_t weightSpaceSize, const void *weightSpace,
-                              size_t workSpaceSize, void *workSpace, size_t reserveSpaceSize,
-                              void *reserveSpace)
+                              size_t weightSpaceSize, const void *weightSpace, size_t workSpaceSize,
+                              void *workSpace, size_t reserveSpaceSize, void *reserveSpace)
 {
     return known(handle, rnnDesc);
 }
 
-cudnnStatus_t cudnnRNNBackwardData_v8(
-    cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc, const int32_t devSeqLengths[],
-    cudnnRNNDataDescriptor_t yDesc, const void *y, const void *dy, cudnnRNNDataDescriptor_t xDesc,
-    void *dx, cudnnTensorDescriptor_t hDesc, const void *hx, const void *dhy, void *dhx,
-    cudnnTensorDescriptor_t cDesc, const void *cx, const void *dcy, void *dcx,
-    size_t weightSpaceSize, const void *weightSpace, size_t workSpaceSize, void *workSpace,
-    size_t reserveSpaceSize, void *reserveSpace)
+cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
+                                      const int32_t devSeqLengths[], cudnnRNNDataDescriptor_t yDesc,
+                                      const void *y, const void *dy, cudnnRNNDataDescriptor_t xDesc,
+                                      void *dx, cudnnTensorDescriptor_t hDesc, const void *hx,
+                                      const void *dhy, void *dhx, cudnnTensorDescriptor_t cDesc,
+                                      const void *cx, const void *dcy, void *dcx,
+                                      size_t weightSpaceSize, const void *weightSpace,
+                                      size_t workSpaceSize, void *workSpace,
+                                      size_t reserveSpaceSize, void *reserveSpace)
 {
     return known(handle, rnnDesc);
 }
 
-cudnnStatus_t
-cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
-                           cudnnWgradMode_t addGrad, const int32_t devSeqLengths[],
-                           cudnnRNNDataDescriptor_t xDesc, const void *x,
-                           cudnnTensorDescriptor_t hDesc, const void *hx,
-                           cudnnRNNDataDescriptor_t yDesc, const void *y, size_t weightSpaceSize,
-                           void *dweightSpace, size_t workSpaceSize, void *workSpace,
-                           size_t reserveSpaceSize, void *reserveSpace)
+cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
+                                         cudnnWgradMode_t addGrad, const int32_t devSeqLengths[],
+                                         cudnnRNNDataDescriptor_t xDesc, const void *x,
+                                         cudnnTensorDescriptor_t hDesc, const void *hx,
+                                         cudnnRNNDataDescriptor_t yDesc, const void *y,
+                                         size_t weightSpaceSize, void *dweightSpace,
+                                         size_t workSpaceSize, void *workSpace,
+                                         size_t reserveSpaceSize, void *reserveSpace)
 {
     return known(handle, rnnDesc);
 }

@@ -2,7 +2,9 @@
 /* cuDNN's functions that are not simulated (simcuda/wire/stub.h). */
 #include "simcuda/wire/stub.h"
 
-#define NOT_SUPPORTED 3000 /* CUDNN_STATUS_NOT_SUPPORTED: the header's prototypes are not wanted */
+#define NOT_SUPPORTED                                                                              \
+    3000 /* CUDNN_STATUS_NOT_SUPPORTED: the header's prototypes are not wanted                     \
+          */
 #define RVLI_ENTRY(name) RVLI_STUB(name, NOT_SUPPORTED)
 #include "cudnn_adv_entries.inc"
 #include "cudnn_cnn_entries.inc"

@@ -47,9 +47,9 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensorDesc,
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDesc,
-                                         int nbDimsRequested, cudnnDataType_t *dataType,
-                                         int *nbDims, int dimA[], int strideA[])
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t tensorDesc, int nbDimsRequested,
+                                         cudnnDataType_t *dataType, int *nbDims, int dimA[],
+                                         int strideA[])
 {
     if (tensorDesc == NULL || nbDimsRequested < 0 || nbDimsRequested > CUDNN_DIM_MAX)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM, "no tensor, or too many sizes are wanted");
@@ -64,7 +64,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
 }
 
 /* From the first element to the last. */
-cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensorDesc, size_t *size)
+cudnnStatus_t cudnnGetTensorSizeInBytes(cudnnTensorDescriptor_t tensorDesc, size_t *size)
 {
     if (tensorDesc == NULL || size == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no tensor, or no size");
@@ -88,9 +88,9 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDesc,
-                                         int nbDimsRequested, cudnnDataType_t *dataType,
-                                         cudnnTensorFormat_t *format, int *nbDims, int filterDimA[])
+cudnnStatus_t cudnnGetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc, int nbDimsRequested,
+                                         cudnnDataType_t *dataType, cudnnTensorFormat_t *format,
+                                         int *nbDims, int filterDimA[])
 {
     if (filterDesc == NULL || nbDimsRequested < 0 || nbDimsRequested > CUDNN_DIM_MAX)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM, "no filter, or too many sizes are wanted");
@@ -115,7 +115,7 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activatio
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetActivationDescriptor(const cudnnActivationDescriptor_t activationDesc,
+cudnnStatus_t cudnnGetActivationDescriptor(cudnnActivationDescriptor_t activationDesc,
                                            cudnnActivationMode_t *mode,
                                            cudnnNanPropagation_t *reluNanOpt, double *coef)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code that belongs to no context: a library and its kernels. As with modules, the code is taken and
- * does not run. A kernel may be launched where a function is wanted, as on a card.
+ * Code that belongs to no context: a library and its kernels. As with modules, the code is taken
+ * and does not run. A kernel may be launched where a function is wanted, as on a card.
  */
 #include <pthread.h>
 #include <stdlib.h>

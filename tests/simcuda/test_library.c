@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* Code that belongs to no context, from a program under `reveille run`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+static const char code[] = "what a compiler made";
+
+static void a_library_gives_its_kernels(void **state)
+{
+    CUlibrary library = NULL, of = NULL;
+    CUkernel kernel = NULL, again = NULL, other = NULL;
+    CUfunction function = NULL;
+    const char *name = NULL;
+    int threads = 0;
+    (void)state;
+    assert_int_equal(cuLibraryLoadData(&library, NULL, NULL, NULL, 0, NULL, NULL, 0),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_null(library);
+    assert_int_equal(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernel(&kernel, NULL, "one"), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLibraryGetKernel(&kernel, library, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLibraryGetKernel(&kernel, library, "one"), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernel(&other, library, "other"), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernel(&again, library, "one"), CUDA_SUCCESS);
+    assert_ptr_equal(again, kernel);
+    assert_ptr_not_equal(other, kernel);
+    assert_int_equal(cuKernelGetName(&name, other), CUDA_SUCCESS);
+    assert_string_equal(name, "other");
+    assert_int_equal(cuKernelGetLibrary(&of, other), CUDA_SUCCESS);
+    assert_ptr_equal(of, library);
+    assert_int_equal(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+    assert_int_equal(cuKernelGetFunction(&function, NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(
+        cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 0),
+        CUDA_SUCCESS);
+    assert_int_equal(threads, 1024);
+    assert_int_equal(
+        cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536, kernel, 0),
+        CUDA_SUCCESS);
+    assert_int_equal(cuKernelSetCacheConfig(NULL, CU_FUNC_CACHE_PREFER_L1, 0),
+                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLaunchKernel(function, 1, 1, 1, 1024, 1, 1, 0, NULL, NULL, NULL),
+                     CUDA_SUCCESS);
+    assert_int_equal(cuLaunchKernel((CUfunction)other, 1, 1, 1, 1025, 1, 1, 0, NULL, NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void a_library_needs_a_driver_and_no_context(void **state)
+{
+    CUlibrary library = NULL;
+    CUcontext context;
+    (void)state;
+    assert_int_equal(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0),
+                     CUDA_ERROR_NOT_INITIALIZED);
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_library_needs_a_driver_and_no_context),
+        cmocka_unit_test(a_library_gives_its_kernels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
