@@ -18,6 +18,7 @@
 
 #define TEXT_OF(name) TEXT_(name)
 #define TEXT_(name) #name
+#define VERSION_LEAST 90800
 #define GRAPH_LIBRARY "libcudnn_graph.so." TEXT_OF(CUDNN_MAJOR)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -83,6 +84,8 @@ static void open_once(void)
             why = functions[i].name;
         *(void **)(void *)((char *)&planner + functions[i].place) = function;
     }
+    if (why == NULL && planner.version() < VERSION_LEAST)
+        why = "it is older than 9.8, which was the first to plan without a device";
     opened = why == NULL;
     if (!opened)
         fprintf(stderr,

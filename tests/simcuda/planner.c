@@ -100,9 +100,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* PLANNER_VERSION: another one than usual. */
 size_t cudnnGetVersion(void)
 {
-    return 91234;
+    const char *version = getenv("PLANNER_VERSION");
+    return version != NULL ? strtoul(version, NULL, 10) : 91234;
 }
 
 size_t cudnnGetCudartVersion(void)
