@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries with the
-# headers of its own packages, and runs torch_memory.py and torch_ranks.py. Not part of the test suite: it takes minutes.
+# headers of its own packages, and runs torch_memory.py, torch_ranks.py and torch_dnn.py. Not part of the test suite: it takes minutes.
 #   tests/simcuda/torch.sh [VERSION]      default: 2.11.0
 # REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
 set -euo pipefail
@@ -19,10 +19,11 @@ headers=$("$environment/bin/python" -c "
 import glob, os, torch
 print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nvidia/*/include/cublasLt.h'))[-1]))")
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
-    -DRVL_CUBLAS_INCLUDE="$headers" >"$source/build/torch.log"
+    -DRVL_CUBLAS_INCLUDE="$headers" -DRVL_CUDNN_INCLUDE="${headers%/*/*}/cudnn/include" >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
     --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
+timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
