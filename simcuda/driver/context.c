@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
 
@@ -211,7 +212,8 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 CUresult cuCtxSynchronize(void)
 {
     int device;
-    return rvli_current_device(&device);
+    CUresult result = rvli_current_device(&device);
+    return result == CUDA_SUCCESS ? rvli_capture_wait_context() : result;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

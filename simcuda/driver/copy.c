@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/capture.h"
 
 static bool on_device(uint64_t addr)
 {
@@ -38,62 +38,67 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* At once, or when the graph is launched that the stream is captured into. */
+static CUresult copy_on(CUstream stream, uint64_t to, uint64_t from, size_t bytes)
+{
+    bool captured = false;
+    CUresult result =
+        bytes > 0 ? rvli_capture_copy(stream, to, from, bytes, &captured) : CUDA_SUCCESS;
+    return result != CUDA_SUCCESS || captured ? result : copy(to, from, bytes);
+}
+
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return copy(to, from, bytes);
+    return copy_on(NULL, to, from, bytes);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    (void)stream;
-    return copy(to, from, bytes);
+    return copy_on(stream, to, from, bytes);
 }
 
 /* The side that is named a device must be one. */
-static CUresult copy_named(uint64_t to, bool to_device, uint64_t from, bool from_device,
-                           size_t bytes)
+static CUresult copy_named(CUstream stream, uint64_t to, bool to_device, uint64_t from,
+                           bool from_device, size_t bytes)
 {
     if (bytes > 0 && ((to_device && !within(to, bytes)) || (from_device && !within(from, bytes))))
         return CUDA_ERROR_INVALID_VALUE;
-    return copy(to, from, bytes);
+    return copy_on(stream, to, from, bytes);
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
 {
-    return copy_named(to, true, (uintptr_t)from, false, bytes);
+    return copy_named(NULL, to, true, (uintptr_t)from, false, bytes);
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
-    (void)stream;
-    return copy_named(to, true, (uintptr_t)from, false, bytes);
+    return copy_named(stream, to, true, (uintptr_t)from, false, bytes);
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
 {
-    return copy_named((uintptr_t)to, false, from, true, bytes);
+    return copy_named(NULL, (uintptr_t)to, false, from, true, bytes);
 }
 
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    (void)stream;
-    return copy_named((uintptr_t)to, false, from, true, bytes);
+    return copy_named(stream, (uintptr_t)to, false, from, true, bytes);
 }
 
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return copy_named(to, true, from, true, bytes);
+    return copy_named(NULL, to, true, from, true, bytes);
 }
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    (void)stream;
-    return copy_named(to, true, from, true, bytes);
+    return copy_named(stream, to, true, from, true, bytes);
 }
 
 /* ---- Fills ---- */
 
-static CUresult fill(uint64_t addr, unsigned value, size_t count, size_t unit)
+static CUresult fill(CUstream stream, uint64_t addr, unsigned value, size_t count, size_t unit)
 {
     int device;
     CUresult result = rvli_current_device(&device);
@@ -101,6 +106,10 @@ static CUresult fill(uint64_t addr, unsigned value, size_t count, size_t unit)
         return result;
     if (count > SIZE_MAX / unit || addr % unit != 0 || !within(addr, count * unit))
         return CUDA_ERROR_INVALID_VALUE;
+    bool captured;
+    result = rvli_capture_fill(stream, addr, value, count, unit, &captured);
+    if (result != CUDA_SUCCESS || captured)
+        return result;
     for (size_t i = 0; !on_device(addr) && i < count; i++)
         memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory; little-endian */
     return CUDA_SUCCESS;
@@ -108,33 +117,30 @@ static CUresult fill(uint64_t addr, unsigned value, size_t count, size_t unit)
 
 CUresult cuMemsetD8(CUdeviceptr addr, unsigned char value, size_t count)
 {
-    return fill(addr, value, count, 1);
+    return fill(NULL, addr, value, count, 1);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr addr, unsigned char value, size_t count, CUstream stream)
 {
-    (void)stream;
-    return fill(addr, value, count, 1);
+    return fill(stream, addr, value, count, 1);
 }
 
 CUresult cuMemsetD16(CUdeviceptr addr, unsigned short value, size_t count)
 {
-    return fill(addr, value, count, 2);
+    return fill(NULL, addr, value, count, 2);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr addr, unsigned short value, size_t count, CUstream stream)
 {
-    (void)stream;
-    return fill(addr, value, count, 2);
+    return fill(stream, addr, value, count, 2);
 }
 
 CUresult cuMemsetD32(CUdeviceptr addr, unsigned int value, size_t count)
 {
-    return fill(addr, value, count, 4);
+    return fill(NULL, addr, value, count, 4);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr addr, unsigned int value, size_t count, CUstream stream)
 {
-    (void)stream;
-    return fill(addr, value, count, 4);
+    return fill(stream, addr, value, count, 4);
 }

@@ -81,6 +81,8 @@ CUresult rvli_result(rvl_status status);
 void rvli_device_forget(void);
 void rvli_context_forget(void);
 
+void rvli_capture_forget(void);
+void rvli_share_forget(void);
 void rvli_vmm_forget(void);
 
 #endif

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
 
@@ -29,6 +30,8 @@ CUresult cuMemHostAlloc(void **memory, size_t size_bytes, unsigned int flags)
 {
     rvli_range range = {.kind = RVLI_RANGE_HOST, .size_bytes = size_bytes, .flags = flags};
     CUresult result = rvli_current_device(&range.device);
+    if (result == CUDA_SUCCESS)
+        result = rvli_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (memory == NULL || size_bytes == 0 || size_bytes > SIZE_MAX / 2)
@@ -53,6 +56,9 @@ CUresult cuMemAllocHost(void **memory, size_t size_bytes)
 CUresult cuMemFreeHost(void *memory)
 {
     rvli_range range;
+    CUresult result = rvli_capture_unsafe();
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_HOST, &range))
         return CUDA_ERROR_INVALID_VALUE;
     munmap(memory, range.size_bytes);
@@ -68,6 +74,8 @@ CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
                         .flags = flags};
     rvli_range there;
     CUresult result = rvli_current_device(&range.device);
+    if (result == CUDA_SUCCESS)
+        result = rvli_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     if (memory == NULL || size_bytes == 0)
@@ -80,6 +88,9 @@ CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)
 CUresult cuMemHostUnregister(void *memory)
 {
     rvli_range range;
+    CUresult result = rvli_capture_unsafe();
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_REGISTERED, &range))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);

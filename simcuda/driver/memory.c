@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/addrmap.h"
+#include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
 
@@ -369,6 +370,8 @@ static void forget(void)
     if (ranges_begun)
         rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
     chunks = NULL;
+    rvli_capture_forget();
+    rvli_share_forget();
     rvli_vmm_forget();
     rvli_device_forget();
     rvli_context_forget();
@@ -388,6 +391,8 @@ CUresult cuMemAlloc(CUdeviceptr *addr, size_t size_bytes)
     if (result == CUDA_SUCCESS && (addr == NULL || size_bytes == 0))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t got = 0;
+    if (result == CUDA_SUCCESS)
+        result = rvli_capture_unsafe();
     if (result == CUDA_SUCCESS)
         result = rvli_alloc(device, size_bytes, &got);
     if (result == CUDA_SUCCESS)
@@ -411,6 +416,8 @@ CUresult cuMemAllocPitch(CUdeviceptr *addr, size_t *pitch, size_t width_bytes, s
 CUresult cuMemFree(CUdeviceptr addr)
 {
     CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && addr != 0)
+        result = rvli_capture_unsafe();
     return result != CUDA_SUCCESS || addr == 0 ? result : rvli_free(addr);
 }
 

@@ -2,7 +2,7 @@
 /* Code on the device: it is taken and does not run. */
 #include <stdlib.h>
 
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/capture.h"
 
 struct CUmod_st {
     char unused;
@@ -83,7 +83,15 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         void **parameters, void **extra)
 {
     int device;
-    (void)stream;
+    bool captured;
+    const rvli_node_params node = {.kernel = {.func = function,
+                                              .gridDimX = grid_x,
+                                              .gridDimY = grid_y,
+                                              .gridDimZ = grid_z,
+                                              .blockDimX = block_x,
+                                              .blockDimY = block_y,
+                                              .blockDimZ = block_z,
+                                              .sharedMemBytes = shared_bytes}};
     (void)parameters;
     (void)extra;
     CUresult result = rvli_current_device(&device);
@@ -92,7 +100,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     bool good = grid_x > 0 && grid_y > 0 && grid_z > 0 && block_x > 0 && block_y > 0 &&
                 block_z > 0 && (uint64_t)block_x * block_y * block_z <= 1024 &&
                 shared_bytes <= (unsigned)rvli_device_card(device)->shared_block_bytes;
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!good)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node, &captured);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,

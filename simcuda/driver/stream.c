@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams and events. Nothing runs, so all work is done when somebody asks. */
+#include "simcuda/driver/stream.h"
+
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/capture.h"
+#include "simcuda/driver/share.h"
 
-struct CUstream_st {
-    unsigned flags;
-    int priority;
-    int device;
-};
+static struct CUstream_st legacy = {.number = 1};
+static __thread struct CUstream_st per_thread;
+static atomic_uint_fast64_t numbers = 1;
 
-struct CUevent_st {
-    unsigned flags;
-    bool recorded;
-    struct timespec when;
-};
-
-static bool is_default(CUstream stream)
+bool rvli_stream_is_legacy(CUstream handle)
 {
-    return stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    return handle == NULL || handle == CU_STREAM_LEGACY;
+}
+
+CUstream rvli_stream_of(CUstream handle)
+{
+    if (rvli_stream_is_legacy(handle))
+        return &legacy;
+    if (handle != CU_STREAM_PER_THREAD)
+        return handle;
+    if (per_thread.number == 0)
+        per_thread.number = atomic_fetch_add(&numbers, 1) + 1;
+    (void)rvli_current_device(&per_thread.device);
+    return &per_thread;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
@@ -28,10 +35,18 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
     CUresult result = rvli_current_device(&device);
     if (result == CUDA_SUCCESS && (stream == NULL || flags > CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    CUstream made = result == CUDA_SUCCESS ? malloc(sizeof *made) : NULL;
+    CUstream made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
     if (made == NULL)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    *made = (struct CUstream_st){flags, priority > 0 ? 0 : priority < -5 ? -5 : priority, device};
+    result = rvli_share_stream(device);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    made->flags = flags;
+    made->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    made->device = device;
+    made->number = atomic_fetch_add(&numbers, 1) + 1;
     *stream = made;
     return CUDA_SUCCESS;
 }
@@ -43,17 +58,25 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 
 CUresult cuStreamDestroy(CUstream stream)
 {
-    if (is_default(stream))
+    if (rvli_stream_is_legacy(stream) || stream == CU_STREAM_PER_THREAD)
         return CUDA_ERROR_INVALID_HANDLE;
+    rvli_capture_drop_stream(stream);
+    rvli_share_stream_gone(stream->device);
     free(stream);
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamQuery(CUstream stream)
+/* What each call on a stream needs first. */
+static CUresult check(void)
 {
     int device;
-    (void)stream;
     return rvli_current_device(&device);
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    CUresult result = check();
+    return result == CUDA_SUCCESS ? rvli_capture_wait_stream(stream) : result;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -63,50 +86,57 @@ CUresult cuStreamSynchronize(CUstream stream)
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
-    (void)flags;
-    return event == NULL ? CUDA_ERROR_INVALID_HANDLE : cuStreamQuery(stream);
+    bool captured;
+    const rvli_node_params params = {.event = event};
+    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : check();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags & CU_EVENT_WAIT_EXTERNAL)
+        return rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &params, &captured);
+    return rvli_capture_depend(stream, event, &captured);
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int *priority)
 {
-    CUresult result = cuStreamQuery(stream);
+    CUresult result = priority == NULL ? CUDA_ERROR_INVALID_VALUE : check();
     if (result == CUDA_SUCCESS)
-        *priority = is_default(stream) ? 0 : stream->priority;
+        *priority = rvli_stream_of(stream)->priority;
     return result;
 }
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
 {
-    CUresult result = cuStreamQuery(stream);
+    CUresult result = flags == NULL ? CUDA_ERROR_INVALID_VALUE : check();
     if (result == CUDA_SUCCESS)
-        *flags = is_default(stream) ? 0 : stream->flags;
+        *flags = rvli_stream_of(stream)->flags;
     return result;
 }
 
-/* No capture is ever begun: cuStreamBeginCapture() is not supported. */
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+CUresult cuStreamGetId(CUstream stream, unsigned long long *id)
 {
-    CUresult result = cuStreamQuery(stream);
+    CUresult result = id == NULL ? CUDA_ERROR_INVALID_VALUE : check();
     if (result == CUDA_SUCCESS)
-        *status = CU_STREAM_CAPTURE_STATUS_NONE;
+        *id = rvli_stream_of(stream)->number;
     return result;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
 {
-    static __thread CUstreamCaptureMode current;
-    if (mode == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = current;
-    current = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
+    int current;
+    CUresult result = device == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_current_device(&current);
+    if (result == CUDA_SUCCESS)
+        *device = rvli_stream_is_legacy(stream) ? current : rvli_stream_of(stream)->device;
+    return result;
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user)
 {
-    CUresult result = function == NULL ? CUDA_ERROR_INVALID_VALUE : cuStreamQuery(stream);
+    bool captured = false;
+    const rvli_node_params params = {.host = {.fn = function, .userData = user}};
+    CUresult result = function == NULL ? CUDA_ERROR_INVALID_VALUE : check();
     if (result == CUDA_SUCCESS)
+        result = rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_HOST, &params, &captured);
+    if (result == CUDA_SUCCESS && !captured)
         function(user);
     return result;
 }
@@ -114,8 +144,9 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user)
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user,
                              unsigned int flags)
 {
-    CUresult result =
-        callback == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : cuStreamQuery(stream);
+    CUresult result = callback == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : check();
+    if (result == CUDA_SUCCESS)
+        result = rvli_capture_refuse(stream);
     if (result == CUDA_SUCCESS)
         callback(stream, CUDA_SUCCESS, user);
     return result;
@@ -125,8 +156,7 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *u
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
-    int device;
-    CUresult result = rvli_current_device(&device);
+    CUresult result = check();
     if (result == CUDA_SUCCESS && event == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUevent made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
@@ -139,29 +169,38 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
 
 CUresult cuEventDestroy(CUevent event)
 {
+    if (event == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    rvli_capture_drop_event(event);
     free(event);
-    return event == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : cuStreamQuery(stream);
-    if (result == CUDA_SUCCESS) {
+    return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+/* An external record is work of the graph: the event is recorded when the graph is launched. */
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+    bool captured = false;
+    const rvli_node_params params = {.event = event};
+    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : check();
+    if (result == CUDA_SUCCESS && (flags & CU_EVENT_RECORD_EXTERNAL))
+        result = rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &params, &captured);
+    if (result == CUDA_SUCCESS && !captured)
+        result = rvli_capture_record(event, stream, &captured);
+    if (result == CUDA_SUCCESS && !captured) {
         event->recorded = true;
         clock_gettime(CLOCK_MONOTONIC, &event->when);
     }
     return result;
 }
 
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
-{
-    (void)flags;
-    return cuEventRecord(event, stream);
-}
-
 CUresult cuEventQuery(CUevent event)
 {
-    return event == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    return event == NULL ? CUDA_ERROR_INVALID_HANDLE : rvli_capture_wait_event(event);
 }
 
 CUresult cuEventSynchronize(CUevent event)
@@ -172,8 +211,12 @@ CUresult cuEventSynchronize(CUevent event)
 /* The time between the two calls: what the device would have taken is not known. */
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 {
-    if (milliseconds == NULL || start == NULL || end == NULL || !start->recorded ||
-        !end->recorded || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
+    if (milliseconds == NULL || start == NULL || end == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (start->at.capture != 0 || end->at.capture != 0)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    if (!start->recorded || !end->recorded ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;
     *milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
                             (double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);

@@ -97,58 +97,58 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *facts, const 
 
 /* ---- Copies ---- */
 
-static CUresult copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+static CUresult copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                     cudaStream_t stream)
 {
     CUdeviceptr into = (CUdeviceptr)to, out = (CUdeviceptr)from;
     switch (kind) {
     case cudaMemcpyHostToDevice:
-        return cuMemcpyHtoD(into, from, bytes);
+        return cuMemcpyHtoDAsync(into, from, bytes, stream);
     case cudaMemcpyDeviceToHost:
-        return cuMemcpyDtoH(to, out, bytes);
+        return cuMemcpyDtoHAsync(to, out, bytes, stream);
     case cudaMemcpyDeviceToDevice:
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-        return cuMemcpy(into, out, bytes);
+        return cuMemcpyAsync(into, out, bytes, stream);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
 static CUresult copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                          size_t width, size_t height, enum cudaMemcpyKind kind)
+                          size_t width, size_t height, enum cudaMemcpyKind kind,
+                          cudaStream_t stream)
 {
     CUresult result =
         to_pitch < width || from_pitch < width ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     for (size_t row = 0; result == CUDA_SUCCESS && row < height; row++)
-        result =
-            copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
+        result = copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width,
+                      kind, stream);
     return result;
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    AFTER_READY(copy(to, from, bytes, kind));
+    AFTER_READY(copy(to, from, bytes, kind, NULL));
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    (void)stream;
-    AFTER_READY(copy(to, from, bytes, kind));
+    AFTER_READY(copy(to, from, bytes, kind, stream));
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                          size_t width, size_t height, enum cudaMemcpyKind kind)
 {
-    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind));
+    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, NULL));
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream)
 {
-    (void)stream;
-    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind));
+    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, stream));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
@@ -156,8 +156,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 {
     (void)to_device;
     (void)from_device;
-    (void)stream;
-    AFTER_READY(copy(to, from, bytes, cudaMemcpyDeviceToDevice));
+    AFTER_READY(copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 cudaError_t cudaMemset(void *addr, int value, size_t bytes)

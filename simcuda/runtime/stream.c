@@ -53,31 +53,25 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
     AFTER_READY(cuStreamGetFlags(stream, flags));
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
-{
-    CUstreamCaptureStatus got = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = status == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_runtime_ready();
-    if (result == CUDA_SUCCESS)
-        result = cuStreamIsCapturing(stream, &got);
-    if (result == CUDA_SUCCESS)
-        *status = (enum cudaStreamCaptureStatus)got;
-    return rvli_driven(result);
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    CUstreamCaptureMode value;
-    if (mode == NULL)
-        return rvli_done(cudaErrorInvalidValue);
-    value = (CUstreamCaptureMode)*mode;
-    CUresult result = cuThreadExchangeStreamCaptureMode(&value);
-    *mode = (enum cudaStreamCaptureMode)value;
-    return rvli_driven(result);
-}
-
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user)
 {
     AFTER_READY(cuLaunchHostFunc(stream, function, user));
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *user,
+                                  unsigned int flags)
+{
+    AFTER_READY(cuStreamAddCallback(stream, (CUstreamCallback)callback, user, flags));
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
+{
+    AFTER_READY(cuStreamGetId(stream, id));
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
+{
+    AFTER_READY(cuStreamGetDevice(stream, device));
 }
 
 /* ---- Events ---- */

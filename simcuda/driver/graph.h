@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Graphs: work in the order of its dependencies. A node belongs to one graph and knows what must be
+ * done before it. An instantiated graph has a copy of its own.
+ */
+#ifndef RVL_SIMCUDA_GRAPH_H
+#define RVL_SIMCUDA_GRAPH_H
+
+#include "simcuda/driver/driver.h"
+
+/* What a node does, by its type. */
+typedef union rvli_node_params {
+    CUDA_KERNEL_NODE_PARAMS kernel; /* its arguments' addresses are not kept: nothing runs */
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    CUdeviceptr freed;
+    CUgraph child;
+    CUevent event;
+} rvli_node_params;
+
+struct CUgraphNode_st {
+    CUgraph graph;
+    CUgraphNodeType type;
+    rvli_node_params params;
+    CUgraphNode original; /* the one that this is a copy of */
+    CUgraphNode *before;  /* what it depends on, in the order in which it was said */
+    size_t before_count;
+    bool disabled;
+    unsigned mark; /* while nodes are put into order */
+};
+
+/* References to a user object. */
+typedef struct rvli_reference {
+    struct rvli_reference *next;
+    CUuserObject object;
+    unsigned count;
+} rvli_reference;
+
+struct CUgraph_st {
+    CUgraphNode *nodes; /* in the order in which they were made */
+    size_t count;
+    size_t room;
+    CUgraph original;
+    rvli_reference *references;
+    bool owned; /* by a node of another graph, or by a capture */
+};
+
+/* ---- graph.c ---- */
+
+CUgraph rvli_graph_new(void);
+void rvli_graph_free(CUgraph graph);
+
+/* With all that it holds; NULL: no memory. */
+CUgraph rvli_graph_copy(CUgraph of);
+
+/* Adds a node. The parameters are copied; a child graph becomes the node's own. */
+CUresult rvli_graph_add(CUgraph graph, CUgraphNodeType type, const rvli_node_params *params,
+                        const CUgraphNode *before, size_t before_count, CUgraphNode *node_out);
+
+/* The copy of a node in a graph that was copied from the node's own. NULL: there is none. */
+CUgraphNode rvli_graph_find_copy(CUgraph graph, CUgraphNode original);
+
+/* Nodes so that each comes after what it depends on: graph->count places. false: there is a cycle.
+ */
+bool rvli_graph_order(CUgraph graph, CUgraphNode *order);
+
+/* ---- object.c ---- */
+
+/* Puts references of one graph into a copy of it. false: no memory. */
+bool rvli_objects_copy(const rvli_reference *from, rvli_reference **to);
+void rvli_objects_release(rvli_reference **references);
+
+#endif

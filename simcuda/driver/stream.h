@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams and events as the files see them that add to what a stream does. */
+#ifndef RVL_SIMCUDA_STREAM_H
+#define RVL_SIMCUDA_STREAM_H
+
+#include <time.h>
+
+#include "simcuda/driver/driver.h"
+
+/* What work of a capture comes after: nodes of its graph. */
+typedef struct rvli_frontier {
+    uint64_t capture; /* which; 0: none */
+    CUgraphNode *nodes;
+    size_t count;
+} rvli_frontier;
+
+struct CUstream_st {
+    unsigned flags;
+    int priority;
+    int device;
+    uint64_t number;
+    rvli_frontier after; /* while it is captured */
+};
+
+struct CUevent_st {
+    unsigned flags;
+    bool recorded;
+    struct timespec when;
+    rvli_frontier at; /* if it was last recorded in a capture */
+};
+
+/* The stream that a handle means: there are two that need not be made. */
+CUstream rvli_stream_of(CUstream handle);
+bool rvli_stream_is_legacy(CUstream handle);
+
+#endif

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Holds what a simulated H200 answers against what a card answered: facts.py REVEILLE FACTS CARD OWN.
+
+FACTS is the program facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints here of
+what no card was asked: there the answers are those that CUDA's documentation has. Each line begins with
+what was asked, up to the colon. What is known to differ is listed here with both answers, so that a change
+of either is seen.
+"""
+
+import subprocess
+import sys
+
+PARTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
+         "implicit": "h200", "full": "1GiB"}  # fmt: skip
+SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
+DIFFER = {
+    "cost many 256 nodes": SIZES_OF_ARGUMENTS,
+    "cost many 1024 nodes": SIZES_OF_ARGUMENTS,
+    "cost many 4096 nodes": SIZES_OF_ARGUMENTS,
+    "cost some 300 nodes, 16 graphs": "2 MiB more: what is left over of the graphs before is not known",
+}
+
+
+def read(lines):
+    """What was asked -> answers, in their order: some things are asked again."""
+    asked = {}
+    for line in lines:
+        what, colon, answer = line.partition(":")
+        if colon:
+            asked.setdefault(what, []).append(answer.strip())
+    return asked
+
+
+def main():
+    command, facts = sys.argv[1:3]
+    simulated = {}
+    for part, device in PARTS.items():
+        done = subprocess.run([command, "run", "--device", device, "--", facts, part],
+                              capture_output=True, text=True, timeout=120)  # fmt: skip
+        if done.returncode != 0:
+            sys.exit(f"{part} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        simulated.update(read(done.stdout.splitlines()))
+    known = {}
+    for path in sys.argv[3:]:
+        with open(path, encoding="utf-8") as file:
+            known.update(read(file))
+    wrong = 0
+    for what, answers in known.items():
+        same = simulated.get(what) == answers
+        if same == (what in DIFFER):
+            print(f"{what}\n  expected:  {answers}\n  simulated: {simulated.get(what)}"
+                  + (" (listed as different)" if same else ""))  # fmt: skip
+            wrong += 1
+    print(f"{len(known)} facts, {len(DIFFER)} known to differ, {wrong} unexpected")
+    if len(known) < 100 or wrong:
+        sys.exit(1)
+
+
+main()
