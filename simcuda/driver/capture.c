@@ -273,8 +273,7 @@ CUresult rvli_capture_work(CUstream stream, CUgraphNodeType type, const rvli_nod
 static bool is_host(uint64_t addr)
 {
     rvli_range range;
-    return !rvli_range_find(addr, &range) || range.kind == RVLI_RANGE_HOST ||
-           range.kind == RVLI_RANGE_REGISTERED;
+    return !rvli_range_find(addr, &range) || !rvli_range_on_device(&range);
 }
 
 CUresult rvli_capture_copy(CUstream stream, uint64_t to, uint64_t from, size_t bytes,

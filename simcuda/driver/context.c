@@ -8,7 +8,7 @@
 
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/pool.h"
 
 #define DEVICES_MAX 64
 #define DEPTH_MAX 64
@@ -213,7 +213,11 @@ CUresult cuCtxSynchronize(void)
 {
     int device;
     CUresult result = rvli_current_device(&device);
-    return result == CUDA_SUCCESS ? rvli_capture_wait_context() : result;
+    if (result == CUDA_SUCCESS)
+        result = rvli_capture_wait_context();
+    if (result == CUDA_SUCCESS)
+        rvli_pools_settle();
+    return result;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

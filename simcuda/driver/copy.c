@@ -10,8 +10,7 @@
 static bool on_device(uint64_t addr)
 {
     rvli_range range;
-    return rvli_range_find(addr, &range) &&
-           (range.kind == RVLI_RANGE_DEVICE || range.kind == RVLI_RANGE_RESERVED);
+    return rvli_range_find(addr, &range) && rvli_range_on_device(&range);
 }
 
 /* Whether the bytes lie in the range that the address lies in. */

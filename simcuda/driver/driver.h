@@ -43,6 +43,8 @@ typedef enum rvli_range_kind {
     RVLI_RANGE_RESERVED, /* an address range, for cuMemMap */
     RVLI_RANGE_HOST,     /* pinned memory that was allocated */
     RVLI_RANGE_REGISTERED,
+    RVLI_RANGE_POOL,  /* allocated from a pool */
+    RVLI_RANGE_GRAPH, /* allocated by a graph */
 } rvli_range_kind;
 
 typedef struct rvli_range {
@@ -53,7 +55,11 @@ typedef struct rvli_range {
     uint64_t machine_id; /* 0: of a piece of a chunk */
     unsigned flags;
     uint64_t number;
+    void *of; /* RVLI_RANGE_POOL: the pool; RVLI_RANGE_GRAPH: an rvli_graph_memory */
 } rvli_range;
+
+/* Whether it lies on a device, and not in host memory. */
+bool rvli_range_on_device(const rvli_range *range);
 
 /* The range that an address lies in, copied. */
 bool rvli_range_find(uint64_t addr, rvli_range *range_out);
@@ -67,8 +73,12 @@ bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out)
 uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint);
 void rvli_addresses_release(uint64_t base, size_t size_bytes);
 
-/* A piece of physical memory of the machine. */
+/*
+ * A piece of physical memory of the machine. Where there is none left, pools give back what they
+ * keep; not so with _once, which pools call.
+ */
 CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uint64_t *id_out);
+CUresult rvli_physical_take_once(int device, size_t size_bytes, const char *kind, uint64_t *id_out);
 void rvli_physical_give(uint64_t id);
 
 CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out);
@@ -82,6 +92,8 @@ void rvli_device_forget(void);
 void rvli_context_forget(void);
 
 void rvli_capture_forget(void);
+void rvli_graph_memory_forget(void);
+void rvli_pool_forget(void);
 void rvli_share_forget(void);
 void rvli_vmm_forget(void);
 

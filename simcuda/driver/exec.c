@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/graph_memory.h"
 #include "simcuda/driver/share.h"
 
 struct CUgraphExec_st {
@@ -166,6 +167,10 @@ static CUresult do_node(CUgraphNode node, CUstream stream)
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return do_graph(node->params.child, stream);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        rvli_graph_memory_do(node);
+        return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuEventRecord(node->params.event, stream);
     default:
@@ -204,6 +209,10 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     CUresult result = cuGraphUpload(exec, stream);
+    if (result == CUDA_SUCCESS)
+        result = rvli_graph_memory_prepare(
+            exec->order, exec->graph->count, exec->device,
+            (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
     return result == CUDA_SUCCESS ? do_all(exec->order, exec->graph->count, stream) : result;
 }
 

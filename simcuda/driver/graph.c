@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "simcuda/driver/graph.h"
+#include "simcuda/driver/graph_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,8 @@ static void free_node(CUgraphNode node)
 {
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
         rvli_graph_free(node->params.child);
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        rvli_graph_memory_release(node->params.memory.of);
     free(node->before);
     free(node);
 }
@@ -118,6 +120,8 @@ static bool copy_node(CUgraph graph, CUgraphNode of)
             rvli_graph_free(params.child);
         return false;
     }
+    if (of->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        rvli_graph_memory_retain(of->params.memory.of);
     made->original = of;
     made->disabled = of->disabled;
     return true;

@@ -14,7 +14,10 @@ typedef union rvli_node_params {
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
     CUDA_HOST_NODE_PARAMS host;
-    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    struct {
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        struct rvli_graph_memory *of;
+    } memory;
     CUdeviceptr freed;
     CUgraph child;
     CUevent event;

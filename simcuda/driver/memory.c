@@ -13,7 +13,8 @@
 #include "base/addrmap.h"
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/graph_memory.h"
+#include "simcuda/driver/pool.h"
 
 #define PIECE_BYTES ((size_t)512)
 #define PIECES (RVLI_PAGE_BYTES / PIECE_BYTES)
@@ -140,6 +141,11 @@ static rvli_range *find_locked(uint64_t addr)
     return range != NULL && addr - range->base < range->size_bytes ? range : NULL;
 }
 
+bool rvli_range_on_device(const rvli_range *range)
+{
+    return range->kind != RVLI_RANGE_HOST && range->kind != RVLI_RANGE_REGISTERED;
+}
+
 bool rvli_range_find(uint64_t addr, rvli_range *range_out)
 {
     pthread_mutex_lock(&mutex);
@@ -194,13 +200,21 @@ bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out)
 
 /* ---- Physical memory ---- */
 
-CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uint64_t *id_out)
+CUresult rvli_physical_take_once(int device, size_t size_bytes, const char *kind, uint64_t *id_out)
 {
     rvli_wire_answer answer;
     rvl_status status = rvli_client_ask(RVLI_WIRE_ALLOC, device, size_bytes, kind, &answer);
     if (status == RVL_OK)
         *id_out = answer.id;
     return rvli_result(status);
+}
+
+CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uint64_t *id_out)
+{
+    CUresult result = rvli_physical_take_once(device, size_bytes, kind, id_out);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && rvli_pools_relieve(device))
+        result = rvli_physical_take_once(device, size_bytes, kind, id_out);
+    return result;
 }
 
 void rvli_physical_give(uint64_t id)
@@ -371,6 +385,8 @@ static void forget(void)
         rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
     chunks = NULL;
     rvli_capture_forget();
+    rvli_graph_memory_forget();
+    rvli_pool_forget();
     rvli_share_forget();
     rvli_vmm_forget();
     rvli_device_forget();
@@ -413,12 +429,29 @@ CUresult cuMemAllocPitch(CUdeviceptr *addr, size_t *pitch, size_t width_bytes, s
     return result;
 }
 
+/* It waits for the device. What is freed so stays counted as in use by its pool: an H200 has it so.
+ */
+static CUresult free_waiting(uint64_t addr)
+{
+    rvli_range range;
+    CUresult result = CUDA_SUCCESS;
+    if (rvli_range_find(addr, &range) && range.kind == RVLI_RANGE_GRAPH && range.base == addr)
+        result = rvli_graph_memory_free(&range);
+    else if (rvli_range_take(addr, RVLI_RANGE_POOL, &range))
+        rvli_pool_free(&range, NULL, false);
+    else
+        result = rvli_free(addr);
+    if (result == CUDA_SUCCESS)
+        rvli_pools_settle();
+    return result;
+}
+
 CUresult cuMemFree(CUdeviceptr addr)
 {
     CUresult result = rvli_driver_ready();
     if (result == CUDA_SUCCESS && addr != 0)
         result = rvli_capture_unsafe();
-    return result != CUDA_SUCCESS || addr == 0 ? result : rvli_free(addr);
+    return result != CUDA_SUCCESS || addr == 0 ? result : free_waiting(addr);
 }
 
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
@@ -454,7 +487,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size_bytes, CUdeviceptr
 
 static bool is_host(const rvli_range *range)
 {
-    return range->kind == RVLI_RANGE_HOST || range->kind == RVLI_RANGE_REGISTERED;
+    return !rvli_range_on_device(range);
 }
 
 static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_attribute attribute,
@@ -486,6 +519,9 @@ static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_a
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned *)data = 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(void **)data = range->kind == RVLI_RANGE_POOL ? range->of : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(int *)data = 1;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/pool.h"
 #include "simcuda/driver/share.h"
 
 static struct CUstream_st legacy = {.number = 1};
@@ -81,7 +82,10 @@ CUresult cuStreamQuery(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    return cuStreamQuery(stream);
+    CUresult result = cuStreamQuery(stream);
+    if (result == CUDA_SUCCESS)
+        rvli_pools_settle();
+    return result;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
@@ -205,7 +209,10 @@ CUresult cuEventQuery(CUevent event)
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    return cuEventQuery(event);
+    CUresult result = cuEventQuery(event);
+    if (result == CUDA_SUCCESS)
+        rvli_pools_settle();
+    return result;
 }
 
 /* The time between the two calls: what the device would have taken is not known. */

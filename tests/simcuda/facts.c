@@ -3,7 +3,7 @@
  * What CUDA answers where memory, captures and pools are concerned, one fact a line. The same
  * program runs on a card and on a simulated one, and prints the same (facts.h200.txt has what the
  * card said). Words name what is asked for: rules graphs graph_pools objects implicit
- * full cost pools managed arrays streams.
+ * full cost pools orders managed arrays streams.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -1022,6 +1022,79 @@ static void pools(void)
     pressure();
 }
 
+/* ---- Who may have what another stream has freed ---- */
+
+static void orders(void)
+{
+    void *a, *b, *c;
+    int no = 0;
+    uint64_t all = UINT64_MAX;
+    struct cudaMemPoolProps kind = {.allocType = cudaMemAllocationTypePinned,
+                                    .location = {.type = cudaMemLocationTypeDevice, .id = 0}};
+    begin_streams();
+    NEED(cudaMemPoolCreate(&pool, &kind));
+    pool_base = used();
+    NEED(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+    NEED(cudaMallocFromPoolAsync(&a, MIB, pool, captured));
+    NEED(cudaFreeAsync(a, captured));
+    NEED(cudaMallocFromPoolAsync(&b, MIB, pool, other));
+    say("orders usual, another stream: %lld", offset(b, a));
+    NEED(cudaFreeAsync(b, other));
+    NEED(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &no));
+    NEED(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &no));
+    NEED(cudaDeviceSynchronize());
+    NEED(cudaMallocFromPoolAsync(&a, 20 * MIB, pool, captured));
+    NEED(cudaFreeAsync(a, captured));
+    NEED(cudaMallocFromPoolAsync(&b, 20 * MIB, pool, other));
+    NEED(cudaMallocFromPoolAsync(&c, 20 * MIB, pool, captured));
+    say("orders strict: another stream %d, its own %d", a == b, a == c);
+    say_pool("orders strict");
+    NEED(cudaFreeAsync(c, captured));
+    NEED(cudaStreamSynchronize(captured));
+    NEED(cudaFreeAsync(b, other));
+    NEED(cudaMallocFromPoolAsync(&b, 20 * MIB, pool, other));
+    NEED(cudaMallocFromPoolAsync(&c, 20 * MIB, pool, other));
+    say_pool("orders synchronized");
+    say("orders too much: %s", name_of(cudaMallocFromPoolAsync(&a, 300 * GIB, pool, other)));
+    say_pool("orders too much");
+    NEED(cudaFreeAsync(b, other));
+    NEED(cudaFreeAsync(c, other));
+    NEED(cudaDeviceSynchronize());
+    NEED(cudaMemPoolDestroy(pool));
+    say("orders destroyed: %lld", used() - pool_base);
+
+    /* What a graph allocates and leaves in use. */
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    uint64_t now = 0;
+    NEED(cudaStreamBeginCapture(captured, 0));
+    NEED(cudaMallocAsync(&a, 40 * MIB, captured));
+    NEED(cudaMemsetAsync(a, 0, 40 * MIB, captured));
+    NEED(cudaStreamEndCapture(captured, &graph));
+    say("orders graph, freed too early: %s", name_of(cudaFreeAsync(a, captured)));
+    NEED(cudaGraphInstantiate(&exec, graph, 0));
+    NEED(cudaGraphLaunch(exec, captured));
+    NEED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &now));
+    say("orders graph: used %llu, device %lld", (unsigned long long)now, used() - pool_base);
+    say("orders graph again: %s", name_of(cudaGraphLaunch(exec, captured)));
+    NEED(cudaDeviceGraphMemTrim(0));
+    say("orders graph, trimmed in use: device %lld", used() - pool_base);
+    NEED(cudaFreeAsync(a, captured));
+    say("orders graph, freed: %s", name_of(cudaGraphLaunch(exec, captured)));
+    NEED(cudaGraphExecDestroy(exec));
+    NEED(cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    NEED(cudaGraphLaunch(exec, captured));
+    NEED(cudaGraphLaunch(exec, captured));
+    NEED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &now));
+    say("orders graph, freed by launches: used %llu", (unsigned long long)now);
+    NEED(cudaGraphExecDestroy(exec));
+    NEED(cudaGraphDestroy(graph));
+    say("orders graph, what is left in use: %lld", used() - pool_base);
+    NEED(cudaFree(a));
+    NEED(cudaDeviceGraphMemTrim(0));
+    say("orders graph, trimmed: %lld", used() - pool_base);
+}
+
 /* ---- Managed memory ---- */
 
 static void managed(void)
@@ -1225,6 +1298,8 @@ static void full(void)
     for (; error == cudaSuccess; made++)
         error = cudaStreamCreate(&stream);
     say("full stream: %s after %d, %lld", name_of(error), made - 1, used() - was);
+    void *more = NULL;
+    say("full pool: %s, %lld", name_of(cudaMallocAsync(&more, 1, captured)), used() - was);
     NEED(cudaFree(got));
     say("full instantiate with room: %s", name_of(cudaGraphInstantiate(&exec, graph, 0)));
     say("full stream with room: %s", name_of(cudaStreamCreate(&stream)));
@@ -1235,10 +1310,9 @@ static const struct {
     const char *name;
     void (*tell)(void);
 } parts[] = {
-    {"rules", rules},       {"graphs", graphs},   {"graph_pools", graph_pools},
-    {"implicit", implicit}, {"full", full},       {"objects", objects},
-    {"cost", cost},         {"pools", pools},     {"managed", managed},
-    {"arrays", arrays},     {"streams", streams},
+    {"rules", rules}, {"graphs", graphs},   {"graph_pools", graph_pools}, {"implicit", implicit},
+    {"full", full},   {"orders", orders},   {"objects", objects},         {"cost", cost},
+    {"pools", pools}, {"managed", managed}, {"arrays", arrays},           {"streams", streams},
 };
 
 int main(int argc, char **argv)
