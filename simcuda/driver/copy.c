@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/managed.h"
 
 static bool on_device(uint64_t addr)
 {
@@ -109,6 +110,9 @@ static CUresult fill(CUstream stream, uint64_t addr, unsigned value, size_t coun
     result = rvli_capture_fill(stream, addr, value, count, unit, &captured);
     if (result != CUDA_SUCCESS || captured)
         return result;
+    rvli_range range;
+    if (rvli_range_find(addr, &range) && range.kind == RVLI_RANGE_MANAGED)
+        rvli_managed_touch(&range, addr, count * unit, device);
     for (size_t i = 0; !on_device(addr) && i < count; i++)
         memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory; little-endian */
     return CUDA_SUCCESS;

@@ -45,6 +45,7 @@ typedef enum rvli_range_kind {
     RVLI_RANGE_REGISTERED,
     RVLI_RANGE_POOL,  /* allocated from a pool */
     RVLI_RANGE_GRAPH, /* allocated by a graph */
+    RVLI_RANGE_MANAGED,
 } rvli_range_kind;
 
 typedef struct rvli_range {
@@ -55,7 +56,7 @@ typedef struct rvli_range {
     uint64_t machine_id; /* 0: of a piece of a chunk */
     unsigned flags;
     uint64_t number;
-    void *of; /* RVLI_RANGE_POOL: the pool; RVLI_RANGE_GRAPH: an rvli_graph_memory */
+    void *of; /* RVLI_RANGE_POOL: the pool; RVLI_RANGE_GRAPH, _MANAGED: what its file says */
 } rvli_range;
 
 /* Whether it lies on a device, and not in host memory. */
@@ -93,6 +94,7 @@ void rvli_context_forget(void);
 
 void rvli_capture_forget(void);
 void rvli_graph_memory_forget(void);
+void rvli_managed_forget(void);
 void rvli_pool_forget(void);
 void rvli_share_forget(void);
 void rvli_vmm_forget(void);

@@ -14,6 +14,7 @@
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/graph_memory.h"
+#include "simcuda/driver/managed.h"
 #include "simcuda/driver/pool.h"
 
 #define PIECE_BYTES ((size_t)512)
@@ -143,7 +144,8 @@ static rvli_range *find_locked(uint64_t addr)
 
 bool rvli_range_on_device(const rvli_range *range)
 {
-    return range->kind != RVLI_RANGE_HOST && range->kind != RVLI_RANGE_REGISTERED;
+    return range->kind != RVLI_RANGE_HOST && range->kind != RVLI_RANGE_REGISTERED &&
+           range->kind != RVLI_RANGE_MANAGED;
 }
 
 bool rvli_range_find(uint64_t addr, rvli_range *range_out)
@@ -386,6 +388,7 @@ static void forget(void)
     chunks = NULL;
     rvli_capture_forget();
     rvli_graph_memory_forget();
+    rvli_managed_forget();
     rvli_pool_forget();
     rvli_share_forget();
     rvli_vmm_forget();
@@ -439,6 +442,8 @@ static CUresult free_waiting(uint64_t addr)
         result = rvli_graph_memory_free(&range);
     else if (rvli_range_take(addr, RVLI_RANGE_POOL, &range))
         rvli_pool_free(&range, NULL, false);
+    else if (rvli_range_take(addr, RVLI_RANGE_MANAGED, &range))
+        rvli_managed_free(&range);
     else
         result = rvli_free(addr);
     if (result == CUDA_SUCCESS)
@@ -495,7 +500,9 @@ static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_a
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = is_host(range) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)data = is_host(range) && range->kind != RVLI_RANGE_MANAGED
+                                ? CU_MEMORYTYPE_HOST
+                                : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         *(CUdeviceptr *)data = addr;
@@ -516,6 +523,8 @@ static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_a
         *(size_t *)data = range->size_bytes;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)data = range->kind == RVLI_RANGE_MANAGED;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned *)data = 0;

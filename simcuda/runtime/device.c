@@ -248,6 +248,7 @@ static void fill_abilities(struct cudaDeviceProp *facts, int device)
 {
     FACT(unifiedAddressing, UNIFIED_ADDRESSING);
     FACT(managedMemory, MANAGED_MEMORY);
+    FACT(concurrentManagedAccess, CONCURRENT_MANAGED_ACCESS);
     FACT(concurrentKernels, CONCURRENT_KERNELS);
     FACT(canMapHostMemory, CAN_MAP_HOST_MEMORY);
     FACT(streamPrioritiesSupported, STREAM_PRIORITIES_SUPPORTED);

@@ -87,11 +87,15 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *facts, const 
         facts->hostPointer = (void *)(uintptr_t)addr;
         return cudaSuccess;
     }
+    unsigned managed = 0;
     (void)cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
-    facts->type = type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    (void)cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at);
+    facts->type = managed                      ? cudaMemoryTypeManaged
+                  : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
+                                               : cudaMemoryTypeDevice;
     facts->device = device;
     facts->devicePointer = (void *)(uintptr_t)addr;
-    facts->hostPointer = type == CU_MEMORYTYPE_HOST ? (void *)(uintptr_t)addr : NULL;
+    facts->hostPointer = managed || type == CU_MEMORYTYPE_HOST ? (void *)(uintptr_t)addr : NULL;
     return cudaSuccess;
 }
 

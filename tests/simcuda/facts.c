@@ -1300,6 +1300,20 @@ static void full(void)
     say("full stream: %s after %d, %lld", name_of(error), made - 1, used() - was);
     void *more = NULL;
     say("full pool: %s, %lld", name_of(cudaMallocAsync(&more, 1, captured)), used() - was);
+    char *shared = NULL;
+    const struct cudaMemLocation card = {.type = cudaMemLocationTypeDevice, .id = 0};
+    NEED(cudaMallocManaged((void **)&shared, 2 * MIB, cudaMemAttachGlobal));
+    say("full managed: %s, %lld", name_of(cudaMemPrefetchAsync(shared, MIB, card, 0, captured)),
+        used() - was);
+    NEED(cudaMemset(shared, 7, 2 * MIB));
+    say("full managed reads: %d %d", shared[0], shared[2 * MIB - 1]);
+    say("full managed beyond: %s",
+        name_of(cudaMemPrefetchAsync(shared, 2 * MIB + 1, card, 0, captured)));
+    NEED(cudaFree(shared));
+    struct cudaChannelFormatDesc one = {32, 0, 0, 0, cudaChannelFormatKindFloat};
+    cudaArray_t array = NULL;
+    say("full array: %s, %lld", name_of(cudaMallocArray(&array, &one, 1024, 1024, 0)),
+        used() - was);
     NEED(cudaFree(got));
     say("full instantiate with room: %s", name_of(cudaGraphInstantiate(&exec, graph, 0)));
     say("full stream with room: %s", name_of(cudaStreamCreate(&stream)));

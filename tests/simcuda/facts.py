@@ -13,7 +13,7 @@ import sys
 
 PARTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
-         "pools": "h200", "graph_pools": "h200", "orders": "h200"}  # fmt: skip
+         "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200"}  # fmt: skip
 SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
 DIFFER = {
     "cost many 256 nodes": SIZES_OF_ARGUMENTS,
