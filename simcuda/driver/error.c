@@ -19,36 +19,57 @@ CUresult cuGetErrorName(CUresult error, const char **text)
     }
 }
 
+/* NULL: the name must do. */
+static const char *text_of(CUresult error)
+{
+    switch ((int)error) {
+    case CUDA_SUCCESS:
+        return "no error";
+    case CUDA_ERROR_INVALID_VALUE:
+        return "invalid argument";
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return "out of memory";
+    case CUDA_ERROR_NOT_INITIALIZED:
+        return "initialization error";
+    case CUDA_ERROR_NO_DEVICE:
+        return "no CUDA-capable device is detected";
+    case CUDA_ERROR_INVALID_DEVICE:
+        return "invalid device ordinal";
+    case CUDA_ERROR_INVALID_CONTEXT:
+        return "invalid device context";
+    case CUDA_ERROR_INVALID_HANDLE:
+        return "invalid resource handle";
+    case CUDA_ERROR_ILLEGAL_STATE:
+        return "the operation cannot be performed in the present state";
+    case CUDA_ERROR_NOT_SUPPORTED:
+        return "operation not supported";
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+        return "operation not permitted when stream is capturing";
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+        return "operation failed due to a previous error during capture";
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+        return "operation would result in a merge of separate capture sequences";
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
+        return "capture was not ended in the same stream as it began";
+    case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+        return "capturing stream has unjoined work";
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
+        return "dependency created on uncaptured work in another stream";
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        return "operation would make the legacy stream depend on a capturing blocking stream";
+    case CUDA_ERROR_CAPTURED_EVENT:
+        return "operation not permitted on an event last recorded in a capturing stream";
+    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD:
+        return "attempt to terminate a thread-local capture sequence from another thread";
+    default:
+        return NULL;
+    }
+}
+
 CUresult cuGetErrorString(CUresult error, const char **text)
 {
     CUresult result = cuGetErrorName(error, text);
-    switch ((int)error) {
-    case CUDA_SUCCESS:
-        *text = "no error";
-        break;
-    case CUDA_ERROR_INVALID_VALUE:
-        *text = "invalid argument";
-        break;
-    case CUDA_ERROR_OUT_OF_MEMORY:
-        *text = "out of memory";
-        break;
-    case CUDA_ERROR_NOT_INITIALIZED:
-        *text = "initialization error";
-        break;
-    case CUDA_ERROR_NO_DEVICE:
-        *text = "no CUDA-capable device is detected";
-        break;
-    case CUDA_ERROR_INVALID_DEVICE:
-        *text = "invalid device ordinal";
-        break;
-    case CUDA_ERROR_INVALID_CONTEXT:
-        *text = "invalid device context";
-        break;
-    case CUDA_ERROR_NOT_SUPPORTED:
-        *text = "operation not supported";
-        break;
-    default:
-        break;
-    }
+    if (result == CUDA_SUCCESS && text_of(error) != NULL)
+        *text = text_of(error);
     return result;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries with the
-# headers of its own packages, and runs torch_memory.py, torch_ranks.py and torch_dnn.py. Not part of the test suite: it takes minutes.
+# headers of its own packages, and runs the torch_*.py beside this. Not part of the test suite: it takes minutes.
 #   tests/simcuda/torch.sh [VERSION]      default: 2.11.0
 # REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
 set -euo pipefail
@@ -27,3 +27,7 @@ timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m t
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
 timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
+for backend in native cudaMallocAsync; do
+    PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
+        "$source/tests/simcuda/torch_graphs.py"
+done
