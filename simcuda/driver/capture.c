@@ -67,11 +67,11 @@ static CUresult lose(capture *of, CUresult result)
 
 static bool set_frontier(rvli_frontier *of, uint64_t id, const CUgraphNode *nodes, size_t count)
 {
-    CUgraphNode *copy = malloc((count + 1) * sizeof *copy); /* never of nothing */
+    CUgraphNode *copy = malloc((count + 1) * sizeof(CUgraphNode)); /* never of nothing */
     if (copy == NULL)
         return false;
     if (count > 0)
-        memcpy(copy, nodes, count * sizeof *copy);
+        memcpy(copy, nodes, count * sizeof(CUgraphNode));
     free(of->nodes);
     *of = (rvli_frontier){id, copy, count};
     return true;
@@ -93,7 +93,7 @@ static bool has(const rvli_frontier *of, CUgraphNode node)
 
 static bool add_to_frontier(rvli_frontier *of, const CUgraphNode *nodes, size_t count)
 {
-    CUgraphNode *more = realloc(of->nodes, (of->count + count + 1) * sizeof *more);
+    CUgraphNode *more = realloc(of->nodes, (of->count + count + 1) * sizeof(CUgraphNode));
     if (more == NULL)
         return false;
     of->nodes = more;

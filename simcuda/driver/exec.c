@@ -41,7 +41,7 @@ static void free_exec(CUgraphExec exec)
 /* What a child graph needs is looked at when the child is done; a cycle in it is refused here. */
 static bool has_order(CUgraph graph)
 {
-    CUgraphNode *order = malloc((graph->count + 1) * sizeof *order);
+    CUgraphNode *order = malloc((graph->count + 1) * sizeof(CUgraphNode));
     bool good = order != NULL && rvli_graph_order(graph, order);
     for (size_t i = 0; good && i < graph->count; i++)
         good = graph->nodes[i]->type != CU_GRAPH_NODE_TYPE_GRAPH ||
@@ -188,7 +188,7 @@ static CUresult do_all(CUgraphNode *order, size_t count, CUstream stream)
 
 static CUresult do_graph(CUgraph graph, CUstream stream)
 {
-    CUgraphNode *order = malloc((graph->count + 1) * sizeof *order);
+    CUgraphNode *order = malloc((graph->count + 1) * sizeof(CUgraphNode));
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     if (order != NULL && rvli_graph_order(graph, order))
         result = do_all(order, graph->count, stream);

@@ -54,7 +54,7 @@ static bool depends(CUgraphNode node, CUgraphNode on)
 
 static bool add_dependency(CUgraphNode node, CUgraphNode on)
 {
-    CUgraphNode *before = realloc(node->before, (node->before_count + 1) * sizeof *before);
+    CUgraphNode *before = realloc(node->before, (node->before_count + 1) * sizeof(CUgraphNode));
     if (before == NULL)
         return false;
     node->before = before;
