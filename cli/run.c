@@ -16,6 +16,7 @@
 #include "record/record.h"
 #include "simcuda/machine/launch.h"
 #include "simcuda/machine/machine.h"
+#include "unknown.h"
 
 #define DEVICE_USUAL "h200"
 #define STAGE_OF_ALL "run"
@@ -28,12 +29,16 @@ typedef struct arguments {
     uint32_t rank;
     uint32_t world; /* 0: the command starts all ranks itself, if there are any */
     uint64_t host_bytes;
+    uint64_t keep_bytes;
     const char *output;
     const char *nvtx;
     option_budgets budgets;
     bool json;
     char **command; /* ends with NULL */
 } arguments;
+
+static int set_keep(const command_spec *command, const option_spec *option, char *value,
+                    void *user);
 
 #define FIELD(name) offsetof(arguments, name)
 
@@ -46,8 +51,10 @@ const command_spec run_spec = {
         "out memory as a card would and do not compute. No GPU is needed, and one that is there is "
         "not touched. All processes of the command share the GPUs. At the end the memory peak of "
         "every stage is printed with those who held it, as by `reveille replay`.\n\n"
-        "What reads results back from the GPU reads zeroes. A function that is not simulated "
-        "answers that it is not supported, and is named once on stderr.",
+        "What the program copies to the GPU in small pieces is kept and can be read back. What "
+        "only a "
+        "kernel would write reads as zero, and is counted at the end. A function that is not "
+        "simulated answers that it is not supported, and is named once on stderr.",
     .options =
         (const option_spec[]){
             OPTION_OF_DEVICE(FIELD(device), DEVICE_USUAL),
@@ -86,6 +93,13 @@ const command_spec run_spec = {
              .help = "how much host memory all processes may pin and register together",
              .usual = "no bound",
              .field = FIELD(host_bytes)},
+            {.kind = OPTION_CALL,
+             .name = "keep-contents",
+             .value = "SIZE",
+             .help = "the largest copy to a GPU that is kept, so that it can be read back",
+             .usual = "1MiB",
+             .expected = "a size such as 1MiB, or 0",
+             .set = set_keep},
             {.kind = OPTION_STRING,
              .name = "stages-nvtx",
              .value = "PREFIX",
@@ -131,6 +145,18 @@ const command_spec run_spec = {
                 "docs/run.md in the sources",
     .command_follows = true,
 };
+
+/* ---- Arguments ---- */
+
+static int set_keep(const command_spec *command, const option_spec *option, char *value, void *user)
+{
+    arguments *parsed = user;
+    parsed->keep_bytes = 0;
+    if (strcmp(value, "0") != 0 && rvl_size_parse(value, &parsed->keep_bytes) != RVL_OK)
+        return options_refuse(command, "--%s %s: expected %s", option->name, value,
+                              option->expected);
+    return 0;
+}
 
 /* ---- The libraries ---- */
 
@@ -188,11 +214,13 @@ static bool set_rank(const arguments *parsed, uint16_t store_port)
 /* Triton looks for the driver in a folder, or where ldconfig says. */
 static bool set_environment(const arguments *parsed, const char *library, const char *machine)
 {
-    char folder[PATH_MAX], driver[PATH_MAX + 16];
+    char folder[PATH_MAX], driver[PATH_MAX + 16], kept[24];
+    snprintf(kept, sizeof kept, "%" PRIu64, parsed->keep_bytes);
     snprintf(folder, sizeof folder, "%s", library);
     *strrchr(folder, '/') = '\0';
     snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
-    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 && record_add_library("LD_AUDIT", library) &&
+    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
+           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && record_add_library("LD_AUDIT", library) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            (parsed->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", parsed->nvtx, 1) == 0 &&
                                      setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
@@ -311,6 +339,7 @@ static int run_machine(const arguments *parsed, const char *library, const char 
     int code = run_on(parsed, machine, library, path, &ran);
     if (ran) {
         tell_refusals(machine);
+        unknown_tell(rvli_machine_unknown_reads(machine));
         code = tell_unused(machine, code);
     }
     if (rvli_machine_close(machine) != RVL_OK && ran) {
@@ -366,7 +395,7 @@ static int check(const arguments *parsed, const option_line *line, char **words)
 
 int command_run(int argc, char **argv)
 {
-    arguments parsed = {.device = DEVICE_USUAL, .gpus = 1};
+    arguments parsed = {.device = DEVICE_USUAL, .gpus = 1, .keep_bytes = RVLI_WIRE_KEEP_USUAL};
     option_line line;
     if (!options_make_budgets(argc, &parsed.budgets))
         return complain(EXIT_INTERNAL, "out of host memory");

@@ -182,3 +182,10 @@ void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id)
     const rvli_wire_request request = {.kind = kind, .bytes = bytes, .id = id};
     rvli_client_post(&request);
 }
+
+void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text)
+{
+    rvli_wire_request request = {.kind = kind, .bytes = bytes};
+    snprintf(request.text, sizeof request.text, "%s", text);
+    rvli_client_post(&request);
+}

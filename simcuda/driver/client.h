@@ -34,6 +34,9 @@ rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *
 void rvli_client_post(const rvli_wire_request *request);
 void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);
 
+/* The same, with a text. */
+void rvli_client_note(rvli_wire_kind kind, uint64_t bytes, const char *text);
+
 /* Called in a forked child, before anything else here. */
 void rvli_client_on_fork(void (*forget)(void));
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies and fills. Memory on a device has no content: what is read from it is zeroes. Between
+ * Copies and fills. What is in device memory is in contents.h, as far as it is known. Between
  * places in host memory bytes are copied.
  */
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/contents.h"
 #include "simcuda/driver/managed.h"
 
 static bool on_device(uint64_t addr)
@@ -31,9 +32,13 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes)
     if (to == 0 || from == 0 || (to_device && !within(to, bytes)) ||
         (from_device && !within(from, bytes)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!to_device && from_device)
-        memset((void *)to, 0, bytes);
-    else if (!to_device)
+    if (to_device && from_device)
+        rvli_contents_move(to, from, bytes);
+    else if (to_device)
+        rvli_contents_write(to, (const void *)from, bytes);
+    else if (from_device)
+        rvli_contents_copy_out((void *)to, from, bytes);
+    else
         memmove((void *)to, (const void *)from, bytes);
     return CUDA_SUCCESS;
 }
@@ -113,7 +118,10 @@ static CUresult fill(CUstream stream, uint64_t addr, unsigned value, size_t coun
     rvli_range range;
     if (rvli_range_find(addr, &range) && range.kind == RVLI_RANGE_MANAGED)
         rvli_managed_touch(&range, addr, count * unit, device);
-    for (size_t i = 0; !on_device(addr) && i < count; i++)
+    bool there = on_device(addr);
+    if (there)
+        rvli_contents_fill(addr, value, count, unit);
+    for (size_t i = 0; !there && i < count; i++)
         memcpy((char *)addr + i * unit, &value, unit); /* pinned host memory; little-endian */
     return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include "base/addrmap.h"
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
+#include "simcuda/driver/contents.h"
 #include "simcuda/driver/graph_memory.h"
 #include "simcuda/driver/managed.h"
 #include "simcuda/driver/pool.h"
@@ -240,6 +241,7 @@ static CUresult take_pages(int device, size_t size_bytes, uint64_t *base_out, ui
 
 static void give_pages(uint64_t base, size_t size_bytes, uint64_t id)
 {
+    rvli_contents_forget(base, size_bytes);
     rvli_physical_give(id);
     rvli_addresses_release(base, size_bytes);
 }
@@ -327,6 +329,7 @@ static CUresult alloc_piece(int device, size_t size_bytes, uint64_t *addr_out)
 
 static void free_piece(const rvli_range *range)
 {
+    rvli_contents_forget(range->base, range->size_bytes);
     chunk **link = &chunks;
     while (range->base - (*link)->base >= RVLI_PAGE_BYTES)
         link = &(*link)->next;
@@ -392,6 +395,7 @@ static void forget(void)
     rvli_pool_forget();
     rvli_share_forget();
     rvli_vmm_forget();
+    rvli_contents_forget_all();
     rvli_device_forget();
     rvli_context_forget();
 }

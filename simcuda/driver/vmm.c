@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/addrmap.h"
+#include "simcuda/driver/contents.h"
 #include "simcuda/driver/driver.h"
 
 typedef struct handle {
@@ -213,6 +214,8 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 {
     pthread_mutex_lock(&mutex);
     bool whole = is_filled(addr, size_bytes);
+    if (whole)
+        rvli_contents_forget(addr, size_bytes);
     for (size_t done = 0; whole && done < size_bytes;) {
         mapping *each = rvli_addrmap_remove(&mappings, addr + done);
         done += each->size_bytes;

@@ -50,6 +50,7 @@ struct rvli_machine {
     rvli_meeting *meetings;
     uint64_t meetings_begun;
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
+    rvli_unknown_reads unknown;
 };
 
 typedef enum rvli_client_next {
@@ -81,5 +82,8 @@ void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);
 
 /* What the driver takes on a device for a process that uses it. */
 uint64_t rvli_driver_share_bytes(const rvl_profile *profile);
+
+/* Counts a read of what is not known. text: RVLI_WIRE_TEXT_BYTES. */
+void rvli_unknown_count(rvli_unknown_reads *reads, uint64_t bytes, const char *text);
 
 #endif

@@ -33,6 +33,21 @@ typedef struct rvli_machine_refusal {
     char process[RVLI_WIRE_TEXT_BYTES];
 } rvli_machine_refusal;
 
+#define RVLI_UNKNOWN_PLACES 64
+
+typedef struct rvli_unknown_place {
+    uint64_t count;
+    uint64_t bytes; /* of all of these reads */
+    char text[RVLI_WIRE_TEXT_BYTES];
+} rvli_unknown_place;
+
+/* Copies to the host of memory that has no known content. */
+typedef struct rvli_unknown_reads {
+    uint64_t count; /* of all, also those of places for which there was no room */
+    size_t place_count;
+    rvli_unknown_place places[RVLI_UNKNOWN_PLACES];
+} rvli_unknown_reads;
+
 /*
  * Opens a machine that listens and records. Returns RVL_OK, RVL_ERR_NOT_FOUND (no such device),
  * RVL_ERR_IO (the trace, or a socket), RVL_ERR_HOST_OOM, and then *error_out says what was wrong.
@@ -54,6 +69,9 @@ uint64_t rvli_machine_processes(const rvli_machine *machine);
 
 /* What did not fit; count 0: everything did. */
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
+
+/* What was read and is not known, the place with most reads first. */
+const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
 
 /* Most pinned host memory at one instant, all processes counted. */
 uint64_t rvli_machine_host_peak(const rvli_machine *machine);

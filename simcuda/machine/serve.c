@@ -164,6 +164,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
+    case RVLI_WIRE_UNKNOWN:
         break;
     }
     return RVL_ERR_INVALID;
@@ -186,6 +187,10 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
     }
     if (request->kind == RVLI_WIRE_PART) {
         rvli_meeting_part(machine, client, request->id, request->rank);
+        return RVLI_CLIENT_QUIET;
+    }
+    if (request->kind == RVLI_WIRE_UNKNOWN) {
+        rvli_unknown_count(&machine->unknown, request->bytes, request->text);
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;

@@ -7,12 +7,13 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, but for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE and RVLI_WIRE_PART: nobody
- * waits for those.
+ * A request is answered, but for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART and
+ * RVLI_WIRE_UNKNOWN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define RVLI_WIRE_VERSION 1u
@@ -21,6 +22,13 @@
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
 #define RVLI_WIRE_PREFIX "reveille-machine-"
 #define RVLI_WIRE_NAME_BYTES 64
+
+/*
+ * The largest copy that a process keeps the content of, in bytes. 1 MiB: what PyTorch calls small
+ * has a pool of its own, and positions or masks of 131072 tokens are no more.
+ */
+#define RVLI_WIRE_KEEP_VARIABLE "REVEILLE_KEEP_CONTENTS"
+#define RVLI_WIRE_KEEP_USUAL ((size_t)1 << 20)
 
 #define RVLI_WIRE_TEXT_BYTES 256 /* names of stages and programs, with their NUL */
 
@@ -34,6 +42,7 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
     RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
     RVLI_WIRE_STAGE,     /* text: a stage begins */
+    RVLI_WIRE_UNKNOWN,   /* bytes that nobody knows were read; text: by whom; no answer */
 
     /* Ranks that come together (simcuda/machine/meeting.h). */
     RVLI_WIRE_MEET,    /* text: which meeting; rank of ranks; bytes: what it brings -> id */

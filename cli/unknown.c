@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "unknown.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "command.h"
+
+#define SHOWN 10
+
+void unknown_tell(const rvli_unknown_reads *reads)
+{
+    uint64_t rest = reads->count;
+    if (reads->count == 0)
+        return;
+    complain(0,
+             "%" PRIu64 " times the program read what only a kernel would have written: it got "
+             "zeroes, and where it decides by them it may take another way than on a card",
+             reads->count);
+    for (size_t i = 0; i < reads->place_count && i < SHOWN; i++) {
+        const rvli_unknown_place *place = &reads->places[i];
+        rest -= place->count;
+        fprintf(stderr, "  %8" PRIu64 "  %s\n", place->count, place->text);
+    }
+    if (rest > 0)
+        fprintf(stderr, "  %8" PRIu64 "  elsewhere\n", rest);
+}

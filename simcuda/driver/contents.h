@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is in device memory, as far as it is known. Memory on a simulated device has no content;
+ * small pieces of it do, so that a program which reads a flag or a size back sees what it put
+ * there.
+ *
+ * What is kept lies in this process, byte for byte at its address: a later write replaces what it
+ * covers, a write of unknown content makes it unknown. The largest copy that is kept is a setting
+ * (REVEILLE_KEEP_CONTENTS, in bytes), and all of it is bounded: the oldest goes first. What is
+ * unknown reads as zero, and the machine is told who read it.
+ *
+ * The names with rvli_contents_ are exported: operators that compute small tensors on the host
+ * (simcuda/python) read and write what is kept.
+ */
+#ifndef RVL_SIMCUDA_CONTENTS_H
+#define RVL_SIMCUDA_CONTENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The largest copy that is kept, in bytes. */
+size_t rvli_contents_limit(void);
+
+/* Device memory gets these bytes, all the same byte, or those of other device memory. */
+void rvli_contents_write(uint64_t to, const void *from, size_t bytes);
+void rvli_contents_fill(uint64_t to, unsigned value, size_t count, size_t unit_bytes);
+void rvli_contents_move(uint64_t to, uint64_t from, size_t bytes);
+
+/* What is there is unknown from now on: it was freed, or written by something that is not known. */
+void rvli_contents_forget(uint64_t addr, size_t bytes);
+void rvli_contents_forget_all(void);
+
+/* Fills host memory; what is unknown is 0. Answers whether all of it is known. Tells nobody. */
+bool rvli_contents_read(uint64_t from, void *to, size_t bytes);
+
+/* A copy to the host as the program asked for it: rvli_contents_read() as this thread's reading()
+ * has it, and an unknown byte is told. */
+void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes);
+
+/* ---- What copies to the host see on this thread ---- */
+
+typedef enum rvli_reading {
+    RVLI_READING_KEPT,  /* what is kept */
+    RVLI_READING_BLANK, /* nothing: the memory is an operator's own, and what is kept there is old
+                         */
+    RVLI_READING_GIVEN, /* a number of up to 8 bytes: the caller knows it. Nothing is told */
+} rvli_reading;
+
+/* place: who is told of, NULL: found out. It must stay until the next call on this thread. */
+void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place);
+
+/* ---- Tensors: elements that lie apart ---- */
+
+/*
+ * As rvli_contents_read() and rvli_contents_write(). Strides count elements. In host memory the
+ * elements lie without gaps, the last dimension first.
+ */
+bool rvli_contents_read_strided(uint64_t addr, size_t unit_bytes, int dimensions,
+                                const int64_t *sizes, const int64_t *strides, void *to);
+void rvli_contents_write_strided(uint64_t addr, size_t unit_bytes, int dimensions,
+                                 const int64_t *sizes, const int64_t *strides, const void *from);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program that writes to device memory and reads it back, of its own words, in order:
+ *
+ *     alloc BYTES    device memory, filled with nothing      vmm BYTES   by the driver's own
+ * functions put AT TEXT    a copy from the host                    fill AT CHARACTER COUNT move TO
+ * FROM COUNT   within the memory                 get AT COUNT   prints it, 0 as a dot free and the
+ * same size again                 remap   the same memory at its address big AT COUNT   a copy of
+ * so many 'B' from the host     child   the rest is a forked child's
+ */
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *memory;
+static size_t size_bytes;
+static CUmemGenericAllocationHandle handle;
+static const CUmemAccessDesc access_all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static void must(int result, const char *word)
+{
+    if (result != 0) {
+        fprintf(stderr, "%s: %d\n", word, result);
+        exit(1);
+    }
+}
+
+static void map(const char *word)
+{
+    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = access_all.location};
+    CUdeviceptr addr = 0;
+    must(cudaFree(NULL) != 0 || cuMemCreate(&handle, size_bytes, &kind, 0) != 0, word);
+    must(cuMemAddressReserve(&addr, size_bytes, 0, 0, 0) != 0, word);
+    must(cuMemMap(addr, size_bytes, 0, handle, 0) != 0, word);
+    must(cuMemSetAccess(addr, size_bytes, &access_all, 1) != 0, word);
+    memory = (char *)addr;
+}
+
+static void remap(const char *word)
+{
+    CUdeviceptr addr = (CUdeviceptr)memory;
+    must(cuMemUnmap(addr, size_bytes) != 0, word);
+    must(cuMemMap(addr, size_bytes, 0, handle, 0) != 0, word);
+    must(cuMemSetAccess(addr, size_bytes, &access_all, 1) != 0, word);
+}
+
+static void get(size_t at, size_t count, const char *word)
+{
+    char *text = malloc(count + 1);
+    memset(text, '?', count);
+    must(cudaMemcpy(text, memory + at, count, cudaMemcpyDeviceToHost), word);
+    for (size_t i = 0; i < count; i++)
+        text[i] = text[i] == '\0' ? '.' : text[i];
+    text[count] = '\0';
+    puts(text);
+    fflush(stdout);
+    free(text);
+}
+
+static void put_big(size_t at, size_t count, const char *word)
+{
+    char *text = malloc(count);
+    memset(text, 'B', count);
+    must(cudaMemcpy(memory + at, text, count, cudaMemcpyHostToDevice), word);
+    free(text);
+}
+
+static int act(char **words)
+{
+    const char *word = words[0];
+    if (strcmp(word, "free") == 0) {
+        void *before = memory;
+        must(cudaFree(memory), word);
+        must(cudaMalloc((void **)&memory, size_bytes), word);
+        must(memory != before, "the same place again");
+        return 1;
+    }
+    if (strcmp(word, "remap") == 0) {
+        remap(word);
+        return 1;
+    }
+    size_t at = strtoull(words[1], NULL, 10);
+    if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0) {
+        size_bytes = at;
+        if (word[0] == 'v')
+            map(word);
+        else
+            must(cudaMalloc((void **)&memory, size_bytes), word);
+        return 2;
+    }
+    if (strcmp(word, "put") == 0) {
+        must(cudaMemcpy(memory + at, words[2], strlen(words[2]), cudaMemcpyHostToDevice), word);
+        return 3;
+    }
+    size_t second = strtoull(words[2], NULL, 10);
+    if (strcmp(word, "get") == 0)
+        get(at, second, word);
+    else if (strcmp(word, "big") == 0)
+        put_big(at, second, word);
+    else
+        second = 0;
+    if (strcmp(word, "get") == 0 || strcmp(word, "big") == 0)
+        return 3;
+    size_t count = strtoull(words[3], NULL, 10);
+    if (strcmp(word, "fill") == 0)
+        must(cudaMemset(memory + at, words[2][0], count), word);
+    else
+        must(cudaMemcpy(memory + at, memory + strtoull(words[2], NULL, 10), count,
+                        cudaMemcpyDeviceToDevice),
+             word);
+    return 4;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc;) {
+        if (strcmp(argv[i], "child") != 0) {
+            i += act(argv + i);
+            continue;
+        }
+        pid_t child = fork();
+        if (child != 0)
+            return waitpid(child, NULL, 0) < 0;
+        must(cudaMalloc((void **)&memory, size_bytes), "child");
+        i++;
+    }
+    return 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* What small copies leave in the memory of simulated GPUs, and what is said where nobody knows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
+
+static char err[8192];
+
+/* Runs the program's words, and compares all that it printed. */
+static void check_on(const char *options, const char *words, const char *printed)
+{
+    char line[4096];
+    snprintf(line, sizeof line,
+             COMMAND_WORD " run %s -- sh -c '" PROGRAM " \"$@\" >got' sh %s "
+                          "2>err >table && cat got",
+             options, words);
+    assert_int_equal(run_shell(line), 0);
+    folder_read("err", err, sizeof err);
+    assert_string_equal(answer.out, printed);
+}
+
+static void check(const char *words, const char *printed)
+{
+    check_on("", words, printed);
+}
+
+static void a_copy_can_be_read_back(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 0 abcdef get 0 6 get 2 3", "abcdef\ncde\n");
+    assert_null(strstr(err, "only a kernel"));
+    check("alloc 8388608 put 8388602 abcdef get 8388602 6", "abcdef\n");
+    check("vmm 4194304 put 2097149 abcdef get 2097149 6", "abcdef\n");
+}
+
+/* Pieces of 512 bytes are kept: over their ends, too. */
+static void later_writes_replace_what_they_cover(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 508 abcdefgh put 510 XY get 508 8", "abXYefgh\n");
+    check("alloc 4096 fill 500 z 30 put 510 abcd get 498 8 get 508 8 get 526 6",
+          "..zzzzzz\nzzabcdzz\nzzzz..\n");
+    check("alloc 4096 fill 0 a 2000 put 1000 X get 998 5 get 1999 2", "aaXaa\na.\n");
+}
+
+static void what_overlaps_is_moved_whole(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 0 abcdefgh move 2 0 8 get 0 10", "ababcdefgh\n");
+    check("alloc 4096 put 2 abcdefgh move 0 2 8 get 0 10", "abcdefghgh\n");
+    /* and what is not known makes what it covers unknown */
+    check("alloc 4096 put 0 abcd put 1000 WXYZABCD move 1001 0 6 get 1000 8", "Wabcd..D\n");
+    check("alloc 4096 put 1000 WXYZ move 1000 0 4 get 1000 4", "....\n");
+    check("alloc 4096 put 510 abcd put 1534 qqqqq move 1533 509 6 get 1532 8", "..abcd..\n");
+}
+
+static void freed_memory_has_nothing(void **state)
+{
+    (void)state;
+    check("alloc 512 put 0 abcd free get 0 4", "....\n");
+    check("alloc 4194304 put 0 abcd free get 0 4", "....\n");
+    check("vmm 2097152 put 4 abcd remap get 4 4", "....\n");
+    check("alloc 4096 put 0 abcd child get 0 4", "....\n");
+}
+
+static void what_is_too_large_is_not_kept(void **state)
+{
+    (void)state;
+    check_on("--keep-contents 4B", "alloc 4096 put 0 abcd put 100 abcde get 0 4 get 100 5",
+             "abcd\n.....\n");
+    /* and what was there is not, either */
+    check_on("--keep-contents 4B", "alloc 4096 put 2 ab put 0 XY big 1 2000 get 0 4", "X...\n");
+    check_on("--keep-contents 4B", "alloc 4096 put 0 abcd fill 1 z 2 get 0 4 fill 0 z 5 get 0 4",
+             "azzd\n....\n");
+    check_on("--keep-contents 0", "alloc 4096 put 0 a get 0 1", ".\n");
+    check("alloc 4194304 big 0 1048576 get 1048573 5 big 0 1048577 get 1048573 5",
+          "BBB..\n.....\n");
+}
+
+/* All that is kept is bounded: the oldest goes. 64 MiB are 64 copies of 1 MiB. */
+static void the_oldest_goes(void **state)
+{
+    char words[3000] = "alloc 104857600 put 0 first";
+    (void)state;
+    for (int i = 1; i <= 64; i++) {
+        size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, " big %d 1048576", i * 1048576);
+    }
+    size_t used = strlen(words);
+    snprintf(words + used, sizeof words - used, " get 0 5 get %d 3", 64 * 1048576);
+    check(words, ".....\nBBB\n");
+    assert_non_null(strstr(err, "1 times the program read"));
+}
+
+static void a_size_that_is_none(void **state)
+{
+    (void)state;
+    assert_int_equal(run_command("run --keep-contents much -- true"), 2);
+    check_printed("--keep-contents much: expected a size such as 1MiB, or 0");
+}
+
+/* ---- What is said of it ---- */
+
+static void unknown_reads_are_counted(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 0 abcd get 0 4 get 0 5 get 10 1 get 4 1", "abcd\nabcd.\n.\n.\n");
+    assert_non_null(strstr(err, "3 times the program read what only a kernel would have written"));
+    assert_non_null(strstr(err, "       3  cudaMemcpy, called by simcuda-contents\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_can_be_read_back),
+        cmocka_unit_test(later_writes_replace_what_they_cover),
+        cmocka_unit_test(what_overlaps_is_moved_whole),
+        cmocka_unit_test(freed_memory_has_nothing),
+        cmocka_unit_test(what_is_too_large_is_not_kept),
+        cmocka_unit_test(the_oldest_goes),
+        cmocka_unit_test(a_size_that_is_none),
+        cmocka_unit_test(unknown_reads_are_counted),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
