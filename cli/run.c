@@ -140,6 +140,8 @@ const command_spec run_spec = {
         (const text_entry[]){
             {"LD_AUDIT", "Libraries that are named there stay, before ours. Ours sees to it that "
                          "the names of CUDA's libraries lead to simulated ones."},
+            {"PYTHONPATH", "Ours comes first: a sitecustomize.py, through which small tensors of "
+                           "PyTorch are computed for real. It runs the one that it hides."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-record(1), reveille-replay(1), reveille-devices(1); "
                 "docs/run.md in the sources",
@@ -211,16 +213,19 @@ static bool set_rank(const arguments *parsed, uint16_t store_port)
            setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1) == 0;
 }
 
-/* Triton looks for the driver in a folder, or where ldconfig says. */
+/* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
 static bool set_environment(const arguments *parsed, const char *library, const char *machine)
 {
-    char folder[PATH_MAX], driver[PATH_MAX + 16], kept[24];
+    char folder[PATH_MAX], driver[PATH_MAX + 16], python[PATH_MAX + 16], kept[24];
     snprintf(kept, sizeof kept, "%" PRIu64, parsed->keep_bytes);
     snprintf(folder, sizeof folder, "%s", library);
     *strrchr(folder, '/') = '\0';
     snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
+    snprintf(python, sizeof python, "%s/python", folder);
     return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
-           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 && record_add_library("LD_AUDIT", library) &&
+           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 &&
+           record_add_path("LD_AUDIT", library, false) &&
+           record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
            (parsed->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", parsed->nvtx, 1) == 0 &&
                                      setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));

@@ -129,7 +129,7 @@ static bool set_if(const char *variable, const char *value)
 
 static bool set_environment(const arguments *parsed, const char *library, const char *pattern)
 {
-    return record_add_library("LD_PRELOAD", library) && setenv("RVL_RECORD", pattern, 1) == 0 &&
+    return record_add_path("LD_PRELOAD", library, false) && setenv("RVL_RECORD", pattern, 1) == 0 &&
            set_if("RVL_RECORD_PERIOD_MS", parsed->period) &&
            set_if("RVL_RECORD_NAME", parsed->name) && set_if("RVL_RECORD_NVTX", parsed->nvtx) &&
            set_if("NVTX_INJECTION64_PATH", parsed->nvtx != NULL ? library : NULL);

@@ -17,7 +17,7 @@ bool record_find_library(char path[PATH_MAX]);
 bool record_find_command(const char *name, char path[PATH_MAX]);
 
 /* Adds a library behind those of a variable such as LD_PRELOAD. false: there is no memory. */
-bool record_add_library(const char *variable, const char *path);
+bool record_add_path(const char *variable, const char *path, bool in_front);
 
 /* Whether --stages-nvtx can be had. Of several tools that want NVTX's calls, one gets them. */
 bool record_good_injection(void);

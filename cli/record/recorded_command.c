@@ -177,13 +177,13 @@ bool record_find_command(const char *name, char path[PATH_MAX])
 
 /* ---- Its environment, its output, its end ---- */
 
-bool record_add_library(const char *variable, const char *path)
+bool record_add_path(const char *variable, const char *path, bool in_front)
 {
     const char *before = getenv(variable);
     char *list = NULL;
     if (before == NULL || before[0] == '\0')
         return setenv(variable, path, 1) == 0;
-    if (asprintf(&list, "%s:%s", before, path) < 0)
+    if (asprintf(&list, "%s:%s", in_front ? path : before, in_front ? before : path) < 0)
         return false;
     bool good = setenv(variable, list, 1) == 0;
     free(list);

@@ -305,6 +305,15 @@ bool rvli_contents_read(uint64_t from, void *to, size_t bytes)
     return known;
 }
 
+bool rvli_contents_knows(uint64_t addr)
+{
+    pthread_mutex_lock(&mutex);
+    const frame *of = get(addr - addr % FRAME_BYTES);
+    bool known = of != NULL && is_known(of, addr % FRAME_BYTES);
+    pthread_mutex_unlock(&mutex);
+    return known;
+}
+
 /* ---- Copies to the host ---- */
 
 void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place)
@@ -316,15 +325,14 @@ void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place)
 
 void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes)
 {
-    bool known = false;
-    if (reading.how == RVLI_READING_KEPT)
-        known = rvli_contents_read(from, to, bytes);
-    else
-        memset(to, 0, bytes);
-    if (reading.how == RVLI_READING_GIVEN && bytes <= sizeof reading.given)
+    if (reading.how == RVLI_READING_KEPT) {
+        if (!rvli_contents_read(from, to, bytes))
+            rvli_unknown_read(bytes, reading.place);
+        return;
+    }
+    memset(to, 0, bytes);
+    if (bytes <= sizeof reading.given)
         memcpy(to, &reading.given, bytes); /* little-endian */
-    if (!known && reading.how != RVLI_READING_GIVEN)
-        rvli_unknown_read(bytes, reading.place);
 }
 
 /* ---- Tensors ---- */

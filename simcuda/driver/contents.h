@@ -34,6 +34,9 @@ void rvli_contents_forget_all(void);
 /* Fills host memory; what is unknown is 0. Answers whether all of it is known. Tells nobody. */
 bool rvli_contents_read(uint64_t from, void *to, size_t bytes);
 
+/* Whether the byte at an address is known. */
+bool rvli_contents_knows(uint64_t addr);
+
 /* A copy to the host as the program asked for it: rvli_contents_read() as this thread's reading()
  * has it, and an unknown byte is told. */
 void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes);
@@ -42,8 +45,6 @@ void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes);
 
 typedef enum rvli_reading {
     RVLI_READING_KEPT,  /* what is kept */
-    RVLI_READING_BLANK, /* nothing: the memory is an operator's own, and what is kept there is old
-                         */
     RVLI_READING_GIVEN, /* a number of up to 8 bytes: the caller knows it. Nothing is told */
 } rvli_reading;
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that writes to device memory and reads it back, of its own words, in order:
+ * A program that writes to device memory and reads it back, in words of its own, done in order:
  *
- *     alloc BYTES    device memory, filled with nothing      vmm BYTES   by the driver's own
- * functions put AT TEXT    a copy from the host                    fill AT CHARACTER COUNT move TO
- * FROM COUNT   within the memory                 get AT COUNT   prints it, 0 as a dot free and the
- * same size again                 remap   the same memory at its address big AT COUNT   a copy of
- * so many 'B' from the host     child   the rest is a forked child's
+ *     alloc BYTES           device memory           vmm BYTES    by the driver's own functions
+ *     put AT TEXT           a copy from the host    big AT COUNT the same, of so many 'B'
+ *     fill AT LETTER COUNT                          get AT COUNT prints it, 0 as a dot
+ *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
+ *     free                  and as much again       remap        the same memory at its address
+ *     given NUMBER          reads answer it         child        the rest is a forked child's
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "simcuda/driver/contents.h"
 
 static char *memory;
 static size_t size_bytes;
@@ -71,6 +74,22 @@ static void put_big(size_t at, size_t count, const char *word)
     free(text);
 }
 
+/* A tensor of bytes with sizes 2, 3 and strides 8, 2; its transpose, and rows that were not all
+ * written, read back. */
+static void write_apart(size_t at)
+{
+    const int64_t sizes[] = {2, 3}, strides[] = {8, 2};
+    const int64_t turned_sizes[] = {3, 2}, turned_strides[] = {2, 8}, rows[] = {8, 1};
+    uint64_t addr = (uint64_t)memory + at;
+    char text[7] = "", row[7] = "";
+    rvli_contents_write_strided(addr, 1, 2, sizes, strides, "abcdef");
+    bool known = rvli_contents_read_strided(addr, 1, 2, turned_sizes, turned_strides, text);
+    printf("%s%s", text, known ? "!" : "?");
+    known = rvli_contents_read_strided(addr, 1, 2, sizes, rows, row);
+    printf("%c%c%s\n", row[0], row[2], known ? "!" : "?");
+    fflush(stdout);
+}
+
 static int act(char **words)
 {
     const char *word = words[0];
@@ -86,6 +105,13 @@ static int act(char **words)
         return 1;
     }
     size_t at = strtoull(words[1], NULL, 10);
+    if (strcmp(word, "given") == 0 || strcmp(word, "apart") == 0) {
+        if (word[0] == 'g')
+            rvli_contents_reading(RVLI_READING_GIVEN, at, NULL);
+        else
+            write_apart(at);
+        return 2;
+    }
     if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0) {
         size_bytes = at;
         if (word[0] == 'v')

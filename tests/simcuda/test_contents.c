@@ -106,6 +106,33 @@ static void a_size_that_is_none(void **state)
     check_printed("--keep-contents much: expected a size such as 1MiB, or 0");
 }
 
+/* ---- What operators on the host need ---- */
+
+static void elements_may_lie_apart(void **state)
+{
+    (void)state;
+    check("alloc 4096 apart 508 get 508 14", "adbecf!ab?\na.b.c...d.e.f.\n");
+}
+
+/* 25185 is "ab". What is longer than a number is zero, and nothing is counted. */
+static void a_number_can_be_given(void **state)
+{
+    (void)state;
+    check("alloc 4096 put 0 xyz given 25185 get 0 3 get 8 2 get 0 9", "ab.\nab\n.........\n");
+    assert_null(strstr(err, "only a kernel"));
+}
+
+/* Python begins with ours, which runs the one that it hides. */
+static void sitecustomize_is_not_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("mkdir -p own && echo 'print(\"mine\")' >own/sitecustomize.py && "
+                               "PYTHONPATH=own " COMMAND_WORD " run -- python3 -c 'import os; "
+                               "print(os.environ[\"PYTHONPATH\"].split(\":\")[-1])' 2>&1"),
+                     0);
+    check_printed("mine\nown\n");
+}
+
 /* ---- What is said of it ---- */
 
 static void unknown_reads_are_counted(void **state)
@@ -126,6 +153,9 @@ int main(void)
         cmocka_unit_test(what_is_too_large_is_not_kept),
         cmocka_unit_test(the_oldest_goes),
         cmocka_unit_test(a_size_that_is_none),
+        cmocka_unit_test(elements_may_lie_apart),
+        cmocka_unit_test(a_number_can_be_given),
+        cmocka_unit_test(sitecustomize_is_not_lost),
         cmocka_unit_test(unknown_reads_are_counted),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

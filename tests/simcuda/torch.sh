@@ -21,7 +21,9 @@ print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nv
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
     -DRVL_CUBLAS_INCLUDE="$headers" -DRVL_CUDNN_INCLUDE="${headers%/*/*}/cudnn/include" >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
-timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_memory.py"
+for program in torch_memory torch_tensors; do
+    timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
+done
 timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
     --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \

@@ -1,0 +1,532 @@
+# SPDX-License-Identifier: MIT
+"""Small tensors on simulated GPUs, computed for real.
+
+Kernels do not run on a simulated GPU, so what a program reads back would be zero, and a program
+that decides by it would take another way than on a card. Here every operator of PyTorch passes
+by. It runs on the simulated device as it is, so that it allocates what it allocates on a card. If
+all that it reads is small and known, it runs on the CPU, too, and its results are written where the
+driver keeps what is known (simcuda/driver/contents.h). If not, what it writes becomes unknown.
+
+So one place knows what is in memory, and views and parts need no rule. What is kept goes with its
+storage: memory that PyTorch uses again begins as unknown, whoever writes it then. That is why the
+backward pass need not pass by here: it reads nothing that a program decides by.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+KEPT, GIVEN = range(2)  # rvli_reading
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
+_Tensor = torch.Tensor
+_PLAIN = torch.Tensor.__torch_dispatch__
+
+# PyDLL: these are short, and never wait for somebody who waits for Python.
+_driver = ctypes.PyDLL(_DRIVER)
+
+
+def _function(name, result, *arguments):
+    function = getattr(_driver, f"rvli_contents_{name}")
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_ADDR, _BYTES, _HOST = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+_NUMBERS = ctypes.POINTER(ctypes.c_int64)
+_GEOMETRY = _ADDR, _BYTES, ctypes.c_int, _NUMBERS, _NUMBERS
+_read = _function("read", ctypes.c_bool, _ADDR, _HOST, _BYTES)
+_write = _function("write", None, _ADDR, _HOST, _BYTES)
+_read_strided = _function("read_strided", ctypes.c_bool, *_GEOMETRY, _HOST)
+_write_strided = _function("write_strided", None, *_GEOMETRY, _HOST)
+_forget = _function("forget", None, _ADDR, _BYTES)
+_knows = _function("knows", ctypes.c_bool, _ADDR)
+_reading = _function("reading", None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
+LIMIT = _function("limit", ctypes.c_size_t)()
+
+
+class Unknown(Exception):
+    """What an operator needs is not known, or too large."""
+
+
+# ---- What is in a tensor's memory ----
+
+
+def _geometry(tensor):
+    numbers = ctypes.c_int64 * tensor.dim()
+    sizes, strides = numbers(*tensor.size()), numbers(*tensor.stride())
+    return tensor.data_ptr(), tensor.element_size(), tensor.dim(), sizes, strides
+
+
+def _is_plain(tensor):
+    return tensor.layout is torch.strided and not (
+        tensor.is_conj() or tensor.is_neg() or tensor.is_quantized
+    )
+
+
+def _content(tensor):
+    """A copy on the CPU. Raises Unknown."""
+    if not tensor.numel():
+        return torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+    if tensor.nbytes > LIMIT or not _knows(tensor.data_ptr()) or not _is_plain(tensor):
+        raise Unknown
+    copy = torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+    if tensor.is_contiguous():
+        known = _read(tensor.data_ptr(), copy.data_ptr(), tensor.nbytes)
+    else:
+        known = _read_strided(*_geometry(tensor), copy.data_ptr())
+    if not known:
+        raise Unknown
+    return copy
+
+
+def _keep(tensor, content):
+    """What is in the tensor from now on: content, a tensor of the CPU; None: not known."""
+    if (
+        content is None
+        or content.size() != tensor.size()
+        or content.dtype != tensor.dtype
+        or tensor.nbytes > LIMIT
+        or not _is_plain(tensor)
+    ):
+        _lose(tensor)
+        return
+    if not tensor.numel():
+        return
+    _watch(tensor.untyped_storage())
+    content = content.contiguous()
+    if tensor.is_contiguous():
+        _write(tensor.data_ptr(), content.data_ptr(), tensor.nbytes)
+    else:
+        _write_strided(*_geometry(tensor), content.data_ptr())
+
+
+_watched: dict[int, weakref.ref] = {}  # storages with content, by the address of the C++ object
+
+
+def _watch(storage):
+    """What is kept of a storage goes with it."""
+    key, addr, size = storage._cdata, storage.data_ptr(), storage.nbytes()
+    if key in _watched:
+        return
+
+    def forget(_):
+        _forget(addr, size)
+        _watched.pop(key, None)
+
+    _watched[key] = weakref.ref(storage, forget)
+
+
+def _lose(tensor):
+    if tensor.layout is not torch.strided:
+        return
+    reach = tensor.nbytes
+    if reach and not tensor.is_contiguous():
+        steps = zip(tensor.size(), tensor.stride())
+        reach = (sum((n - 1) * step for n, step in steps) + 1) * tensor.element_size()
+    if reach:
+        _forget(tensor.data_ptr(), reach)
+
+
+# ---- What an operator does ----
+
+# Their schema says that they write or make a tensor, and its content stays what it is.
+_VIEWS = {
+    "aten::_unsafe_view",
+    "aten::record_stream",
+    "aten::resize_",
+    "aten::set_",
+}
+# They write all of their first tensors, and read nothing of them.
+_OVERWRITE = {
+    *("aten::copy_", "aten::fill_", "aten::zero_", "aten::random_", "aten::uniform_"),
+    *("aten::normal_", "aten::bernoulli_", "aten::exponential_", "aten::log_normal_"),
+    *("aten::geometric_", "aten::cauchy_", "aten::_foreach_copy_", "aten::_foreach_zero_"),
+}
+_GARBAGE = ("aten::empty", "aten::new_empty")
+_COPIES = {"aten::copy_", "aten::_to_copy", "aten::clone"}
+
+
+def _host(tensor):
+    return _content(tensor) if tensor.is_cuda else tensor
+
+
+def _count_indexed(args):
+    masks = [each for each in args[1] if each is not None and each.dtype in _MASKS]
+    if not masks:
+        raise Unknown
+    return max(int(_host(mask).count_nonzero()) for mask in masks)
+
+
+def _count_selected(args):
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return int(_host(args[1]).expand(shape).count_nonzero())
+
+
+_MASKS = (torch.bool, torch.uint8)
+# What their own kernels count and they read: the size of their result. It may be known where the
+# rest is not.
+_COUNTS = {
+    "aten::index": _count_indexed,
+    "aten::index_put_": _count_indexed,
+    "aten::_index_put_impl_": _count_indexed,
+    "aten::masked_select": _count_selected,
+    "aten::repeat_interleave": lambda args: int(_host(args[0]).sum()),
+    "aten::bincount": lambda args: int(_host(args[0]).max()) if args[0].numel() else 0,
+}
+
+
+class Plan:
+    """What is true of every call of an operator."""
+
+    def __init__(self, func):
+        schema, self.name = func._schema, func._schema.name
+        written = [
+            (i, each)
+            for i, each in enumerate(schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+        aten = self.name.startswith("aten::")
+        self.written = [(i, each.name) for i, each in written]
+        whole = [pair for pair in written if pair[1].is_out or self.name in _OVERWRITE]
+        self.overwritten = {i for i, _ in whole} | {each.name for _, each in whole}
+        self.fresh = [each.alias_info is None for each in schema.returns]
+        self.view = self.name in _VIEWS or (not written and not all(self.fresh))
+        self.never = not aten or self.name.startswith(_GARBAGE)
+        self.random = torch.Tag.nondeterministic_seeded in func.tags
+        self.count = _COUNTS.get(self.name)
+        self.copies = self.name in _COPIES
+        tensors = all("Tensor" in str(each.type) for each in schema.returns)
+        told = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(func.tags)
+        # It reads from the device itself, and its result, or the size of that, is what it read.
+        self.reads = bool(told) or not tensors or self.copies or self.count is not None
+        # Of other processes, too: nothing is known of what a collective receives.
+        self.collective = "c10d" in self.name
+
+    def writes(self, args, kwargs):
+        """The tensors that are written in their place."""
+        for i, name in self.written:
+            yield from _tensors((args[i] if i < len(args) else kwargs.get(name),))
+        if self.collective:
+            yield from _tensors(args)
+
+    def made(self, out):
+        """What the operator returns that is new, tensors and numbers."""
+        if len(self.fresh) == 1:
+            out = (out,)
+        for each, fresh in zip(out or (), self.fresh):
+            if fresh:
+                yield from each if isinstance(each, (list, tuple)) else (each,)
+
+
+def _tensors(values):
+    for each in values:
+        if isinstance(each, _Tensor):
+            yield each
+        elif isinstance(each, (list, tuple)):
+            yield from _tensors(each)
+
+
+# ---- Where the program is ----
+
+_places: dict[Any, bytes] = {}
+
+
+def _place():
+    """The line of the program that reads, outside PyTorch."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name != __file__ and not name.startswith((_TORCH, "<")):
+            break
+        frame = frame.f_back
+    if frame is None:
+        return None
+    key = (frame.f_code, frame.f_lineno)
+    if key not in _places:  # they stay: the driver has their address
+        text = f"{name[-180:]}:{frame.f_lineno} in {frame.f_code.co_name}"
+        _places[key] = text.encode(errors="replace")[:250]
+    return _places[key]
+
+
+# ---- On the CPU ----
+
+
+class _Random:
+    """Numbers for small random tensors. The program's own generators stay as they are."""
+
+    lock = threading.Lock()
+    state = torch.Generator().manual_seed(0).get_state()
+
+    def __enter__(self):
+        self.lock.acquire()
+        self.before = torch.default_generator.get_state()
+        torch.default_generator.set_state(_Random.state)
+
+    def __exit__(self, *_):
+        _Random.state = torch.default_generator.get_state()
+        torch.default_generator.set_state(self.before)
+        self.lock.release()
+
+
+class _Shadow:
+    """A call on the CPU, with copies of what is on devices. Raises Unknown."""
+
+    def __init__(self, plan, func, args, kwargs):
+        self.plan, self.func, self.copies = plan, func, {}
+        self.written = {id(each) for each in plan.writes(args, kwargs)}
+        self.args = [self.of(each, i in plan.overwritten) for i, each in enumerate(args)]
+        self.kwargs = {
+            name: self.of(each, name in plan.overwritten) for name, each in kwargs.items()
+        }
+        if self.kwargs.get("pin_memory"):
+            self.kwargs["pin_memory"] = False
+
+    def of(self, value, overwritten=False):
+        if isinstance(value, _Tensor):
+            if id(value) not in self.copies:
+                self.copies[id(value)] = self.copy(value, overwritten)
+            return self.copies[id(value)]
+        if isinstance(value, (list, tuple)):
+            return [self.of(each, overwritten) for each in value]
+        if isinstance(value, torch.device):
+            return torch.device("cpu")
+        return None if isinstance(value, torch.Generator) else value
+
+    def copy(self, tensor, overwritten):
+        if overwritten:
+            return torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+        if tensor.is_cuda:
+            return _content(tensor)
+        return tensor.clone() if id(tensor) in self.written else tensor
+
+    def run(self):
+        try:
+            if self.plan.random:
+                with _Random():
+                    return self.func(*self.args, **self.kwargs)
+            return self.func(*self.args, **self.kwargs)
+        except Exception as error:  # whatever it is: the program has not asked for this
+            self.plan.never = self.plan.never or isinstance(error, NotImplementedError)
+            raise Unknown from None
+
+    def count(self, args, result):
+        """The number that the operator on the device reads from there."""
+        if self.plan.count is not None:
+            try:
+                return self.plan.count(args)
+            except Unknown:
+                return 0
+        first = result[0] if isinstance(result, (tuple, list)) and result else result
+        if isinstance(first, _Tensor):
+            return first.size(0) if first.dim() else first.numel()
+        return int(first) if isinstance(first, (bool, int)) else 0
+
+    def settle(self, out, result, args, kwargs):
+        """Writes what was computed to where it belongs, and answers what the operator returns."""
+        for each in self.plan.writes(args, kwargs):
+            self.put(each, self.copies.get(id(each)))
+        for real, shadow in zip(self.plan.made(out), self.plan.made(result)):
+            if isinstance(real, _Tensor):
+                self.put(real, shadow)
+        single = len(self.plan.fresh) == 1
+        return result if single and isinstance(out, (bool, int, float, complex)) else out
+
+    @staticmethod
+    def put(tensor, content):
+        if tensor.is_cuda:
+            _keep(tensor, content)
+        elif content is not None and tensor.size() == content.size():
+            tensor.copy_(content)
+
+
+# ---- Every operator ----
+
+
+class SmallTensors(TorchDispatchMode):
+    """On every thread's stack of modes, below all others."""
+
+    def __init__(self):
+        super().__init__()
+        self.plans = {}
+
+    # Operators that take functions, such as flex_attention: they go on as they are.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        return True
+
+    # The wrapper that keeps the compiler out costs as much as all else here: see begin().
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for each in types:
+            if each.__torch_dispatch__ is not _PLAIN:
+                return NotImplemented  # a subclass: what it does inside passes by here again
+        kwargs = kwargs or {}
+        plan = self.plans.get(func)
+        if plan is None:
+            if not hasattr(func, "_schema"):
+                return func(*args, **kwargs)  # it takes functions
+            plan = self.plans[func] = Plan(func)
+        if plan.view:
+            return func(*args, **kwargs)
+        cuda, largest = self.look(args, kwargs)
+        if not cuda:
+            return func(*args, **kwargs)
+        if largest <= LIMIT and not plan.never:
+            try:
+                return self.compute(plan, func, args, kwargs)
+            except Unknown:
+                pass
+        out = self.read(plan, func, args, kwargs) if plan.reads else func(*args, **kwargs)
+        return self.lose(plan, out, args, kwargs)
+
+    @staticmethod
+    def lose(plan, out, args, kwargs):
+        if plan.written or plan.collective:
+            for each in plan.writes(args, kwargs):
+                if each.is_cuda:
+                    _lose(each)
+        if plan.copies:  # of a part that is known, maybe
+            for each in _tensors((out,)):
+                if each.is_cuda:
+                    _lose(each)
+        return out
+
+    @staticmethod
+    def look(args, kwargs):
+        """Whether it is about a device, and the size of the largest tensor."""
+        cuda, largest = False, 0
+        for each in args:
+            if isinstance(each, _Tensor):
+                cuda, largest = cuda or each.is_cuda, max(largest, each.nbytes)
+            elif type(each) in (list, tuple):
+                for inner in _tensors(each):
+                    cuda, largest = cuda or inner.is_cuda, max(largest, inner.nbytes)
+        if kwargs:
+            for each in _tensors(kwargs.values()):
+                cuda, largest = cuda or each.is_cuda, max(largest, each.nbytes)
+            device = kwargs.get("device")
+            cuda = cuda or (device is not None and device.type == "cuda")
+        return cuda, largest
+
+    def compute(self, plan, func, args, kwargs):
+        """Here and there. Raises Unknown, if nothing was done there yet."""
+        shadow = _Shadow(plan, func, args, kwargs)
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            raise Unknown  # a replay writes it again, from what is known then
+        if plan.reads:
+            result = shadow.run()
+            out = self.given(shadow.count(args, result), func, args, kwargs)
+            return shadow.settle(out, result, args, kwargs)
+        out = func(*args, **kwargs)
+        try:
+            if any(each.nbytes > LIMIT for each in _tensors((out,))):
+                raise Unknown
+            result = shadow.run()
+        except Unknown:
+            return self.lose(plan, out, args, kwargs)
+        return shadow.settle(out, result, args, kwargs)
+
+    @staticmethod
+    def given(number, func, args, kwargs):
+        _reading(GIVEN, number, None)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _reading(KEPT, 0, None)
+
+    def read(self, plan, func, args, kwargs):
+        """What is not known in whole: the driver counts what the program gets to see."""
+        if plan.count is not None:
+            try:
+                return self.given(plan.count(args), func, args, kwargs)
+            except Unknown:
+                pass
+        _reading(KEPT, 0, _place())
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _reading(KEPT, 0, None)
+
+
+# ---- Getting in ----
+
+
+def begin(_module):
+    """PyTorch was imported: from now on every operator of every thread passes by."""
+    if torch.version.cuda is None:
+        return
+    _keep_compiler_out()
+    mode = SmallTensors()
+    push = torch._C._push_on_torch_dispatch_stack
+    run = threading.Thread._bootstrap_inner
+
+    def run_with_mode(thread):
+        push(mode)
+        run(thread)
+
+    threading.Thread._bootstrap_inner = run_with_mode
+    _leave_out_backward(mode, push)
+    push(mode)
+
+
+def _keep_compiler_out():
+    """torch.compile would compile these functions where they run within a compiled one."""
+    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    classes = Plan, _Random, _Shadow, SmallTensors
+    for owner in (globals(), *(vars(each) for each in classes)):
+        for each in owner.values():
+            code = getattr(getattr(each, "__func__", each), "__code__", None)
+            if skip is not None and code is not None and code.co_filename == __file__:
+                skip(code)
+
+
+def _leave_out_backward(mode, push):
+    """Where ours is the only mode. An operator that passes by here costs as much as two others."""
+    stack = torch._C._len_torch_dispatch_stack, torch._C._get_dispatch_stack_at
+    engine = torch.autograd._engine_run_backward
+
+    def run_without_mode(*args, **kwargs):
+        length, at = stack
+        if length() != 1 or at(0) is not mode:
+            return engine(*args, **kwargs)
+        torch._C._pop_torch_dispatch_stack(None)
+        try:
+            return engine(*args, **kwargs)
+        finally:
+            push(mode)
+
+    torch.autograd._engine_run_backward = run_without_mode
+
+
+def watch_compiled(module):
+    """Compiled code runs kernels of its own: what it changes in its place is not known any more."""
+    run = module.CompiledFxGraph.__call__
+
+    def run_and_lose(graph, inputs):
+        changed = [inputs[i] for i in getattr(graph, "mutated_input_idxs", ())]
+        changed = [
+            (each.data_ptr(), each.nbytes)
+            for each in changed
+            if isinstance(each, _Tensor) and each.is_cuda
+        ]  # addresses: a reference would keep memory
+        out = run(graph, inputs)
+        for addr, size in changed:
+            _forget(addr, size)
+        return out
+
+    module.CompiledFxGraph.__call__ = run_and_lose

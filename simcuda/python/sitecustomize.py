@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
+
+It waits for PyTorch, whose small tensors are then computed for real (_reveille_tensors.py). It also
+runs the sitecustomize that it hides, if there is one.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _Watch:
+    """Calls a function of _reveille_tensors when a module has been imported."""
+
+    ACTS = {"torch": "begin", "torch._inductor.output_code": "watch_compiled"}
+
+    def __init__(self):
+        self.left = dict(self.ACTS)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.left:
+            return None
+        act = self.left.pop(name)  # before the others are asked, who ask all of us
+        spec = importlib.util.find_spec(name)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        run = spec.loader.exec_module
+
+        def run_and_act(module):
+            run(module)
+            try:
+                import _reveille_tensors
+
+                getattr(_reveille_tensors, act)(module)
+            except Exception as error:  # a version of PyTorch that has not what this needs
+                print(f"reveille: small tensors are not computed: {error!r}", file=sys.stderr)
+
+        spec.loader.exec_module = run_and_act
+        return spec
+
+
+def _run_hidden():
+    """What Python would have run without us."""
+    folders = [each for each in sys.path if os.path.abspath(each or ".") != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", folders)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("REVEILLE_MACHINE") and os.environ.get("REVEILLE_KEEP_CONTENTS") != "0":
+    sys.meta_path.insert(0, _Watch())
+_run_hidden()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Small tensors on a simulated GPU have the values that the CPU computes, under `reveille run`."""
+
+import gc
+import threading
+
+import torch
+
+
+def positions(device):
+    """What transformers asks before it decides whether a mask is needed."""
+    ids = torch.arange(3000, device=device).expand(2, -1)
+    steps = torch.diff(ids, prepend=ids[:, :1] - 1, dim=-1) != 1
+    packed = steps.cumsum(-1)
+    return (packed[:, -1] == 0).all(), packed.sum()
+
+
+def indices(device):
+    x = torch.arange(12, device=device).view(3, 4)
+    even = x % 2 == 0
+    return even.nonzero(), x[even], torch.masked_select(x, even), x[x > 5], x[[0, 2], 1]
+
+
+def unique(device):
+    x = torch.tensor([3, 1, 3, 2], device=device)
+    more = torch.unique(x, return_inverse=True, return_counts=True)
+    return *more, *torch.unique_consecutive(x.sort().values, return_counts=True), x.bincount()
+
+
+def in_place(device):
+    x = torch.zeros(3, 4, device=device, dtype=torch.int32)
+    x[1] = 3
+    x[:, 2:] += 1
+    x.t()[0] = torch.tensor([7, 8, 9], device=device, dtype=torch.int32)
+    x.index_add_(0, torch.tensor([2], device=device), torch.ones_like(x[:1]))
+    many = [torch.ones(2, device=device) for _ in range(3)]
+    torch._foreach_mul_(many, 3.0)
+    out = torch.empty(3, device=device)
+    torch.add(many[0].sum(), torch.ones(3, device=device), out=out)
+    return x, *many, out
+
+
+def copies(device):
+    x = torch.arange(6, device=device).view(2, 3)
+    y = torch.tensor([1.5, -2.5]).to(device)
+    z = torch.zeros(2, 3)
+    z.copy_(x)
+    return x.float(), x.t().contiguous(), y.to(torch.int8), z, x.t().to("cpu", torch.float16), y
+
+
+def sizes(device):
+    counts = torch.tensor([2, 0, 3], device=device)
+    hot = torch.nn.functional.one_hot(counts)
+    spread = torch.repeat_interleave(torch.arange(3, device=device), counts)
+    return spread, hot, counts.topk(2).indices
+
+
+def numbers(device):
+    x = torch.tensor([2, 5], device=device)
+    told = x.sum().item(), *x.tolist(), int(x[1]), bool((x > 3).any()), torch.equal(x, x + 0)
+    return torch.tensor(told)
+
+
+def flatten(result):
+    return [each.cpu() for each in (result if isinstance(result, tuple) else (result,))]
+
+
+for case in (positions, indices, unique, in_place, copies, sizes, numbers):
+    for got, expected in zip(flatten(case("cuda")), flatten(case("cpu")), strict=True):
+        assert got.dtype == expected.dtype and torch.equal(got, expected), (case, got, expected)
+
+# Memory that is used again has nothing of before, and a view keeps what it is a view of.
+a = torch.full((100,), 7, device="cuda")
+addr, view = a.data_ptr(), a[3:5]
+del a
+gc.collect()
+assert view.tolist() == [7, 7]
+del view
+b = torch.empty(100, dtype=torch.int64, device="cuda")
+assert b.data_ptr() == addr and b[0].item() == 0
+
+# What is large or comes from it is not known: a mask that is known still says how many rows.
+large = torch.randn(3000, 3000, device="cuda")
+rows = torch.zeros(3000, dtype=torch.bool, device="cuda")
+rows[5:17] = True
+assert large[rows].shape == (12, 3000)
+large[rows] = torch.ones(12, 3000, device="cuda")
+small = torch.ones(3000, device="cuda")
+small.add_(large[0])
+assert small[0].item() == 0
+
+# Random numbers of small tensors leave the program's own as they are.
+torch.manual_seed(0)
+expected = torch.rand(3)
+torch.manual_seed(0)
+picked = torch.randint(5, 10, (100,), device="cuda")
+assert picked.min() >= 5 and picked.max() < 10
+assert torch.equal(torch.rand(3), expected)
+
+# Threads, compiled code, and memory: as much as without.
+found = []
+thread = threading.Thread(target=lambda: found.append(torch.ones(3, device="cuda").sum().item()))
+thread.start()
+thread.join()
+assert found == [3.0]
+double = torch.compile(lambda x: (x * 2).sum(), backend="eager")
+assert double(torch.ones(4, device="cuda")).item() == 8.0
+before = torch.cuda.memory_allocated()
+x = torch.arange(1000, device="cuda")
+assert (x > 990).nonzero().shape == (9, 1)
+assert torch.cuda.memory_allocated() - before == 8192
+linear = torch.nn.Linear(4, 4, device="cuda")
+linear(torch.ones(2, 4, device="cuda")).sum().backward()
+assert linear.weight.grad.shape == (4, 4)
+print("small tensors are as on the CPU")
