@@ -152,6 +152,12 @@ _OVERWRITE = {
     *("aten::normal_", "aten::bernoulli_", "aten::exponential_", "aten::log_normal_"),
     *("aten::geometric_", "aten::cauchy_", "aten::_foreach_copy_", "aten::_foreach_zero_"),
 }
+# They read nothing of their first tensor but its shape.
+_LIKE = {
+    *("aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::rand_like"),
+    *("aten::randn_like", "aten::randint_like", "aten::new_zeros", "aten::new_ones"),
+    "aten::new_full",
+}
 _GARBAGE = ("aten::empty", "aten::new_empty")
 _COPIES = {"aten::copy_", "aten::_to_copy", "aten::clone"}
 
@@ -185,6 +191,20 @@ _COUNTS = {
 }
 
 
+# With an operand that is this everywhere, the result is too, whatever the other is: a loop that ends
+# at "too long, or the end was generated" ends.
+_DECIDES = {
+    "aten::bitwise_or": -1,
+    "aten::bitwise_or_": -1,
+    "aten::logical_or": -1,
+    "aten::logical_or_": -1,
+    "aten::bitwise_and": 0,
+    "aten::bitwise_and_": 0,
+    "aten::logical_and": 0,
+    "aten::logical_and_": 0,
+}
+
+
 class Plan:
     """What is true of every call of an operator."""
 
@@ -198,12 +218,15 @@ class Plan:
         aten = self.name.startswith("aten::")
         self.written = [(i, each.name) for i, each in written]
         whole = [pair for pair in written if pair[1].is_out or self.name in _OVERWRITE]
-        self.overwritten = {i for i, _ in whole} | {each.name for _, each in whole}
+        self.unread = {i for i, _ in whole} | {each.name for _, each in whole}
+        if self.name in _LIKE:
+            self.unread.add(0)
         self.fresh = [each.alias_info is None for each in schema.returns]
         self.view = self.name in _VIEWS or (not written and not all(self.fresh))
         self.never = not aten or self.name.startswith(_GARBAGE)
         self.random = torch.Tag.nondeterministic_seeded in func.tags
         self.count = _COUNTS.get(self.name)
+        self.decides = _DECIDES.get(self.name)
         self.copies = self.name in _COPIES
         tensors = all("Tensor" in str(each.type) for each in schema.returns)
         told = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(func.tags)
@@ -218,6 +241,20 @@ class Plan:
             yield from _tensors((args[i] if i < len(args) else kwargs.get(name),))
         if self.collective:
             yield from _tensors(args)
+
+    def is_decided(self, args):
+        """Whether one operand decides, so that the others need not be known."""
+        for each in _tensors(args) if self.decides is not None else ():
+            try:
+                if each.dtype == torch.bool:
+                    decided = (_host(each) == bool(self.decides)).all()
+                else:
+                    decided = not each.is_floating_point() and (_host(each) == self.decides).all()
+            except Unknown:
+                continue
+            if decided:
+                return True
+        return False
 
     def made(self, out):
         """What the operator returns that is new, tensors and numbers."""
@@ -283,31 +320,41 @@ class _Shadow:
 
     def __init__(self, plan, func, args, kwargs):
         self.plan, self.func, self.copies = plan, func, {}
+        self.decided = plan.is_decided(args)
         self.written = {id(each) for each in plan.writes(args, kwargs)}
-        self.args = [self.of(each, i in plan.overwritten) for i, each in enumerate(args)]
+        self.args = [self.of(each, i in plan.unread) for i, each in enumerate(args)]
         self.kwargs = {
-            name: self.of(each, name in plan.overwritten) for name, each in kwargs.items()
+            name: self.of(each, name in plan.unread) for name, each in kwargs.items()
         }
         if self.kwargs.get("pin_memory"):
             self.kwargs["pin_memory"] = False
 
-    def of(self, value, overwritten=False):
+    def of(self, value, unread=False):
         if isinstance(value, _Tensor):
             if id(value) not in self.copies:
-                self.copies[id(value)] = self.copy(value, overwritten)
+                self.copies[id(value)] = self.copy(value, unread)
             return self.copies[id(value)]
         if isinstance(value, (list, tuple)):
-            return [self.of(each, overwritten) for each in value]
+            return [self.of(each, unread) for each in value]
         if isinstance(value, torch.device):
             return torch.device("cpu")
         return None if isinstance(value, torch.Generator) else value
 
-    def copy(self, tensor, overwritten):
-        if overwritten:
+    def copy(self, tensor, unread):
+        if unread:
             return torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+        if tensor.is_cuda and self.decided:
+            return self.content_or_zero(tensor)
         if tensor.is_cuda:
             return _content(tensor)
         return tensor.clone() if id(tensor) in self.written else tensor
+
+    @staticmethod
+    def content_or_zero(tensor):
+        try:
+            return _content(tensor)
+        except Unknown:
+            return torch.zeros(tensor.size(), dtype=tensor.dtype, device="cpu")
 
     def run(self):
         try:

@@ -89,6 +89,12 @@ small = torch.ones(3000, device="cuda")
 small.add_(large[0])
 assert small[0].item() == 0
 
+# What one operand decides is known, whatever the other is.
+unknown = large[0, :4] > 0
+assert (unknown | torch.ones_like(unknown)).all().item()
+assert not (torch.zeros(4, dtype=torch.int64, device="cuda") & unknown).any().item()
+assert not (unknown | torch.zeros_like(unknown)).any().item()
+
 # Random numbers of small tensors leave the program's own as they are.
 torch.manual_seed(0)
 expected = torch.rand(3)
