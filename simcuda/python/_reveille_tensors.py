@@ -30,6 +30,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _DRIVER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libcuda.so.1")
 _Tensor = torch.Tensor
 _PLAIN = torch.Tensor.__torch_dispatch__
+_modes_below = torch._C._len_torch_dispatch_stack
 
 # PyDLL: these are short, and never wait for somebody who waits for Python.
 _driver = ctypes.PyDLL(_DRIVER)
@@ -400,7 +401,7 @@ class _Shadow:
 
 
 class SmallTensors(TorchDispatchMode):
-    """On every thread's stack of modes, below all others."""
+    """On every thread's stack of modes."""
 
     def __init__(self):
         super().__init__()
@@ -419,6 +420,8 @@ class SmallTensors(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if _modes_below():  # PyTorch's own, which stand for tensors without memory
+            return func(*args, **(kwargs or {}))
         for each in types:
             if each.__torch_dispatch__ is not _PLAIN:
                 return NotImplemented  # a subclass: what it does inside passes by here again

@@ -115,6 +115,8 @@ before = torch.cuda.memory_allocated()
 x = torch.arange(1000, device="cuda")
 assert (x > 990).nonzero().shape == (9, 1)
 assert torch.cuda.memory_allocated() - before == 8192
+with torch._subclasses.FakeTensorMode():
+    assert torch.ones(4, device="cuda").add(1).shape == (4,)
 linear = torch.nn.Linear(4, 4, device="cuda")
 linear(torch.ones(2, 4, device="cuda")).sum().backward()
 assert linear.weight.grad.shape == (4, 4)
