@@ -164,7 +164,8 @@ static int set_keep(const command_spec *command, const option_spec *option, char
 
 static bool find_library(char path[PATH_MAX])
 {
-    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND "/reveille-cuda", "../simcuda"};
+    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND "/reveille-cuda",
+                                         "../lib/reveille-cuda", "../simcuda"};
     char own[PATH_MAX], candidate[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     own[length > 0 ? length : 0] = '\0';

@@ -3,9 +3,10 @@
 
 In a program of PyTorch: ``region``, ``pause``, ``resume`` and what belongs to them, over a hook
 library. On its own: ``Context`` manages memory on a real or simulated GPU, ``replay`` reports the
-peaks of recorded runs. ``python -m reveille`` says what was found, ``reveille.testing`` is a pytest
-plugin, ``reveille.torch_memory_saver`` has the interface of the package of that name. Needs the
-standard library alone; PyTorch is imported by the functions that work on it.
+peaks of recorded runs, ``simulated`` runs programs on simulated GPUs. ``python -m reveille`` says
+what was found, ``reveille.testing`` is a pytest plugin, ``reveille.torch_memory_saver`` has the
+interface of the package of that name. Needs the standard library alone; PyTorch is imported by the
+functions that work on it.
 """
 
 from . import _c
@@ -48,6 +49,7 @@ from ._results import (
     Stats,
     TagStats,
 )
+from ._simulated import SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
 from .errors import (
     Busy,
@@ -117,6 +119,8 @@ __all__ = [
     "ReplayOom",
     "ReplayStage",
     "ReveilleError",
+    "SimulatedGPUs",
+    "SimulatedRun",
     "StageStats",
     "Stats",
     "TagStats",
@@ -140,6 +144,7 @@ __all__ = [
     "replay",
     "resume",
     "set_disk_directory",
+    "simulated",
     "stage",
     "stats",
     "step",

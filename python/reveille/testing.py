@@ -12,21 +12,35 @@ pytest finds it by itself once the package is installed. What is simulated is sa
 or by parameters, with ``indirect``::
 
     @pytest.mark.parametrize("reveille_sim", ["h100-80g", "h200"], indirect=True)
+
+A second marker runs a test in a program of its own on simulated GPUs, as `reveille run` does::
+
+    @pytest.mark.reveille_run(device="h200", gpus=2, budgets={"run": "60GiB"})
+    def test_training_step():
+        train(steps=1)  # with CUDA, in PyTorch for example
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from ._context import Context
 from ._results import StageStats
+from ._simulated import MACHINE_VARIABLE, SimulatedRun, simulated
 from ._sizes import Size, format_size, parse_size
 from .errors import InvalidArgument, NotFound
 
 MARKER = "reveille_sim"
+RUN_MARKER = "reveille_run"
 
 
 class SimulatedGPU(Context):
@@ -89,9 +103,74 @@ def reveille_sim(request: pytest.FixtureRequest) -> Iterator[SimulatedGPU]:
         yield gpu
 
 
+# ---- Tests in a program of their own ----
+
+
+def _check_budgets(run: SimulatedRun) -> None:
+    over = [stage for stage in run.stages if stage.over_budget]
+    if not over:
+        return
+    lines = []
+    for stage in over:
+        peak = format_size(stage.peak_bytes)
+        lines.append(f"stage {stage.name} reached {peak} on device {stage.device}; at its peak:")
+        lines += [f"  {holder}" for holder in stage.holders]
+    pytest.fail("over the budget:\n" + "\n".join(lines), pytrace=False)
+
+
+# Runs the rest of its words, and what they print goes to a file.
+_SAYING = (
+    "import subprocess as s, sys; "
+    "sys.exit(s.call(sys.argv[2:], stdout=open(sys.argv[1], 'w'), stderr=s.STDOUT))"
+)
+
+
+def _run_there(item: pytest.Function, options: dict[str, Any]) -> None:
+    """The test alone, by a pytest of its own, whose report says whether it was skipped."""
+    __tracebackhide__ = True
+    config, name = item.config, item.nodeid.partition("::")[2]
+    with tempfile.TemporaryDirectory(prefix="reveille-") as folder:
+        report, said = Path(folder, "report.xml"), Path(folder, "said")
+        words = ["-m", "pytest", "-p", "reveille.testing", "-p", "no:cacheprovider", "-q"]
+        words += [f"--junitxml={report}", f"--rootdir={config.rootpath}"]
+        if config.inipath is not None:
+            words += ["-c", str(config.inipath)]
+        words = ["-c", _SAYING, str(said), sys.executable, *words, f"{item.path}::{name}"]
+        try:
+            run = simulated(**options).run(sys.executable, *words)
+        except subprocess.CalledProcessError:
+            text = said.read_text(errors="replace") if said.exists() else "it did not begin"
+            pytest.fail(f"on simulated GPUs:\n{text}", pytrace=False)
+        for skipped in ElementTree.parse(report).iter("skipped"):
+            pytest.skip(skipped.get("message") or "skipped on simulated GPUs")
+    _check_budgets(run)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with the marker run elsewhere, and get their fixtures there."""
+    for item in items:
+        marker = item.get_closest_marker(RUN_MARKER)
+        here = os.environ.get(MACHINE_VARIABLE) or not isinstance(item, pytest.Function)
+        if marker is None or here:
+            continue
+        if marker.args:
+            raise pytest.UsageError(f"{item.nodeid}: {RUN_MARKER} takes names: device='h200'")
+        item.fixturenames[:] = []
+        item.runtest = _there(item, marker.kwargs)  # type: ignore[method-assign]
+
+
+def _there(item: pytest.Function, options: dict[str, Any]) -> Any:
+    return lambda: _run_there(item, options)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Makes the markers known."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(*devices, **options): options of the simulated GPU, those of reveille.Context",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{RUN_MARKER}(**options): run the test in a program of its own on simulated GPUs; "
+        "options: those of reveille.simulated",
     )

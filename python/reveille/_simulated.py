@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Programs on simulated GPUs: `reveille run` from Python."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any, Callable, Union
+
+from . import _command
+from ._replay import replay
+from ._results import Replay, ReplayStage
+from ._sizes import Size, parse_size
+from .errors import InvalidArgument, InvalidState, NotFound
+
+MACHINE_VARIABLE = "REVEILLE_MACHINE"  # set in programs that run on a machine
+Program = Union[str, "os.PathLike[str]", Callable[..., Any]]
+_OVER_BUDGET = 3
+# `reveille run` prints its table where the program prints: the program gets another place.
+_TO_STDOUT = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 1); os.close(int(sys.argv[1])); "
+    "os.execvp(sys.argv[2], sys.argv[2:])"
+)
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What a program did on simulated GPUs. value: what a function returned."""
+
+    value: Any
+    replay: Replay
+
+    @property
+    def stages(self) -> tuple[ReplayStage, ...]:
+        """The stages of all devices, in order."""
+        return tuple(stage for device in self.replay.devices for stage in device.stages)
+
+    def stage(self, name: str, device: int = 0) -> ReplayStage:
+        """The first stage of this name on a device."""
+        return self.replay.devices[device].stage(name)
+
+
+def find_command() -> str:
+    """The command that the package carries, or the one in PATH."""
+    found = str(_command.PROGRAM) if _command.PROGRAM.exists() else shutil.which("reveille")
+    if found is None:
+        raise NotFound("there is no command `reveille`: install the package, or add it to PATH")
+    return found
+
+
+class SimulatedGPUs:
+    """Simulated GPUs that programs can be run on, each run on new ones; see simulated()."""
+
+    def __init__(self, options: list[str], budgets: Mapping[str, Size], timeout: float | None):
+        self._options, self._budgets, self._timeout = options, budgets, timeout
+
+    def run(self, program: Program, *args: Any, **kwargs: Any) -> SimulatedRun:
+        """Runs a function, a script or a command there, and waits for its end.
+
+        A function is called in a new process of Python, which imports its module: it, its
+        arguments and what it returns must be what pickle takes. What it raises is raised here. A
+        name that ends with .py is a script, another one a command; both take words.
+
+        Raises:
+            subprocess.CalledProcessError: the program has failed; subprocess.TimeoutExpired
+            InvalidArgument: there are no such GPUs, or the command is not found (stderr says why)
+            InvalidState: this process is on simulated GPUs itself
+        """
+        if os.environ.get(MACHINE_VARIABLE):
+            raise InvalidState("this process is on simulated GPUs already")
+        with tempfile.TemporaryDirectory(prefix="reveille-") as folder:
+            if callable(program):
+                return self._call(Path(folder), program, args, kwargs)
+            if kwargs:
+                raise InvalidArgument("a script or a command takes words, and no names")
+            words = [os.fspath(program), *map(str, args)]
+            if words[0].endswith(".py"):
+                words.insert(0, sys.executable)
+            return SimulatedRun(None, self._start(Path(folder), words))
+
+    def _call(self, folder: Path, function: Any, args: Any, kwargs: Any) -> SimulatedRun:
+        given, answer = folder / "given", folder / "answer"
+        prepared = spawn.get_preparation_data("reveille")
+        for each in ("authkey", "start_method", "log_to_stderr", "log_level", "name"):
+            prepared.pop(each, None)
+        given.write_bytes(pickle.dumps(prepared) + pickle.dumps((function, args, kwargs)))
+        words = [sys.executable, "-m", "reveille._simulated_call", str(given), str(answer)]
+        try:
+            replayed = self._start(folder, words)
+        except subprocess.CalledProcessError:
+            if answer.exists():
+                raise pickle.loads(answer.read_bytes())[1] from None
+            raise
+        return SimulatedRun(pickle.loads(answer.read_bytes())[1], replayed)
+
+    def _start(self, folder: Path, words: list[str]) -> Replay:
+        """What the program prints goes where this process's output goes; the table nowhere."""
+        if shutil.which(words[0]) is None:
+            raise InvalidArgument(f"{words[0]} is not found")
+        trace, out = folder / "run.rvt", os.dup(1)
+        through = [sys.executable, "-c", _TO_STDOUT, str(out)]
+        command = [find_command(), "run", *self._options, "-o", str(trace), "--", *through, *words]
+        try:
+            done = subprocess.run(
+                command, stdout=subprocess.DEVNULL, pass_fds=(out,), timeout=self._timeout
+            )
+        finally:
+            os.close(out)
+        if not trace.exists():
+            raise InvalidArgument("`reveille run` has refused these GPUs: see stderr")
+        replayed = replay(trace, budgets=self._budgets)
+        over = done.returncode == _OVER_BUDGET and not replayed.within_budgets
+        if done.returncode != 0 and not over:
+            raise subprocess.CalledProcessError(done.returncode, words)
+        return replayed
+
+
+def simulated(
+    device: Size = "h200",
+    gpus: int = 1,
+    *,
+    host_memory: Size | None = None,
+    keep_contents: Size | None = None,
+    stages_nvtx: str | None = None,
+    budgets: Mapping[str, Size] | None = None,
+    timeout: float | None = None,
+) -> SimulatedGPUs:
+    """Simulated GPUs for programs that use CUDA: what `reveille run` does, from Python.
+
+    Args:
+        device: a profile ("h200") or a size ("80GiB")
+        gpus: how many there are
+        host_memory: how much memory of the host all processes may pin and register; None: all
+        keep_contents: the largest copy to a GPU that is kept; None: 1 MiB
+        stages_nvtx: NVTX ranges whose name begins so are stages; None: all is one stage, "run"
+        budgets: upper bounds on the peaks of stages; the result says whether they were kept
+        timeout: seconds that a run may take
+    """
+    options = ["--device", str(device), "--gpus", str(gpus)]
+    for name, size in (("--host-memory", host_memory), ("--keep-contents", keep_contents)):
+        if size is not None:
+            bytes_ = parse_size(size)
+            options += [name, f"{bytes_}B" if bytes_ else "0"]
+    if stages_nvtx is not None:
+        options += ["--stages-nvtx", stages_nvtx]
+    return SimulatedGPUs(options, budgets or {}, timeout)
