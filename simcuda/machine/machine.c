@@ -14,6 +14,7 @@
 #include "reveille/record.h"
 
 #define EVENTS_MAX 64
+#define LAST_WORDS_MAX 4096 /* so that what the command left running cannot hold up the end */
 
 /* ---- The socket ---- */
 
@@ -196,11 +197,11 @@ uint16_t rvli_machine_store_port(const rvli_machine *machine)
 }
 
 /* Hears everybody who has something to say. Answers whether `until` can be read. */
-static bool serve_once(rvli_machine *machine, int *count_out)
+static bool serve_once(rvli_machine *machine, int timeout_ms, int *count_out)
 {
     struct epoll_event ready[EVENTS_MAX];
     bool ended = false;
-    *count_out = epoll_wait(machine->events, ready, EVENTS_MAX, -1);
+    *count_out = epoll_wait(machine->events, ready, EVENTS_MAX, timeout_ms);
     for (int i = 0; i < *count_out; i++) {
         if (ready[i].data.ptr == machine)
             admit(machine);
@@ -219,10 +220,13 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until)
     int count = 0;
     if (!watch(machine, until, NULL))
         return RVL_ERR_IO;
-    while (!serve_once(machine, &count))
+    while (!serve_once(machine, -1, &count))
         if (count < 0 && errno != EINTR)
             return RVL_ERR_IO;
     epoll_ctl(machine->events, EPOLL_CTL_DEL, until, NULL);
+    /* What was said last and needs no answer may still be on its way to this process. */
+    for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
+        (void)serve_once(machine, 0, &count);
     return RVL_OK;
 }
 

@@ -7,15 +7,18 @@
  *     fill AT LETTER COUNT                          get AT COUNT prints it, 0 as a dot
  *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
  *     free                  and as much again       remap        the same memory at its address
+ *     stop                  the parent, which goes on a moment later
  *     given NUMBER          reads answer it         child        the rest is a forked child's
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "simcuda/driver/contents.h"
@@ -92,9 +95,25 @@ static void write_apart(size_t at)
     fflush(stdout);
 }
 
+static void stop_parent(void)
+{
+    const struct timespec moment = {.tv_nsec = 300000000};
+    pid_t parent = getppid();
+    if (fork() == 0) {
+        nanosleep(&moment, NULL);
+        kill(parent, SIGCONT);
+        _exit(0);
+    }
+    kill(parent, SIGSTOP);
+}
+
 static int act(char **words)
 {
     const char *word = words[0];
+    if (strcmp(word, "stop") == 0) {
+        stop_parent();
+        return 1;
+    }
     if (strcmp(word, "free") == 0) {
         void *before = memory;
         must(cudaFree(memory), word);

@@ -143,6 +143,17 @@ static void unknown_reads_are_counted(void **state)
     assert_non_null(strstr(err, "       3  cudaMemcpy, called by simcuda-contents\n"));
 }
 
+/* The program has ended when the machine gets to hear of its last reads. */
+static void the_last_reads_are_counted(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run -- " PROGRAM " alloc 512 stop get 0 1 get 1 1 "
+                                            "get 2 1 get 3 1 get 4 1 2>err"),
+                     0);
+    folder_read("err", err, sizeof err);
+    assert_non_null(strstr(err, "5 times the program read"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_number_can_be_given),
         cmocka_unit_test(sitecustomize_is_not_lost),
         cmocka_unit_test(unknown_reads_are_counted),
+        cmocka_unit_test(the_last_reads_are_counted),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
