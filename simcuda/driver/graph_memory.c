@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "simcuda/driver/contents.h"
 #include "simcuda/driver/graph_memory.h"
 
 #include <stdlib.h>
@@ -136,6 +137,7 @@ static rvli_graph_memory *find(CUdeviceptr addr)
 CUresult rvli_graph_memory_free(const rvli_range *range)
 {
     rvli_graph_memory *of = range->of;
+    rvli_contents_forget(range->base, range->size_bytes);
     pthread_mutex_lock(&mutex);
     bool was = of->in_use;
     bool last = was && unuse(of);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "simcuda/driver/contents.h"
 #include "simcuda/driver/pool.h"
 
 #include <stdlib.h>
@@ -301,6 +302,7 @@ static void delete_pool(CUmemoryPool of)
 void rvli_pool_free(const rvli_range *range, CUstream stream, bool counted)
 {
     CUmemoryPool of = range->of;
+    rvli_contents_forget(range->base, range->size_bytes);
     pthread_mutex_lock(&mutex);
     block *at = of->blocks;
     while (at->base != range->base)

@@ -7,6 +7,7 @@
  *     fill AT LETTER COUNT                          get AT COUNT prints it, 0 as a dot
  *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
  *     free                  and as much again       remap        the same memory at its address
+ *     async BYTES           of the device's pool    again        freed there, and as much again
  *     stop                  the parent, which goes on a moment later
  *     given NUMBER          reads answer it         child        the rest is a forked child's
  */
@@ -121,6 +122,13 @@ static int act(char **words)
         must(memory != before, "the same place again");
         return 1;
     }
+    if (strcmp(word, "again") == 0) {
+        void *before = memory;
+        must(cudaFreeAsync(memory, NULL), word);
+        must(cudaMallocAsync((void **)&memory, size_bytes, NULL), word);
+        must(memory != before, "the same place again");
+        return 1;
+    }
     if (strcmp(word, "remap") == 0) {
         remap(word);
         return 1;
@@ -133,10 +141,12 @@ static int act(char **words)
             write_apart(at);
         return 2;
     }
-    if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0) {
+    if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0 || strcmp(word, "async") == 0) {
         size_bytes = at;
         if (word[0] == 'v')
             map(word);
+        else if (word[1] == 's')
+            must(cudaMallocAsync((void **)&memory, size_bytes, NULL), word);
         else
             must(cudaMalloc((void **)&memory, size_bytes), word);
         return 2;
