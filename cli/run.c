@@ -34,6 +34,7 @@ typedef struct arguments {
     const char *nvtx;
     option_budgets budgets;
     bool json;
+    bool no_gpu_ok;
     char **command; /* ends with NULL */
 } arguments;
 
@@ -116,6 +117,10 @@ const command_spec run_spec = {
              .usual = "none is kept",
              .files = "rvt",
              .field = FIELD(output)},
+            {.kind = OPTION_FLAG,
+             .name = "no-gpu-ok",
+             .help = "a command that uses no GPU is well, too",
+             .field = FIELD(no_gpu_ok)},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,
             {.kind = OPTION_END},
@@ -123,7 +128,7 @@ const command_spec run_spec = {
     .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
                                   {"3", "COMMAND is well, and a stage is over its budget"},
                                   {"2", "bad usage, the command cannot be run, or it is well and "
-                                        "no process of it has used CUDA"},
+                                        "no process of it has used CUDA (see --no-gpu-ok)"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -346,7 +351,7 @@ static int run_machine(const arguments *parsed, const char *library, const char 
     if (ran) {
         tell_refusals(machine);
         unknown_tell(rvli_machine_unknown_reads(machine));
-        code = tell_unused(machine, code);
+        code = parsed->no_gpu_ok ? code : tell_unused(machine, code);
     }
     if (rvli_machine_close(machine) != RVL_OK && ran) {
         rvl_last_error(&error);

@@ -107,7 +107,8 @@ class SimulatedGPUs:
             raise InvalidArgument(f"{words[0]} is not found")
         trace, out = folder / "run.rvt", os.dup(1)
         through = [sys.executable, "-c", _TO_STDOUT, str(out)]
-        command = [find_command(), "run", *self._options, "-o", str(trace), "--", *through, *words]
+        options = [*self._options, "--no-gpu-ok", "-o", str(trace)]
+        command = [find_command(), "run", *options, "--", *through, *words]
         try:
             done = subprocess.run(
                 command, stdout=subprocess.DEVNULL, pass_fds=(out,), timeout=self._timeout

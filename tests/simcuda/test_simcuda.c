@@ -373,6 +373,8 @@ static void nobody_has_used_cuda(void **state)
     assert_int_equal(run_on("", "nvml 0"), 0);
     folder_read("err", answer.out, sizeof answer.out);
     assert_null(strstr(answer.out, "has used CUDA"));
+    assert_int_equal(run_command("run --no-gpu-ok -- true"), 0);
+    assert_null(strstr(answer.out, "has used CUDA"));
 }
 
 /* As the runtime does that is linked into a program. */
