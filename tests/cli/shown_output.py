@@ -6,7 +6,8 @@
 
 Every indented line that begins with `$ reveille replay` stands for a run; the lines behind it, up to
 an empty one, must be what is printed, each as far as it is shown (tables are cut on the right, and
-"..." stands for the rest of a line). --update rewrites the shown parts instead.
+"..." stands for the rest of a line). The README's picture must be what `reveille report` draws.
+--update rewrites the shown parts instead.
 """
 import pathlib
 import shlex
@@ -17,6 +18,9 @@ import tempfile
 PROMPT = "    $ reveille replay "
 SED = "    $ sed "  # makes a trace of another
 CUT = " who holds the peak"
+PICTURE = "docs/pictures/step.svg"
+PICTURED = ["report", "traces/qwen2.5-32b-tp2-h200.rvt", "--axis", "event",
+            "--against-wake", "together", "--svg", "-"]  # fmt: skip
 
 
 def printed(command, words, where):
@@ -64,6 +68,17 @@ def check(path, command, where, update):
     return wrong
 
 
+def check_picture(command, source, where, update):
+    path = source / PICTURE
+    drawn = subprocess.run([command, *PICTURED], cwd=where, capture_output=True, check=True).stdout
+    if update:
+        path.write_bytes(drawn)
+    elif path.read_bytes() != drawn:
+        print(f"{PICTURE} is not what is drawn: reveille {shlex.join(PICTURED)}")
+        return 1
+    return 0
+
+
 def main():
     command, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     update = "--update" in sys.argv
@@ -73,6 +88,7 @@ def main():
         for path in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
             runs += path.read_text(encoding="utf-8").count("\n" + PROMPT)
             wrong += check(path, command, where, update)
+        wrong += check_picture(command, source, where, update)
     if runs == 0:
         sys.exit("no document shows a replay")
     print(f"{runs} runs, {wrong} lines {'updated' if update else 'wrong'}")

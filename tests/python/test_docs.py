@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The examples of docs/python.md, as they stand there."""
+"""The examples of README.md and docs/python.md, as they stand there."""
 
 import re
 
@@ -21,6 +21,15 @@ def test_programs_run(source, tmp_path, monkeypatch):
     names = {}
     for program in programs:
         exec(compile(program, "docs/python.md", "exec"), names)
+
+
+def test_the_readme_shows_what_is_printed(source, capsys):
+    page = (source / "README.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    exec(compile(program, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    shown = page.split("It prints:\n\n")[1].split("\n\n")[0].splitlines()
+    assert [line.strip() for line in shown] == printed
 
 
 def test_tests_pass(source, pytester):
