@@ -47,8 +47,8 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
     case CHECK_LOWER:
         snprintf(text, CHECK_TEXT_BYTES,
                  "the peak of %s is %s beside the baseline of %s; %g %% are tolerated", peak,
-                 format_change(change_percent(stage), change), format_size(stage->baseline_bytes, bound),
-                 tolerance_percent);
+                 format_change(change_percent(stage), change),
+                 format_size(stage->baseline_bytes, bound), tolerance_percent);
         break;
     case CHECK_UNKNOWN:
         snprintf(text, CHECK_TEXT_BYTES,

@@ -403,9 +403,10 @@ static void what_is_not_simulated_is_told_once(void **state)
     assert_int_equal(run_on("", "unknown unknown memory"), 0);
     assert_int_equal(printed(0), 801);
     assert_int_equal(printed(1), 801);
-    assert_int_equal(run_shell("grep -c 'cudaCtxResetPersistingL2Cache, asked for by .*simcuda-program, is not "
-                               "simulated (libcudart.so.[0-9]*)' err"),
-                     0);
+    assert_int_equal(
+        run_shell("grep -c 'cudaCtxResetPersistingL2Cache, asked for by .*simcuda-program, is not "
+                  "simulated (libcudart.so.[0-9]*)' err"),
+        0);
     assert_int_equal(printed(0), 1);
 }
 
