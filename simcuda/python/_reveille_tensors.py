@@ -233,15 +233,13 @@ class Plan:
         told = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(func.tags)
         # It reads from the device itself, and its result, or the size of that, is what it read.
         self.reads = bool(told) or not tensors or self.copies or self.count is not None
-        # Of other processes, too: nothing is known of what a collective receives.
+        # The simulated NCCL says itself what its buffers hold.
         self.collective = "c10d" in self.name
 
     def writes(self, args, kwargs):
         """The tensors that are written in their place."""
         for i, name in self.written:
             yield from _tensors((args[i] if i < len(args) else kwargs.get(name),))
-        if self.collective:
-            yield from _tensors(args)
 
     def is_decided(self, args):
         """Whether one operand decides, so that the others need not be known."""
@@ -446,7 +444,7 @@ class SmallTensors(TorchDispatchMode):
 
     @staticmethod
     def lose(plan, out, args, kwargs):
-        if plan.written or plan.collective:
+        if plan.written and not plan.collective:
             for each in plan.writes(args, kwargs):
                 if each.is_cuda:
                     _lose(each)

@@ -24,8 +24,10 @@ cmake --build "$build" >>"$source/build/torch.log"
 for program in torch_memory torch_tensors; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
 done
-timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
-    --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
+for how in fsdp ddp; do
+    timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
+        --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" $how
+done
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
 timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"

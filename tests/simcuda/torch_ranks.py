@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks of PyTorch on simulated GPUs: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_ranks.py fsdp`."""
+"""Ranks of PyTorch on simulated GPUs: `reveille run --gpus 2 -- torchrun --nproc-per-node 2 torch_ranks.py fsdp`, or `ddp`."""
 import os
 import sys
 
@@ -11,6 +11,7 @@ MIB = 1 << 20
 CONTEXT = 552402944  # what the driver takes on an H200
 COMMUNICATOR = 484 * MIB
 CODE = 290 * MIB  # of NCCL, once a process
+STREAMS = 70 * MIB  # PyTorch's
 WIDTH = 1024
 STEPS = 3
 
@@ -46,7 +47,7 @@ def main(how):
         trained(torch.randn(8, WIDTH, device="cuda")).sum().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    check(used(), CONTEXT + CODE + COMMUNICATOR, "in use with one communicator")
+    check(used(), CONTEXT + STREAMS + CODE + COMMUNICATOR, "in use with one communicator")
     local = sum(p.to_local().numel() if how == "fsdp" else p.numel() for p in trained.parameters())
     check(local, 2 * (WIDTH * WIDTH + WIDTH) // (ranks if how == "fsdp" else 1), "parameters here")
 
@@ -54,9 +55,9 @@ def main(how):
     tensor = torch.ones(4, device="cuda")
     dist.all_reduce(tensor, group=group)
     dist.barrier()
-    check(used(), CONTEXT + CODE + 2 * COMMUNICATOR, "in use with two")
+    check(used(), CONTEXT + STREAMS + CODE + 2 * COMMUNICATOR, "in use with two")
     dist.destroy_process_group()
-    check(used(), CONTEXT + CODE, "in use with none")
+    check(used(), CONTEXT + STREAMS + CODE, "in use with none")
     print(f"rank {rank} of {ranks}, {how}: all is as expected", flush=True)
 
 
