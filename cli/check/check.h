@@ -3,9 +3,9 @@
  * What the files of `reveille check` share.
  *
  * A file lists checks: traces, or a model's step, on devices. Each pair of a check and a device is
- * replayed once and becomes a result with a line a stage, held against three bounds: the device,
- * the budgets of the file, and the baseline, which is what the stage took when it was last agreed
- * to.
+ * replayed once and becomes a result with a line for each stage, held against three bounds: the
+ * device, the budgets of the file, and the baseline, which is what the stage took when it was last
+ * agreed to.
  */
 #ifndef RVL_CLI_CHECK_CHECK_H
 #define RVL_CLI_CHECK_CHECK_H

@@ -4,12 +4,12 @@
  * (libreveille-replay).
  *
  * A timeline is filled by a replay (rvl_replay_options.timeline). For each device it has series,
- * one a process and tag: bytes held, and as series of their own bytes paused (an address and no
- * physical memory). Points follow each other in time; one stands for one change while there is room
- * for all of them, and else for several. Of those it knows exactly: the instant at which the device
- * had most in use and what every series held then, and of each series the least, the most and the
- * last. So no peak is lost, however many changes there were. Stages are merged likewise where there
- * are more of them than points.
+ * one for each process and tag: bytes held, and as series of their own bytes paused (an address and
+ * no physical memory). Points follow each other in time; one stands for one change while there is
+ * room for all of them, and else for several. Of those it knows exactly: the instant at which the
+ * device had most in use and what every series held then, and of each series the least, the most
+ * and the last. So no peak is lost, however many changes there were. Stages are merged likewise
+ * where there are more of them than points.
  */
 #ifndef REVEILLE_TIMELINE_H
 #define REVEILLE_TIMELINE_H

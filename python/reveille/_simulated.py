@@ -67,7 +67,7 @@ class SimulatedGPUs:
 
         A function is called in a new process of Python, which imports its module: it, its
         arguments and what it returns must be what pickle takes. What it raises is raised here. A
-        name that ends with .py is a script, another one a command; both take words.
+        name that ends with .py is a script, any other is a command; both take words.
 
         Raises:
             subprocess.CalledProcessError: the program has failed; subprocess.TimeoutExpired

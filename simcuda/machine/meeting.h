@@ -5,7 +5,7 @@
  * its rank, and brings a number that the others may read. Nobody waits here: a rank asks again
  * until all have come.
  *
- * A meeting that all have come to stays whole, whoever leaves. It is forgotten when the last has
+ * A meeting that all have come to stays whole when some leave. It is forgotten when the last has
  * left. Who leaves before, and be it because its process has ended, is named to those who wait.
  */
 #ifndef RVL_SIMCUDA_MACHINE_MEETING_H

@@ -376,9 +376,10 @@ rvli_nccl_result ncclCommInitRankScalable(rvli_comm **comm, int ranks, int rank,
                                           const rvli_nccl_id *ids, const rvli_nccl_config *config)
 {
     if (id_count < 1 || id_count > ranks || ids == NULL)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT,
-                              "ncclCommInitRankScalable: %d ids of %d ranks: from 1 to one a rank",
-                              id_count, ranks);
+        return rvli_nccl_fail(
+            RVLI_NCCL_INVALID_ARGUMENT,
+            "ncclCommInitRankScalable: %d ids of %d ranks: from 1 to as many as ranks", id_count,
+            ranks);
     return init_rank(comm, ranks, ids, (size_t)id_count * sizeof *ids, rank, config);
 }
 

@@ -64,7 +64,7 @@ const char *ncclGetErrorString(rvli_nccl_result result)
     return "unknown result code";
 }
 
-/* Of this thread, whatever the communicator: as good as NCCL's, which has one a process. */
+/* Of this thread, whatever the communicator: as good as NCCL's, which has one in a process. */
 const char *ncclGetLastError(rvli_comm *comm)
 {
     (void)comm;

@@ -8,7 +8,7 @@ all that it reads is small and known, it runs on the CPU, too, and its results a
 driver keeps what is known (simcuda/driver/contents.h). If not, what it writes becomes unknown.
 
 So one place knows what is in memory, and views and parts need no rule. What is kept goes with its
-storage: memory that PyTorch uses again begins as unknown, whoever writes it then. That is why the
+storage: memory that PyTorch uses again begins as unknown, and who writes it then does not matter. That is why the
 backward pass need not pass by here: it reads nothing that a program decides by.
 """
 

@@ -49,7 +49,7 @@ int calls_report_missing(void);
 
 uint64_t calls_total(void);
 
-/* Who calls: the random numbers and what is said of a failure. One a thread. */
+/* Who calls: the random numbers and what is said of a failure. Each thread has one. */
 typedef struct caller {
     uint64_t seed; /* of the run */
     int thread;

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Words and turns that the project's texts do without, and what to write instead.
+
+    words.py SOURCE_DIR
+
+Reads all that git has of documents, manual pages, headers and sources. A line that ends in
+"words: as it was" keeps its words: files that are shipped hold them.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+NOUNS = "command|device|line|node|page|process|rank|stage|step|tag|thread|tensor"
+UNWANTED = {
+    r"whoever": "anyone who, or: you",
+    r"anew": "again",
+    r"hereby|herein|thereof|whence|hitherto": "a word that people say",
+    rf"one an? (?:{NOUNS})": "one for each ...",
+    rf"an? (?:{NOUNS}) an? (?:{NOUNS})": "a ... for each ...",
+    r"of one's own": "of its own",
+    r"utilize[sd]?|utilization of": "use",
+    r"leverage[sd]?|seamless(?:ly)?|blazing(?:ly)?|cutting-edge": "what it does, with a number",
+    r"simply|obviously|of course|trivially": "nothing",
+}
+KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3", "*.7", "*.cmake", "*.sh")
+KEPT = "words: as it was"
+
+
+def main():
+    source = pathlib.Path(sys.argv[1])
+    names = subprocess.run(["git", "ls-files", *KINDS], cwd=source, capture_output=True, text=True,
+                           check=False).stdout.split("\n")  # fmt: skip
+    names = [name for name in names if name and name != "tests/words.py"]
+    if not names:
+        print("SKIP: git has no list of the files here")
+        sys.exit(77)
+    found = 0
+    patterns = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
+    for name in names:
+        text = (source / name).read_text(encoding="utf-8")
+        for number, line in enumerate(text.split("\n"), 1):
+            for pattern, better in patterns.items():
+                hit = pattern.search(line)
+                if hit and not line.rstrip(" */").endswith(KEPT):
+                    found += 1
+                    print(f'{name}:{number}: "{hit[0]}"; write {better}')
+    print(f"{len(names)} files, {found} unwanted words")
+    sys.exit(1 if found else 0)
+
+
+main()
