@@ -76,6 +76,7 @@ static rvl_status allocate(rvli_saved *new, uint64_t size_bytes)
 rvl_status rvli_saver_alloc(int device, uint64_t size_bytes, const rvli_thread_settings *settings,
                             rvl_addr *addr_out)
 {
+    rvli_saver_free_deferred();
     rvli_saved *new = calloc(1, sizeof *new);
     if (new == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for an allocation");

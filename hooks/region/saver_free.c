@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Freeing memory of a region. While a stream is captured no device can be waited for: what may be
- * freed then all the same is out of sight at once, and its memory goes when the capture has ended.
+ * Freeing memory of a region. While a stream is captured no device can be waited for, and what is
+ * prepared for a move is that move's: what is freed then all the same is out of sight at once, and
+ * its memory goes when the capture or the move has ended.
  */
 #include "hooks/region/saver_internal.h"
 
@@ -60,9 +61,11 @@ static bool free_deferred(rvli_saved *gone)
         free(gone);
         return true;
     }
-    if (release(gone, &facts) == RVL_OK)
+    rvl_status status = release(gone, &facts);
+    if (status == RVL_OK)
         return true;
-    rvli_say_error("freeing memory of a region after a capture");
+    if (status != RVL_ERR_BUSY) /* else it is still prepared */
+        rvli_say_error("freeing memory of a region that could not go before");
     defer(gone);
     return false;
 }
@@ -78,10 +81,22 @@ void rvli_saver_free_deferred(void)
     rvli_error_set(&before);
 }
 
+static rvl_status release_or_defer(rvli_saved *gone, const rvl_allocation *facts)
+{
+    rvl_error before = *rvli_error_get();
+    rvl_status status = release(gone, facts);
+    if (status != RVL_ERR_BUSY)
+        return status;
+    rvli_error_set(&before);
+    rvli_ipc_forget(gone->in->context, facts->id);
+    defer(gone);
+    return RVL_OK;
+}
+
 static rvl_status free_found(rvli_saved *gone, const rvl_allocation *facts)
 {
     if (facts->state == RVL_STATE_PAUSED || !rvli_capture_running())
-        return release(gone, facts);
+        return release_or_defer(gone, facts);
     if (rvli_capture_forbids_frees())
         return rvli_error(RVL_ERR_BUSY, "memory cannot be freed while a stream is captured: end "
                                         "the capture first");

@@ -38,7 +38,7 @@ typedef struct rvli_saved {
     bool reclaimed;      /* host memory goes back to the system at resume */
     const uint8_t *host; /* the backup that was last retained */
     rvli_disk_name *name;
-    struct rvli_saved *next_deferred; /* of those that are freed after a capture */
+    struct rvli_saved *next_deferred; /* of those that are freed later */
 } rvli_saved;
 
 /* ---- saver_contexts.c ---- */

@@ -222,6 +222,31 @@ static void test_captures(void **state)
     assert_int_equal(rvli_saver_free(addr_of(other)), RVL_OK);
 }
 
+/* A job's ranks have prepared a move: what is freed meanwhile goes once that has ended. */
+static void test_frees_of_prepared_memory(void **state)
+{
+    (void)state;
+    const rvli_thread_settings settings = with("job", true, false);
+    rvl_transition *transition = NULL;
+    uint64_t before = used();
+    uint8_t *at = need(&settings, 0);
+    rvl_addr begin = 0;
+    rvl_context *context = NULL;
+    assert_true(rvli_saver_find(addr_of(at), &context, &begin));
+    rvl_tag tag = 0;
+    assert_int_equal(rvl_tag_find(context, 0, "job", &tag), RVL_OK);
+    assert_int_equal(rvl_pause_prepare(context, &tag, 1, NULL, &transition), RVL_OK);
+    assert_int_equal(rvli_saver_free(addr_of(at)), RVL_OK);
+    assert_int_equal(rvli_saver_free(addr_of(at)), RVL_ERR_NOT_FOUND);
+    rvli_saver_free_deferred(); /* too early */
+    assert_int_equal(used(), before + SIZE);
+    assert_int_equal(rvl_transition_abort(transition), RVL_OK);
+    uint8_t *other = need(&settings, 0); /* the next allocation frees it first */
+    assert_int_equal(used(), before + SIZE);
+    assert_int_equal(rvli_saver_free(addr_of(other)), RVL_OK);
+    assert_int_equal(used(), before);
+}
+
 typedef struct freeing {
     rvl_addr addr;
     bool relaxed; /* so the thread calls itself */
@@ -587,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_driver_failures),
         cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_frees_of_prepared_memory),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_disk_names),
         cmocka_unit_test(test_threads),
