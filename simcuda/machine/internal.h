@@ -67,8 +67,8 @@ rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
 
 /* Notes a request that did not fit. */
-void rvli_machine_refuse(rvli_machine *machine, const rvli_client *client, int device,
-                         uint64_t requested_bytes, uint64_t free_bytes);
+void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
+                               uint64_t requested_bytes, uint64_t free_bytes);
 
 /* ---- nccl.c ---- */
 

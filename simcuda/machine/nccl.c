@@ -41,7 +41,7 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
         client->nccl[device] = after;
     if (status == RVL_ERR_DEVICE_OOM) {
         (void)rvl_device_get_memory(machine->context, device, &left, &total);
-        rvli_machine_refuse(machine, client, device, wanted, left);
+        rvli_machine_tell_refusal(machine, client, device, wanted, left);
     }
     answer->free_bytes = COMMUNICATOR_BYTES;
     answer->total_bytes = wanted;

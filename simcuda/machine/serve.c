@@ -23,8 +23,8 @@ static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTE
     snprintf(cause, RVLI_WIRE_TEXT_BYTES, "CUDA context of %.200s", client->name);
 }
 
-void rvli_machine_refuse(rvli_machine *machine, const rvli_client *client, int device,
-                         uint64_t requested_bytes, uint64_t free_bytes)
+void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client, int device,
+                               uint64_t requested_bytes, uint64_t free_bytes)
 {
     rvli_machine_refusal *refused = &machine->refused;
     if (refused->count++ > 0)
@@ -78,7 +78,7 @@ static rvl_status take_share(rvli_machine *machine, rvli_client *client, int dev
     if (status == RVL_OK)
         client->contexts |= bit;
     else if (status == RVL_ERR_DEVICE_OOM)
-        rvli_machine_refuse(machine, client, device, bytes, free_bytes(machine, device));
+        rvli_machine_tell_refusal(machine, client, device, bytes, free_bytes(machine, device));
     return status;
 }
 
@@ -96,8 +96,8 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     if (status == RVL_OK)
         (void)rvli_intmap_insert(&client->memory, addr, 0); /* there is room */
     if (status == RVL_ERR_DEVICE_OOM)
-        rvli_machine_refuse(machine, client, request->device, request->bytes,
-                            free_bytes(machine, request->device));
+        rvli_machine_tell_refusal(machine, client, request->device, request->bytes,
+                                  free_bytes(machine, request->device));
     answer->id = addr;
     return status;
 }
@@ -114,7 +114,7 @@ static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t
     uint64_t limit = machine->host_limit_bytes;
     uint64_t left = limit == 0 ? UINT64_MAX - machine->host_bytes : limit - machine->host_bytes;
     if (bytes > left) {
-        rvli_machine_refuse(machine, client, RVL_NO_DEVICE, bytes, left);
+        rvli_machine_tell_refusal(machine, client, RVL_NO_DEVICE, bytes, left);
         return RVL_ERR_HOST_OOM;
     }
     client->host_bytes += bytes;
