@@ -169,7 +169,7 @@ static bool wait_for_end(pid_t command, int control, int *status_out)
 
 static _Noreturn void keep(const char *path, char **words, const sigset_t *mask, const pipes *ends)
 {
-    int status;
+    int status = 0;
     close(ends->control[1]);
     close(ends->report[0]);
     close(ends->told[0]);
