@@ -6,6 +6,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -391,8 +392,12 @@ class Report(unittest.TestCase):
         self.bad(1, "No such file or directory", STEP, "--svg", self.out / "none" / "x.svg")
         self.bad(1, "/dev/full: No space left on device", STEP, "--svg", "/dev/full")
         # No room for the file: what was there before stays, and no draft is left behind.
+        # With coverage the counts would be cut off, too, and every later program complain of them.
+        elsewhere = {**os.environ, "GCOV_PREFIX": str(self.out / "counts"),
+                     "GCOV_ERROR_FILE": "/dev/null"}  # fmt: skip
         made = subprocess.run(["bash", "-c", "ulimit -f 4; trap '' XFSZ; exec \"$@\"", "-", COMMAND,
-                               "report", STEP, "--svg", target], capture_output=True)
+                               "report", STEP, "--svg", target], capture_output=True, env=elsewhere)
+        shutil.rmtree(self.out / "counts", ignore_errors=True)
         self.assertEqual(made.returncode, 1, made.stderr)
         self.assertIn(b"File too large", made.stderr)
         self.assertEqual(target.read_text(), "as it was")
