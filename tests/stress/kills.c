@@ -203,7 +203,7 @@ void kill_a_command(caller *by)
         calls_give_up("no memory");
     snprintf(folder, sizeof folder, "%s/command", stress_folder);
     bool junit = STRESS_HAS_TOML && random_one_in(&by->random, 2);
-    const char *name = junit ? "out.xml" : "out.html";
+    const char *name = junit ? "out.xml" : "out.svg"; /* a page needs its chart library */
     snprintf(path, sizeof path, "%s/%s", folder, name);
     snprintf(check, sizeof check, "%s/memory.toml", folder);
     if (mkdir(folder, 0700) != 0)
@@ -217,7 +217,7 @@ void kill_a_command(caller *by)
             trace);
     fclose(file);
 
-    const char *const report[] = {RVL_COMMAND_PATH, "report", trace, "-o", path, NULL};
+    const char *const report[] = {RVL_COMMAND_PATH, "report", trace, "--svg", path, NULL};
     const char *const checks[] = {RVL_COMMAND_PATH, "check", check, "--junit", path, NULL};
     const char *const *words = junit ? checks : report;
     uint64_t takes_us = run_whole(by, words);
@@ -227,7 +227,7 @@ void kill_a_command(caller *by)
     expect_nothing_of(by, victim);
     expect_only(by, folder, (const char *const[]){"memory.toml", name, NULL});
     if (access(path, F_OK) == 0)
-        EXPECT(by, is_whole(path, junit ? "</testsuites>\n" : "</html>\n", size, text), true);
+        EXPECT(by, is_whole(path, junit ? "</testsuites>\n" : "</svg>\n", size, text), true);
     free(text);
     remove_folder(folder);
 }
