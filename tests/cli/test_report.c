@@ -5,6 +5,7 @@
  */
 #include "tests/support/support.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -667,8 +668,9 @@ static void test_a_device_is_claimed_only_where_it_was_named(void **state)
     text = printed(0, "replay --json", snapshots[0], "--device h200");
     assert_null(strstr(text, "assumed"));
     free(text);
-    text = printed(0, "replay --json", RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt",
-                   snapshots[0]);
+    char quoted[PATH_MAX + 3]; /* the folder may have spaces */
+    snprintf(quoted, sizeof quoted, "'%s'", snapshots[0]);
+    text = printed(0, "replay --json", RVL_SOURCE_DIR "/traces/qwen2.5-32b-tp2-h200.rvt", quoted);
     assert_null(strstr(text, "assumed")); /* the trace beside it declares one */
     free(text);
 }
