@@ -83,9 +83,10 @@ static void find_tightest(const rvli_transition *transition, bool pausing,
 }
 
 /* With the lock held: nothing is marked, so the list is good only meanwhile. */
-static void count(const rvli_transition *transition, bool pausing, bool skip_content,
-                  const uint64_t *free_bytes, rvl_forecast *forecast)
+static void count(const rvli_transition *transition, bool pausing, const uint64_t *free_bytes,
+                  rvl_forecast *forecast)
 {
+    bool skip_content = transition->skip_content;
     find_tightest(transition, pausing, free_bytes, forecast);
     forecast->host_bytes = backup_bytes(transition, RVL_BACKUP_HOST, pausing, skip_content);
     forecast->disk_bytes = backup_bytes(transition, RVL_BACKUP_DISK, pausing, skip_content);
@@ -96,8 +97,8 @@ static void count(const rvli_transition *transition, bool pausing, bool skip_con
 /* ---- The dry run ---- */
 
 /* Lists what would move, counts it, and copies it into a rehearsal. */
-static rvl_status prepare(rvli_transition *transition, bool pausing, bool skip_content,
-                          rvl_forecast *forecast, rvl_context **rehearsal_out)
+static rvl_status prepare(rvli_transition *transition, bool pausing, rvl_forecast *forecast,
+                          rvl_context **rehearsal_out)
 {
     uint64_t free_bytes[RVL_MAX_DEVICES];
     rvl_status status = read_free(transition->context, free_bytes);
@@ -107,7 +108,7 @@ static rvl_status prepare(rvli_transition *transition, bool pausing, bool skip_c
     status = rvli_transition_collect(
         transition, pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
     if (status == RVL_OK)
-        count(transition, pausing, skip_content, free_bytes, forecast);
+        count(transition, pausing, free_bytes, forecast);
     if (status == RVL_OK)
         status = rvli_rehearsal_begin(transition, pausing, rehearsal_out);
     rvli_unlock(transition->context);
@@ -121,16 +122,11 @@ rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t 
     rvli_transition transition;
     rvl_context *rehearsal = NULL;
     rvl_forecast forecast = {0};
-    rvl_status status = rvli_context_check_change(context);
-    if (status == RVL_OK)
-        status = rvli_pause_options_read(&options, user_options);
-    if (status == RVL_OK)
-        status = rvli_streams_check(context, options.streams, options.stream_count);
-    if (status == RVL_OK)
-        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    rvl_status status =
+        rvli_pause_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
-    status = prepare(&transition, true, options.flags & RVL_PAUSE_DISCARD, &forecast, &rehearsal);
+    status = prepare(&transition, true, &forecast, &rehearsal);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
         const rvl_pause_options dry = {.struct_size = sizeof dry, .flags = options.flags};
@@ -148,17 +144,11 @@ rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t
     rvli_transition transition;
     rvl_context *rehearsal = NULL;
     rvl_forecast forecast = {0};
-    rvl_status status = rvli_context_check_change(context);
-    if (status == RVL_OK)
-        status = rvli_resume_options_read(&options, user_options);
-    if (status == RVL_OK)
-        status = rvli_streams_check(context, options.streams, options.stream_count);
-    if (status == RVL_OK)
-        status = rvli_transition_begin(context, tags, tag_count, options.process, &transition);
+    rvl_status status =
+        rvli_resume_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
-    status =
-        prepare(&transition, false, options.flags & RVL_RESUME_NO_RESTORE, &forecast, &rehearsal);
+    status = prepare(&transition, false, &forecast, &rehearsal);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
         const rvl_resume_options dry = {

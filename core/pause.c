@@ -310,21 +310,20 @@ rvl_status rvli_pause_abort(rvli_transition *transition)
     return rvli_abort(transition, undo_item, "abort of a pause");
 }
 
-rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_options *user)
+static rvl_status read_options(rvl_pause_options *options, const rvl_pause_options *user)
 {
     rvl_status status = rvli_options_read(options, sizeof *options, user);
     return status == RVL_OK ? rvli_flags_check(options->flags, RVL_PAUSE_DISCARD, options->reserved)
                             : status;
 }
 
-/* Claims the tags for a pause with these arguments. */
-static rvl_status begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                        const rvl_pause_options *user_options, rvl_pause_options *options,
-                        rvli_transition *transition)
+rvl_status rvli_pause_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_pause_options *user_options, rvl_pause_options *options,
+                            rvli_transition *transition)
 {
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_pause_options_read(options, user_options);
+        status = read_options(options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options->streams, options->stream_count);
     if (status == RVL_OK)
@@ -339,7 +338,8 @@ rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t tag_count
 {
     rvl_pause_options options;
     rvli_transition transition;
-    rvl_status status = begin(context, tags, tag_count, user_options, &options, &transition);
+    rvl_status status =
+        rvli_pause_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
     status = pause_claimed(&transition, &options, true);
@@ -356,7 +356,7 @@ rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t t
     rvli_transition *transition = NULL;
     rvl_status status = rvli_prepare_new(transition_out, &transition);
     if (status == RVL_OK)
-        status = begin(context, tags, tag_count, user_options, &options, transition);
+        status = rvli_pause_begin(context, tags, tag_count, user_options, &options, transition);
     if (status != RVL_OK) {
         free(transition);
         return status;

@@ -300,7 +300,7 @@ rvl_status rvli_resume_abort(rvli_transition *transition)
     return rvli_abort(transition, undo_item, "abort of a resume");
 }
 
-rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resume_options *user)
+static rvl_status read_options(rvl_resume_options *options, const rvl_resume_options *user)
 {
     rvl_status status = rvli_options_read(options, sizeof *options, user);
     return status == RVL_OK
@@ -308,14 +308,13 @@ rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resum
                : status;
 }
 
-/* Claims the tags for a resume with these arguments. */
-static rvl_status begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                        const rvl_resume_options *user_options, rvl_resume_options *options,
-                        rvli_transition *transition)
+rvl_status rvli_resume_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_resume_options *user_options, rvl_resume_options *options,
+                             rvli_transition *transition)
 {
     rvl_status status = rvli_context_check_change(context);
     if (status == RVL_OK)
-        status = rvli_resume_options_read(options, user_options);
+        status = read_options(options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options->streams, options->stream_count);
     if (status == RVL_OK)
@@ -330,7 +329,8 @@ rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t tag_coun
 {
     rvl_resume_options options;
     rvli_transition transition;
-    rvl_status status = begin(context, tags, tag_count, user_options, &options, &transition);
+    rvl_status status =
+        rvli_resume_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
     status = resume_claimed(&transition, &options);
@@ -348,7 +348,7 @@ rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t 
     rvli_transition *transition = NULL;
     rvl_status status = rvli_prepare_new(transition_out, &transition);
     if (status == RVL_OK)
-        status = begin(context, tags, tag_count, user_options, &options, transition);
+        status = rvli_resume_begin(context, tags, tag_count, user_options, &options, transition);
     if (status != RVL_OK) {
         free(transition);
         return status;

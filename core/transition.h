@@ -90,8 +90,15 @@ rvl_status rvli_streams_check(rvl_context *context, void *const *streams, size_t
 /* Charges the time since start_ns to the devices that moved something. With the lock held. */
 void rvli_transition_spend(rvli_transition *transition);
 
-/* As rvli_options_read(), and their flags are checked. */
-rvl_status rvli_pause_options_read(rvl_pause_options *options, const rvl_pause_options *user);
-rvl_status rvli_resume_options_read(rvl_resume_options *options, const rvl_resume_options *user);
+/*
+ * Reads the options of a pause or resume, checks them, and claims the tags: what the call, its
+ * prepare and its forecast begin with.
+ */
+rvl_status rvli_pause_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_pause_options *user_options, rvl_pause_options *options,
+                            rvli_transition *transition);
+rvl_status rvli_resume_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                             const rvl_resume_options *user_options, rvl_resume_options *options,
+                             rvli_transition *transition);
 
 #endif
