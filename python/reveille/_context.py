@@ -392,16 +392,7 @@ class Context:
         """
         options = self._pause_options(discard, streams, events)
         with self._vetoes():
-            if group is None:
-                self._transition("rvl_pause", tags, options)
-            else:
-                job_of(group).move(
-                    call_of("pause", tags),
-                    lambda prepared: prepared.append(
-                        self._prepared("rvl_pause_prepare", tags, options)
-                    ),
-                    seconds(group_timeout),
-                )
+            self._move("pause", tags, options, group, group_timeout)
 
     @contextlib.contextmanager
     def _vetoes(self) -> Iterator[None]:
@@ -409,6 +400,19 @@ class Context:
             yield
         except Vetoed as veto:
             raise veto from self._handle.callbacks.take_veto()
+
+    def _move(
+        self, what: str, tags: Sequence[str], options: Any, group: Group | None, timeout: float
+    ) -> None:
+        """In one call, or in two phases with the ranks of a group."""
+
+        def prepare(prepared: list[Prepared]) -> None:
+            prepared.append(self._prepared(f"rvl_{what}_prepare", tags, options))
+
+        if group is None:
+            self._transition(f"rvl_{what}", tags, options)
+        else:
+            job_of(group).move(call_of(what, tags), prepare, seconds(timeout))
 
     def _transition(self, function: str, tags: Sequence[str], options: Any) -> None:
         with self._naming(tags):
@@ -451,16 +455,7 @@ class Context:
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        if group is None:
-            self._transition("rvl_resume", tags, options)
-        else:
-            job_of(group).move(
-                call_of("resume", tags),
-                lambda prepared: prepared.append(
-                    self._prepared("rvl_resume_prepare", tags, options)
-                ),
-                seconds(group_timeout),
-            )
+        self._move("resume", tags, options, group, group_timeout)
 
     @overload
     def fits(self, *tags: str, restore: bool = ...) -> Forecast: ...
