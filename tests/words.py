@@ -3,6 +3,7 @@
 """Words and turns that the project's texts do without, and what to write instead.
 
     words.py SOURCE_DIR
+    words.py --self         finds one of each itself
 
 Reads all that git has of documents, manual pages, headers and sources. A line that ends in
 "words: as it was" keeps its words: files that are shipped hold them.
@@ -28,7 +29,28 @@ KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3"
 KEPT = "words: as it was"
 
 
+PATTERNS = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
+FAULTY = ("whoever asks", "filled anew", "hereby", "one a thread", "a line a stage", "of one's own",
+          "utilizes", "seamless", "simply")  # fmt: skip
+
+
+def find(line):
+    """Pairs of what is unwanted in a line, and what to write."""
+    hits = [(pattern.search(line), better) for pattern, better in PATTERNS.items()]
+    kept = line.rstrip(" */").endswith(KEPT)
+    return [(hit[0], better) for hit, better in hits if hit and not kept]
+
+
+def check_self():
+    wrong = [line for line in FAULTY if len(find(line)) != 1]
+    wrong += [line for line in ("one of a thread", "a line; a stage", f"anew /* {KEPT} */") if find(line)]
+    print(f"wrong: {wrong}" if wrong else f"{len(FAULTY)} found")
+    sys.exit(1 if wrong or len(FAULTY) != len(UNWANTED) else 0)
+
+
 def main():
+    if sys.argv[1] == "--self":
+        check_self()
     source = pathlib.Path(sys.argv[1])
     try:
         listed = subprocess.run(["git", "ls-files", *KINDS], cwd=source, capture_output=True, text=True,
@@ -40,15 +62,12 @@ def main():
         print("SKIP: git has no list of the files here")
         sys.exit(77)
     found = 0
-    patterns = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
     for name in names:
         text = (source / name).read_text(encoding="utf-8")
         for number, line in enumerate(text.split("\n"), 1):
-            for pattern, better in patterns.items():
-                hit = pattern.search(line)
-                if hit and not line.rstrip(" */").endswith(KEPT):
-                    found += 1
-                    print(f'{name}:{number}: "{hit[0]}"; write {better}')
+            for hit, better in find(line):
+                found += 1
+                print(f'{name}:{number}: "{hit}"; write {better}')
     print(f"{len(names)} files, {found} unwanted words")
     sys.exit(1 if found else 0)
 
