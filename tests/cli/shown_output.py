@@ -6,10 +6,12 @@
 
 Every indented line that begins with `$ reveille replay` stands for a run; the lines behind it, up to
 an empty one, must be what is printed, each as far as it is shown (tables are cut on the right, and
-"..." stands for the rest of a line). The README's picture must be what `reveille report` draws.
+"..." stands for the rest of a line). The README's picture must be what `reveille report` draws, and
+its commands on a config and a trace must run, in their order.
 --update rewrites the shown parts instead.
 """
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -68,6 +70,24 @@ def check(path, command, where, update):
     return wrong
 
 
+def check_commands(command, source, where):
+    """They may say that something does not fit."""
+    config = source / "tests/data/configs/qwen2.5-0.5b.json"
+    (pathlib.Path(where) / "config.json").write_bytes(config.read_bytes())
+    lines = re.findall(r"^    reveille ((?:model|replay|report|plan) .*?)(?: +#.*)?$",
+                       (source / "README.md").read_text(encoding="utf-8"), re.M)  # fmt: skip
+    if len({line.split()[0] for line in lines}) != 4:
+        sys.exit(f"the README's commands are not those that are known: {lines}")
+    wrong = 0
+    for line in lines:
+        done = subprocess.run([command, *shlex.split(line)], cwd=where, capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        if done.returncode not in (0, 3) and "built without the page" not in done.stderr:
+            print(f"README.md: reveille {line}: {done.stderr}")
+            wrong += 1
+    return wrong
+
+
 def check_picture(command, source, where, update):
     path = source / PICTURE
     drawn = subprocess.run([command, *PICTURED], cwd=where, capture_output=True, check=True).stdout
@@ -88,6 +108,7 @@ def main():
         for path in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
             runs += path.read_text(encoding="utf-8").count("\n" + PROMPT)
             wrong += check(path, command, where, update)
+        wrong += check_commands(command, source, where)
         wrong += check_picture(command, source, where, update)
     if runs == 0:
         sys.exit("no document shows a replay")

@@ -13,7 +13,7 @@ import traceback
 
 import reveille
 
-DEADLINE_S = 120
+DEADLINE_S = 400
 
 
 class FileStore:
