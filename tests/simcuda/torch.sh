@@ -15,6 +15,8 @@ if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split(
     # === takes the build of this very version: some configurations of pip prefer one without CUDA.
     PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet "torch===$version" numpy
 fi
+"$environment/bin/python" -c "import transformers" 2>/dev/null ||
+    "$environment/bin/pip" install --quiet transformers==5.17.0
 headers=$("$environment/bin/python" -c "
 import glob, os, torch
 print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nvidia/*/include/cublasLt.h'))[-1]))")
@@ -35,3 +37,4 @@ for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
         "$source/tests/simcuda/torch_graphs.py"
 done
+timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
