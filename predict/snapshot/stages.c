@@ -41,6 +41,13 @@ rvl_status rvli_stages_check(const rvli_run *run, const char *prefix, char *mess
                      row->name_at, NAME_BYTES_MAX);
             return RVL_ERR_CORRUPT_TRACE;
         }
+        /* Further on names end where C's strings do. */
+        if (memchr(run->recording.pickle.data + row->name_at, '\0', row->name_length) != NULL) {
+            snprintf(message, size,
+                     "byte %" PRIu64 ": a stage's name with a NUL in it: rename that annotation",
+                     row->name_at);
+            return RVL_ERR_CORRUPT_TRACE;
+        }
     }
     if (starts <= STAGES_MAX)
         return RVL_OK;

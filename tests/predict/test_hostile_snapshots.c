@@ -366,14 +366,16 @@ static void stages_are_bounded(void **state)
     char long_name[300] = "stage:";
     memset(long_name + 6, 'x', sizeof long_name - 6);
     written fits = with_stages(long_name, 6 + 255, 2), longer = with_stages(long_name, 6 + 256, 2);
-    written many = with_stages("stage:a", 7, 8193);
+    written many = with_stages("stage:a", 7, 8193), cut = with_stages("stage:a\0b", 9, 2);
     check_read(&fits, 1);
     check_refused(&longer, "byte 116: a stage's name of more than 255 bytes");
+    check_refused(&cut, "byte 116: a stage's name with a NUL in it: rename that annotation");
     check_refused(&many, "8193 annotations begin a stage, and 8192 may: name a longer prefix, "
                          "which fewer of them have (--stage-prefix)");
     free(fits.data);
     free(longer.data);
     free(many.data);
+    free(cut.data);
 }
 
 /* Final segments of a private pool, and as many entries that each give all of them back. */
