@@ -116,6 +116,9 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
 
 /* false: no memory. */
 bool check_print_table(const check_results *results);
+/* A line for each stage that fails: by how much, and who held its peak. */
+void check_print_failures(const check_results *results);
+/* The same as annotations of GitHub, and for stages that are lower than their baseline. */
 void check_print_github(const check_file *file, const check_results *results);
 /* Returns 0 or the exit status. */
 int check_write_junit(const char *path, const check_results *results);

@@ -143,6 +143,8 @@ static int tell(const arguments *parsed, const check_file *file, const check_res
         return complain(EXIT_INTERNAL, "out of host memory");
     if (parsed->github)
         check_print_github(file, results);
+    else
+        check_print_failures(results);
     tell_broken(results);
     return code_of(results);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What checks came to: a table, annotations of GitHub, a JUnit file. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static double change_percent(const check_stage *stage)
 const char *check_explain(const check_stage *stage, double tolerance_percent,
                           char text[CHECK_TEXT_BYTES])
 {
-    char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES], change[CHANGE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], bound[SIZE_TEXT_BYTES];
     if (stage->why != NULL)
         return stage->why;
     format_size(stage->peak_bytes, peak);
@@ -46,8 +47,9 @@ const char *check_explain(const check_stage *stage, double tolerance_percent,
     case CHECK_GREW:
     case CHECK_LOWER:
         snprintf(text, CHECK_TEXT_BYTES,
-                 "the peak of %s is %s beside the baseline of %s; %g %% are tolerated", peak,
-                 format_change(change_percent(stage), change),
+                 "the peak of %s is %.2f %% %s the baseline of %s, and the tolerance is %g %%",
+                 peak, fabs(change_percent(stage)),
+                 stage->verdict == CHECK_GREW ? "above" : "below",
                  format_size(stage->baseline_bytes, bound), tolerance_percent);
         break;
     case CHECK_UNKNOWN:
@@ -151,7 +153,42 @@ bool check_print_table(const check_results *results)
     return printed;
 }
 
-/* ---- Annotations ---- */
+/* ---- What is said of a stage ---- */
+
+static void say_holders(rvli_shown_as as, const check_stage *stage)
+{
+    if (stage->holders == NULL)
+        return;
+    fputs("; at its peak: ", stdout);
+    write_shown(stdout, as, stage->holders);
+}
+
+static void say_failure(const check_result *result, const check_stage *stage)
+{
+    char text[CHECK_TEXT_BYTES];
+    fputs("  ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN, result->item->name);
+    fputs(" on ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN, result->device);
+    fputs(", stage ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN, stage->name);
+    fputs(": ", stdout);
+    write_shown(stdout, RVLI_SHOWN_PLAIN,
+                check_explain(stage, result->item->tolerance_percent, text));
+    say_holders(RVLI_SHOWN_PLAIN, stage);
+    puts("");
+}
+
+void check_print_failures(const check_results *results)
+{
+    for (size_t i = 0; i < results->count; i++) {
+        const check_result *result = &results->results[i];
+        for (size_t k = 0; k < result->stage_count && !check_is_empty(result); k++) {
+            if (check_fails(&result->stages[k]))
+                say_failure(result, &result->stages[k]);
+        }
+    }
+}
 
 static void annotate(const check_file *file, const check_result *result, const check_stage *stage)
 {
@@ -170,10 +207,7 @@ static void annotate(const check_file *file, const check_result *result, const c
     }
     write_shown(stdout, RVLI_SHOWN_GITHUB,
                 check_explain(stage, result->item->tolerance_percent, text));
-    if (stage->holders != NULL) {
-        fputs("; at its peak: ", stdout);
-        write_shown(stdout, RVLI_SHOWN_GITHUB, stage->holders);
-    }
+    say_holders(RVLI_SHOWN_GITHUB, stage);
     puts("");
 }
 

@@ -67,13 +67,17 @@ static void compares_with_a_baseline(void **state)
     check_printed("a, step  own     train<&>  600.0 MiB          600.0 MiB  0.00 %  ok\n");
     write_trace(M610); /* 1.67 % more */
     assert_int_equal(run_command("check c.json"), 3);
-    check_printed("+1.67 %  ABOVE THE BASELINE\n2 stages, 1 failed\n");
+    check_printed("+1.67 %  ABOVE THE BASELINE\n2 stages, 1 failed\n"
+                  "  a, step on own, stage train<&>: the peak of 610.0 MiB is 1.67 % above the "
+                  "baseline of 600.0 MiB, and the tolerance is 1.5 %; at its peak: "
+                  "engine/activations 610.0 MiB\n");
     write_trace("524288000");
     assert_int_equal(run_command("check c.json --github"), 0);
     check_printed("-16.67 %  ok, lower than the baseline\n");
-    check_printed("::notice file=c.json,title=a%2C step on own::stage train<&>: the peak of 500.0 "
-                  "MiB is -16.67 %25 beside the baseline of 600.0 MiB; 1.5 %25 are tolerated; at "
-                  "its peak: engine/activations 500.0 MiB\n");
+    check_printed(
+        "::notice file=c.json,title=a%2C step on own::stage train<&>: the peak of 500.0 "
+        "MiB is 16.67 %25 below the baseline of 600.0 MiB, and the tolerance is 1.5 %25; at "
+        "its peak: engine/activations 500.0 MiB\n");
 }
 
 static void names_what_the_baseline_lacks(void **state)

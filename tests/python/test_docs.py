@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The examples of README.md and docs/python.md, as they stand there."""
+"""The examples of docs/python.md and docs/guides/ci.md, as they stand there, with the installed package.
+tests/documents.py runs those of the other pages."""
 
 import re
 
@@ -8,40 +9,25 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
-def examples(source):
-    return re.findall(
-        r"^```python\n(.*?)^```$", (source / "docs/python.md").read_text(), re.M | re.S
-    )
+def examples(source, page):
+    """The programs of a page; those with a mark other than pytest are for others to run."""
+    text = (source / page).read_text()
+    text = re.sub(r"^<!-- not run: needs pytest.*\n", "", text, flags=re.M)
+    return re.findall(r"(?<!-->\n)^```python\n(.*?)^```$", text, re.M | re.S)
 
 
 def test_programs_run(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    programs = [text for text in examples(source) if "import pytest" not in text]
+    programs = [text for text in examples(source, "docs/python.md") if "import pytest" not in text]
     assert len(programs) == 3
     names = {}
     for program in programs:
         exec(compile(program, "docs/python.md", "exec"), names)
 
 
-def test_the_readme_shows_what_is_printed(source, capsys):
-    page = (source / "README.md").read_text()
-    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    exec(compile(program, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    shown = page.split("It prints:\n\n")[1].split("\n\n")[0].splitlines()
-    assert [line.strip() for line in shown] == printed
-
-
-def test_tests_pass(source, pytester):
-    tests = [text for text in examples(source) if "import pytest" in text]
-    assert len(tests) == 1
-    pytester.makepyfile(tests[0])
-    pytester.runpytest("--strict-markers").assert_outcomes(passed=3)
-
-
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
-def test_linked_files_exist(source, name):
-    page = source / name
-    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-    assert links
-    assert [link for link in links if not (page.parent / link).exists()] == []
+@pytest.mark.parametrize("page, passed", [("docs/python.md", 3), ("docs/guides/ci.md", 2)])
+def test_tests_pass(source, pytester, page, passed):
+    (tests,) = (text for text in examples(source, page) if "import pytest" in text)
+    (pytester.path / "traces").symlink_to(source / "traces")
+    pytester.makepyfile(tests)
+    pytester.runpytest("--strict-markers").assert_outcomes(passed=passed)
