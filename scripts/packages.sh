@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Debian packages by purpose; sourced by the other scripts.
 
-# What the libraries and the command are built with: all that scripts/demo needs.
+# What the libraries and the command are built with.
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config
     libjansson-dev libzstd-dev libdeflate-dev uthash-dev liburing-dev)
+# Checks in TOML: a C++ compiler and a header.
+toml_packages=(g++ libtomlplusplus-dev)
 # What the tests need beside it.
 test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev abigail-tools)
 # What else is used, and what is missing without it: PACKAGE=WHAT.
