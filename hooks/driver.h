@@ -9,6 +9,7 @@
 
 /* X(entry point, CUDA version whose signature it has) */
 #define RVLI_DRIVER_CALLS_MAP(X)                                                                   \
+    X(cuDriverGetVersion, 2020)                                                                    \
     X(cuCtxGetDevice, 2000)                                                                        \
     X(cuStreamIsCapturing, 10000)                                                                  \
     X(cuThreadExchangeStreamCaptureMode, 10010)

@@ -62,6 +62,7 @@
     X(const uint8_t *, saver_backup, (rvl_addr addr, uint64_t bytes), (addr, bytes))               \
     V(saver_set_margin, (uint64_t bytes), (bytes))                                                 \
     V(saver_set_retain, (bool on), (on))                                                           \
+    V(saver_say_state, (void), ())                                                                 \
     X(bool, saver_get_retain, (void), ())                                                          \
     X(rvl_status, saver_set_directory, (const char *path), (path))                                 \
     X(const rvli_process_settings *, settings, (void), ())                                         \

@@ -9,6 +9,7 @@
 #include "base/shown.h"
 #include "base/text.h"
 #include "hooks/region/disk_names.h"
+#include "reveille/version.h"
 
 /* A line in one write, so that lines of several processes do not mix, and made harmless. */
 void rvli_say(const char *text)
@@ -64,6 +65,8 @@ void rvli_say_error(const char *what)
         rvli_text_add(&text, " bytes");
     }
     add_native(&text, error);
+    rvli_text_add(&text, ", Reveille ");
+    rvli_text_add(&text, rvl_version());
     rvli_text_add(&text, ")");
     rvli_say(line);
 }

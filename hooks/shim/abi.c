@@ -122,7 +122,10 @@ static int end_unless_done(rvl_status status, const char *what, const char *tag)
         rvli_text_add(&text, tag);
         rvli_text_add(&text, "\")");
     }
-    rvli_give_up_error(message);
+    rvli_say_error(message);
+    rvli_saver_say_state();
+    rvli_end_process();
+    abort();
 }
 
 static const char *named(const char *tag)

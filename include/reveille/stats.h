@@ -101,6 +101,21 @@ RVL_API rvl_status rvl_device_get_stats(rvl_context *context, int device,
 RVL_API rvl_status rvl_device_get_memory(rvl_context *context, int device, uint64_t *free_bytes_out,
                                          uint64_t *total_bytes_out);
 
+/* Room that the text of rvl_device_get_summary() needs at most, for tags with short names. */
+#define RVL_SUMMARY_BYTES 512
+
+/*
+ * Writes a sentence about a device, to print beside an error: version of the library, name and
+ * number of the device, bytes in all and free, and which tags of this context hold memory there,
+ * largest first. "Reveille 0.1.0, device 0 (NVIDIA H200): 139.8 GiB, 61.5 GiB free; held here:
+ * kv_cache 94.2 GiB paused, weights 30.7 GiB; by all else 47.6 GiB". It is cut to text_bytes,
+ * NUL included. No memory is allocated. The error record stays unless this call fails.
+ * Returns RVL_OK; RVL_ERR_INVALID, also where there is no room for a text; or as
+ * rvl_device_get_memory(). Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_device_get_summary(rvl_context *context, int device, char *text_out,
+                                          size_t text_bytes);
+
 /*
  * Host memory that backups are kept in. Real devices share one pool a process: the numbers are
  * those of all contexts on it, and start again from 0 when the last closes. Each simulated context

@@ -40,6 +40,7 @@ ERR_VETOED = -19
 ERR_FORKED = -20
 
 NO_DEVICE = -1
+SUMMARY_BYTES = 512  # room for rvl_device_get_summary()
 
 ALLOC_EXPORTABLE = 1
 ALLOC_RDMA = 2
@@ -470,6 +471,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_device_get_stats": (c_int, [c_void_p, c_int, POINTER(DeviceStats)]),
     "rvl_device_get_memory": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
     "rvl_host_get_memory": (c_int, [c_void_p, POINTER(HostMemory)]),
+    "rvl_device_get_summary": (c_int, [c_void_p, c_int, c_char_p, c_size_t]),
     "rvl_tag_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(TagStats)]),
     "rvl_stage_count": (c_uint32, [c_void_p]),
     "rvl_stage_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(StageStats)]),
@@ -585,6 +587,19 @@ def _loaded(name: str) -> ctypes.CDLL | None:
         return ctypes.CDLL(f"lib{name}.so.0", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
         return None
+
+
+def driver_version() -> str | None:
+    """CUDA version that the driver speaks ("12.4"), None without a driver."""
+    try:
+        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as the C library looks
+        function = ctypes.CDLL(name).cuDriverGetVersion
+    except (OSError, AttributeError):
+        return None
+    number = c_int()
+    if function(ctypes.byref(number)) != 0:
+        return None
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
 def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDLL:

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import Any, Callable, TypeVar
 
 from . import _c
-from .errors import InvalidState, check
+from .errors import InvalidState, ReveilleError, check
 
 BeforeUnmap = Callable[[str], None]
 AfterMap = Callable[[str], None]
@@ -121,9 +122,26 @@ class Handle:
         def work(context: ctypes.c_void_p) -> None:
             columns = [[each] for each in (context, *arguments)]
             statuses.extend(map(entry, *columns))  # one step for the interpreter
-            check(statuses[-1], self.backend, self.library, self.ordinal)
+            try:
+                check(statuses[-1], self.backend, self.library, self.ordinal)
+            except ReveilleError as error:
+                error.note_summary(self.summary(context, error.device))
+                raise
 
         self.run(work)
+
+    def summary(self, context: ctypes.c_void_p, device: int | None) -> str:
+        """Who holds the memory of a device, by PyTorch's number of it; "" where nobody can say."""
+        text = ctypes.create_string_buffer(_c.SUMMARY_BYTES)
+        devices = range(self.library.rvl_device_count(context)) if device is not None else ()
+        for index in devices:
+            if self.library.rvl_device_get_summary(context, index, text, len(text)) != _c.OK:
+                continue
+            shown = _c.some_text(text.value)
+            if self.ordinal is not None or re.match(rf"Reveille \S+ device {device}[ :]", shown):
+                driver = _c.driver_version() if self.backend == "cuda" else None
+                return f"{shown}; CUDA driver {driver}" if driver else shown
+        return ""
 
     def ask(self, function: str, *arguments: Any) -> int:
         """Calls one that returns a number, and knows no errors."""

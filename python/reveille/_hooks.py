@@ -18,7 +18,7 @@ from ._context import Context
 from ._handle import BorrowedHandle
 from ._options import choice
 from ._scope import scope
-from .errors import InvalidState, NotFound, check
+from .errors import InvalidState, NotFound, ReveilleError, check
 
 MODES = ("preload", "torch")
 
@@ -56,7 +56,13 @@ class Hook:
 
     def check(self, status: int) -> None:
         """Raises what the library says of a call that has just failed."""
-        check(status, "cuda", self.core)
+        try:
+            check(status, "cuda", self.core)
+        except ReveilleError as error:
+            for context in self.contexts() if error.device is not None else ():
+                handle = context._handle
+                error.note_summary(handle.run(lambda c: handle.summary(c, error.device)))
+            raise
 
     def context(self, device: int) -> HookContext:
         """The context of a device, opened if need be."""

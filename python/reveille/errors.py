@@ -15,6 +15,7 @@ from . import _c
 
 # The class of a status, from the status that each class below names.
 BY_STATUS: dict[int, type[ReveilleError]] = {}
+NOTES = hasattr(BaseException, "add_note")
 
 
 class ReveilleError(Exception):
@@ -32,6 +33,7 @@ class ReveilleError(Exception):
         native_name: the name of native_code, "" if none
         file: the file it is about, None if none; with line and column (from 1, 0 if none)
         key: of a config, or the name of an option, "" if none
+        summary: what held the device's memory when it failed, "" if it is about no device
     """
 
     STATUS: ClassVar[int] = 0
@@ -73,6 +75,19 @@ class ReveilleError(Exception):
         self.line = line
         self.column = column
         self.key = key
+        self.summary = ""
+
+    def __str__(self) -> str:
+        # Tracebacks show notes from Python 3.11 on.
+        return self.message if NOTES or not self.summary else f"{self.message}\n{self.summary}"
+
+    def note_summary(self, summary: str) -> None:
+        """Puts below the message who held what, once."""
+        if self.summary or not summary:
+            return
+        self.summary = summary
+        if NOTES:
+            self.add_note(summary)
 
     @property
     def status_name(self) -> str:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Allocations and transitions through the public API, on simulated devices with real bytes. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/blocks.h"
@@ -123,6 +124,62 @@ static void host_memory_is_refused_to_the_wrong(void **state)
     assert_int_equal(rvl_last_error(&error), RVL_OK);
     assert_string_equal(error.op, "host_memory");
     check_host_memory(context, 0, 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+static void check_summary(rvl_context *context, int device, const char *expected)
+{
+    char text[RVL_SUMMARY_BYTES], whole[RVL_SUMMARY_BYTES + 32];
+    snprintf(whole, sizeof whole, "Reveille %s, %s", rvl_version(), expected);
+    assert_int_equal(rvl_device_get_summary(context, device, text, sizeof text), RVL_OK);
+    assert_string_equal(text, whole);
+}
+
+static void a_summary_says_who_holds_what(void **state)
+{
+    (void)state;
+    fault_injector *fault = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    char text[24] = "as before";
+    rvl_tag tag;
+    rvl_context *context = support_open(
+        (support_options){.devices = 2, .memory = RVL_SIM_ACCOUNTED, .capacity_bytes = 1 * GIB},
+        &fault);
+    check_summary(context, 1, "device 1: 1.0 GiB, 1.0 GiB free; nothing is held here");
+    support_alloc(context, "weights", 1, 100 * MIB, RVL_BACKUP_NONE);
+    support_alloc(context, "cache", 1, 300 * MIB, RVL_BACKUP_NONE);
+    assert_int_equal(rvl_tag_find(context, 0, "weights", &tag), RVL_OK);
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+    support_alloc(context, "weights", 1, 20 * MIB, RVL_BACKUP_NONE);
+    support_alloc(context, "", 1, 2 * MIB, RVL_BACKUP_NONE);
+    assert_int_equal(rvl_external_set(context, 1, "neighbour", 50 * MIB), RVL_OK);
+    check_summary(context, 1,
+                  "device 1: 1.0 GiB, 652.0 MiB free; held here: cache 300.0 MiB, weights "
+                  "20.0 MiB and 100.0 MiB paused, untagged 2.0 MiB; by all else 50.0 MiB");
+    check_summary(context, 0, "device 0: 1.0 GiB, 1.0 GiB free; nothing is held here");
+
+    char name[] = "tag0";
+    for (; name[3] < '8'; name[3]++)
+        support_alloc(context, name, 0, 2 * MIB, RVL_BACKUP_NONE);
+    name[3] = 'x';
+    support_alloc(context, name, 0, 4 * MIB, RVL_BACKUP_NONE);
+    check_summary(context, 0,
+                  "device 0: 1.0 GiB, 1004.0 MiB free; held here: tagx 4.0 MiB, tag0 2.0 "
+                  "MiB, tag1 2.0 MiB, tag2 2.0 MiB, tag3 2.0 MiB, tag4 2.0 MiB, tag5 2.0 MiB, tag6 "
+                  "2.0 MiB and 1 more tags");
+
+    assert_int_equal(rvl_device_get_summary(context, 2, text, sizeof text), RVL_ERR_NO_DEVICE);
+    assert_int_equal(rvl_device_get_summary(context, 0, NULL, 9), RVL_ERR_INVALID);
+    assert_int_equal(rvl_device_get_summary(context, 0, text, 0), RVL_ERR_INVALID);
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_memory_info,
+                                   .countdown = 1,
+                                   .status = RVL_ERR_DEVICE_LOST});
+    assert_int_equal(rvl_device_get_summary(context, 0, text, sizeof text), RVL_ERR_DEVICE_LOST);
+    assert_int_equal(rvl_last_error(&error), RVL_OK);
+    assert_string_equal(error.op, "memory_info");
+    assert_string_equal(text, "as before");
+    assert_int_equal(rvl_device_get_summary(context, 0, text, 9), RVL_OK);
+    assert_string_equal(text, "Reveille");
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
@@ -646,6 +703,7 @@ int main(void)
         cmocka_unit_test(hints_change_nothing),
         cmocka_unit_test(host_memory_of_simulated_devices_is_pinned_and_kept),
         cmocka_unit_test(host_memory_is_refused_to_the_wrong),
+        cmocka_unit_test(a_summary_says_who_holds_what),
         cmocka_unit_test(host_memory_is_trimmed_or_refused),
         cmocka_unit_test(misuse_is_answered),
         cmocka_unit_test(opening_can_be_refused),

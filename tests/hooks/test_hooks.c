@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "reveille/version.h"
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 
@@ -30,7 +31,7 @@ typedef struct expectation {
     mode modes;
     bool bare;           /* the program that has no CUDA runtime */
     int signal;          /* that ends it; 0: it ends well */
-    const char *says[4]; /* each must be in what it writes; none: it must write nothing */
+    const char *says[6]; /* each must be in what it writes; none: it must write nothing */
     const char *environment[5];
 } expectation;
 
@@ -62,6 +63,16 @@ static _Noreturn void become(const expectation *e, mode which, int out)
     _exit(127);
 }
 
+/* One message, on one line, and then a line for each device that regions use. */
+static void check_last_words(char *text)
+{
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    char *rest, *line = strtok_r(text, "\n", &rest);
+    assert_non_null(strstr(line, "reveille: "));
+    while ((line = strtok_r(NULL, "\n", &rest)) != NULL)
+        assert_ptr_equal(strstr(line, "reveille: CUDA driver "), line);
+}
+
 static void run(const expectation *e, mode which)
 {
     char text[8192];
@@ -75,14 +86,13 @@ static void run(const expectation *e, mode which)
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     bool good = signal == e->signal && code == 0 && (e->says[0] != NULL || text[0] == '\0');
-    for (size_t i = 0; i < 4 && e->says[i] != NULL; i++)
+    for (size_t i = 0; i < sizeof e->says / sizeof *e->says && e->says[i] != NULL; i++)
         good = good && strstr(text, e->says[i]) != NULL;
     if (!good)
         fail_msg("%s %s: signal %d, exit %d, says: %s", which == PRELOAD ? "preload" : "torch",
                  e->scenario, signal, code, text);
-    /* One message, on one line. */
     if (e->signal == SIGABRT)
-        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        check_last_words(text);
 }
 
 static void run_all(const expectation *list, size_t count)
@@ -212,13 +222,15 @@ static void test_failures_end_the_process(void **state)
          .modes = BOTH,
          .signal = SIGABRT,
          .says = {"reveille: tms_pause(\"weights\") failed: pause of \"weights\"", "step unmap",
-                  "code 999"}},
+                  "code 999", ", Reveille " RVL_VERSION_STRING ")"}},
         {.scenario = "resume_fails",
          .modes = BOTH,
          .signal = SIGABRT,
          .says =
              {"tms_resume(\"kv_cache\") failed: resume of \"kv_cache\" needs 4.0 MiB, 2.0 MiB free",
-              "RVL_ERR_DEVICE_OOM", "asked for 4194304 bytes, free 2097152 bytes"}},
+              "RVL_ERR_DEVICE_OOM", "asked for 4194304 bytes, free 2097152 bytes",
+              "\nreveille: CUDA driver ", ", Reveille " RVL_VERSION_STRING ", device 0 (",
+              " 2.0 MiB free; held here: kv_cache 4.0 MiB paused"}},
         {.scenario = "resume_told", .modes = BOTH},
         {.scenario = "bad_kind",
          .modes = BOTH,

@@ -6,6 +6,7 @@ import gc
 import pathlib
 import pickle
 import sys
+import traceback
 import weakref
 
 import pytest
@@ -299,11 +300,30 @@ def test_out_of_memory_has_the_numbers_and_changes_nothing(small):
     assert (error.requested_bytes, error.free_bytes) == (60 * GIB, 40 * GIB)
     assert (error.native_code, error.native_name) == (0, "")
     assert small.memory() == (40 * GIB, 80 * GIB)
+    assert error.summary == (
+        f"Reveille {reveille.version()}, device 0: 80.0 GiB, 40.0 GiB free; held here: "
+        "kv_cache 60.0 GiB paused, training_copy 40.0 GiB"
+    )
+    shown = "".join(traceback.format_exception(type(error), error, None)).rstrip()
+    assert shown.endswith(error.summary)  # by the exception's notes, or, in older Pythons, itself
     with pytest.raises(reveille.TimedOut):
         small.resume("kv_cache", timeout=0.01)
     small.pause("training_copy")
     small.resume("kv_cache")
     assert small.memory() == (20 * GIB, 80 * GIB)
+
+
+def test_a_summary_is_shown_by_pythons_without_notes(small, monkeypatch):
+    monkeypatch.setattr(reveille.errors, "NOTES", False)
+    with pytest.raises(reveille.OutOfDeviceMemory) as caught:
+        small.alloc("90GiB", "kv_cache")
+    message, summary = str(caught.value).split("\n")
+    assert message == caught.value.message
+    assert summary == caught.value.summary
+    assert summary.endswith("80.0 GiB free; nothing is held here")
+    with pytest.raises(reveille.InvalidArgument) as caught:
+        small.alloc(0, "kv_cache")
+    assert (caught.value.summary, str(caught.value)) == ("", caught.value.message)
 
 
 def test_fits_is_a_dry_run(small):

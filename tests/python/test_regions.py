@@ -207,6 +207,9 @@ def test_second_device_is_named(run):
     assert (forecast.device, bool(forecast)) == (1, False)
     assert 'needs 40.0 MiB, 34.0 MiB free on cuda:1' in str(error), error
     assert error.device == 1
+    assert f"Reveille {reveille.version()}, device 1 (" in error.summary, error.summary
+    assert "34.0 MiB free; held here: kv_cache 40.0 MiB paused; by all else" in error.summary
+    assert "; CUDA driver " in error.summary
     assert reveille.stats().devices[0].index == 1
     """)
 

@@ -89,6 +89,10 @@ void action_device(owner *o)
         EXPECT(by, total_bytes, in->capacity_bytes);
         EXPECT_WITHIN(by, free_bytes, 0, total_bytes);
     }
+    char text[RVL_SUMMARY_BYTES] = "";
+    if (ANSWER(by, MAY_OK | may_by_fault(o), rvl_device_get_summary, in->context, device, text,
+               sizeof text) == RVL_OK)
+        EXPECT(by, strncmp(text, "Reveille ", 9), 0);
     rvl_host_memory memory = {.struct_size = sizeof memory};
     if (ANSWER(by, MAY_OK | may_by_fault(o), rvl_host_get_memory, in->context, &memory) == RVL_OK)
         EXPECT(by, memory.pageable_bytes, 0);
@@ -264,6 +268,7 @@ static void refuse_the_rest(owner *o)
     ANSWER(by, no_device, rvl_device_synchronize, context, o->in->devices);
     ANSWER(by, invalid, rvl_tag_set_retain_backups, context, UINT32_MAX, true);
     ANSWER(by, invalid, rvl_host_trim, NULL, 0);
+    ANSWER(by, no_device, rvl_device_get_summary, context, o->in->devices, NULL, 0);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_allocation_find, context, 1, &found);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_stage_get_stats, context, UINT32_MAX, 0, &stage);
     ANSWER(by, MAY(RVL_ERR_NO_BACKEND), rvl_context_open, "none", NULL, &opened);
