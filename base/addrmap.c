@@ -347,7 +347,7 @@ static void row_write(const row *all, size_t first, size_t count, bool inner, no
 
 /*
  * Merges children i and i + 1 of parent where one node has room for both, and evens them out where
- * it has not. True if they were merged: parent has one child less.
+ * it does not. True if they were merged: parent has one child less.
  */
 static bool join(rvli_addrmap *map, node *parent, size_t i, bool inner)
 {

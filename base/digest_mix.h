@@ -4,10 +4,10 @@
  *
  * Three rounds of multiplying by an odd constant and folding the upper half into the lower one.
  * Each step is a bijection of the word, so that no change of a single word is ever lost. Folding
- * comes last before each sum: a multiplication there would leave the sum as it is but for a factor.
- * The position goes in twice, by addition and by exclusive or, so that moving words about cannot
- * keep both sums. Nine 32-bit multiplications a word; the folds by 32 bits and the turn of the key
- * cost a GPU no shift.
+ * comes last before each sum: a multiplication there would leave the sum as it is except for a
+ * factor. The position goes in twice, by addition and by exclusive or, so that moving words about
+ * cannot keep both sums. Nine 32-bit multiplications a word; the folds by 32 bits and the turn of
+ * the key cost a GPU no shift.
  */
 #ifndef RVL_BASE_DIGEST_MIX_H
 #define RVL_BASE_DIGEST_MIX_H

@@ -2,7 +2,7 @@
 /*
  * A hash map from non-zero 64-bit numbers (addresses, ids) to pointers or numbers.
  *
- * Open addressing with linear probing: a look-up is one multiplication and, as a rule, one cache
+ * Open addressing with linear probing: a look-up is one multiplication and usually one cache
  * line. Removing shifts the rest of the run back, so there are no tombstones and the table stays as
  * fast as it was. At most three quarters full, and grown by half: 16 bytes a slot, and never more
  * than 32 an entry once the table is past its smallest size. Any capacity will do, because the

@@ -77,7 +77,7 @@ char *printable(const char *name);
 /* The same into a stream. false: no memory. */
 bool write_shown(FILE *out, rvli_shown_as as, const char *text);
 
-/* printf() of text that is made harmless, but for a line break that ends the format. */
+/* printf() of text that is made harmless, except for a line break that ends the format. */
 bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- table.c ---- */

@@ -25,7 +25,7 @@ static rvli_pricer *pricer_of(void *self, int device)
 
 /* ---- Open and close ---- */
 
-/* As the model's device, but for what would keep the dry run from going on, or touch a disk. */
+/* As the model's device, except for what would keep the dry run from going on, or touch a disk. */
 static void open_device(pricing_device *device, const rvli_device *model, rvli_clock *clock,
                         int number)
 {

@@ -66,7 +66,7 @@ static rvl_status create_all(rvli_transition *transition, size_t *failed_out)
 
 /*
  * Creates all before anything else, or, while time is left, waits for a neighbour without holding
- * anything: two processes that each hold half of what they need would wait for ever.
+ * anything: two processes that each hold half of what they need would wait forever.
  */
 static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_ns,
                                  size_t *failed_out)

@@ -322,8 +322,8 @@ static rvl_status find_import(rvl_context *context, rvl_addr addr, rvli_allocati
     }
 }
 
-/* Whether a move that begins so has something to do: to pause what is mapped, and else with what
- * has blocks. */
+/* Whether a move that begins with these has something to do: to pause what is mapped, and else with
+ * what has blocks. */
 static bool is_due(const rvli_allocation *import, rvli_move begin)
 {
     bool active = import->state == RVL_STATE_ACTIVE;

@@ -52,7 +52,7 @@ typedef struct rvl_transition rvli_transition;
 
 /*
  * Claims the tags (count 0: all of the process) and waits for the one that moves them.
- * RVL_ERR_INVALID, RVL_ERR_HOST_OOM; RVL_ERR_BUSY if that one is prepared: it may take for ever.
+ * RVL_ERR_INVALID, RVL_ERR_HOST_OOM; RVL_ERR_BUSY if that one is prepared: it may take forever.
  */
 rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                  rvl_process process, rvli_transition *transition);

@@ -23,6 +23,14 @@ UNWANTED = {
     r"of one's own": "of its own",
     r"utilize[sd]?|utilization of": "use",
     r"leverage[sd]?|seamless(?:ly)?|blazing(?:ly)?|cutting-edge": "what it does, with a number",
+    r"for ever": "forever",
+    r"but for": "except for",
+    r"as a rule": "usually",
+    r"as ever|in whatever way": "as before, however",
+    r"whom": "who, which",
+    r"nevertheless|hence|whereby|wherein": "still, so, by which, in which",
+    r"ha(?:s|ve) not(?=[.,;:)])": "does not have, lacks",
+    r"begins so": "begins with it",
     r"simply|obviously|of course|trivially": "nothing",
 }
 KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3", "*.7", "*.cmake", "*.sh")
@@ -31,7 +39,8 @@ KEPT = "words: as it was"
 
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
 FAULTY = ("whoever asks", "filled anew", "hereby", "one a thread", "a line a stage", "of one's own",
-          "utilizes", "seamless", "simply")  # fmt: skip
+          "utilizes", "seamless", "waits for ever", "all but for one", "As a rule", "as ever", "by whom",
+          "hence", "what it has not.", "begins so", "simply")  # fmt: skip
 
 
 def find(line):

@@ -95,7 +95,7 @@ static bool number(rvli_cursor *cursor, uint64_t *value_out, const char *why)
 {
     const char *begin = cursor->at;
     const char *at = begin;
-    if (is_digit(at[0]) && !is_digit(at[1])) { /* threads and devices, as a rule */
+    if (is_digit(at[0]) && !is_digit(at[1])) { /* threads and devices, usually */
         *value_out = (uint64_t)(at[0] - '0');
         cursor->at++;
         return true;
@@ -543,7 +543,7 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
 
 /*
  * Field by field: for a struct of this size compilers call on instructions that are slow to start.
- * Behind the last one there is nothing, unless the struct has grown and this function has not.
+ * Behind the last one there is nothing, unless the struct has grown without this function.
  */
 static void clear(rvl_trace_event *event, rvl_event_kind kind)
 {

@@ -7,7 +7,7 @@
  * within its class, so that no search is needed however many there are. Backed memory gets its
  * addresses from the kernel and finds the range in an ordered map.
  *
- * As a rule a range holds one mapping, kept in place; several are a sorted array. Not thread-safe:
+ * Usually a range holds one mapping, kept in place; several are a sorted array. Not thread-safe:
  * the device's lock is held.
  */
 #ifndef RVL_BACKENDS_SIM_RANGES_H

@@ -279,7 +279,7 @@ static int add_given(const command_spec *command, const option_spec *option, cha
 
 /* ---- Whether it all goes together ---- */
 
-/* Settings of a step mean nothing to a trace, but for the device and the wake. */
+/* Settings of a step mean nothing to a trace, except for the device and the wake. */
 static int check_for_traces(const plan_arguments *arguments)
 {
     for (size_t i = 0; i < arguments->axis_count; i++) {

@@ -127,7 +127,7 @@ int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns)
     if (socket < 0)
         return -1;
     do {
-        uint64_t left_us = left_ns(end_ns) / 1000 + 1; /* 0 would be for ever */
+        uint64_t left_us = left_ns(end_ns) / 1000 + 1; /* 0 would be forever */
         const struct timeval limit = {.tv_sec = (time_t)(left_us / 1000000),
                                       .tv_usec = (suseconds_t)(left_us % 1000000)};
         (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

@@ -72,7 +72,7 @@ void rvli_record_begin_memory(void);
 void rvli_record_forget_memory(void);
 void rvli_record_free_all(void);
 
-/* What has addresses on a device, but for memory of regions. */
+/* What has addresses on a device, except for memory of regions. */
 void rvli_record_free_addresses(int device);
 
 /* ---- recorder_marks.c, with the lock held ---- */

@@ -96,7 +96,7 @@ void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t 
 
 /*
  * The device's primary context has been reset, or released: if that was the last time, it is gone,
- * and with it what the driver had taken and what had addresses there, but for memory of regions.
+ * and with it what the driver had taken and what had addresses there, except for memory of regions.
  * Whether it is, and there is a recording.
  */
 bool rvli_recorder_context_reset(int device);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the process chooses for all its regions; where it has not, its environment counts. */
+/* What the process chooses for all its regions; without a choice its environment counts. */
 #include "hooks/region/saver_internal.h"
 
 #include <limits.h>

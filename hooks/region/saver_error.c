@@ -27,7 +27,7 @@ int rvli_saver_cuda_error(rvl_status status)
         return RVLI_CUDA_NOT_SUPPORTED;
     case RVL_ERR_BUSY:
         return RVLI_CUDA_CAPTURE_UNSUPPORTED;
-    default: /* the driver's numbers are the runtime's, but for those above */
+    default: /* the driver's numbers are the runtime's, except for those above */
         return native > 0 && native < RVLI_CUDA_UNKNOWN ? native : RVLI_CUDA_UNKNOWN;
     }
 }

@@ -94,7 +94,7 @@ rvl_status rvli_saver_check_fit(const char *name);
 
 /* ---- saver.c ---- */
 
-/* Idle host memory of backups goes back to the system, but for what the next pause will need. */
+/* Idle host memory of backups goes back to the system, except for what the next pause will need. */
 void rvli_saver_trim(uint64_t keep_bytes);
 
 #endif

@@ -533,7 +533,7 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
     return RVL_OK;
 }
 
-/* With a tracer for whom the run is taken down, or without. */
+/* With a tracer that gets every step of the run, or without. */
 static rvl_status run_file(const char *path, const rvl_snapshot_options *options,
                            rvli_tracer *tracer, rvl_snapshot **snapshot_out)
 {

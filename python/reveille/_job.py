@@ -105,7 +105,7 @@ class Job:
         ]
         if missing:
             raise InvalidArgument(
-                f"a store needs {', '.join(missing)}, which {type(store).__name__} has not: give a "
+                f"a store needs {', '.join(missing)}, which {type(store).__name__} lacks: give a "
                 "Store of torch.distributed, a process group, or a reveille.Job"
             )
 

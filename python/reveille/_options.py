@@ -42,7 +42,7 @@ def address_of(where: Any) -> int:
 
 
 def whole_tag(tag: str, names: Iterable[str]) -> str:
-    """An error's tag, which C cuts to 47 bytes: the one of these names that begins so."""
+    """An error's tag, which C cuts to 47 bytes: the one of these names that begins with it."""
     if len(tag.encode()) < _c.Error.tag.size - 4:  # it cuts before a letter, of up to 4 bytes
         return tag
     found = {name for name in names if name.startswith(tag)}

@@ -141,7 +141,7 @@ def simulated(
         gpus: how many there are
         host_memory: how much memory of the host all processes may pin and register; None: all
         keep_contents: the largest copy to a GPU that is kept; None: 1 MiB
-        stages_nvtx: NVTX ranges whose name begins so are stages; None: all is one stage, "run"
+        stages_nvtx: NVTX ranges whose name begins with this are stages; None: all is one stage, "run"
         budgets: upper bounds on the peaks of stages; the result says whether they were kept
         timeout: seconds that a run may take
     """

@@ -440,7 +440,7 @@ static rvli_comm *make_child(const rvli_comm *parent, int rank, int ranks,
 }
 
 /*
- * This rank's place among those of its color, by key and then by rank. Ranks of whom nothing is
+ * This rank's place among those of its color, by key and then by rank. Ranks of which nothing is
  * known (one process plays a rank of many) are taken to have the same color, and this one its key
  * as its rank.
  */

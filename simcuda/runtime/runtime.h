@@ -19,7 +19,7 @@
 /* Keeps what failed, and answers it. */
 cudaError_t rvli_done(cudaError_t error);
 
-/* The driver's result as the runtime's error. Their numbers are the same but for a few. */
+/* The driver's result as the runtime's error. Their numbers are the same except for a few. */
 cudaError_t rvli_error_of(CUresult result);
 
 /* rvli_done() of it. */

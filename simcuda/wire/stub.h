@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Functions that are not simulated. Every entry point of a public header becomes a weak function,
- * which a file that simulates it replaces. It says once that it was asked for, and by whom, and
- * answers what CUDA answers where something is not supported.
+ * which a file that simulates it replaces. It says once that it was asked for, and which library
+ * asked, and answers what CUDA answers where something is not supported.
  */
 #ifndef RVL_SIMCUDA_STUB_H
 #define RVL_SIMCUDA_STUB_H

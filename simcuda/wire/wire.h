@@ -7,7 +7,7 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, but for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART and
+ * A request is answered, except for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART and
  * RVLI_WIRE_UNKNOWN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
@@ -42,7 +42,7 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
     RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
     RVLI_WIRE_STAGE,     /* text: a stage begins */
-    RVLI_WIRE_UNKNOWN,   /* bytes that nobody knows were read; text: by whom; no answer */
+    RVLI_WIRE_UNKNOWN,   /* bytes that nobody knows were read; text: the reader; no answer */
 
     /* Ranks that come together (simcuda/machine/meeting.h). */
     RVLI_WIRE_MEET,    /* text: which meeting; rank of ranks; bytes: what it brings -> id */

@@ -634,7 +634,7 @@ static void slow_work_is_seen(void **state)
     assert_int_equal(unlink(command), 0);
 }
 
-/* But for the sentences around a table, which a terminal wraps where it likes. */
+/* Except for the sentences around a table, which a terminal wraps where it likes. */
 static void check_lines_within(size_t columns)
 {
     static const char sentence[] = "device 0: ";

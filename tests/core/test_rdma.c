@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RVL_ALLOC_RDMA on simulated devices: profiles that have it, profiles that have not. */
+/* RVL_ALLOC_RDMA on simulated devices: profiles that have it, profiles that lack it. */
 #include "backends/sim/sim.h"
 #include "core/context.h"
 #include "tests/support/rdma.h"

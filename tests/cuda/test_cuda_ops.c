@@ -45,7 +45,7 @@ static uint64_t memory_calls(void)
     return calls;
 }
 
-/* Every op that takes a device, with arguments that are good but for it; nothing is written. */
+/* Every op that takes a device, with arguments that are good except for it; nothing is written. */
 static void check_device_refused(rvl_context *context, int device, rvl_status status)
 {
     const rvli_backend_ops *ops = &context->ops;

@@ -176,7 +176,7 @@ static const char *good_value(text *t, const char *key)
     return pick(t, 2) == 0 ? ONE_OF(t, sizes) : ONE_OF(t, numbers);
 }
 
-/* Whatever TOML has, and a little that it has not. */
+/* Whatever TOML has, and a little that it lacks. */
 static const char *any_value(text *t)
 {
     static const char *const values[] = {"0",

@@ -51,7 +51,7 @@ def used() -> int:
 
 
 def near(measured: int, expected: int) -> None:
-    """Raises unless the two are the same, but for what the driver takes."""
+    """Raises unless the two are the same, except for what the driver takes."""
     assert abs(measured - expected) <= NEARLY, f"{measured / MIB} MiB, not {expected / MIB}"
 
 

@@ -157,7 +157,7 @@ class Recorded:
         return int(used[stage] - used[STAGES[STAGES.index(stage) - 1]])
 
     def compare(self, stage: str) -> int:
-        """The two changes, which must be the same but for what the driver takes for itself."""
+        """The two changes, which must be the same except for what the driver takes for itself."""
         recorded, driver = self.trace.change(stage), self.driver_change(stage)
         print(f"      {stage}: {recorded / MIB:+.1f} MiB recorded, {driver / MIB:+.1f} MiB by the "
               f"driver, {self.trace.allocations.get(stage, 0)} allocations")  # fmt: skip

@@ -71,7 +71,7 @@ if [ -n "$peer" ]; then
         cd "$out/peer/test" &&
             PYTHONPATH=$out/peer LIMIT_S=580 program suite_unmodified "$python" -m pytest -q \
                 -p no:cacheprovider --junit-xml="$out/suite_unmodified.xml" "${tests[@]}"
-        # The same on reveille.torch_memory_saver, but for what reaches into the package's insides.
+        # The same on reveille.torch_memory_saver, except for what reaches into the package's insides.
         cd "$out/peer/test" &&
             PYTHONPATH=$source/python/reveille/alias:$source/python LIMIT_S=580 \
                 program suite_alias "$python" -m pytest -q -p no:cacheprovider \

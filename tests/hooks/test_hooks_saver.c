@@ -278,7 +278,7 @@ static rvl_status free_in(bool other_thread, bool relaxed, rvl_addr addr)
     return what.status;
 }
 
-/* Whom CUDA lets free while a stream is captured, we let free: the memory goes after the end. */
+/* Where CUDA allows a free while a stream is captured, we do: the memory goes after the end. */
 static void test_frees_during_captures(void **state)
 {
     (void)state;

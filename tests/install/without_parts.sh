@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Builds the command without any of the parts that may be missing, runs it, and compares what it says
-# where each part would be needed. What needs none of them must work as ever.
+# where each part would be needed. What needs none of them must work as before.
 # usage: without_parts.sh BUILD_DIR SOURCE_DIR C_COMPILER
 set -euo pipefail
 source=$2 cc=$3

@@ -67,7 +67,7 @@ def options_of_fish(text, name):
 
 
 def check_parser(command, name, options):
-    """Every option is known by the parser, and so is its beginning if no other begins so."""
+    """Every option is known by the parser, and so is its beginning if no other begins with it."""
     for option in sorted(options - {"--help", "--version"}):
         done = subprocess.run([command, name, option], capture_output=True, text=True, check=False)
         if done.returncode not in (0, 2) or "unknown" in done.stderr:

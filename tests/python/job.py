@@ -58,7 +58,7 @@ class FileStore:
         self._path(key).unlink(missing_ok=True)
 
     def keys(self):
-        """Those that are left, but for the counts of rounds."""
+        """Those that are left, except for the counts of rounds."""
         return [path.name for path in self.folder.iterdir() if "|rounds|" not in path.name]
 
 

@@ -17,7 +17,7 @@ STEPS = 3
 
 
 def used():
-    """Bytes in use on this rank's device that PyTorch's allocator has not."""
+    """Bytes in use on this rank's device that PyTorch's allocator does not hold."""
     free, total = torch.cuda.mem_get_info()
     return total - free - torch.cuda.memory_reserved()
 

@@ -20,7 +20,7 @@
 
 /*
  * The address sanitizer of GCC 12 does not unlock its allocator in a child. If another thread was
- * inside it, the child's first malloc() waits for ever.
+ * inside it, the child's first malloc() waits forever.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #define MAY_FORK_BESIDE_THREADS false

@@ -4,7 +4,7 @@
  *
  * Should the kernel refuse the ring later (no memory, a filter that was put up meanwhile), what it
  * has not taken is done by blocking calls, and so is all that follows; what it has taken ends in
- * the ring as ever and is looked for there without a system call.
+ * the ring as before and is looked for there without a system call.
  *
  * liburing maps and unmaps rings by system calls of its own, which a thread sanitizer does not see:
  * to it the ring of one thread, at an address that another thread's ring had before, is one memory
