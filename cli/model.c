@@ -53,7 +53,7 @@ const command_spec model_spec = {
         "Works out what one step of reinforcement learning asks of a GPU that a trainer and an "
         "inference engine share, from a model's Hugging Face config.json, writes it as a trace, "
         "and prints its terms. docs/model.md in the sources has the formulas.\n\n"
-        "A setting that cannot change the trace beside the others is refused.",
+        "A setting that cannot change the trace, given the others, is refused.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FILE,

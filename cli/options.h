@@ -174,7 +174,7 @@ bool suggest_matches(const char *word, const char *name);
     {                                                                                              \
         .kind = OPTION_STRING, .name = "conductor", .value = "PROCESS", .field = (offset),         \
         .usual = "the first process that marks",                                                   \
-        .help = "the process that counts: its stage and step marks are taken",                     \
+        .help = "the process that marks stages and steps; marks of others are ignored",            \
     }
 
 #define OPTION_OF_BUDGET(offset)                                                                   \
@@ -203,7 +203,7 @@ bool suggest_matches(const char *word, const char *name);
 #define OPTION_OF_PARTIAL(offset, mask)                                                            \
     {                                                                                              \
         .kind = OPTION_FLAG, .name = "partial", .field = (offset), .bit = (mask),                  \
-        .usual = "refuse it", .help = "take a trace that breaks off as far as it is whole",        \
+        .usual = "refuse it", .help = "read a trace that is cut off up to its last whole line",    \
     }
 
 #define OPTION_OF_JSON(offset)                                                                     \

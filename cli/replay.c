@@ -26,8 +26,8 @@ const command_spec replay_spec = {
     .usage = "[OPTION]... TRACE...",
     .description =
         "Replays traces, merged on one clock, on a simulated device, and prints for every stage "
-        "its memory peak and who holds it. A replay goes on past the first instant that does not "
-        "fit, so that the peak that would be needed is known, too.\n\n"
+        "its memory peak and who holds it. A replay continues after the first instant that does "
+        "not fit, so that you also see the peak that would be needed.\n\n"
         "A trace is what `reveille record` or `reveille model` writes (.rvt, .rvt.zst), or a "
         "PyTorch memory snapshot (.pickle, .pickle.gz).",
     .options =

@@ -49,20 +49,19 @@ const command_spec run_spec = {
     .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
     .description =
         "Runs COMMAND on GPUs that are simulated: CUDA's libraries are replaced by ones that hand "
-        "out memory as a card would and do not compute. No GPU is needed, and one that is there is "
-        "not touched. All processes of the command share the GPUs. At the end the memory peak of "
+        "out memory as a card would and do not compute. No GPU is needed, and a real one is not "
+        "touched. All processes of the command share the GPUs. At the end the memory peak of "
         "every stage is printed with those who held it, as by `reveille replay`.\n\n"
-        "What the program copies to the GPU in small pieces is kept and can be read back. What "
-        "only a "
-        "kernel would write reads as zero, and is counted at the end. A function that is not "
-        "simulated answers that it is not supported, and is named once on stderr.",
+        "Small copies to the GPU are kept and can be read back. What only a kernel would write "
+        "reads as zero, and is counted at the end. A function that is not simulated returns "
+        "\"not supported\", and is named once on stderr.",
     .options =
         (const option_spec[]){
             OPTION_OF_DEVICE(FIELD(device), DEVICE_USUAL),
             {.kind = OPTION_NUMBER,
              .name = "gpus",
              .value = "N",
-             .help = "how many of them there are",
+             .help = "number of GPUs",
              .usual = "1",
              .expected = "a number from 1 to 64",
              .least = 1,
@@ -119,16 +118,16 @@ const command_spec run_spec = {
              .field = FIELD(output)},
             {.kind = OPTION_FLAG,
              .name = "no-gpu-ok",
-             .help = "a command that uses no GPU is well, too",
+             .help = "accept a command that uses no GPU",
              .field = FIELD(no_gpu_ok)},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
-                                  {"3", "COMMAND is well, and a stage is over its budget"},
-                                  {"2", "bad usage, the command cannot be run, or it is well and "
-                                        "no process of it has used CUDA (see --no-gpu-ok)"},
+    .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
+                                  {"3", "COMMAND succeeded, and a stage is over its budget"},
+                                  {"2", "bad usage, the command cannot be run, or it succeeded "
+                                        "without using CUDA (see --no-gpu-ok)"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =

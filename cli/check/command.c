@@ -23,11 +23,11 @@ const command_spec check_spec = {
     .usage = "[OPTION]... FILE.toml|FILE.json",
     .description =
         "Replays the traces and models' steps that the file lists on the devices that it lists, "
-        "and holds the peak of every stage against the device, the file's budgets, and the "
+        "and compares the peak of every stage with the device, the file's budgets, and the "
         "baseline that is checked in beside it. docs/check.md in the sources has the file's "
         "schema.\n\n"
-        "Ctrl-C ends it after the check that runs: those that are done are shown, and neither the "
-        "baseline nor the JUnit file is written.",
+        "Ctrl-C ends it after the running check. It shows the checks that are done, and writes "
+        "neither the baseline nor the JUnit file.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FLAG,

@@ -159,7 +159,7 @@ const command_spec plan_spec = {
         "that binds; or works out all combinations of settings, and names the cheapest that fits: "
         "fewest GPUs, then the smallest of them. docs/plan.md in the sources has the rules.\n\n"
         "A list is values with commas between them; `--mem-fraction` takes FROM:TO:STEP, too, such "
-        "as 0.6:0.9:0.05. `--device` and `--wake` count for traces, too. A setting that cannot "
+        "as 0.6:0.9:0.05. `--device` and `--wake` apply to traces, too. A setting that cannot "
         "change any case is refused.\n\n"
         "Ctrl-C ends a sweep after the cases that are being worked out, and prints those that are "
         "done; a second one ends it at once. `mpirun reveille plan ...` divides a sweep, or the "
@@ -169,7 +169,7 @@ const command_spec plan_spec = {
             {.kind = OPTION_STRING,
              .name = "max",
              .value = "TAG",
-             .help = "the tag, or PROCESS/TAG, whose largest size is sought",
+             .help = "the tag, or PROCESS/TAG, to find the largest size of",
              .usual = "none",
              .field = FIELD(tag)},
             {.kind = OPTION_FLAG,
@@ -202,14 +202,14 @@ const command_spec plan_spec = {
                                          .set = add_given,
                                          .repeated = true},
             {.kind = OPTION_GROUP,
-             .help = "Traces, and PyTorch snapshots beside them, whose tag is segments"},
+             .help = "Traces and PyTorch snapshots (which have the tag segments)"},
             OPTION_OF_CONDUCTOR(FIELD(conductor)),
             OPTION_OF_SNAPSHOT_PROCESS(FIELD(snapshot_process)),
             OPTION_OF_SNAPSHOT_DEVICE(FIELD(snapshot_device)),
             {.kind = OPTION_FLAG,
              .name = "per-rank",
-             .help = "each trace is one rank of a job, by itself: the least of what they allow, "
-                     "and the rank that binds",
+             .help = "each trace is one rank of a job: finds the largest size that all ranks can "
+                     "have, and the rank that binds",
              .usual = "merged",
              .field = FIELD(per_rank)},
             OPTION_OF_PARTIAL(FIELD(partial), 0),
@@ -218,7 +218,7 @@ const command_spec plan_spec = {
              .name = "threads",
              .value = "N",
              .help = "how many threads work on a sweep, or on ranks",
-             .usual = "one a core",
+             .usual = "one for each core",
              .least = 1,
              .most = 1024,
              .field = FIELD(threads)},

@@ -36,9 +36,9 @@ const command_spec record_spec = {
     .summary = "run a command and record its memory as a trace",
     .usage = "[OPTION]... [--] COMMAND [ARGUMENT]...",
     .description =
-        "Runs COMMAND and records what it does with device memory, as a trace to be replayed. The "
-        "command itself stays as it is: a library is loaded under it. What was written is told on "
-        "stderr.",
+        "Runs COMMAND and records what it does with device memory, as a trace that you can replay. "
+        "The command is not changed: a library is loaded into it. At the end stderr says what was "
+        "written.",
     .options =
         (const option_spec[]){
             {.kind = OPTION_FILE,
@@ -60,7 +60,7 @@ const command_spec record_spec = {
             {.kind = OPTION_CALL,
              .name = "period",
              .value = "MS",
-             .help = "milliseconds between samples of the true use; 0: at stages alone",
+             .help = "milliseconds between samples of the true use; 0: only at stages",
              .usual = "1000",
              .expected = "milliseconds, up to an hour",
              .set = set_period},
@@ -73,7 +73,7 @@ const command_spec record_spec = {
              .set = set_name},
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"N", "that of COMMAND; 128 and more if a signal ended it"},
+    .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
                                   {"2", "bad usage, or the command cannot be recorded"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},

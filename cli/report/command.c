@@ -106,8 +106,9 @@ const command_spec report_spec = {
             {.kind = OPTION_NUMBER,
              .name = "points",
              .value = "N",
-             .help = "most points a device, 16 to 1000000: a trace with more changes keeps all "
-                     "its peaks",
+             .help =
+                 "most points for each device, 16 to 1000000: a trace with more changes keeps all "
+                 "its peaks",
              .usual = "4000",
              .expected = "a number from 16 to 1000000",
              .least = RVL_TIMELINE_POINTS_MIN,

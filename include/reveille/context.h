@@ -7,10 +7,10 @@
  * thread. After fork, the child's calls on an inherited context answer RVL_ERR_FORKED.
  *
  * Option and result structs begin with struct_size, which the caller sets to sizeof the struct;
- * fields a caller does not know keep their default. Zero is every option's default. Whatever this
- * version of the library does not know and is not 0, a field, a flag or a reserved one, makes a
- * call answer RVL_ERR_VERSION. Structs that travel in arrays have no struct_size: their size is
- * said once, beside them, as the holder_size of rvl_stage_get_holders() (docs/api.md).
+ * fields a caller does not know keep their default. Zero is every option's default. Fields and
+ * flags that this version of the library does not know must be 0, and so must reserved ones: if
+ * not, the call returns RVL_ERR_VERSION. Structs in arrays have no struct_size: you pass their size
+ * once, beside them, as the holder_size of rvl_stage_get_holders() (docs/api.md).
  */
 #ifndef REVEILLE_CONTEXT_H
 #define REVEILLE_CONTEXT_H
@@ -36,8 +36,8 @@ typedef enum rvl_log_level {
 } rvl_log_level;
 
 /*
- * Receives one line of text, without a newline. Called from whatever thread has something to say,
- * with no lock held; must not start a transition. The library itself never prints.
+ * Receives one line of text, without a newline. Called on any thread, with no lock held. It must
+ * not start a transition. The library itself never prints.
  */
 typedef void (*rvl_log_fn)(void *user, rvl_log_level level, const char *message);
 
@@ -76,7 +76,7 @@ RVL_API rvl_status rvl_context_open(const char *backend, const rvl_context_optio
 
 /*
  * Closes a context: stops its recorder, releases every allocation that is still there with its
- * physical memory, backup and address range, and frees the context. Goes on past errors.
+ * physical memory, backup and address range, and frees the context. Continues after errors.
  * live_out: how many allocations were still there; may be NULL.
  * Returns RVL_OK (also for a NULL context); RVL_ERR_IO if the recorder's last lines could not be
  * written; the first backend error otherwise; RVL_ERR_FORKED in a forked child, which leaves the
@@ -92,7 +92,7 @@ typedef struct rvl_device_info {
     uint64_t capacity_bytes;    /* physical memory of the device */
     uint64_t granularity_bytes; /* sizes are rounded up to a multiple of this */
     bool simulated;
-    bool overcommit; /* simulated, and goes on past its capacity */
+    bool overcommit; /* simulated, and takes requests beyond its capacity */
     bool rdma;       /* RVL_ALLOC_RDMA may be asked of it */
     uint8_t reserved[5];
 } rvl_device_info;
@@ -111,11 +111,10 @@ RVL_API rvl_status rvl_device_get_info(const rvl_context *context, int device,
                                        rvl_device_info *info_out);
 
 /*
- * Waits until a device has done all that was given to it, by anybody in this process. The caller
- * who frees memory that work may still use calls this first. On a simulated device its clock
- * passes. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST,
- * or what the driver answers, also where a stream that is being captured forbids to wait.
- * Thread-safe. Since 0.1.
+ * Waits until a device has finished all work of this process. Call it before you free memory that
+ * work may still use. On a simulated device the clock advances. Returns RVL_OK; RVL_ERR_INVALID;
+ * RVL_ERR_NO_DEVICE; RVL_ERR_FORKED; RVL_ERR_DEVICE_LOST, or what the driver answers, also if a
+ * stream is being captured and nobody may wait. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_device_synchronize(rvl_context *context, int device);
 

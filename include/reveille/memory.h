@@ -93,15 +93,15 @@ typedef struct rvl_tag_options {
 
 /*
  * Adds a tag, or finds it and, if options is not NULL, sets its options again. name: at most 255
- * bytes; "" is the group of the process's untagged allocations, which can so be paused by number.
- * Tags are also added, with default options, when an allocation first names them.
+ * bytes; "" is the group of the process's untagged allocations, so that they can be paused by
+ * number. Tags are also added, with default options, when an allocation first names them.
  *
  * coalesce_bytes makes allocations of at most half that size share blocks with others of the same
  * tag, device, backup policy, flags and access list, so that pausing and resuming thousands of them
- * takes the calls of a few. A shared block is given back with its last allocation: the tag holds up
- * to one block more than its allocations need, and what is freed in between. Exportable and
- * born-paused allocations never share. If there is no room for a shared block an allocation gets
- * memory of its own.
+ * takes the calls of a few. A shared block is released with its last allocation. So a tag may hold
+ * one block more than its allocations need, and freed parts of blocks that others still share.
+ * Exportable and born-paused allocations never share. If there is no room for a shared block an
+ * allocation gets memory of its own.
  *
  * Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_HOST_OOM or RVL_ERR_FORKED. Thread-safe. Since 0.1.
  */
@@ -133,7 +133,7 @@ RVL_API rvl_status rvl_tag_set_retain_backups(rvl_context *context, rvl_tag tag,
 #define RVL_ALLOC_RDMA 2u       /* GPUDirect RDMA must reach its memory, or it is refused */
 #define RVL_ALLOC_PAUSED 4u     /* born paused: an address now, memory at its first resume */
 #define RVL_ALLOC_IMPORTED                                                                         \
-    8u /* told, not asked for: another process's memory, reveille/share.h                          \
+    8u /* in results alone: memory of another process (reveille/share.h)                           \
         */
 
 typedef struct rvl_alloc_options {

@@ -42,7 +42,7 @@ RVL_API uint64_t rvl_model_parameter_count(const rvl_model *model);
 
 /* A parameter, whole and unfused, under the name that most families give it. */
 typedef struct rvl_model_tensor {
-    size_t struct_size; /* this library's: what lies behind it is not there */
+    size_t struct_size; /* this library's: fields beyond it do not exist */
     char name[96];
     uint32_t layer; /* RVL_MODEL_NO_LAYER: embedding, last norm, head */
     uint32_t reserved;
@@ -55,7 +55,7 @@ typedef void (*rvl_model_tensor_fn)(void *user, const rvl_model_tensor *tensor);
 /* Calls fn for every parameter, in the order of the layers. Thread-safe. Since 0.1. */
 RVL_API void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, void *user);
 
-/* The families that can be read, in the order of the table; NULL behind the last. Since 0.1. */
+/* The families that can be read, in the order of the table; NULL after the last. Since 0.1. */
 RVL_API const char *rvl_model_family(size_t index);
 
 /* ---- What a step holds ---- */

@@ -33,9 +33,9 @@ typedef void (*rvl_replay_progress_fn)(void *user, const rvl_trace_progress *pro
 
 /*
  * Called for every event before it is replayed, on the thread that replays. It may change the
- * event's bytes; with *keep_out, which is true when it is called, false the event is left out. With
- * event NULL the events begin: once, and once more if they are read in advance
- * (RVL_WAKE_TOGETHER). What is not RVL_OK ends the replay, which answers it.
+ * event's bytes; with *keep_out, which is true when it is called, false the event is left out. A
+ * call with event NULL comes before the first event, and again if the events are read in advance
+ * (RVL_WAKE_TOGETHER). Any status except RVL_OK ends the replay, which returns it.
  */
 typedef rvl_status (*rvl_replay_filter_fn)(void *user, rvl_trace_event *event, bool *keep_out);
 
@@ -60,10 +60,11 @@ typedef struct rvl_replay_options {
     void *progress_user;
     rvl_timeline *timeline; /* receives who held how much when; must be new, undefined on failure;
                                NULL: none */
-    const char *snapshot_process; /* whose segments those of a snapshot are; NULL: "trainer" */
-    uint32_t snapshot_device;     /* index of the device that they are on */
-    uint32_t reserved;            /* 0 */
-    rvl_replay_filter_fn filter;  /* NULL: every event is replayed as it is */
+    const char
+        *snapshot_process;       /* process that a snapshot's segments belong to; NULL: "trainer" */
+    uint32_t snapshot_device;    /* index of the device that they are on */
+    uint32_t reserved;           /* 0 */
+    rvl_replay_filter_fn filter; /* NULL: every event is replayed as it is */
     void *filter_user;
     size_t event_size; /* sizeof(rvl_trace_event), for the filter's events */
 } rvl_replay_options;
@@ -213,9 +214,9 @@ RVL_API rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t devi
 
 /*
  * What was truly in use on the device at the last sample that the trace has of a stage, and what is
- * predicted for that instant. A sample right behind the mark of the next stage counts for both. The
- * first sample of a device enters the prediction and is none. RVL_ERR_NOT_FOUND if there is no
- * sample; else as rvl_replay_get_device(). Since 0.1.
+ * predicted for that instant. A sample right after the mark of the next stage counts for both. The
+ * first sample of a device enters the prediction and does not count. RVL_ERR_NOT_FOUND if there is
+ * no sample; else as rvl_replay_get_device(). Since 0.1.
  */
 RVL_API rvl_status rvl_replay_get_reading(const rvl_replay *replay, size_t device_index,
                                           uint32_t stage, uint64_t *read_bytes_out,

@@ -46,7 +46,7 @@ RVL_API rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options
 typedef struct rvl_snapshot_trace {
     size_t struct_size;
     uint64_t flags;                 /* RVL_SNAPSHOT_BY_PART */
-    const char *process;            /* whose segments they are; NULL: "trainer" */
+    const char *process;            /* process that the segments belong to; NULL: "trainer" */
     const rvl_trace_device *device; /* that they are on, as the trace's header declares it */
     size_t device_size;             /* sizeof(rvl_trace_device) */
 } rvl_snapshot_trace;

@@ -42,9 +42,9 @@ typedef struct rvl_pause_options {
 } rvl_pause_options;
 
 /*
- * Gives up the physical memory of the tags' active allocations and keeps their addresses. When it
- * returns RVL_OK the memory is free for other processes. What is paused or lost already
- * stays so.
+ * Releases the physical memory of the tags' active allocations and keeps their addresses. When it
+ * returns RVL_OK the memory is free for other processes. Allocations that are paused or lost stay
+ * as they are.
  * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_VETOED; RVL_ERR_HOST_OOM,
  * RVL_ERR_DISK_FULL, RVL_ERR_IO (backup); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
  * RVL_ERR_FORKED. Allocates no device memory. Thread-safe. Since 0.1.
@@ -70,7 +70,7 @@ typedef struct rvl_resume_options {
 /*
  * Gives the tags' paused (or lost) allocations physical memory again, at their old addresses and
  * for every device of their access lists, and restores what was backed up. Without a backup the
- * content is not defined. What is active already stays so.
+ * content is undefined. Active allocations stay as they are.
  * Returns RVL_OK; RVL_ERR_INVALID (unknown tag); RVL_ERR_BUSY; RVL_ERR_DEVICE_OOM; RVL_ERR_TIMEOUT
  * (out of memory until the timeout passed); RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO
  * (restore; the backup is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback);
@@ -80,15 +80,15 @@ RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t 
                               const rvl_resume_options *options);
 
 /*
- * Both in two phases, so that several processes move together or not at all. A prepared transition
- * has done all that can fail: it was let pass, contents are saved or restored, and the memory is
- * unmapped or there; but nothing is flipped. Until it is committed or aborted what moves is neither
- * of use nor free, and who else wants to move its tags or to free what moves is refused with
- * RVL_ERR_BUSY; so is closing the context.
+ * A pause and a resume in two phases, so that several processes move together or not at all. A
+ * prepared transition has done everything that can fail: callbacks have agreed, content is saved or
+ * restored, memory is unmapped or mapped. Only the states have not changed. Until you commit or
+ * abort it, its memory can be neither used nor freed. Other calls that move its tags, free its
+ * allocations or close the context return RVL_ERR_BUSY.
  *
- * rvl_pause_prepare() and rvl_resume_prepare() are as rvl_pause() and rvl_resume(), with the same
- * errors, and leave the rest to *transition_out; RVL_ERR_INVALID if that is NULL. After an error
- * everything is as before and there is no handle. Thread-safe. Since 0.1.
+ * rvl_pause_prepare() and rvl_resume_prepare() take the arguments of rvl_pause() and rvl_resume(),
+ * return the same errors, and put the transition into *transition_out; RVL_ERR_INVALID if that is
+ * NULL. After an error everything is as before and there is no handle. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_pause_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                      const rvl_pause_options *options,
@@ -99,10 +99,10 @@ RVL_API rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags,
 
 /*
  * Commits or aborts a prepared transition, by any thread, and frees the handle. Committing cannot
- * fail: memory that the device refuses to release is counted as stranded. Aborting brings back
- * what was; where the device refuses, allocations are LOST with their backup, and the answer is its
- * error. Both: RVL_OK; RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback), RVL_ERR_FORKED,
- * after which the handle is as before. Since 0.1.
+ * fail: memory that the device refuses to release is counted as stranded. Aborting restores
+ * the state before; if the device refuses, allocations are LOST with their backup, and its error is
+ * returned. Both return RVL_OK; or RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback) or
+ * RVL_ERR_FORKED, after which the handle is as before. Since 0.1.
  */
 RVL_API rvl_status rvl_transition_commit(rvl_transition *transition);
 RVL_API rvl_status rvl_transition_abort(rvl_transition *transition);
@@ -113,19 +113,19 @@ typedef struct rvl_forecast {
     int device; /* the device with the least room */
     bool fits;  /* on every device */
     uint8_t reserved[3];
-    uint64_t needed_bytes; /* physical bytes it must create (resume) or will release (pause) */
-    uint64_t free_bytes;   /* free on it now, blocks kept for hand-over included */
-    uint64_t host_bytes;   /* host bytes the backups will take (pause) or give back (resume), all
-                              devices */
-    uint64_t disk_bytes;   /* file space, likewise */
+    uint64_t needed_bytes;     /* physical bytes it must create (resume) or will release (pause) */
+    uint64_t free_bytes;       /* free on it now, blocks kept for hand-over included */
+    uint64_t host_bytes;       /* host bytes the backups will take (pause) or release (resume), all
+                                  devices */
+    uint64_t disk_bytes;       /* file space, likewise */
     uint64_t allocation_count; /* allocations that would move, all devices */
     uint64_t time_ns;          /* predicted duration of the call */
 } rvl_forecast;
 
 /*
  * What rvl_pause() with these arguments would do now. Changes nothing; another thread or process
- * may change the answer. Returns what the arguments of rvl_pause() deserve, RVL_OK even if the
- * answer is that it does not fit. Thread-safe. Since 0.1.
+ * may change the answer. Returns as rvl_pause() does for wrong arguments, and RVL_OK also if it
+ * does not fit. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                       const rvl_pause_options *options, rvl_forecast *forecast_out);

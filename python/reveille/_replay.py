@@ -153,7 +153,7 @@ def replay(
         wake: "staged", resumes where the trace has them; "together", within a step all at the
             step's first
         budgets: upper bounds on the peaks of stages, by the name they were marked with
-        partial: replay a trace that breaks off as far as it is whole
+        partial: read a trace that is cut off up to its last whole line
         conductor: process whose stage and step marks count; None: the first that marks
         backend: what replays
 
