@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-NOUNS = "command|device|line|node|page|process|rank|stage|step|tag|thread|tensor"
+NOUNS = "allocation|case|check|command|core|device|layer|line|node|page|process|rank|sequence|stage|step|suite|tag|thread|tensor|token"
 UNWANTED = {
     r"whoever": "anyone who, or: you",
     r"anew": "again",

@@ -42,7 +42,7 @@ typedef struct plan_arguments {
     bool json;
     bool csv;
     bool answered;    /* help was asked for and printed: that is all */
-    uint32_t threads; /* 0: one a core */
+    uint32_t threads; /* 0: one for each core */
 } plan_arguments;
 
 /* ---- arguments.c ---- */

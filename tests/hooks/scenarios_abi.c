@@ -303,7 +303,7 @@ static uint64_t count_files(const char *directory, uint64_t *bytes_out)
     return count;
 }
 
-/* Files are listed by name and size while memory is paused, one an allocation. */
+/* Files are listed by name and size while memory is paused, one for each allocation. */
 static void disk(void)
 {
     const char *directory = getenv("PROGRAM_DIRECTORY");
