@@ -42,7 +42,7 @@ static void describe_wake(FILE *out, const rvl_model_options *o)
             "for the update.\n%s\n"
             "The engine's allocations are there from the start, without memory (flags=paused): "
             "the\ntrace begins with it asleep. Nothing is backed up: weights are overwritten by "
-            "the update,\nthe cache is filled anew.\n", /* words: as it was */
+            "the update,\nthe cache is filled again.\n",
             o->name, o->tp, o->device, wakes[strategy_of(o)]);
 }
 
