@@ -18,6 +18,19 @@ from ._sizes import format_size
 from .errors import ReveilleError
 
 
+def driver_version() -> str | None:
+    """CUDA version that the driver speaks ("12.4"), None without a driver."""
+    try:
+        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as the C library looks
+        function = ctypes.CDLL(name).cuDriverGetVersion
+    except (OSError, AttributeError):
+        return None
+    number = ctypes.c_int()
+    if function(ctypes.byref(number)) != 0:
+        return None
+    return f"{number.value // 1000}.{number.value % 1000 // 10}"
+
+
 def _device(context: Context, device: Any) -> dict[str, Any]:
     free, total = context.memory(device.index)
     return {"index": device.index, "name": device.name, "free_bytes": free, "total_bytes": total}
@@ -58,7 +71,7 @@ def facts() -> dict[str, Any]:
         "version": _c.some_text(_c.core().rvl_version()),
         "library": str(_c.library_path()),
         "replay_library": str(_c.library_path("reveille-replay")),
-        "driver": _c.driver_version(),
+        "driver": driver_version(),
         "hooks": hook_facts(),
         "backends": [backend_facts(name) for name in ("cuda", "sim")],
         "profiles": [profile.name for profile in profiles()],

@@ -589,19 +589,6 @@ def _loaded(name: str) -> ctypes.CDLL | None:
         return None
 
 
-def driver_version() -> str | None:
-    """CUDA version that the driver speaks ("12.4"), None without a driver."""
-    try:
-        name = os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1"  # as the C library looks
-        function = ctypes.CDLL(name).cuDriverGetVersion
-    except (OSError, AttributeError):
-        return None
-    number = c_int()
-    if function(ctypes.byref(number)) != 0:
-        return None
-    return f"{number.value // 1000}.{number.value % 1000 // 10}"
-
-
 def _open(name: str, prototypes: dict[str, tuple[Any, list[Any]]]) -> ctypes.CDLL:
     path = library_path(name)
     library = _loaded(name)

@@ -139,9 +139,20 @@ class Handle:
                 continue
             shown = _c.some_text(text.value)
             if self.ordinal is not None or re.match(rf"Reveille \S+ device {device}[ :]", shown):
-                driver = _c.driver_version() if self.backend == "cuda" else None
-                return f"{shown}; CUDA driver {driver}" if driver else shown
+                return shown + self._driver()
         return ""
+
+    def _driver(self) -> str:
+        """The version of the driver behind a CUDA context."""
+        entry, number = ctypes.c_void_p(), ctypes.c_int()
+        if self.backend != "cuda" or _c.OK != self.library.rvl_cuda_get_entry(
+            b"cuDriverGetVersion", 2020, ctypes.byref(entry)
+        ):
+            return ""
+        ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))(entry.value)
+        if ask(ctypes.byref(number)) != 0:
+            return ""
+        return f"; CUDA driver {number.value // 1000}.{number.value % 1000 // 10}"
 
     def ask(self, function: str, *arguments: Any) -> int:
         """Calls one that returns a number, and knows no errors."""
