@@ -220,6 +220,33 @@ CUresult cuCtxSynchronize(void)
     return result;
 }
 
+#if CUDA_VERSION >= 13000
+/* Of a context, current or not. NULL: the current one. */
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    if (context == NULL)
+        return cuCtxSynchronize();
+    CUresult result = cuCtxPushCurrent(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuCtxSynchronize();
+    (void)cuCtxPopCurrent(NULL);
+    return result;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+    if (context == NULL)
+        return cuCtxGetDevice(device);
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *device = context->device;
+    return result;
+}
+#endif
+
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     int device;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How programs find this driver's functions at run time. A name stands for what the headers make of
- * it today: cuMemAlloc for cuMemAlloc_v2. Where the symbol with the highest suffix is an older
- * program's wrong one (its arguments have changed), it asks for a version below ours: that is not
- * looked at.
+ * it today: cuMemAlloc for cuMemAlloc_v2. Where the plain form is still there beside a newer one with
+ * other arguments, the version that is asked for decides. Older forms that the headers have no more
+ * are not here.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "simcuda/driver/driver.h"
 
@@ -46,10 +47,27 @@ static void *own_library(void)
     return library;
 }
 
-static void *find(const char *name)
+/* Names of which both forms are in use, and the version that brought the second (cudaTypedefs.h). */
+static const struct {
+    const char *name;
+    int second;
+} twofold[] = {
+    {"cuCtxGetDevice", 13000},
+    {"cuCtxSynchronize", 13000},
+};
+
+static bool wants_plain(const char *name, int version)
+{
+    for (size_t i = 0; i < sizeof twofold / sizeof *twofold; i++)
+        if (strcmp(name, twofold[i].name) == 0)
+            return version < twofold[i].second;
+    return false;
+}
+
+static void *find(const char *name, int version)
 {
     char versioned[NAME_BYTES];
-    void *found = NULL;
+    void *found = wants_plain(name, version) ? dlsym(own_library(), name) : NULL;
     for (int suffix = SUFFIX_MAX; suffix > 1 && found == NULL; suffix--) {
         snprintf(versioned, sizeof versioned, "%s_v%d", name, suffix);
         found = dlsym(own_library(), versioned);
@@ -60,11 +78,10 @@ static void *find(const char *name)
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    (void)version;
     (void)flags;
     if (name == NULL || function == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *function = find(name);
+    *function = find(name, version);
     if (status != NULL)
         *status =
             *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
