@@ -61,11 +61,22 @@ static bool send_request(const rvli_wire_request *request)
     return sent == (ssize_t)size;
 }
 
-static bool receive(rvli_wire_answer *answer)
+/* file: takes one if it comes, or NULL: none is expected. */
+static bool receive(rvli_wire_answer *answer, int *file)
 {
     ssize_t length;
-    while ((length = recv(machine, answer, sizeof *answer, 0)) < 0 && errno == EINTR)
+    rvli_wire_parcel parcel;
+    rvli_wire_wrap(&parcel, answer, sizeof *answer, -1);
+    if (file != NULL) {
+        parcel.message.msg_control = parcel.control;
+        parcel.message.msg_controllen = sizeof parcel.control;
+    }
+    while ((length = recvmsg(machine, &parcel.message, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
         ;
+    const struct cmsghdr *header =
+        file != NULL && length > 0 ? CMSG_FIRSTHDR(&parcel.message) : NULL;
+    if (header != NULL && header->cmsg_type == SCM_RIGHTS)
+        memcpy(file, CMSG_DATA(header), sizeof *file);
     return length == (ssize_t)sizeof *answer;
 }
 
@@ -82,9 +93,9 @@ static void lose(const char *why)
     machine = -1;
 }
 
-static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *answer)
+static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *answer, int *file)
 {
-    if (send_request(request) && receive(answer))
+    if (send_request(request) && receive(answer, file))
         return (rvl_status)answer->status;
     lose("the machine has ended");
     return RVL_ERR_NO_DRIVER;
@@ -129,7 +140,7 @@ static rvl_status open_locked(void)
         return RVL_ERR_NO_DRIVER;
     }
     read_program(hello.text);
-    rvl_status status = exchange(&hello, &answer);
+    rvl_status status = exchange(&hello, &answer, NULL);
     if (status == RVL_OK)
         devices = (int)answer.count;
     else if (machine >= 0)
@@ -150,13 +161,29 @@ int rvli_client_devices(void)
     return devices;
 }
 
-rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *answer_out)
+static rvl_status send_for(const rvli_wire_request *request, rvli_wire_answer *answer_out,
+                           int *file_out)
 {
     pthread_mutex_lock(&mutex);
     rvl_status status = open_locked();
     if (status == RVL_OK)
-        status = exchange(request, answer_out);
+        status = exchange(request, answer_out, file_out);
     pthread_mutex_unlock(&mutex);
+    return status;
+}
+
+rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *answer_out)
+{
+    return send_for(request, answer_out, NULL);
+}
+
+rvl_status rvli_client_send_for_file(const rvli_wire_request *request, rvli_wire_answer *answer_out,
+                                     int *file_out)
+{
+    *file_out = -1;
+    rvl_status status = send_for(request, answer_out, file_out);
+    if (status == RVL_OK && *file_out < 0) /* this process can have no more files */
+        status = RVL_ERR_IO;
     return status;
 }
 

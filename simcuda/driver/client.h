@@ -30,6 +30,10 @@ rvl_status rvli_client_ask(rvli_wire_kind kind, int device, uint64_t bytes, cons
 /* The same of a whole request. */
 rvl_status rvli_client_send(const rvli_wire_request *request, rvli_wire_answer *answer_out);
 
+/* The same, with a file descriptor if one came, which becomes the caller's; else -1. */
+rvl_status rvli_client_send_for_file(const rvli_wire_request *request, rvli_wire_answer *answer_out,
+                                     int *file_out);
+
 /* Says what needs no answer. */
 void rvli_client_post(const rvli_wire_request *request);
 void rvli_client_tell(rvli_wire_kind kind, uint64_t bytes, uint64_t id);

@@ -8,6 +8,7 @@
 
 #include "base/addrmap.h"
 #include "base/pool.h"
+#include "simcuda/driver/shared_contents.h"
 #include "simcuda/driver/unknown.h"
 #include "simcuda/wire/wire.h"
 
@@ -31,6 +32,7 @@ typedef struct frame {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static rvli_addrmap frames;
+static rvli_addrmap shared; /* addresses whose content is in the machine's file */
 static rvli_pool pool;
 static TAILQ_HEAD(, frame) ages;
 static bool begun;
@@ -56,12 +58,12 @@ size_t rvli_contents_limit(void)
     return limit_bytes;
 }
 
-static size_t most_frames(void)
+static size_t most_bytes(void)
 {
     size_t copies = rvli_contents_limit() <= SIZE_MAX / TOTAL_COPIES
                         ? rvli_contents_limit() * TOTAL_COPIES
                         : SIZE_MAX;
-    return (copies > TOTAL_BYTES ? copies : TOTAL_BYTES) / FRAME_BYTES;
+    return copies > TOTAL_BYTES ? copies : TOTAL_BYTES;
 }
 
 /* ---- Which bytes of a frame are known ---- */
@@ -117,6 +119,7 @@ static void begin(void)
     if (begun)
         return;
     rvli_addrmap_init(&frames);
+    rvli_addrmap_init(&shared);
     rvli_pool_init(&pool, sizeof(frame));
     TAILQ_INIT(&ages);
     begun = true;
@@ -134,7 +137,7 @@ static frame *get_or_make(uint64_t base)
     frame *of = get(base);
     if (of != NULL)
         return of;
-    if (frames.count >= most_frames())
+    if (frames.count >= most_bytes() / FRAME_BYTES)
         drop(TAILQ_FIRST(&ages));
     of = rvli_pool_get(&pool);
     if (of == NULL)
@@ -149,7 +152,7 @@ static frame *get_or_make(uint64_t base)
     return of;
 }
 
-/* ---- Bytes, with the lock held ---- */
+/* ---- Bytes in frames, with the lock held ---- */
 
 /* How many of the bytes from addr on lie in the frame that addr lies in. */
 static size_t part_of(uint64_t addr, size_t bytes)
@@ -158,7 +161,7 @@ static size_t part_of(uint64_t addr, size_t bytes)
     return bytes < left ? bytes : left;
 }
 
-static void write_locked(uint64_t to, const void *from, size_t bytes)
+static void write_frames(uint64_t to, const void *from, size_t bytes)
 {
     for (size_t done = 0, part; done < bytes; done += part) {
         size_t at = (to + done) % FRAME_BYTES;
@@ -171,7 +174,7 @@ static void write_locked(uint64_t to, const void *from, size_t bytes)
     }
 }
 
-static bool read_locked(uint64_t from, void *to, size_t bytes)
+static bool read_frames(uint64_t from, void *to, size_t bytes)
 {
     bool known = true;
     for (size_t done = 0, part; done < bytes; done += part) {
@@ -188,7 +191,7 @@ static bool read_locked(uint64_t from, void *to, size_t bytes)
 }
 
 /* Goes by what is kept, and not by what is forgotten, which may be the memory of a whole device. */
-static void forget_locked(uint64_t addr, size_t bytes)
+static void forget_frames(uint64_t addr, size_t bytes)
 {
     uint64_t end = addr + bytes, next = addr - addr % FRAME_BYTES;
     while (begun && bytes > 0) {
@@ -205,8 +208,7 @@ static void forget_locked(uint64_t addr, size_t bytes)
     }
 }
 
-/* For each byte whether it is known: before a copy, which may overlap what it reads. */
-static void list_known(uint64_t from, bool *known, size_t bytes)
+static void list_frames(uint64_t from, bool *known, size_t bytes)
 {
     for (size_t done = 0, part; done < bytes; done += part) {
         size_t at = (from + done) % FRAME_BYTES;
@@ -214,6 +216,78 @@ static void list_known(uint64_t from, bool *known, size_t bytes)
         const frame *of = get(from + done - at);
         for (size_t i = 0; i < part; i++)
             known[done + i] = of != NULL && is_known(of, at + i);
+    }
+}
+
+/* ---- Bytes wherever they are kept, with the lock held ---- */
+
+/*
+ * How many of the bytes from addr on are kept in the same way. *where_out: where, if they are
+ * shared; else its size is 0.
+ */
+static size_t alike(uint64_t addr, size_t bytes, rvli_shared_place *where_out)
+{
+    uint64_t base = 0;
+    where_out->size_bytes = 0;
+    const rvli_shared_place *of =
+        begun && shared.count > 0 ? rvli_addrmap_floor(&shared, addr, &base) : NULL;
+    if (of != NULL && addr - base < of->size_bytes) {
+        *where_out = *of;
+        where_out->at = addr - base;
+        return bytes < of->size_bytes - where_out->at ? bytes : of->size_bytes - where_out->at;
+    }
+    of = begun && shared.count > 0 ? rvli_addrmap_ceil(&shared, addr, &base) : NULL;
+    return of != NULL && base - addr < bytes ? base - addr : bytes;
+}
+
+static void write_locked(uint64_t to, const void *from, size_t bytes)
+{
+    rvli_shared_place where;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = alike(to + done, bytes - done, &where);
+        if (where.size_bytes > 0)
+            rvli_shared_contents_write(&where, (const char *)from + done, part);
+        else
+            write_frames(to + done, (const char *)from + done, part);
+    }
+}
+
+static bool read_locked(uint64_t from, void *to, size_t bytes)
+{
+    rvli_shared_place where;
+    bool known = true;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = alike(from + done, bytes - done, &where);
+        bool here = where.size_bytes > 0
+                        ? rvli_shared_contents_read(&where, (char *)to + done, part)
+                        : read_frames(from + done, (char *)to + done, part);
+        known = known && here;
+    }
+    return known;
+}
+
+static void forget_locked(uint64_t addr, size_t bytes)
+{
+    rvli_shared_place where;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = alike(addr + done, bytes - done, &where);
+        if (where.size_bytes > 0)
+            rvli_shared_contents_forget(&where, part);
+        else
+            forget_frames(addr + done, part);
+    }
+}
+
+/* For each byte whether it is known: before a copy, which may overlap what it reads. */
+static void list_known(uint64_t from, bool *known, size_t bytes)
+{
+    rvli_shared_place where;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = alike(from + done, bytes - done, &where);
+        if (where.size_bytes > 0)
+            rvli_shared_contents_list(&where, known + done, part);
+        else
+            list_frames(from + done, known + done, part);
     }
 }
 
@@ -294,6 +368,7 @@ void rvli_contents_forget_all(void)
 {
     pthread_mutex_init(&mutex, NULL);
     begun = false; /* what was kept is the parent's, and left as it is */
+    rvli_shared_contents_forget_file();
     reading.how = RVLI_READING_KEPT;
 }
 
@@ -307,11 +382,51 @@ bool rvli_contents_read(uint64_t from, void *to, size_t bytes)
 
 bool rvli_contents_knows(uint64_t addr)
 {
+    bool known;
     pthread_mutex_lock(&mutex);
-    const frame *of = get(addr - addr % FRAME_BYTES);
-    bool known = of != NULL && is_known(of, addr % FRAME_BYTES);
+    list_known(addr, &known, 1);
     pthread_mutex_unlock(&mutex);
     return known;
+}
+
+/* ---- Memory that processes share ---- */
+
+/* What frames have of it, from its first address on: written where it belongs now. */
+static void move_frames(uint64_t addr, size_t bytes)
+{
+    uint64_t next = addr - addr % FRAME_BYTES;
+    const frame *of;
+    while ((of = rvli_addrmap_ceil(&frames, next, NULL)) != NULL && of->base < addr + bytes) {
+        next = of->base + FRAME_BYTES;
+        for (size_t i = 0; i < FRAME_BYTES; i++)
+            if (is_known(of, i))
+                write_locked(of->base + i, of->bytes + i, 1);
+        forget_frames(of->base, FRAME_BYTES);
+    }
+}
+
+void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place)
+{
+    pthread_mutex_lock(&mutex);
+    begin();
+    rvli_shared_place *made = NULL;
+    if (rvli_addrmap_get(&shared, addr) == NULL && rvli_shared_contents_begin(most_bytes()))
+        made = malloc(sizeof *made);
+    if (made != NULL && rvli_addrmap_insert(&shared, addr, made) == RVL_OK) {
+        *made = (rvli_shared_place){.place = place, .size_bytes = bytes};
+        move_frames(addr, bytes);
+    } else {
+        free(made); /* this process sees its own alone, as before */
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void rvli_contents_unshare(uint64_t addr)
+{
+    pthread_mutex_lock(&mutex);
+    if (begun)
+        free(rvli_addrmap_remove(&shared, addr));
+    pthread_mutex_unlock(&mutex);
 }
 
 /* ---- Copies to the host ---- */

@@ -31,6 +31,16 @@ void rvli_contents_move(uint64_t to, uint64_t from, size_t bytes);
 void rvli_contents_forget(uint64_t addr, size_t bytes);
 void rvli_contents_forget_all(void);
 
+/*
+ * From now on the content of this memory is where other processes that have it see it, too: at that
+ * place of the machine's (shared_contents.h). What was kept of it goes there. Nothing happens if it
+ * is there already.
+ */
+void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place);
+
+/* The memory that begins there has these addresses no more. Others may have it. */
+void rvli_contents_unshare(uint64_t addr);
+
 /* Fills host memory; what is unknown is 0. Answers whether all of it is known. Tells nobody. */
 bool rvli_contents_read(uint64_t from, void *to, size_t bytes);
 

@@ -46,6 +46,7 @@ typedef enum rvli_range_kind {
     RVLI_RANGE_POOL,  /* allocated from a pool */
     RVLI_RANGE_GRAPH, /* allocated by a graph */
     RVLI_RANGE_MANAGED,
+    RVLI_RANGE_OPENED, /* another process's, by a handle (ipc.h) */
 } rvli_range_kind;
 
 typedef struct rvli_range {
@@ -82,6 +83,14 @@ CUresult rvli_physical_take(int device, size_t size_bytes, const char *kind, uin
 CUresult rvli_physical_take_once(int device, size_t size_bytes, const char *kind, uint64_t *id_out);
 void rvli_physical_give(uint64_t id);
 
+/* The physical memory that a range of RVLI_RANGE_DEVICE lies in. false: it is of another kind. */
+typedef struct rvli_physical {
+    uint64_t machine_id;
+    uint64_t base;
+    size_t size_bytes;
+} rvli_physical;
+bool rvli_physical_find(const rvli_range *range, rvli_physical *physical_out);
+
 CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out);
 CUresult rvli_free(uint64_t addr);
 
@@ -94,6 +103,7 @@ void rvli_context_forget(void);
 
 void rvli_capture_forget(void);
 void rvli_graph_memory_forget(void);
+void rvli_ipc_forget(void);
 void rvli_managed_forget(void);
 void rvli_pool_forget(void);
 void rvli_share_forget(void);

@@ -241,6 +241,7 @@ static CUresult take_pages(int device, size_t size_bytes, uint64_t *base_out, ui
 
 static void give_pages(uint64_t base, size_t size_bytes, uint64_t id)
 {
+    rvli_contents_unshare(base); /* others may have it still */
     rvli_contents_forget(base, size_bytes);
     rvli_physical_give(id);
     rvli_addresses_release(base, size_bytes);
@@ -380,6 +381,24 @@ CUresult rvli_free(uint64_t addr)
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool rvli_physical_find(const rvli_range *range, rvli_physical *physical_out)
+{
+    if (range->kind != RVLI_RANGE_DEVICE)
+        return false;
+    *physical_out = (rvli_physical){range->machine_id, range->base,
+                                    round_up(range->size_bytes, RVLI_PAGE_BYTES)};
+    if (range->machine_id != 0)
+        return true;
+    pthread_mutex_lock(&mutex);
+    const chunk *page = chunks;
+    while (page != NULL && range->base - page->base >= RVLI_PAGE_BYTES)
+        page = page->next;
+    if (page != NULL)
+        *physical_out = (rvli_physical){page->machine_id, page->base, RVLI_PAGE_BYTES};
+    pthread_mutex_unlock(&mutex);
+    return page != NULL; /* else another thread has freed it */
+}
+
 /* ---- A forked child has none of it ---- */
 
 static void forget(void)
@@ -391,6 +410,7 @@ static void forget(void)
     chunks = NULL;
     rvli_capture_forget();
     rvli_graph_memory_forget();
+    rvli_ipc_forget();
     rvli_managed_forget();
     rvli_pool_forget();
     rvli_share_forget();
@@ -530,6 +550,8 @@ static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_a
         *(unsigned *)data = range->kind == RVLI_RANGE_MANAGED;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned *)data = range->kind == RVLI_RANGE_DEVICE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned *)data = 0;
         return CUDA_SUCCESS;

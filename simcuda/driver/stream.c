@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/ipc.h"
 #include "simcuda/driver/pool.h"
 #include "simcuda/driver/share.h"
 
@@ -161,7 +162,9 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *u
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
     CUresult result = check();
-    if (result == CUDA_SUCCESS && event == NULL)
+    if (result == CUDA_SUCCESS &&
+        (event == NULL ||
+         (flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)) == CU_EVENT_INTERPROCESS))
         return CUDA_ERROR_INVALID_VALUE;
     CUevent made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
     if (made == NULL)
@@ -176,6 +179,7 @@ CUresult cuEventDestroy(CUevent event)
     if (event == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     rvli_capture_drop_event(event);
+    rvli_ipc_event_gone(event);
     free(event);
     return CUDA_SUCCESS;
 }

@@ -26,7 +26,9 @@ struct CUevent_st {
     unsigned flags;
     bool recorded;
     struct timespec when;
-    rvli_frontier at; /* if it was last recorded in a capture */
+    rvli_frontier at;    /* if it was last recorded in a capture */
+    uint64_t machine_id; /* 0: other processes do not have it */
+    bool opened;         /* it is another process's */
 };
 
 /* The stream that a handle means: there are two that need not be made. */

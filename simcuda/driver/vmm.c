@@ -4,8 +4,11 @@
  * is released and mapped nowhere any more.
  */
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/addrmap.h"
+#include "simcuda/driver/client.h"
 #include "simcuda/driver/contents.h"
 #include "simcuda/driver/driver.h"
 
@@ -16,6 +19,9 @@ typedef struct handle {
     uint64_t machine_id;
     unsigned owners; /* creates and retains, less releases */
     unsigned mappings;
+    CUmemAllocationHandleType exportable; /* CU_MEM_HANDLE_TYPE_NONE: not */
+    bool shared;                          /* with other processes */
+    uint64_t place;                       /* then that of its content */
 } handle;
 
 typedef struct mapping {
@@ -72,9 +78,18 @@ static CUresult check_create(size_t size_bytes, const CUmemAllocationProp *prope
         properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+         properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_NOT_SUPPORTED;
     return rvli_device_exists(properties->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static void enter(handle *made)
+{
+    pthread_mutex_lock(&mutex);
+    made->next = handles;
+    handles = made;
+    pthread_mutex_unlock(&mutex);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes,
@@ -91,15 +106,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes
     made->device = properties->location.id;
     made->size_bytes = size_bytes;
     made->owners = 1;
+    made->exportable = properties->requestedHandleTypes;
     result = rvli_physical_take(made->device, size_bytes, "cuMemCreate", &made->machine_id);
     if (result != CUDA_SUCCESS) {
         free(made);
         return result;
     }
-    pthread_mutex_lock(&mutex);
-    made->next = handles;
-    handles = made;
-    pthread_mutex_unlock(&mutex);
+    enter(made);
     *handle_out = (uintptr_t)made;
     return CUDA_SUCCESS;
 }
@@ -183,6 +196,8 @@ static CUresult map_locked(uint64_t addr, size_t size_bytes, handle *of)
     }
     *made = (mapping){of, size_bytes};
     of->mappings++;
+    if (of->shared)
+        rvli_contents_share(addr, size_bytes, of->place);
     return CUDA_SUCCESS;
 }
 
@@ -214,10 +229,10 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 {
     pthread_mutex_lock(&mutex);
     bool whole = is_filled(addr, size_bytes);
-    if (whole)
-        rvli_contents_forget(addr, size_bytes);
     for (size_t done = 0; whole && done < size_bytes;) {
         mapping *each = rvli_addrmap_remove(&mappings, addr + done);
+        rvli_contents_unshare(addr + done);
+        rvli_contents_forget(addr + done, each->size_bytes);
         done += each->size_bytes;
         each->of->mappings--;
         drop_if_unused(find((uintptr_t)each->of));
@@ -253,4 +268,118 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle_out, v
     }
     pthread_mutex_unlock(&mutex);
     return result;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
+                                                CUmemGenericAllocationHandle wanted)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    const handle *of = *find(wanted);
+    if (properties != NULL && of != NULL) {
+        *properties = (CUmemAllocationProp){
+            .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+            .requestedHandleTypes = of->exportable,
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = of->device}};
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* ---- Other processes: by file descriptors (simcuda/machine/shared.h) ---- */
+
+/* Others see what is written from now on, wherever it is mapped. With the lock held. */
+static void share(handle *of, uint64_t place)
+{
+    uint64_t at = 0;
+    const mapping *each = of->mappings > 0 ? rvli_addrmap_ceil(&mappings, 0, &at) : NULL;
+    of->shared = true;
+    of->place = place;
+    for (; each != NULL; each = rvli_addrmap_ceil(&mappings, at + 1, &at))
+        if (each->of == of)
+            rvli_contents_share(at, each->size_bytes, place);
+}
+
+static CUresult export_locked(handle *of, int *file_out)
+{
+    rvli_wire_answer answer;
+    int file = -1;
+    if (of == NULL || of->exportable == CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    const rvli_wire_request request = {.kind = RVLI_WIRE_EXPORT_FILE, .id = of->machine_id};
+    rvl_status status = rvli_client_send_for_file(&request, &answer, &file);
+    if (status == RVL_ERR_IO)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    if (status != RVL_OK)
+        return rvli_result(status);
+    if (!of->shared)
+        share(of, answer.place);
+    *file_out = file;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle wanted,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS &&
+        (shareable == NULL || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&mutex);
+    result = export_locked(*find(wanted), shareable);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* The key that lies in a descriptor, and stays there. false: it is another kind of file. */
+static bool look_in(int file, uint64_t *key_out)
+{
+    rvli_wire_ticket ticket;
+    if (recv(file, &ticket, sizeof ticket, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof ticket ||
+        ticket.magic != RVLI_WIRE_TICKET_MAGIC)
+        return false;
+    *key_out = ticket.key;
+    return true;
+}
+
+static CUresult import(uint64_t key, handle *made)
+{
+    rvli_wire_answer answer;
+    const rvli_wire_request request = {.kind = RVLI_WIRE_IMPORT, .id = key};
+    CUresult result = rvli_result(rvli_client_send(&request, &answer));
+    if (result != CUDA_SUCCESS)
+        return result;
+    *made = (handle){.device = (int)answer.count,
+                     .size_bytes = answer.total_bytes,
+                     .machine_id = answer.id,
+                     .owners = 1,
+                     .exportable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                     .shared = true,
+                     .place = answer.place};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out, void *shareable,
+                                        CUmemAllocationHandleType type)
+{
+    uint64_t key = 0;
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS &&
+        (handle_out == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+         !look_in((int)(intptr_t)shareable, &key)))
+        return CUDA_ERROR_INVALID_VALUE;
+    handle *made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    result = import(key, made);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    enter(made);
+    *handle_out = (uintptr_t)made;
+    return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 
 typedef struct rvli_client rvli_client;
 typedef struct rvli_meeting rvli_meeting;
+typedef struct rvli_shared rvli_shared;
 
 /* What NCCL has on a device in a process. */
 typedef struct rvli_nccl_share {
@@ -29,7 +30,8 @@ struct rvli_client {
     rvl_process process;
     uint64_t contexts; /* bit d: the driver has its share on device d */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
-    rvli_intmap memory;  /* addresses of the machine's context that are this process's */
+    /* What it has: addresses of the machine's context and events, each with how often. */
+    rvli_intmap memory;
     uint64_t host_bytes; /* pinned */
     char name[RVLI_WIRE_TEXT_BYTES];
 };
@@ -49,6 +51,7 @@ struct rvli_machine {
     uint64_t greeted; /* processes that have come */
     rvli_meeting *meetings;
     uint64_t meetings_begun;
+    rvli_shared *shared;
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
     rvli_unknown_reads unknown;
 };
@@ -59,11 +62,15 @@ typedef enum rvli_client_next {
     RVLI_CLIENT_END,   /* it does not speak this language */
 } rvli_client_next;
 
-/* Does what a process asks for. */
+/* Does what a process asks for. file_out: what goes with the answer, or -1 as it was. */
 rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
-                                   const rvli_wire_request *request, rvli_wire_answer *answer);
+                                   const rvli_wire_request *request, rvli_wire_answer *answer,
+                                   int *file_out);
 
-/* Takes back what a process has. */
+/* Whether it is of the kinds that have no answer. */
+bool rvli_client_is_quiet(const rvli_wire_request *request);
+
+/* Takes back what a process has: once it has ended, nothing more is there to take. */
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client);
 
 /* Notes a request that did not fit. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "simcuda/machine/internal.h"
+#include "simcuda/machine/shared.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -70,7 +70,21 @@ static rvl_status open_store(rvli_machine *machine, rvl_error *error)
     return RVL_OK;
 }
 
+static rvl_status open_shared(rvli_machine *machine, rvl_error *error)
+{
+    if (rvli_shared_open(&machine->shared) != RVL_OK ||
+        !watch(machine, rvli_shared_file(machine->shared), machine->shared))
+        return failed(error, "the files for memory that processes share cannot be opened");
+    return RVL_OK;
+}
+
 /* ---- Processes ---- */
+
+static void close_file(int file)
+{
+    if (file >= 0)
+        close(file);
+}
 
 /* Only those of this user: what they are named and use is in what the machine prints. */
 static void admit(rvli_machine *machine)
@@ -105,6 +119,53 @@ static void dismiss(rvli_machine *machine, rvli_client *client)
     free(client);
 }
 
+/*
+ * What a process said before this instant and needs no answer, or that it has ended. It stays
+ * connected: who is dismissed may still be in a list of those to be heard.
+ */
+static void catch_up(rvli_machine *machine, rvli_client *client)
+{
+    rvli_wire_answer none;
+    int file = -1;
+    for (;;) {
+        rvli_wire_request request = {0};
+        ssize_t length =
+            recv(client->file, &request, sizeof request, MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
+        if (length == 0)
+            rvli_client_take_back(machine, client);
+        if (length < (ssize_t)RVLI_WIRE_PLAIN_BYTES || length > (ssize_t)sizeof request ||
+            !client->greeted || !rvli_client_is_quiet(&request))
+            return;
+        (void)recv(client->file, &request, sizeof request, MSG_DONTWAIT);
+        request.text[RVLI_WIRE_TEXT_BYTES - 1] = '\0';
+        (void)rvli_client_serve(machine, client, &request, &none, &file);
+    }
+}
+
+/*
+ * One process frees memory, says so to another, and that asks how much is free: nobody waits for
+ * the answer to a free, so it may still be in a socket. What was said before is heard before.
+ */
+static void catch_up_with_others(rvli_machine *machine, const rvli_client *asking)
+{
+    struct epoll_event one;
+    if (epoll_wait(machine->events, &one, 1, 0) <= 0)
+        return; /* as a rule */
+    for (rvli_client *each = machine->clients; each != NULL; each = each->next)
+        if (each != asking)
+            catch_up(machine, each);
+    rvli_shared_serve(machine);
+}
+
+/* With a file, if there is one. */
+static bool send_answer(const rvli_client *client, const rvli_wire_answer *answer, int file)
+{
+    rvli_wire_parcel parcel;
+    rvli_wire_wrap(&parcel, (void *)(uintptr_t)answer, sizeof *answer, file);
+    return sendmsg(client->file, &parcel.message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof *answer;
+}
+
 /* One message of a process. What cannot be understood ends the connection, as its end does. */
 static void hear(rvli_machine *machine, rvli_client *client)
 {
@@ -115,10 +176,16 @@ static void hear(rvli_machine *machine, rvli_client *client)
         return;
     bool whole = length >= (ssize_t)RVLI_WIRE_PLAIN_BYTES && length <= (ssize_t)sizeof request;
     request.text[RVLI_WIRE_TEXT_BYTES - 1] = '\0';
-    switch (whole ? rvli_client_serve(machine, client, &request, &answer) : RVLI_CLIENT_END) {
+    int file = -1;
+    bool sent = false;
+    if (whole && !rvli_client_is_quiet(&request))
+        catch_up_with_others(machine, client);
+    switch (whole ? rvli_client_serve(machine, client, &request, &answer, &file)
+                  : RVLI_CLIENT_END) {
     case RVLI_CLIENT_ANSWER:
-        if (send(client->file, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) ==
-            (ssize_t)sizeof answer)
+        sent = send_answer(client, &answer, file);
+        close_file(file);
+        if (sent)
             return;
         break;
     case RVLI_CLIENT_QUIET:
@@ -177,6 +244,8 @@ rvl_status rvli_machine_open(const rvli_machine_options *options, rvl_error *err
     rvl_status status = open_recorded(machine, options, error_out);
     if (status == RVL_OK)
         status = listen_for_processes(machine, error_out);
+    if (status == RVL_OK)
+        status = open_shared(machine, error_out);
     if (status == RVL_OK && options->world > 0)
         status = open_store(machine, error_out);
     if (status == RVL_OK)
@@ -209,6 +278,8 @@ static bool serve_once(rvli_machine *machine, int timeout_ms, int *count_out)
             ended = true;
         else if (ready[i].data.ptr == machine->store)
             rvli_store_serve(machine->store);
+        else if (ready[i].data.ptr == machine->shared)
+            rvli_shared_serve(machine);
         else
             hear(machine, ready[i].data.ptr);
     }
@@ -245,17 +316,13 @@ uint64_t rvli_machine_host_peak(const rvli_machine *machine)
     return machine->host_peak_bytes;
 }
 
-static void close_file(int file)
-{
-    if (file >= 0)
-        close(file);
-}
-
 rvl_status rvli_machine_close(rvli_machine *machine)
 {
     while (machine->clients != NULL)
         dismiss(machine, machine->clients);
     rvl_status status = rvl_context_close(machine->context, NULL);
+    if (machine->shared != NULL)
+        rvli_shared_close(machine->shared);
     if (machine->store != NULL)
         rvli_store_close(machine->store);
     close_file(machine->listener);

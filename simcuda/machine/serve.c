@@ -4,6 +4,7 @@
 
 #include "simcuda/machine/internal.h"
 #include "simcuda/machine/meeting.h"
+#include "simcuda/machine/shared.h"
 
 /*
  * What a process's first use of a device takes, before it allocates anything: cuMemGetInfo on an
@@ -94,19 +95,12 @@ static rvl_status allocate(rvli_machine *machine, rvli_client *client,
     if (status == RVL_OK)
         status = rvl_alloc(machine->context, request->bytes, &options, &addr);
     if (status == RVL_OK)
-        (void)rvli_intmap_insert(&client->memory, addr, 0); /* there is room */
+        (void)rvli_intmap_insert(&client->memory, addr, 1); /* there is room */
     if (status == RVL_ERR_DEVICE_OOM)
         rvli_machine_tell_refusal(machine, client, request->device, request->bytes,
                                   free_bytes(machine, request->device));
     answer->id = addr;
     return status;
-}
-
-/* The address of another process, or none, is nobody's to free: the connection goes on. */
-static void release(rvli_machine *machine, rvli_client *client, uint64_t addr)
-{
-    if (rvli_intmap_remove(&client->memory, addr, NULL))
-        (void)rvl_free(machine->context, addr);
 }
 
 static rvl_status take_host(rvli_machine *machine, rvli_client *client, uint64_t bytes)
@@ -132,8 +126,15 @@ static void give_host(rvli_machine *machine, rvli_client *client, uint64_t bytes
     machine->host_bytes -= bytes;
 }
 
+static rvl_status give_contents(const rvli_machine *machine, int *file_out)
+{
+    *file_out = rvli_shared_contents(machine->shared);
+    return *file_out >= 0 ? RVL_OK : RVL_ERR_IO;
+}
+
 static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
-                            const rvli_wire_request *request, rvli_wire_answer *answer)
+                            const rvli_wire_request *request, rvli_wire_answer *answer,
+                            int *file_out)
 {
     switch ((rvli_wire_kind)request->kind) {
     case RVLI_WIRE_HELLO:
@@ -161,6 +162,16 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_nccl_take(machine, client, request->device, answer);
     case RVLI_WIRE_NCCL_GIVE:
         return rvli_nccl_give(machine, client, request->device);
+    case RVLI_WIRE_EXPORT:
+        return rvli_shared_export(machine, client, request->id, answer);
+    case RVLI_WIRE_EXPORT_FILE:
+        return rvli_shared_export_file(machine, client, request->id, answer, file_out);
+    case RVLI_WIRE_OPEN:
+        return rvli_shared_import(machine, client, request->id, RVLI_SHARED_BY_KEY, answer);
+    case RVLI_WIRE_IMPORT:
+        return rvli_shared_import(machine, client, request->id, RVLI_SHARED_BY_FILE, answer);
+    case RVLI_WIRE_CONTENTS:
+        return give_contents(machine, file_out);
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
@@ -170,45 +181,60 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     return RVL_ERR_INVALID;
 }
 
+bool rvli_client_is_quiet(const rvli_wire_request *request)
+{
+    return request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
+           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN;
+}
+
+static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
+{
+    if (request->kind == RVLI_WIRE_FREE)
+        rvli_shared_release(machine, client, request->id);
+    else if (request->kind == RVLI_WIRE_HOST_GIVE)
+        give_host(machine, client, request->bytes);
+    else if (request->kind == RVLI_WIRE_PART)
+        rvli_meeting_part(machine, client, request->id, request->rank);
+    else
+        rvli_unknown_count(&machine->unknown, request->bytes, request->text);
+}
+
 rvli_client_next rvli_client_serve(rvli_machine *machine, rvli_client *client,
-                                   const rvli_wire_request *request, rvli_wire_answer *answer)
+                                   const rvli_wire_request *request, rvli_wire_answer *answer,
+                                   int *file_out)
 {
     bool first = request->kind == RVLI_WIRE_HELLO;
     if (request->kind < RVLI_WIRE_HELLO || request->kind > RVLI_WIRE_LAST ||
         client->greeted == first)
         return RVLI_CLIENT_END;
-    if (request->kind == RVLI_WIRE_FREE) {
-        release(machine, client, request->id);
-        return RVLI_CLIENT_QUIET;
-    }
-    if (request->kind == RVLI_WIRE_HOST_GIVE) {
-        give_host(machine, client, request->bytes);
-        return RVLI_CLIENT_QUIET;
-    }
-    if (request->kind == RVLI_WIRE_PART) {
-        rvli_meeting_part(machine, client, request->id, request->rank);
-        return RVLI_CLIENT_QUIET;
-    }
-    if (request->kind == RVLI_WIRE_UNKNOWN) {
-        rvli_unknown_count(&machine->unknown, request->bytes, request->text);
+    if (rvli_client_is_quiet(request)) {
+        take_note(machine, client, request);
         return RVLI_CLIENT_QUIET;
     }
     bool known = request->device >= 0 && request->device < machine->gpus;
-    answer->status = known ? answer_to(machine, client, request, answer) : RVL_ERR_NO_DEVICE;
+    answer->status =
+        known ? answer_to(machine, client, request, answer, file_out) : RVL_ERR_NO_DEVICE;
     return RVLI_CLIENT_ANSWER;
+}
+
+/* Removing moves the slots behind it up, so a slot is looked at until it is empty. */
+static void release_all(rvli_machine *machine, rvli_client *client)
+{
+    for (size_t i = 0; i < client->memory.capacity; i++)
+        while (client->memory.slots[i].key != 0)
+            rvli_shared_release(machine, client, client->memory.slots[i].key);
+    rvli_intmap_destroy(&client->memory);
 }
 
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
-    for (size_t i = 0; i < client->memory.capacity; i++)
-        if (client->memory.slots[i].key != 0)
-            (void)rvl_free(machine->context, client->memory.slots[i].key);
-    rvli_intmap_destroy(&client->memory);
+    release_all(machine, client);
     name_share(client, cause);
     for (int device = 0; device < machine->gpus; device++)
         if (client->contexts & UINT64_C(1) << device)
             (void)rvl_external_set(machine->context, device, cause, 0);
+    client->contexts = 0;
     rvli_nccl_take_back(machine, client);
     rvli_meeting_forget(machine, client);
     give_host(machine, client, client->host_bytes);

@@ -71,6 +71,40 @@ cudaError_t cudaHostGetFlags(unsigned int *flags, void *memory)
     AFTER_READY(cuMemHostGetFlags(flags, memory));
 }
 
+/* ---- Memory and events of other processes ---- */
+
+_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(CUipcMemHandle), "a handle of memory");
+_Static_assert(sizeof(cudaIpcEventHandle_t) == sizeof(CUipcEventHandle), "a handle of an event");
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *addr)
+{
+    AFTER_READY(cuIpcGetMemHandle((CUipcMemHandle *)handle, (CUdeviceptr)addr));
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **addr, cudaIpcMemHandle_t handle, unsigned int flags)
+{
+    CUipcMemHandle wanted;
+    memcpy(&wanted, &handle, sizeof wanted);
+    AFTER_READY(cuIpcOpenMemHandle((CUdeviceptr *)addr, wanted, flags));
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *addr)
+{
+    AFTER_READY(cuIpcCloseMemHandle((CUdeviceptr)addr));
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
+{
+    AFTER_READY(cuIpcGetEventHandle((CUipcEventHandle *)handle, event));
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
+{
+    CUipcEventHandle wanted;
+    memcpy(&wanted, &handle, sizeof wanted);
+    AFTER_READY(cuIpcOpenEventHandle(event, wanted));
+}
+
 /* What CUDA does not know is unregistered memory, and no error. */
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *facts, const void *addr)
 {

@@ -15,8 +15,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 1u
+#define RVLI_WIRE_VERSION 2u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -53,8 +55,19 @@ typedef enum rvli_wire_kind {
     /* A communicator of NCCL takes its memory on a device, and gives it back. */
     RVLI_WIRE_NCCL_TAKE, /* device -> free_bytes: what it can suspend, total_bytes: in all */
     RVLI_WIRE_NCCL_GIVE, /* device */
+
+    /*
+     * Memory that processes share (simcuda/machine/shared.h). All answer id, key, count: the
+     * device, total_bytes, and place: of its content. What was imported is let go of by
+     * RVLI_WIRE_FREE, once for each import.
+     */
+    RVLI_WIRE_EXPORT,      /* id; 0: of a new event */
+    RVLI_WIRE_EXPORT_FILE, /* id -> and a file descriptor, in which an rvli_wire_ticket lies */
+    RVLI_WIRE_OPEN,        /* id: the key; RVL_ERR_STATE: it is this process's own */
+    RVLI_WIRE_IMPORT,      /* id: the key in a ticket */
+    RVLI_WIRE_CONTENTS,    /* -> a file descriptor: where contents of shared memory are */
 } rvli_wire_kind;
-#define RVLI_WIRE_LAST RVLI_WIRE_NCCL_GIVE
+#define RVLI_WIRE_LAST RVLI_WIRE_CONTENTS
 
 typedef struct rvli_wire_request {
     uint32_t kind;
@@ -72,8 +85,41 @@ typedef struct rvli_wire_answer {
     uint64_t id;
     uint64_t free_bytes;
     uint64_t total_bytes;
+    uint64_t key;
+    uint64_t place;
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_answer;
+
+/* What lies in a descriptor that stands for memory. */
+typedef struct rvli_wire_ticket {
+    uint64_t magic;
+    uint64_t key;
+} rvli_wire_ticket;
+#define RVLI_WIRE_TICKET_MAGIC UINT64_C(0x74656b6369742d72) /* "r-ticket" */
+
+/* A message that may bring a file descriptor, with room for what the kernel wants to know of it. */
+typedef struct rvli_wire_parcel {
+    struct iovec part;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr message;
+} rvli_wire_parcel;
+
+/* For sending with a file; file -1: for sending without one, and for receiving. */
+static inline void rvli_wire_wrap(rvli_wire_parcel *parcel, void *bytes, size_t size, int file)
+{
+    parcel->part = (struct iovec){bytes, size};
+    parcel->message = (struct msghdr){.msg_iov = &parcel->part, .msg_iovlen = 1};
+    if (file < 0)
+        return;
+    memset(parcel->control, 0, sizeof parcel->control);
+    parcel->message.msg_control = parcel->control;
+    parcel->message.msg_controllen = sizeof parcel->control;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&parcel->message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &file, sizeof file);
+}
 
 /* The part of a message that is not text: what is sent where there is none. */
 #define RVLI_WIRE_PLAIN_BYTES offsetof(rvli_wire_request, text)

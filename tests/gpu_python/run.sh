@@ -83,7 +83,7 @@ fi
 
 # ---- Our programs ----
 
-export PYTHONPATH=$ours
+export PYTHONPATH=$ours${PYTHONPATH:+:$PYTHONPATH} # `reveille run` has a folder there
 program found "$python" -m reveille
 program regions_torch "$python" "$here/regions.py" torch
 program regions_preload env LD_PRELOAD="$preload" "$python" "$here/regions.py" preload

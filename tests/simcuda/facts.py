@@ -2,18 +2,22 @@
 # SPDX-License-Identifier: MIT
 """Holds what a simulated H200 answers against what a card answered: facts.py REVEILLE FACTS CARD OWN.
 
-FACTS is the program facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints here of
-what no card was asked: there the answers are those that CUDA's documentation has. Each line begins with
+FACTS is the program facts.c or ipc_facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints
+here of what no card was asked: there the answers are those that CUDA's documentation has. Each line begins with
 what was asked, up to the colon. What is known to differ is listed here with both answers, so that a change
 of either is seen.
 """
 
+import os
 import subprocess
 import sys
 
-PARTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
+# What each program is asked, with the device; and how many answers there must be at least.
+IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "devices": "h200"}
+FACTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
          "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200"}  # fmt: skip
+PROGRAMS = {"simcuda-facts": (FACTS, 100), "simcuda-ipc": (IPC, 80)}
 SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
 DIFFER = {
     "cost many 256 nodes": SIZES_OF_ARGUMENTS,
@@ -36,8 +40,10 @@ def read(lines):
 def main():
     command, facts = sys.argv[1:3]
     simulated = {}
-    for part, device in PARTS.items():
-        done = subprocess.run([command, "run", "--device", device, "--", facts, part],
+    parts, least = PROGRAMS[os.path.basename(facts)]
+    for part, device in parts.items():
+        gpus = "2" if part == "devices" else "1"
+        done = subprocess.run([command, "run", "--device", device, "--gpus", gpus, "--", facts, part],
                               capture_output=True, text=True, timeout=120)  # fmt: skip
         if done.returncode != 0:
             sys.exit(f"{part} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -46,15 +52,16 @@ def main():
     for path in sys.argv[3:]:
         with open(path, encoding="utf-8") as file:
             known.update(read(file))
+    differ = {what for what in DIFFER if what in known}
     wrong = 0
     for what, answers in known.items():
         same = simulated.get(what) == answers
-        if same == (what in DIFFER):
+        if same == (what in differ):
             print(f"{what}\n  expected:  {answers}\n  simulated: {simulated.get(what)}"
                   + (" (listed as different)" if same else ""))  # fmt: skip
             wrong += 1
-    print(f"{len(known)} facts, {len(DIFFER)} known to differ, {wrong} unexpected")
-    if len(known) < 100 or wrong:
+    print(f"{len(known)} facts, {len(differ)} known to differ, {wrong} unexpected")
+    if len(known) < least or wrong:
         sys.exit(1)
 
 
