@@ -314,6 +314,32 @@ static void move_locked(uint64_t to, uint64_t from, char *room, size_t bytes)
     write_known_locked(to, room, known, bytes);
 }
 
+/*
+ * A backup: a copy to the host that is too large to be kept when it comes back. Frames at the
+ * addresses of the host say which of its bytes were known. What they are is read from the host when
+ * they come back, so nothing goes wrong if the program has put something else there meanwhile.
+ */
+static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host)
+{
+    uint64_t next = from - from % FRAME_BYTES;
+    const frame *of;
+    while (begun && (of = rvli_addrmap_ceil(&frames, next, NULL)) != NULL &&
+           of->base < from + bytes) {
+        const frame copy = *of; /* which may go, for those that are made */
+        size_t first = from > copy.base ? from - copy.base : 0;
+        size_t end =
+            from + bytes - copy.base < FRAME_BYTES ? from + bytes - copy.base : FRAME_BYTES;
+        const char *source = from_host ? (const char *)copy.base : (const char *)copy.bytes;
+        next = copy.base + FRAME_BYTES;
+        for (size_t i = first, run; i < end; i += run) {
+            for (run = 1; i + run < end && is_known(&copy, i + run) == is_known(&copy, i); run++)
+                ;
+            if (is_known(&copy, i))
+                write_locked(to + (copy.base + i - from), source + i, run);
+        }
+    }
+}
+
 /* ---- What others call ---- */
 
 void rvli_contents_write(uint64_t to, const void *from, size_t bytes)
@@ -324,6 +350,8 @@ void rvli_contents_write(uint64_t to, const void *from, size_t bytes)
         write_locked(to, from, bytes);
     else
         forget_locked(to, bytes);
+    if (!kept)
+        copy_frames(to, (uintptr_t)from, bytes, true);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -431,6 +459,16 @@ void rvli_contents_unshare(uint64_t addr)
 
 /* ---- Copies to the host ---- */
 
+/* What was noted of this host memory before is out of date in any case. */
+static void note_backup(const void *to, uint64_t from, size_t bytes)
+{
+    pthread_mutex_lock(&mutex);
+    forget_frames((uintptr_t)to, bytes);
+    if (bytes > rvli_contents_limit())
+        copy_frames((uintptr_t)to, from, bytes, false);
+    pthread_mutex_unlock(&mutex);
+}
+
 void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place)
 {
     reading.how = how;
@@ -443,6 +481,7 @@ void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes)
     if (reading.how == RVLI_READING_KEPT) {
         if (!rvli_contents_read(from, to, bytes))
             rvli_unknown_read(bytes, reading.place);
+        note_backup(to, from, bytes);
         return;
     }
     memset(to, 0, bytes);

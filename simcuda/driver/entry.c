@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How programs find this driver's functions at run time. A name stands for what the headers make of
- * it today: cuMemAlloc for cuMemAlloc_v2. Where the plain form is still there beside a newer one with
- * other arguments, the version that is asked for decides. Older forms that the headers have no more
- * are not here.
+ * it today: cuMemAlloc for cuMemAlloc_v2. Where the plain form is still there beside a newer one
+ * with other arguments, the version that is asked for decides. Older forms that the headers have no
+ * more are not here.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -47,7 +47,8 @@ static void *own_library(void)
     return library;
 }
 
-/* Names of which both forms are in use, and the version that brought the second (cudaTypedefs.h). */
+/* Names of which both forms are in use, and the version that brought the second (cudaTypedefs.h).
+ */
 static const struct {
     const char *name;
     int second;

@@ -100,25 +100,32 @@ static uint64_t reserve_at(uint64_t hint, size_t size_bytes, size_t align_bytes)
     return got == (void *)hint ? hint : 0;
 }
 
-uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint)
+static uint64_t reserve_anywhere(size_t size_bytes, size_t align_bytes)
 {
     size_t with_slack = size_bytes + align_bytes;
     if (with_slack < size_bytes)
         return 0;
-    uint64_t base = hint == 0 && align_bytes == RVLI_PAGE_BYTES
-                        ? take_spare(size_bytes)
-                        : reserve_at(hint, size_bytes, align_bytes);
-    if (base != 0)
-        return base;
     void *got =
         mmap(NULL, with_slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED)
         return 0;
-    uint64_t first = (uint64_t)got;
-    base = round_up(first, align_bytes);
+    uint64_t first = (uint64_t)got, base = round_up(first, align_bytes);
     if (base > first)
         munmap(got, base - first);
     munmap((void *)(base + size_bytes), first + with_slack - base - size_bytes);
+    return base;
+}
+
+/* What was the host's memory there may be known as a backup (contents.c). */
+uint64_t rvli_addresses_reserve(size_t size_bytes, size_t align_bytes, uint64_t hint)
+{
+    uint64_t base = hint == 0 && align_bytes == RVLI_PAGE_BYTES
+                        ? take_spare(size_bytes)
+                        : reserve_at(hint, size_bytes, align_bytes);
+    if (base == 0)
+        base = reserve_anywhere(size_bytes, align_bytes);
+    if (base != 0)
+        rvli_contents_forget(base, size_bytes);
     return base;
 }
 

@@ -9,6 +9,9 @@
  *     free                  and as much again       remap        the same memory at its address
  *     async BYTES           of the device's pool    again        freed there, and as much again
  *     stop                  the parent, which goes on a moment later
+ *     backup                all is copied to the host, and then overwritten
+ *     restore               it is copied back   scribble AT TEXT   the host changes the backup
+ *     peek AT               four bytes are copied to their place in the backup
  *     given NUMBER          reads answer it         child        the rest is a forked child's
  */
 #include <cuda.h>
@@ -80,6 +83,15 @@ static void put_big(size_t at, size_t count, const char *word)
     free(text);
 }
 
+static char *host;
+
+static void back_up(const char *word)
+{
+    host = host != NULL ? host : malloc(size_bytes);
+    must(cudaMemcpy(host, memory, size_bytes, cudaMemcpyDeviceToHost), word);
+    put_big(0, size_bytes, word);
+}
+
 /* A tensor of bytes with sizes 2, 3 and strides 8, 2; its transpose, and rows that were not all
  * written, read back. */
 static void write_apart(size_t at)
@@ -129,6 +141,14 @@ static int act(char **words)
         must(memory != before, "the same place again");
         return 1;
     }
+    if (strcmp(word, "backup") == 0) {
+        back_up(word);
+        return 1;
+    }
+    if (strcmp(word, "restore") == 0) {
+        must(cudaMemcpy(memory, host, size_bytes, cudaMemcpyHostToDevice), word);
+        return 1;
+    }
     if (strcmp(word, "remap") == 0) {
         remap(word);
         return 1;
@@ -149,6 +169,14 @@ static int act(char **words)
             must(cudaMallocAsync((void **)&memory, size_bytes, NULL), word);
         else
             must(cudaMalloc((void **)&memory, size_bytes), word);
+        return 2;
+    }
+    if (strcmp(word, "scribble") == 0) {
+        memcpy(host + at, words[2], strlen(words[2]));
+        return 3;
+    }
+    if (strcmp(word, "peek") == 0) {
+        must(cudaMemcpy(host + at, memory + at, 4, cudaMemcpyDeviceToHost), word);
         return 2;
     }
     if (strcmp(word, "put") == 0) {

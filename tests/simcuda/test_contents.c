@@ -85,6 +85,19 @@ static void what_is_too_large_is_not_kept(void **state)
           "BBB..\n.....\n");
 }
 
+/* Copies of all the memory, which are too large to be kept, bring back what was known of it. */
+static void a_backup_brings_back_what_was_known(void **state)
+{
+    (void)state;
+    check("vmm 4194304 put 510 abcd put 3000000 xyz backup get 510 4 restore get 508 8 "
+          "get 3000000 3",
+          "....\n..abcd..\nxyz\n");
+    /* what the host has put there, as far as something was known there */
+    check("vmm 4194304 put 510 abcd backup scribble 512 XYZ restore get 510 6", "abXY..\n");
+    /* what was copied there since then, and is not known */
+    check("vmm 4194304 put 510 abcd backup peek 512 restore get 510 6", "ab....\n");
+}
+
 /* All that is kept is bounded: the oldest goes. 64 MiB are 64 copies of 1 MiB. */
 static void the_oldest_goes(void **state)
 {
@@ -163,6 +176,7 @@ int main(void)
         cmocka_unit_test(what_overlaps_is_moved_whole),
         cmocka_unit_test(freed_memory_has_nothing),
         cmocka_unit_test(what_is_too_large_is_not_kept),
+        cmocka_unit_test(a_backup_brings_back_what_was_known),
         cmocka_unit_test(the_oldest_goes),
         cmocka_unit_test(a_size_that_is_none),
         cmocka_unit_test(elements_may_lie_apart),
