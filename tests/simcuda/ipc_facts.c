@@ -223,7 +223,7 @@ static cudaError_t do_memory(message *what)
         return cudaFree(addr);
     case READ:
         error = cudaMemcpy(&byte, addr, 1, cudaMemcpyDeviceToHost);
-        what->value = byte;
+        what->value = (unsigned char)byte;
         return error;
     case WRITE:
         return cudaMemcpy(addr, &byte, 1, cudaMemcpyHostToDevice);
