@@ -22,6 +22,8 @@
 #define TOTAL_BYTES ((size_t)64 << 20)
 #define TOTAL_COPIES 4
 
+#define MOVED_BYTES ((size_t)1 << 16) /* at once, where memory becomes shared */
+
 /* Bytes of device memory. Those that are not known are 0. */
 typedef struct frame {
     TAILQ_ENTRY(frame) by_age;
@@ -315,9 +317,12 @@ static void move_locked(uint64_t to, uint64_t from, char *room, size_t bytes)
 }
 
 /*
- * A backup: a copy to the host that is too large to be kept when it comes back. Frames at the
- * addresses of the host say which of its bytes were known. What they are is read from the host when
- * they come back, so nothing goes wrong if the program has put something else there meanwhile.
+ * Writes what frames know of some bytes, and nothing else.
+ *
+ * from_host: of a backup, which is a copy to the host that is too large to be kept when it comes
+ * back. Frames at the addresses of the host say which of its bytes were known. What they are is
+ * read from the host when they come back, so nothing goes wrong if the program has put something
+ * else there meanwhile.
  */
 static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host)
 {
@@ -419,18 +424,24 @@ bool rvli_contents_knows(uint64_t addr)
 
 /* ---- Memory that processes share ---- */
 
-/* What frames have of it, from its first address on: written where it belongs now. */
+/* What frames have of shared memory: to where it is kept from now on, in pieces of some length. */
 static void move_frames(uint64_t addr, size_t bytes)
 {
-    uint64_t next = addr - addr % FRAME_BYTES;
+    char *room = malloc(2 * MOVED_BYTES);
+    bool *known = (bool *)room + MOVED_BYTES;
+    uint64_t at = addr;
     const frame *of;
-    while ((of = rvli_addrmap_ceil(&frames, next, NULL)) != NULL && of->base < addr + bytes) {
-        next = of->base + FRAME_BYTES;
-        for (size_t i = 0; i < FRAME_BYTES; i++)
-            if (is_known(of, i))
-                write_locked(of->base + i, of->bytes + i, 1);
-        forget_frames(of->base, FRAME_BYTES);
+    while (room != NULL && (of = rvli_addrmap_ceil(&frames, at - at % FRAME_BYTES, NULL)) != NULL &&
+           of->base < addr + bytes) {
+        at = of->base > addr ? of->base : addr;
+        size_t part = addr + bytes - at < MOVED_BYTES ? addr + bytes - at : MOVED_BYTES;
+        (void)read_frames(at, room, part);
+        list_frames(at, known, part);
+        write_known_locked(at, room, known, part);
+        at += part;
     }
+    forget_frames(addr, bytes);
+    free(room);
 }
 
 void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place)

@@ -15,11 +15,12 @@ static bool on_device(uint64_t addr)
     return rvli_range_find(addr, &range) && rvli_range_on_device(&range);
 }
 
-/* Whether the bytes lie in the range that the address lies in. */
+/* Whether the bytes lie in the range that the address lies in, and memory is there. */
 static bool within(uint64_t addr, size_t bytes)
 {
     rvli_range range;
-    return rvli_range_find(addr, &range) && range.size_bytes - (addr - range.base) >= bytes;
+    return rvli_range_find(addr, &range) && range.size_bytes - (addr - range.base) >= bytes &&
+           (range.kind != RVLI_RANGE_RESERVED || rvli_vmm_has_memory(addr, bytes));
 }
 
 static CUresult copy(uint64_t to, uint64_t from, size_t bytes)

@@ -91,6 +91,9 @@ typedef struct rvli_physical {
 } rvli_physical;
 bool rvli_physical_find(const rvli_range *range, rvli_physical *physical_out);
 
+/* Whether something is mapped at all of these reserved addresses. */
+bool rvli_vmm_has_memory(uint64_t addr, size_t size_bytes);
+
 CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out);
 CUresult rvli_free(uint64_t addr);
 

@@ -225,6 +225,20 @@ static bool is_filled(uint64_t base, size_t size_bytes)
     return done == size_bytes && size_bytes > 0;
 }
 
+bool rvli_vmm_has_memory(uint64_t addr, size_t size_bytes)
+{
+    uint64_t at = addr, base = 0;
+    pthread_mutex_lock(&mutex);
+    while (mappings_begun && at - addr < size_bytes) {
+        const mapping *each = rvli_addrmap_floor(&mappings, at, &base);
+        if (each == NULL || at - base >= each->size_bytes)
+            break;
+        at = base + each->size_bytes;
+    }
+    pthread_mutex_unlock(&mutex);
+    return at - addr >= size_bytes;
+}
+
 CUresult cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 {
     pthread_mutex_lock(&mutex);

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 # What each program is asked, with the device; and how many answers there must be at least.
-IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "devices": "h200"}
+IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "unmapped": "h200", "devices": "h200"}
 FACTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
          "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200"}  # fmt: skip

@@ -2,7 +2,7 @@
 /*
  * What CUDA answers where two processes share memory and events, one fact a line. The same program
  * runs on a card and on a simulated one, and prints the same. A peer, this program once more, does
- * what it is told. Words name what is asked for: memory ends events files.
+ * what it is told. Words name what is asked for: memory ends events files unmapped devices.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -834,6 +834,20 @@ static void files(void)
     end(&next);
 }
 
+/* Addresses without memory, asked last: what is wrong on the device ends all work there. */
+static void unmapped(void)
+{
+    CUdeviceptr addr = 0;
+    char byte = 'u';
+    NEED(cuMemAddressReserve(&addr, 4 * MIB, 0, 0, 0));
+    say("copy from no memory: %s",
+        name_of(cudaMemcpy(&byte, (void *)addr, 1, cudaMemcpyDeviceToHost)));
+    say("copy to no memory: %s",
+        name_of(cudaMemcpy((void *)addr, &byte, 1, cudaMemcpyHostToDevice)));
+    say("fill no memory: %s", name_of(cudaMemset((void *)addr, 1, 16)));
+    say("wait for that: %s", name_of(cudaDeviceSynchronize()));
+}
+
 /* ---- Another device ---- */
 
 static void devices(void)
@@ -864,11 +878,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"memory", memory},
-                 {"ends", ends},
-                 {"events", events},
-                 {"files", files},
-                 {"devices", devices}};
+    } parts[] = {{"memory", memory}, {"ends", ends},         {"events", events},
+                 {"files", files},   {"unmapped", unmapped}, {"devices", devices}};
     if (argc > 1 && strcmp(argv[1], "peer") == 0)
         return be_peer();
     NEED(cudaFree(NULL));
