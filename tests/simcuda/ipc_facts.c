@@ -306,7 +306,7 @@ static int be_peer(void)
     message what;
     int file;
     while (receive_message(PEER_SOCKET, &what, &file)) {
-        what.error = do_files(&what, file);
+        what.error = (int)do_files(&what, file);
         (void)cudaGetLastError();
         send_message(PEER_SOCKET, &what, -1);
     }
@@ -324,7 +324,7 @@ typedef struct peer {
 static const char *ask_with(peer *of, order what, int file)
 {
     int none;
-    of->last.what = what;
+    of->last.what = (int)what;
     send_message(of->socket, &of->last, file);
     need(receive_message(of->socket, &of->last, &none), "the peer");
     return cudaGetErrorName((cudaError_t)of->last.error);

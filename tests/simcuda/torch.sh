@@ -33,8 +33,29 @@ done
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
 timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
+for segments in False True; do
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:$segments timeout 300 "$build/cli/reveille" run -- \
+        "$environment/bin/python" "$source/tests/simcuda/torch_ipc.py"
+done
+
+# Our own hooks: torch_memory_saver's interface in both modes, and the programs for a GPU.
+saver() {
+    local mode=$1
+    shift
+    RVL_LIBRARY_DIR=$build REVEILLE_AS_TORCH_MEMORY_SAVER=1 timeout 300 "$build/cli/reveille" run -- bash -c \
+        'PYTHONPATH=$1/python/reveille/alias:$1/python:$PYTHONPATH; export PYTHONPATH; shift; exec env "$@"' \
+        saver "$source" "$@" "$environment/bin/python" "$source/tests/simcuda/torch_saver.py" "$mode"
+}
+saver torch
+saver preload LD_PRELOAD="$build/libreveille-preload.so"
+PYTHON=$environment/bin/python SCALE=0.1 timeout 1200 "$build/cli/reveille" run --gpus 2 -- \
+    bash "$source/tests/gpu_python/run.sh" "$source/build/torch_gpu_python" "$build"
+
 for backend in native cudaMallocAsync; do
     PYTORCH_CUDA_ALLOC_CONF=backend:$backend timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" \
         "$source/tests/simcuda/torch_graphs.py"
 done
 timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
+
+# The 32B step against the card, last: it says by how much each stage is off.
+python3 "$source/tests/simcuda/torch_step.py" "$build/cli/reveille" "$environment/bin/python"
