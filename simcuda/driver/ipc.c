@@ -18,6 +18,7 @@ typedef struct ticket {
     uint64_t key;        /* of the machine, which never gives it again */
     uint64_t offset;     /* of the allocation in the piece of physical memory that has the key */
     uint64_t size_bytes; /* of the allocation */
+    uint64_t owner;      /* the machine's number for the process */
 } ticket;
 _Static_assert(sizeof(ticket) <= sizeof(CUipcMemHandle), "the handle of memory");
 _Static_assert(sizeof(ticket) <= sizeof(CUipcEventHandle), "the handle of an event");
@@ -43,19 +44,22 @@ void rvli_ipc_forget(void)
     all = NULL; /* what it had is the parent's, and left as it is */
 }
 
-static rvl_status ask(rvli_wire_kind kind, uint64_t id, rvli_wire_answer *answer)
+static rvl_status export(uint64_t id, rvli_wire_answer *answer)
 {
-    const rvli_wire_request request = {.kind = kind, .id = id};
+    const rvli_wire_request request = {.kind = RVLI_WIRE_EXPORT, .id = id};
     return rvli_client_send(&request, answer);
 }
 
-/* A handle of the process's own is refused as by CUDA. */
-static CUresult result_of_open(rvl_status status)
+/* What is refused, as an H200 has it: CUDA_ERROR_INVALID_VALUE for what its owner has freed. */
+static CUresult open_ticket(const ticket *handle, rvli_wire_answer *answer)
 {
+    const rvli_wire_request request = {
+        .kind = RVLI_WIRE_OPEN, .id = handle->key, .bytes = handle->owner};
+    rvl_status status = rvli_client_send(&request, answer);
     switch (status) {
-    case RVL_ERR_STATE:
+    case RVL_ERR_STATE: /* the process's own */
         return CUDA_ERROR_INVALID_CONTEXT;
-    case RVL_ERR_NOT_FOUND:
+    case RVL_ERR_NOT_FOUND: /* the owner has ended */
         return CUDA_ERROR_INVALID_HANDLE;
     default:
         return rvli_result(status);
@@ -74,11 +78,12 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addr)
         return result;
     if (handle == NULL || !rvli_range_find(addr, &range) || !rvli_physical_find(&range, &piece))
         return CUDA_ERROR_INVALID_VALUE;
-    result = rvli_result(ask(RVLI_WIRE_EXPORT, piece.machine_id, &answer));
+    result = rvli_result(export(piece.machine_id, &answer));
     if (result != CUDA_SUCCESS)
         return result;
     rvli_contents_share(piece.base, piece.size_bytes, answer.place);
-    const ticket made = {MEMORY_MAGIC, answer.key, range.base - piece.base, range.size_bytes};
+    const ticket made = {MEMORY_MAGIC, answer.key, range.base - piece.base, range.size_bytes,
+                         answer.owner};
     memset(handle, 0, sizeof *handle);
     memcpy(handle, &made, sizeof made);
     return CUDA_SUCCESS;
@@ -100,7 +105,7 @@ static CUresult place(opened *made, const rvli_wire_answer *answer)
 {
     const ticket *handle = &made->handle;
     rvli_range range = {.kind = RVLI_RANGE_OPENED,
-                        .device = (int)answer->count,
+                        .device = made->for_device, /* as an H200 says, whatever it lies on */
                         .size_bytes = handle->size_bytes,
                         .machine_id = answer->id,
                         .of = made};
@@ -125,7 +130,7 @@ static CUresult place(opened *made, const rvli_wire_answer *answer)
 static CUresult open_new(const ticket *handle, int device, opened **opened_out)
 {
     rvli_wire_answer answer;
-    CUresult result = result_of_open(ask(RVLI_WIRE_OPEN, handle->key, &answer));
+    CUresult result = open_ticket(handle, &answer);
     if (result != CUDA_SUCCESS)
         return result;
     opened *made = calloc(1, sizeof *made);
@@ -150,12 +155,9 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *addr, CUipcMemHandle handle, unsigned i
     ticket wanted;
     memcpy(&wanted, &handle, sizeof wanted);
     CUresult result = rvli_current_device(&device);
-    if (result == CUDA_SUCCESS &&
-        (addr == NULL || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 ||
-         wanted.magic != MEMORY_MAGIC))
+    if (result == CUDA_SUCCESS && (addr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+                                   wanted.magic != MEMORY_MAGIC))
         return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = rvli_capture_unsafe();
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&mutex);
@@ -213,11 +215,11 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
         return CUDA_ERROR_INVALID_VALUE;
     if (!(event->flags & CU_EVENT_INTERPROCESS) || event->opened)
         return CUDA_ERROR_INVALID_HANDLE;
-    result = rvli_result(ask(RVLI_WIRE_EXPORT, event->machine_id, &answer));
+    result = rvli_result(export(event->machine_id, &answer));
     if (result != CUDA_SUCCESS)
         return result;
     event->machine_id = answer.id;
-    const ticket made = {.magic = EVENT_MAGIC, .key = answer.key};
+    const ticket made = {.magic = EVENT_MAGIC, .key = answer.key, .owner = answer.owner};
     memset(handle, 0, sizeof *handle);
     memcpy(handle, &made, sizeof made);
     return CUDA_SUCCESS;
@@ -230,10 +232,12 @@ CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
     rvli_wire_answer answer;
     memcpy(&wanted, &handle, sizeof wanted);
     CUresult result = rvli_current_device(&device);
-    if (result == CUDA_SUCCESS && (event == NULL || wanted.magic != EVENT_MAGIC))
+    if (result == CUDA_SUCCESS && event == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && wanted.magic != EVENT_MAGIC)
+        return CUDA_ERROR_MAP_FAILED;
     if (result == CUDA_SUCCESS)
-        result = result_of_open(ask(RVLI_WIRE_OPEN, wanted.key, &answer));
+        result = open_ticket(&wanted, &answer);
     if (result != CUDA_SUCCESS)
         return result;
     CUevent made = calloc(1, sizeof *made);

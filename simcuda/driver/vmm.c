@@ -370,7 +370,6 @@ static CUresult import(uint64_t key, handle *made)
                      .size_bytes = answer.total_bytes,
                      .machine_id = answer.id,
                      .owners = 1,
-                     .exportable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                      .shared = true,
                      .place = answer.place};
     return CUDA_SUCCESS;
@@ -382,9 +381,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out
     uint64_t key = 0;
     CUresult result = rvli_driver_ready();
     if (result == CUDA_SUCCESS &&
-        (handle_out == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-         !look_in((int)(intptr_t)shareable, &key)))
+        (handle_out == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && !look_in((int)(intptr_t)shareable, &key))
+        return CUDA_ERROR_UNKNOWN;
     handle *made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
     if (made == NULL)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;

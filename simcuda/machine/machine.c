@@ -131,8 +131,10 @@ static void catch_up(rvli_machine *machine, rvli_client *client)
         rvli_wire_request request = {0};
         ssize_t length =
             recv(client->file, &request, sizeof request, MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
-        if (length == 0)
+        if (length == 0) {
             rvli_client_take_back(machine, client);
+            client->greeted = false; /* and says nothing more */
+        }
         if (length < (ssize_t)RVLI_WIRE_PLAIN_BYTES || length > (ssize_t)sizeof request ||
             !client->greeted || !rvli_client_is_quiet(&request))
             return;

@@ -167,9 +167,9 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_EXPORT_FILE:
         return rvli_shared_export_file(machine, client, request->id, answer, file_out);
     case RVLI_WIRE_OPEN:
-        return rvli_shared_import(machine, client, request->id, RVLI_SHARED_BY_KEY, answer);
+        return rvli_shared_import(machine, client, request, RVLI_SHARED_BY_KEY, answer);
     case RVLI_WIRE_IMPORT:
-        return rvli_shared_import(machine, client, request->id, RVLI_SHARED_BY_FILE, answer);
+        return rvli_shared_import(machine, client, request, RVLI_SHARED_BY_FILE, answer);
     case RVLI_WIRE_CONTENTS:
         return give_contents(machine, file_out);
     case RVLI_WIRE_FREE:

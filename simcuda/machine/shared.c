@@ -171,6 +171,7 @@ static void describe(const piece *of, rvli_wire_answer *answer)
     answer->place = of->place;
     answer->total_bytes = of->bytes;
     answer->count = (uint32_t)of->device;
+    answer->owner = of->owner != NULL ? of->owner->process : 0;
 }
 
 /* ---- What processes have ---- */
@@ -217,12 +218,21 @@ rvl_status rvli_shared_export(rvli_machine *machine, rvli_client *client, uint64
     return status;
 }
 
-rvl_status rvli_shared_import(rvli_machine *machine, rvli_client *client, uint64_t key,
-                              rvli_shared_way way, rvli_wire_answer *answer)
+static bool is_there(const rvli_machine *machine, uint64_t process)
 {
-    piece *of = find(&machine->shared->by_key, key);
+    const rvli_client *each = machine->clients;
+    while (each != NULL && (!each->greeted || each->process != process))
+        each = each->next;
+    return each != NULL;
+}
+
+rvl_status rvli_shared_import(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request, rvli_shared_way way,
+                              rvli_wire_answer *answer)
+{
+    piece *of = find(&machine->shared->by_key, request->id);
     if (of == NULL || (way == RVLI_SHARED_BY_KEY && of->owner == NULL))
-        return RVL_ERR_NOT_FOUND;
+        return is_there(machine, request->bytes) ? RVL_ERR_INVALID : RVL_ERR_NOT_FOUND;
     if (way == RVLI_SHARED_BY_KEY && of->owner == client)
         return RVL_ERR_STATE;
     rvl_status status = hold(client, of->id);

@@ -40,11 +40,13 @@ typedef enum rvli_shared_way {
 } rvli_shared_way;
 
 /*
- * A process has it once more. RVL_ERR_NOT_FOUND: no such key; RVL_ERR_STATE: it is the process's
- * own; RVL_ERR_HOST_OOM.
+ * A process has what has a key (request->id) once more. RVL_ERR_INVALID: its owner
+ * (request->bytes) has let go of it; RVL_ERR_NOT_FOUND: the owner has ended; RVL_ERR_STATE: it is
+ * the process's own; RVL_ERR_HOST_OOM.
  */
-rvl_status rvli_shared_import(rvli_machine *machine, rvli_client *client, uint64_t key,
-                              rvli_shared_way way, rvli_wire_answer *answer);
+rvl_status rvli_shared_import(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request, rvli_shared_way way,
+                              rvli_wire_answer *answer);
 
 /* A process has it once less; what nobody has is freed. Also memory that was never exported. */
 void rvli_shared_release(rvli_machine *machine, rvli_client *client, uint64_t id);

@@ -58,12 +58,12 @@ typedef enum rvli_wire_kind {
 
     /*
      * Memory that processes share (simcuda/machine/shared.h). All answer id, key, count: the
-     * device, total_bytes, and place: of its content. What was imported is let go of by
-     * RVLI_WIRE_FREE, once for each import.
+     * device, total_bytes, place: of its content, and owner: a number of that process. What was
+     * imported is let go of by RVLI_WIRE_FREE, once for each import.
      */
     RVLI_WIRE_EXPORT,      /* id; 0: of a new event */
     RVLI_WIRE_EXPORT_FILE, /* id -> and a file descriptor, in which an rvli_wire_ticket lies */
-    RVLI_WIRE_OPEN,        /* id: the key; RVL_ERR_STATE: it is this process's own */
+    RVLI_WIRE_OPEN,        /* id: the key, bytes: the owner */
     RVLI_WIRE_IMPORT,      /* id: the key in a ticket */
     RVLI_WIRE_CONTENTS,    /* -> a file descriptor: where contents of shared memory are */
 } rvli_wire_kind;
@@ -87,6 +87,7 @@ typedef struct rvli_wire_answer {
     uint64_t total_bytes;
     uint64_t key;
     uint64_t place;
+    uint64_t owner;
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_answer;
 
