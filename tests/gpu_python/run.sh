@@ -93,9 +93,11 @@ devices=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/
 if [ "${devices:-0}" -gt 1 ]; then
     program two_devices_torch "$python" "$here/two_devices.py" torch
     program two_devices_preload env LD_PRELOAD="$preload" "$python" "$here/two_devices.py" preload
-    ranks=("$python" -m torch.distributed.run --nproc-per-node "$devices" "$here/ranks.py")
-    program ranks "${ranks[@]}" ranks
-    program ranks_unregistered env NCCL_GRAPH_REGISTER=0 NCCL_LOCAL_REGISTER=0 "${ranks[@]}" ranks_unregistered
+    if [ -z "${REVEILLE_MACHINE-}" ]; then # NCCL of simulated GPUs carries no content
+        ranks=("$python" -m torch.distributed.run --nproc-per-node "$devices" "$here/ranks.py")
+        program ranks "${ranks[@]}" ranks
+        program ranks_unregistered env NCCL_GRAPH_REGISTER=0 NCCL_LOCAL_REGISTER=0 "${ranks[@]}" ranks_unregistered
+    fi
 fi
 if [ "${SCALE:=1.0}" != 0 ]; then
     step=$source/examples/rl_step/rl_step.py
