@@ -47,6 +47,7 @@ typedef enum rvli_range_kind {
     RVLI_RANGE_GRAPH, /* allocated by a graph */
     RVLI_RANGE_MANAGED,
     RVLI_RANGE_OPENED, /* another process's, by a handle (ipc.h) */
+    RVLI_RANGE_VARIABLE, /* of a module */
 } rvli_range_kind;
 
 typedef struct rvli_range {
@@ -105,6 +106,7 @@ void rvli_device_forget(void);
 void rvli_context_forget(void);
 
 void rvli_capture_forget(void);
+void rvli_function_forget(void);
 void rvli_graph_memory_forget(void);
 void rvli_ipc_forget(void);
 void rvli_managed_forget(void);

@@ -1,133 +1,168 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Code that belongs to no context: a library and its kernels. As with modules, the code is taken
- * and does not run. A kernel may be launched where a function is wanted, as on a card.
+ * Code that belongs to no context: a library and its kernels. Each device gets a module of it when
+ * its variables are asked for. The image for the first device is taken: all are of one kind.
  */
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "simcuda/driver/driver.h"
+#include "simcuda/driver/code.h"
 
-struct CUkern_st {
-    CUlibrary library;
-    CUkernel next;
-    char name[];
-};
+#define DEVICES_MAX 64
 
 struct CUlib_st {
-    pthread_mutex_t mutex; /* of the list */
-    CUkernel kernels;
+    rvli_code code;
+    pthread_mutex_t mutex; /* of the modules */
+    CUmodule modules[DEVICES_MAX];
 };
+
+/* image, or the file of that path. */
+static CUresult load(CUlibrary *library, const void *image, const char *path)
+{
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && (library == NULL || (image == NULL && path == NULL)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    CUlibrary made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL)
+        return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    result = path != NULL ? rvli_code_load_file(path, 0, &made->code)
+                          : rvli_code_load(image, SIZE_MAX, 0, &made->code);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    pthread_mutex_init(&made->mutex, NULL);
+    *library = made;
+    return CUDA_SUCCESS;
+}
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options,
                            void **values, unsigned int count, CUlibraryOption *library_options,
                            void **library_values, unsigned int library_count)
 {
-    (void)options, (void)values, (void)count;
     (void)library_options, (void)library_values, (void)library_count;
-    CUresult result = rvli_driver_ready();
-    if (result == CUDA_SUCCESS && (library == NULL || code == NULL))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
-        return result;
-    CUlibrary made = calloc(1, sizeof *made);
-    if (made == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_init(&made->mutex, NULL);
-    *library = made;
-    return CUDA_SUCCESS;
+    CUresult result = load(library, code, NULL);
+    rvli_code_answer(count, options, values);
+    return result;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *options,
+                               void **values, unsigned int count, CUlibraryOption *library_options,
+                               void **library_values, unsigned int library_count)
+{
+    (void)library_options, (void)library_values, (void)library_count;
+    CUresult result = load(library, NULL, path);
+    rvli_code_answer(count, options, values);
+    return result;
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
     if (library == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    for (CUkernel each = library->kernels, next; each != NULL; each = next) {
-        next = each->next;
-        free(each);
-    }
+    for (size_t i = 0; i < DEVICES_MAX; i++)
+        if (library->modules[i] != NULL)
+            rvli_module_free(library->modules[i]);
+    rvli_code_free(&library->code);
     pthread_mutex_destroy(&library->mutex);
     free(library);
     return CUDA_SUCCESS;
 }
 
-/* The same handle each time. What names the code has is not looked at: any is there. */
+/* ---- Its kernels ---- */
+
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
+    CUfunction found = NULL;
     if (library == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (kernel == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&library->mutex);
-    CUkernel found = library->kernels;
-    while (found != NULL && strcmp(found->name, name) != 0)
-        found = found->next;
-    if (found == NULL) {
-        size_t name_bytes = strlen(name) + 1;
-        found = malloc(sizeof *found + name_bytes);
-        if (found != NULL) {
-            found->library = library;
-            found->next = library->kernels;
-            memcpy(found->name, name, name_bytes);
-            library->kernels = found;
-        }
-    }
-    pthread_mutex_unlock(&library->mutex);
-    if (found == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *kernel = found;
+    CUresult result = rvli_code_function(&library->code, name, NULL, library, &found);
+    if (result == CUDA_SUCCESS)
+        *kernel = (CUkernel)found;
+    return result;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary library)
+{
+    if (library == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (unsigned)library->code.image.entry_count;
     return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary library)
+{
+    if (library == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (kernels == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return rvli_code_functions(&library->code, count, NULL, library, (CUfunction *)kernels);
+}
+
+/* What stands behind a kernel's handle: one that a library has made. */
+static CUresult find(CUkernel kernel, CUfunction *function_out)
+{
+    CUresult result = rvli_function_find((CUfunction)kernel, function_out);
+    return result == CUDA_SUCCESS && (*function_out)->library == NULL ? CUDA_ERROR_INVALID_HANDLE
+                                                                      : result;
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel)
 {
-    if (library == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (kernel == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *library = kernel->library;
-    return CUDA_SUCCESS;
+    CUfunction function = NULL;
+    CUresult result = library == NULL ? CUDA_ERROR_INVALID_VALUE : find(kernel, &function);
+    if (result == CUDA_SUCCESS)
+        *library = function->library;
+    return result;
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel kernel)
 {
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (kernel == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *name = kernel->name;
-    return CUDA_SUCCESS;
+    CUfunction function = NULL;
+    CUresult result = name == NULL ? CUDA_ERROR_INVALID_VALUE : find(kernel, &function);
+    if (result == CUDA_SUCCESS)
+        *name = function->entry.name;
+    return result;
 }
-
-/* ---- What a kernel is: as a function ---- */
 
 CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 {
-    if (function == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (kernel == NULL)
+    CUfunction found = NULL;
+    CUresult result = function == NULL ? CUDA_ERROR_INVALID_VALUE : find(kernel, &found);
+    if (result == CUDA_SUCCESS)
+        *function = found;
+    return result;
+}
+
+/* ---- In a context ---- */
+
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
+{
+    int device;
+    CUresult result = rvli_current_device(&device);
+    if (result == CUDA_SUCCESS && library == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    *function = (CUfunction)kernel;
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && module == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&library->mutex);
+    CUmodule *place = &library->modules[device];
+    if (*place == NULL)
+        result = rvli_module_new(&library->code, device, library, place);
+    if (result == CUDA_SUCCESS)
+        *module = *place;
+    pthread_mutex_unlock(&library->mutex);
+    return result;
 }
 
-CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
-                              CUdevice device)
+CUresult cuLibraryGetGlobal(CUdeviceptr *addr, size_t *size_bytes, CUlibrary library,
+                            const char *name)
 {
-    (void)device;
-    return cuFuncGetAttribute(value, attribute, (CUfunction)kernel);
-}
-
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
-                              CUdevice device)
-{
-    (void)device;
-    return cuFuncSetAttribute((CUfunction)kernel, attribute, value);
-}
-
-CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
-{
-    (void)device;
-    return cuFuncSetCacheConfig((CUfunction)kernel, config);
+    CUmodule module = NULL;
+    CUresult result = cuLibraryGetModule(&module, library);
+    return result == CUDA_SUCCESS ? cuModuleGetGlobal(addr, size_bytes, module, name) : result;
 }

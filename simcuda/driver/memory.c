@@ -416,6 +416,7 @@ static void forget(void)
         rvli_addrmap_init(&ranges); /* what it had is the parent's, and left as it is */
     chunks = NULL;
     rvli_capture_forget();
+    rvli_function_forget();
     rvli_graph_memory_forget();
     rvli_ipc_forget();
     rvli_managed_forget();

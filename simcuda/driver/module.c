@@ -1,116 +1,231 @@
 /* SPDX-License-Identifier: MIT */
-/* Code on the device: it is taken and does not run. */
+/*
+ * Modules: code in the context of a device, and its variables there. The code does not run.
+ *
+ * Not counted yet: what a module takes of a device's memory. image.h has the bytes of machine code
+ * and of variables that a figure could go by; rvli_module_new() is where it would be taken, and
+ * rvli_module_free() where it goes back. Variables have addresses, and what is in them is known as
+ * in other memory.
+ */
 #include <stdlib.h>
 
-#include "simcuda/driver/capture.h"
+#include "simcuda/driver/code.h"
+#include "simcuda/driver/contents.h"
 
-struct CUmod_st {
-    char unused;
-};
+#define VARIABLE_ALIGN ((size_t)256)
 
-struct CUfunc_st {
-    CUmodule module;
-};
+/* Pages that a variable lies on. */
+static bool add_bytes(size_t *bytes_io, size_t more)
+{
+    size_t steps = more / VARIABLE_ALIGN + 1; /* one of no bytes has an address, too */
+    if (steps > (SIZE_MAX - RVLI_PAGE_BYTES - *bytes_io) / VARIABLE_ALIGN)
+        return false;
+    *bytes_io += steps * VARIABLE_ALIGN;
+    return true;
+}
 
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
+/* Bytes of addresses for all variables. 0: there are none, or too many. */
+static size_t bytes_of(const rvli_image *image)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < image->variable_count; i++)
+        if (!add_bytes(&bytes, image->variables[i].size_bytes))
+            return 0;
+    return (bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES * RVLI_PAGE_BYTES;
+}
+
+/* Where the variable of a number lies, behind the first. */
+static size_t offset_of(const rvli_image *image, size_t number)
+{
+    size_t offset = 0;
+    for (size_t i = 0; i < number; i++)
+        (void)add_bytes(&offset, image->variables[i].size_bytes);
+    return offset;
+}
+
+static void drop_variables(CUmodule module, size_t count)
+{
+    rvli_range range;
+    const rvli_image *image = &module->code->image;
+    uint64_t addr = module->variables;
+    size_t offset = 0;
+    for (size_t i = 0; i < count; i++) {
+        rvli_contents_forget(addr + offset, image->variables[i].size_bytes);
+        (void)rvli_range_take(addr + offset, RVLI_RANGE_VARIABLE, &range);
+        (void)add_bytes(&offset, image->variables[i].size_bytes);
+    }
+    rvli_addresses_release(addr, bytes_of(image));
+}
+
+static CUresult add_variables(CUmodule module)
+{
+    const rvli_image *image = &module->code->image;
+    size_t bytes = bytes_of(image), offset = 0;
+    if (image->variable_count == 0)
+        return CUDA_SUCCESS;
+    module->variables = bytes > 0 ? rvli_addresses_reserve(bytes, RVLI_PAGE_BYTES, 0) : 0;
+    if (module->variables == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < image->variable_count; i++) {
+        const rvli_variable *each = &image->variables[i];
+        const rvli_range range = {.kind = RVLI_RANGE_VARIABLE,
+                                  .device = module->device,
+                                  .base = module->variables + offset,
+                                  .size_bytes = each->size_bytes};
+        if (rvli_range_add(&range) != CUDA_SUCCESS) {
+            drop_variables(module, i);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (each->initial != NULL)
+            rvli_contents_write(range.base, each->initial, each->size_bytes);
+        else if (!each->unread)
+            rvli_contents_fill(range.base, 0, each->size_bytes, 1);
+        (void)add_bytes(&offset, each->size_bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult rvli_module_new(rvli_code *code, int device, CUlibrary library, CUmodule *module_out)
+{
+    CUmodule made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->code = code;
+    made->device = device;
+    made->library = library;
+    CUresult result = add_variables(made);
+    if (result == CUDA_SUCCESS)
+        *module_out = made;
+    else
+        free(made);
+    return result;
+}
+
+void rvli_module_free(CUmodule module)
+{
+    if (module->variables != 0)
+        drop_variables(module, module->code->image.variable_count);
+    free(module);
+}
+
+/* ---- Loading ---- */
+
+static void free_code(rvli_code *code)
+{
+    rvli_code_free(code);
+    free(code);
+}
+
+/* image: of so many bytes, or the file of that path. */
+static CUresult load(CUmodule *module, const void *image, const char *path)
 {
     int device;
     CUresult result = rvli_current_device(&device);
-    if (result == CUDA_SUCCESS && (module == NULL || image == NULL))
+    if (result == CUDA_SUCCESS && (module == NULL || (image == NULL && path == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
-    CUmodule made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
-    if (made == NULL)
+    rvli_code *code = result == CUDA_SUCCESS ? calloc(1, sizeof *code) : NULL;
+    if (code == NULL)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    *module = made;
-    return CUDA_SUCCESS;
+    result = path != NULL ? rvli_code_load_file(path, device, code)
+                          : rvli_code_load(image, SIZE_MAX, device, code);
+    if (result == CUDA_SUCCESS)
+        result = rvli_module_new(code, device, NULL, module);
+    if (result != CUDA_SUCCESS)
+        free_code(code);
+    return result;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *path)
+{
+    return load(module, NULL, path);
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return load(module, image, NULL);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count,
                             CUjit_option *options, void **values)
 {
-    (void)count;
-    (void)options;
-    (void)values;
-    return cuModuleLoadData(module, image);
+    if (count > 0 && (options == NULL || values == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = load(module, image, NULL);
+    rvli_code_answer(count, options, values);
+    return result;
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return load(module, image, NULL);
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
-    free(module);
-    return module == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (module->library != NULL)
+        return CUDA_ERROR_NOT_PERMITTED;
+    rvli_code *code = module->code;
+    rvli_module_free(module);
+    free_code(code);
+    return CUDA_SUCCESS;
 }
 
-/* One handle a function, which lives as long as the process. */
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}
+
+/* ---- What it has ---- */
+
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    if (function == NULL || module == NULL || name == NULL)
+    if (function == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUfunction made = malloc(sizeof *made);
-    if (made == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    made->module = module;
-    *function = made;
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return rvli_code_function(module->code, name, module->library == NULL ? module : NULL,
+                              module->library, function);
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
+{
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (unsigned)module->code->image.entry_count;
     return CUDA_SUCCESS;
 }
 
-/* What fits any launch: who asks wants to know what is too much. */
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
 {
-    if (value == NULL || function == NULL)
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (functions == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
-             : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 32
-                                                                  : 0;
+    return rvli_code_functions(module->code, count, module->library == NULL ? module : NULL,
+                               module->library, functions);
+}
+
+/* Either of the two may be left out. */
+CUresult cuModuleGetGlobal(CUdeviceptr *addr, size_t *size_bytes, CUmodule module, const char *name)
+{
+    if (name == NULL || (addr == NULL && size_bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (module == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const rvli_image *image = &module->code->image;
+    const rvli_variable *found = rvli_image_variable(image, name);
+    if (found == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    if (addr != NULL)
+        *addr = module->variables + offset_of(image, (size_t)(found - image->variables));
+    if (size_bytes != NULL)
+        *size_bytes = found->size_bytes;
     return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
-{
-    (void)attribute;
-    (void)value;
-    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
-{
-    (void)config;
-    return function == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,
-                        void **parameters, void **extra)
-{
-    int device;
-    bool captured;
-    const rvli_node_params node = {.kernel = {.func = function,
-                                              .gridDimX = grid_x,
-                                              .gridDimY = grid_y,
-                                              .gridDimZ = grid_z,
-                                              .blockDimX = block_x,
-                                              .blockDimY = block_y,
-                                              .blockDimZ = block_z,
-                                              .sharedMemBytes = shared_bytes}};
-    (void)parameters;
-    (void)extra;
-    CUresult result = rvli_current_device(&device);
-    if (result != CUDA_SUCCESS || function == NULL)
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
-    bool good = grid_x > 0 && grid_y > 0 && grid_z > 0 && block_x > 0 && block_y > 0 &&
-                block_z > 0 && (uint64_t)block_x * block_y * block_z <= 1024 &&
-                shared_bytes <= (unsigned)rvli_device_card(device)->shared_block_bytes;
-    if (!good)
-        return CUDA_ERROR_INVALID_VALUE;
-    return rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node, &captured);
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
-                          void **extra)
-{
-    if (config == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
-                          config->blockDimX, config->blockDimY, config->blockDimZ,
-                          config->sharedMemBytes, config->hStream, parameters, extra);
 }

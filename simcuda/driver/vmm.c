@@ -72,6 +72,11 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return result;
 }
 
+/*
+ * Memory may be made for sharing by a file descriptor, as PyTorch's expandable segments are;
+ * sharing it (cuMemExportToShareableHandle) is not simulated. Sharing between nodes answers what a
+ * card without such a fabric does.
+ */
 static CUresult check_create(size_t size_bytes, const CUmemAllocationProp *properties)
 {
     if (properties == NULL || size_bytes == 0 || size_bytes % RVLI_PAGE_BYTES != 0 ||

@@ -104,16 +104,37 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_b
     return cudaSuccess;
 }
 
+typedef CUresult (*launcher)(CUfunction function, const CUlaunchConfig *shape);
+
+static CUresult by_driver(CUfunction function, const CUlaunchConfig *shape)
+{
+    return cuLaunchKernelEx(shape, function, NULL, NULL);
+}
+
+static CUresult together_by_driver(CUfunction function, const CUlaunchConfig *shape)
+{
+    return cuLaunchCooperativeKernel(function, shape->gridDimX, shape->gridDimY, shape->gridDimZ,
+                                     shape->blockDimX, shape->blockDimY, shape->blockDimZ,
+                                     shape->sharedMemBytes, shape->hStream, NULL);
+}
+
 static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared_bytes,
-                          cudaStream_t stream)
+                          cudaStream_t stream, launcher call)
 {
     CUresult result = rvli_runtime_ready();
     if (result != CUDA_SUCCESS)
         return rvli_driven(result);
     if (function == NULL)
         return rvli_done(cudaErrorInvalidDeviceFunction);
-    result = cuLaunchKernel((CUfunction)(uintptr_t)function, grid.x, grid.y, grid.z, block.x,
-                            block.y, block.z, (unsigned)shared_bytes, stream, NULL, NULL);
+    const CUlaunchConfig shape = {.gridDimX = grid.x,
+                                  .gridDimY = grid.y,
+                                  .gridDimZ = grid.z,
+                                  .blockDimX = block.x,
+                                  .blockDimY = block.y,
+                                  .blockDimZ = block.z,
+                                  .sharedMemBytes = (unsigned)shared_bytes,
+                                  .hStream = stream};
+    result = call((CUfunction)(uintptr_t)function, &shape);
     return rvli_done(result == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration
                                                         : rvli_error_of(result));
 }
@@ -122,14 +143,14 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
                              size_t shared_bytes, cudaStream_t stream)
 {
     (void)arguments;
-    return launch(function, grid, block, shared_bytes, stream);
+    return launch(function, grid, block, shared_bytes, stream, by_driver);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
                                         void **arguments, size_t shared_bytes, cudaStream_t stream)
 {
     (void)arguments;
-    return launch(function, grid, block, shared_bytes, stream);
+    return launch(function, grid, block, shared_bytes, stream, together_by_driver);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
@@ -139,7 +160,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
     if (config == NULL)
         return rvli_done(cudaErrorInvalidValue);
     return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                  config->stream);
+                  config->stream, by_driver);
 }
 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
@@ -154,7 +175,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
                                size_t shared_bytes, cudaStream_t stream)
 {
     (void)arguments;
-    return launch(kernel, grid, block, shared_bytes, stream);
+    return launch(kernel, grid, block, shared_bytes, stream, by_driver);
 }
 
 /* There is nothing to profile, and no profiler: as without one. */
@@ -192,25 +213,19 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return rvli_done(function == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
 }
 
-/* By threads alone: registers and shared memory of a kernel are not known. */
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks,
                                                                    const void *function,
                                                                    int threads, size_t shared_bytes,
                                                                    unsigned int flags)
 {
-    int most = 0, device = 0, threads_most = 0;
-    (void)shared_bytes;
-    (void)flags;
-    if (blocks == NULL || function == NULL || threads <= 0)
-        return rvli_done(cudaErrorInvalidValue);
-    (void)cudaGetDevice(&device);
-    cudaError_t error =
-        cudaDeviceGetAttribute(&threads_most, cudaDevAttrMaxThreadsPerMultiProcessor, device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxBlocksPerMultiprocessor, device);
-    if (error == cudaSuccess)
-        *blocks = threads_most / threads < most ? threads_most / threads : most;
-    return error;
+    CUresult result = rvli_runtime_ready();
+    if (result == CUDA_SUCCESS && function == NULL)
+        return rvli_done(cudaErrorInvalidDeviceFunction);
+    return rvli_driven(
+        result != CUDA_SUCCESS
+            ? result
+            : cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+                  blocks, (CUfunction)(uintptr_t)function, threads, shared_bytes, flags));
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function,

@@ -3,25 +3,21 @@
  * What CUDA answers where memory, captures and pools are concerned, one fact a line. The same
  * program runs on a card and on a simulated one, and prints the same (facts.h200.txt has what the
  * card said). Words name what is asked for: rules graphs graph_pools objects implicit
- * full cost pools orders managed arrays streams.
+ * full cost pools orders managed arrays streams modules; or a path, of a file of device code.
  */
-#include <cuda.h>
-#include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "facts.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-/* A line: what was asked, and what was answered. */
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void say(const char *format, ...)
+void say(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -31,23 +27,13 @@ static void say(const char *format, ...)
     fflush(stdout);
 }
 
-static const char *name_of(cudaError_t error)
+const char *name_of(cudaError_t error)
 {
     (void)cudaGetLastError();
     return cudaGetErrorName(error);
 }
 
-/* What must work for the rest to mean anything. */
-#define NEED(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t needed = (cudaError_t)(call);                                                  \
-        if (needed != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(needed));        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-static long long used(void)
+long long used(void)
 {
     size_t left = 0, total = 0;
     NEED(cudaMemGetInfo(&left, &total));
@@ -1324,18 +1310,23 @@ static const struct {
     const char *name;
     void (*tell)(void);
 } parts[] = {
-    {"rules", rules}, {"graphs", graphs},   {"graph_pools", graph_pools}, {"implicit", implicit},
-    {"full", full},   {"orders", orders},   {"objects", objects},         {"cost", cost},
-    {"pools", pools}, {"managed", managed}, {"arrays", arrays},           {"streams", streams},
+    {"rules", rules},       {"graphs", graphs}, {"graph_pools", graph_pools},
+    {"implicit", implicit}, {"full", full},     {"orders", orders},
+    {"objects", objects},   {"cost", cost},     {"pools", pools},
+    {"managed", managed},   {"arrays", arrays}, {"streams", streams},
+    {"modules", modules},
 };
 
 int main(int argc, char **argv)
 {
     NEED(cudaFree(NULL));
     (void)used();
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc; i++) {
+        if (strchr(argv[i], '/') != NULL)
+            tell_file(argv[i]);
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
             if (strcmp(argv[i], parts[j].name) == 0)
                 parts[j].tell();
+    }
     return 0;
 }

@@ -8,7 +8,10 @@
 #include <cmocka.h>
 #include <cuda.h>
 
-static const char code[] = "what a compiler made";
+static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                           ".visible .global .align 4 .u32 count = 7;\n"
+                           ".visible .entry one()\n{\n ret;\n}\n"
+                           ".visible .entry other()\n{\n ret;\n}\n";
 
 static void a_library_gives_its_kernels(void **state)
 {
@@ -24,6 +27,7 @@ static void a_library_gives_its_kernels(void **state)
     assert_int_equal(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(cuLibraryGetKernel(&kernel, NULL, "one"), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cuLibraryGetKernel(&kernel, library, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLibraryGetKernel(&kernel, library, "none"), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(cuLibraryGetKernel(&kernel, library, "one"), CUDA_SUCCESS);
     assert_int_equal(cuLibraryGetKernel(&other, library, "other"), CUDA_SUCCESS);
     assert_int_equal(cuLibraryGetKernel(&again, library, "one"), CUDA_SUCCESS);
@@ -50,6 +54,45 @@ static void a_library_gives_its_kernels(void **state)
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
     assert_int_equal(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuKernelGetName(&name, kernel), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+                     CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* Its variables are there once a context is, and a second time they are the same. */
+static void a_library_has_variables_in_a_context(void **state)
+{
+    CUlibrary library = NULL;
+    CUmodule module = NULL, again = NULL;
+    CUkernel kernels[3] = {NULL};
+    CUfunction function = NULL;
+    CUdeviceptr addr = 0, other = 0;
+    size_t bytes = 0;
+    unsigned count = 0, value = 0;
+    (void)state;
+    assert_int_equal(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
+    assert_int_equal(count, 2);
+    assert_int_equal(cuLibraryEnumerateKernels(kernels, 3, library), CUDA_SUCCESS);
+    assert_non_null(kernels[1]);
+    assert_null(kernels[2]);
+    assert_int_equal(cuLibraryGetGlobal(&addr, &bytes, library, "count"), CUDA_SUCCESS);
+    assert_int_equal(bytes, 4);
+    assert_int_equal(cuMemcpyDtoH(&value, addr, 4), CUDA_SUCCESS);
+    assert_int_equal(value, 0); /* of PTX the first value is not read */
+    assert_int_equal(cuLibraryGetGlobal(&other, NULL, library, "one"), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetModule(&again, library), CUDA_SUCCESS);
+    assert_ptr_equal(module, again);
+    assert_int_equal(cuModuleGetGlobal(&other, NULL, module, "count"), CUDA_SUCCESS);
+    assert_int_equal(other, addr);
+    assert_int_equal(cuModuleGetFunction(&function, module, "one"), CUDA_SUCCESS);
+    assert_ptr_equal((void *)function, (void *)kernels[0]);
+    assert_int_equal(cuFuncGetModule(&again, function), CUDA_SUCCESS);
+    assert_ptr_equal(again, module);
+    assert_int_equal(cuModuleUnload(module), CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+    assert_int_equal(cuMemGetAddressRange(&other, &bytes, addr), CUDA_ERROR_NOT_FOUND);
 }
 
 static void a_library_needs_a_driver_and_no_context(void **state)
@@ -71,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_needs_a_driver_and_no_context),
         cmocka_unit_test(a_library_gives_its_kernels),
+        cmocka_unit_test(a_library_has_variables_in_a_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PTX: the text from which the driver makes machine code. Here it is read as far as directives go:
+ * the version, the target, kernels (.entry), their bounds (.maxntid, .reqntid) and static shared
+ * memory, variables (.global, .const). Instructions are passed over.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simcuda/driver/image.h"
+
+#define VERSION_MOST 90u /* 9.0: that of the driver of CUDA 13.0 */
+
+/* A place in the text. Words are separated by spaces, comments and punctuation. */
+typedef struct reader {
+    const char *at, *end;
+    const char *word; /* the last one */
+    size_t length;
+} reader;
+
+static bool is_word(int letter)
+{
+    return isalnum(letter) || letter == '_' || letter == '$' || letter == '.' || letter == '%';
+}
+
+/* The end of a comment that begins here; from: there is none. */
+static const char *skip_comment(const char *from, const char *end)
+{
+    if (end - from < 2 || from[0] != '/' || (from[1] != '/' && from[1] != '*'))
+        return from;
+    bool line = from[1] == '/';
+    for (from += 2; from < end; from++)
+        if (line ? *from == '\n' : *from == '/' && from[-1] == '*')
+            return from + 1;
+    return end;
+}
+
+static void skip_spaces(reader *of)
+{
+    while (of->at < of->end && isspace((unsigned char)*of->at))
+        of->at++;
+}
+
+/* The next word, or a sign of punctuation alone. false: the text ends. */
+static bool next(reader *of)
+{
+    for (;;) {
+        skip_spaces(of);
+        const char *behind = skip_comment(of->at, of->end);
+        if (behind == of->at)
+            break;
+        of->at = behind;
+    }
+    if (of->at == of->end)
+        return false;
+    of->word = of->at;
+    if (*of->at == '"') { /* text of debuggers */
+        const char *close = memchr(of->at + 1, '"', (size_t)(of->end - of->at - 1));
+        of->at = close != NULL ? close + 1 : of->end;
+    } else if (is_word((unsigned char)*of->at)) {
+        while (of->at < of->end && is_word((unsigned char)*of->at))
+            of->at++;
+    } else {
+        of->at++;
+    }
+    of->length = (size_t)(of->at - of->word);
+    return true;
+}
+
+static bool is(const reader *of, const char *word)
+{
+    return of->length == strlen(word) && memcmp(of->word, word, of->length) == 0;
+}
+
+static bool begins(const reader *of, const char *with)
+{
+    return of->length >= strlen(with) && memcmp(of->word, with, strlen(with)) == 0;
+}
+
+/* A number; others: 0. Larger ones than fit are the largest. */
+static uint64_t number_of(const reader *of)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < of->length && isdigit((unsigned char)of->word[i]); i++) {
+        uint64_t digit = (uint64_t)(of->word[i] - '0');
+        number = number > (UINT64_MAX - digit) / 10 ? UINT64_MAX : number * 10 + digit;
+    }
+    return number;
+}
+
+/* ---- Variables ---- */
+
+/* Bytes of a type: .b8, .u32, .f64; 0: it is none. */
+static uint64_t type_bytes(const reader *of)
+{
+    size_t digit = 1;
+    if (of->length < 3 || of->word[0] != '.')
+        return 0;
+    if (is(of, ".bf16"))
+        return 2;
+    if (strchr("bsuf", of->word[1]) == NULL)
+        return 0;
+    const reader bits = {.word = of->word + digit + 1, .length = of->length - digit - 1};
+    uint64_t count = number_of(&bits);
+    return count == 8 || count == 16 || count == 32 || count == 64 || count == 128 ? count / 8 : 0;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+/* "[16][4]" behind a name; *bytes_io becomes so many times as much. "[]" is none: 0. */
+static bool read_dimensions(reader *of, uint64_t *bytes_io)
+{
+    while (of->at < of->end && *of->at == '[') {
+        if (!next(of) || !next(of))
+            return false;
+        *bytes_io = times(*bytes_io, is(of, "]") ? 0 : number_of(of));
+        if (!is(of, "]") && (!next(of) || !is(of, "]")))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * What stands behind .global, .const or .shared up to its name and size: ".align 4 .b8 name[16]".
+ * The word is the name then. false: it is not a declaration.
+ */
+static bool read_variable(reader *of, const char **name_out, size_t *length_out,
+                          uint64_t *bytes_out)
+{
+    uint64_t bytes = 0, vector = 1;
+    while (next(of)) {
+        if (is(of, ".align")) {
+            if (!next(of))
+                return false;
+        } else if (is(of, ".v2") || is(of, ".v4")) {
+            vector = of->word[2] == '2' ? 2 : 4;
+        } else if (type_bytes(of) > 0) {
+            bytes = type_bytes(of);
+        } else if (of->word[0] != '.') {
+            *name_out = of->word;
+            *length_out = of->length;
+            *bytes_out = times(bytes, vector);
+            skip_spaces(of);
+            return bytes > 0 && is_word((unsigned char)*of->word) && read_dimensions(of, bytes_out);
+        }
+    }
+    return false;
+}
+
+/* ---- The whole ---- */
+
+typedef struct text {
+    reader at;
+    rvli_image *image;
+    size_t depth;    /* of braces */
+    rvli_entry *now; /* the kernel whose text this is; NULL: none */
+    uint64_t module_shared_bytes;
+    bool outside; /* the declaration is of another file's */
+} text;
+
+static rvli_image_error note_variable(text *of)
+{
+    const char *name;
+    size_t length;
+    uint64_t bytes;
+    if (!read_variable(&of->at, &name, &length, &bytes) || bytes > INT64_MAX)
+        return RVLI_IMAGE_BAD_PTX;
+    rvli_variable *added = of->outside ? NULL : rvli_image_add_variable(of->image, name, length);
+    skip_spaces(&of->at);
+    if (added != NULL) {
+        added->size_bytes = bytes;
+        added->unread = of->at.at < of->at.end && *of->at.at == '=';
+    }
+    return of->outside || added != NULL ? RVLI_IMAGE_OK : RVLI_IMAGE_OUT_OF_HOST;
+}
+
+static rvli_image_error note_shared(text *of)
+{
+    const char *name;
+    size_t length;
+    uint64_t bytes;
+    if (!read_variable(&of->at, &name, &length, &bytes))
+        return RVLI_IMAGE_BAD_PTX;
+    bytes = of->outside ? 0 : bytes;
+    if (bytes > UINT32_MAX || (of->now != NULL && of->now->shared_bytes > UINT32_MAX - bytes))
+        return RVLI_IMAGE_BAD_PTX;
+    if (of->now != NULL)
+        of->now->shared_bytes += (unsigned)bytes;
+    return RVLI_IMAGE_OK;
+}
+
+static rvli_image_error note_entry(text *of)
+{
+    if (!next(&of->at) || !is_word((unsigned char)*of->at.word))
+        return RVLI_IMAGE_BAD_PTX;
+    of->now = rvli_image_add_entry(of->image, of->at.word, of->at.length);
+    return of->now != NULL ? RVLI_IMAGE_OK : RVLI_IMAGE_OUT_OF_HOST;
+}
+
+/* ".maxntid 256, 1, 1": one to three numbers. */
+static rvli_image_error note_threads(text *of)
+{
+    uint64_t threads = 1;
+    do {
+        if (!next(&of->at) || !isdigit((unsigned char)*of->at.word))
+            return RVLI_IMAGE_BAD_PTX;
+        threads = times(threads, number_of(&of->at));
+        skip_spaces(&of->at);
+    } while (of->at.at < of->at.end && *of->at.at == ',' && next(&of->at));
+    if (of->now != NULL)
+        of->now->threads_most = threads < 1024 ? (unsigned)threads : 1024;
+    return RVLI_IMAGE_OK;
+}
+
+static rvli_image_error note_word(text *of)
+{
+    const reader *at = &of->at;
+    if (is(at, "{")) {
+        of->depth++;
+    } else if (is(at, "}")) {
+        if (of->depth == 0)
+            return RVLI_IMAGE_BAD_PTX;
+        of->depth--;
+        of->now = of->depth == 0 ? NULL : of->now;
+    } else if (is(at, ";")) {
+        of->outside = false;
+    } else if (is(at, ".extern")) {
+        of->outside = true;
+    } else if (is(at, ".entry")) {
+        return note_entry(of);
+    } else if (is(at, ".func")) {
+        of->now = NULL;
+    } else if (is(at, ".maxntid") || is(at, ".reqntid")) {
+        return note_threads(of);
+    } else if (of->depth == 0 && (is(at, ".global") || is(at, ".const"))) {
+        return note_variable(of);
+    } else if (is(at, ".shared")) {
+        return note_shared(of);
+    }
+    return RVLI_IMAGE_OK;
+}
+
+/* ".version 9.0", ".target sm_90a": what must come first, in this order. */
+static rvli_image_error read_start(reader *of, int major, int minor, rvli_image *image)
+{
+    if (!next(of) || !is(of, ".version") || !next(of))
+        return RVLI_IMAGE_BAD_PTX;
+    const char *dot = memchr(of->word, '.', of->length);
+    if (dot == NULL || !isdigit((unsigned char)*of->word))
+        return RVLI_IMAGE_BAD_PTX;
+    const reader behind = {.word = dot + 1, .length = of->length - (size_t)(dot + 1 - of->word)};
+    if (times(number_of(of), 10) + number_of(&behind) > VERSION_MOST)
+        return RVLI_IMAGE_NEW_PTX;
+    if (!next(of) || !is(of, ".target") || !next(of) || !begins(of, "sm_"))
+        return RVLI_IMAGE_BAD_PTX;
+    const reader number = {.word = of->word + 3, .length = of->length - 3};
+    uint64_t target = number_of(&number);
+    if (target == 0 || target > (uint64_t)(major * 10 + minor))
+        return RVLI_IMAGE_BAD_PTX;
+    image->version = (unsigned)target;
+    return RVLI_IMAGE_OK;
+}
+
+rvli_image_error rvli_ptx_read(const char *ptx, size_t length, int major, int minor,
+                               rvli_image *image)
+{
+    text of = {.at = {.at = ptx, .end = ptx + length}, .image = image};
+    rvli_image_error error = read_start(&of.at, major, minor, image);
+    while (error == RVLI_IMAGE_OK && next(&of.at))
+        error = note_word(&of);
+    return error == RVLI_IMAGE_OK && of.depth > 0 ? RVLI_IMAGE_BAD_PTX : error;
+}

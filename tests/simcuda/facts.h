@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the program of facts share (facts.c). */
+#ifndef RVL_TESTS_SIMCUDA_FACTS_H
+#define RVL_TESTS_SIMCUDA_FACTS_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A line: what was asked, and what was answered. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The name of an error; it is forgotten. */
+const char *name_of(cudaError_t error);
+
+/* Bytes in use on the device. */
+long long used(void);
+
+/* What must work for the rest to mean anything. */
+#define NEED(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t needed = (cudaError_t)(call);                                                  \
+        if (needed != cudaSuccess) {                                                               \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(needed));        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* ---- facts_modules.c ---- */
+
+void modules(void);
+
+/* What a file of device code has, by kernel. */
+void tell_file(const char *path);
+
+#endif
