@@ -18,9 +18,17 @@
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
 
+/* NVRTC has a runtime, and compiles without it. */
+static bool does_without(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    return strncmp(slash != NULL ? slash + 1 : file, "libnvrtc", 8) == 0;
+}
+
 /*
  * Private tables of the driver: only a runtime that is linked into a program or library asks for
- * them, and cannot do without. CUDA's own functions that it finds there are not documented.
+ * them, and as a rule cannot do without. CUDA's own functions that it finds there are not
+ * documented.
  */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
@@ -28,13 +36,15 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
     Dl_info from;
     if (table == NULL || id == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!atomic_flag_test_and_set(&told))
+    const char *asking =
+        dladdr(__builtin_return_address(0), &from) != 0 ? from.dli_fname : "unknown code";
+    if (!does_without(asking) && !atomic_flag_test_and_set(&told))
         fprintf(
             stderr,
             "reveille: %s has CUDA's runtime linked in statically. It asks for private tables "
             "(cuGetExportTable, libcuda.so.1) that are not simulated, and will say that CUDA is "
             "not supported: link it with libcudart.so (nvcc -cudart shared)\n",
-            dladdr(__builtin_return_address(0), &from) != 0 ? from.dli_fname : "unknown code");
+            asking);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 

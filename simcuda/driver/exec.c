@@ -213,6 +213,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         result = rvli_graph_memory_prepare(
             exec->order, exec->graph->count, exec->device,
             (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    if (result == CUDA_SUCCESS)
+        rvli_time_pass(exec->kernels);
     return result == CUDA_SUCCESS ? do_all(exec->order, exec->graph->count, stream) : result;
 }
 

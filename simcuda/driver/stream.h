@@ -3,8 +3,6 @@
 #ifndef RVL_SIMCUDA_STREAM_H
 #define RVL_SIMCUDA_STREAM_H
 
-#include <time.h>
-
 #include "simcuda/driver/driver.h"
 
 /* What work of a capture comes after: nodes of its graph. */
@@ -25,11 +23,14 @@ struct CUstream_st {
 struct CUevent_st {
     unsigned flags;
     bool recorded;
-    struct timespec when;
+    uint64_t when_ns;    /* of the device's time */
     rvli_frontier at;    /* if it was last recorded in a capture */
     uint64_t machine_id; /* 0: other processes do not have it */
     bool opened;         /* it is another process's */
 };
+
+/* So many kernels were launched: the device's time goes on. */
+void rvli_time_pass(size_t kernels);
 
 /* The stream that a handle means: there are two that need not be made. */
 CUstream rvli_stream_of(CUstream handle);
