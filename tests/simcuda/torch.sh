@@ -32,7 +32,9 @@ for how in fsdp ddp; do
 done
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
-timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
+for program in torch_dnn torch_compile; do
+    timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
+done
 for segments in False True; do
     PYTORCH_CUDA_ALLOC_CONF=expandable_segments:$segments timeout 300 "$build/cli/reveille" run -- \
         "$environment/bin/python" "$source/tests/simcuda/torch_ipc.py"

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Holds programs on simulated GPUs against what a card said: compare.py CARD.json SIMULATED.json.
+
+Both are of run.py. Prints a table for docs/fidelity.md, and ends with 1 where a stage is further
+off than its bound, a fact differs (which batches failed), or a program of the card is missing.
+"""
+
+import json
+import sys
+
+# Reading: its name in the table, and how far off it may be.
+READINGS = {
+    "peak_allocated_bytes": ("peak allocated", 0.005),
+    "peak_reserved_bytes": ("peak reserved", 0.01),
+    "end_used_bytes": ("in use at the end", 0.01),
+}
+COUNTS = ("retries", "ooms")
+MIB = 1 << 20
+
+
+def difference(card, simulated):
+    """The share by which a reading is off."""
+    return (simulated - card) / card if card else float(simulated != 0)
+
+
+def cell(card, simulated, bound):
+    """MiB of both, and how far apart; whether that is within its bound."""
+    if card == simulated:
+        return f"{card / MIB:.0f}, the same", True
+    off = difference(card, simulated)
+    good = abs(off) <= bound
+    return f"{card / MIB:.0f}, {simulated / MIB:.0f} ({off:+.2%}{'' if good else ', beyond'})", good
+
+
+def compare_rank(card, simulated):
+    """Rows of a table, and what is not as it should be."""
+    rows, wrong = [], []
+    if [s["name"] for s in card["stages"]] != [s["name"] for s in simulated["stages"]]:
+        return rows, ["the stages are not the same"]
+    for said, got in zip(card["stages"], simulated["stages"]):
+        cells = [
+            cell(said[reading], got[reading], bound) for reading, (_, bound) in READINGS.items()
+        ]
+        rows.append([said["name"], *[text for text, _ in cells]])
+        wrong += [
+            f"{said['name']}, {name}"
+            for (name, _), (_, good) in zip(READINGS.values(), cells)
+            if not good
+        ]
+        wrong += [
+            f"{said['name']}, {count}: {said[count]} on the card, {got[count]} simulated"
+            for count in COUNTS
+            if said[count] != got[count]
+        ]
+    if card["facts"] != simulated["facts"]:
+        wrong.append(f"facts: {card['facts']} on the card, {simulated['facts']} simulated")
+    return rows, wrong
+
+
+def compare(name, card, simulated):
+    """Prints a program's tables. Answers what is wrong."""
+    if simulated is None or len(card["ranks"]) != len(simulated["ranks"]) or not card["ranks"]:
+        return [f"{name}: there is nothing to compare"]
+    wrong, shown = [], None
+    for rank, (said, got) in enumerate(zip(card["ranks"], simulated["ranks"])):
+        rows, beyond = compare_rank(said, got)
+        wrong += [f"{name}, rank {rank}: {each}" for each in beyond]
+        if rows == shown:  # as the rank before
+            continue
+        shown = rows
+        which = f", rank {rank}" if len(card["ranks"]) > 1 else ""
+        print(f"\n`{name}`{which}, MiB, card and simulated:\n")
+        print("| stage | " + " | ".join(title for title, _ in READINGS.values()) + " |")
+        print("| --- |" + " --- |" * len(READINGS))
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
+    return wrong
+
+
+def main():
+    cards, simulations = {}, {}
+    for path, into in zip(sys.argv[1:3], (cards, simulations), strict=True):
+        with open(path, encoding="utf-8") as file:
+            into.update(json.load(file))
+    wrong = [
+        each for name, card in cards.items() for each in compare(name, card, simulations.get(name))
+    ]
+    print("\n" + "\n".join(wrong) if wrong else "\nAll is within its bounds.")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Runs the programs beside this on GPUs, real or simulated, and writes what they read as one file.
+
+run.py OUT.json                  on two GPUs that are there, side by side where one is enough
+run.py OUT.json --under COMMAND  on simulated ones: COMMAND is build/torch/cli/reveille
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+RUNNING = []
+HERE = os.path.dirname(os.path.abspath(__file__))
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+# Name: number of GPUs, what Python runs, words behind the folder, environment.
+PROGRAMS = {
+    "compiled": (1, ["compiled.py"], [], {}),
+    "lora": (1, ["lora.py"], [], {}),
+    "lengths": (1, ["lengths.py"], [], {}),
+    "expandable": (1, ["lengths.py"], [], EXPANDABLE),
+    "retry": (1, ["retry.py"], [], {}),
+    "retry_expandable": (1, ["retry.py"], [], EXPANDABLE),
+    "ddp": (2, [*TORCHRUN, "ranks.py"], ["ddp"], {}),
+    "fsdp": (2, [*TORCHRUN, "ranks.py"], ["fsdp"], {}),
+}
+
+
+def visible():
+    """CUDA's numbers of the GPUs that may be used."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:2]
+
+
+def start(line, environment, said_path, timeout):
+    """How a command ended, and what it said. What it has started ends with it."""
+    with open(said_path, "wb") as said:
+        process = subprocess.Popen(
+            line, cwd=HERE, env=environment, stdout=said, stderr=said, start_new_session=True
+        )
+    RUNNING.append(process)
+    try:
+        ended = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        ended = "too slow"
+    end(process)
+    with open(said_path, encoding="utf-8", errors="replace") as said:
+        return ended, said.read()
+
+
+def end(process):
+    """Ends a command, and what it has left behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def end_all(_number, _frame):
+    for process in RUNNING:
+        end(process)
+    os._exit(1)  # what was read so far is in the file
+
+
+def run(name, options, gpus):
+    """What a program read by rank, how it ended, and what it said."""
+    count, words, more, environment = PROGRAMS[name]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        line = [sys.executable, *words, folder, *more]
+        environment = {
+            **os.environ,
+            **environment,
+            "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "compiled"),
+            "TRITON_CACHE_DIR": os.path.join(folder, "kernels"),
+        }
+        if options.under:
+            line = [
+                options.under,
+                "run",
+                "--device",
+                options.device,
+                "--gpus",
+                str(count),
+                "--",
+                *line,
+            ]
+        else:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        ended, said = start(line, environment, os.path.join(folder, "said"), options.timeout)
+        ranks = []
+        for rank in range(count):
+            path = os.path.join(folder, f"{rank}.json")
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    ranks.append(json.load(file))
+    row = {"ended": ended, "seconds": round(time.monotonic() - begun, 1), "ranks": ranks}
+    if ended != 0:
+        row["said"] = said[-4000:]
+    print(f"{name}: ended {ended} after {row['seconds']} s", flush=True)
+    return name, row
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out")
+    parser.add_argument("--under", type=os.path.abspath)
+    parser.add_argument("--device", default="h200")
+    parser.add_argument("--only", action="append", choices=sorted(PROGRAMS))
+    parser.add_argument("--timeout", type=float, default=400)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, end_all)
+    asked = [name for name in PROGRAMS if not options.only or name in options.only]
+    lanes = [[gpu] for gpu in visible()] if not options.under else [[]]
+    results = []
+
+    def save():
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump(dict(sorted(results)), file, indent=1)
+
+    for name in asked:
+        if PROGRAMS[name][0] > 1:
+            results.append(run(name, options, visible()))
+            save()
+    free = list(lanes)
+
+    def alone(name):
+        lane = free.pop()
+        try:
+            return run(name, options, lane)
+        finally:
+            free.append(lane)
+
+    with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
+        for row in pool.map(alone, [name for name in asked if PROGRAMS[name][0] == 1]):
+            results.append(row)
+            save()
+    return any(row["ended"] != 0 for _, row in results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
