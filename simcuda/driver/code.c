@@ -39,7 +39,7 @@ CUresult rvli_code_load(const void *image, size_t size_bytes, int device, rvli_c
     if (error != RVLI_IMAGE_OK)
         return result_of(error);
     if (made.image.entry_count > 0)
-        made.functions = calloc(made.image.entry_count, sizeof *made.functions);
+        made.functions = calloc(made.image.entry_count, sizeof(CUfunction));
     if (made.image.entry_count > 0 && made.functions == NULL) {
         rvli_image_free(&made.image);
         return CUDA_ERROR_OUT_OF_MEMORY;

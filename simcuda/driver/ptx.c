@@ -259,7 +259,7 @@ static rvli_image_error read_start(reader *of, int major, int minor, rvli_image 
         return RVLI_IMAGE_BAD_PTX;
     const reader number = {.word = of->word + 3, .length = of->length - 3};
     uint64_t target = number_of(&number);
-    if (target == 0 || target > (uint64_t)(major * 10 + minor))
+    if (target == 0 || target > (uint64_t)major * 10 + (uint64_t)minor)
         return RVLI_IMAGE_BAD_PTX;
     image->version = (unsigned)target;
     return RVLI_IMAGE_OK;
