@@ -3,8 +3,12 @@
 
 Both are of run.py. Prints a table for docs/fidelity.md, and ends with 1 where a stage is further
 off than its bound, a fact differs (which batches failed), or a program of the card is missing.
+compare.py --self shows that each of those is found.
 """
 
+import contextlib
+import copy
+import io
 import json
 import sys
 
@@ -77,7 +81,41 @@ def compare(name, card, simulated):
     return wrong
 
 
+def test():
+    """What is the same has no fault, what is off by more than its bound has one, and names it."""
+    stage = dict.fromkeys(READINGS, 1000) | {"name": "step0", "retries": 1, "ooms": 0}
+    card = {"ranks": [{"facts": {"failed": [[2, 2]]}, "stages": [stage, dict(stage)]}]}
+
+    def faults(change):
+        simulated = copy.deepcopy(card)
+        change(simulated["ranks"])
+        with contextlib.redirect_stdout(io.StringIO()):
+            wrong = compare("program", card, simulated)
+        return wrong
+
+    def reading(name, value):
+        return lambda ranks: ranks[0]["stages"][1].update({name: value})
+
+    for name, value, found in (
+        ("peak_allocated_bytes", 1005, 0),
+        ("peak_allocated_bytes", 1006, 1),
+        ("peak_reserved_bytes", 990, 0),
+        ("peak_reserved_bytes", 989, 1),
+        ("end_used_bytes", 1010, 0),
+        ("end_used_bytes", 1011, 1),
+        ("retries", 2, 1),
+        ("ooms", 1, 1),
+    ):
+        wrong = faults(reading(name, value))
+        assert len(wrong) == found, (name, value, wrong)
+    assert len(faults(lambda ranks: ranks[0]["facts"].clear())) == 1
+    assert "nothing to compare" in faults(list.clear)[0]
+    assert "not the same" in faults(lambda ranks: ranks[0]["stages"].pop())[0]
+
+
 def main():
+    if sys.argv[1:] == ["--self"]:
+        return test()
     cards, simulations = {}, {}
     for path, into in zip(sys.argv[1:3], (cards, simulations), strict=True):
         with open(path, encoding="utf-8") as file:
