@@ -56,7 +56,9 @@ CUresult rvli_code_load(const void *image, size_t size_bytes, int device, rvli_c
 static CUresult read_file(FILE *file, char **bytes_out, size_t *size_bytes_out)
 {
     long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (size < 0 || size == LONG_MAX || fseek(file, 0, SEEK_SET) != 0)
+    if (size == LONG_MAX) /* of a folder: CUDA finds no memory for so much */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (size < 0 || fseek(file, 0, SEEK_SET) != 0)
         return CUDA_ERROR_INVALID_IMAGE;
     char *bytes = malloc((size_t)size + 1);
     if (bytes == NULL)
@@ -167,12 +169,16 @@ CUresult rvli_code_function(rvli_code *code, const char *name, CUmodule module, 
                             CUfunction *function_out)
 {
     const rvli_entry *entry = rvli_image_entry(&code->image, name);
+    if (name[0] == '\0')
+        return CUDA_ERROR_INVALID_VALUE;
     if (entry == NULL && !code->image.sealed)
         return CUDA_ERROR_NOT_FOUND;
     pthread_mutex_lock(&mutex);
     CUresult result = entry == NULL ? find_sealed(code, name, module, library, function_out)
                                     : find_entry(code, (size_t)(entry - code->image.entries),
                                                  module, library, function_out);
+    if (result == CUDA_SUCCESS)
+        (*function_out)->loaded = true;
     pthread_mutex_unlock(&mutex);
     return result;
 }

@@ -31,6 +31,7 @@ struct CUfunc_st {
     int dynamic_most;  /* bytes of shared memory that a launch may add; -1: as the device allows */
     int carveout;
     bool large_clusters; /* of more than 8 blocks */
+    bool loaded;         /* asked for by name, and not only listed */
 };
 
 /* ---- code.c ---- */

@@ -175,9 +175,14 @@ static void note_threads(rvli_entry *entry, unsigned says, const unsigned char *
     uint64_t threads = 1;
     if ((says != SAYS_THREADS_MOST && says != SAYS_THREADS) || bytes < 12)
         return;
-    for (size_t i = 0; i < 3; i++)
-        threads *= number_at(body + 4 * i) <= 1024 ? number_at(body + 4 * i) : 1024;
-    entry->threads_most = threads < 1024 ? (unsigned)threads : 1024;
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t along = number_at(body + 4 * i);
+        threads *= along <= 1024 ? along : 1024;
+        if (says == SAYS_THREADS)
+            entry->required[i] = along;
+    }
+    if (says == SAYS_THREADS_MOST)
+        entry->threads_most = threads < 1024 ? (unsigned)threads : 1024;
 }
 
 /* entry NULL: of the whole file. */

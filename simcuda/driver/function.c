@@ -11,6 +11,7 @@ static struct CUfunc_st of_runtime = {
     .entry = {.name = "", .registers = RVLI_REGISTERS_ASSUMED},
     .dynamic_most = -1,
     .carveout = -1,
+    .loaded = true,
 };
 
 /* Stands where a handle was, until its address is used again. */
@@ -106,6 +107,8 @@ static CUresult read_attribute(int *value, CUfunction_attribute attribute, CUfun
         *value = (int)entry->registers;
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+        *value = entry->ptx_version > 0 ? (int)entry->ptx_version : card->major * 10 + card->minor;
+        break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = card->major * 10 + card->minor;
         break;
@@ -151,6 +154,14 @@ static CUresult write_attribute(CUfunction function, CUfunction_attribute attrib
     }
 }
 
+/* What an H200 does not say of a function that was listed, and not loaded yet. */
+static bool needs_code(CUfunction_attribute attribute)
+{
+    return attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
+           attribute == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES ||
+           attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+}
+
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
     int device;
@@ -160,6 +171,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = rvli_function_find(handle, &function);
+    if (result == CUDA_SUCCESS && !function->loaded && needs_code(attribute))
+        return CUDA_ERROR_FUNCTION_NOT_LOADED;
     return result == CUDA_SUCCESS ? read_attribute(value, attribute, function, device) : result;
 }
 
@@ -217,23 +230,26 @@ CUresult cuFuncGetName(const char **name, CUfunction handle)
     return result;
 }
 
-/* A kernel is loaded when it is launched first, on a card. Here nothing is, and all is said to be.
- */
+/* A function is loaded when it is asked for by name, as an H200 has it. */
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle)
 {
-    CUfunction function;
+    CUfunction function = NULL;
     CUresult result = rvli_function_find(handle, &function);
     if (result == CUDA_SUCCESS && state == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *state = CU_FUNCTION_LOADING_STATE_LOADED;
+        *state = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED
+                                  : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return result;
 }
 
 CUresult cuFuncLoad(CUfunction handle)
 {
-    CUfunction function;
-    return rvli_function_find(handle, &function);
+    CUfunction function = NULL;
+    CUresult result = rvli_function_find(handle, &function);
+    if (result == CUDA_SUCCESS)
+        function->loaded = true;
+    return result;
 }
 
 /* ---- Kernels of libraries: the same, on a device that the caller names ---- */

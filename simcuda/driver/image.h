@@ -35,6 +35,8 @@ typedef struct rvli_entry {
     unsigned local_bytes;    /* a thread: its stack */
     unsigned constant_bytes; /* of the image's constant variables */
     unsigned threads_most;   /* a block, as the code says; 0: it does not */
+    unsigned required[3];    /* shape of a block, as the code says; 0: it does not */
+    unsigned ptx_version;    /* of the text; 0: it is machine code */
     uint64_t symbol;         /* its number in a cubin */
 } rvli_entry;
 

@@ -31,9 +31,10 @@ static CUresult check_cluster(const CUlaunchConfig *of, const CUlaunchAttribute 
 {
     unsigned x = attribute->value.clusterDim.x, y = attribute->value.clusterDim.y,
              z = attribute->value.clusterDim.z;
-    if (x == 0 || y == 0 || z == 0 || of->gridDimX % x != 0 || of->gridDimY % y != 0 ||
-        of->gridDimZ % z != 0)
+    if (x == 0 || y == 0 || z == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (of->gridDimX % x != 0 || of->gridDimY % y != 0 || of->gridDimZ % z != 0)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     if (card->major < 9)
         return x == 1 && y == 1 && z == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
     uint64_t blocks = (uint64_t)x * y * z;
@@ -66,13 +67,24 @@ static CUresult check_attributes(const CUlaunchConfig *of, CUfunction function, 
     return result;
 }
 
+/* What the code says of its blocks. More than it needs registers for is another matter. */
+static bool is_as_written(const CUlaunchConfig *of, const rvli_entry *entry)
+{
+    const unsigned *shape = entry->required;
+    if (entry->threads_most > 0 && threads_of(of) > entry->threads_most)
+        return false;
+    return shape[0] == 0 ||
+           (of->blockDimX == shape[0] && of->blockDimY == shape[1] && of->blockDimZ == shape[2]);
+}
+
 static CUresult check(const CUlaunchConfig *of, CUfunction function, int device)
 {
     if (!has_shape(of))
         return CUDA_ERROR_INVALID_VALUE;
     if (function->module != NULL && function->module->device != device)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (of->sharedMemBytes > rvli_function_dynamic(function, device))
+    if (of->sharedMemBytes > rvli_function_dynamic(function, device) ||
+        !is_as_written(of, &function->entry))
         return CUDA_ERROR_INVALID_VALUE;
     if (threads_of(of) > rvli_function_threads(function, device))
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;

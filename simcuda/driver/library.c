@@ -11,6 +11,7 @@
 
 struct CUlib_st {
     rvli_code code;
+    CUresult broken;       /* why the code cannot be read; CUDA_SUCCESS: it can */
     pthread_mutex_t mutex; /* of the modules */
     CUmodule modules[DEVICES_MAX];
 };
@@ -26,6 +27,10 @@ static CUresult load(CUlibrary *library, const void *image, const char *path)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     result = path != NULL ? rvli_code_load_file(path, 0, &made->code)
                           : rvli_code_load(image, SIZE_MAX, 0, &made->code);
+    if (path == NULL && result != CUDA_ERROR_OUT_OF_MEMORY) {
+        made->broken = result; /* found out when it is used: as an H200 has it */
+        result = CUDA_SUCCESS;
+    }
     if (result != CUDA_SUCCESS) {
         free(made);
         return result;
@@ -77,6 +82,8 @@ CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *nam
         return CUDA_ERROR_INVALID_HANDLE;
     if (kernel == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (library->broken != CUDA_SUCCESS)
+        return library->broken;
     CUresult result = rvli_code_function(&library->code, name, NULL, library, &found);
     if (result == CUDA_SUCCESS)
         *kernel = (CUkernel)found;
@@ -89,6 +96,8 @@ CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary library)
         return CUDA_ERROR_INVALID_HANDLE;
     if (count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (library->broken != CUDA_SUCCESS)
+        return library->broken;
     *count = (unsigned)library->code.image.entry_count;
     return CUDA_SUCCESS;
 }
@@ -99,6 +108,8 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibr
         return CUDA_ERROR_INVALID_HANDLE;
     if (kernels == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (library->broken != CUDA_SUCCESS)
+        return library->broken;
     return rvli_code_functions(&library->code, count, NULL, library, (CUfunction *)kernels);
 }
 
@@ -147,6 +158,8 @@ CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
         return CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS && module == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = library->broken;
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&library->mutex);

@@ -7,6 +7,7 @@
 #include "simcuda/driver/code.h"
 
 #define WARP 32u
+#define THREADS_BLOCK 1024u
 #define REGISTERS 65536u       /* of a multiprocessor */
 #define REGISTERS_STEP 256u    /* of a warp */
 #define PARTS 4u               /* of a multiprocessor, each with its own registers */
@@ -42,8 +43,9 @@ unsigned rvli_occupancy_blocks(CUfunction function, int device, unsigned threads
 {
     const rvli_card *card = rvli_device_card(device);
     unsigned warps = (threads + WARP - 1) / WARP;
-    if (warps == 0 || threads > rvli_function_threads(function, device) ||
-        dynamic_bytes > (size_t)card->shared_block_bytes)
+    /* The bound that its code says is not looked at: an H200 has it so. */
+    if (warps == 0 || threads > THREADS_BLOCK ||
+        dynamic_bytes > rvli_function_dynamic(function, device))
         return 0;
     unsigned blocks = (unsigned)card->threads_multiprocessor / WARP / warps;
     blocks = least(blocks, (unsigned)card->blocks_multiprocessor);
@@ -136,7 +138,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handl
     size_t part =
         (size_t)card->shared_multiprocessor_bytes / (unsigned)blocks / SHARED_STEP * SHARED_STEP;
     size_t taken = shared_of(function, 0);
-    size_t block = (size_t)card->shared_block_bytes - function->entry.shared_bytes;
+    size_t block = rvli_function_dynamic(function, device);
     if (rvli_occupancy_blocks(function, device, (unsigned)threads, 0) < (unsigned)blocks ||
         part < taken)
         return CUDA_ERROR_INVALID_VALUE;

@@ -158,17 +158,19 @@ typedef struct text {
     rvli_image *image;
     size_t depth;    /* of braces */
     rvli_entry *now; /* the kernel whose text this is; NULL: none */
-    uint64_t module_shared_bytes;
+    uint64_t constant_bytes;
     bool outside; /* the declaration is of another file's */
 } text;
 
 static rvli_image_error note_variable(text *of)
 {
+    bool constant = is(&of->at, ".const");
     const char *name;
     size_t length;
     uint64_t bytes;
     if (!read_variable(&of->at, &name, &length, &bytes) || bytes > INT64_MAX)
         return RVLI_IMAGE_BAD_PTX;
+    of->constant_bytes += constant && bytes <= UINT32_MAX ? bytes : 0;
     rvli_variable *added = of->outside ? NULL : rvli_image_add_variable(of->image, name, length);
     skip_spaces(&of->at);
     if (added != NULL) {
@@ -201,17 +203,27 @@ static rvli_image_error note_entry(text *of)
     return of->now != NULL ? RVLI_IMAGE_OK : RVLI_IMAGE_OUT_OF_HOST;
 }
 
-/* ".maxntid 256, 1, 1": one to three numbers. */
+/* ".maxntid 256, 1, 1": one to three numbers. .reqntid has the same, and no bound follows from it.
+ */
 static rvli_image_error note_threads(text *of)
 {
+    bool required = is(&of->at, ".reqntid");
     uint64_t threads = 1;
+    unsigned shape[3] = {1, 1, 1};
+    size_t count = 0;
     do {
         if (!next(&of->at) || !isdigit((unsigned char)*of->at.word))
             return RVLI_IMAGE_BAD_PTX;
-        threads = times(threads, number_of(&of->at));
+        if (count == 3)
+            return RVLI_IMAGE_BAD_PTX;
+        uint64_t along = number_of(&of->at);
+        shape[count++] = along < UINT32_MAX ? (unsigned)along : UINT32_MAX;
+        threads = times(threads, along);
         skip_spaces(&of->at);
     } while (of->at.at < of->at.end && *of->at.at == ',' && next(&of->at));
-    if (of->now != NULL)
+    if (of->now != NULL && required)
+        memcpy(of->now->required, shape, sizeof shape);
+    else if (of->now != NULL)
         of->now->threads_most = threads < 1024 ? (unsigned)threads : 1024;
     return RVLI_IMAGE_OK;
 }
@@ -247,7 +259,9 @@ static rvli_image_error note_word(text *of)
 /* ".version 9.0", ".target sm_90a": what must come first, in this order. */
 static rvli_image_error read_start(reader *of, int major, int minor, rvli_image *image)
 {
-    if (!next(of) || !is(of, ".version") || !next(of))
+    if (!next(of) || !is(of, ".version"))
+        return RVLI_IMAGE_INVALID;
+    if (!next(of))
         return RVLI_IMAGE_BAD_PTX;
     const char *dot = memchr(of->word, '.', of->length);
     if (dot == NULL || !isdigit((unsigned char)*of->word))
@@ -272,5 +286,10 @@ rvli_image_error rvli_ptx_read(const char *ptx, size_t length, int major, int mi
     rvli_image_error error = read_start(&of.at, major, minor, image);
     while (error == RVLI_IMAGE_OK && next(&of.at))
         error = note_word(&of);
+    for (size_t i = 0; i < image->entry_count; i++) {
+        image->entries[i].ptx_version = image->version;
+        image->entries[i].constant_bytes =
+            of.constant_bytes < UINT32_MAX ? (unsigned)of.constant_bytes : UINT32_MAX;
+    }
     return error == RVLI_IMAGE_OK && of.depth > 0 ? RVLI_IMAGE_BAD_PTX : error;
 }

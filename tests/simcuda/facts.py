@@ -16,11 +16,12 @@ import sys
 IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "unmapped": "h200", "devices": "h200"}
 FACTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
-         "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200"}  # fmt: skip
+         "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200", "modules": "h200"}  # fmt: skip
 PROGRAMS = {"simcuda-facts": (FACTS, 100), "simcuda-ipc": (IPC, 80)}
 SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
 A_MOMENT_LATER = "a card's copy from unpinned memory may arrive when the call has returned"
 DIFFER = {
+    "modules load no such instruction": "instructions are not read",
     "cost many 256 nodes": SIZES_OF_ARGUMENTS,
     "cost many 1024 nodes": SIZES_OF_ARGUMENTS,
     "cost many 4096 nodes": SIZES_OF_ARGUMENTS,

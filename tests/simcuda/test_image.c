@@ -216,7 +216,12 @@ static void ptx_says_what_its_directives_say(void **state)
         assert_int_equal(image.entry_count, 2);
         assert_int_equal(image.version, 90);
         check_entry("work", RVLI_REGISTERS_ASSUMED, 2048 + 32, 0, 128);
-        check_entry("add", RVLI_REGISTERS_ASSUMED, 0, 0, 32);
+        check_entry("add", RVLI_REGISTERS_ASSUMED, 0, 0, 0);
+        const rvli_entry *add = rvli_image_entry(&image, "add");
+        assert_int_equal(add->required[0], 32);
+        assert_int_equal(add->required[2], 1);
+        assert_int_equal(add->constant_bytes, 4);
+        assert_int_equal(add->ptx_version, 90);
         assert_int_equal(image.variable_count, 3);
         check_variable("seen", 4, NULL);
         assert_true(rvli_image_variable(&image, "seen")->unread);
@@ -239,7 +244,7 @@ static void broken_ptx_is_refused(void **state)
         {"", RVLI_IMAGE_INVALID},
         {"words", RVLI_IMAGE_INVALID},
         {"\n\n", RVLI_IMAGE_INVALID},
-        {".target sm_80\n", RVLI_IMAGE_BAD_PTX},
+        {".target sm_80\n", RVLI_IMAGE_INVALID},
         {".version\n", RVLI_IMAGE_BAD_PTX},
         {".version 8\n.target sm_80", RVLI_IMAGE_BAD_PTX},
         {".version x.y\n.target sm_80", RVLI_IMAGE_BAD_PTX},
@@ -253,6 +258,7 @@ static void broken_ptx_is_refused(void **state)
         {HEAD ".entry f() {", RVLI_IMAGE_BAD_PTX},
         {HEAD ".entry f() { } }", RVLI_IMAGE_BAD_PTX},
         {HEAD ".entry f()\n.maxntid x\n{ }", RVLI_IMAGE_BAD_PTX},
+        {HEAD ".entry f()\n.reqntid 1, 1, 1, 1\n{ }", RVLI_IMAGE_BAD_PTX},
         {HEAD ".global", RVLI_IMAGE_BAD_PTX},
         {HEAD ".global .align", RVLI_IMAGE_BAD_PTX},
         {HEAD ".global .u32 x[4", RVLI_IMAGE_BAD_PTX},

@@ -59,6 +59,25 @@ static void a_library_gives_its_kernels(void **state)
                      CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* It is taken, and refused by all that needs it. */
+static void broken_code_is_found_out_when_it_is_used(void **state)
+{
+    CUlibrary library = NULL;
+    CUkernel kernel = NULL;
+    CUmodule module = NULL;
+    unsigned count = 0;
+    (void)state;
+    assert_int_equal(cuLibraryLoadData(&library, "no code", NULL, NULL, 0, NULL, NULL, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(cuLibraryGetKernel(&kernel, library, "one"), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(cuLibraryGetKernelCount(&count, library), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(cuLibraryEnumerateKernels(&kernel, 1, library), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(cuLibraryGetModule(&module, library), CUDA_ERROR_INVALID_IMAGE);
+    assert_null(kernel);
+    assert_null(module);
+    assert_int_equal(cuLibraryUnload(library), CUDA_SUCCESS);
+}
+
 /* Its variables are there once a context is, and a second time they are the same. */
 static void a_library_has_variables_in_a_context(void **state)
 {
@@ -80,7 +99,7 @@ static void a_library_has_variables_in_a_context(void **state)
     assert_int_equal(bytes, 4);
     assert_int_equal(cuMemcpyDtoH(&value, addr, 4), CUDA_SUCCESS);
     assert_int_equal(value, 0); /* of PTX the first value is not read */
-    assert_int_equal(cuLibraryGetGlobal(&other, NULL, library, "one"), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuLibraryGetGlobal(&other, NULL, library, "none"), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
     assert_int_equal(cuLibraryGetModule(&again, library), CUDA_SUCCESS);
     assert_ptr_equal(module, again);
@@ -114,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_needs_a_driver_and_no_context),
         cmocka_unit_test(a_library_gives_its_kernels),
+        cmocka_unit_test(broken_code_is_found_out_when_it_is_used),
         cmocka_unit_test(a_library_has_variables_in_a_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void what_is_no_code_is_refused(void **state)
         CUresult result;
     } images[] = {
         {"no code", CUDA_ERROR_INVALID_IMAGE},
-        {".target sm_80", CUDA_ERROR_INVALID_PTX},
+        {".target sm_80", CUDA_ERROR_INVALID_IMAGE},
         {".version 10.0\n.target sm_80\n", CUDA_ERROR_UNSUPPORTED_PTX_VERSION},
         {".version 8.0\n.target sm_100\n", CUDA_ERROR_INVALID_PTX},
     };
@@ -129,7 +129,7 @@ static void a_module_comes_from_a_file(void **state)
     close(file);
     unlink(path);
     assert_int_equal(cuModuleLoad(&other, path), CUDA_ERROR_FILE_NOT_FOUND);
-    assert_int_equal(cuModuleLoad(&other, "/"), CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(cuModuleLoad(&other, "/"), CUDA_ERROR_OUT_OF_MEMORY);
     assert_null(other);
 }
 
@@ -173,6 +173,36 @@ static void functions_are_found_by_name(void **state)
     assert_int_equal(cuModuleGetFunction(&function, NULL, "few"), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cuModuleGetFunction(NULL, module, "few"), CUDA_ERROR_INVALID_VALUE);
     assert_null(function);
+}
+
+/* One that was listed says what it can say without its code, until it is asked for by name. */
+static void a_function_is_loaded_by_its_name(void **state)
+{
+    const CUfunction_attribute threads = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+    CUmodule other = NULL;
+    CUfunction functions[2] = {NULL}, bound = NULL;
+    CUfunctionLoadingState loaded = CU_FUNCTION_LOADING_STATE_MAX;
+    int value = 0;
+    (void)state;
+    assert_int_equal(cuModuleLoadData(&other, cubin), CUDA_SUCCESS);
+    assert_int_equal(cuModuleEnumerateFunctions(functions, 2, other), CUDA_SUCCESS);
+    assert_int_equal(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[0]),
+                     CUDA_SUCCESS);
+    assert_int_equal(value, 16);
+    assert_int_equal(cuFuncGetAttribute(&value, threads, functions[0]),
+                     CUDA_ERROR_FUNCTION_NOT_LOADED);
+    assert_int_equal(cuFuncIsLoaded(&loaded, functions[0]), CUDA_SUCCESS);
+    assert_int_equal(loaded, CU_FUNCTION_LOADING_STATE_UNLOADED);
+    assert_int_equal(cuModuleGetFunction(&bound, other, "bound"), CUDA_SUCCESS);
+    assert_ptr_equal(bound, functions[0]);
+    assert_int_equal(cuFuncGetAttribute(&value, threads, bound), CUDA_SUCCESS);
+    assert_int_equal(value, 96);
+    assert_int_equal(cuFuncLoad(functions[1]), CUDA_SUCCESS);
+    assert_int_equal(cuFuncGetAttribute(&value, threads, functions[1]), CUDA_SUCCESS);
+    assert_int_equal(cuFuncIsLoaded(&loaded, functions[1]), CUDA_SUCCESS);
+    assert_int_equal(loaded, CU_FUNCTION_LOADING_STATE_LOADED);
+    assert_int_equal(cuModuleUnload(other), CUDA_SUCCESS);
+    assert_int_equal(cuFuncLoad(bound), CUDA_ERROR_INVALID_HANDLE);
 }
 
 static void attributes_are_the_kernels_own(void **state)
@@ -222,7 +252,8 @@ static void a_variable_has_its_value_and_no_physical_memory(void **state)
     assert_int_equal(cuModuleGetGlobal(&addr, &bytes, other, "zeroes"), CUDA_SUCCESS);
     assert_int_equal(cuMemcpyDtoH(zeroes, addr, bytes), CUDA_SUCCESS);
     assert_memory_equal(zeroes, nothing, 100);
-    assert_int_equal(cuModuleGetGlobal(&addr, NULL, other, "few"), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuModuleGetGlobal(&addr, NULL, other, "few"), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuModuleGetGlobal(&addr, NULL, other, "none"), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(cuModuleGetGlobal(NULL, NULL, other, "seen"), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuModuleUnload(other), CUDA_SUCCESS);
     assert_int_equal(cuMemGetAddressRange(&base, &bytes, base), CUDA_ERROR_NOT_FOUND);
@@ -246,10 +277,28 @@ static void launches_are_held_to_limits(void **state)
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(launch(find("many"), 1, 384, 0), CUDA_SUCCESS);
     assert_int_equal(launch(find("many"), 1, 385, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-    assert_int_equal(launch(find("bound"), 1, 97, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    assert_int_equal(launch(find("bound"), 1, 97, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(launch(find("shared"), 1, 32, 9153), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(launch(NULL, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cuLaunchKernelEx(NULL, few, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void a_required_shape_is_required(void **state)
+{
+    static const char text[] = ".version 7.8\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry shaped()\n.reqntid 32, 4\n{ ret; }\n";
+    CUmodule other = NULL;
+    CUfunction shaped = NULL;
+    int version = 0;
+    (void)state;
+    assert_int_equal(cuModuleLoadData(&other, text), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunction(&shaped, other, "shaped"), CUDA_SUCCESS);
+    assert_int_equal(launch(shaped, 1, 128, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLaunchKernel(shaped, 1, 1, 1, 32, 4, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION, shaped),
+                     CUDA_SUCCESS);
+    assert_int_equal(version, 80);
+    assert_int_equal(cuModuleUnload(other), CUDA_SUCCESS);
 }
 
 static void more_shared_memory_must_be_asked_for(void **state)
@@ -284,7 +333,7 @@ static void clusters_divide_the_grid(void **state)
     CUfunction few = find("few");
     (void)state;
     assert_int_equal(launch_clusters(few, 16, 8), CUDA_SUCCESS);
-    assert_int_equal(launch_clusters(few, 12, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(launch_clusters(few, 12, 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     assert_int_equal(launch_clusters(few, 16, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(launch_clusters(few, 16, 16), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     assert_int_equal(
@@ -386,7 +435,9 @@ static void occupancy_follows_from_needs(void **state)
     assert_int_equal(blocks_of("few", 1024, 0), 2);  /* by threads */
     assert_int_equal(blocks_of("many", 128, 0), 3);  /* by registers */
     assert_int_equal(blocks_of("shared", 32, 0), 5); /* by shared memory */
-    assert_int_equal(blocks_of("few", 32, 100000), 2);
+    assert_int_equal(blocks_of("few", 32, 49152), 4);
+    assert_int_equal(blocks_of("few", 32, 49153), 0); /* it was not asked for */
+    assert_int_equal(blocks_of("bound", 128, 0), 16); /* beyond what its code says */
     assert_int_equal(blocks_of("many", 512, 0), 0);
     assert_int_equal(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, find("few"), 0, 0),
                      CUDA_ERROR_INVALID_VALUE);
@@ -403,8 +454,11 @@ static void occupancy_follows_from_needs(void **state)
     assert_true(blocks_of("few", threads, ten_bytes_a_thread(threads)) == grid / 132);
     assert_int_equal(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, find("few"), 2, 128),
                      CUDA_SUCCESS);
-    assert_int_equal(blocks_of("few", 128, bytes), 2);
-    assert_int_equal(blocks_of("few", 128, bytes + 128), 1);
+    assert_int_equal(bytes, 49152);
+    assert_int_equal(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, find("few"), 8, 128),
+                     CUDA_SUCCESS);
+    assert_int_equal(blocks_of("few", 128, bytes), 8);
+    assert_int_equal(blocks_of("few", 128, bytes + 128), 7);
     assert_int_equal(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, find("few"), 33, 32),
                      CUDA_ERROR_INVALID_VALUE);
 }
@@ -433,9 +487,11 @@ int main(void)
         cmocka_unit_test(a_module_comes_from_a_file),
         cmocka_unit_test(options_are_answered),
         cmocka_unit_test(functions_are_found_by_name),
+        cmocka_unit_test(a_function_is_loaded_by_its_name),
         cmocka_unit_test(attributes_are_the_kernels_own),
         cmocka_unit_test(a_variable_has_its_value_and_no_physical_memory),
         cmocka_unit_test(launches_are_held_to_limits),
+        cmocka_unit_test(a_required_shape_is_required),
         cmocka_unit_test(more_shared_memory_must_be_asked_for),
         cmocka_unit_test(clusters_divide_the_grid),
         cmocka_unit_test(a_cooperative_launch_fits_on_the_device),
