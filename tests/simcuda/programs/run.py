@@ -140,8 +140,9 @@ def main():
             free.append(lane)
 
     with concurrent.futures.ThreadPoolExecutor(len(lanes)) as pool:
-        for row in pool.map(alone, [name for name in asked if PROGRAMS[name][0] == 1]):
-            results.append(row)
+        asked_alone = [pool.submit(alone, name) for name in asked if PROGRAMS[name][0] == 1]
+        for done in concurrent.futures.as_completed(asked_alone):
+            results.append(done.result())
             save()
     return any(row["ended"] != 0 for _, row in results)
 
