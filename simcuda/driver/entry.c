@@ -27,7 +27,7 @@ static bool does_without(const char *file)
 
 /*
  * Private tables of the driver: only a runtime that is linked into a program or library asks for
- * them, and as a rule cannot do without. CUDA's own functions that it finds there are not
+ * them, and usually cannot do without. CUDA's own functions that it finds there are not
  * documented.
  */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
