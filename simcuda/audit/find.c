@@ -3,14 +3,19 @@
  * Leads the loader to the simulated libraries, by LD_AUDIT: where somebody looks for a library
  * whose file name lies in this library's own folder, that one is taken. It does not matter how it
  * is looked for: by name, by a path, through RPATH, or in a program whose launcher has replaced
- * LD_PRELOAD.
+ * LD_PRELOAD. Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
+ * libcudart-faf08d9a.so.13: those are led to libcudart.so.13.
  */
+#include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define DIGEST_DIGITS 8 /* of hexadecimal, by auditwheel */
 
 unsigned la_version(unsigned version);
 char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag);
@@ -32,15 +37,38 @@ unsigned la_version(unsigned version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
+/* Writes the name without a wheel's digest; false: it has none, or there is no room. */
+static bool plain_name(const char *file, char *to, size_t room)
+{
+    const char *end = strstr(file, ".so");
+    size_t digits = 0;
+    while (end != NULL && end > file + digits && isxdigit((unsigned char)end[-1 - (long)digits]))
+        digits++;
+    const char *mark = end != NULL ? end - digits - 1 : file;
+    if (digits != DIGEST_DIGITS || mark <= file || (*mark != '.' && *mark != '-'))
+        return false;
+    int length = snprintf(to, room, "%.*s%s", (int)(mark - file), file, end);
+    return length > 0 && (size_t)length < room;
+}
+
+/*
+ * Asked about a name as somebody wrote it (LA_SER_ORIG), then about each place where it may lie. A
+ * name with a digest waits for the places: the loader calls a library by what it was asked for, and
+ * a program that needs versions of symbols from that name must find one of that name.
+ */
 char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
 {
     (void)cookie;
     const char *slash = strrchr(name, '/');
     const char *file = slash != NULL ? slash + 1 : name;
+    char *own = path + folder_length;
+    size_t room = sizeof path - folder_length;
     /* Once found, the loader comes with our own path; only the libraries are ever asked for. */
-    if (flag != LA_SER_ORIG || folder_length == 0 || strncmp(file, "lib", 3) != 0 ||
-        folder_length + strlen(file) >= sizeof path)
+    if (folder_length == 0 || strncmp(file, "lib", 3) != 0 || strlen(file) >= room)
         return (char *)(uintptr_t)name;
-    strcpy(path + folder_length, file);
-    return access(path, R_OK) == 0 ? path : (char *)(uintptr_t)name;
+    bool digest = plain_name(file, own, room);
+    if (!digest)
+        strcpy(own, file);
+    bool asked = digest ? slash != NULL : flag == LA_SER_ORIG;
+    return asked && access(path, R_OK) == 0 ? path : (char *)(uintptr_t)name;
 }

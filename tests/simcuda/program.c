@@ -9,6 +9,8 @@
  *     device N       result     unknown   result           pairs N        microseconds a pair
  *     tables         result of asking for the driver's private ones
  *     nvml N         bytes in use, as NVML says
+ *     wheel FILE     devices that a library with its own copy of the runtime sees
+ *     opens FILE     whether it is the driver that is opened by this name; -1: nothing is
  *     nccl WORD...   as tests/simcuda/nccl_words.c says
  *     exit N         ends so
  */
@@ -87,6 +89,20 @@ static long long ask_nvml(unsigned index)
     return result == 0 ? (long long)memory[2] : -(long long)result;
 }
 
+static long long opens_driver(const char *file)
+{
+    void *opened = dlopen(file, RTLD_NOW);
+    return opened == NULL ? -1 : opened == dlopen("libcuda.so.1", RTLD_NOW);
+}
+
+static long long ask_wheel(const char *file)
+{
+    void *opened = dlopen(file, RTLD_NOW);
+    int (*ask)(void) =
+        opened != NULL ? (int (*)(void))(uintptr_t)dlsym(opened, "wheel_devices") : NULL;
+    return ask != NULL ? ask() : -1000;
+}
+
 static void pairs(long count)
 {
     struct timespec from, to;
@@ -123,6 +139,10 @@ static int act(char **words)
         pairs((long)value);
     else if (strcmp(word, "nvml") == 0)
         say(ask_nvml((unsigned)value));
+    else if (strcmp(word, "opens") == 0)
+        say(opens_driver(words[1]));
+    else if (strcmp(word, "wheel") == 0)
+        say(ask_wheel(words[1]));
     else if (strcmp(word, "exit") == 0)
         exit((int)value);
     else

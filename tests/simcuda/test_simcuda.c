@@ -143,6 +143,21 @@ static void nvml_says_the_same(void **state)
     assert_int_equal(printed(5), -2); /* NVML_ERROR_INVALID_ARGUMENT */
 }
 
+/* Wheels of Python carry copies of CUDA's libraries, with a digest in the name. */
+static void a_copy_in_a_wheel_is_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--no-gpu-ok", "opens libcuda.so.1 opens libcuda.faf08d9a.so.1 "
+                                           "opens /nowhere/libcuda-faf08d9a.so.1 "
+                                           "opens libcuda.faf08d9.so.1 opens libcuda.xaf08d9a.so.1 "
+                                           "opens libcudafaf08d9a.so.1 "
+                                           "opens libnothing-faf08d9a.so.1"),
+                     0);
+    check_printed("1\n1\n1\n-1\n-1\n-1\n-1\n");
+    assert_int_equal(run_on("--gpus 2", "malloc 4096 wheel " WHEEL), 0);
+    check_printed("0\n2\n");
+}
+
 /* A program of CUDA 12 has its own runtime, and its structs. */
 static void a_program_of_cuda_12(void **state)
 {
@@ -454,6 +469,7 @@ int main(void)
         cmocka_unit_test(device_memory_faults),
         cmocka_unit_test(devices_are_apart),
         cmocka_unit_test(nvml_says_the_same),
+        cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
         cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
         cmocka_unit_test(a_killed_process_gives_back),
