@@ -8,6 +8,7 @@
 
 #include "base/addrmap.h"
 #include "base/pool.h"
+#include "simcuda/driver/driver.h"
 #include "simcuda/driver/shared_contents.h"
 #include "simcuda/driver/unknown.h"
 #include "simcuda/wire/wire.h"
@@ -176,18 +177,31 @@ static void write_frames(uint64_t to, const void *from, size_t bytes)
     }
 }
 
+/* How many of the bytes from addr on, of `bytes`, lie before the next frame. */
+static size_t gap_before(uint64_t addr, size_t bytes)
+{
+    const frame *of = begun ? rvli_addrmap_ceil(&frames, addr - addr % FRAME_BYTES, NULL) : NULL;
+    if (of == NULL || of->base >= addr + bytes)
+        return bytes;
+    return of->base > addr ? of->base - addr : 0;
+}
+
+/* Goes by what is kept, too: what is read may be the memory of a whole device. */
 static bool read_frames(uint64_t from, void *to, size_t bytes)
 {
     bool known = true;
     for (size_t done = 0, part; done < bytes; done += part) {
+        part = gap_before(from + done, bytes - done);
+        if (part > 0) {
+            rvli_host_clear((char *)to + done, part);
+            known = false;
+            continue;
+        }
         size_t at = (from + done) % FRAME_BYTES;
         part = part_of(from + done, bytes - done);
         const frame *of = get(from + done - at);
-        if (of != NULL)
-            memcpy((char *)to + done, of->bytes + at, part);
-        else
-            memset((char *)to + done, 0, part);
-        known = known && of != NULL && all_known(of, at, at + part);
+        memcpy((char *)to + done, of->bytes + at, part);
+        known = known && all_known(of, at, at + part);
     }
     return known;
 }

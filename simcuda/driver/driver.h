@@ -100,6 +100,11 @@ CUresult rvli_free(uint64_t addr);
 
 CUresult rvli_result(rvl_status status);
 
+/* ---- host.c ---- */
+
+/* Makes host memory 0. Whole pages of memory that was pinned here take no memory from then on. */
+void rvli_host_clear(void *memory, size_t size_bytes);
+
 /* ---- A forked child has none of its parent's memory, and must call cuInit(). ---- */
 
 void rvli_device_forget(void);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Pinned host memory, allocated or registered: real memory, which the machine counts. */
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
+
+#define CLEAR_PAGES_BYTES ((size_t)1 << 20) /* from here on zeros are made by the kernel */
 
 static size_t whole_pages(size_t bytes)
 {
@@ -64,6 +67,26 @@ CUresult cuMemFreeHost(void *memory)
     munmap(memory, range.size_bytes);
     rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);
     return CUDA_SUCCESS;
+}
+
+/*
+ * A program that backs up a model's weights, as vLLM's and SGLang's sleep modes do, copies
+ * gigabytes that nobody knows. Written as zeros they would need as much real memory.
+ */
+void rvli_host_clear(void *memory, size_t size_bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)memory;
+    uintptr_t first = (base + page - 1) / page * page, last = (base + size_bytes) / page * page;
+    rvli_range range;
+    bool ours = size_bytes >= CLEAR_PAGES_BYTES && rvli_range_find(base, &range) &&
+                range.kind == RVLI_RANGE_HOST &&
+                range.size_bytes - (base - range.base) >= size_bytes;
+    if (!ours || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+        memset(memory, 0, size_bytes);
+        return;
+    }
+    memset(memory, 0, first - base);
+    memset((void *)last, 0, base + size_bytes - last);
 }
 
 CUresult cuMemHostRegister(void *memory, size_t size_bytes, unsigned int flags)

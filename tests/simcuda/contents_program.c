@@ -8,6 +8,7 @@
  *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
  *     free                  and as much again       remap        the same memory at its address
  *     async BYTES           of the device's pool    again        freed there, and as much again
+ *     out COUNT             into pinned memory of so many 'P', from 1 byte on; what is there then
  *     stop                  the parent, which goes on a moment later
  *     backup                all is copied to the host, and then overwritten
  *     restore               it is copied back   scribble AT TEXT   the host changes the backup
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,6 +75,28 @@ static void get(size_t at, size_t count, const char *word)
     puts(text);
     fflush(stdout);
     free(text);
+}
+
+/* Prints what is not 0, the bytes around the copy, and how much real memory is left, in pages. */
+static void copy_out(size_t count, const char *word)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (count + 2 + page - 1) / page, left = 0;
+    unsigned char *there = malloc(pages);
+    char *pinned;
+    must(cudaMallocHost((void **)&pinned, count + 2), word);
+    memset(pinned, 'P', count + 2);
+    must(cudaMemcpy(pinned + 1, memory, count, cudaMemcpyDeviceToHost), word);
+    must(mincore(pinned, count + 2, there) != 0, word);
+    for (size_t i = 0; i < pages; i++)
+        left += there[i] & 1;
+    printf("%c", pinned[0]);
+    for (size_t i = 1; i <= count; i++)
+        if (pinned[i] != '\0')
+            printf(" %zu:%c", i - 1, pinned[i]);
+    printf(" %c %zu\n", pinned[count + 1], left);
+    fflush(stdout);
+    must(cudaFreeHost(pinned), word);
+    free(there);
 }
 
 static void put_big(size_t at, size_t count, const char *word)
@@ -159,6 +183,10 @@ static int act(char **words)
             rvli_contents_reading(RVLI_READING_GIVEN, at, NULL);
         else
             write_apart(at);
+        return 2;
+    }
+    if (strcmp(word, "out") == 0) {
+        copy_out(at, word);
         return 2;
     }
     if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0 || strcmp(word, "async") == 0) {

@@ -113,6 +113,16 @@ static void the_oldest_goes(void **state)
     assert_non_null(strstr(err, "1 times the program read"));
 }
 
+/* The pages that are left are the first, the last, and that of what is known. */
+static void a_backup_of_what_is_not_known_takes_no_memory(void **state)
+{
+    (void)state;
+    check("alloc 67108864 put 33554432 ab put 67108863 z out 67108864",
+          "P 33554432:a 33554433:b 67108863:z P 4\n");
+    check("alloc 67108864 out 67108864", "P P 2\n");
+    check("alloc 4096 put 4090 q out 4096", "P 4090:q P 2\n");
+}
+
 static void a_size_that_is_none(void **state)
 {
     (void)state;
@@ -178,6 +188,7 @@ int main(void)
         cmocka_unit_test(what_is_too_large_is_not_kept),
         cmocka_unit_test(a_backup_brings_back_what_was_known),
         cmocka_unit_test(the_oldest_goes),
+        cmocka_unit_test(a_backup_of_what_is_not_known_takes_no_memory),
         cmocka_unit_test(a_size_that_is_none),
         cmocka_unit_test(elements_may_lie_apart),
         cmocka_unit_test(a_number_can_be_given),
