@@ -9,6 +9,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -20,18 +21,27 @@ class _Watch:
 
     def __init__(self):
         self.left = dict(self.ACTS)
+        self.asking = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.left:
+        asking = name, threading.get_ident()
+        if name not in self.left or asking in self.asking:
             return None
-        act = self.left.pop(name)  # before the others are asked, who ask all of us
-        spec = importlib.util.find_spec(name)
+        self.asking.add(asking)  # the others are asked by asking all of us
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking.discard(asking)
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec
         run = spec.loader.exec_module
 
+        # Who asks for a module may only want to know whether it is there: it counts when it runs.
         def run_and_act(module):
+            act = self.left.pop(name, None)
             run(module)
+            if act is None:
+                return
             try:
                 import _reveille_tensors
 

@@ -157,6 +157,23 @@ static void sitecustomize_is_not_lost(void **state)
     check_printed("mine\nown\n");
 }
 
+/* A module that only calls itself torch is told of, once: also after somebody has looked whether it
+ * is there, as vLLM does. The status is that of no GPU used. */
+static void torch_is_met_when_it_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("mkdir -p own && echo 'print(\"runs\")' >own/torch.py && "
+                               "PYTHONPATH=own " COMMAND_WORD " run -- python3 -c 'import "
+                               "importlib.util; print(importlib.util.find_spec(\"torch\").name); "
+                               "import torch' 2>err"),
+                     2);
+    check_printed("torch\nruns\n");
+    folder_read("err", err, sizeof err);
+    const char *told = strstr(err, "reveille: small tensors are not computed: ");
+    assert_non_null(told);
+    assert_null(strstr(told + 1, "reveille: small tensors are not computed: "));
+}
+
 /* ---- What is said of it ---- */
 
 static void unknown_reads_are_counted(void **state)
@@ -193,6 +210,7 @@ int main(void)
         cmocka_unit_test(elements_may_lie_apart),
         cmocka_unit_test(a_number_can_be_given),
         cmocka_unit_test(sitecustomize_is_not_lost),
+        cmocka_unit_test(torch_is_met_when_it_runs),
         cmocka_unit_test(unknown_reads_are_counted),
         cmocka_unit_test(the_last_reads_are_counted),
     };
