@@ -128,6 +128,42 @@ static void a_library_needs_a_driver_and_no_context(void **state)
     assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
 }
 
+#if CUDA_VERSION >= 12090
+static void take_log(void *data, CUlogLevel level, char *message, size_t bytes)
+{
+    (void)level, (void)message, (void)bytes;
+    ++*(int *)data;
+}
+
+static void the_log_is_empty(void **state)
+{
+    CUlogsCallbackHandle first = NULL, second = NULL;
+    CUlogIterator at = 7;
+    char text[] = "text";
+    size_t bytes = sizeof text;
+    int calls = 0;
+    (void)state;
+    assert_int_equal(cuLogsRegisterCallback(NULL, &calls, &first), CUDA_ERROR_INVALID_VALUE);
+    assert_null(first);
+    assert_int_equal(cuLogsRegisterCallback(take_log, &calls, &first), CUDA_SUCCESS);
+    assert_int_equal(cuLogsRegisterCallback(take_log, &calls, &second), CUDA_SUCCESS);
+    assert_ptr_not_equal(first, second);
+    assert_int_equal(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(calls, 0);
+    assert_int_equal(cuLogsUnregisterCallback(first), CUDA_SUCCESS);
+    assert_int_equal(cuLogsUnregisterCallback(first), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLogsUnregisterCallback(second), CUDA_SUCCESS);
+    assert_int_equal(cuLogsCurrent(&at, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(at, 7);
+    assert_int_equal(cuLogsCurrent(&at, 0), CUDA_SUCCESS);
+    assert_int_equal(at, 0);
+    assert_int_equal(cuLogsDumpToMemory(&at, text, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLogsDumpToMemory(&at, text, &bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 0);
+    assert_string_equal(text, "");
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +171,9 @@ int main(void)
         cmocka_unit_test(a_library_gives_its_kernels),
         cmocka_unit_test(broken_code_is_found_out_when_it_is_used),
         cmocka_unit_test(a_library_has_variables_in_a_context),
+#if CUDA_VERSION >= 12090
+        cmocka_unit_test(the_log_is_empty),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
