@@ -100,6 +100,11 @@ CUresult rvli_free(uint64_t addr);
 
 CUresult rvli_result(rvl_status status);
 
+/* ---- vmm.c ---- */
+
+/* The device of what is mapped at an address; false: nothing is. */
+bool rvli_vmm_device(uint64_t addr, int *device_out);
+
 /* ---- host.c ---- */
 
 /* Makes host memory 0. Whole pages of memory that was pinned here take no memory from then on. */

@@ -544,6 +544,7 @@ static CUresult attribute_of(const rvli_range *range, uint64_t addr, CUpointer_a
         return is_host(range) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)data = range->device;
+        (void)rvli_vmm_device(addr, data);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = range->number;

@@ -273,6 +273,18 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size_bytes, const CUmemAccessDe
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+bool rvli_vmm_device(uint64_t addr, int *device_out)
+{
+    uint64_t base = 0;
+    pthread_mutex_lock(&mutex);
+    const mapping *each = mappings_begun ? rvli_addrmap_floor(&mappings, addr, &base) : NULL;
+    bool mapped = each != NULL && addr - base < each->size_bytes;
+    if (mapped)
+        *device_out = each->of->device;
+    pthread_mutex_unlock(&mutex);
+    return mapped;
+}
+
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle_out, void *addr)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;

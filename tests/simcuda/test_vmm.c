@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory and addresses apart, from a program under `reveille run --gpus 2`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#define PAGE ((size_t)2 << 20)
+
+static void map(CUdeviceptr addr, int device)
+{
+    const CUmemAllocationProp kind = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle handle = 0;
+    assert_int_equal(cuMemCreate(&handle, PAGE, &kind, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(addr, PAGE, 0, handle, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+static int device_at(CUdeviceptr addr)
+{
+    int device = -7;
+    assert_int_equal(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr),
+                     CUDA_SUCCESS);
+    return device;
+}
+
+/* PyTorch makes a tensor of memory that it mapped on its device, and asks where that is. */
+static void memory_lies_where_it_was_made(void **state)
+{
+    CUdeviceptr addr = 0;
+    int device = -7;
+    void *answers[] = {&device};
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    (void)state;
+    assert_int_equal(cuMemAddressReserve(&addr, 2 * PAGE, 0, 0, 0), CUDA_SUCCESS);
+    map(addr, 1);
+    map(addr + PAGE, 0);
+    assert_int_equal(device_at(addr), 1);
+    assert_int_equal(device_at(addr + PAGE - 1), 1);
+    assert_int_equal(device_at(addr + PAGE), 0);
+    assert_int_equal(cuPointerGetAttributes(1, asked, answers, addr + 4), CUDA_SUCCESS);
+    assert_int_equal(device, 1);
+    assert_int_equal(cuMemUnmap(addr, PAGE), CUDA_SUCCESS);
+    map(addr, 0); /* the other card's, at the same address */
+    assert_int_equal(device_at(addr), 0);
+    assert_int_equal(cuMemUnmap(addr, 2 * PAGE), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressFree(addr, 2 * PAGE), CUDA_SUCCESS);
+}
+
+static int begin(void **state)
+{
+    CUcontext context;
+    (void)state;
+    return cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+           cuCtxSetCurrent(context) != CUDA_SUCCESS;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_lies_where_it_was_made)};
+    return cmocka_run_group_tests(tests, begin, NULL);
+}
