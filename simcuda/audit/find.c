@@ -17,9 +17,6 @@
 
 #define DIGEST_DIGITS 8 /* of hexadecimal, by auditwheel */
 
-unsigned la_version(unsigned version);
-char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag);
-
 static char path[PATH_MAX]; /* the loader copies it before it asks again */
 static size_t folder_length;
 
@@ -68,7 +65,7 @@ char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
         return (char *)(uintptr_t)name;
     bool digest = plain_name(file, own, room);
     if (!digest)
-        strcpy(own, file);
+        memcpy(own, file, strlen(file) + 1);
     bool asked = digest ? slash != NULL : flag == LA_SER_ORIG;
     return asked && access(path, R_OK) == 0 ? path : (char *)(uintptr_t)name;
 }
