@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries with the headers of its
+# own packages, and runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
+# parallelism on two. Not part of the test suite: it takes some 10 minutes.
+#   tests/simcuda/vllm.sh [VERSION]      default: 0.33.0
+# REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
+set -euo pipefail
+version=${1-0.33.0}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+environment=${REVEILLE_VLLM-$HOME/.cache/reveille-vllm/venv}
+build=$source/build/vllm
+python=$environment/bin/python
+
+# Its requirements but for certifi's lower bound: 0.33.0 asks for a release of certifi that not every index has, and
+# uses it to verify servers, which nothing here asks.
+if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm') == '$version'" 2>/dev/null; then
+    python3 -m venv "$environment"
+    "$environment/bin/pip" install --quiet --upgrade pip
+    wheel=$(mktemp -d)
+    trap 'rm -r "$wheel"' EXIT
+    PIP_FIND_LINKS='' "$environment/bin/pip" download --quiet --no-deps --dest "$wheel" "vllm===$version"
+    unzip -p "$wheel"/vllm*.whl '*.dist-info/METADATA' | sed -n 's/^Requires-Dist: //p' | grep -v 'extra ==' |
+        sed 's/^certifi.*/certifi/' >"$wheel/needs.txt"
+    # A build of PyTorch without CUDA may lie in a folder or an index that pip is configured with.
+    PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet -r "$wheel/needs.txt"
+    "$environment/bin/pip" install --quiet --no-deps "$wheel"/vllm*.whl
+fi
+headers=$("$python" -c "import nvidia; print(nvidia.__path__[0])")
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
+    -DRVL_CUBLAS_INCLUDE="$headers/cu13/include" -DRVL_CUDNN_INCLUDE="$headers/cudnn/include" >"$source/build/vllm.log"
+cmake --build "$build" >>"$source/build/vllm.log"
+
+# No network; FlashInfer's sampler is compiled by nvcc when it is first used, which takes minutes: vLLM's own is taken.
+export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0
+run() { # MODEL GPUS [OPTIONS]
+    local model=$1 gpus=$2
+    shift 2
+    timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
+        "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
+}
+run small 1
+run small 1 --graphs
+run small 2
+run small 2 --graphs
+run 7b 1 --graphs

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: MIT
+"""vLLM on simulated GPUs, under `reveille run`: start, generate, sleep and wake by tags, every figure compared.
+
+vLLM is as it was installed. What is read comes from its workers by vLLM's own way to extend them
+(worker_extension_cls): figures of its profiling run, its sleep-mode allocator, and what CUDA says.
+
+    python vllm_sleep.py MODEL [--gpus N] [--graphs] [-o FILE]      MODEL: small, 7b
+"""
+import argparse
+import json
+import os
+import tempfile
+
+MIB = 1 << 20
+PAGE = 2 * MIB  # of physical memory
+BFLOAT16 = 2  # bytes
+BLOCK_TOKENS = 16
+PROMPT, TOKENS = [5, 6, 7, 8], 8
+DEFERRED = ("weights", "kv_cache")  # what a wake by tags may leave asleep; all else always wakes
+
+MODELS = {
+    "small": {
+        "hidden_size": 2048,
+        "intermediate_size": 5504,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "vocab_size": 32000,
+    },
+    # Qwen2.5-7B's own sizes.
+    "7b": {
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+    },
+}
+
+
+class Figures:
+    """What a worker is asked for; vLLM mixes it into its own."""
+
+    def reveille_memory(self):
+        import torch
+        from vllm.device_allocator.cumem import CuMemAllocator
+
+        torch.accelerator.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        held = CuMemAllocator.get_instance().pointer_to_data.values()
+        segments = {each["address"]: each["total_size"] for each in torch.cuda.memory_snapshot()}
+        tags = {}
+        for each in held:
+            awake, asleep, backup = tags.get(each.tag, (0, 0, 0))
+            size = each.handle[1]
+            kept = each.cpu_backup_tensor
+            tags[each.tag] = [
+                awake + size * (not each.is_asleep),
+                asleep + size * each.is_asleep,
+                backup + (0 if kept is None else kept.nbytes),
+            ]
+        return {
+            "used": total - free,
+            "reserved": torch.cuda.memory_reserved(),
+            "tags": tags,
+            "segments": sum(segments[each.handle[2]] for each in held),
+        }
+
+    def reveille_start(self):
+        runner = self.model_runner
+        first = self.init_snapshot
+        return {
+            "total": first.total_memory,
+            "used before": first.total_memory - first.free_memory,
+            "requested": self.requested_memory,
+            "consumed": self.total_consumed,
+            "peak activation": self.peak_activation_memory,
+            "available": int(self.available_kv_cache_memory_bytes),
+            "weights": sum(each.nbytes for each in runner.model.parameters()),
+            "kv_cache": sum(
+                {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in runner.kv_caches}.values()
+            ),
+            "blocks": self.cache_config.num_gpu_blocks,
+            "graphs": getattr(self, "cudagraph_memory_estimate", 0),
+        }
+
+    def reveille_addresses(self):
+        weights = {name: each.data_ptr() for name, each in self.model_runner.model.named_parameters()}
+        return [weights, [each.data_ptr() for each in self.model_runner.kv_caches]]
+
+    def reveille_mark(self, value):
+        """Writes to a small parameter; None: answers what is there."""
+        norm = self.model_runner.model.model.norm.weight.data
+        if value is not None:
+            norm.fill_(value)
+        return norm.tolist()[:4]
+
+
+def check(got, expected, what):
+    assert got == expected, f"{what}: {got}, expected {expected}"
+
+
+def weight_bytes(model, ranks):
+    """Of one rank of Qwen2, from the sizes alone."""
+    hidden, vocab = model["hidden_size"], model["vocab_size"]
+    head = hidden // model["num_attention_heads"]
+    wide = (model["num_attention_heads"] + 2 * max(model["num_key_value_heads"], ranks)) * head // ranks
+    attention = wide * hidden + wide + hidden * hidden // ranks
+    mlp = 3 * hidden * model["intermediate_size"] // ranks
+    layer = attention + mlp + 2 * hidden
+    return BFLOAT16 * (model["num_hidden_layers"] * layer + 2 * vocab * hidden // ranks + hidden)
+
+
+def block_bytes(model, ranks):
+    """Keys and values of 16 tokens in all layers of a rank."""
+    head = model["hidden_size"] // model["num_attention_heads"]
+    heads = max(model["num_key_value_heads"] // ranks, 1)
+    return 2 * BLOCK_TOKENS * heads * head * BFLOAT16 * model["num_hidden_layers"]
+
+
+def config_folder(model):
+    folder = tempfile.mkdtemp(prefix="reveille-model-")
+    config = {
+        **model,
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "dtype": "bfloat16",
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as out:
+        json.dump(config, out)
+    return folder
+
+
+class Engine:
+    def __init__(self, arguments):
+        from vllm import LLM
+
+        self.model, self.ranks = MODELS[arguments.model], arguments.gpus
+        self.share = 0.9
+        self.llm = LLM(
+            model=config_folder(self.model),
+            load_format="dummy",
+            skip_tokenizer_init=True,
+            enable_sleep_mode=True,
+            enforce_eager=not arguments.graphs,
+            tensor_parallel_size=self.ranks,
+            gpu_memory_utilization=self.share,
+            max_model_len=2048,
+            worker_extension_cls="vllm_sleep.Figures",
+        )
+
+    def ask(self, what, *args):
+        return self.llm.collective_rpc("reveille_" + what, args=args)
+
+    def generate(self):
+        from vllm import SamplingParams
+
+        wanted = SamplingParams(max_tokens=TOKENS, ignore_eos=True, detokenize=False)
+        out = self.llm.generate([{"prompt_token_ids": PROMPT}] * 3, wanted, use_tqdm=False)
+        check([len(each.outputs[0].token_ids) for each in out], [TOKENS] * 3, "tokens generated")
+
+    def check_start(self, start, least):
+        """KV cache: gpu_memory_utilization x card - what is held - peak activation, in whole blocks.
+
+        All ranks have as many blocks as the one with the least memory.
+        """
+        check(start["requested"], -int(-start["total"] * self.share // 1), "memory asked for")
+        check(
+            start["available"],
+            start["requested"] - start["consumed"] - start["peak activation"],
+            "memory for the KV cache",
+        )
+        check(start["weights"], weight_bytes(self.model, self.ranks), "weights")
+        size = block_bytes(self.model, self.ranks)
+        check(start["blocks"], least // size, "blocks of the KV cache")
+        check(start["kv_cache"], start["blocks"] * size, "bytes of the KV cache")
+        assert start["consumed"] >= start["weights"], "what is held has the weights"
+
+    @staticmethod
+    def check_awake(start, now):
+        """What is mapped are PyTorch's segments, each in whole pages of physical memory."""
+        for tag in DEFERRED:
+            awake, asleep, backup = now["tags"][tag]
+            check([asleep, backup], [0, 0], f"{tag} asleep")
+            assert awake >= start[tag], f"{tag}: {awake} for {start[tag]}"
+            check(awake % PAGE, 0, f"{tag} in whole pages")
+        mapped = sum(awake for awake, _, _ in now["tags"].values())
+        check(mapped, now["segments"], "mapped, and PyTorch's segments")
+
+    def sleep(self, level):
+        """Sleeps, and checks what every rank has given up and keeps in host memory."""
+        before = self.ask("memory")
+        self.llm.sleep(level=level)
+        after = self.ask("memory")
+        for was, now in zip(before, after):
+            kept = {"runtime", "cudagraph"} | ({"weights"} if level == 1 else set())
+            given = 0
+            for tag, (awake, _, _) in was["tags"].items():
+                check(now["tags"][tag], [0, awake, awake if tag in kept else 0], f"{tag} at level {level}")
+                given += awake
+            # PyTorch's own cache goes, too; its count has the pool's segments, asleep or not.
+            uncached = was["reserved"] - now["reserved"]
+            assert given > 0 and uncached >= 0
+            check(was["used"] - now["used"], given + uncached, f"given up at level {level}")
+        return after
+
+    def wake(self, tags):
+        before = self.ask("memory")
+        self.llm.wake_up(tags=tags)
+        after = self.ask("memory")
+        for was, now in zip(before, after):
+            taken = 0
+            for tag, (_, asleep, _) in was["tags"].items():
+                wakes = tags is None or tag in tags or tag not in DEFERRED
+                if wakes:
+                    check(now["tags"][tag][1:], [0, 0], f"{tag} awake again")
+                    taken += asleep
+                else:
+                    check(now["tags"][tag], was["tags"][tag], f"{tag} still asleep")
+            uncached = was["reserved"] - now["reserved"]
+            check(now["used"] - was["used"], taken - uncached, f"taken by {tags}")
+        return after
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("-o", dest="out")
+    arguments = parser.parse_args()
+    engine = Engine(arguments)
+    starts = engine.ask("start")
+    awake = engine.ask("memory")
+    print("started:", starts[0], awake[0], flush=True)
+    least = min(each["available"] for each in starts)
+    for start, now in zip(starts, awake):
+        engine.check_start(start, least)
+        engine.check_awake(start, now)
+    engine.generate()
+    addresses = engine.ask("addresses")
+    engine.ask("mark", 3.0)
+
+    rows = [("awake", engine.ask("memory"))]
+    rows.append(("asleep, level 1", engine.sleep(1)))
+    rows.append(("weights awake", engine.wake(["weights"])))
+    check(engine.ask("mark", None)[0], [3.0] * 4, "a weight after level 1")
+    rows.append(("KV cache awake", engine.wake(["kv_cache"])))
+    check(engine.ask("addresses"), addresses, "addresses after level 1")
+    engine.generate()
+
+    rows.append(("asleep, level 2", engine.sleep(2)))
+    rows.append(("all awake", engine.wake(None)))
+    check(engine.ask("addresses"), addresses, "addresses after level 2")
+    engine.generate()
+    for name, ranks in rows:
+        print(f"{name}: {[(each['used'], each['tags']) for each in ranks]}")
+    if arguments.out:
+        with open(arguments.out, "w", encoding="utf-8") as out:
+            json.dump({"start": starts, "rows": rows}, out, indent=1)
+    print("all is as expected")
+
+
+if __name__ == "__main__":
+    main()
