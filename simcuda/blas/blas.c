@@ -3,15 +3,30 @@
  * cuBLAS. A call that computes is taken, and does nothing: it allocates no memory that its caller
  * does not give it. Handles keep what is set, since PyTorch reads it back. Names are the header's;
  * its prototypes are not wanted, since one function here stands for hundreds.
+ *
+ * A handle has device memory of its own: a workspace of 64 MiB, and two small pieces. These are the
+ * three allocations that cublasCreate() of cuBLAS 13.1 makes on an H200, as `reveille record` saw
+ * them (traces/recorded/qwen2.5-32b-step-engine.rvt, allocations 265 to 267). PyTorch makes a
+ * handle for each thread and stream that computes, one for the backward pass among them. Other
+ * cards get the same until one is measured.
  */
+#include <cuda.h>
 #include <stdlib.h>
 
+#include "simcuda/wire/current.h"
+
 #define SUCCESS 0
+#define NOT_INITIALIZED 1
 #define ALLOC_FAILED 3
 #define INVALID_VALUE 7
 #define NOT_SUPPORTED 15
 
+static const size_t own_bytes[] = {1024, 128 << 10, 64 << 20};
+#define OWN_PIECES (sizeof own_bytes / sizeof *own_bytes)
+
 typedef struct handle {
+    CUcontext context; /* whose memory it is */
+    CUdeviceptr own[OWN_PIECES];
     void *stream;
     int math_mode;
     int pointer_mode;
@@ -36,16 +51,49 @@ int cublasGetVersion_v2(handle *of, int *version);
 const char *cublasGetStatusString(int status);
 const char *cublasGetStatusName(int status);
 
+static void give_back(handle *of)
+{
+    (void)cuCtxPushCurrent(of->context);
+    for (size_t i = 0; i < OWN_PIECES; i++)
+        if (of->own[i] != 0)
+            (void)cuMemFree(of->own[i]);
+    (void)cuCtxPopCurrent(NULL);
+}
+
+static CUresult take(handle *of)
+{
+    int device;
+    CUresult result = rvli_current_or_first(&device);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxGetCurrent(&of->context);
+    for (size_t i = 0; i < OWN_PIECES && result == CUDA_SUCCESS; i++)
+        result = cuMemAlloc(&of->own[i], own_bytes[i]);
+    return result;
+}
+
 int cublasCreate_v2(handle **made)
 {
     if (made == NULL)
         return INVALID_VALUE;
-    *made = calloc(1, sizeof **made);
-    return *made != NULL ? SUCCESS : ALLOC_FAILED;
+    handle *new = calloc(1, sizeof *new);
+    if (new == NULL)
+        return ALLOC_FAILED;
+    CUresult result = take(new);
+    if (result == CUDA_SUCCESS) {
+        *made = new;
+        return SUCCESS;
+    }
+    if (new->context != NULL)
+        give_back(new);
+    free(new);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? ALLOC_FAILED : NOT_INITIALIZED;
 }
 
 int cublasDestroy_v2(handle *of)
 {
+    if (of == NULL)
+        return NOT_INITIALIZED;
+    give_back(of);
     free(of);
     return SUCCESS;
 }
@@ -85,9 +133,11 @@ int cublasGetVersion_v2(handle *of, int *version)
 
 const char *cublasGetStatusName(int status)
 {
-    return status == SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
-           : status == NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                     : "CUBLAS_STATUS_INVALID_VALUE";
+    return status == SUCCESS           ? "CUBLAS_STATUS_SUCCESS"
+           : status == NOT_INITIALIZED ? "CUBLAS_STATUS_NOT_INITIALIZED"
+           : status == ALLOC_FAILED    ? "CUBLAS_STATUS_ALLOC_FAILED"
+           : status == NOT_SUPPORTED   ? "CUBLAS_STATUS_NOT_SUPPORTED"
+                                       : "CUBLAS_STATUS_INVALID_VALUE";
 }
 
 const char *cublasGetStatusString(int status)

@@ -15,6 +15,7 @@
 #ifndef RVL_SIMCUDA_DNN_H
 #define RVL_SIMCUDA_DNN_H
 
+#include <cuda.h>
 #include <cudnn.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,10 +44,15 @@ const rvli_planner *rvli_dnn_planner(void);
 
 /* ---- handle.c ---- */
 
+#define RVLI_DNN_STREAMS 16
+
 struct cudnnContext {
     int device;
     cudaStream_t stream;
     cudnnBackendDescriptor_t properties; /* of the device, for the planner */
+    CUcontext context;                   /* whose streams and memory these are: */
+    CUstream streams[RVLI_DNN_STREAMS];
+    CUdeviceptr own;
 };
 
 /* ---- properties.c ---- */

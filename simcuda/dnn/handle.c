@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles, and what the library says of itself. A handle takes no device memory here (docs/run.md).
+/*
+ * Handles, and what the library says of itself.
+ *
+ * A handle has streams and a small piece of memory. On an H200 cudnnCreate() of cuDNN 9.19 took 8
+ * MiB by streams, whether none, 16 or 128 were there before: that is 15 or 16 of them
+ * (simcuda/driver/ share.c), and 2 MiB more where no small allocation had a page yet
+ * (bench/gpu/driver, "conv" and "ops", 2026-11-22, bench/results/2026-11-22-h200). How small is not
+ * known.
  */
 #include <cuda.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "simcuda/dnn/dnn.h"
+#include "simcuda/wire/current.h"
 
 static cudnnStatus_t describe(const rvli_planner *planner, int device,
                               cudnnBackendDescriptor_t *made_out)
@@ -28,20 +36,31 @@ static cudnnStatus_t describe(const rvli_planner *planner, int device,
     return rvli_dnn_planned(status);
 }
 
-/* The device of the thread's context; where there is none yet, of device 0, as the runtime has it.
- */
-static CUresult current_device(int *device_out)
+#define OWN_BYTES 1024
+
+static void give_back(cudnnHandle_t of)
 {
-    CUcontext first;
-    CUresult result = cuCtxGetDevice(device_out);
-    if (result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_INITIALIZED)
-        return result;
-    result = cuInit(0);
+    (void)cuCtxPushCurrent(of->context);
+    for (size_t i = 0; i < RVLI_DNN_STREAMS; i++)
+        if (of->streams[i] != NULL)
+            (void)cuStreamDestroy(of->streams[i]);
+    if (of->own != 0)
+        (void)cuMemFree(of->own);
+    (void)cuCtxPopCurrent(NULL);
+}
+
+static cudnnStatus_t take(cudnnHandle_t of)
+{
+    CUresult result = cuCtxGetCurrent(&of->context);
+    for (size_t i = 0; i < RVLI_DNN_STREAMS && result == CUDA_SUCCESS; i++)
+        result = cuStreamCreate(&of->streams[i], CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
-        result = cuDevicePrimaryCtxRetain(&first, 0);
+        result = cuMemAlloc(&of->own, OWN_BYTES);
     if (result == CUDA_SUCCESS)
-        result = cuCtxSetCurrent(first);
-    return result == CUDA_SUCCESS ? cuCtxGetDevice(device_out) : result;
+        return CUDNN_STATUS_SUCCESS;
+    give_back(of);
+    return rvli_dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                         "no device memory for the handle");
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
@@ -52,13 +71,18 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
     if (planner == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, "there is no real cuDNN");
-    if (current_device(&device) != CUDA_SUCCESS)
+    if (rvli_current_or_first(&device) != CUDA_SUCCESS)
         return rvli_dnn_fail(CUDNN_STATUS_NOT_INITIALIZED, "there is no device");
     cudnnHandle_t made = calloc(1, sizeof *made);
     if (made == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory");
     made->device = device;
     cudnnStatus_t status = describe(planner, device, &made->properties);
+    if (status == CUDNN_STATUS_SUCCESS) {
+        status = take(made);
+        if (status != CUDNN_STATUS_SUCCESS)
+            (void)planner->destroy(made->properties);
+    }
     if (status == CUDNN_STATUS_SUCCESS)
         *handle = made;
     else
@@ -72,6 +96,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
     if (handle == NULL || planner == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle is NULL");
     (void)planner->destroy(handle->properties);
+    give_back(handle);
     free(handle);
     return CUDNN_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "simcuda/driver/code.h"
+#include "simcuda/driver/registered.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -111,7 +112,7 @@ void rvli_code_free(rvli_code *code)
 
 /* ---- Handles ---- */
 
-static CUresult make(const rvli_entry *entry, CUmodule module, CUlibrary library,
+static CUresult make(rvli_code *code, const rvli_entry *entry, CUmodule module, CUlibrary library,
                      CUfunction *function_out)
 {
     CUfunction made = calloc(1, sizeof *made);
@@ -119,6 +120,7 @@ static CUresult make(const rvli_entry *entry, CUmodule module, CUlibrary library
         return CUDA_ERROR_OUT_OF_MEMORY;
     made->entry = *entry;
     made->entry.name = strdup(entry->name);
+    made->code = code;
     made->module = module;
     made->library = library;
     made->dynamic_most = -1;
@@ -143,7 +145,7 @@ static CUresult find_sealed(rvli_code *code, const char *name, CUmodule module, 
     const rvli_entry entry = {.name = (char *)name, .registers = RVLI_REGISTERS_ASSUMED};
     CUresult result = CUDA_SUCCESS;
     if (found == NULL) {
-        result = make(&entry, module, library, &found);
+        result = make(code, &entry, module, library, &found);
         if (result == CUDA_SUCCESS) {
             found->next = code->sealed;
             code->sealed = found;
@@ -158,8 +160,9 @@ static CUresult find_entry(rvli_code *code, size_t index, CUmodule module, CUlib
                            CUfunction *function_out)
 {
     CUfunction *place = &code->functions[index];
-    CUresult result =
-        *place == NULL ? make(&code->image.entries[index], module, library, place) : CUDA_SUCCESS;
+    CUresult result = *place == NULL
+                          ? make(code, &code->image.entries[index], module, library, place)
+                          : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         *function_out = *place;
     return result;
@@ -190,6 +193,17 @@ CUresult rvli_code_functions(rvli_code *code, unsigned count, CUmodule module, C
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; result == CUDA_SUCCESS && i < count && i < code->image.entry_count; i++)
         result = find_entry(code, i, module, library, &functions_out[i]);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult rvli_code_load_function(int device, CUfunction handle, CUfunction function)
+{
+    if (function->code == NULL)
+        return rvli_registered_load(device, handle);
+    pthread_mutex_lock(&mutex);
+    CUresult result = rvli_loaded_kernel(device, &function->code->image, &function->code->at,
+                                         &function->entry, &function->at);
     pthread_mutex_unlock(&mutex);
     return result;
 }

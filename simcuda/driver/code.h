@@ -9,11 +9,13 @@
 
 #include "simcuda/driver/driver.h"
 #include "simcuda/driver/image.h"
+#include "simcuda/driver/loaded.h"
 
 typedef struct rvli_code {
     rvli_image image;
     CUfunction *functions; /* one place for each entry of the image; NULL: not asked for yet */
     CUfunction sealed;     /* those of a sealed image, which has no entries */
+    rvli_loaded at;
 } rvli_code;
 
 struct CUmod_st {
@@ -25,6 +27,8 @@ struct CUmod_st {
 
 struct CUfunc_st {
     rvli_entry entry;
+    rvli_code *code; /* NULL: the runtime's */
+    rvli_loaded at;
     CUfunction next;   /* of a sealed image */
     CUmodule module;   /* NULL: of a library */
     CUlibrary library; /* NULL: of a module */
@@ -48,6 +52,11 @@ void rvli_code_free(rvli_code *code);
 /* A handle of the kernel of that name, the same one each time. CUDA_ERROR_NOT_FOUND. */
 CUresult rvli_code_function(rvli_code *code, const char *name, CUmodule module, CUlibrary library,
                             CUfunction *function_out);
+
+/*
+ * Loads the kernel of a handle on a device, as its first launch does. CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult rvli_code_load_function(int device, CUfunction handle, CUfunction function);
 
 /* The first kernels of it, at most so many. */
 CUresult rvli_code_functions(rvli_code *code, unsigned count, CUmodule module, CUlibrary library,

@@ -110,11 +110,15 @@ static rvli_image_error add_symbol(const cubin *of, const Elf64_Sym *symbol, uin
 {
     unsigned kind = ELF64_ST_TYPE(symbol->st_info);
     bool entry = kind == STT_FUNC && (symbol->st_other & ENTRY_MARK);
-    if (symbol->st_shndx == SHN_UNDEF || (!entry && kind != STT_OBJECT))
+    if (symbol->st_shndx != SHN_UNDEF && !entry && kind != STT_OBJECT)
         return RVLI_IMAGE_OK;
     const char *name = string_at(of, strings, symbol->st_name);
     if (name == NULL)
         return RVLI_IMAGE_INVALID;
+    if (symbol->st_shndx == SHN_UNDEF) {
+        of->image->asserts |= strcmp(name, "__assertfail") == 0;
+        return RVLI_IMAGE_OK;
+    }
     if (!entry)
         return symbol->st_shndx < SHN_LORESERVE ? add_variable(of, symbol, name) : RVLI_IMAGE_OK;
     rvli_entry *added = rvli_image_add_entry(of->image, name, strlen(name));
@@ -291,7 +295,11 @@ static rvli_image_error find_needs(cubin *of, const Elf64_Shdr *section, const c
         return read_records(of, section, entry) ? RVLI_IMAGE_OK : RVLI_IMAGE_INVALID;
     if ((entry = entry_of(of, name, ".nv.shared.")) != NULL)
         note_shared(of, entry, section->sh_size);
-    else if (entry_of(of, name, ".text.") != NULL)
+    else if ((entry = entry_of(of, name, ".text.")) != NULL)
+        entry->code_bytes = section->sh_size;
+    if (strncmp(name, ".nv.global", 10) == 0)
+        of->image->global_bytes += section->sh_size;
+    if (strncmp(name, ".text.", 6) == 0)
         of->image->code_bytes += section->sh_size;
     return RVLI_IMAGE_OK;
 }

@@ -120,7 +120,9 @@ void rvli_function_forget(void);
 void rvli_graph_memory_forget(void);
 void rvli_ipc_forget(void);
 void rvli_managed_forget(void);
+void rvli_loaded_forget(void);
 void rvli_pool_forget(void);
+void rvli_registered_forget(void);
 void rvli_share_forget(void);
 void rvli_vmm_forget(void);
 

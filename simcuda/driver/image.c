@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <zstd.h>
+
 /*
  * A fat binary: a header, and behind it parts, each with a header that says how long both are. What
  * compilers register, and pass to cuModuleLoadFatBinary(), points to it. cuobjdump shows the same
@@ -17,9 +19,11 @@
 #define FAT_MAGIC 0xba55ed50u
 #define FAT_HEADER_BYTES 16u
 #define PART_HEADER_BYTES 64u
+#define EXPANDED_MOST (UINT64_C(1) << 30)
 #define PART_PTX 1u
 #define PART_CUBIN 2u
 #define PART_COMPRESSED 0xf000u /* each bit a way to compress */
+#define PART_ZSTD 0x8000u
 
 typedef struct wrapper {
     uint32_t magic, version;
@@ -42,6 +46,8 @@ typedef struct part_header {
     uint32_t architecture;
     uint32_t name_offset, name_bytes;
     uint64_t flags;
+    uint64_t unused;
+    uint64_t expanded_bytes;
 } part_header;
 
 /* ---- Lists ---- */
@@ -140,24 +146,48 @@ static unsigned rank(const part_header *part, int major, int minor)
     return part->kind == PART_PTX && of <= card ? of : 0;
 }
 
+static rvli_image_error read_plain(unsigned kind, const char *body, size_t size_bytes, int major,
+                                   int minor, rvli_image *image)
+{
+    return kind == PART_CUBIN ? rvli_cubin_read(body, size_bytes, major, minor, image)
+                              : rvli_ptx_read(body, strnlen(body, size_bytes), major, minor, image);
+}
+
+/* What it is expanded to is needed while it is read, and no longer. */
+static rvli_image_error read_zstd(const part_header *part, const char *body, int major, int minor,
+                                  rvli_image *image)
+{
+    if (part->compressed_bytes > part->bytes || part->expanded_bytes > EXPANDED_MOST)
+        return RVLI_IMAGE_INVALID;
+    char *expanded = malloc(part->expanded_bytes + 1);
+    if (expanded == NULL)
+        return RVLI_IMAGE_OUT_OF_HOST;
+    size_t bytes = ZSTD_decompress(expanded, part->expanded_bytes, body, part->compressed_bytes);
+    rvli_image_error error = ZSTD_isError(bytes) || bytes != part->expanded_bytes
+                                 ? RVLI_IMAGE_INVALID
+                                 : read_plain(part->kind, expanded, bytes, major, minor, image);
+    free(expanded);
+    return error;
+}
+
 static rvli_image_error read_part(const part_header *part, const char *body, int major, int minor,
                                   rvli_image *image)
 {
+    if ((part->flags & PART_COMPRESSED) == PART_ZSTD)
+        return read_zstd(part, body, major, minor, image);
     if (part->flags & PART_COMPRESSED) {
         image->sealed = true;
         image->version = part->architecture;
         return RVLI_IMAGE_OK;
     }
-    if (part->kind == PART_CUBIN)
-        return rvli_cubin_read(body, part->bytes, major, minor, image);
-    return rvli_ptx_read(body, strnlen(body, part->bytes), major, minor, image);
+    return read_plain(part->kind, body, part->bytes, major, minor, image);
 }
 
 static rvli_image_error read_fat(const char *bytes, size_t size_bytes, int major, int minor,
                                  rvli_image *image)
 {
     fat_header header;
-    part_header part, best;
+    part_header part, best = {0};
     const char *body = NULL;
     unsigned best_rank = 0;
     if (size_bytes < sizeof header)

@@ -3,7 +3,8 @@
  * What an image of device code says: which kernels it has, what each needs of a multiprocessor, and
  * which variables. Three forms are read: a cubin (ELF, cubin.c), PTX (text, ptx.c), and a fat
  * binary that holds several of both, of which the one for the device is taken. Nothing is compiled,
- * so what PTX needs in registers is assumed (RVLI_REGISTERS_ASSUMED).
+ * so what PTX needs in registers is assumed (RVLI_REGISTERS_ASSUMED). Parts that are compressed by
+ * zstd, as compilers of CUDA 13 do, are expanded; those of older ones are not.
  *
  * No header of CUDA is needed here. An image is a stranger's: every offset in it is checked against
  * its size, or against the end that its own header names where the size is not known.
@@ -37,6 +38,7 @@ typedef struct rvli_entry {
     unsigned threads_most;   /* a block, as the code says; 0: it does not */
     unsigned required[3];    /* shape of a block, as the code says; 0: it does not */
     unsigned ptx_version;    /* of the text; 0: it is machine code */
+    uint64_t code_bytes;     /* of machine code; 0: not known */
     uint64_t symbol;         /* its number in a cubin */
 } rvli_entry;
 
@@ -52,9 +54,11 @@ typedef struct rvli_image {
     size_t entry_count;
     rvli_variable *variables; /* by name */
     size_t variable_count;
-    size_t code_bytes; /* of machine code; 0: not known */
-    unsigned version;  /* of the architecture that it was made for: 90 */
-    bool sealed;       /* compressed: its names are not known, and any is there */
+    size_t code_bytes;     /* of machine code; 0: not known */
+    unsigned version;      /* of the architecture that it was made for: 90 */
+    uint64_t global_bytes; /* of its variables in global memory */
+    bool asserts;          /* its code calls the driver's function behind assert() */
+    bool sealed;           /* compressed in a way that is not read: any name is in it */
 } rvli_image;
 
 /*

@@ -106,6 +106,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle, void 
         result = rvli_function_find(handle, &function);
     if (result == CUDA_SUCCESS)
         result = check(config, function, device);
+    if (result == CUDA_SUCCESS)
+        result = rvli_code_load_function(device, handle, function);
     if (result != CUDA_SUCCESS)
         return result;
     const rvli_node_params node = {.kernel = {.func = handle,

@@ -420,7 +420,9 @@ static void forget(void)
     rvli_graph_memory_forget();
     rvli_ipc_forget();
     rvli_managed_forget();
+    rvli_loaded_forget();
     rvli_pool_forget();
+    rvli_registered_forget();
     rvli_share_forget();
     rvli_vmm_forget();
     rvli_contents_forget_all();

@@ -19,9 +19,26 @@
  *
  * Graphs that are destroyed leave their memory to later ones, and the card kept it all. Whether it
  * does so with streams was not measured; here it is so.
+ *
+ * Code: bench/gpu/driver (probe.py) on the same machine, 2026-11-22, bench/results/2026-11-22-h200:
+ * a kernel's code is rounded up to 256 bytes and has 2 KiB more; the context has room for 384 KiB,
+ * then there are pages, of which one holds 31 kernels of 64 KiB or 512 of 2 KiB ("modules").
+ * Variables of an image lie in pages of their own, smaller ones together ("small", "special"). The
+ * first image that calls assert() brings 90 MiB ("assert_module"); what printf() and malloc() in
+ * kernels bring was not told apart, and is not counted. Unloading gives memory back on a card, and
+ * not here.
+ *
+ * Local memory: what a thread's stack needs, for all threads that the device has room for at once,
+ * by the largest of the kernels launched so far. The context has it for 1024 bytes ("local_up").
  */
 #define STREAMS_A_PAGE 4
 #define STREAMS_A_FURTHER_PAGE 41
+#define CODE_ROOM_BYTES ((size_t)384 << 10)
+#define CODE_ALIGN_BYTES 256u
+#define CODE_MORE_BYTES 2048u
+#define OWN_PAGES_BYTES ((size_t)1 << 20) /* variables from here on share no page */
+#define ASSERT_BYTES ((size_t)90 << 20)
+#define LOCAL_BYTES 1024u
 #define KERNEL_BYTES ((size_t)3 << 10)
 #define GRAPHS_ROOM_BYTES ((size_t)5 << 20)
 
@@ -31,13 +48,28 @@ typedef struct share {
 } share;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static share streams[DEVICES_MAX], graphs[DEVICES_MAX];
+static share streams[DEVICES_MAX], graphs[DEVICES_MAX], local[DEVICES_MAX];
+
+/* Small things side by side in pages. */
+typedef struct heap {
+    size_t room_bytes; /* that is left in the page with most */
+} heap;
+
+typedef struct code_share {
+    heap code, variables;
+    bool begun;   /* code has the context's room */
+    bool asserts; /* what assert() needs is there */
+} code_share;
+
+static code_share codes[DEVICES_MAX];
 
 void rvli_share_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
     memset(streams, 0, sizeof streams);
     memset(graphs, 0, sizeof graphs);
+    memset(local, 0, sizeof local);
+    memset(codes, 0, sizeof codes);
 }
 
 static size_t pages_of_streams(size_t count)
@@ -97,4 +129,94 @@ CUresult rvli_share_graph(int device, size_t kernels)
 void rvli_share_graph_gone(int device, size_t kernels)
 {
     drop(&graphs[device], kernels);
+}
+
+/* ---- Code ---- */
+
+static CUresult take_kernels(int device, size_t size_bytes)
+{
+    uint64_t id; /* kept as long as the process is there */
+    return rvli_physical_take(device, size_bytes, "kernels", &id);
+}
+
+static CUresult put(heap *into, int device, size_t size_bytes)
+{
+    if (size_bytes <= into->room_bytes) {
+        into->room_bytes -= size_bytes;
+        return CUDA_SUCCESS;
+    }
+    size_t pages_bytes = (size_bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES * RVLI_PAGE_BYTES;
+    CUresult result = take_kernels(device, pages_bytes);
+    if (result == CUDA_SUCCESS && pages_bytes - size_bytes > into->room_bytes)
+        into->room_bytes = pages_bytes - size_bytes;
+    return result;
+}
+
+/* An image says what its code has: one of 2^47 bytes is broken, and fits nowhere. */
+#define BYTES_MOST (UINT64_C(1) << 47)
+
+CUresult rvli_share_code(int device, uint64_t bytes)
+{
+    code_share *of = &codes[device];
+    if (bytes == 0 || bytes > BYTES_MOST)
+        return bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&mutex);
+    if (!of->begun)
+        of->code.room_bytes = CODE_ROOM_BYTES;
+    of->begun = true;
+    CUresult result =
+        put(&of->code, device,
+            (bytes + CODE_ALIGN_BYTES - 1) / CODE_ALIGN_BYTES * CODE_ALIGN_BYTES + CODE_MORE_BYTES);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static CUresult take_variables(code_share *of, int device, size_t size_bytes)
+{
+    heap alone = {0};
+    return put(size_bytes >= OWN_PAGES_BYTES ? &alone : &of->variables, device, size_bytes);
+}
+
+CUresult rvli_share_image(int device, uint64_t variable_bytes, bool asserts)
+{
+    code_share *of = &codes[device];
+    CUresult result = variable_bytes > BYTES_MOST ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    pthread_mutex_lock(&mutex);
+    if (result == CUDA_SUCCESS && asserts && !of->asserts) {
+        result = take_kernels(device, ASSERT_BYTES);
+        of->asserts = result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS && variable_bytes > 0)
+        result = take_variables(of, device, variable_bytes);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* ---- Local memory ---- */
+
+static size_t pages_of_local(size_t size_bytes)
+{
+    return (size_bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES;
+}
+
+CUresult rvli_share_local(int device, uint64_t bytes)
+{
+    const rvli_card *card = rvli_device_card(device);
+    if (bytes <= LOCAL_BYTES)
+        return CUDA_SUCCESS;
+    if (bytes > UINT32_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    share *of = &local[device];
+    size_t threads = (size_t)card->multiprocessors * (size_t)card->threads_multiprocessor;
+    size_t pages = pages_of_local((bytes - LOCAL_BYTES) * threads);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t id;
+    pthread_mutex_lock(&mutex);
+    if (pages > of->pages)
+        result =
+            rvli_physical_take(device, (pages - of->pages) * RVLI_PAGE_BYTES, "local memory", &id);
+    if (result == CUDA_SUCCESS && pages > of->pages)
+        of->pages = pages;
+    pthread_mutex_unlock(&mutex);
+    return result;
 }

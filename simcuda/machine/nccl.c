@@ -2,12 +2,15 @@
 /*
  * The memory that NCCL takes on a device for a process, as external memory, "NCCL of NAME[PID]".
  *
- * No measurement has it alone. Two have it among other things, on two H200s with NVLink, CUDA 13.0,
- * NCCL 2.28.9 (docs/fidelity.md, "What NCCL takes"): two communicators of two ranks gave back
- * 968 MiB, and training by FSDP2 with one communicator used 774 MiB beyond what is known. So a
- * communicator has 484 MiB, and the first brings another 290 MiB, its code among them, that stays.
- * Other cards and other numbers of ranks have the same figures until they are measured. A
- * communicator of one rank has nobody to keep buffers for, and takes nothing.
+ * Measured on two H200s with NVLink, CUDA 13.0, NCCL 2.28.9, without NVLS, by bench/gpu/driver
+ * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity.md, "What NCCL takes"): a
+ * communicator of two ranks has 484 MiB once it has done a collective, 196 before. A process's
+ * first brings another 380 MiB, which stay: 190 when it is made, 186 with the first all-reduce, and
+ * 4 with the first broadcast. 90 of them are what assert() needs, which PyTorch has already and
+ * which the driver counts (simcuda/nccl/memory.c). Here all of it is taken with the communicator.
+ * Sends and receives take more on a card, up to 384 MiB a communicator and 58 a process, which is
+ * not counted. Other cards and other numbers of ranks have the same figures until they are
+ * measured. A communicator of one rank has nobody to keep buffers for, and takes nothing.
  */
 #include <stdio.h>
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "simcuda/driver/client.h"
+#include "simcuda/driver/registered.h"
 #include "simcuda/nccl/comm.h"
 
 /* ---- A communicator's own ---- */
@@ -19,6 +20,11 @@ rvli_nccl_result rvli_comm_take_memory(rvli_comm *comm)
     if (status != RVL_OK)
         return rvli_nccl_fail(RVLI_NCCL_SYSTEM_ERROR, "the machine answers with error %d",
                               (int)status);
+    CUresult result = rvli_registered_assert(comm->device); /* NCCL's kernels do */
+    if (result != CUDA_SUCCESS) {
+        (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->device, 0, NULL, &answer);
+        return rvli_nccl_driven(result);
+    }
     comm->holds = true;
     comm->suspendable_bytes = answer.free_bytes;
     if (comm->total_bytes == 0)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simcuda/driver/registered.h"
 #include "simcuda/runtime/runtime.h"
 
 #undef cudaGetDriverEntryPoint
@@ -44,10 +45,7 @@ cudaError_t cudaProfilerStop(void);
 
 void **__cudaRegisterFatBinary(void *binary)
 {
-    void **handle = malloc(sizeof *handle);
-    if (handle != NULL)
-        *handle = binary;
-    return handle;
+    return rvli_registered_begin(binary);
 }
 
 void __cudaRegisterFatBinaryEnd(void **handle)
@@ -57,15 +55,16 @@ void __cudaRegisterFatBinaryEnd(void **handle)
 
 void __cudaUnregisterFatBinary(void **handle)
 {
-    free(handle);
+    rvli_registered_end(handle);
 }
 
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
                             int threads, void *thread_id, void *block_id, void *block_dim,
                             void *grid_dim, int *size)
 {
-    (void)handle, (void)host, (void)device, (void)name, (void)threads;
-    (void)thread_id, (void)block_id, (void)block_dim, (void)grid_dim, (void)size;
+    (void)device, (void)threads, (void)thread_id, (void)block_id, (void)block_dim;
+    (void)grid_dim, (void)size;
+    rvli_registered_kernel(handle, host, name);
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external,

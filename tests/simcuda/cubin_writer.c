@@ -91,12 +91,14 @@ static size_t record(unsigned char *to, unsigned kind, const uint32_t *numbers, 
     return 4 + 4 * count;
 }
 
-static size_t add_kernel(writer *to, const cubin_kernel *of)
+static size_t add_kernel(writer *to, const cubin_kernel *of, unsigned code_bytes)
 {
     static const unsigned char code[32];
     unsigned char info[64] = {3, 0x1b, 0xff, 0}; /* a short record first, as ptxas has it */
     size_t length = 4;
-    size_t text = add_section(to, ".text.", of->name, SHT_PROGBITS, code, sizeof code);
+    bool plain = code_bytes == 0;
+    size_t text = add_section(to, ".text.", of->name, plain ? SHT_PROGBITS : SHT_NOBITS,
+                              plain ? code : NULL, plain ? sizeof code : code_bytes);
     if (of->threads[0] > 0)
         length += record(info + length, 0x05, of->threads, 3);
     add_section(to, ".nv.info.", of->name, INFO, info, length);
@@ -159,9 +161,11 @@ size_t cubin_write(const cubin_shape *shape, unsigned char bytes[CUBIN_BYTES_MOS
     to.symbol_count = 1;
     memset(bytes, 0, CUBIN_BYTES_MOST);
     for (size_t i = 0; i < shape->kernel_count; i++)
-        symbols[i] = add_kernel(&to, &shape->kernels[i]);
+        symbols[i] = add_kernel(&to, &shape->kernels[i], i == 0 ? shape->code_bytes : 0);
     add_needs(&to, shape, symbols);
     add_section(&to, ".nv.shared.reserved.0", "", SHT_NOBITS, NULL, 0);
+    if (shape->calls != NULL)
+        add_symbol(&to, shape->calls, STT_FUNC, SHN_UNDEF, 0, 0);
     if (shape->variables)
         add_variables(&to);
     add_tables(&to);

@@ -100,16 +100,44 @@ static void a_handle_keeps_its_stream(void **state)
     assert_int_equal(cudnnDestroy(NULL), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
 }
 
-static void a_handle_takes_no_memory(void **state)
+static size_t used(void)
 {
-    size_t before, after, total;
+    size_t free_bytes = 0, total_bytes = 0;
+    assert_int_equal(cuMemGetInfo(&free_bytes, &total_bytes), CUDA_SUCCESS);
+    return total_bytes - free_bytes;
+}
+
+/* 16 streams, whose pages stay for others, and a small piece of memory, which does not. */
+static void a_handle_has_streams(void **state)
+{
+    const size_t page = 2 << 20;
     (void)state;
     assert_int_equal(cudnnDestroy(new_handle()), GOOD);
-    assert_int_equal(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
-    cudnnHandle_t handle = new_handle();
-    assert_int_equal(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
-    assert_int_equal(after, before);
-    assert_int_equal(cudnnDestroy(handle), GOOD);
+    size_t before = used();
+    cudnnHandle_t first = new_handle();
+    assert_int_equal(used() - before, page);
+    cudnnHandle_t second = new_handle();
+    assert_int_equal(used() - before, 5 * page);
+    assert_int_equal(cudnnDestroy(first), GOOD);
+    assert_int_equal(cudnnDestroy(second), GOOD);
+    assert_int_equal(used() - before, 4 * page);
+}
+
+static void a_handle_that_does_not_fit_takes_nothing(void **state)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    CUdeviceptr filling = 0;
+    cudnnHandle_t handle = NULL;
+    (void)state;
+    assert_int_equal(cuMemGetInfo(&free_bytes, &total_bytes), CUDA_SUCCESS);
+    assert_int_equal(cuMemAlloc(&filling, free_bytes >> 21 << 21), CUDA_SUCCESS);
+    size_t before = used();
+    assert_int_equal(cudnnCreate(&handle), CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+    check_reason("no device memory for the handle");
+    assert_null(handle);
+    assert_int_equal(used(), before);
+    assert_int_equal(cuMemFree(filling), CUDA_SUCCESS);
+    assert_int_equal(cudnnDestroy(new_handle()), GOOD);
 }
 
 static void versions_are_the_real_ones(void **state)
@@ -663,7 +691,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest standing_in[] = {
         cmocka_unit_test(a_handle_keeps_its_stream),
-        cmocka_unit_test(a_handle_takes_no_memory),
+        cmocka_unit_test(a_handle_has_streams),
+        cmocka_unit_test(a_handle_that_does_not_fit_takes_nothing),
         cmocka_unit_test(versions_are_the_real_ones),
         cmocka_unit_test(a_device_is_described_as_the_profile_has_it),
         cmocka_unit_test(a_graph_keeps_its_handle),

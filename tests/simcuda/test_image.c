@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <zstd.h>
 
 #include "cubin_writer.h"
 #include "simcuda/driver/image.h"
@@ -103,6 +104,7 @@ static void a_cubin_says_what_its_kernels_need(void **state)
             assert_int_equal(image.entry_count, 2);
             assert_int_equal(image.version, 90);
             assert_int_equal(image.code_bytes, 64);
+            assert_int_equal(image.global_bytes, 104);
             check_entry("work", 168, 2048, 0, 512);
             check_entry("add", 18, 0, 400, 0);
             assert_int_equal(rvli_image_entry(&image, "add")->constant_bytes, 64);
@@ -289,6 +291,7 @@ static void ptx_with_any_byte_changed_or_cut_is_read_inside(void **state)
 #define PTX_PART 1
 #define CUBIN_PART 2
 #define COMPRESSED 0x2000u
+#define BY_ZSTD 0x8000u
 
 static size_t put_part(unsigned char *to, unsigned kind, unsigned version, const void *body,
                        size_t bytes, unsigned flags)
@@ -367,16 +370,74 @@ static void what_is_compressed_is_sealed(void **state)
     rvli_image_free(&image);
 }
 
+/* Compressed as nvcc of CUDA 13 does it: code for 9.0 that calls assert(). */
+static size_t make_compressed(unsigned char *fat, uint64_t expanded_bytes_less)
+{
+    unsigned char bytes[CUBIN_BYTES_MOST], packed[2 * CUBIN_BYTES_MOST];
+    const cubin_kernel big[] = {{"big", 40, 0, 0, {0}}, {"small", 16, 0, 0, {0}}};
+    const cubin_shape of = {.version = 90,
+                            .kernels = big,
+                            .kernel_count = 2,
+                            .code_bytes = 3 << 20,
+                            .calls = "__assertfail",
+                            .variables = true};
+    uint64_t expanded_bytes = cubin_write(&of, bytes);
+    size_t length = ZSTD_compress(packed, sizeof packed, bytes, expanded_bytes, 3);
+    const uint32_t compressed_bytes = (uint32_t)length;
+    assert_false(ZSTD_isError(length));
+    expanded_bytes -= expanded_bytes_less;
+    size_t part = put_part(fat + 16, CUBIN_PART, 90, packed, length, BY_ZSTD);
+    memcpy(fat + 16 + 16, &compressed_bytes, sizeof compressed_bytes);
+    memcpy(fat + 16 + 56, &expanded_bytes, sizeof expanded_bytes);
+    return put_fat(fat, part);
+}
+
+static void what_zstd_has_compressed_is_read(void **state)
+{
+    unsigned char fat[2 * CUBIN_BYTES_MOST];
+    (void)state;
+    size_t size = make_compressed(fat, 0);
+    assert_int_equal(read_as(fat, size, 9, 0), RVLI_IMAGE_OK);
+    assert_false(image.sealed);
+    check_entry("big", 40, 0, 0, 0);
+    assert_int_equal(rvli_image_entry(&image, "big")->code_bytes, 3 << 20);
+    assert_int_equal(rvli_image_entry(&image, "small")->code_bytes, 32);
+    assert_true(image.asserts);
+    rvli_image_free(&image);
+    check_changes(fat, size, size);
+    size = make_compressed(fat, 1);
+    check_refused(read_as(fat, size, 9, 0), RVLI_IMAGE_INVALID);
+}
+
+static void code_that_asserts_says_so(void **state)
+{
+    unsigned char bytes[CUBIN_BYTES_MOST];
+    cubin_shape of = shape;
+    (void)state;
+    assert_int_equal(read_as(bytes, cubin_write(&of, bytes), 9, 0), RVLI_IMAGE_OK);
+    assert_false(image.asserts);
+    rvli_image_free(&image);
+    of.calls = "sinf";
+    assert_int_equal(read_as(bytes, cubin_write(&of, bytes), 9, 0), RVLI_IMAGE_OK);
+    assert_false(image.asserts);
+    rvli_image_free(&image);
+    of.calls = "__assertfail";
+    assert_int_equal(read_as(bytes, cubin_write(&of, bytes), 9, 0), RVLI_IMAGE_OK);
+    assert_true(image.asserts);
+    rvli_image_free(&image);
+}
+
 /* ---- No host memory ---- */
 
 static void without_host_memory_nothing_is_read(void **state)
 {
     unsigned char bytes[CUBIN_BYTES_MOST];
-    size_t size = cubin_write(&shape, bytes);
+    unsigned char fat[2 * CUBIN_BYTES_MOST];
+    size_t size = cubin_write(&shape, bytes), fat_bytes = make_compressed(fat, 0);
     (void)state;
-    for (int form = 0; form <= 1; form++) {
-        const void *of = form == 0 ? (const void *)bytes : ptx;
-        size_t of_bytes = form == 0 ? size : sizeof ptx - 1;
+    for (int form = 0; form <= 2; form++) {
+        const void *of = form == 0 ? (const void *)bytes : form == 1 ? (const void *)ptx : fat;
+        size_t of_bytes = form == 0 ? size : form == 1 ? sizeof ptx - 1 : fat_bytes;
         bool refused = true;
         size_t failed = 0;
         for (uint64_t nth = 1; refused; nth++) {
@@ -409,6 +470,8 @@ int main(void)
         cmocka_unit_test(ptx_with_any_byte_changed_or_cut_is_read_inside),
         cmocka_unit_test(a_fat_binary_gives_what_fits),
         cmocka_unit_test(what_is_compressed_is_sealed),
+        cmocka_unit_test(what_zstd_has_compressed_is_read),
+        cmocka_unit_test(code_that_asserts_says_so),
         cmocka_unit_test(without_host_memory_nothing_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

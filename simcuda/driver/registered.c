@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/driver/registered.h"
+
+#include <stdlib.h>
+
+#include "base/intmap.h"
+#include "simcuda/driver/loaded.h"
+#include "simcuda/driver/share.h"
+
+typedef struct registered_fat fat;
+
+typedef struct kernel {
+    struct kernel *next; /* of the same fat binary */
+    fat *of;
+    uint64_t host;
+    const char *name; /* the program's, as long as the fat binary is there */
+    rvli_loaded at;
+} kernel;
+
+struct registered_fat {
+    const void *wrapper;
+    kernel *kernels;
+    rvli_image image;
+    bool read;
+    rvli_loaded at;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static rvli_intmap kernels; /* by the address that is launched */
+
+void rvli_registered_forget(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+}
+
+void *rvli_registered_begin(const void *wrapper)
+{
+    fat *made = calloc(1, sizeof *made);
+    if (made != NULL)
+        made->wrapper = wrapper;
+    return made;
+}
+
+/* Of one for which there is no host memory nothing is known: it is launched all the same. */
+void rvli_registered_kernel(void *handle, const void *host, const char *name)
+{
+    fat *of = handle;
+    kernel *made = of != NULL && host != NULL ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL)
+        return;
+    *made = (kernel){.next = of->kernels, .of = of, .host = (uintptr_t)host, .name = name};
+    pthread_mutex_lock(&mutex);
+    if (rvli_intmap_insert(&kernels, made->host, (uintptr_t)made) == RVL_OK)
+        of->kernels = made;
+    else
+        free(made);
+    pthread_mutex_unlock(&mutex);
+}
+
+void rvli_registered_end(void *handle)
+{
+    fat *of = handle;
+    if (of == NULL)
+        return;
+    pthread_mutex_lock(&mutex);
+    for (kernel *each = of->kernels, *next; each != NULL; each = next) {
+        next = each->next;
+        (void)rvli_intmap_remove(&kernels, each->host, NULL);
+        free(each);
+    }
+    pthread_mutex_unlock(&mutex);
+    rvli_image_free(&of->image);
+    free(of);
+}
+
+/* A fat binary that cannot be read, or has no code for the card, says nothing. */
+static void need_image(fat *of, int device)
+{
+    const rvli_card *card = rvli_device_card(device);
+    if (!of->read)
+        (void)rvli_image_read(of->wrapper, SIZE_MAX, card->major, card->minor, &of->image);
+    of->read = true;
+}
+
+CUresult rvli_registered_load(int device, const void *host)
+{
+    uint64_t found;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&mutex);
+    if (rvli_intmap_get(&kernels, (uintptr_t)host, &found)) {
+        kernel *of = (kernel *)(uintptr_t)found;
+        need_image(of->of, device);
+        result = rvli_loaded_kernel(device, &of->of->image, &of->of->at,
+                                    rvli_image_entry(&of->of->image, of->name), &of->at);
+    }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+CUresult rvli_registered_assert(int device)
+{
+    return rvli_share_image(device, 0, true);
+}

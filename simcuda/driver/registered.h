@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Code that is linked into a program or its libraries. Compilers write calls that register it with
+ * the runtime: a fat binary for each source file, and for each kernel the address of the function
+ * that launches it. There are tens of thousands of kernels in PyTorch, most of which nobody uses,
+ * so a fat binary is read when one of its kernels is launched first.
+ *
+ * Exported, for the runtime (rvli_registered_*).
+ */
+#ifndef RVL_SIMCUDA_REGISTERED_H
+#define RVL_SIMCUDA_REGISTERED_H
+
+#include <cuda.h>
+
+/* A fat binary, by the wrapper that compilers write. NULL: no host memory. */
+void *rvli_registered_begin(const void *wrapper);
+
+/* A kernel of it, by the address that is launched. */
+void rvli_registered_kernel(void *handle, const void *host, const char *name);
+
+/* Code of a library that is not there, and that may fail an assert(), is on a device. */
+CUresult rvli_registered_assert(int device);
+
+/* It is unloaded, and its kernels with it. */
+void rvli_registered_end(void *handle);
+
+/*
+ * Loads the kernel of an address on a device, as its first launch does. Of an address that nobody
+ * registered nothing is known, and nothing is taken. CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult rvli_registered_load(int device, const void *host);
+
+#endif
