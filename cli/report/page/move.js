@@ -1,0 +1,63 @@
+/* Zoom and movement. */
+const NARROWEST = 10; /* ns, or as much of a stage as 1e-8 */
+
+function zoomTo(from, to) {
+    const end = endOf();
+    let width = Math.min(end, Math.max(NARROWEST, to - from));
+    let left = Math.min(Math.max(0, from), end - width);
+    view.from = left;
+    view.to = left + width;
+    redraw();
+}
+
+function zoomAround(place, factor) {
+    zoomTo(place - (place - view.from) * factor, place + (view.to - place) * factor);
+}
+
+function moveBy(part) {
+    const shift = (view.to - view.from) * part;
+    zoomTo(view.from + shift, view.to + shift);
+}
+
+function onSelect(u) {
+    const { left, width } = u.select;
+    if (width < 4) return;
+    const from = u.posToVal(left, 'x') * NS, to = u.posToVal(left + width, 'x') * NS;
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    suppressClick = true;
+    zoomTo(from, to);
+}
+
+/* The wheel is the page's: it zooms with Ctrl or Cmd alone, and moves sideways while there is more. */
+function onWheel(event) {
+    const width = event.currentTarget.clientWidth;
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    const turned = sideways && event.deltaX || event.deltaY;
+    if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        zoomAround(placeUnder(event), Math.exp(Math.max(-100, Math.min(100, turned)) / 400));
+    } else if (sideways && (turned < 0 ? view.from > 0 : view.to < endOf())) {
+        event.preventDefault();
+        moveBy(turned / width);
+    }
+}
+
+let suppressClick = false;
+function onPanStart(event) {
+    suppressClick = false;
+    if (!event.shiftKey || event.button !== 0) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    const width = event.currentTarget.clientWidth, begin = event.clientX, { from, to } = view;
+    const move = (moved) => {
+        const shift = (begin - moved.clientX) / width * (to - from);
+        suppressClick = true;
+        zoomTo(from + shift, to + shift);
+    };
+    const end = () => {
+        removeEventListener('mousemove', move);
+        removeEventListener('mouseup', end);
+    };
+    addEventListener('mousemove', move);
+    addEventListener('mouseup', end);
+}

@@ -1,0 +1,89 @@
+/* The instant under the pointer, and going to one. */
+function placeUnder(event) {
+    const box = event.currentTarget.getBoundingClientRect();
+    return view.from + (event.clientX - box.left) / box.width * (view.to - view.from);
+}
+const timeUnder = (event) => timeAt(shown(), placeUnder(event));
+
+/* The chart under the pointer moves its own line. */
+let movedTo = null;
+function onMove(event) {
+    showTip(event);
+    if (view.held) {
+        placeCursor();
+        return;
+    }
+    const over = event.currentTarget, left = event.clientX - over.getBoundingClientRect().left;
+    if (movedTo === null) requestAnimationFrame(() => {
+        const start = performance.now();
+        if (!view.held) selectTime(movedTo);
+        movedTo = null;
+        performance.measure('instant', { start });
+    });
+    movedTo = timeUnder(event);
+    charts.filter((chart) => chart.over !== over).forEach((chart) => chart.setCursor({ left, top: 1 }));
+}
+
+function onClick(event) {
+    if (suppressClick) return;
+    view.held = true;
+    selectTime(timeUnder(event));
+    placeCursor();
+}
+
+/* Who holds what under the pointer, beside it. The table says the same to who cannot see it. */
+const TIP_ROWS = 8;
+function showTip(event) {
+    const device = shown(), ns = timeUnder(event), index = instantAt(device, ns), stage = stageAt(ns);
+    const holders = holdersAt(device, index).filter((each) => each.held > 0);
+    const rest = holders.slice(TIP_ROWS).reduce((sum, each) => sum + each.held, 0);
+    const lines = [[null, `${timeText(ns, timeAt(device, view.to) - timeAt(device, view.from))}${stage ? ', ' + stage.name : ''}`, ''],
+        [null, 'in use', sizeText(device.total[index])],
+        ...holders.slice(0, TIP_ROWS).map((each) => [each.colour, each.name, sizeText(each.held)]),
+        ...(rest > 0 ? [[data.rest_colour, `${holders.length - TIP_ROWS} others`, sizeText(rest)]] : [])];
+    at('tip').replaceChildren(...lines.map(([colour, name, size]) => {
+        const line = element('div'), text = element('span', name);
+        if (colour) text.prepend(swatch(colour));
+        line.append(text, element('span', size));
+        return line;
+    }));
+    at('tip').hidden = false;
+    const host = at('charts').getBoundingClientRect(), tip = at('tip').getBoundingClientRect();
+    const x = event.clientX - host.left, y = event.clientY - host.top;
+    const left = x + 16 + tip.width > host.width ? x - 16 - tip.width : x + 16;
+    at('tip').style.left = `${Math.max(0, left)}px`;
+    at('tip').style.top = `${Math.min(y + 12, host.height - tip.height)}px`;
+}
+
+/* The line of the cursor, at the time that is shown. */
+function placeCursor() {
+    const place = placeOf(shown(), view.time);
+    for (const chart of charts) {
+        const left = (place - view.from) / (view.to - view.from) * chart.over.clientWidth;
+        const inside = left >= 0 && left <= chart.over.clientWidth;
+        chart.setCursor({ left: inside ? left : -10, top: inside ? 1 : -10 });
+    }
+}
+
+/* Goes to an instant by key or button: it is held, and brought into view. */
+function goTo(index) {
+    const device = shown(), width = view.to - view.from;
+    view.held = true;
+    select(Math.min(Math.max(0, index), device.times.length - 1));
+    const place = device.places[view.instant];
+    if (place < view.from || place > view.to) zoomTo(place - width / 2, place + width / 2);
+    else placeCursor();
+    at('live').textContent = at('instant').textContent;
+}
+
+function peakInstant() {
+    const { total, peak_bytes: peak } = shown();
+    return Math.max(0, total.indexOf(peak));
+}
+
+function stageOf(device, ns) {
+    let found = null;
+    for (const stage of device.stages) if (stage.begin_ns <= ns) found = stage;
+    return found;
+}
+const stageAt = (ns) => stageOf(shown(), ns);
