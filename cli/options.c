@@ -553,12 +553,17 @@ int options_check_ending(const command_spec *command, const char *option, const 
                           (int)strcspn(endings, " "), endings);
 }
 
+bool options_is_snapshot(const char *path)
+{
+    return has_ending(path, "pickle pickle.gz");
+}
+
 int options_check_snapshots(const command_spec *command, const option_line *line,
                             const char *const *paths, size_t path_count)
 {
     static const char *const names[] = {"snapshot-process", "snapshot-device"};
     for (size_t i = 0; i < path_count; i++) {
-        if (has_ending(paths[i], "pickle pickle.gz"))
+        if (options_is_snapshot(paths[i]))
             return 0;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -135,6 +135,9 @@ bool options_make_budgets(int argc, option_budgets *budgets_out);
 int options_add_budget(const command_spec *command, const option_spec *option, char *value,
                        void *arguments);
 
+/* Whether a path is of a PyTorch snapshot, by its ending. */
+bool options_is_snapshot(const char *path);
+
 /* Refuses options of snapshots where no path is one. */
 int options_check_snapshots(const command_spec *command, const option_line *line,
                             const char *const *paths, size_t path_count);

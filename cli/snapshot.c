@@ -17,6 +17,7 @@ typedef struct arguments {
     const char **settings; /* room for one a word of the command line */
     const char *path;
     bool json;
+    bool tensors;
 } arguments;
 
 static int add_setting(const command_spec *command, const option_spec *option, char *value,
@@ -80,6 +81,11 @@ const command_spec snapshot_spec = {
              .usual = "the first with a trace",
              .expected = "the index of a device",
              .set = set_device},
+            {.kind = OPTION_FLAG,
+             .name = "tensors",
+             .help = "list every tensor and segment of the recording instead, as JSON in columns",
+             .usual = "the stages",
+             .field = FIELD(tensors)},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
@@ -221,8 +227,23 @@ static bool print_json(const rvl_snapshot *snapshot)
     return true;
 }
 
+static int list_tensors(const arguments *parsed)
+{
+    char *json;
+    progress_begin("snapshot", NULL);
+    rvl_status status = rvl_snapshot_get_tensors(parsed->path, &parsed->options, &json);
+    progress_end();
+    if (status != RVL_OK)
+        return explain_replay(status);
+    puts(json);
+    rvl_string_free(json);
+    return EXIT_FITS;
+}
+
 static int run(const arguments *parsed)
 {
+    if (parsed->tensors)
+        return list_tensors(parsed);
     rvl_snapshot_facts facts = {.struct_size = sizeof facts};
     rvl_snapshot *snapshot = NULL;
     progress_begin("snapshot", NULL);

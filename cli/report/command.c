@@ -213,6 +213,7 @@ static void close_run(report_run *run)
     rvl_replay_close(run->replay);
     rvl_timeline_close(run->timeline);
     free(run->samples.list);
+    tensors_free(&run->tensors);
     free(run->remedy);
 }
 
@@ -242,7 +243,8 @@ static int open_run(const arguments *parsed, const char *const *paths, size_t pa
     if (status == RVL_OK) {
         const remedy_question asked = {paths, path_count, &parsed->options, wake};
         run->remedy = remedy_text(&asked, run);
-        return 0;
+        run->snapshot_process = options.snapshot_process;
+        return parsed->html != NULL ? tensors_read(paths, path_count, &run->tensors) : 0;
     }
     int code = explain_replay(status);
     /* A report answers nothing about what fits. */

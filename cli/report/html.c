@@ -230,6 +230,29 @@ static bool write_run(FILE *out, const report_run *run)
     return ok;
 }
 
+/* Of every snapshot that has some. */
+static bool write_tensors(FILE *out, const report_run *runs, size_t run_count)
+{
+    const char *before = "";
+    bool ok = true;
+    fputs(",\n\"tensors\":[", out);
+    for (size_t i = 0; i < run_count; i++) {
+        const report_tensors *tensors = &runs[i].tensors;
+        for (size_t k = 0; ok && k < tensors->count; k++) {
+            char process[TENSORS_PROCESS_BYTES];
+            const char *slash = strrchr(tensors->paths[k], '/');
+            tensors_process(runs[i].snapshot_process, k, process);
+            fprintf(out, "%s{\"run\":%zu", before, i);
+            ok = write_key(out, "process", process) &&
+                 write_key(out, "file", slash != NULL ? slash + 1 : tensors->paths[k]);
+            fprintf(out, ",\"of\":%s}", tensors->list[k] != NULL ? tensors->list[k] : "null");
+            before = ",";
+        }
+    }
+    putc(']', out);
+    return ok;
+}
+
 static bool write_data(FILE *out, const report_run *runs, size_t run_count)
 {
     bool ok = true;
@@ -244,7 +267,9 @@ static bool write_data(FILE *out, const report_run *runs, size_t run_count)
             putc(',', out);
         ok = write_run(out, &runs[i]);
     }
-    fputs("]}", out);
+    putc(']', out);
+    ok = ok && write_tensors(out, runs, run_count);
+    putc('}', out);
     return ok;
 }
 

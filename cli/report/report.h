@@ -45,14 +45,32 @@ rvl_status samples_note(void *seen, rvl_trace_event *event, bool *keep_out);
 const sample *samples_next(const samples *seen, int device, const sample *last);
 uint64_t samples_most_bytes(const samples *seen, int device);
 
+/* ---- tensors.c ---- */
+
+/* What snapshots recorded, tensor by tensor, where all inputs of a run are snapshots. */
+typedef struct report_tensors {
+    char **list; /* as rvl_snapshot_get_tensors() has it, one a snapshot; NULL: it is too large */
+    const char *const *paths;
+    size_t count;
+} report_tensors;
+
+/* Returns 0, or the exit status after saying what is wrong. */
+int tensors_read(const char *const *paths, size_t path_count, report_tensors *tensors_out);
+void tensors_free(report_tensors *tensors);
+/* The process of a snapshot, as a replay names it: "trainer", "trainer2". */
+#define TENSORS_PROCESS_BYTES 96
+void tensors_process(const char *base, size_t index, char name[TENSORS_PROCESS_BYTES]);
+
 /* One replay, and who held how much when. */
 typedef struct report_run {
     const char *label; /* as it is told from the other one */
     rvl_replay *replay;
     rvl_timeline *timeline;
     samples samples;
-    char *remedy;           /* what would make it fit; NULL: nothing is said */
-    const palette *palette; /* of all runs of the report */
+    report_tensors tensors;
+    const char *snapshot_process; /* NULL: as a replay names it */
+    char *remedy;                 /* what would make it fit; NULL: nothing is said */
+    const palette *palette;       /* of all runs of the report */
     chart_axis axis;
     uint64_t end_ns;         /* where charts by time end: the later end of both runs */
     uint32_t *stage_columns; /* by stage of the timeline, NO_COLUMN: it has no width */

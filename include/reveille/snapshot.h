@@ -122,6 +122,16 @@ RVL_API rvl_status rvl_snapshot_get_stage(const rvl_snapshot *snapshot, uint32_t
  */
 RVL_API rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out);
 
+/*
+ * Runs a snapshot as rvl_snapshot_run() does, and lists what it recorded as JSON (schema 1,
+ * docs/snapshot.md): every tensor with its address, its size, when it was live and the stack that
+ * allocated it, and every segment. Entries and stacks are in columns: a million entries take some
+ * megabytes. The text has no "<", and may stand within a script of a page. options may be NULL.
+ * Returns as rvl_snapshot_run(). The caller frees *json_out with rvl_string_free(). Since 0.1.
+ */
+RVL_API rvl_status rvl_snapshot_get_tensors(const char *path, const rvl_snapshot_options *options,
+                                             char **json_out);
+
 /* Frees a result. NULL is fine. Since 0.1. */
 RVL_API void rvl_snapshot_close(rvl_snapshot *snapshot);
 

@@ -121,6 +121,11 @@ rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, ui
             return RVL_OK;
         row->has_pool = 1;
         return pool_index(machine, value, &row->pool);
+    case RVLI_WORD_FRAMES:
+        return rvli_build_stack(machine, value, &row->stack);
+    case RVLI_WORD_CATEGORY:
+    case RVLI_WORD_USER_METADATA:
+        return rvli_build_label(machine, value, &row->label);
     default:
         return RVL_OK;
     }
@@ -173,6 +178,11 @@ static rvl_status set_block_field(rvli_machine *machine, rvli_block_row *row, ui
         return unsigned_of(machine, value, &row->requested);
     case RVLI_WORD_STATE:
         return state_of(machine, value, &row->state);
+    case RVLI_WORD_FRAMES:
+        return rvli_build_stack(machine, value, &row->stack);
+    case RVLI_WORD_CATEGORY:
+    case RVLI_WORD_USER_METADATA:
+        return rvli_build_label(machine, value, &row->label);
     default:
         return RVL_OK;
     }
@@ -245,7 +255,7 @@ static rvli_pickle_kind kind_of(const rvli_pickle_value *pairs, uint32_t count)
     if (has_key(pairs, count, RVLI_WORD_STAGE) && has_key(pairs, count, RVLI_WORD_NAME))
         return RVLI_KIND_ANNOTATION;
     if (has_key(pairs, count, RVLI_WORD_FILENAME) && has_key(pairs, count, RVLI_WORD_LINE))
-        return RVLI_KIND_DROPPED;
+        return RVLI_KIND_FRAME;
     return RVLI_KIND_VALUES;
 }
 
@@ -347,13 +357,13 @@ static uint32_t kind_of_item(rvli_machine *machine, const rvli_pickle_value *ite
     if (item->type != RVLI_PICKLE_DICT)
         return RVLI_KIND_VALUES;
     const rvli_pickle_container *container = container_of(machine, item);
-    if (!is_row(container->kind) && container->kind != RVLI_KIND_DROPPED)
+    if (!is_row(container->kind) && container->kind != RVLI_KIND_FRAME)
         return RVLI_KIND_VALUES;
     *row_out = container->first;
     return container->kind;
 }
 
-/* Length of what items begins with: rows that follow each other, dropped dicts, or other values. */
+/* Length of what items begins with: rows that follow each other, frames, or other values. */
 static uint32_t alike(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
                       uint32_t *kind_out, uint32_t *first_out)
 {
@@ -372,6 +382,18 @@ static uint32_t alike(rvli_machine *machine, const rvli_pickle_value *items, uin
     return i;
 }
 
+/* PyTorch lists the innermost frame first. */
+static rvl_status append_frames(rvli_machine *machine, const rvli_pickle_value *list,
+                                const rvli_pickle_value *items, uint32_t count)
+{
+    rvl_status status = RVL_OK;
+    for (uint32_t i = 0; i < count && status == RVL_OK; i++) {
+        uint32_t *stack = &container_of(machine, list)->stack;
+        status = rvli_build_caller(machine, stack, container_of(machine, &items[i])->first);
+    }
+    return status;
+}
+
 rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *list,
                              const rvli_pickle_value *items, uint32_t count)
 {
@@ -385,8 +407,8 @@ rvl_status rvli_build_append(rvli_machine *machine, const rvli_pickle_value *lis
         uint32_t length = alike(machine, items, count, &kind, &first);
         if (kind == RVLI_KIND_VALUES) {
             status = append_values(machine, container, items, length);
-        } else if (kind == RVLI_KIND_DROPPED) {
-            container->dropped = true;
+        } else if (kind == RVLI_KIND_FRAME) {
+            status = append_frames(machine, list, items, length);
         } else {
             status = run_for(machine, container, kind, first, &run);
             if (status == RVL_OK)
@@ -412,13 +434,15 @@ rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
     if (container->kind == RVLI_KIND_EMPTY && count > 0) {
         rvli_pickle_kind kind = kind_of(pairs, count);
         rvl_status status = is_row(kind) ? new_row(machine, container, kind) : RVL_OK;
+        if (status == RVL_OK && kind == RVLI_KIND_FRAME)
+            status = rvli_build_frame(machine, pairs, count, &container->first);
         if (status != RVL_OK)
             return status;
         container->kind = (uint8_t)kind;
     }
     if (is_row(container->kind))
         return set_row(machine, container, pairs, count);
-    if (container->kind == RVLI_KIND_DROPPED || count == 0)
+    if (container->kind == RVLI_KIND_FRAME || count == 0)
         return RVL_OK;
     return append_values(machine, container, pairs, count);
 }

@@ -136,6 +136,10 @@ static inline bool set_field(rvli_machine *machine, rvli_event_row *row, uint8_t
         if (whole && value->integer == machine->last_stream_value)
             return true;
         return rvli_build_event_field(machine, row, word, value) == RVL_OK;
+    case RVLI_WORD_FRAMES:
+    case RVLI_WORD_CATEGORY:
+    case RVLI_WORD_USER_METADATA:
+        return rvli_build_event_field(machine, row, word, value) == RVL_OK;
     case RVLI_WORD_POOL_ID:
     case RVLI_WORD_DEVICE_FREE:
         return false;

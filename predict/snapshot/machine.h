@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two files of the pickle reader share: the machine's tables, and building containers. */
+/* What the files of the pickle reader share: the machine's tables, and building containers. */
 #ifndef RVL_PREDICT_SNAPSHOT_MACHINE_H
 #define RVL_PREDICT_SNAPSHOT_MACHINE_H
 
+#include "base/intmap.h"
 #include "predict/snapshot/pickle.h"
 
 typedef struct rvli_table {
@@ -24,8 +25,21 @@ typedef enum rvli_table_name {
     RVLI_TABLE_ANNOTATIONS,
     RVLI_TABLE_STREAMS,
     RVLI_TABLE_POOLS,
+    RVLI_TABLE_FRAMES,
+    RVLI_TABLE_STACKS,
+    RVLI_TABLE_TEXTS,
     RVLI_TABLE_COUNT
 } rvli_table_name;
+
+/* A frame that was looked up, and where its texts are. Most repeat one of those before them. */
+typedef struct rvli_recent_frame {
+    uint64_t file_at;
+    uint64_t name_at;
+    uint32_t line;
+    uint32_t frame; /* + 1; 0: none */
+} rvli_recent_frame;
+
+#define RVLI_RECENT_FRAMES 1024u
 
 typedef struct rvli_machine {
     const unsigned char *data;
@@ -36,6 +50,10 @@ typedef struct rvli_machine {
     uint64_t budget; /* bytes that all tables may have */
     uint32_t last_stream;
     uint64_t last_stream_value;
+    rvli_intmap frame_numbers; /* by what they say */
+    rvli_intmap stack_numbers;
+    rvli_intmap text_numbers;
+    rvli_recent_frame recent_frames[RVLI_RECENT_FRAMES];
     rvli_pickle_error *error;
 } rvli_machine;
 
@@ -68,6 +86,19 @@ rvl_status rvli_build_set(rvli_machine *machine, const rvli_pickle_value *dict,
                           const rvli_pickle_value *pairs, uint32_t count);
 rvl_status rvli_build_tuple(rvli_machine *machine, const rvli_pickle_value *items, uint32_t count,
                             rvli_pickle_value *value_out);
+
+/* ---- stacks.c: each is kept once. RVL_ERR_CORRUPT_TRACE where one is no text, or no stack ---- */
+
+/* The number of a frame, as the keys and values of its dict say. */
+rvl_status rvli_build_frame(rvli_machine *machine, const rvli_pickle_value *pairs, uint32_t count,
+                            uint32_t *frame_out);
+/* Puts a frame around a stack. */
+rvl_status rvli_build_caller(rvli_machine *machine, uint32_t *stack, uint32_t frame);
+/* The stack that a list of frames is. */
+rvl_status rvli_build_stack(rvli_machine *machine, const rvli_pickle_value *list,
+                            uint32_t *stack_out);
+/* What was written on an entry or a block. No text, or an empty one, leaves *label as it is. */
+rvl_status rvli_build_label(rvli_machine *machine, const rvli_pickle_value *text, uint32_t *label);
 
 /* Sets a field of a row of the trace. */
 rvl_status rvli_build_event_field(rvli_machine *machine, rvli_event_row *row, uint8_t word,

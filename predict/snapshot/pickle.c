@@ -74,6 +74,9 @@ static uint64_t bytes_taken(const rvli_machine *machine)
     uint64_t bytes = 0;
     for (size_t i = 0; i < RVLI_TABLE_COUNT; i++)
         bytes += (uint64_t)machine->tables[i].capacity * machine->tables[i].element;
+    bytes += sizeof(rvli_intmap_slot) *
+             ((uint64_t)machine->frame_numbers.capacity + machine->stack_numbers.capacity +
+              machine->text_numbers.capacity);
     return bytes;
 }
 
@@ -599,6 +602,9 @@ static const size_t element_bytes[RVLI_TABLE_COUNT] = {
     [RVLI_TABLE_ANNOTATIONS] = sizeof(rvli_annotation_row),
     [RVLI_TABLE_STREAMS] = sizeof(uint64_t),
     [RVLI_TABLE_POOLS] = sizeof(rvli_pool_id),
+    [RVLI_TABLE_FRAMES] = sizeof(rvli_frame_row),
+    [RVLI_TABLE_STACKS] = sizeof(rvli_stack_node),
+    [RVLI_TABLE_TEXTS] = sizeof(rvli_text_row),
 };
 
 static void hand_over(rvli_machine *machine, rvli_pickle *pickle)
@@ -616,6 +622,9 @@ static void hand_over(rvli_machine *machine, rvli_pickle *pickle)
         .annotations = tables[RVLI_TABLE_ANNOTATIONS].data,
         .streams = tables[RVLI_TABLE_STREAMS].data,
         .pools = tables[RVLI_TABLE_POOLS].data,
+        .frames = tables[RVLI_TABLE_FRAMES].data,
+        .stacks = tables[RVLI_TABLE_STACKS].data,
+        .texts = tables[RVLI_TABLE_TEXTS].data,
         .value_count = tables[RVLI_TABLE_VALUES].count,
         .container_count = tables[RVLI_TABLE_CONTAINERS].count,
         .run_count = tables[RVLI_TABLE_RUNS].count,
@@ -624,6 +633,9 @@ static void hand_over(rvli_machine *machine, rvli_pickle *pickle)
         .annotation_count = tables[RVLI_TABLE_ANNOTATIONS].count,
         .stream_count = tables[RVLI_TABLE_STREAMS].count,
         .pool_count = tables[RVLI_TABLE_POOLS].count,
+        .frame_count = tables[RVLI_TABLE_FRAMES].count,
+        .stack_count = tables[RVLI_TABLE_STACKS].count,
+        .text_count = tables[RVLI_TABLE_TEXTS].count,
     };
     for (size_t i = RVLI_TABLE_VALUES; i < RVLI_TABLE_COUNT; i++)
         tables[i].data = NULL;
@@ -662,6 +674,9 @@ rvl_status rvli_pickle_read(const unsigned char *data, uint64_t size, rvli_pickl
         hand_over(&machine, pickle_out);
     for (size_t i = 0; i < RVLI_TABLE_COUNT; i++)
         free(machine.tables[i].data);
+    rvli_intmap_destroy(&machine.frame_numbers);
+    rvli_intmap_destroy(&machine.stack_numbers);
+    rvli_intmap_destroy(&machine.text_numbers);
     return status;
 }
 
@@ -675,6 +690,9 @@ void rvli_pickle_destroy(rvli_pickle *pickle)
     free(pickle->annotations);
     free(pickle->streams);
     free(pickle->pools);
+    free(pickle->frames);
+    free(pickle->stacks);
+    free(pickle->texts);
     *pickle = (rvli_pickle){0};
 }
 

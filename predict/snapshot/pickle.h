@@ -4,9 +4,10 @@
  *
  * A pickle is a program for a stack machine. This machine has the opcodes that build dicts, lists,
  * tuples, numbers, strings, bools and None, and no other: whatever names or calls code is refused.
- * Dicts that are rows (rows.h) go to tables as they are completed, and dicts that are stack frames
- * nowhere; memo references to either stay right, since both are known by number. Nothing recurses,
- * and the tables together stay within a budget that is a multiple of the file's size.
+ * Dicts that are rows (tables.h) go to tables as they are completed. Stack frames, and lists of
+ * them, are kept once, however often the file repeats them. Memo references to all of these stay
+ * right, since they are known by number. Nothing recurses, and the tables together stay within a
+ * budget that is a multiple of the file's size.
  */
 #ifndef RVL_PREDICT_SNAPSHOT_PICKLE_H
 #define RVL_PREDICT_SNAPSHOT_PICKLE_H
@@ -37,6 +38,9 @@
     X(DEVICE, "device")                                                                            \
     X(FILENAME, "filename")                                                                        \
     X(LINE, "line")                                                                                \
+    X(FRAMES, "frames")                                                                            \
+    X(CATEGORY, "category")                                                                        \
+    X(USER_METADATA, "user_metadata")                                                              \
     X(START, "START")                                                                              \
     X(TOTAL_SIZE, "total_size")                                                                    \
     X(SEGMENT_TYPE, "segment_type")                                                                \
@@ -99,15 +103,15 @@ typedef enum rvli_pickle_kind {
     RVLI_KIND_EVENT,  /* a dict that is a row */
     RVLI_KIND_BLOCK,
     RVLI_KIND_ANNOTATION,
-    RVLI_KIND_DROPPED /* a stack frame */
+    RVLI_KIND_FRAME /* a stack frame: first is its row */
 } rvli_pickle_kind;
 
 typedef struct rvli_pickle_container {
     uint8_t kind;   /* rvli_pickle_kind */
-    bool dropped;   /* a list: stack frames among its items were not kept */
     bool taken;     /* for the caller: it has read this one */
     uint32_t first; /* row, or run; lists: run + 1, 0 for none */
     uint32_t last;  /* run + 1 */
+    uint32_t stack; /* a list: the stack frames among its items; rvli_stack_node + 1, 0: none */
 } rvli_pickle_container;
 
 typedef struct rvli_pickle_run {
@@ -129,9 +133,13 @@ typedef struct rvli_pickle {
     rvli_annotation_row *annotations;
     uint64_t *streams; /* as recorded; by index */
     rvli_pool_id *pools;
+    rvli_frame_row *frames;
+    rvli_stack_node *stacks;
+    rvli_text_row *texts; /* of frames and labels */
     uint32_t value_count, container_count, run_count;
     uint32_t event_count, block_count, annotation_count;
     uint32_t stream_count, pool_count;
+    uint32_t frame_count, stack_count, text_count;
 } rvli_pickle;
 
 /* Where and why a pickle was refused. */
@@ -158,11 +166,11 @@ const rvli_pickle_run *rvli_pickle_first_run(const rvli_pickle *pickle,
                                              const rvli_pickle_value *list);
 const rvli_pickle_run *rvli_pickle_next_run(const rvli_pickle *pickle, const rvli_pickle_run *run);
 
-/* Whether a list has no items, those that were dropped included. */
+/* Whether a list has no items, stack frames included. */
 static inline bool rvli_pickle_is_empty(const rvli_pickle *pickle, const rvli_pickle_value *list)
 {
     return rvli_pickle_first_run(pickle, list) == NULL &&
-           !pickle->containers[list->integer].dropped;
+           pickle->containers[list->integer].stack == 0;
 }
 
 #endif

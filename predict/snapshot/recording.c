@@ -33,7 +33,7 @@ static const char *name_of_kind(uint32_t kind)
     static const char *const names[] = {
         [RVLI_KIND_EMPTY] = "an empty dict",       [RVLI_KIND_VALUES] = "a dict of other keys",
         [RVLI_KIND_EVENT] = "an entry of a trace", [RVLI_KIND_BLOCK] = "a block",
-        [RVLI_KIND_ANNOTATION] = "an annotation",  [RVLI_KIND_DROPPED] = "a stack frame",
+        [RVLI_KIND_ANNOTATION] = "an annotation",  [RVLI_KIND_FRAME] = "a stack frame",
     };
     return names[kind];
 }
@@ -86,8 +86,8 @@ static rvl_status check_list(const rvli_pickle *pickle, const rvli_pickle_value 
         index += run->count;
     if (run != NULL)
         return refuse_item(message, name, index, name_of_kind(run->kind), expected);
-    if (list != NULL && pickle->containers[list->integer].dropped)
-        return refuse_item(message, name, index, name_of_kind(RVLI_KIND_DROPPED), expected);
+    if (list != NULL && pickle->containers[list->integer].stack != 0)
+        return refuse_item(message, name, index, name_of_kind(RVLI_KIND_FRAME), expected);
     return RVL_OK;
 }
 
@@ -142,8 +142,8 @@ static rvl_status gather(const rvli_pickle *pickle, const rvli_pickle_value *lis
     uint64_t more = length_of(pickle, list), index = 0;
     if (list != NULL && list->type != RVLI_PICKLE_LIST)
         return check_list(pickle, list, name, "", message);
-    if (list != NULL && pickle->containers[list->integer].dropped)
-        return refuse_item(message, name, more, name_of_kind(RVLI_KIND_DROPPED),
+    if (list != NULL && pickle->containers[list->integer].stack != 0)
+        return refuse_item(message, name, more, name_of_kind(RVLI_KIND_FRAME),
                            name_of_kind(rows.kind));
     if (more == 0)
         return RVL_OK;
@@ -190,10 +190,10 @@ static rvl_status take_events(rvli_recording *recording, const rvli_pickle_value
 {
     const rvli_pickle *pickle = &recording->pickle;
     const rvli_pickle_run *run = rvli_pickle_first_run(pickle, list);
-    bool dropped = pickle->containers[list->integer].dropped;
+    bool with_frames = pickle->containers[list->integer].stack != 0;
     char name[LIST_NAME_BYTES];
     row_array array = {0};
-    if (run != NULL && run->next == 0 && run->kind == RVLI_KIND_EVENT && !dropped) {
+    if (run != NULL && run->next == 0 && run->kind == RVLI_KIND_EVENT && !with_frames) {
         recording->events = pickle->events + run->first;
         recording->event_count = run->count;
         return RVL_OK;

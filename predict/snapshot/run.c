@@ -16,6 +16,7 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/trace_element.h"
+#include "predict/snapshot/tensors.h"
 
 #define STAGE_PREFIX "stage:"
 /* Entries that are looked at for the request that gave memory back. */
@@ -533,9 +534,23 @@ static rvl_status open_run(rvli_run *run, const char *path, const rvl_snapshot_o
     return RVL_OK;
 }
 
-/* With a tracer that gets every step of the run, or without. */
+static rvl_status write_tensors(const rvli_run *run, FILE *out)
+{
+    rvli_tensors tensors;
+    rvl_status status = rvli_tensors_find(&run->recording, &tensors);
+    if (status != RVL_OK)
+        return status;
+    status = rvli_tensors_write(&run->recording, &tensors, run->tracer->first_us, out);
+    rvli_tensors_clear(&tensors);
+    return status;
+}
+
+/*
+ * With a tracer that gets every step of the run, or without. With a stream for its tensors, which
+ * needs a tracer, or without.
+ */
 static rvl_status run_file(const char *path, const rvl_snapshot_options *options,
-                           rvli_tracer *tracer, rvl_snapshot **snapshot_out)
+                           rvli_tracer *tracer, FILE *tensors, rvl_snapshot **snapshot_out)
 {
     rvl_snapshot_options known;
     rvli_run run = {.tracer = tracer};
@@ -558,6 +573,8 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
     if (status == RVL_OK)
         status = run_all(&run, &known);
     clear_run(&run);
+    if (status == RVL_OK && tensors != NULL)
+        status = write_tensors(&run, tensors);
     free(run.bursts);
     rvli_recording_close(&run.recording);
     if (status == RVL_OK) {
@@ -571,7 +588,7 @@ static rvl_status run_file(const char *path, const rvl_snapshot_options *options
 rvl_status rvl_snapshot_run(const char *path, const rvl_snapshot_options *options,
                             rvl_snapshot **snapshot_out)
 {
-    return run_file(path, options, NULL, snapshot_out);
+    return run_file(path, options, NULL, NULL, snapshot_out);
 }
 
 /* The writer's error names the trace's path. */
@@ -607,7 +624,7 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
                     "its trace would replace it: name another file for the trace");
     tracer.by_part = (how.flags & RVL_SNAPSHOT_BY_PART) != 0;
     tracer.granule_bytes = how.device->granularity_bytes;
-    status = run_file(path, options, &tracer, &snapshot);
+    status = run_file(path, options, &tracer, NULL, &snapshot);
     if (status == RVL_OK) {
         status = rvli_tracer_write(&tracer, snapshot, &how, trace_path);
         if (status != RVL_OK)
@@ -615,6 +632,32 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
         rvl_snapshot_close(snapshot);
     }
     rvli_tracer_destroy(&tracer);
+    return status;
+}
+
+rvl_status rvl_snapshot_get_tensors(const char *path, const rvl_snapshot_options *options,
+                                     char **json_out)
+{
+    rvli_tracer tracer = {0};
+    rvl_snapshot *snapshot = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    if (json_out == NULL)
+        return tell(NULL, RVL_ERR_INVALID, "a path and a place for the result are needed");
+    FILE *stream = open_memstream(&text, &size);
+    if (stream == NULL)
+        return tell(NULL, RVL_ERR_HOST_OOM, "out of host memory");
+    rvl_status status = run_file(path, options, &tracer, stream, &snapshot);
+    bool whole = !ferror(stream);
+    whole = fclose(stream) == 0 && whole;
+    if (status == RVL_OK && !whole)
+        status = tell(path, RVL_ERR_HOST_OOM, "out of host memory");
+    rvl_snapshot_close(snapshot);
+    rvli_tracer_destroy(&tracer);
+    if (status == RVL_OK)
+        *json_out = text;
+    else
+        free(text);
     return status;
 }
 

@@ -41,6 +41,8 @@ typedef struct rvli_event_row {
     uint64_t size;
     int64_t time_us;
     uint32_t stream;
+    uint32_t stack; /* rvli_stack_node + 1; 0: none */
+    uint32_t label; /* what a program or PyTorch wrote on it: rvli_text_row + 1; 0: nothing */
     uint16_t pool;
     uint8_t action;   /* rvli_action */
     uint8_t has_pool; /* the entry named its pool */
@@ -64,6 +66,8 @@ typedef struct rvli_block_row {
     uint64_t size;
     uint64_t requested;
     uint32_t state; /* rvli_block_state */
+    uint32_t stack; /* as in events */
+    uint32_t label;
 } rvli_block_row;
 
 typedef struct rvli_annotation_row {
@@ -73,6 +77,32 @@ typedef struct rvli_annotation_row {
     int32_t device;
     bool start;
 } rvli_annotation_row;
+
+/* A string of the file; every one is there once. */
+typedef struct rvli_text_row {
+    uint64_t at;
+    uint32_t length;
+} rvli_text_row;
+
+/* A stack frame; every one is there once. */
+typedef struct rvli_frame_row {
+    uint32_t file; /* rvli_text_row + 1; 0: not known */
+    uint32_t name;
+    uint32_t line; /* 0: not known */
+} rvli_frame_row;
+
+/*
+ * A stack, as the stack without its outermost frame, and that frame. Every one is there once, and
+ * its number stands for it.
+ */
+typedef struct rvli_stack_node {
+    uint32_t inner; /* rvli_stack_node + 1; 0: none */
+    uint32_t frame;
+    uint32_t depth; /* frames in it */
+} rvli_stack_node;
+
+/* Deeper stacks are kept without their outermost frames. */
+#define RVLI_STACK_DEPTH_MAX 512u
 
 /* A pool's name: (0, 0) is the default one. */
 typedef struct rvli_pool_id {

@@ -19,6 +19,7 @@ void rvli_tracer_clear(rvli_tracer *tracer)
 {
     tracer->event_count = 0;
     tracer->last_id = 0;
+    tracer->first_us = 0;
     for (int i = 0; i < RVLI_PART_COUNT; i++) {
         tracer->parts[i].count = 0;
         tracer->parts[i].bytes = 0;
@@ -110,11 +111,19 @@ static void divide(const rvli_tracer *tracer, const rvli_bytes *bytes,
     }
 }
 
+/* 0 stands for no time, as does the begin of a whole trace. */
+static void note_time(rvli_tracer *tracer, int64_t time_us)
+{
+    if (time_us > 0 && (tracer->first_us == 0 || time_us < tracer->first_us))
+        tracer->first_us = time_us;
+}
+
 /* What falls goes first, so that the sum is never above the higher of before and behind. */
 rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_bytes *bytes)
 {
     uint64_t parts[RVLI_PART_COUNT] = {bytes->reserved};
     rvl_status status = RVL_OK;
+    note_time(tracer, time_us);
     if (tracer->by_part)
         divide(tracer, bytes, parts);
     for (uint32_t i = 0; i < RVLI_PART_COUNT && status == RVL_OK; i++)
@@ -128,22 +137,12 @@ rvl_status rvli_tracer_hold(rvli_tracer *tracer, int64_t time_us, const rvli_byt
 
 rvl_status rvli_tracer_stage(rvli_tracer *tracer, int64_t time_us, uint32_t stage)
 {
+    note_time(tracer, time_us);
     return add(tracer,
                (rvli_tracer_event){.time_us = time_us, .stage = stage, .kind = RVL_EVENT_STAGE});
 }
 
 /* ---- Writing ---- */
-
-/* The earliest time that is known: 0 stands for none, as does the begin of a whole trace. */
-static int64_t first_time(const rvli_tracer *tracer)
-{
-    int64_t first = INT64_MAX;
-    for (size_t i = 0; i < tracer->event_count; i++) {
-        if (tracer->events[i].time_us > 0 && tracer->events[i].time_us < first)
-            first = tracer->events[i].time_us;
-    }
-    return first < INT64_MAX ? first : 0;
-}
 
 /* The name that a stage was marked with: "train" of "train#2", if there was a "train" before. */
 static void write_mark(const rvl_snapshot *snapshot, uint32_t stage, char *mark, size_t size)
@@ -218,7 +217,7 @@ rvl_status rvli_tracer_write(const rvli_tracer *tracer, const rvl_snapshot *snap
     rvl_snapshot_trace known = *how;
     if (known.process == NULL)
         known.process = PROCESS;
-    int64_t first_us = first_time(tracer);
+    int64_t first_us = tracer->first_us;
     rvl_trace_header header = {.struct_size = sizeof header,
                                .wall_ns = (uint64_t)first_us * 1000,
                                .devices = known.device,

@@ -61,6 +61,7 @@ typedef struct rvli_tracer {
     size_t event_room;
     rvli_tracer_stack parts[RVLI_PART_COUNT];
     uint64_t last_id;
+    int64_t first_us; /* the earliest time that was told; 0: none was */
 } rvli_tracer;
 
 /* Begins again. */

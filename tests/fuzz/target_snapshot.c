@@ -2,7 +2,7 @@
 /*
  * The reader of snapshots, and the allocator model behind it: as recorded, verified, or with other
  * settings on a small device, as the input's bytes decide. Whatever is read, the bytes of every
- * stage add up.
+ * stage add up, and its tensors can be listed.
  */
 #include <string.h>
 
@@ -40,6 +40,10 @@ static bool check(const char *path, const rvl_snapshot_options *options)
     require(rvl_snapshot_to_json(snapshot, &json) == RVL_OK);
     rvl_string_free(json);
     rvl_snapshot_close(snapshot);
+    json = NULL;
+    require(rvl_snapshot_get_tensors(path, options, &json) == RVL_OK);
+    require(strchr(json, '<') == NULL && json[strlen(json) - 1] == '}');
+    rvl_string_free(json);
     return true;
 }
 

@@ -849,6 +849,66 @@ static void json_has_the_schema(void **state)
     rvl_snapshot_close(snapshot);
 }
 
+/* ---- Tensors ---- */
+
+static rvl_status list_bytes(const void *data, size_t size, char **json_out)
+{
+    char path[] = "/tmp/reveille-snapshot-XXXXXX";
+    save_bytes(path, data, size);
+    last_error = (rvl_error){.struct_size = sizeof last_error};
+    rvl_status status = rvl_snapshot_get_tensors(path, NULL, json_out);
+    rvl_last_error(&last_error);
+    unlink(path);
+    return status;
+}
+
+/*
+ * Worked out by hand. Addresses are 4 MiB apart, in units of 512 bytes: 8192 of them, which is
+ * 16384 with the sign, as a varint 80 80 01. The second tensor outlives the trace, the first is
+ * gone at instant 3, two after it came, and done one later.
+ */
+static void tensors_are_listed_in_columns(void **state)
+{
+    (void)state;
+    enum { LOWEST = 512 }; /* one unit: 1, or 2 with the sign */
+    const test_event events[] = {
+        {.action = "alloc", .addr = LOWEST, .size = 300},
+        {.action = "alloc", .addr = LOWEST + 4 * MIB, .size = 5},
+        {.action = "free_requested", .addr = LOWEST, .size = 300},
+        {.action = "free_completed", .addr = LOWEST, .size = 300},
+    };
+    test_snapshot what = {ENTRIES(events), .frames = true};
+    written bytes = write_snapshot(&what);
+    char *json = NULL;
+    assert_int_equal(list_bytes(bytes.data, bytes.size, &json), RVL_OK);
+    assert_string_equal(
+        json, "{\"schema\":1,\"origin_us\":1000,\"device\":0,\"unit_bytes\":512,\"entries\":4,"
+              "\"tensors\":2,\"segments\":0,\"frames\":1,\"calls\":1,\n"
+              "\"time_us\":\"ABQUFA==\",\n" /* 0, 10, 10, 10 */
+              "\"addr\":\"AoCAAQ==\",\n"
+              "\"bytes\":\"rAIF\",\n" /* 300 is ac 02 */
+              "\"begin\":\"AgI=\",\n"
+              "\"end\":\"AwA=\",\n"
+              "\"done\":\"AgA=\",\n"
+              "\"call\":\"AQE=\",\n"
+              "\"label\":\"AAA=\",\n"
+              "\"segment_addr\":\"\",\n\"segment_bytes\":\"\",\n\"segment_begin\":\"\",\n"
+              "\"segment_end\":\"\",\n\"segment_expandable\":\"\",\n"
+              "\"call_caller\":\"AQ==\",\n\"call_frame\":\"AA==\",\n"
+              "\"frame_file\":\"AQ==\",\n\"frame_name\":\"Ag==\",\n" /* as it is looked up */
+              "\"frame_line\":\"rAI=\",\n"
+              "\"texts\":[\"\",\"model.py\",\"forward\"]}");
+    rvl_string_free(json);
+    json = NULL;
+    assert_int_equal(list_bytes(bytes.data, 40, &json), RVL_ERR_CORRUPT_TRACE);
+    assert_non_null(strstr(last_error.message, "breaks off"));
+    assert_int_equal(rvl_snapshot_get_tensors("/nonexistent", NULL, &json), RVL_ERR_IO);
+    assert_int_equal(rvl_snapshot_get_tensors(NULL, NULL, &json), RVL_ERR_INVALID);
+    assert_int_equal(rvl_snapshot_get_tensors("/nonexistent", NULL, NULL), RVL_ERR_INVALID);
+    assert_null(json);
+    free(bytes.data);
+}
+
 static char *json_of(const test_snapshot *what)
 {
     char *json = NULL;
@@ -1216,24 +1276,31 @@ static void large_members_are_unpacked(void **state)
 
 /* ---- Memory ---- */
 
-/* Refuses the first request for memory, the second, and so on, until a run makes no more. */
-static void check_refusals(const void *data, size_t size, const rvl_snapshot_options *options)
+/*
+ * Refuses the first request for memory, the second, and so on, until a run makes no more. With
+ * tensors, they are listed.
+ */
+static void check_refusals(const void *data, size_t size, const rvl_snapshot_options *options,
+                           bool tensors)
 {
     char path[] = "/tmp/reveille-snapshot-XXXXXX";
     uint64_t refused = 0;
     save_bytes(path, data, size);
     do {
         rvl_snapshot *snapshot = NULL;
+        char *json = NULL;
         rvl_error error = {.struct_size = sizeof error};
         short_memory_requests = 0;
         short_memory_refused_request = ++refused;
-        rvl_status status = rvl_snapshot_run(path, options, &snapshot);
+        rvl_status status = tensors ? rvl_snapshot_get_tensors(path, options, &json)
+                                    : rvl_snapshot_run(path, options, &snapshot);
         rvl_last_error(&error);
         short_memory_refused_request = 0;
-        if (status == RVL_OK) /* shrinking a buffer may fail */
-            rvl_snapshot_close(snapshot);
-        else
+        if (status != RVL_OK) /* shrinking a buffer may fail */
             assert_int_equal(status, RVL_ERR_HOST_OOM);
+        assert_true((json != NULL) == (tensors && status == RVL_OK));
+        rvl_string_free(json);
+        rvl_snapshot_close(snapshot);
     } while (short_memory_requests >= refused);
     assert_true(refused > 10);
     unlink(path);
@@ -1244,11 +1311,12 @@ static void memory_may_run_out_anywhere(void **state)
     (void)state;
     rvl_snapshot_options options = defaults();
     written bytes = small_file();
-    check_refusals(bytes.data, bytes.size, NULL);
+    check_refusals(bytes.data, bytes.size, NULL, false);
+    check_refusals(bytes.data, bytes.size, NULL, true);
     options.flags |= RVL_SNAPSHOT_VERIFY;
-    check_refusals(bytes.data, bytes.size, &options);
+    check_refusals(bytes.data, bytes.size, &options, false);
     static unsigned char packed_bytes[1 << 16];
-    check_refusals(packed_bytes, packed(&bytes, packed_bytes, sizeof packed_bytes), NULL);
+    check_refusals(packed_bytes, packed(&bytes, packed_bytes, sizeof packed_bytes), NULL, false);
     free(bytes.data);
 
     const test_event lost[] = {
@@ -1258,7 +1326,8 @@ static void memory_may_run_out_anywhere(void **state)
     bytes = write_snapshot(&what);
     options = defaults();
     options.capacity_bytes = 60 * MIB;
-    check_refusals(bytes.data, bytes.size, &options);
+    check_refusals(bytes.data, bytes.size, &options, false);
+    check_refusals(bytes.data, bytes.size, &options, true);
     free(bytes.data);
 }
 
@@ -1301,6 +1370,7 @@ int main(void)
         cmocka_unit_test(recorded_retries_are_verified),
         cmocka_unit_test(streams_of_segments_are_verified),
         cmocka_unit_test(json_has_the_schema),
+        cmocka_unit_test(tensors_are_listed_in_columns),
         cmocka_unit_test(ways_of_writing_do_not_matter),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(divisions_are_read_as_lists),

@@ -166,6 +166,10 @@ void action_snapshot(owner *o)
                                      .granularity_bytes = UINT64_C(2) << 20};
     const rvl_snapshot_trace trace = {
         .struct_size = sizeof trace, .device = &device, .device_size = sizeof device};
+    char *tensors = NULL;
+    ANSWER(by, MAY_OK, rvl_snapshot_get_tensors, file, NULL, &tensors);
+    EXPECT(by, strstr(tensors, "\"texts\"") != NULL, true);
+    CALL(by, rvl_string_free, tensors);
     ANSWER(by, MAY_OK, rvl_snapshot_write_trace, file, NULL, &trace, path);
     EXPECT_WITHIN(by, peak_of_file(o, path), peak_bytes, UINT64_MAX);
     unlink(path);
