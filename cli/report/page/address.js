@@ -33,5 +33,6 @@ function follow() {
     view.held = words.has('t') && Number.isFinite(ns);
     if (view.held) selectTime(Math.min(Math.max(0, ns), lastEnd()));
     else select(peakInstant());
+    if (!view.held) showTensors();
     placeCursor();
 }

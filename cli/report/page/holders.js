@@ -110,5 +110,6 @@ function select(index, time) {
         numberCell(paused), ...(withRange ? [['', '']] : [])]);
     Object.assign(sum.dataset, { held: total, paused });
     fillTable(table, columns, lines, sum);
+    if (view.held) showTensors();
     tell();
 }

@@ -72,4 +72,5 @@ function showAll() {
     showStages();
     selectTime(view.time);
     placeCursor();
+    if (started && tensorView.run !== view.run) showTensors();
 }

@@ -73,5 +73,7 @@ function sortBy(table, name, down) {
     table.dataset.down = table.dataset.by === name ? table.dataset.down !== 'true' : down;
     table.dataset.by = name;
     if (table === at('stages')) showStages();
+    else if (table === at('lower')) showLower();
+    else if (at('tensors').contains(table)) showInstant(now.made, now.instant);
     else select(view.instant, view.time);
 }

@@ -362,7 +362,7 @@ class Report(unittest.TestCase):
         self.assertNotRegex(text, r'(src|href)="http')
         weight = len(text.encode()) - len(json.dumps(data))
         print(f"a page without its data: {weight} bytes", flush=True)
-        self.assertLess(weight, 128 << 10)
+        self.assertLess(weight, 176 << 10)
         self.assertEqual(text.count("</script>"), 3)
 
     # ---- What goes wrong ----
