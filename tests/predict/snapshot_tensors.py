@@ -62,7 +62,7 @@ def test_random(command):
         for how in ({}, {"protocol": 2}, {"unshared": True}):
             found = written(command, made.snapshot(), **how)
             same(found.time_us, [each["time_us"] for each in made.trace], "times")
-            for i, (live, mapped) in enumerate(made.known):
+            for i, (live, mapped, _) in enumerate(made.known):
                 same(found.live(i + 1), live, f"seed {seed}, entry {i}, {how}")
                 same(found.mapped(i + 1), mapped, f"segments, seed {seed}, entry {i}, {how}")
             same((found.live(0), found.mapped(0)), ([], []), "before the first entry")
@@ -75,7 +75,7 @@ def test_lost_beginning(command):
         found = written(command, made.snapshot(since))
         finally_live = set(made.known[-1][0])
         for i in range(since, len(made.known)):
-            live, _ = made.known[i]
+            live = made.known[i][0]
             seen = found.live(i + 1 - since)
             same([each[:2] for each in seen], [each[:2] for each in live], f"seed {seed}, entry {i}")
             for mine, there in zip(seen, live):

@@ -86,14 +86,14 @@ def listed(command, path):
 class Maker:
     """
     An allocator without a model: segments come and go, and blocks lie in them one behind the other. What it knows at
-    every instant is kept, if asked for: `known` has (live, mapped) behind every entry.
+    every instant is kept, if asked for: `known` has (live, mapped, segments) behind every entry.
     """
 
     def __init__(self, seed, keep=False):
         self.rng, self.keep = random.Random(seed), keep
         self.trace, self.live, self.segments, self.known = [], {}, {}, []
         self.next_addr, self.time_us = 1 << 40, 10_000_000
-        self.stacks = []
+        self.stacks, self.least_us = [], 0
 
     def frame(self, name, file, line):
         return {"name": name, "filename": file, "line": line}
@@ -111,12 +111,13 @@ class Maker:
             self.stacks.append(stack)
 
     def entry(self, action, addr, size, stack=None, label=""):
-        self.time_us += self.rng.randrange(0, 40)
+        self.time_us += self.rng.randrange(self.least_us, 40)
         self.trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": self.time_us,
                            "frames": stack or [], "compile_context": "N/A", "user_metadata": label})
         if self.keep:
             self.known.append((sorted((a, s, tuple((f["filename"], f["name"], f["line"]) for f in k), label_)
-                                      for a, (s, k, label_, _) in self.live.items()), self.ranges()))
+                                      for a, (s, k, label_, _) in self.live.items()), self.ranges(),
+                               sorted((base, base + size) for base, (size, _) in self.segments.items())))
 
     def ranges(self):
         joined = []
@@ -178,8 +179,10 @@ class Maker:
                 "user_metadata": label}
 
 
-def random_run(seed, entries, keep=True):
+def random_run(seed, entries, keep=True, together=True):
+    """With `together`, entries share microseconds."""
     maker = Maker(seed, keep)
+    maker.least_us = 0 if together else 1
     maker.make_stacks(200, 4)
     while len(maker.trace) < entries:
         if maker.live and maker.rng.random() < 0.45:

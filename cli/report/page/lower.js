@@ -63,16 +63,16 @@ function showLower() {
     for (let i = 0; i <= made.entries; i++) if (reserved[i] > reserved[most]) most = i;
     const beyond = reserved[most] - allocatedBy(made)[most];
     at('lower-said').textContent = `Tensors have most after entry ${count(peak)}: ${sizeText(bytes)}. Without what one place allocates, ` +
-        `the peak would fall by:` ;
+        `the peak would fall by:`;
     at('beyond-said').textContent = reserved[most] > 0 ? `At the peak of ${sizeText(reserved[most])} reserved, ${sizeText(beyond)} hold no tensor. ` +
         `What other settings of the allocator would make of it: reveille snapshot ${made.file} --set expandable_segments=True` : '';
     fillTable(at('lower'), [['allocated in'], ['category'], ['at the peak', 'number'], ['tensors', 'number'], ['lowers the peak by', 'number']],
         places.map((each) => {
-            const row = rowOf([['', '', tensorButton(made, each.tensor, each.call > 0 ? siteText(made, each.call) : `${sizeText(made.bytes[each.tensor])} each, no stack`)],
+            const row = rowOf([['', '', tensorButton(made, each.tensor, each.call > 0 ? placeText(made, each.call) : `${sizeText(made.bytes[each.tensor])} each, no stack`)],
                 [made.categories[made.category[each.tensor]]], [sizeText(each.bytes), 'number'], [count(each.count), 'number'],
                 [sizeText(each.lower), 'number']]);
             Object.assign(row.dataset, { bytes: each.bytes, tensors: each.count, lower: each.lower });
-            row.keys = [siteText(made, each.call), made.categories[made.category[each.tensor]], each.bytes, each.count, each.lower];
+            row.keys = [placeText(made, each.call), made.categories[made.category[each.tensor]], each.bytes, each.count, each.lower];
             return row;
         }));
 }

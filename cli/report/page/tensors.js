@@ -22,8 +22,12 @@ function decodeShot(each) {
     return decoded.get(each);
 }
 
-/* How many entries have happened at a time. At the chart's peak: the one of its microsecond with most reserved. */
+/*
+ * How many entries have happened at a time. At the chart's peak: the one of its microsecond with most reserved. Behind
+ * the last change of the chart: all of them.
+ */
 function instantOf(made, ns) {
+    if (ns >= run().end_ns && shown().peak_ns < ns) return made.entries;
     let last = made.entries > 0 && made.ns[0] <= ns ? lastAtMost(made.ns, ns) + 1 : 0;
     if (last === 0 || shown().peak_ns !== Math.round(ns)) return last;
     const reserved = reservedBy(made);
@@ -108,5 +112,12 @@ function siteText(made, call) {
     if (frames.length === 0) return 'no stack';
     const own = frames.find((frame) => !FOREIGN.test(made.texts[made.frames.file[frame]]));
     return frameText(made, own === undefined ? frames[0] : own);
+}
+/* What tells two stacks of one place apart: the innermost frame, without what every operator has. */
+const OPERATOR = /\/(_ops|_reveille_tensors)\.py$/;
+function placeText(made, call) {
+    const inner = stackOf(made, call).find((frame) => !OPERATOR.test(made.texts[made.frames.file[frame]]));
+    const site = siteText(made, call), text = inner === undefined ? site : frameText(made, inner);
+    return text === site ? site : `${site}: ${text}`;
 }
 const addressText = (addr) => '0x' + addr.toString(16);
