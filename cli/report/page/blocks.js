@@ -47,10 +47,23 @@ function showBlock() {
     Object.assign(host.dataset, { addr: made.addr[i], bytes: made.bytes[i], category });
 }
 
+/* The largest live tensors, in order. All of them are not sorted: there may be a great many. */
+function largestOf({ made, live, instant }, most) {
+    const compare = (a, b) => made.bytes[b] - made.bytes[a] || made.addr[a] - made.addr[b];
+    let kept = [];
+    for (const i of live) {
+        if (made.end[i] <= instant || (kept.least !== undefined && made.bytes[i] <= kept.least)) continue;
+        kept.push(i);
+        if (kept.length < 8 * most) continue;
+        kept = kept.sort(compare).slice(0, most);
+        kept.least = made.bytes[kept[most - 1]];
+    }
+    return kept.sort(compare).slice(0, most);
+}
+
 function showBlocks() {
-    const { made, live, instant } = now;
-    const largest = [...live].filter((i) => made.end[i] > instant).sort((a, b) => made.bytes[b] - made.bytes[a] || made.addr[a] - made.addr[b]);
-    const rows = largest.slice(0, BLOCKS_ROWS).map((i) => {
+    const { made, live, instant } = now, largest = largestOf(now, BLOCKS_ROWS);
+    const rows = largest.map((i) => {
         const row = rowOf([['', '', tensorButton(made, i, addressText(made.addr[i]))], [sizeText(made.bytes[i]), 'number'], [count(made.bytes[i]), 'number bytes'],
             [`${made.categories[made.category[i]]} (${reasonOf(made, i)})`], [siteText(made, made.call[i])],
             [made.begin[i] > 0 ? count(made.begin[i]) : 'before', 'number']]);
@@ -58,8 +71,9 @@ function showBlocks() {
         row.keys = [made.addr[i], made.bytes[i], made.bytes[i], made.categories[made.category[i]], siteText(made, made.call[i]), made.begin[i]];
         return row;
     });
-    const rest = largest.slice(BLOCKS_ROWS).reduce((sum, i) => sum + made.bytes[i], 0);
-    if (rest > 0) rows.push(rowOf([[`${count(largest.length - BLOCKS_ROWS)} smaller`], [sizeText(rest), 'number'], [count(rest), 'number bytes']]));
+    const all = live.reduce((sum, i) => sum + (made.end[i] > instant ? 1 : 0), 0);
+    const rest = now.bytes - largest.reduce((sum, i) => sum + made.bytes[i], 0);
+    if (all > largest.length) rows.push(rowOf([[`${count(all - largest.length)} smaller`], [sizeText(rest), 'number'], [count(rest), 'number bytes']]));
     fillTable(at('blocks'), [['block'], ['size', 'number'], ['bytes', 'number'], ['category'], ['allocated in'], ['entry', 'number']], rows);
 }
 
@@ -108,8 +122,20 @@ function showInstant(made, instant) {
     showCategories();
     showBlock();
     showBlocks();
-    showFlames();
-    showPins();
+    later();
+}
+
+/* What is further down comes a task later, so that the blocks are there first. */
+let isLater = false;
+function later() {
+    if (isLater) return;
+    isLater = true;
+    setTimeout(() => {
+        isLater = false;
+        showFlames();
+        showPins();
+        if (tensorView.lower !== now.made) showLower();
+    });
 }
 
 /* The tensors of the instant that the charts hold, or, while nothing is held, of where they were last. */
@@ -123,7 +149,6 @@ function showTensors() {
     const made = shotShown(), start = performance.now();
     showInstant(made, instantOf(made, view.time));
     performance.measure('tensors', { start });
-    if (tensorView.lower !== made) setTimeout(showLower);
 }
 
 /* ---- Controls ---- */

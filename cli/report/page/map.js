@@ -4,7 +4,13 @@
  * blocks there are.
  */
 const MAP_ROW = 20, MAP_GAP = 5, MAP_SPACE = 3, MAP_ROWS = { wide: 14, narrow: 26 };
-const map = { places: [], rows: 0, scale: 1, width: 1, alone: null };
+const map = { places: [], rows: 0, scale: 1, width: 1, alone: null, host: 0, css: {} };
+
+/* Asked once for a size and a scheme of colours: to ask makes the browser lay the whole page out. */
+function measureMap() {
+    map.host = at('map-host').clientWidth;
+    for (const name of ['free', 'soft', 'ink']) map.css[name] = css(`--${name}`);
+}
 
 /* Where segments lie, in pixels along all rows. */
 function layMap(state, width) {
@@ -33,7 +39,7 @@ function fillStretch(ctx, from, to, inset) {
 
 /* A block narrower than a pixel has the pixel that it begins in, unless the block before it has that already. */
 function drawBlocks(ctx, state, place, colours) {
-    const { made, live } = state, { segment, from } = place, pending = css('--soft');
+    const { made, live } = state, { segment, from } = place, pending = map.css.soft;
     let filled = -1;
     for (let k = segment.first; k < segment.first + segment.count; k++) {
         const i = live[k], left = from + (made.addr[i] - segment.addr) * map.scale;
@@ -47,14 +53,15 @@ function drawBlocks(ctx, state, place, colours) {
 }
 
 function drawMap() {
-    const canvas = at('map'), width = at('map-host').clientWidth, ratio = devicePixelRatio;
+    if (map.host === 0) measureMap();
+    const canvas = at('map'), width = map.host, ratio = devicePixelRatio;
     if (!now || width === 0) return;
     layMap(now, width);
     const height = map.rows * (MAP_ROW + MAP_GAP), colours = now.made.categories.map((_, i) => colourOf(now.made, i));
     canvas.width = width * ratio;
     canvas.height = height * ratio;
-    canvas.style.height = `${height}px`;
-    const ctx = canvas.getContext('2d'), free = css('--free');
+    if (canvas.style.height !== `${height}px`) canvas.style.height = `${height}px`;
+    const ctx = canvas.getContext('2d'), { free } = map.css;
     ctx.scale(ratio, ratio);
     for (const place of map.places) {
         ctx.fillStyle = free;
@@ -74,7 +81,7 @@ function drawChosen(ctx) {
         made.addr[i] >= segment.addr && made.addr[i] < segment.addr + segment.bytes);
     if (!place) return;
     const from = place.from + (made.addr[i] - place.segment.addr) * map.scale;
-    ctx.strokeStyle = css('--ink');
+    ctx.strokeStyle = map.css.ink;
     ctx.lineWidth = 2;
     const to = Math.max(from + 2, from + roundUp(made.bytes[i]) * map.scale);
     for (let row = Math.floor(from / map.width); row * map.width < to; row++) {

@@ -143,6 +143,7 @@ function rebuild() {
     if (!at('paused').hidden) makeChart(at('paused'), 'paused');
     at('difference').hidden = !other();
     if (other()) makeDifference(at('difference'));
+    measureMap();
     drawMap();
     tellView();
     placeCursor();
