@@ -7,6 +7,7 @@ segments, of random recordings, whole and without their beginning; and shapes wr
 usage: snapshot_tensors.py REVEILLE
 """
 import pickle
+import random
 import subprocess
 import sys
 import tempfile
@@ -147,6 +148,29 @@ def test_malformed(command):
         segment = {"device": 0, "address": X, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
                    "blocks": [block], "frames": []}
         refused(command, snapshot([entry("alloc", X + MIB, 512, 10)], [segment]), message)
+
+
+def bomb(lists):
+    """Lists of frames from the memo, in orders that share nothing: three bytes for a stack that is kept."""
+    chance = random.Random(5)
+    out = bytearray(b"\x80\x04")
+    text = lambda word: b"\x8c" + bytes([len(word)]) + word.encode() + b"\x94"
+    for i in range(200): # four memo entries each: the dict and three texts
+        out += b"}\x94(" + text("filename") + b"\x8c\x01f\x94" + text("line") + b"K" + bytes([i]) + b"u0"
+    for _ in range(lists):
+        out += b"]" + b"".join(b"h" + bytes([4 * chance.randrange(60)]) + b"a" for _ in range(500)) + b"0"
+    return bytes(out + b"}.")
+
+
+def test_bomb(command):
+    """What stacks take is bounded by the file's size, as all that is read."""
+    with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+        file.write(bomb(12_000))
+        file.flush()
+        done = subprocess.run(["/usr/bin/env", "bash", "-c", "ulimit -v 1000000; exec \"$@\"", "-", command, "snapshot", file.name],
+                              capture_output=True, text=True)
+    same(done.returncode, 2, done.stderr)
+    assert "unpacks to far more than a snapshot of its size has" in done.stderr, done.stderr
 
 
 def main():
