@@ -43,7 +43,8 @@ function showBlock() {
         (made.end[i] === NEVER ? 'not freed' : `freed: ${timeOfEntry(made, made.end[i])}`));
     const frames = stackOf(made, made.call[i]), list = element('ol', undefined, 'stack');
     for (const frame of frames) list.append(element('li', frameText(made, frame, true)));
-    host.replaceChildren(head, frames.length > 0 ? list : element('p', 'It has no stack: record with _record_memory_history(stacks="python").'));
+    host.replaceChildren(head, frames.length > 0 ? list : element('p', made.caller.length > 1 ? 'No stack was recorded with it.' :
+        'The snapshot has no stacks: record it with _record_memory_history(stacks="python").'));
     Object.assign(host.dataset, { addr: made.addr[i], bytes: made.bytes[i], category });
 }
 

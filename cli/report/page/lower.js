@@ -65,7 +65,7 @@ function showLower() {
     at('lower-said').textContent = `Tensors have most after entry ${count(peak)}: ${sizeText(bytes)}. Without what one place allocates, ` +
         `the peak would fall by:`;
     at('beyond-said').textContent = reserved[most] > 0 ? `At the peak of ${sizeText(reserved[most])} reserved, ${sizeText(beyond)} hold no tensor. ` +
-        `What other settings of the allocator would make of it: reveille snapshot ${made.file} --set expandable_segments=True` : '';
+        `What another setting of the allocator would make of it: reveille snapshot ${made.file} --set KEY=VALUE` : '';
     fillTable(at('lower'), [['allocated in'], ['category'], ['at the peak', 'number'], ['tensors', 'number'], ['lowers the peak by', 'number']],
         places.map((each) => {
             const row = rowOf([['', '', tensorButton(made, each.tensor, each.call > 0 ? placeText(made, each.call) : `${sizeText(made.bytes[each.tensor])} each, no stack`)],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-The tensors of a snapshot in the page of `reveille report`, in a real browser: test_tensors.py COMMAND [OUT_DIR].
+The tensors of a snapshot in the page of `reveille report`, in a real browser: test_tensors.py COMMAND SOURCE_DIR [OUT_DIR].
 
 What the page says at an instant is held against a recording that is made up here and known. With OUT_DIR the page
 and its screenshots stay there. Exit status 77: no Chromium, or built without the page.
@@ -180,17 +180,44 @@ def test_map(page, made, times):
     page.run("document.getElementById('all-segments').click()")
 
 
+def test_several(page, source, out):
+    """Two snapshots have a choice, and one clock. Beside a trace of another kind there are no tensors."""
+    first, second, report = out / "first.pickle", out / "second.pickle", out / "several.html"
+    runs = [tensors.random_run(seed, 300, together=False) for seed in (4, 5)]
+    late_us = 2_000_000
+    for entry in runs[1].trace:
+        entry["time_us"] += late_us
+    for path, made in zip((first, second), runs):
+        path.write_bytes(pickle.dumps(made.snapshot(), 4))
+    same(command("report", first, second, "-o", report).returncode, 0, "a report of two")
+    page.open(report.as_uri())
+    hold(page, page.run("JSON.parse(document.getElementById('data').textContent).runs[0].end_ns"))
+    for index, made in enumerate(runs):
+        page.run(f"(() => {{ const s = document.getElementById('snapshot'); s.value = {index}; s.dispatchEvent(new Event('change')); }})()")
+        page.settle()
+        same(tensors_shown(page)["live"], sum(each[1] for each in made.known[-1][0]), f"snapshot {index}")
+    same(page.run("[...document.getElementById('snapshot').options].map((o) => o.text)"),
+         ["trainer: first.pickle", "trainer2: second.pickle"], "their names")
+    hold(page, late_us * 1000 // 2)
+    same(tensors_shown(page)["instant"], 0, "the second one has not begun")
+    same(command("report", first, source / "traces" / "qwen2.5-32b-tp2-h200.rvt", "-o", report).returncode, 0, "beside a trace")
+    page.open(report.as_uri())
+    same(page.run("[document.getElementById('tensors').hidden, JSON.parse(document.getElementById('data').textContent).tensors.length]"),
+         [True, 0], "beside a trace")
+
+
 def main():
     path = chromium.find()
     if path is None:
         print("SKIP: no Chromium (Debian package chromium; RVL_CHROMIUM names another)")
         return 77
     with tempfile.TemporaryDirectory(prefix="reveille-tensors-") as scratch:
-        out = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else scratch).resolve()
+        out = pathlib.Path(sys.argv[3] if len(sys.argv) > 3 else scratch).resolve()
         out.mkdir(parents=True, exist_ok=True)
         page = chromium.Browser(path)
         try:
             test_tensors(page, out)
+            test_several(page, pathlib.Path(sys.argv[2]), out)
             same(page.problems, [], "errors on the console")
         finally:
             page.close()
