@@ -24,6 +24,7 @@ int command_record(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_devices(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_model(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
 int command_plan(int argc, char **argv);
@@ -33,7 +34,7 @@ int command_manual(int argc, char **argv);
 
 /* Their tables. */
 extern const struct command_spec replay_spec, record_spec, run_spec, report_spec, devices_spec,
-    model_spec, snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
+    calibrate_spec, model_spec, snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
 
 /* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

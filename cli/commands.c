@@ -7,12 +7,19 @@
 #include "command.h"
 
 const subcommand commands[] = {
-    {&replay_spec, command_replay},   {&record_spec, command_record},
-    {&run_spec, command_run},         {&model_spec, command_model},
-    {&plan_spec, command_plan},       {&check_spec, command_check},
-    {&report_spec, command_report},   {&snapshot_spec, command_snapshot},
-    {&devices_spec, command_devices}, {&completion_spec, command_completion},
-    {&manual_spec, command_manual},   {NULL, NULL},
+    {&replay_spec, command_replay},
+    {&record_spec, command_record},
+    {&run_spec, command_run},
+    {&model_spec, command_model},
+    {&plan_spec, command_plan},
+    {&check_spec, command_check},
+    {&report_spec, command_report},
+    {&snapshot_spec, command_snapshot},
+    {&devices_spec, command_devices},
+    {&calibrate_spec, command_calibrate},
+    {&completion_spec, command_completion},
+    {&manual_spec, command_manual},
+    {NULL, NULL},
 };
 
 const command_spec reveille_spec = {
@@ -34,6 +41,8 @@ const command_spec reveille_spec = {
             {"reveille record -o run.rvt python train.py", "Record a program, as it is."},
             {"reveille run --device h100-80g python train.py",
              "Run it without a GPU, on a simulated one."},
+            {"reveille calibrate -o card.json",
+             "Measure the card that is there, as a device for all of them."},
             {"reveille replay run.rvt --device h100-80g",
              "Does what was recorded fit another kind of GPU?"},
             {"reveille model config.json -o step.rvt --tp 4 --train fsdp:8",
@@ -49,7 +58,7 @@ const command_spec reveille_spec = {
             {NULL, NULL}},
     .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-model(1), "
                 "reveille-plan(1), reveille-check(1), reveille-report(1), reveille-snapshot(1), "
-                "reveille-devices(1), "
+                "reveille-devices(1), reveille-calibrate(1), "
                 "reveille-completion(1), reveille-manual(1)",
 };
 

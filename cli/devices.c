@@ -1,53 +1,84 @@
 /* SPDX-License-Identifier: MIT */
-/* reveille devices: the kinds of device that can be simulated. */
+/*
+ * reveille devices: the kinds of device that can be simulated, and of one of them every figure with
+ * its source and how sure it is.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "command.h"
+#include "device_figures.h"
 #include "options.h"
 
-enum { NAME, CAPACITY, GRANULARITY, DESCRIPTION, SOURCE, COLUMNS };
+enum { NAME, CAPACITY, GRANULARITY, COSTS, DESCRIPTION, SOURCE, COLUMNS };
 
 typedef struct arguments {
+    const char *device;
     bool json;
 } arguments;
 
 const command_spec devices_spec = {
     .name = "devices",
     .summary = "list the devices that can be simulated",
-    .usage = "[--json]",
+    .usage = "[OPTION]...",
     .description =
         "Lists the device profiles that `--device` takes, with the source of each capacity: a "
         "public report (GitHub repository and number) that shows the card's own answer. cuda: what "
-        "the driver gives to programs; smi: what nvidia-smi shows, of which programs get a few "
-        "hundred MiB less.",
-    .options =
-        (const option_spec[]){OPTION_OF_JSON(offsetof(arguments, json)), {.kind = OPTION_END}},
+        "the driver gives to programs; smi: what nvidia-smi shows, an upper bound, of which "
+        "programs get a few hundred MiB less. Costs are measured on such a card, or those of the "
+        "H200.\n\n"
+        "With `--device`, lists every figure of one profile, where it comes from and how sure it "
+        "is: of a file that `reveille calibrate` has written, the least, the median and the most "
+        "of each measurement.",
+    .options = (const option_spec[]){OPTION_OF_DEVICE(offsetof(arguments, device), "all profiles"),
+                                     OPTION_OF_JSON(offsetof(arguments, json)),
+                                     {.kind = OPTION_END}},
     .exits =
         (const text_entry[]){
             {"0", "printed"}, {"2", "bad usage"}, {"1", "an internal failure"}, {NULL, NULL}},
     .examples = (const text_entry[]){{"reveille devices", "All profiles, as a table."},
                                      {"reveille devices --json | jq -r '.devices[].name'",
                                       "Their names, for a script."},
+                                     {"reveille devices --device card.json",
+                                      "What is known of a calibrated card, and how well."},
                                      {NULL, NULL}},
-    .see_also = "reveille(1), reveille-replay(1), reveille-plan(1)",
+    .see_also = "reveille(1), reveille-calibrate(1), reveille-replay(1), reveille-plan(1)",
 };
+
+#define CAPACITY_TEXT_BYTES (SIZE_TEXT_BYTES + 16)
+
+/* "139.8 GiB", or "at most 80.0 GiB". */
+static const char *capacity_text(const rvl_profile *profile, char text[CAPACITY_TEXT_BYTES])
+{
+    char size[SIZE_TEXT_BYTES];
+    snprintf(text, CAPACITY_TEXT_BYTES, "%s%s", profile->capacity_doubt_bytes > 0 ? "at most " : "",
+             format_size(profile->capacity_bytes, size));
+    return text;
+}
+
+static const char *costs_source(const rvl_profile *profile)
+{
+    return profile->flags & RVL_PROFILE_MEASURED ? "measured" : "the H200's";
+}
 
 static bool print_table(void)
 {
-    static const char *const titles[COLUMNS] = {"profile", "capacity", "granularity", "description",
-                                                "source of the capacity"};
-    static const bool right[COLUMNS] = {false, true, true, false, false};
+    static const char *const titles[COLUMNS] = {"profile", "capacity",    "granularity",
+                                                "costs",   "description", "source of the capacity"};
+    static const bool right[COLUMNS] = {false, true, true, false, false, false};
     table *rows = table_new(titles, right, COLUMNS);
     if (rows == NULL)
         return false;
     rvl_profile profile = {.struct_size = sizeof profile};
     for (size_t i = 0; rvl_profile_get(i, &profile) == RVL_OK; i++) {
-        char capacity[SIZE_TEXT_BYTES], granularity[SIZE_TEXT_BYTES];
-        const char *cells[COLUMNS] = {profile.name, format_size(profile.capacity_bytes, capacity),
+        char capacity[CAPACITY_TEXT_BYTES], granularity[SIZE_TEXT_BYTES];
+        const char *cells[COLUMNS] = {profile.name,
+                                      capacity_text(&profile, capacity),
                                       format_size(profile.granularity_bytes, granularity),
-                                      profile.description, profile.source};
+                                      costs_source(&profile),
+                                      profile.description,
+                                      profile.source};
         table_add(rows, cells);
     }
     bool ok = table_print(rows, "");
@@ -79,7 +110,9 @@ static void print_json(void)
         printf(",\"capacity_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"source\":",
                profile.capacity_bytes, profile.granularity_bytes);
         print_string(profile.source);
-        printf("}");
+        printf(",\"capacity_doubt_bytes\":%" PRIu64 ",\"costs_measured\":%s}",
+               profile.capacity_doubt_bytes,
+               profile.flags & RVL_PROFILE_MEASURED ? "true" : "false");
     }
     puts("]}");
 }
@@ -92,6 +125,8 @@ int command_devices(int argc, char **argv)
         return line.status;
     if (line.first < argc)
         return options_refuse(&devices_spec, "devices: unexpected argument %s", argv[line.first]);
+    if (parsed.device != NULL)
+        return device_figures_print(parsed.device, parsed.json);
     if (parsed.json)
         print_json();
     else if (!print_table())

@@ -13,6 +13,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "command.h"
 #include "reveille/version.h"
 
@@ -174,11 +175,26 @@ static void list_meant(const char *text, char list[DEVICE_WHY_BYTES / 2])
     }
 }
 
+/* What is wrong with the file that a device was named by: its line, if that is known, and why. */
+static void describe_file(char why[DEVICE_WHY_BYTES])
+{
+    const rvl_error *error = rvli_error_get();
+    if (error->line > 0)
+        snprintf(why, DEVICE_WHY_BYTES, "line %" PRIu32 ": %s", error->line, error->message);
+    else
+        snprintf(why, DEVICE_WHY_BYTES, "%s", error->message);
+}
+
 bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES])
 {
     rvl_profile profile = {.struct_size = sizeof profile};
     char meant[DEVICE_WHY_BYTES / 2];
-    bool known = rvl_profile_find(text, &profile) == RVL_OK;
+    rvl_status status = rvl_profile_load(text, &profile);
+    bool known = status == RVL_OK;
+    if (!known && rvli_error_get()->file[0] != '\0') {
+        describe_file(why);
+        return false;
+    }
     if (known && profile.capacity_bytes >= DEVICE_BYTES_MIN)
         return true;
     list_meant(text, meant);
@@ -223,7 +239,8 @@ static void expect(const option_spec *option, char text[OPTION_WORDS_BYTES])
     switch (option->kind) {
     case OPTION_DEVICE:
         snprintf(text, OPTION_WORDS_BYTES,
-                 "a profile that `reveille devices` lists, or a size such as 80GiB");
+                 "a profile that `reveille devices` lists, the file of one, or a size such as "
+                 "80GiB");
         break;
     case OPTION_SIZE:
         snprintf(text, OPTION_WORDS_BYTES, "a size such as 80GiB");

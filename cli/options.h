@@ -163,7 +163,8 @@ bool suggest_matches(const char *word, const char *name);
     {                                                                                              \
         .kind = OPTION_DEVICE, .name = "device", .value = "DEVICE", .field = (offset),             \
         .usual = (default_text),                                                                   \
-        .help = "a profile (`reveille devices` lists them) or a size, such as 80GiB",              \
+        .help = "a profile (`reveille devices` lists them), a file that `reveille calibrate` "     \
+                "wrote, or a size, such as 80GiB",                                                 \
     }
 
 #define OPTION_OF_WAKE(offset)                                                                     \

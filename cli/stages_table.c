@@ -138,17 +138,29 @@ static char *stage_text(const rvl_replay *replay, size_t index, uint32_t stage)
     return printable(stats.name);
 }
 
+/* What is in doubt about a device that it fits. */
+static void format_doubt(const rvl_replay_device *device, char *text, size_t size)
+{
+    char doubt[SIZE_TEXT_BYTES];
+    text[0] = '\0';
+    if (device->flags & RVL_REPLAY_DEVICE_DOUBTFUL)
+        snprintf(text, size, " (in doubt: programs may get %s less)",
+                 format_size(device->capacity_doubt_bytes, doubt));
+}
+
 static bool print_heading(const rvl_replay *replay, size_t index, const rvl_replay_device *device)
 {
     char capacity[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
     char *stage = stage_text(replay, index, device->peak_stage);
     char *profile = printable(device->profile != NULL ? device->profile : "given by size");
     bool ok = stage != NULL && profile != NULL;
+    char doubt[64 + SIZE_TEXT_BYTES];
+    format_doubt(device, doubt, sizeof doubt);
     if (ok)
-        printf("device %d: %s%s, %s; peak %s in %s: %s%s\n", device->device, profile,
+        printf("device %d: %s%s, %s; peak %s in %s: %s%s%s\n", device->device, profile,
                device->flags & RVL_REPLAY_DEVICE_ASSUMED ? " (assumed: --device names yours)" : "",
                format_size(device->capacity_bytes, capacity), format_size(device->peak_bytes, peak),
-               stage, device->fits ? "fits" : "does not fit",
+               stage, device->fits ? "fits" : "does not fit", doubt,
                device->within_budgets ? "" : ", over budget");
     free(stage);
     free(profile);

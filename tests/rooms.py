@@ -21,6 +21,7 @@ ROOMS = {
     "predict/replay": ["base", "core/prefetch.h"],
     "predict/snapshot": ["base"],
     "predict/llm": ["base"],
+    "predict/profile": ["base"],
     "hooks": ["base", "trace"],
     "hooks/shim": ["base", "hooks"],
     "hooks/preload": ["base", "hooks"],

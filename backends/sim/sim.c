@@ -123,7 +123,8 @@ static rvl_status check_profile(const rvl_profile *profile)
     uint64_t granularity = profile->granularity_bytes;
     if (granularity < 4096 || (granularity & (granularity - 1)) != 0)
         return invalid("a device's granularity must be a power of two, 4096 at least");
-    rvl_status status = rvli_flags_check(profile->flags, RVL_PROFILE_NO_RDMA, profile->reserved);
+    rvl_status status = rvli_flags_check(profile->flags, RVL_PROFILE_NO_RDMA | RVL_PROFILE_MEASURED,
+                                         profile->reserved);
     if (status != RVL_OK)
         return status;
     if (profile->capacity_bytes == 0 || profile->capacity_bytes > (uint64_t)INT64_MAX)

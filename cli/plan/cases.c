@@ -273,7 +273,7 @@ static void measure_devices(const plan_case *c, uint64_t *capacity_out, uint64_t
     rvl_profile profile = {.struct_size = sizeof profile};
     *capacity_out = 0;
     *granularity_out = 1;
-    if (c->replay.device != NULL && rvl_profile_find(c->replay.device, &profile) == RVL_OK) {
+    if (c->replay.device != NULL && rvl_profile_load(c->replay.device, &profile) == RVL_OK) {
         *capacity_out = profile.capacity_bytes;
         *granularity_out = profile.granularity_bytes;
         return;

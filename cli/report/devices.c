@@ -17,6 +17,7 @@ bool report_device_get(const report_run *run, size_t index, report_device *devic
         return false;
     device_out->named = !(replayed.flags & RVL_REPLAY_DEVICE_ASSUMED);
     device_out->fits = replayed.fits;
+    device_out->doubt_bytes = replayed.capacity_doubt_bytes;
     device_out->most_sampled_bytes = samples_most_bytes(&run->samples, device_out->of.device);
     if (!device_out->named) {
         device_out->of.capacity_bytes = 0;
@@ -47,8 +48,11 @@ char *verdict_text(const report_device *device)
         made = asprintf(&text, "does not fit, %s too much",
                         format_size(peak_bytes - capacity_bytes, size));
     else
-        made = asprintf(&text, "%s, %s to spare", device->fits ? "fits" : "does not fit",
-                        format_size(capacity_bytes - peak_bytes, size));
+        made = asprintf(&text, "%s, %s to spare%s", device->fits ? "fits" : "does not fit",
+                        format_size(capacity_bytes - peak_bytes, size),
+                        device->fits && capacity_bytes - peak_bytes < device->doubt_bytes
+                            ? ", which is in doubt"
+                            : "");
     return made >= 0 ? text : NULL;
 }
 

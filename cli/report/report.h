@@ -85,6 +85,7 @@ typedef struct report_device {
     uint64_t most_sampled_bytes;
     bool named;
     bool fits;
+    uint64_t doubt_bytes; /* programs may get so much less than the capacity */
 } report_device;
 
 bool report_device_get(const report_run *run, size_t index, report_device *device_out);

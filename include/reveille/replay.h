@@ -15,6 +15,16 @@
 extern "C" {
 #endif
 
+/*
+ * The profile that a text names: a file that `reveille calibrate` has written (a text that holds a
+ * '/' or ends in ".json"; docs/calibrate.md has the format), a built-in name or a size
+ * (rvl_profile_find()). Strings of a file's profile live until the process ends.
+ * Returns RVL_OK; RVL_ERR_INVALID (NULL; a value of a file is missing, of the wrong type or out of
+ * range: rvl_error.key says which); RVL_ERR_VERSION (a file of another format); RVL_ERR_IO;
+ * RVL_ERR_HOST_OOM; RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_profile_load(const char *text, rvl_profile *profile_out);
+
 typedef struct rvl_replay rvl_replay;
 
 typedef enum rvl_wake {
@@ -47,7 +57,8 @@ typedef struct rvl_replay_options {
     size_t struct_size;
     uint64_t flags;        /* RVL_REPLAY_* */
     const char *backend;   /* NULL: "sim" */
-    const char *device;    /* profile name or size for every device; NULL: the trace's own */
+    const char *device;    /* for every device, as rvl_profile_load() takes it; NULL: the trace's
+                              own */
     const char *conductor; /* process whose stage and step marks count; NULL: the first that
                               marks */
     rvl_wake wake;
@@ -146,6 +157,11 @@ RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
 /* Flags of a device: nobody named it (a snapshot does not), so that profile, capacity_bytes and
  * fits are those of a guess. */
 #define RVL_REPLAY_DEVICE_ASSUMED 1u
+/* It fits if programs get all of capacity_bytes, and may not if they get what is sure. */
+#define RVL_REPLAY_DEVICE_DOUBTFUL 2u
+
+/* The cause of external bytes that stand for the driver's records of pinned host memory. */
+#define RVL_REPLAY_PINNED_CAUSE "pinned host memory"
 
 typedef struct rvl_replay_device {
     size_t struct_size;
@@ -168,6 +184,7 @@ typedef struct rvl_replay_device {
     uint64_t sample_count;                 /* true-use samples after the first */
     int64_t worst_sample_difference_bytes; /* predicted minus sampled, the largest in size */
     uint64_t flags;                        /* RVL_REPLAY_DEVICE_* */
+    uint64_t capacity_doubt_bytes; /* programs may get so much less; 0: capacity_bytes is sure */
 } rvl_replay_device;
 
 /* Number of devices in the result. Since 0.1. */

@@ -54,8 +54,30 @@ typedef struct rvl_cost_model {
 #undef RVL_COST_FIELD
 } rvl_cost_model;
 
+/*
+ * X(field): device memory that the driver takes for itself, in bytes. 0: not known. context: for a
+ * process's context. first_kernel: for the first kernel that it starts. streams: for its first 34
+ * streams, which is how many PyTorch makes with its first. graph: for a captured graph.
+ * first_backup: once, with the first backup in host memory. per_pinned_gib: for each GiB of host
+ * memory that is pinned.
+ */
+#define RVL_DRIVER_USE_MAP(X)                                                                      \
+    X(context)                                                                                     \
+    X(first_kernel)                                                                                \
+    X(streams)                                                                                     \
+    X(graph)                                                                                       \
+    X(first_backup)                                                                                \
+    X(per_pinned_gib)
+
+typedef struct rvl_driver_use {
+#define RVL_DRIVER_USE_FIELD(field) uint64_t field##_bytes;
+    RVL_DRIVER_USE_MAP(RVL_DRIVER_USE_FIELD)
+#undef RVL_DRIVER_USE_FIELD
+} rvl_driver_use;
+
 /* Flags of a profile. */
-#define RVL_PROFILE_NO_RDMA 1u /* GPUDirect RDMA does not reach its memory */
+#define RVL_PROFILE_NO_RDMA 1u  /* GPUDirect RDMA does not reach its memory */
+#define RVL_PROFILE_MEASURED 2u /* its costs were measured on such a card; else: the H200's */
 
 /* A kind of GPU. */
 typedef struct rvl_profile {
@@ -63,11 +85,14 @@ typedef struct rvl_profile {
     const char *name;           /* "h200"; NULL: given by numbers alone */
     const char *description;    /* "NVIDIA H200 SXM, 141 GB HBM3e" */
     const char *source;         /* where capacity_bytes comes from */
-    uint64_t capacity_bytes;    /* what the driver reports as total */
+    uint64_t capacity_bytes;    /* what cuMemGetInfo calls total; at most, if it is in doubt */
     uint64_t granularity_bytes; /* of physical memory: a power of two */
     uint32_t flags;             /* RVL_PROFILE_* */
     uint32_t reserved;          /* 0 */
-    rvl_cost_model cost;        /* last: it grows at its end */
+    rvl_cost_model cost;
+    rvl_driver_use driver;         /* grows no more: what comes later stands behind the doubt */
+    uint64_t capacity_doubt_bytes; /* programs may get so much less than capacity_bytes says;
+                                      0: capacity_bytes is what they get */
 } rvl_profile;
 
 /* Number of built-in profiles. Thread-safe. Since 0.1. */
@@ -81,7 +106,7 @@ RVL_API rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out);
 
 /*
  * The built-in profile of a name, letter case ignored; or, where the text is a size ("80GiB",
- * "85520809984"), a profile of that capacity with name NULL and h200's granularity and costs.
+ * "85017493504"), a profile of that capacity with name NULL and h200's granularity and costs.
  * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);

@@ -154,7 +154,10 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
     plan_out->scales =
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);
-    if (rvl_profile_find(plan_out->options.device, &plan_out->device) != RVL_OK)
+    rvl_status status = rvl_profile_load(plan_out->options.device, &plan_out->device);
+    if (status == RVL_ERR_NOT_FOUND)
         return refuse("--device", "neither a size nor a profile that `reveille devices` lists");
+    if (status != RVL_OK)
+        return status;
     return split(model, plan_out);
 }

@@ -374,6 +374,36 @@ static rvl_status set_external(rvl_replay *replay, const rvl_trace_event *event,
     return rvli_replay_note_external(replay, event, device, cause, bytes);
 }
 
+/*
+ * Pinned host memory costs device memory: the driver keeps records of it there, in whole granules.
+ * The memory is kept when a backup has gone, so the most so far counts.
+ */
+static rvl_status note_pinned(rvl_replay *replay, const rvl_trace_event *event)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    for (int i = 0; i < replay->device_count; i++) {
+        rvli_replay_device *device = &replay->devices[i];
+        const rvl_driver_use *use = &device->driver;
+        rvl_device_stats stats = {.struct_size = sizeof stats};
+        if (use->first_backup_bytes == 0 && use->per_pinned_gib_bytes == 0)
+            continue;
+        rvl_status status = rvl_device_get_stats(replay->context, i, &stats);
+        if (status != RVL_OK)
+            return refuse_as_core(replay, event, 0, status);
+        if (stats.host_peak_bytes <= device->pinned_bytes)
+            continue;
+        device->pinned_bytes = stats.host_peak_bytes;
+        uint64_t records = stats.host_peak_bytes / gib * use->per_pinned_gib_bytes +
+                           stats.host_peak_bytes % gib * use->per_pinned_gib_bytes / gib;
+        records -= records % device->granularity_bytes;
+        status = set_external(replay, event, i, RVL_REPLAY_PINNED_CAUSE,
+                              use->first_backup_bytes + records);
+        if (status != RVL_OK)
+            return status;
+    }
+    return RVL_OK;
+}
+
 static rvl_status apply_external(rvl_replay *replay, const rvl_trace_event *event)
 {
     int device;
@@ -440,7 +470,8 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
     case RVL_EVENT_FREE:
         return apply_free(replay, event, process);
     case RVL_EVENT_PAUSE:
-        return apply_pause(replay, event);
+        status = apply_pause(replay, event);
+        return status == RVL_OK ? note_pinned(replay, event) : status;
     case RVL_EVENT_RESUME:
         return apply_resume(replay, event);
     case RVL_EVENT_STAGE:

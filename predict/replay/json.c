@@ -206,6 +206,18 @@ static void put_json(writer *out, json_t *value, bool ok, bool goes_on)
     free(text);
 }
 
+/* Of a capacity that is an upper bound. */
+static void put_doubt(writer *out, const rvl_replay_device *device)
+{
+    char text[96];
+    bool surely = device->fits && !(device->flags & RVL_REPLAY_DEVICE_DOUBTFUL);
+    if (device->capacity_doubt_bytes == 0)
+        return;
+    snprintf(text, sizeof text, ",\"capacity_doubt_bytes\":%" PRIu64 ",\"fits_surely\":%s",
+             device->capacity_doubt_bytes, surely ? "true" : "false");
+    put_text(out, text);
+}
+
 static void put_device(writer *out, const rvl_replay *replay, size_t index)
 {
     rvl_replay_device device = {.struct_size = sizeof device};
@@ -220,7 +232,9 @@ static void put_device(writer *out, const rvl_replay *replay, size_t index)
             put_text(out, ",");
         put_json(out, object, whole, false);
     }
-    put_text(out, device.flags & RVL_REPLAY_DEVICE_ASSUMED ? "],\"assumed\":true}" : "]}");
+    put_text(out, device.flags & RVL_REPLAY_DEVICE_ASSUMED ? "],\"assumed\":true" : "]");
+    put_doubt(out, &device);
+    put_text(out, "}");
 }
 
 rvl_status rvl_replay_write_json(const rvl_replay *replay, rvl_replay_write_fn write, void *user)

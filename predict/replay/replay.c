@@ -67,13 +67,23 @@ bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_even
 
 /* ---- Devices ---- */
 
+static const char *backend_of(const rvl_replay *replay)
+{
+    return replay->options.backend != NULL ? replay->options.backend : "sim";
+}
+
+static bool is_simulated(const rvl_replay *replay)
+{
+    return strcmp(backend_of(replay), "sim") == 0;
+}
+
 /* The kind of device that the options name for all, if they do. */
 static rvl_status named_profile(rvl_replay *replay, rvl_profile *profile_out)
 {
     const char *device = replay->options.device;
-    rvl_status status = rvl_profile_find(device, profile_out);
-    if (status == RVL_OK)
-        return RVL_OK;
+    rvl_status status = rvl_profile_load(device, profile_out);
+    if (status != RVL_ERR_NOT_FOUND)
+        return status;
     return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_INVALID,
                               "unknown device \"%.64s\": neither a profile nor a size", device);
 }
@@ -90,6 +100,8 @@ static rvl_status traced_profile(rvl_replay *replay, const rvl_trace_device *dev
     if (status != RVL_OK)
         return rvli_replay_pass_on(replay, NULL, 0, status, status, "the profile of a device");
     profile_out->name = device->profile;
+    if (profile_out->capacity_bytes != device->capacity_bytes) /* as the card itself said it */
+        profile_out->capacity_doubt_bytes = 0;
     profile_out->capacity_bytes = device->capacity_bytes;
     profile_out->granularity_bytes = device->granularity_bytes;
     return RVL_OK;
@@ -109,6 +121,10 @@ static rvl_status describe_devices(rvl_replay *replay, rvl_profile *profiles)
         replay->device_of_index[traced[i].index] = (int)i;
         replay->devices[i].trace_index = (int)traced[i].index;
         replay->devices[i].profile = profiles[i].name;
+        replay->devices[i].granularity_bytes = profiles[i].granularity_bytes;
+        replay->devices[i].capacity_doubt_bytes = profiles[i].capacity_doubt_bytes;
+        if (is_simulated(replay))
+            replay->devices[i].driver = profiles[i].driver;
         replay->device_count = (int)i + 1;
     }
     return RVL_OK;
@@ -126,10 +142,9 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
         .devices = devices,
         .device_count = (size_t)replay->device_count,
     };
-    const char *backend = replay->options.backend != NULL ? replay->options.backend : "sim";
-    bool simulated = strcmp(backend, "sim") == 0;
+    const char *backend = backend_of(replay);
     rvl_context_options options = {.struct_size = sizeof options,
-                                   .backend_options = simulated ? &sim : NULL};
+                                   .backend_options = is_simulated(replay) ? &sim : NULL};
     rvl_status status = rvl_context_open(backend, &options, &replay->context);
     if (status != RVL_OK) {
         char what[64];

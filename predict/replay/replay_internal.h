@@ -60,7 +60,11 @@ typedef struct rvli_replay_reading {
 
 typedef struct rvli_replay_device {
     int trace_index;
-    const char *profile; /* NULL: given by its size */
+    const char *profile;   /* NULL: given by its size */
+    rvl_driver_use driver; /* of a simulated device: what its driver takes */
+    uint64_t granularity_bytes;
+    uint64_t capacity_doubt_bytes;
+    uint64_t pinned_bytes; /* the most host memory so far, which the driver has records of */
     bool sampled;
     uint64_t sample_count; /* after the first */
     int64_t worst_difference_bytes;

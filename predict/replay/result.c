@@ -248,7 +248,10 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
         .sample_count = state->sample_count,
         .worst_sample_difference_bytes = state->worst_difference_bytes,
         .flags = is_assumed(replay, state) ? RVL_REPLAY_DEVICE_ASSUMED : 0,
+        .capacity_doubt_bytes = state->capacity_doubt_bytes,
     };
+    if (device.fits && device.peak_bytes > device.capacity_bytes - device.capacity_doubt_bytes)
+        device.flags |= RVL_REPLAY_DEVICE_DOUBTFUL;
     if (!device.fits)
         describe_oom(replay, state, &device);
     return rvli_result_write(device_out, &device, sizeof device);

@@ -174,7 +174,9 @@ static rvl_status find_device(const joining *j, rvl_trace_device *device_out)
         return status;
     j->joined->device_assumed = j->options->device == NULL;
     const char *name = j->options->device != NULL ? j->options->device : DEFAULT_PROFILE;
-    status = rvl_profile_find(name, &profile);
+    status = rvl_profile_load(name, &profile);
+    if (status != RVL_OK && status != RVL_ERR_NOT_FOUND)
+        return status;
     if (status != RVL_OK)
         return refuse(RVL_ERR_INVALID, "unknown device \"%.64s\": neither a profile nor a size",
                       name);

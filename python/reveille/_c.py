@@ -181,6 +181,20 @@ class CostModel(Structure):
     _fields_ = [(name, Cost) for name in COSTS]
 
 
+class DriverUse(Structure):
+    _fields_ = [
+        (f"{name}_bytes", c_uint64)
+        for name in (
+            "context",
+            "first_kernel",
+            "streams",
+            "graph",
+            "first_backup",
+            "per_pinned_gib",
+        )
+    ]
+
+
 class Profile(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -192,6 +206,8 @@ class Profile(Sized):
         ("flags", c_uint32),
         ("reserved", c_uint32),
         ("cost", CostModel),
+        ("driver", DriverUse),
+        ("capacity_doubt_bytes", c_uint64),
     ]
 
 
@@ -497,6 +513,7 @@ REPLAY_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
             POINTER(c_void_p),
         ],
     ),
+    "rvl_profile_load": (c_int, [c_char_p, POINTER(Profile)]),
     "rvl_replay_device_count": (c_size_t, [c_void_p]),
     "rvl_replay_event_count": (c_uint64, [c_void_p, POINTER(c_uint64)]),
     "rvl_replay_get_device": (c_int, [c_void_p, c_size_t, POINTER(ReplayDevice)]),

@@ -70,7 +70,9 @@ def _find_profile(text: Size) -> _c.Profile:
     struct = _c.Profile()
     if not isinstance(text, str):
         text = str(whole_bytes(text))
-    check(_c.core().rvl_profile_find(name_bytes(text, "a device"), ctypes.byref(struct)))
+    from_file = "/" in text or text.lower().endswith(".json")
+    find = _c.replay().rvl_profile_load if from_file else _c.core().rvl_profile_find
+    check(find(name_bytes(text, "a device"), ctypes.byref(struct)))
     return struct
 
 
@@ -85,7 +87,10 @@ def _profile(struct: _c.Profile) -> Profile:
 
 
 def profile(name: Size) -> Profile:
-    """The simulated GPU of a name ("h200") or of a size ("80GiB", then with the name "")."""
+    """The simulated GPU of a name ("h200"), of a file that `reveille calibrate` wrote, or of a size.
+
+    That of a size ("80GiB") has the name "".
+    """
     return _profile(_find_profile(name))
 
 
@@ -106,7 +111,7 @@ def _as_list(devices: Devices) -> list[Size]:
 
 
 def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) -> _c.SimOptions:
-    """Options of simulated devices: each a profile's name or a size."""
+    """Options of simulated devices: each a profile's name, the file of one, or a size."""
     structs = [_find_profile(device) for device in _as_list(devices)]
     if devices is not None and not structs:
         raise InvalidArgument("devices is empty: leave it out for one h200")

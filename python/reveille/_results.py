@@ -44,6 +44,7 @@ class Profile:
     source: str
     capacity_bytes: int
     granularity_bytes: int
+    capacity_doubt_bytes: int
 
 
 @dataclass(frozen=True)

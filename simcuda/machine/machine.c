@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "reveille/record.h"
+#include "reveille/replay.h"
 
 #define EVENTS_MAX 64
 #define LAST_WORDS_MAX 4096 /* so that what the command left running cannot hold up the end */
@@ -209,7 +210,7 @@ static rvl_status open_context(rvli_machine *machine, const rvli_machine_options
                            .device_count = (size_t)options->gpus};
     rvl_context_options context = {
         .struct_size = sizeof context, .backend_options = &sim, .process_name = "machine"};
-    rvl_status status = rvl_profile_find(options->device, &machine->profile);
+    rvl_status status = rvl_profile_load(options->device, &machine->profile);
     if (status != RVL_OK)
         return status;
     for (int i = 0; i < options->gpus; i++)

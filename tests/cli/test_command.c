@@ -279,8 +279,8 @@ static void test_bad_usage(void **state)
     RUN("replay", trace_path, "--settle", "60001");
     check_bad_usage("--settle 60001");
     RUN("replay", trace_path, "--device");
-    check_bad_usage("option --device needs a value: a profile that `reveille devices` lists, or a "
-                    "size such as 80GiB\n");
+    check_bad_usage("option --device needs a value: a profile that `reveille devices` lists, the "
+                    "file of one, or a size such as 80GiB\n");
     RUN("replay", trace_path, "--wake");
     check_bad_usage("option --wake needs a value: staged or together\n");
     RUN("replay", trace_path, "--settle");
@@ -335,7 +335,7 @@ static void devices_are_understood(void **state)
     check_contains(answer.out, "device 0: given by size, 80.0 GiB;");
     RUN("replay", trace_path, "--device", "H100-80G");
     check_status(0);
-    check_contains(answer.out, "device 0: h100-80g, 79.6 GiB;");
+    check_contains(answer.out, "device 0: h100-80g, 79.2 GiB;");
     /* Understood, and said what it is. */
     RUN("replay", trace_path, "--device", "80gb");
     check_status(0);

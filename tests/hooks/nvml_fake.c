@@ -4,6 +4,9 @@
  * driver has given out, FAKE_NVML_OTHERS bytes of other processes, and what the driver takes for
  * itself: FAKE_NVML_CONTEXT bytes while this one has a context, FAKE_NVML_STREAM for each stream,
  * and FAKE_NVML_KERNELS since a kernel has run. Cards have other numbers than the driver's devices.
+ *
+ * FAKE_NVML_PROCESS is the name of another process, 4711, that is on every card: when it is asked
+ * for the FAKE_NVML_FROM-th time (1) and later, until the FAKE_NVML_UNTIL-th (always).
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +29,15 @@ API int nvmlInit_v2(void);
 API int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
 API int nvmlDeviceGetIndex(void *device, unsigned *index);
 API int nvmlDeviceGetMemoryInfo(void *device, memory *memory_out);
+
+typedef struct process {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+} process;
+
+API int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process *list);
+API int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned size);
 
 static bool gone;
 
@@ -77,5 +89,27 @@ int nvmlDeviceGetMemoryInfo(void *device, memory *memory_out)
     memory_out->total = capacity + RESERVED_BYTES;
     memory_out->free = capacity - used;
     memory_out->used = used + RESERVED_BYTES;
+    return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process *list)
+{
+    static uint64_t asked;
+    (void)device;
+    asked++;
+    bool there = getenv("FAKE_NVML_PROCESS") != NULL && asked >= number_of("FAKE_NVML_FROM", 1) &&
+                 asked <= number_of("FAKE_NVML_UNTIL", UINT64_MAX);
+    if (there && *count > 0)
+        list[0] = (process){.pid = 4711, .used_bytes = 3ull << 30};
+    *count = there ? 1 : 0;
+    return 0;
+}
+
+int nvmlSystemGetProcessName(unsigned pid, char *name, unsigned size)
+{
+    const char *known = getenv("FAKE_NVML_PROCESS");
+    if (pid != 4711 || known == NULL)
+        return ERROR;
+    snprintf(name, size, "%s", known);
     return 0;
 }

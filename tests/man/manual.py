@@ -93,6 +93,8 @@ def check_examples(command, page, source):
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "traces").symlink_to(pathlib.Path(source).resolve() / "traces")
+        (pathlib.Path(folder) / "card.json").write_text(
+            run(command, "devices", "--device", "h200", "--json"), encoding="utf-8")
         for line in re.findall(r"^\.EX\n(.*)$", plain(page), re.M):
             words = shlex.split(re.split(r" [|>] | && |\)", line.replace("source <(", "", 1))[0])
             if words[:2] in (["reveille", "record"], ["reveille", "run"]):

@@ -3,6 +3,7 @@
 
 import ctypes
 import gc
+import json
 import pathlib
 import pickle
 import sys
@@ -11,7 +12,7 @@ import weakref
 
 import pytest
 import reveille
-from reveille import _options
+from reveille import _c, _options
 
 MIB, GIB = 1 << 20, 1 << 30
 H200 = 150109880320
@@ -664,6 +665,26 @@ def test_profiles():
     assert h200.source != ""
     sized = reveille.profile("80GiB")
     assert (sized.name, sized.capacity_bytes) == ("", 80 * GIB)
+    assert h200.capacity_doubt_bytes == 0
+    assert reveille.profile("a100-80g").capacity_doubt_bytes == 81920 * 2**20 // 100
+
+
+def test_profile_of_a_file(tmp_path):
+    """What `reveille calibrate` writes names a device; a mistake in it is told with its key."""
+    costs = {name: {"call_ns": 5, "fs_per_byte": 6, "from": "measured"} for name in _c.COSTS}
+    driver = {f"{name}_bytes": 0 for name in
+              ("context", "first_kernel", "streams", "graph", "first_backup", "per_pinned_gib")}
+    made = {"format": "reveille device profile", "version": 1, "name": "mine", "description": "my card",
+            "source": "measured", "capacity_bytes": 2**30, "granularity_bytes": 2**21, "rdma": False,
+            "costs": costs, "driver": driver}
+    path = tmp_path / "card.json"
+    path.write_text(json.dumps(made))
+    assert reveille.profile(str(path)).name == "mine"
+    with reveille.Context("sim", devices=str(path), memory="accounted") as gpu:
+        assert gpu.devices[0].capacity_bytes == 2**30
+    path.write_text(json.dumps({**made, "version": 0}))
+    with pytest.raises(reveille.ReveilleError, match="calibrate the card again"):
+        reveille.profile(str(path))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 
 #include "actions.h"
 #include "random.h"
+#include "reveille/replay.h"
 
 #define HOLDERS_MAX 64
 #define STAGES_MAX 40 /* of one thread in a round */
@@ -200,6 +201,9 @@ void action_texts(owner *o)
     ANSWER(by, MAY_OK, rvl_profile_get, random_below(&by->random, count), &profile);
     ANSWER(by, MAY_OK, rvl_profile_find, profile.name, &same);
     EXPECT(by, same.capacity_bytes, profile.capacity_bytes);
+    ANSWER(by, MAY_OK, rvl_profile_load, profile.name, &same);
+    EXPECT(by, same.capacity_bytes, profile.capacity_bytes);
+    ANSWER(by, MAY(RVL_ERR_IO), rvl_profile_load, "/no such folder/card.json", &same);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_profile_get, count, &profile);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND) | MAY(RVL_ERR_INVALID), rvl_profile_find, "no such gpu",
            &profile);

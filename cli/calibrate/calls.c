@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What each call for device memory costs, by the size of the block.
+ *
+ * Blocks of one size are made, mapped, made accessible and taken down again, many at a time, as a
+ * pause and a resume do it; every call is timed by itself. The first create after a release pays
+ * for what the driver has cleared since: it is kept apart, by how much was released.
+ */
+#include <stdlib.h>
+
+#include "calibrate/card.h"
+
+#define ROUNDS 3
+#define AT_ONCE_BYTES (32 * GIB)
+
+typedef struct batch {
+    uint64_t block_bytes;
+    uint64_t count;
+    CUdeviceptr base;
+    CUmemGenericAllocationHandle *blocks;
+    uint64_t created; /* blocks that are there */
+    uint64_t mapped;
+} batch;
+
+static CUmemAllocationProp properties(const card *it)
+{
+    CUmemAllocationProp kind = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = it->ordinal},
+    };
+    kind.allocFlags.gpuDirectRDMACapable = it->rdma; /* as the library asks for it */
+    return kind;
+}
+
+/* One call, timed. */
+#define TIMED(it, act, size, call, what)                                                           \
+    do {                                                                                           \
+        uint64_t begin_ns_ = now_ns();                                                             \
+        CUresult result_ = (call);                                                                 \
+        uint64_t end_ns_ = now_ns();                                                               \
+        if (!card_ok(it, result_, what))                                                           \
+            return false;                                                                          \
+        samples_add((it)->measured, act, size, "ns", end_ns_ - begin_ns_);                         \
+    } while (0)
+
+static bool create_blocks(card *it, batch *made)
+{
+    const CUmemAllocationProp kind = properties(it);
+    for (; made->created < made->count; made->created++) {
+        CUmemGenericAllocationHandle *block = &made->blocks[made->created];
+        uint64_t begin_ns = now_ns();
+        CUresult result = it->cuMemCreate(block, made->block_bytes, &kind, 0);
+        uint64_t taken_ns = now_ns() - begin_ns;
+        if (result != CUDA_SUCCESS && it->rdma && made->created == 0) {
+            it->rdma = false; /* reported and refused, as some systems do */
+            return create_blocks(it, made);
+        }
+        if (!card_ok(it, result, "creating a block"))
+            return false;
+        if (it->released_bytes > 0)
+            samples_add(it->measured, "create_after_release", it->released_bytes, "ns", taken_ns);
+        else
+            samples_add(it->measured, "create", made->block_bytes, "ns", taken_ns);
+        it->released_bytes = 0;
+    }
+    return true;
+}
+
+static bool map_blocks(card *it, batch *made)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = it->ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    for (; made->mapped < made->count; made->mapped++) {
+        CUdeviceptr addr = made->base + made->mapped * made->block_bytes;
+        TIMED(it, "map", made->block_bytes,
+              it->cuMemMap(addr, made->block_bytes, 0, made->blocks[made->mapped], 0),
+              "mapping a block");
+        TIMED(it, "set_access", made->block_bytes,
+              it->cuMemSetAccess(addr, made->block_bytes, &access, 1), "giving access");
+    }
+    return true;
+}
+
+static bool unmap_blocks(card *it, batch *made)
+{
+    for (; made->mapped > 0; made->mapped--)
+        TIMED(
+            it, "unmap", made->block_bytes,
+            it->cuMemUnmap(made->base + (made->mapped - 1) * made->block_bytes, made->block_bytes),
+            "unmapping a block");
+    return true;
+}
+
+static bool release_blocks(card *it, batch *made)
+{
+    for (; made->created > 0; made->created--) {
+        TIMED(it, "release", made->block_bytes, it->cuMemRelease(made->blocks[made->created - 1]),
+              "releasing a block");
+        it->released_bytes += made->block_bytes;
+    }
+    return true;
+}
+
+/* After a failure: what is still there goes, and nothing is timed. */
+static void clean_up(card *it, batch *made)
+{
+    for (; made->mapped > 0; made->mapped--)
+        it->cuMemUnmap(made->base + (made->mapped - 1) * made->block_bytes, made->block_bytes);
+    for (; made->created > 0; made->created--)
+        it->cuMemRelease(made->blocks[made->created - 1]);
+}
+
+static bool run_rounds(card *it, batch *made)
+{
+    uint64_t bytes = made->block_bytes * made->count;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t before = card_free_bytes(it);
+        if (!create_blocks(it, made) || !map_blocks(it, made))
+            return false;
+        uint64_t taken = before - card_free_bytes(it);
+        samples_add(it->measured, "mapped_above_its_size", bytes, "bytes",
+                    taken > bytes ? taken - bytes : 0);
+        if (!unmap_blocks(it, made) || !release_blocks(it, made))
+            return false;
+        settle(bytes);
+    }
+    return true;
+}
+
+static bool measure_batch(card *it, uint64_t block_bytes, uint64_t count)
+{
+    batch made = {.block_bytes = block_bytes, .count = count};
+    uint64_t bytes = block_bytes * count;
+    made.blocks = calloc(count, sizeof *made.blocks);
+    if (made.blocks == NULL)
+        return card_ok(it, CUDA_ERROR_OUT_OF_MEMORY, "host memory for the measuring");
+    uint64_t begin_ns = now_ns();
+    bool ok = card_ok(it, it->cuMemAddressReserve(&made.base, bytes, 0, 0, 0),
+                      "reserving an address range");
+    if (ok)
+        samples_add(it->measured, "reserve", bytes, "ns", now_ns() - begin_ns);
+    if (ok) {
+        ok = run_rounds(it, &made);
+        clean_up(it, &made);
+        begin_ns = now_ns();
+        ok = card_ok(it, it->cuMemAddressFree(made.base, bytes), "giving a range back") && ok;
+        samples_add(it->measured, "release_range", bytes, "ns", now_ns() - begin_ns);
+    }
+    free(made.blocks);
+    return ok;
+}
+
+/* A block that is created, timed and released. */
+static bool create_once(card *it, const char *act, uint64_t of_bytes, uint64_t bytes)
+{
+    const CUmemAllocationProp kind = properties(it);
+    CUmemGenericAllocationHandle block = 0;
+    uint64_t begin_ns = now_ns();
+    if (!card_ok(it, it->cuMemCreate(&block, bytes, &kind, 0), "creating a block"))
+        return false;
+    samples_add(it->measured, act, of_bytes, "ns", now_ns() - begin_ns);
+    return card_ok(it, it->cuMemRelease(block), "releasing a block");
+}
+
+/*
+ * What a release costs later: to a block that is asked for while the driver still clears, to a
+ * small one once it has cleared, and to a large one behind the small one.
+ */
+static bool measure_release(card *it, uint64_t bytes)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!create_once(it, "create_and_release", bytes, bytes) ||
+            !create_once(it, "create_at_once", bytes, bytes))
+            return false;
+        settle(bytes);
+        if (!create_once(it, "small_create_after_release", bytes, it->granularity_bytes) ||
+            !create_once(it, "create_after_small", bytes, bytes))
+            return false;
+        settle(bytes);
+    }
+    it->released_bytes += bytes;
+    return true;
+}
+
+bool measure_calls(card *it)
+{
+    static const struct {
+        uint64_t block_bytes;
+        uint64_t count;
+    } plan[] = {{2 * MIB, 512}, {20 * MIB, 128}, {160 * MIB, 32}, {512 * MIB, 16},
+                {2 * GIB, 6},   {8 * GIB, 2},    {24 * GIB, 1},   {60 * GIB, 1}};
+    uint64_t room = card_free_bytes(it) / 10 * 9;
+    for (size_t i = 0; i < sizeof plan / sizeof *plan; i++) {
+        uint64_t granules = plan[i].block_bytes / it->granularity_bytes;
+        uint64_t block_bytes = (granules > 0 ? granules : 1) * it->granularity_bytes;
+        uint64_t most = room / block_bytes;
+        uint64_t count = plan[i].count < most ? plan[i].count : most;
+        if (count > 0 && !measure_batch(it, block_bytes, count))
+            return false;
+    }
+    uint64_t at_once = AT_ONCE_BYTES < room ? AT_ONCE_BYTES : room / (2 * MIB) * (2 * MIB);
+    return measure_release(it, at_once / it->granularity_bytes * it->granularity_bytes);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The card that is measured: the driver's calls, its primary context, and what the parts of the
+ * measuring share.
+ *
+ * The driver is the one that the library has opened (rvl_cuda_get_entry). Calls that a driver may
+ * lack are NULL there, and what needs them is not measured.
+ */
+#ifndef RVL_CLI_CALIBRATE_CARD_H
+#define RVL_CLI_CALIBRATE_CARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cuda.h>
+
+#include "calibrate/samples.h"
+#include "reveille/status.h"
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/* X(entry point, CUDA version whose signature it has): needed. */
+#define CARD_ENTRY_MAP(X)                                                                          \
+    X(cuInit, 2000)                                                                                \
+    X(cuDriverGetVersion, 2020)                                                                    \
+    X(cuGetErrorName, 6000)                                                                        \
+    X(cuDeviceGet, 2000)                                                                           \
+    X(cuDeviceGetName, 2000)                                                                       \
+    X(cuDeviceGetAttribute, 2000)                                                                  \
+    X(cuDeviceGetPCIBusId, 4010)                                                                   \
+    X(cuDevicePrimaryCtxRetain, 7000)                                                              \
+    X(cuDevicePrimaryCtxRelease, 11000)                                                            \
+    X(cuCtxSetCurrent, 4000)                                                                       \
+    X(cuCtxSynchronize, 2000)                                                                      \
+    X(cuMemGetInfo, 3020)                                                                          \
+    X(cuMemGetAllocationGranularity, 10020)                                                        \
+    X(cuMemAddressReserve, 10020)                                                                  \
+    X(cuMemAddressFree, 10020)                                                                     \
+    X(cuMemCreate, 10020)                                                                          \
+    X(cuMemRelease, 10020)                                                                         \
+    X(cuMemMap, 10020)                                                                             \
+    X(cuMemUnmap, 10020)                                                                           \
+    X(cuMemSetAccess, 10020)                                                                       \
+    X(cuMemHostAlloc, 2020)                                                                        \
+    X(cuMemFreeHost, 2000)                                                                         \
+    X(cuMemcpyDtoHAsync, 3020)                                                                     \
+    X(cuMemcpyHtoDAsync, 3020)                                                                     \
+    X(cuMemsetD8Async, 3020)                                                                       \
+    X(cuStreamCreate, 2000)                                                                        \
+    X(cuStreamDestroy, 4000)                                                                       \
+    X(cuStreamSynchronize, 2000)
+
+/* The same: measured with them where the driver has them. */
+#define CARD_OPTIONAL_MAP(X)                                                                       \
+    X(cuModuleLoadData, 2000)                                                                      \
+    X(cuModuleUnload, 2000)                                                                        \
+    X(cuModuleGetFunction, 2000)                                                                   \
+    X(cuLaunchKernel, 4000)                                                                        \
+    X(cuGraphCreate, 10000)                                                                        \
+    X(cuGraphAddEmptyNode, 10000)                                                                  \
+    X(cuGraphInstantiateWithFlags, 11040)                                                          \
+    X(cuGraphLaunch, 10000)                                                                        \
+    X(cuGraphExecDestroy, 10000)                                                                   \
+    X(cuGraphDestroy, 10000)
+
+/* For library.c. */
+struct library_options {
+    const char *disk_directory; /* NULL: the disk is not measured */
+    uint64_t host_bytes_max;    /* that may be pinned */
+};
+
+typedef struct card {
+#define CARD_POINTER(name, version) __typeof__(&name) name;
+    CARD_ENTRY_MAP(CARD_POINTER)
+    CARD_OPTIONAL_MAP(CARD_POINTER)
+#undef CARD_POINTER
+    int ordinal;
+    CUdevice device;
+    CUcontext context;
+    int driver_version; /* 13000 for CUDA 13.0 */
+    bool rdma;
+    char name[64];
+    char bus_id[32];
+    uint64_t total_bytes; /* as cuMemGetInfo says it */
+    uint64_t granularity_bytes;
+    uint64_t released_bytes; /* since a block was last created */
+    struct library_options library;
+    uint64_t began_ns;
+    const char *failed; /* what did not succeed, for the message; NULL: all has */
+    CUresult result;    /* of it */
+    samples *measured;  /* where values go */
+} card;
+
+/* Finds the calls, starts the driver, and asks for what needs no context. */
+rvl_status card_find(card *it, int ordinal);
+
+/* Makes the primary context current, and asks for the rest. */
+rvl_status card_open(card *it);
+
+/* Runs a part. What it answers is in the error record. */
+rvl_status card_measure(card *it, bool (*part)(card *it));
+
+/* Gives the context back. */
+void card_close(card *it);
+
+/* Remembers the first failure. Returns whether the call succeeded. */
+bool card_ok(card *it, CUresult result, const char *what);
+
+/* Bytes that cuMemGetInfo calls free; 0 after a failure. */
+uint64_t card_free_bytes(card *it);
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Whether another size may be begun. On a slow machine the large sizes are left out, so that all is
+ * done within a minute.
+ */
+bool card_has_time(const card *it);
+
+void sleep_ms(unsigned milliseconds);
+
+/* Waits until the driver has cleared what was just released. */
+void settle(uint64_t released_bytes);
+
+/* ---- The parts. false: a call failed (card.failed), or something else did, and is in the error
+ * record ---- */
+
+/* footprint.c: what a context, kernels, streams and graphs take. The context's is a child's. */
+bool measure_footprint(card *it);
+/* Before the driver is started here: forks what measures a context. */
+typedef struct context_child context_child;
+context_child *context_child_start(int ordinal);
+/* 0: it could not be measured. Ends the child. */
+uint64_t context_child_measure(context_child *child, card *it);
+void context_child_end(context_child *child);
+
+/* calls.c: what each call costs by size, and the first create after a release. */
+bool measure_calls(card *it);
+
+/* copies.c: the link, both ways and both at once, and fills. */
+bool measure_copies(card *it);
+
+/* library.c: pauses and resumes by the library: cold and warm host memory, digests, disk. */
+bool measure_library(card *it);
+
+#endif

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reveille calibrate: measures a card, makes a profile of it, and replays a trace on both.
+ *
+ * Every part of the measuring is looked at afterwards: if another program came to the card
+ * meanwhile, its values are thrown away and it is repeated, and after some tries all is refused.
+ */
+#include "command.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/output.h"
+#include "options.h"
+
+#define ORDINAL_MAX 63
+#define DISK_USUAL "/tmp"
+
+typedef struct arguments {
+    const char *output;
+    const char *disk;
+    uint32_t gpu;
+    uint32_t tries;
+    bool no_disk;
+    bool json;
+} arguments;
+
+#define FIELD(name) offsetof(arguments, name)
+
+const command_spec calibrate_spec = {
+    .name = "calibrate",
+    .summary = "measure a card, and write its device profile",
+    .usage = "[OPTION]...",
+    .description =
+        "Measures a real card in under a minute: how much memory programs get, what the driver "
+        "takes of it, what each call costs by size, how fast the link, host memory, digests and "
+        "the disk are. A profile is made of the medians. Then a trace is replayed on the card and "
+        "on the profile, and a table says how well they agree.\n\n"
+        "The profile's file can be named wherever a device is: `--device card.json`.\n\n"
+        "Nothing else may use the card meanwhile. Programs that do are named; what they disturbed "
+        "is measured again, and refused after a few tries.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_FILE,
+             .letter = 'o',
+             .name = "output",
+             .value = "FILE",
+             .help = "the profile; without it only the table is printed",
+             .usual = "none",
+             .files = "json",
+             .field = FIELD(output)},
+            {.kind = OPTION_NUMBER,
+             .name = "gpu",
+             .value = "N",
+             .help = "CUDA's number of the card",
+             .usual = "0",
+             .most = ORDINAL_MAX,
+             .field = FIELD(gpu)},
+            {.kind = OPTION_FILE,
+             .name = "disk",
+             .value = "FOLDER",
+             .help =
+                 "where backups on disk are measured, with a file of 1 GiB; a tmpfs is left out",
+             .usual = "/tmp",
+             .expected = "a folder",
+             .field = FIELD(disk)},
+            {.kind = OPTION_FLAG,
+             .name = "no-disk",
+             .help = "do not measure the disk",
+             .field = FIELD(no_disk)},
+            {.kind = OPTION_NUMBER,
+             .name = "tries",
+             .value = "N",
+             .help = "how often a part is measured that other programs disturb",
+             .usual = "3",
+             .least = 1,
+             .most = 100,
+             .field = FIELD(tries)},
+            {.kind = OPTION_FLAG,
+             .name = "json",
+             .help = "print the profile instead of the table",
+             .field = FIELD(json)},
+            OPTION_OF_COLOR,
+            OPTION_OF_PROGRESS,
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "measured"},
+                                  {"2", "bad usage, no CUDA, or other programs use the card"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille calibrate -o card.json", "Measure card 0 and keep its profile."},
+            {"reveille replay run.rvt --device card.json", "Predict with it."},
+            {"reveille calibrate --gpu 3 --disk /scratch -o card.json",
+             "Another card, and another disk."},
+            {NULL, NULL}},
+    .see_also = "reveille(1), reveille-devices(1), reveille-replay(1); docs/calibrate.md in the "
+                "sources",
+};
+
+#ifdef RVL_HAVE_CUDA
+
+#include "calibrate/agree.h"
+#include "calibrate/card.h"
+#include "calibrate/document.h"
+#include "calibrate/fit.h"
+#include "calibrate/neighbours.h"
+#include "progress.h"
+
+#define WAIT_MS 2000
+#define HOST_SHARE 4 /* of the memory that is free, one part may be pinned */
+#define STEPS 6
+
+typedef struct run {
+    const arguments *parsed;
+    card card;
+    samples all;
+    neighbours others;
+    rvl_profile profile;
+    uint32_t measured_costs;
+    agreement agreed;
+    char name[64], description[160], source[200], date[16];
+} run;
+
+static int explain(rvl_status status)
+{
+    const rvl_error *error = rvli_error_get();
+    progress_end();
+    bool known = error->status == status && error->message[0] != '\0';
+    const char *what = known ? error->message : rvl_status_text(status);
+    return complain(status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT, "calibrate: %s",
+                    what);
+}
+
+static int refuse_neighbours(const run *it, const char *who)
+{
+    progress_end();
+    return complain(EXIT_BAD_INPUT,
+                    "calibrate: %s uses card %u, after %u tries: end it, or name another card "
+                    "(--gpu, CUDA_VISIBLE_DEVICES)",
+                    who, it->parsed->gpu, it->parsed->tries);
+}
+
+/* ---- Measuring ---- */
+
+static int begin(run *it, context_child *child)
+{
+    char who[NEIGHBOURS_TEXT_BYTES];
+    rvl_status status = card_find(&it->card, 0);
+    if (status != RVL_OK)
+        return explain(status);
+    neighbours_open(&it->others, &it->card);
+    for (uint32_t tries = 1; neighbours_before(&it->others, who); tries++) {
+        if (tries == it->parsed->tries)
+            return refuse_neighbours(it, who);
+        complain(0, "calibrate: %s uses card %u: waiting", who, it->parsed->gpu);
+        sleep_ms(WAIT_MS);
+    }
+    status = card_open(&it->card);
+    if (status != RVL_OK)
+        return explain(status);
+    uint64_t context_bytes = context_child_measure(child, &it->card);
+    if (context_bytes > 0)
+        samples_add(&it->all, "context_takes", 0, "bytes", context_bytes);
+    return EXIT_FITS;
+}
+
+/* A part, again as long as somebody else was there. */
+static int measure_part(run *it, bool (*part)(card *card))
+{
+    char who[NEIGHBOURS_TEXT_BYTES];
+    for (uint32_t tries = 1;; tries++) {
+        samples fresh = {0};
+        it->card.measured = &fresh;
+        rvl_status status = card_measure(&it->card, part);
+        bool disturbed = neighbours_since(&it->others, &it->card, who);
+        if (status == RVL_OK && !disturbed) {
+            samples_move(&it->all, &fresh);
+            return EXIT_FITS;
+        }
+        samples_free(&fresh);
+        if (!disturbed)
+            return explain(status);
+        if (tries == it->parsed->tries)
+            return refuse_neighbours(it, who);
+        complain(0, "calibrate: %s uses card %u: measuring again", who, it->parsed->gpu);
+        sleep_ms(WAIT_MS);
+    }
+}
+
+static int measure(run *it)
+{
+    static bool (*const parts[])(card *) = {measure_footprint, measure_calls, measure_copies,
+                                            measure_library};
+    int exit = EXIT_FITS;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && exit == EXIT_FITS; i++) {
+        exit = measure_part(it, parts[i]);
+        progress_report(i + 2, STEPS, i + 2);
+        if (i == 0) /* what streams and kernels leave behind is not somebody else's */
+            it->others.free_bytes = card_free_bytes(&it->card);
+    }
+    if (exit == EXIT_FITS && it->all.failed)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    return exit;
+}
+
+/* ---- The profile ---- */
+
+/* "NVIDIA H200" as "nvidia-h200". */
+static void make_name(const char *card_name, char name[64])
+{
+    size_t length = 0;
+    for (; *card_name != '\0' && length < 63; card_name++) {
+        if (isalnum((unsigned char)*card_name))
+            name[length++] = (char)tolower((unsigned char)*card_name);
+        else if (length > 0 && name[length - 1] != '-')
+            name[length++] = '-';
+    }
+    name[length] = '\0';
+    if (length == 0)
+        snprintf(name, 64, "card");
+}
+
+static rvl_status make_profile(run *it)
+{
+    struct tm day;
+    time_t now = time(NULL);
+    it->profile.struct_size = sizeof it->profile;
+    rvl_status status = rvl_profile_find("h200", &it->profile); /* for what is not measured */
+    if (status != RVL_OK)
+        return status;
+    strftime(it->date, sizeof it->date, "%Y-%m-%d", gmtime_r(&now, &day));
+    make_name(it->card.name, it->name);
+    snprintf(it->description, sizeof it->description, "%s, as reveille calibrate found it",
+             it->card.name);
+    snprintf(it->source, sizeof it->source, "cuda: measured by reveille calibrate, %s, CUDA %d.%d",
+             it->date, it->card.driver_version / 1000, it->card.driver_version % 1000 / 10);
+    it->profile.name = it->name;
+    it->profile.description = it->description;
+    it->profile.source = it->source;
+    it->profile.capacity_bytes = it->card.total_bytes;
+    it->profile.granularity_bytes = it->card.granularity_bytes;
+    it->profile.flags = RVL_PROFILE_MEASURED | (it->card.rdma ? 0 : RVL_PROFILE_NO_RDMA);
+    it->profile.capacity_doubt_bytes = 0;
+    it->profile.driver = (rvl_driver_use){0};
+    it->measured_costs = fit_profile(&it->all, &it->profile);
+    return RVL_OK;
+}
+
+static char *text_of(const run *it, bool with_agreement)
+{
+    const document made = {.profile = &it->profile,
+                           .measured_costs = it->measured_costs,
+                           .measured = &it->all,
+                           .agreed = with_agreement ? &it->agreed : NULL,
+                           .driver_version = it->card.driver_version,
+                           .date = it->date};
+    return document_text(&made);
+}
+
+static bool write_all(int fd, const char *text)
+{
+    for (size_t left = strlen(text); left > 0;) {
+        ssize_t written = write(fd, text, left);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        text += written;
+        left -= (size_t)written;
+    }
+    return true;
+}
+
+/* The trace is replayed on the profile as it will be read: from a file that has no name yet. */
+static rvl_status replay_own_trace(run *it)
+{
+    char path[RVLI_OUTPUT_PATH_BYTES];
+    char *text = text_of(it, false);
+    int fd = text != NULL ? memfd_create("reveille-profile", MFD_CLOEXEC) : -1;
+    bool written = fd >= 0 && write_all(fd, text);
+    free(text);
+    rvl_status status = RVL_ERR_HOST_OOM;
+    if (written) {
+        uint64_t room = card_free_bytes(&it->card) / 10 * 8;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        status = agree_replay(room, it->card.library.host_bytes_max, it->card.granularity_bytes,
+                              path, &it->agreed);
+    } else {
+        rvli_error(status, "no host memory for the profile");
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* ---- What is told ---- */
+
+static void format_value(const char *unit, uint64_t value, char text[SIZE_TEXT_BYTES])
+{
+    if (strcmp(unit, "bytes") == 0)
+        format_size(value, text);
+    else if (value < 10000)
+        snprintf(text, SIZE_TEXT_BYTES, "%" PRIu64 " ns", value);
+    else if (value < 10000000)
+        snprintf(text, SIZE_TEXT_BYTES, "%.1f us", (double)value / 1e3);
+    else
+        snprintf(text, SIZE_TEXT_BYTES, "%.1f ms", (double)value / 1e6);
+}
+
+static bool print_measured(const samples *all)
+{
+    static const char *const titles[] = {"measured", "of", "least", "median", "most", "count"};
+    static const bool right[] = {false, true, true, true, true, true};
+    table *rows = table_new(titles, right, 6);
+    if (rows == NULL)
+        return false;
+    for (size_t i = 0; i < all->count; i++) {
+        const series *one = &all->list[i];
+        char of[SIZE_TEXT_BYTES] = "", least[SIZE_TEXT_BYTES], median[SIZE_TEXT_BYTES],
+             most[SIZE_TEXT_BYTES], count[SIZE_TEXT_BYTES];
+        spread found = samples_spread(one);
+        if (one->bytes > 0)
+            format_size(one->bytes, of);
+        format_value(one->unit, found.least, least);
+        format_value(one->unit, found.median, median);
+        format_value(one->unit, found.most, most);
+        snprintf(count, sizeof count, "%zu", found.count);
+        table_add(rows, (const char *const[]){one->act, of, least, median, most, count});
+    }
+    bool ok = table_print(rows, "");
+    table_free(rows);
+    return ok;
+}
+
+static bool print_agreed(const agreement *agreed)
+{
+    static const char *const titles[] = {"stage", "peak on the profile", "on the card",
+                                         "",      "time on the profile", "on the card",
+                                         ""};
+    static const bool right[] = {false, true, true, true, true, true, true};
+    table *rows = table_new(titles, right, 7);
+    if (rows == NULL)
+        return false;
+    for (size_t i = 0; i < agreed->count; i++) {
+        const agree_stage *one = &agreed->stages[i];
+        char ours[SIZE_TEXT_BYTES], real[SIZE_TEXT_BYTES], peak[CHANGE_TEXT_BYTES];
+        char our_time[SIZE_TEXT_BYTES], real_time[SIZE_TEXT_BYTES], times[CHANGE_TEXT_BYTES];
+        format_size(one->predicted_peak_bytes, ours);
+        format_size(one->measured_peak_bytes, real);
+        format_change(100 * agree_share(one->predicted_peak_bytes, one->measured_peak_bytes), peak);
+        format_value("ns", one->predicted_ns, our_time);
+        format_value("ns", one->measured_ns, real_time);
+        format_change(100 * agree_share(one->predicted_ns, one->measured_ns), times);
+        table_add(rows,
+                  (const char *const[]){one->name, ours, real, peak, our_time, real_time, times});
+    }
+    bool ok = table_print(rows, "");
+    table_free(rows);
+    return ok;
+}
+
+static bool print_report(const run *it)
+{
+    char capacity[SIZE_TEXT_BYTES];
+    say("%s: %s (%" PRIu64 " bytes) for programs, granularity %" PRIu64 " bytes\n", it->card.name,
+        format_size(it->card.total_bytes, capacity), it->card.total_bytes,
+        it->card.granularity_bytes);
+    if (!print_measured(&it->all))
+        return false;
+    say("The same trace on the profile and on the card:\n");
+    if (!print_agreed(&it->agreed))
+        return false;
+    say("Worst peak: %.3f %%. Worst time of 5 ms and more: %.1f %%.\n",
+        100 * agree_worst_peak(&it->agreed), 100 * agree_worst_time(&it->agreed));
+    return true;
+}
+
+/* ---- The command ---- */
+
+static int write_profile(const char *path, const char *text)
+{
+    rvli_output output;
+    rvl_status status = rvli_output_open(path, RVLI_OUTPUT_CHOSEN, &output);
+    if (status != RVL_OK)
+        return explain(status);
+    status = write_all(output.fd, text) ? rvli_output_publish(&output, false)
+                                        : rvli_output_fail(&output, errno);
+    rvli_output_close(&output);
+    return status == RVL_OK ? EXIT_FITS : explain(status);
+}
+
+static int tell(const run *it)
+{
+    char *text = text_of(it, true);
+    if (text == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    int exit = it->parsed->output != NULL ? write_profile(it->parsed->output, text) : EXIT_FITS;
+    if (exit == EXIT_FITS && it->parsed->json)
+        fputs(text, stdout);
+    else if (exit == EXIT_FITS && !print_report(it))
+        exit = complain(EXIT_INTERNAL, "out of host memory");
+    free(text);
+    return exit;
+}
+
+/* Bytes of host memory that may be pinned: a quarter of what the kernel calls available. */
+static uint64_t host_bytes_free(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "MemAvailable: %llu kB", &kib) != 1) {
+    }
+    if (file != NULL)
+        fclose(file);
+    return kib * KIB / HOST_SHARE;
+}
+
+static int calibrate(run *it, context_child *child)
+{
+    int exit = begin(it, child);
+    context_child_end(child);
+    if (exit != EXIT_FITS)
+        return exit;
+    neighbours_settle(&it->others, &it->card);
+    progress_report(1, STEPS, 1);
+    exit = measure(it);
+    if (exit != EXIT_FITS)
+        return exit;
+    rvl_status status = make_profile(it);
+    if (status == RVL_OK)
+        status = replay_own_trace(it);
+    if (status != RVL_OK)
+        return explain(status);
+    progress_end();
+    return tell(it);
+}
+
+/*
+ * The card becomes the only one that this process sees, so that the replay on it finds it as device
+ * 0: CUDA_VISIBLE_DEVICES gets the N-th of what it lists, or N where it is not set.
+ */
+static bool show_one_card(uint32_t number)
+{
+    char one[128];
+    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+    if (shown == NULL || shown[0] == '\0') {
+        snprintf(one, sizeof one, "%" PRIu32, number);
+        return setenv("CUDA_VISIBLE_DEVICES", one, 1) == 0;
+    }
+    for (; number > 0; number--) {
+        shown = strchr(shown, ',');
+        if (shown == NULL)
+            return false;
+        shown++;
+    }
+    snprintf(one, sizeof one, "%.*s", (int)strcspn(shown, ","), shown);
+    return setenv("CUDA_VISIBLE_DEVICES", one, 1) == 0;
+}
+
+static int run_it(const arguments *parsed)
+{
+    if (!show_one_card(parsed->gpu))
+        return options_refuse(&calibrate_spec,
+                              "--gpu %" PRIu32 ": CUDA_VISIBLE_DEVICES lists fewer cards",
+                              parsed->gpu);
+    /* Before anything of the driver: a child cannot use one that its parent has started. */
+    context_child *child = context_child_start(0);
+    run *it = calloc(1, sizeof *it);
+    if (it == NULL) {
+        context_child_end(child);
+        return complain(EXIT_INTERNAL, "out of host memory");
+    }
+    it->parsed = parsed;
+    it->card.measured = &it->all;
+    it->card.began_ns = now_ns();
+    it->card.library =
+        (struct library_options){.disk_directory = parsed->no_disk ? NULL : parsed->disk,
+                                 .host_bytes_max = host_bytes_free()};
+    progress_begin("calibrate", "parts");
+    int exit = calibrate(it, child);
+    progress_end();
+    card_close(&it->card);
+    neighbours_close(&it->others);
+    samples_free(&it->all);
+    free(it);
+    return exit;
+}
+
+#else
+
+static int run_it(const arguments *parsed)
+{
+    (void)parsed;
+    return complain(EXIT_BAD_INPUT, "calibrate: this build has no CUDA backend: build it where "
+                                    "cuda.h is (RVL_CUDA_INCLUDE names its folder)");
+}
+
+#endif
+
+int command_calibrate(int argc, char **argv)
+{
+    arguments parsed = {.disk = DISK_USUAL, .tries = 3};
+    option_line line;
+    if (!options_parse(&calibrate_spec, argc, argv, &parsed, &line))
+        return line.status;
+    if (line.first < argc)
+        return options_refuse(&calibrate_spec, "calibrate: unexpected argument %s",
+                              argv[line.first]);
+    int status = options_check_ending(&calibrate_spec, "-o", parsed.output, "json");
+    return status != 0 ? status : run_it(&parsed);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The file that a calibration writes; docs/calibrate.md describes it, rvl_profile_load() reads it.
+ */
+#ifndef RVL_CLI_CALIBRATE_DOCUMENT_H
+#define RVL_CLI_CALIBRATE_DOCUMENT_H
+
+#include <stdint.h>
+
+#include "calibrate/agree.h"
+#include "calibrate/samples.h"
+#include "reveille/sim.h"
+
+typedef struct document {
+    const rvl_profile *profile;
+    uint32_t measured_costs; /* as fit_profile() answers */
+    const samples *measured;
+    const agreement *agreed; /* NULL: not known yet */
+    int driver_version;
+    const char *date; /* "2026-11-22" */
+} document;
+
+/* As text that ends with a newline. The caller frees it. NULL: no memory. */
+char *document_text(const document *it);
+
+#endif

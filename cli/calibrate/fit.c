@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lines through medians.
+ *
+ * The cost model has so much a call and so much a byte. A line is laid through the medians of all
+ * sizes so that the sum of the squares of its relative errors is least: a call of 10 us counts as
+ * much as one of 10 ms. Neither part of a line falls below zero.
+ *
+ * Some costs are not measured alone: a warm pause has the calls in it, a cold one the making of
+ * memory as well. What is known is taken off first.
+ */
+#include "calibrate/fit.h"
+
+#include <math.h>
+#include <string.h>
+
+#define POINTS_MAX 16
+#define FS_PER_NS 1e6
+#define PIECE_BYTES 2097152.0
+#define GIB_BYTES 1073741824.0
+
+typedef struct points {
+    double bytes[POINTS_MAX];
+    double values[POINTS_MAX]; /* above 0 */
+    size_t count;
+} points;
+
+typedef struct line {
+    double fixed;
+    double per_byte;
+} line;
+
+static void add_point(points *all, double bytes, double value)
+{
+    if (all->count < POINTS_MAX && value > 0) {
+        all->bytes[all->count] = bytes;
+        all->values[all->count++] = value;
+    }
+}
+
+/* Medians of an act by size. */
+static points medians(const samples *all, const char *act)
+{
+    points found = {.count = 0};
+    for (size_t i = 0; i < all->count; i++) {
+        if (strcmp(all->list[i].act, act) == 0)
+            add_point(&found, (double)all->list[i].bytes,
+                      (double)samples_spread(&all->list[i]).median);
+    }
+    return found;
+}
+
+/* With one part given as 0: the other that fits best. */
+static double fit_one(const points *all, bool per_byte)
+{
+    double upper = 0, lower = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        double x = (per_byte ? all->bytes[i] : 1) / all->values[i];
+        upper += x;
+        lower += x * x;
+    }
+    return lower > 0 ? upper / lower : 0;
+}
+
+static line fit_line(const points *all)
+{
+    double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        double x = all->bytes[i], y = all->values[i], weight = 1 / (y * y);
+        w += weight, wx += weight * x, wxx += weight * x * x;
+        wy += weight * y, wxy += weight * x * y;
+    }
+    double determinant = w * wxx - wx * wx;
+    line best = {.fixed = fit_one(all, false), .per_byte = 0};
+    if (all->count < 2 || determinant <= 0)
+        return best;
+    line both = {.fixed = (wxx * wy - wx * wxy) / determinant,
+                 .per_byte = (w * wxy - wx * wy) / determinant};
+    if (both.per_byte < 0)
+        return best;
+    return both.fixed >= 0 ? both : (line){.fixed = 0, .per_byte = fit_one(all, true)};
+}
+
+static double at(line it, double bytes)
+{
+    return it.fixed + it.per_byte * bytes;
+}
+
+static uint32_t whole(double value)
+{
+    return value <= 0 ? 0 : value >= UINT32_MAX ? UINT32_MAX : (uint32_t)lround(value);
+}
+
+static rvl_cost cost_of(line it)
+{
+    return (rvl_cost){.call_ns = whole(it.fixed), .fs_per_byte = whole(it.per_byte * FS_PER_NS)};
+}
+
+static line line_of(rvl_cost cost)
+{
+    return (line){.fixed = cost.call_ns, .per_byte = cost.fs_per_byte / FS_PER_NS};
+}
+
+/* ---- The costs ---- */
+
+enum {
+#define COST_NUMBER(field) COST_##field,
+    RVL_COST_MAP(COST_NUMBER)
+#undef COST_NUMBER
+};
+
+#define BIT(field) (UINT32_C(1) << COST_##field)
+
+static bool fit_act(const samples *all, const char *act, rvl_cost *cost)
+{
+    points found = medians(all, act);
+    if (found.count > 0)
+        *cost = cost_of(fit_line(&found));
+    return found.count > 0;
+}
+
+/* A call whose price does not depend on the size: its median over all sizes. */
+static bool fit_call(const samples *all, const char *act, rvl_cost *cost)
+{
+    points found = medians(all, act);
+    if (found.count > 0)
+        *cost = (rvl_cost){.call_ns = whole(fit_one(&found, false)), .fs_per_byte = 0};
+    return found.count > 0;
+}
+
+/* What the first create after a release takes above a create of that size. */
+static bool fit_reclaim(const samples *all, rvl_cost_model *model)
+{
+    points extra = {.count = 0};
+    points found = medians(all, "create_after_release");
+    double create = model->create.call_ns;
+    for (size_t i = 0; i < found.count; i++) {
+        if (found.bytes[i] >= 2 * GIB_BYTES)
+            add_point(&extra, found.bytes[i], found.values[i] - create);
+    }
+    if (found.count > 0) /* the model has no price for a create after nothing */
+        model->reclaim =
+            (rvl_cost){.call_ns = 0, .fs_per_byte = whole(fit_one(&extra, true) * FS_PER_NS)};
+    return found.count > 0;
+}
+
+/* Times of pauses or resumes less what their calls take: what copying takes. */
+static points copying(const samples *all, const char *act, const rvl_cost_model *model, bool out)
+{
+    points found = medians(all, act), left = {.count = 0};
+    for (size_t i = 0; i < found.count; i++) {
+        double bytes = found.bytes[i];
+        double calls = out ? at(line_of(model->unmap), bytes) + at(line_of(model->release), bytes)
+                           : at(line_of(model->create), bytes) + at(line_of(model->map), bytes) +
+                                 at(line_of(model->set_access), bytes) +
+                                 at(line_of(model->reclaim), bytes);
+        add_point(&left, bytes, found.values[i] - calls);
+    }
+    return left;
+}
+
+/* Points of at least a GiB: what pauses and resumes have once does not count there. */
+static points large(const points *all)
+{
+    points found = {.count = 0};
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->bytes[i] >= GIB_BYTES)
+            add_point(&found, all->bytes[i], all->values[i]);
+    }
+    return found;
+}
+
+/*
+ * A direction of the link. Bytes: by what pauses (resumes) take, or if none were large enough by
+ * the largest plain copy. The call: by the same bytes in pieces of 2 MiB, less as one copy.
+ */
+static bool fit_copy(const samples *all, const points *moved, const char *plain, const char *pieces,
+                     rvl_cost *cost)
+{
+    points whole_bytes = large(moved), copies = medians(all, plain), cut = medians(all, pieces);
+    if (whole_bytes.count == 0 && copies.count > 0)
+        add_point(&whole_bytes, copies.bytes[copies.count - 1], copies.values[copies.count - 1]);
+    if (whole_bytes.count == 0)
+        return false;
+    cost->fs_per_byte = whole(fit_one(&whole_bytes, true) * FS_PER_NS);
+    if (cut.count > 0) {
+        const series *as_one = samples_find(all, plain, (uint64_t)cut.bytes[0]);
+        double extra = cut.values[0] - (double)samples_spread(as_one).median;
+        cost->call_ns = whole(extra / (cut.bytes[0] / PIECE_BYTES));
+    }
+    return true;
+}
+
+static bool fit_copies(const samples *all, rvl_cost_model *model)
+{
+    points out = copying(all, "pause_warm", model, true);
+    points in = copying(all, "resume_warm", model, false);
+    return fit_copy(all, &out, "link_to_host", "link_to_host_by_2_mib", &model->copy_to_host) &&
+           fit_copy(all, &in, "link_to_device", "link_to_device_by_2_mib", &model->copy_to_device);
+}
+
+/* Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. */
+static bool fit_host(const samples *all, rvl_cost_model *model)
+{
+    points cold = copying(all, "pause_cold", model, true), most = large(&cold);
+    if (most.count == 0)
+        return false;
+    model->host_alloc.fs_per_byte = whole(fit_one(&most, true) * FS_PER_NS);
+    return true;
+}
+
+/* What digests add to a pause, for the sizes that were measured with and without. */
+static bool fit_digest(const samples *all, rvl_cost_model *model)
+{
+    points with = medians(all, "pause_verified"), added = {.count = 0};
+    for (size_t i = 0; i < with.count; i++) {
+        const series *without = samples_find(all, "pause_warm", (uint64_t)with.bytes[i]);
+        if (without != NULL && with.bytes[i] >= GIB_BYTES)
+            add_point(&added, with.bytes[i],
+                      with.values[i] - (double)samples_spread(without).median);
+    }
+    if (added.count == 0)
+        return false;
+    model->digest.fs_per_byte = whole(fit_one(&added, true) * FS_PER_NS);
+    return true;
+}
+
+static bool fit_disk(const samples *all, const char *act, rvl_cost *cost)
+{
+    points found = medians(all, act);
+    if (found.count > 0)
+        *cost = (rvl_cost){.call_ns = 0, .fs_per_byte = whole(fit_one(&found, true) * FS_PER_NS)};
+    return found.count > 0;
+}
+
+/* ---- What the driver takes ---- */
+
+static uint64_t median_of(const samples *all, const char *act)
+{
+    return samples_spread(samples_find(all, act, 0)).median;
+}
+
+/* A part that all backups have, and a part that grows with the host memory that is pinned. */
+static void fit_pinned(const samples *all, rvl_driver_use *use)
+{
+    const series *least = NULL, *most = NULL;
+    for (size_t i = 0; i < all->count; i++) {
+        const series *one = &all->list[i];
+        if (strcmp(one->act, "pinned_takes") != 0)
+            continue;
+        least = least == NULL || one->bytes < least->bytes ? one : least;
+        most = most == NULL || one->bytes > most->bytes ? one : most;
+    }
+    if (most == NULL)
+        return;
+    double low = (double)samples_spread(least).median, high = (double)samples_spread(most).median;
+    /* The records come in whole granules: a small amount that took none says nothing. */
+    double apart = (double)(low > 0 ? most->bytes - least->bytes : most->bytes);
+    double per_byte = apart > 0 && high > low ? (high - low) / apart : 0;
+    double fixed = low > 0 ? low - per_byte * (double)least->bytes : 0;
+    use->first_backup_bytes = fixed > 0 ? (uint64_t)llround(fixed) : 0;
+    use->per_pinned_gib_bytes = (uint64_t)llround(per_byte * GIB_BYTES);
+}
+
+uint32_t fit_profile(const samples *all, rvl_profile *profile)
+{
+    rvl_cost_model *model = &profile->cost;
+    uint32_t known = 0;
+    known |= fit_call(all, "reserve", &model->reserve) ? BIT(reserve) : 0;
+    known |= fit_call(all, "release_range", &model->release_range) ? BIT(release_range) : 0;
+    known |= fit_act(all, "create", &model->create) ? BIT(create) : 0;
+    known |= fit_act(all, "release", &model->release) ? BIT(release) : 0;
+    known |= fit_reclaim(all, model) ? BIT(reclaim) : 0;
+    known |= fit_act(all, "map", &model->map) ? BIT(map) : 0;
+    known |= fit_act(all, "set_access", &model->set_access) ? BIT(set_access) : 0;
+    known |= fit_act(all, "unmap", &model->unmap) ? BIT(unmap) : 0;
+    known |= fit_act(all, "fill", &model->fill) ? BIT(fill) : 0;
+    known |= fit_copies(all, model) ? BIT(copy_to_host) | BIT(copy_to_device) : 0;
+    known |= fit_host(all, model) ? BIT(host_alloc) : 0;
+    known |= fit_digest(all, model) ? BIT(digest) : 0;
+    known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
+    known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
+    profile->driver.context_bytes = median_of(all, "context_takes");
+    profile->driver.first_kernel_bytes = median_of(all, "first_kernel_takes");
+    profile->driver.streams_bytes = median_of(all, "34_streams_take");
+    profile->driver.graph_bytes = median_of(all, "graph_takes");
+    fit_pinned(all, &profile->driver);
+    return known;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pauses and resumes as the library makes them: into host memory that has to be made first and
+ * into what is there, with digests and without, and into a file.
+ *
+ * How fast host memory is made is the library's doing as much as the machine's (it makes it with
+ * several threads, beside the copy), so it is measured through the library and not by calls of the
+ * driver. What the driver takes on the card for pinned memory is read on the way.
+ */
+#include "base/error.h"
+#include "calibrate/card.h"
+#include "reveille/cuda.h"
+#include "reveille/stats.h"
+#include "reveille/transition.h"
+
+#define ROUNDS 3
+#define DISK_BYTES (1 * GIB)
+
+typedef struct subject {
+    card *it;
+    rvl_context *context;
+    rvl_tag tag;
+    rvl_addr addr;
+    uint64_t bytes;
+    uint64_t free_before; /* with the context open and nothing allocated or pinned */
+} subject;
+
+/* What to call the times of a subject. NULL: they are not noted. */
+typedef struct acts {
+    const char *cold; /* a pause for which memory has to be made */
+    const char *pause;
+    const char *resume;
+} acts;
+
+static bool open_subject(subject *made, card *it, const char *disk_directory, uint64_t flags)
+{
+    const rvl_cuda_options cuda = {
+        .struct_size = sizeof cuda, .devices = &it->ordinal, .device_count = 1};
+    const rvl_context_options context = {.struct_size = sizeof context,
+                                         .flags = flags,
+                                         .backend_options = &cuda,
+                                         .disk_directory = disk_directory};
+    uint64_t total_bytes = 0;
+    made->it = it;
+    return rvl_context_open("cuda", &context, &made->context) == RVL_OK &&
+           rvl_tag_define(made->context, "measured", NULL, &made->tag) == RVL_OK &&
+           rvl_device_get_memory(made->context, 0, &made->free_before, &total_bytes) == RVL_OK;
+}
+
+/* Closes it whatever happens, and keeps the record of a failure that came before. */
+static bool close_subject(subject *made, bool ok)
+{
+    rvl_error before = *rvli_error_get();
+    bool closed = rvl_context_close(made->context, NULL) == RVL_OK;
+    if (!ok)
+        rvli_error_set(&before);
+    return ok && closed;
+}
+
+static bool timed_pause(subject *made, const char *act)
+{
+    uint64_t begin_ns = now_ns();
+    if (rvl_pause(made->context, &made->tag, 1, NULL) != RVL_OK)
+        return false;
+    if (act != NULL)
+        samples_add(made->it->measured, act, made->bytes, "ns", now_ns() - begin_ns);
+    return true;
+}
+
+static bool timed_resume(subject *made, const char *act)
+{
+    settle(made->bytes);
+    uint64_t begin_ns = now_ns();
+    if (rvl_resume(made->context, &made->tag, 1, NULL) != RVL_OK)
+        return false;
+    if (act != NULL)
+        samples_add(made->it->measured, act, made->bytes, "ns", now_ns() - begin_ns);
+    return true;
+}
+
+/* While all is paused: what is in use on the card is what the driver took for pinned memory. */
+static bool note_pinned(const subject *made)
+{
+    uint64_t free_now = 0, total_bytes = 0;
+    if (rvl_device_get_memory(made->context, 0, &free_now, &total_bytes) != RVL_OK)
+        return false;
+    samples_add(made->it->measured, "pinned_takes", made->bytes, "bytes",
+                free_now < made->free_before ? made->free_before - free_now : 0);
+    return true;
+}
+
+static bool measure_rounds(subject *made, const acts *names, rvl_backup backup)
+{
+    const rvl_alloc_options options = {
+        .struct_size = sizeof options, .tag_id = made->tag, .backup = backup};
+    if (rvl_alloc(made->context, made->bytes, &options, &made->addr) != RVL_OK)
+        return false;
+    bool ok = true;
+    for (int round = 0; round < ROUNDS && ok && (round == 0 || card_has_time(made->it)); round++) {
+        if (names->cold != NULL)
+            ok = rvl_host_trim(made->context, 0) == RVL_OK && timed_pause(made, names->cold) &&
+                 note_pinned(made) && timed_resume(made, names->resume);
+        ok = ok && timed_pause(made, names->pause) && timed_resume(made, names->resume);
+    }
+    rvl_error before = *rvli_error_get();
+    bool freed = rvl_free(made->context, made->addr) == RVL_OK;
+    if (!ok)
+        rvli_error_set(&before);
+    return ok && freed;
+}
+
+static bool measure_host(card *it, const acts *names, uint64_t flags)
+{
+    static const uint64_t sizes[] = {2 * MIB, 256 * MIB, 2 * GIB, 8 * GIB, 20 * GIB};
+    subject made = {0};
+    bool ok = open_subject(&made, it, NULL, flags);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && ok && card_has_time(it); i++) {
+        made.bytes = sizes[i];
+        if (made.bytes <= it->library.host_bytes_max && made.bytes < made.free_before / 10 * 9 &&
+            made.bytes % it->granularity_bytes == 0)
+            ok = measure_rounds(&made, names, RVL_BACKUP_HOST);
+    }
+    return close_subject(&made, ok);
+}
+
+/* A folder that takes no backups (tmpfs, say) is no failure: the disk is left out. */
+static bool measure_disk(card *it)
+{
+    static const acts names = {NULL, "pause_to_disk", "resume_from_disk"};
+    subject made = {.bytes = DISK_BYTES};
+    if (it->library.disk_directory == NULL)
+        return true;
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    bool ok = open_subject(&made, it, it->library.disk_directory, RVL_CONTEXT_NO_VERIFY);
+    if (made.context == NULL) {
+        rvli_error_put_back(&before);
+        return true;
+    }
+    ok = ok && (made.bytes >= made.free_before / 10 * 9 ||
+                measure_rounds(&made, &names, RVL_BACKUP_DISK));
+    return close_subject(&made, ok);
+}
+
+bool measure_library(card *it)
+{
+    static const acts plain = {"pause_cold", "pause_warm", "resume_warm"};
+    static const acts verified = {NULL, "pause_verified", "resume_verified"};
+    return measure_host(it, &plain, RVL_CONTEXT_NO_VERIFY) && measure_disk(it) &&
+           measure_host(it, &verified, 0);
+}

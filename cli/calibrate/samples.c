@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "calibrate/samples.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static series *find(const samples *all, const char *act, uint64_t bytes)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->list[i].bytes == bytes && strcmp(all->list[i].act, act) == 0)
+            return &all->list[i];
+    }
+    return NULL;
+}
+
+const series *samples_find(const samples *all, const char *act, uint64_t bytes)
+{
+    return find(all, act, bytes);
+}
+
+/* Room for one more entry of `size` bytes; NULL: no memory, and the list is as it was. */
+static void *grown(void *list, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return list;
+    size_t wanted = *capacity > 0 ? *capacity * 2 : 8;
+    void *bigger = realloc(list, wanted * size);
+    if (bigger != NULL)
+        *capacity = wanted;
+    return bigger;
+}
+
+static series *find_or_make(samples *all, const char *act, uint64_t bytes, const char *unit)
+{
+    series *found = find(all, act, bytes);
+    if (found != NULL)
+        return found;
+    series *list = grown(all->list, all->count, &all->capacity, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    all->list = list;
+    list[all->count] = (series){.act = act, .unit = unit, .bytes = bytes};
+    return &list[all->count++];
+}
+
+void samples_add(samples *all, const char *act, uint64_t bytes, const char *unit, uint64_t value)
+{
+    series *one = find_or_make(all, act, bytes, unit);
+    uint64_t *values =
+        one != NULL ? grown(one->values, one->count, &one->capacity, sizeof *values) : NULL;
+    if (values == NULL) {
+        all->failed = true;
+        return;
+    }
+    one->values = values;
+    values[one->count++] = value;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+spread samples_spread(const series *one)
+{
+    if (one == NULL || one->count == 0)
+        return (spread){0};
+    qsort(one->values, one->count, sizeof *one->values, by_value);
+    return (spread){.least = one->values[0],
+                    .median = one->values[one->count / 2],
+                    .most = one->values[one->count - 1],
+                    .count = one->count};
+}
+
+void samples_move(samples *all, samples *part)
+{
+    for (size_t i = 0; i < part->count; i++) {
+        const series *one = &part->list[i];
+        for (size_t j = 0; j < one->count; j++)
+            samples_add(all, one->act, one->bytes, one->unit, one->values[j]);
+    }
+    all->failed = all->failed || part->failed;
+    samples_free(part);
+}
+
+void samples_free(samples *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        free(all->list[i].values);
+    free(all->list);
+    *all = (samples){0};
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What was measured: for each act and size, every time it took, or every amount that was read.
+ *
+ * An act is measured several times; what is told of it is the least, the median, the most and the
+ * count. The fit (fit.h) reads medians alone, so that one slow call moves nothing.
+ */
+#ifndef RVL_CLI_CALIBRATE_SAMPLES_H
+#define RVL_CLI_CALIBRATE_SAMPLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One act on so many bytes. */
+typedef struct series {
+    const char *act;  /* "create"; a static string */
+    const char *unit; /* "ns" or "bytes"; a static string */
+    uint64_t bytes;   /* what it was done to; 0: it has no size */
+    uint64_t *values; /* sorted once samples_spread() has seen them */
+    size_t count;
+    size_t capacity;
+} series;
+
+typedef struct samples {
+    series *list;
+    size_t count;
+    size_t capacity;
+    bool failed; /* there was no memory for a value: what is told would be wrong */
+} samples;
+
+typedef struct spread {
+    uint64_t least;
+    uint64_t median;
+    uint64_t most;
+    size_t count; /* 0: nothing was measured, and the rest is 0 */
+} spread;
+
+/* Adds a value. act and unit are static strings. */
+void samples_add(samples *all, const char *act, uint64_t bytes, const char *unit, uint64_t value);
+
+/* The values of an act on so many bytes; NULL: there are none. */
+const series *samples_find(const samples *all, const char *act, uint64_t bytes);
+
+/* NULL: count 0. */
+spread samples_spread(const series *one);
+
+/* Moves all values of `part` into `all`, and leaves the part empty. */
+void samples_move(samples *all, samples *part);
+
+void samples_free(samples *all);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a profile's figures rest on.
+ *
+ * A built-in profile says with its flags whether its costs were measured on such a card. The file
+ * of a calibration says it of each cost, and has the spread of everything that was measured, which
+ * is shown as it lies there: the profile that is made of it has only the lines through the medians.
+ */
+#include "device_figures.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "command.h"
+
+enum { FIGURE, VALUE, SOURCE, COLUMNS };
+
+#define VALUE_BYTES 96
+
+typedef struct figures {
+    rvl_profile profile;
+    json_t *file; /* of a calibration; NULL: a built-in profile, or a size */
+} figures;
+
+/* ---- One figure each ---- */
+
+static const char *cost_source(const figures *it, const char *name)
+{
+    const json_t *cost = json_object_get(json_object_get(it->file, "costs"), name);
+    const char *from = json_string_value(json_object_get(cost, "from"));
+    if (it->file != NULL)
+        return from != NULL ? from : "not said";
+    return it->profile.flags & RVL_PROFILE_MEASURED ? "measured" : "estimated from the H200";
+}
+
+/* "10.0 us a call and 0.006 ns a KiB" would need two units: so much a call, so much a GiB. */
+static void format_cost(rvl_cost cost, char text[VALUE_BYTES])
+{
+    double us_per_gib = (double)cost.fs_per_byte * (double)(1 << 30) / 1e9;
+    snprintf(text, VALUE_BYTES, "%.1f us a call, %.1f us a GiB", cost.call_ns / 1e3, us_per_gib);
+}
+
+static void add(table *rows, const char *figure, const char *value, const char *source)
+{
+    table_add(rows, (const char *const[]){figure, value, source});
+}
+
+static void add_memory(table *rows, const figures *it)
+{
+    const rvl_profile *profile = &it->profile;
+    char value[VALUE_BYTES], size[SIZE_TEXT_BYTES];
+    snprintf(value, sizeof value, "%" PRIu64 " bytes", profile->capacity_bytes);
+    add(rows, "capacity", value, profile->source);
+    if (profile->capacity_doubt_bytes > 0)
+        snprintf(value, sizeof value, "programs may get %s less",
+                 format_size(profile->capacity_doubt_bytes, size));
+    add(rows, "its doubt", profile->capacity_doubt_bytes > 0 ? value : "none",
+        profile->capacity_doubt_bytes > 0 ? "an upper bound" : "what programs get");
+    snprintf(value, sizeof value, "%" PRIu64 " bytes", profile->granularity_bytes);
+    add(rows, "granularity", value, it->file != NULL ? "measured" : "the driver's");
+}
+
+static void add_costs(table *rows, const figures *it)
+{
+    char value[VALUE_BYTES];
+#define COST_ADD(field)                                                                            \
+    format_cost(it->profile.cost.field, value);                                                    \
+    add(rows, #field, value, cost_source(it, #field));
+    RVL_COST_MAP(COST_ADD)
+#undef COST_ADD
+}
+
+static void add_driver(table *rows, const figures *it)
+{
+    char size[SIZE_TEXT_BYTES];
+#define USE_ADD(field)                                                                             \
+    add(rows, "driver: " #field,                                                                   \
+        it->profile.driver.field##_bytes > 0 || it->file != NULL                                   \
+            ? format_size(it->profile.driver.field##_bytes, size)                                  \
+            : "not known",                                                                         \
+        it->profile.flags & RVL_PROFILE_MEASURED ? "measured" : "none");
+    RVL_DRIVER_USE_MAP(USE_ADD)
+#undef USE_ADD
+}
+
+static bool print_figures(const figures *it)
+{
+    static const char *const titles[COLUMNS] = {"figure", "value", "source"};
+    static const bool right[COLUMNS] = {false, false, false};
+    table *rows = table_new(titles, right, COLUMNS);
+    if (rows == NULL)
+        return false;
+    add_memory(rows, it);
+    add_costs(rows, it);
+    add_driver(rows, it);
+    bool ok = table_print(rows, "");
+    table_free(rows);
+    return ok;
+}
+
+/* ---- What was measured ---- */
+
+static void number_text(const json_t *object, const char *key, char text[SIZE_TEXT_BYTES])
+{
+    const json_t *value = json_object_get(object, key);
+    snprintf(text, SIZE_TEXT_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+}
+
+static void add_spread(table *rows, const json_t *one)
+{
+    char bytes[SIZE_TEXT_BYTES], least[SIZE_TEXT_BYTES], median[SIZE_TEXT_BYTES],
+        most[SIZE_TEXT_BYTES], count[SIZE_TEXT_BYTES];
+    const char *act = json_string_value(json_object_get(one, "act"));
+    const char *unit = json_string_value(json_object_get(one, "unit"));
+    number_text(one, "bytes", bytes);
+    number_text(one, "least", least);
+    number_text(one, "median", median);
+    number_text(one, "most", most);
+    number_text(one, "count", count);
+    table_add(rows, (const char *const[]){act != NULL ? act : "?", bytes, unit != NULL ? unit : "?",
+                                          least, median, most, count});
+}
+
+static bool print_spreads(const json_t *measured)
+{
+    static const char *const titles[] = {"measured", "of bytes", "in",   "least",
+                                         "median",   "most",     "count"};
+    static const bool right[] = {false, true, false, true, true, true, true};
+    size_t index;
+    const json_t *one;
+    table *rows = table_new(titles, right, sizeof titles / sizeof *titles);
+    if (rows == NULL)
+        return false;
+    json_array_foreach((json_t *)(uintptr_t)measured, index, one) add_spread(rows, one);
+    putchar('\n');
+    bool ok = table_print(rows, "");
+    table_free(rows);
+    return ok;
+}
+
+/* ---- As JSON ---- */
+
+static json_t *as_json(const figures *it)
+{
+    const rvl_profile *profile = &it->profile;
+    json_t *costs = json_object(), *driver = json_object();
+    if (it->file != NULL)
+        return json_incref(it->file);
+#define COST_PACK(field)                                                                           \
+    json_object_set_new(costs, #field,                                                             \
+                        json_pack("{s:I, s:I, s:s}", "call_ns",                                    \
+                                  (json_int_t)profile->cost.field.call_ns, "fs_per_byte",          \
+                                  (json_int_t)profile->cost.field.fs_per_byte, "from",             \
+                                  cost_source(it, #field)));
+    RVL_COST_MAP(COST_PACK)
+#undef COST_PACK
+#define USE_PACK(field)                                                                            \
+    json_object_set_new(driver, #field "_bytes",                                                   \
+                        json_integer((json_int_t)profile->driver.field##_bytes));
+    RVL_DRIVER_USE_MAP(USE_PACK)
+#undef USE_PACK
+    return json_pack("{s:s, s:i, s:s?, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o}", "format",
+                     "reveille device profile", "version", 1, "name", profile->name, "description",
+                     profile->description, "source", profile->source, "capacity_bytes",
+                     (json_int_t)profile->capacity_bytes, "capacity_doubt_bytes",
+                     (json_int_t)profile->capacity_doubt_bytes, "granularity_bytes",
+                     (json_int_t)profile->granularity_bytes, "rdma",
+                     (profile->flags & RVL_PROFILE_NO_RDMA) == 0, "costs", costs, "driver", driver);
+}
+
+static bool print_json(const figures *it)
+{
+    json_t *root = as_json(it);
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return false;
+    puts(text);
+    free(text);
+    return true;
+}
+
+int device_figures_print(const char *device, bool json)
+{
+    figures it = {.profile = {.struct_size = sizeof it.profile}};
+    if (rvl_profile_load(device, &it.profile) != RVL_OK)
+        return complain(EXIT_BAD_INPUT, "--device %s: %s", device, rvli_error_get()->message);
+    it.file = json_load_file(device, 0, NULL); /* a name or a size is no file */
+    bool ok = json ? print_json(&it) : print_figures(&it);
+    if (ok && !json && it.file != NULL)
+        ok = print_spreads(json_object_get(it.file, "measured"));
+    json_decref(it.file);
+    return ok ? EXIT_FITS : complain(EXIT_INTERNAL, "out of host memory");
+}

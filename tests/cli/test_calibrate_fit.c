@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* What is made of measurements: spreads, and lines through medians. */
+#include "tests/support/support.h"
+
+#include "calibrate/fit.h"
+#include "calibrate/samples.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static void test_spread(void **state)
+{
+    samples all = {0}, part = {0};
+    (void)state;
+    assert_int_equal(samples_spread(samples_find(&all, "create", 1)).count, 0);
+    for (uint64_t value = 9; value > 0; value--)
+        samples_add(&part, "create", 1, "ns", value);
+    samples_add(&part, "create", 2, "ns", 70);
+    samples_add(&all, "create", 1, "ns", 1000);
+    samples_move(&all, &part);
+    assert_int_equal(part.count, 0);
+    spread found = samples_spread(samples_find(&all, "create", 1));
+    assert_int_equal(found.count, 10);
+    assert_int_equal(found.least, 1);
+    assert_int_equal(found.median, 6);
+    assert_int_equal(found.most, 1000);
+    assert_int_equal(samples_spread(samples_find(&all, "create", 2)).median, 70);
+    assert_null(samples_find(&all, "release", 2));
+    assert_false(all.failed);
+    samples_free(&all);
+}
+
+/* call_ns + bytes * fs_per_byte / 10^6 for an act, at four sizes, with an outlier at each. */
+static void add_line(samples *all, const char *act, uint64_t call_ns, uint64_t fs_per_byte)
+{
+    static const uint64_t sizes[] = {2 * MIB, 160 * MIB, 2 * GIB, 20 * GIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint64_t value = call_ns + sizes[i] / 1000000 * fs_per_byte;
+        samples_add(all, act, sizes[i], "ns", value);
+        samples_add(all, act, sizes[i], "ns", value);
+        samples_add(all, act, sizes[i], "ns", 50 * value);
+    }
+}
+
+static void assert_near(uint64_t value, uint64_t expected)
+{
+    if (value * 100 < expected * 98 || value * 100 > expected * 102)
+        fail_msg("%llu is not about %llu", (unsigned long long)value, (unsigned long long)expected);
+}
+
+static void test_lines(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    assert_int_equal(fit_profile(&all, &profile), 0);
+    add_line(&all, "create", 10000, 6);
+    add_line(&all, "unmap", 18000, 9);
+    add_line(&all, "release", 12000, 300);
+    add_line(&all, "reserve", 2000, 0);
+    profile.cost.disk_read = (rvl_cost){7, 8};
+    assert_true(fit_profile(&all, &profile) != 0);
+    assert_near(profile.cost.create.call_ns, 10000);
+    assert_near(profile.cost.create.fs_per_byte, 6);
+    assert_near(profile.cost.release.call_ns, 12000);
+    assert_near(profile.cost.release.fs_per_byte, 300);
+    assert_near(profile.cost.reserve.call_ns, 2000);
+    assert_int_equal(profile.cost.reserve.fs_per_byte, 0);
+    /* What nothing was measured of stays. */
+    assert_int_equal(profile.cost.disk_read.call_ns, 7);
+    assert_int_equal(profile.cost.disk_read.fs_per_byte, 8);
+    samples_free(&all);
+}
+
+/* A line that would begin or fall below zero has no such part. */
+static void test_no_part_is_negative(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    samples_add(&all, "map", 2 * MIB, "ns", 9000);
+    samples_add(&all, "map", 20 * GIB, "ns", 3000);
+    samples_add(&all, "unmap", 1 * GIB, "ns", 10000);
+    samples_add(&all, "unmap", 2 * GIB, "ns", 1000000);
+    fit_profile(&all, &profile);
+    assert_int_equal(profile.cost.map.fs_per_byte, 0);
+    assert_true(profile.cost.map.call_ns >= 3000 && profile.cost.map.call_ns <= 9000);
+    assert_int_equal(profile.cost.unmap.call_ns, 0);
+    assert_true(profile.cost.unmap.fs_per_byte > 0);
+    samples_free(&all);
+}
+
+/* A pause has its calls in it, and a cold one the making of memory as well. */
+static void test_what_is_not_measured_alone(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    add_line(&all, "unmap", 1000, 10);
+    add_line(&all, "release", 1000, 300);
+    add_line(&all, "create", 1000, 0);
+    add_line(&all, "map", 1000, 0);
+    add_line(&all, "set_access", 1000, 30);
+    add_line(&all, "pause_warm", 0, 18000 + 310);
+    add_line(&all, "resume_warm", 0, 20000 + 30);
+    add_line(&all, "pause_cold", 0, 45000 + 310);
+    add_line(&all, "pause_verified", 0, 18000 + 310 + 250);
+    samples_add(&all, "pinned_takes", 2 * MIB, "bytes", 9 * MIB);
+    samples_add(&all, "pinned_takes", 20 * GIB, "bytes", 17 * MIB);
+    samples_add(&all, "context_takes", 0, "bytes", 500 * MIB);
+    fit_profile(&all, &profile);
+    assert_near(profile.cost.copy_to_host.fs_per_byte, 18000);
+    assert_near(profile.cost.copy_to_device.fs_per_byte, 20000);
+    assert_near(profile.cost.host_alloc.fs_per_byte, 45000);
+    assert_near(profile.cost.digest.fs_per_byte, 250);
+    assert_near(profile.driver.first_backup_bytes, 9 * MIB);
+    assert_near(profile.driver.per_pinned_gib_bytes, 8 * MIB / 20);
+    assert_int_equal(profile.driver.context_bytes, 500 * MIB);
+    samples_free(&all);
+}
+
+/* The first create after a release pays for what was released, and a create does not. */
+static void test_reclaim(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    add_line(&all, "create", 10000, 0);
+    samples_add(&all, "create_after_release", 8 * GIB, "ns", 10000 + 8 * GIB / 1000000 * 163);
+    samples_add(&all, "create_after_release", 60 * GIB, "ns", 10000 + 60 * GIB / 1000000 * 163);
+    fit_profile(&all, &profile);
+    assert_int_equal(profile.cost.reclaim.call_ns, 0);
+    assert_near(profile.cost.reclaim.fs_per_byte, 163);
+    samples_free(&all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_no_part_is_negative),
+        cmocka_unit_test(test_what_is_not_measured_alone),
+        cmocka_unit_test(test_reclaim),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
