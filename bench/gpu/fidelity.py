@@ -25,7 +25,8 @@ def replay(command, trace, backend):
 
 
 def external_bytes(stage):
-    return sum(held["bytes"] for held in stage["at_peak"] if held["process"] == "external")
+    return sum(held["bytes"] for held in stage["at_peak"]
+               if held["process"] == "external" and held["tag"] != "pinned host memory")
 
 
 def main():
