@@ -79,7 +79,8 @@ rvl_status rvli_saver_context_at(size_t index, int *device_out, rvl_context **co
 /* The value of cudaError_t that says most of a status and the thread's error record. */
 int rvli_saver_cuda_error(rvl_status status);
 
-/* A line on stderr for each device that regions use: its driver, what is free, who holds the rest. */
+/* A line on stderr for each device that regions use: its driver, what is free, who holds the rest.
+ */
 void rvli_saver_say_state(void);
 
 #endif

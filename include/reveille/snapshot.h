@@ -130,7 +130,7 @@ RVL_API rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **jso
  * Returns as rvl_snapshot_run(). The caller frees *json_out with rvl_string_free(). Since 0.1.
  */
 RVL_API rvl_status rvl_snapshot_get_tensors(const char *path, const rvl_snapshot_options *options,
-                                             char **json_out);
+                                            char **json_out);
 
 /* Frees a result. NULL is fine. Since 0.1. */
 RVL_API void rvl_snapshot_close(rvl_snapshot *snapshot);

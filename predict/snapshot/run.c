@@ -636,7 +636,7 @@ rvl_status rvl_snapshot_write_trace(const char *path, const rvl_snapshot_options
 }
 
 rvl_status rvl_snapshot_get_tensors(const char *path, const rvl_snapshot_options *options,
-                                     char **json_out)
+                                    char **json_out)
 {
     rvli_tracer tracer = {0};
     rvl_snapshot *snapshot = NULL;

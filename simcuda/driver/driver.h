@@ -46,7 +46,7 @@ typedef enum rvli_range_kind {
     RVLI_RANGE_POOL,  /* allocated from a pool */
     RVLI_RANGE_GRAPH, /* allocated by a graph */
     RVLI_RANGE_MANAGED,
-    RVLI_RANGE_OPENED, /* another process's, by a handle (ipc.h) */
+    RVLI_RANGE_OPENED,   /* another process's, by a handle (ipc.h) */
     RVLI_RANGE_VARIABLE, /* of a module */
 } rvli_range_kind;
 

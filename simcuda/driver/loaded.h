@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the driver takes on a device for code. It loads lazily: nothing is taken for what a program
- * registers or loads, but for a kernel when it is launched first, and for its image with the first
- * kernel of it.
+ * registers or loads, except for a kernel when it is launched first, and for its image with the
+ * first kernel of it.
  */
 #ifndef RVL_SIMCUDA_LOADED_H
 #define RVL_SIMCUDA_LOADED_H

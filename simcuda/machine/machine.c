@@ -153,7 +153,7 @@ static void catch_up_with_others(rvli_machine *machine, const rvli_client *askin
 {
     struct epoll_event one;
     if (epoll_wait(machine->events, &one, 1, 0) <= 0)
-        return; /* as a rule */
+        return; /* usually */
     for (rvli_client *each = machine->clients; each != NULL; each = each->next)
         if (each != asking)
             catch_up(machine, each);

@@ -33,7 +33,7 @@ rvl_status rvli_shared_export(rvli_machine *machine, rvli_client *client, uint64
 rvl_status rvli_shared_export_file(rvli_machine *machine, rvli_client *client, uint64_t id,
                                    rvli_wire_answer *answer, int *file_out);
 
-/* Whom an import is for. */
+/* Who an import is for. */
 typedef enum rvli_shared_way {
     RVLI_SHARED_BY_KEY,  /* for others than the exporter, and while that has it */
     RVLI_SHARED_BY_FILE, /* for everybody */

@@ -12,7 +12,7 @@ environment=${REVEILLE_VLLM-$HOME/.cache/reveille-vllm/venv}
 build=$source/build/vllm
 python=$environment/bin/python
 
-# Its requirements but for certifi's lower bound: 0.33.0 asks for a release of certifi that not every index has, and
+# Its requirements except for certifi's lower bound: 0.33.0 asks for a release of certifi that not every index has, and
 # uses it to verify servers, which nothing here asks.
 if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm') == '$version'" 2>/dev/null; then
     python3 -m venv "$environment"
