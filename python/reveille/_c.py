@@ -447,6 +447,7 @@ class ReplayDevice(Sized):
         ("sample_count", c_uint64),
         ("worst_sample_difference_bytes", c_int64),
         ("flags", c_uint64),
+        ("capacity_doubt_bytes", c_uint64),
     ]
 
 
