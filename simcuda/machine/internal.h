@@ -15,10 +15,10 @@ typedef struct rvli_client rvli_client;
 typedef struct rvli_meeting rvli_meeting;
 typedef struct rvli_shared rvli_shared;
 
-/* What NCCL has on a device in a process. */
+/* What NCCL has on a device in a process, by part. */
 typedef struct rvli_nccl_share {
-    uint32_t communicators;
-    bool code; /* stays until the process ends */
+    uint32_t communicators[RVLI_WIRE_NCCL_PARTS];
+    bool code[RVLI_WIRE_NCCL_PARTS]; /* stays until the process ends */
 } rvli_nccl_share;
 
 /* A connected process. */
@@ -79,10 +79,11 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
 
 /* ---- nccl.c ---- */
 
-/* A communicator of a process takes its memory on a device. RVL_ERR_DEVICE_OOM. */
-rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device,
+/* A communicator of a process takes a part of its memory on a device (rvli_wire_nccl_part).
+ * RVL_ERR_DEVICE_OOM, and nothing has changed; RVL_ERR_INVALID: there is no such part. */
+rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device, uint64_t part,
                           rvli_wire_answer *answer);
-rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device);
+rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part);
 
 /* Takes back what all its communicators have. */
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);

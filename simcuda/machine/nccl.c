@@ -4,10 +4,10 @@
  *
  * Measured on two H200s with NVLink, CUDA 13.0, NCCL 2.28.9, without NVLS, by bench/gpu/driver
  * (torch2.py; bench/results/2026-11-22-h200-x2; docs/fidelity.md, "What NCCL takes"): a
- * communicator of two ranks has 484 MiB once it has done a collective, 196 before. A process's
- * first brings another 380 MiB, which stay: 190 when it is made, 186 with the first all-reduce, and
- * 4 with the first broadcast. 90 of them are what assert() needs, which PyTorch has already and
- * which the driver counts (simcuda/nccl/memory.c). Here all of it is taken with the communicator.
+ * communicator of two ranks has 196 MiB when it is made, and 288 more from its first collective on.
+ * A process's first brings another 190 MiB, which stay, and the first collective 190 (186 for an
+ * all-reduce, 4 for a broadcast). 90 of them are what assert() needs, which PyTorch has already
+ * and which the driver counts (simcuda/nccl/memory.c).
  * Sends and receives take more on a card, up to 384 MiB a communicator and 58 a process, which is
  * not counted. Other cards and other numbers of ranks have the same figures until they are
  * measured. A communicator of one rank has nobody to keep buffers for, and takes nothing.
@@ -17,12 +17,18 @@
 #include "simcuda/machine/internal.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define COMMUNICATOR_BYTES (484 * MIB)
-#define CODE_BYTES (290 * MIB)
+static const uint64_t communicator_bytes[RVLI_WIRE_NCCL_PARTS] = {
+    [RVLI_WIRE_NCCL_MADE] = 196 * MIB, [RVLI_WIRE_NCCL_COLLECTIVE] = 288 * MIB};
+static const uint64_t code_bytes[RVLI_WIRE_NCCL_PARTS] = {
+    [RVLI_WIRE_NCCL_MADE] = 100 * MIB, [RVLI_WIRE_NCCL_COLLECTIVE] = 190 * MIB};
 
 static uint64_t bytes_of(const rvli_nccl_share *share)
 {
-    return (share->code ? CODE_BYTES : 0) + share->communicators * COMMUNICATOR_BYTES;
+    uint64_t bytes = 0;
+    for (int part = 0; part < RVLI_WIRE_NCCL_PARTS; part++)
+        bytes += (share->code[part] ? code_bytes[part] : 0) +
+                 share->communicators[part] * communicator_bytes[part];
+    return bytes;
 }
 
 static rvl_status set_bytes(rvli_machine *machine, const rvli_client *client, int device,
@@ -33,11 +39,14 @@ static rvl_status set_bytes(rvli_machine *machine, const rvli_client *client, in
     return rvl_external_set(machine->context, device, cause, bytes);
 }
 
-rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device,
+rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device, uint64_t part,
                           rvli_wire_answer *answer)
 {
-    rvli_nccl_share before = client->nccl[device];
-    rvli_nccl_share after = {before.communicators + 1, true};
+    if (part >= RVLI_WIRE_NCCL_PARTS)
+        return RVL_ERR_INVALID;
+    rvli_nccl_share before = client->nccl[device], after = before;
+    after.communicators[part]++;
+    after.code[part] = true;
     uint64_t left = 0, total = 0, wanted = bytes_of(&after) - bytes_of(&before);
     rvl_status status = set_bytes(machine, client, device, bytes_of(&after));
     if (status == RVL_OK)
@@ -46,23 +55,23 @@ rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device
         (void)rvl_device_get_memory(machine->context, device, &left, &total);
         rvli_machine_tell_refusal(machine, client, device, wanted, left);
     }
-    answer->free_bytes = COMMUNICATOR_BYTES;
+    answer->free_bytes = communicator_bytes[part];
     answer->total_bytes = wanted;
     return status;
 }
 
-rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device)
+rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part)
 {
     rvli_nccl_share *share = &client->nccl[device];
-    if (share->communicators == 0)
+    if (part >= RVLI_WIRE_NCCL_PARTS || share->communicators[part] == 0)
         return RVL_ERR_STATE;
-    share->communicators--;
+    share->communicators[part]--;
     return set_bytes(machine, client, device, bytes_of(share));
 }
 
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client)
 {
     for (int device = 0; device < machine->gpus; device++)
-        if (client->nccl[device].code)
+        if (client->nccl[device].code[RVLI_WIRE_NCCL_MADE])
             (void)set_bytes(machine, client, device, 0);
 }

@@ -159,9 +159,9 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_BROUGHT:
         return rvli_meeting_read(machine, request->id, request->rank, &answer->id);
     case RVLI_WIRE_NCCL_TAKE:
-        return rvli_nccl_take(machine, client, request->device, answer);
+        return rvli_nccl_take(machine, client, request->device, request->bytes, answer);
     case RVLI_WIRE_NCCL_GIVE:
-        return rvli_nccl_give(machine, client, request->device);
+        return rvli_nccl_give(machine, client, request->device, request->bytes);
     case RVLI_WIRE_EXPORT:
         return rvli_shared_export(machine, client, request->id, answer);
     case RVLI_WIRE_EXPORT_FILE:

@@ -104,6 +104,12 @@ rvli_nccl_result ncclRedOpDestroy(int operation, rvli_comm *comm)
 
 /* ---- Collectives ---- */
 
+/* What is as it should be takes the memory of a communicator's first collective. */
+static rvli_nccl_result with_memory(rvli_comm *comm, rvli_nccl_result checked)
+{
+    return checked == RVLI_NCCL_SUCCESS ? rvli_comm_use_memory(comm) : checked;
+}
+
 rvli_nccl_result ncclReduce(const void *from, void *to, size_t count, rvli_nccl_type type,
                             int operation, int root, rvli_comm *comm, CUstream stream)
 {
@@ -111,6 +117,7 @@ rvli_nccl_result ncclReduce(const void *from, void *to, size_t count, rvli_nccl_
     rvli_nccl_result result = check(comm, count, type, root, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
+    result = with_memory(comm, result);
     if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
         return result;
     return put(to, 0, from, bytes, stream);
@@ -120,7 +127,7 @@ rvli_nccl_result ncclBroadcast(const void *from, void *to, size_t count, rvli_nc
                                int root, rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
     if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
         return result;
     return put(to, 0, from, bytes, stream);
@@ -139,6 +146,7 @@ rvli_nccl_result ncclAllReduce(const void *from, void *to, size_t count, rvli_nc
     rvli_nccl_result result = check(comm, count, type, 0, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
+    result = with_memory(comm, result);
     return result == RVLI_NCCL_SUCCESS ? put(to, 0, from, bytes, stream) : result;
 }
 
@@ -149,6 +157,7 @@ rvli_nccl_result ncclReduceScatter(const void *from, void *to, size_t count, rvl
     rvli_nccl_result result = check(comm, count, type, 0, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
+    result = with_memory(comm, result);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     return put(to, 0, part_of(from, comm->rank, bytes), bytes, stream);
@@ -158,7 +167,7 @@ rvli_nccl_result ncclAllGather(const void *from, void *to, size_t count, rvli_nc
                                rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = check(comm, count, type, 0, &bytes);
+    rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
     return result == RVLI_NCCL_SUCCESS ? put_all(comm, to, from, bytes, stream) : result;
 }
 
@@ -167,7 +176,7 @@ rvli_nccl_result ncclAlltoAll(const void *from, void *to, size_t count, rvli_ncc
                               rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = check(comm, count, type, 0, &bytes);
+    rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     return put_all(comm, to, part_of(from, comm->rank, bytes), bytes, stream);
@@ -177,7 +186,7 @@ rvli_nccl_result ncclGather(const void *from, void *to, size_t count, rvli_nccl_
                             rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
     if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
         return result;
     return put_all(comm, to, from, bytes, stream);
@@ -187,7 +196,7 @@ rvli_nccl_result ncclScatter(const void *from, void *to, size_t count, rvli_nccl
                              int root, rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
     if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
         return result;
     return put(to, 0, part_of(from, comm->rank, bytes), bytes, stream);

@@ -30,13 +30,14 @@ struct ncclComm {
     bool blocking;
     bool shares; /* the memory of the one it was split from */
     bool holds;  /* memory of its own */
+    bool used;   /* by a collective, and has the memory for it */
     bool told;   /* that it waits */
     bool sized;  /* ranks is known, and not assumed */
     unsigned children;
     unsigned operations; /* made by ncclRedOpCreatePreMulSum() */
     uint64_t meeting;    /* 0: it has left */
     uint64_t began_ns;
-    uint64_t suspendable_bytes, total_bytes;
+    uint64_t suspendable_bytes, total_bytes; /* total_bytes: with what stays */
     char name[RVLI_COMM_NAME_BYTES];
 };
 #define RVLI_COMM_MARK UINT64_C(0x72766c5f6e63636c)
@@ -52,9 +53,14 @@ rvli_nccl_result rvli_nccl_driven(CUresult result);
 rvli_nccl_result rvli_comm_check(const rvli_comm *comm);
 rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm);
 
-/* Takes memory on the communicator's device, and gives it back. */
+/* Takes memory on the communicator's device, and gives it back; all that it had where it was used.
+ */
 rvli_nccl_result rvli_comm_take_memory(rvli_comm *comm);
 void rvli_comm_give_memory(rvli_comm *comm);
+
+/* The memory of the first collective. Nothing where the communicator has it or has none of its own.
+ * A failure changes nothing. */
+rvli_nccl_result rvli_comm_use_memory(rvli_comm *comm);
 
 /* Between ncclGroupStart() and ncclGroupEnd(). */
 bool rvli_group_is_open(void);

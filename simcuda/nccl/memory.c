@@ -11,32 +11,65 @@
 
 /* ---- A communicator's own ---- */
 
-rvli_nccl_result rvli_comm_take_memory(rvli_comm *comm)
+static void give_part(const rvli_comm *comm, rvli_wire_nccl_part part)
 {
     rvli_wire_answer answer;
-    rvl_status status = rvli_client_ask(RVLI_WIRE_NCCL_TAKE, comm->device, 0, NULL, &answer);
+    (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->device, part, NULL, &answer);
+}
+
+/* Sizes are added up the first time: a resume takes what there was. */
+static rvli_nccl_result take_part(rvli_comm *comm, rvli_wire_nccl_part part, bool first)
+{
+    rvli_wire_answer answer;
+    rvl_status status = rvli_client_ask(RVLI_WIRE_NCCL_TAKE, comm->device, part, NULL, &answer);
     if (status == RVL_ERR_DEVICE_OOM)
         return rvli_nccl_driven(CUDA_ERROR_OUT_OF_MEMORY);
     if (status != RVL_OK)
         return rvli_nccl_fail(RVLI_NCCL_SYSTEM_ERROR, "the machine answers with error %d",
                               (int)status);
-    CUresult result = rvli_registered_assert(comm->device); /* NCCL's kernels do */
-    if (result != CUDA_SUCCESS) {
-        (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->device, 0, NULL, &answer);
-        return rvli_nccl_driven(result);
+    comm->suspendable_bytes += first ? answer.free_bytes : 0;
+    comm->total_bytes += first ? answer.total_bytes : 0;
+    return RVLI_NCCL_SUCCESS;
+}
+
+rvli_nccl_result rvli_comm_take_memory(rvli_comm *comm)
+{
+    bool first = comm->suspendable_bytes == 0;
+    rvli_nccl_result result = take_part(comm, RVLI_WIRE_NCCL_MADE, first);
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    if (comm->used)
+        result = take_part(comm, RVLI_WIRE_NCCL_COLLECTIVE, false);
+    if (result == RVLI_NCCL_SUCCESS) { /* NCCL's kernels have asserts */
+        result = rvli_nccl_driven(rvli_registered_assert(comm->device));
+        if (result != RVLI_NCCL_SUCCESS && comm->used)
+            give_part(comm, RVLI_WIRE_NCCL_COLLECTIVE);
+    }
+    if (result != RVLI_NCCL_SUCCESS) {
+        give_part(comm, RVLI_WIRE_NCCL_MADE);
+        if (first)
+            comm->suspendable_bytes = comm->total_bytes = 0;
+        return result;
     }
     comm->holds = true;
-    comm->suspendable_bytes = answer.free_bytes;
-    if (comm->total_bytes == 0)
-        comm->total_bytes = answer.total_bytes;
     return RVLI_NCCL_SUCCESS;
+}
+
+rvli_nccl_result rvli_comm_use_memory(rvli_comm *comm)
+{
+    if (comm->used || !comm->holds)
+        return RVLI_NCCL_SUCCESS;
+    rvli_nccl_result result = take_part(comm, RVLI_WIRE_NCCL_COLLECTIVE, true);
+    comm->used = result == RVLI_NCCL_SUCCESS;
+    return result;
 }
 
 void rvli_comm_give_memory(rvli_comm *comm)
 {
-    rvli_wire_answer answer;
+    if (comm->holds && comm->used)
+        give_part(comm, RVLI_WIRE_NCCL_COLLECTIVE);
     if (comm->holds)
-        (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->device, 0, NULL, &answer);
+        give_part(comm, RVLI_WIRE_NCCL_MADE);
     comm->holds = false;
 }
 

@@ -52,9 +52,11 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_BROUGHT, /* id, rank -> id: what that rank brought; RVL_ERR_NOT_FOUND: it is absent */
     RVLI_WIRE_PART,    /* id, rank: it leaves; no answer */
 
-    /* A communicator of NCCL takes its memory on a device, and gives it back. */
-    RVLI_WIRE_NCCL_TAKE, /* device -> free_bytes: what it can suspend, total_bytes: in all */
-    RVLI_WIRE_NCCL_GIVE, /* device */
+    /* A communicator of NCCL takes a part of its memory on a device (rvli_wire_nccl_part), and
+     * gives it back. */
+    RVLI_WIRE_NCCL_TAKE, /* device, bytes: part -> free_bytes: what it can suspend, total_bytes: in
+                            all */
+    RVLI_WIRE_NCCL_GIVE, /* device, bytes: part */
 
     /*
      * Memory that processes share (simcuda/machine/shared.h). All answer id, key, count: the
@@ -67,6 +69,13 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_IMPORT,      /* id: the key in a ticket */
     RVLI_WIRE_CONTENTS,    /* -> a file descriptor: where contents of shared memory are */
 } rvli_wire_kind;
+
+/* When a communicator takes memory: when it is made, and with its first collective. */
+typedef enum rvli_wire_nccl_part {
+    RVLI_WIRE_NCCL_MADE,
+    RVLI_WIRE_NCCL_COLLECTIVE,
+    RVLI_WIRE_NCCL_PARTS,
+} rvli_wire_nccl_part;
 #define RVLI_WIRE_LAST RVLI_WIRE_CONTENTS
 
 typedef struct rvli_wire_request {

@@ -13,9 +13,12 @@
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 
-#define CONTEXT 552402944LL      /* what the driver takes for a process */
-#define COMMUNICATOR 507510784LL /* 484 MiB, of which NCCL's part for two ranks and more */
-#define CODE 398458880LL         /* 290 MiB and what asserts need, once in a process */
+#define CONTEXT 552402944LL         /* what the driver takes for a process */
+#define COMMUNICATOR 205520896LL    /* 196 MiB, of two ranks and more, when it is made */
+#define COLLECTIVE 301989888LL      /* 288 MiB with its first collective */
+#define CODE 199229440LL            /* 190 MiB with what asserts need, once in a process */
+#define COLLECTIVE_CODE 199229440LL /* 190 MiB with the first collective of a process */
+#define WORKING (CONTEXT + CODE + COMMUNICATOR + COLLECTIVE_CODE + COLLECTIVE)
 #define PAGE 2097152LL
 
 static void check_line(int line, const char *expected)
@@ -85,8 +88,8 @@ static void one_process_has_all_ranks(void **state)
     check_line(0, "0");
     check_line(1, "0/4 on 0");
     check_line(2, "0");
-    check_number(3, CONTEXT + CODE + COMMUNICATOR);
-    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+    check_number(3, WORKING);
+    check_number(5, WORKING);
 }
 
 static void one_that_does_not_block(void **state)
@@ -193,7 +196,7 @@ static void one_rank_of_many(void **state)
     check_line(2, "0");
     check_line(3, "3/64 on 0");
     check_line(4, "0");
-    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+    check_number(5, WORKING);
     check_line(6, "0");
     check_line(7, "2/64 on 0"); /* its key; of the others nothing is known */
     check_line(8, "0");
@@ -232,6 +235,31 @@ static void what_a_communicator_takes(void **state)
     check_file("table", "NCCL of simcuda-program[");
 }
 
+static void what_the_first_collective_takes(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 memory reduce memory reduce memory stats suspend "
+                                  "memory resume memory destroy memory"),
+                     0);
+    check_number(2, CONTEXT + CODE + COMMUNICATOR);
+    check_number(4, WORKING);
+    check_number(6, WORKING); /* once */
+    check_line(7, "507510784 0 304087040 811597824 ");
+    check_number(9, CONTEXT + CODE + COLLECTIVE_CODE);
+    check_number(11, WORKING);
+    check_number(13, CONTEXT + CODE + COLLECTIVE_CODE);
+}
+
+static void no_room_for_a_collective(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 malloc 149000000000 reduce memory stats"), 0);
+    check_line(3, "1"); /* ncclUnhandledCudaError */
+    check_number(4, CONTEXT + CODE + COMMUNICATOR + 149000552448LL);
+    check_line(5, "205520896 0 104857600 310378496 ");
+    check_file("err", "Cuda failure 2 'out of memory'");
+}
+
 static void what_destroying_gives_back(void **state)
 {
     (void)state;
@@ -257,11 +285,11 @@ static void suspended_and_resumed(void **state)
     assert_int_equal(run_ranks(2, "init id $1 2 stats suspend memory reduce stats resume memory "
                                   "reduce resume"),
                      0);
-    check_line(2, "507510784 0 304087040 811597824 ");
+    check_line(2, "205520896 0 104857600 310378496 ");
     check_line(3, "0");
     check_number(4, CONTEXT + CODE);
     check_line(5, "5"); /* ncclInvalidUsage: it is suspended */
-    check_line(6, "507510784 1 304087040 811597824 ");
+    check_line(6, "205520896 1 104857600 310378496 ");
     check_line(7, "0");
     check_number(8, CONTEXT + CODE + COMMUNICATOR);
     check_line(9, "0");
@@ -271,22 +299,22 @@ static void suspended_and_resumed(void **state)
 static void no_room_for_a_communicator(void **state)
 {
     (void)state;
-    assert_int_equal(run_ranks(2, "malloc 149000000000 init id $1 2 memory"), 0);
+    assert_int_equal(run_ranks(2, "malloc 149300000000 init id $1 2 memory"), 0);
     check_line(2, "1"); /* ncclUnhandledCudaError */
     check_file("err", "Cuda failure 2 'out of memory'");
     check_file("machine", "out of memory 2 times");
-    check_number(3, CONTEXT + 149000552448LL); /* what failed has changed nothing */
+    check_number(3, CONTEXT + 149300445184LL); /* what failed has changed nothing */
 }
 
 static void no_room_to_resume(void **state)
 {
     (void)state;
-    assert_int_equal(run_ranks(2, "init id $1 2 suspend malloc 149000000000 resume stats memfree"),
+    assert_int_equal(run_ranks(2, "init id $1 2 suspend malloc 149300000000 resume stats memfree"),
                      0);
     check_line(2, "0");
     check_line(3, "0");
     check_line(4, "1"); /* ncclUnhandledCudaError */
-    check_line(5, "507510784 1 304087040 811597824 ");
+    check_line(5, "205520896 1 104857600 310378496 ");
 }
 
 static void memory_for_programs(void **state)
@@ -342,6 +370,8 @@ int main(void)
         cmocka_unit_test(one_rank_of_many),
         cmocka_unit_test(its_environment),
         cmocka_unit_test(what_a_communicator_takes),
+        cmocka_unit_test(what_the_first_collective_takes),
+        cmocka_unit_test(no_room_for_a_collective),
         cmocka_unit_test(what_destroying_gives_back),
         cmocka_unit_test(alone_it_takes_nothing),
         cmocka_unit_test(suspended_and_resumed),

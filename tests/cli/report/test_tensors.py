@@ -128,7 +128,7 @@ def test_tensors(page, out):
     page.screenshot(out / "tensors.png")
     accessible(page, report.as_uri(), "document.querySelector('#blocks tbody button').click()")
     page.resize(390)
-    check(page.run("document.documentElement.scrollWidth") <= 390, "nothing is clipped on a phone")
+    page.wait("document.documentElement.scrollWidth <= 390", "nothing is clipped on a phone")
     page.resize(1280)
 
 
