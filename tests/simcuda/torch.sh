@@ -2,30 +2,51 @@
 # SPDX-License-Identifier: MIT
 # PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries with the
 # headers of its own packages, and runs the torch_*.py beside this. Not part of the test suite: it takes minutes.
-#   tests/simcuda/torch.sh [VERSION]      default: 2.11.0
+#   tests/simcuda/torch.sh [--short] [VERSION]      default: 2.11.0
+# --short: the parts that CI runs, two minutes. Exits with 77 where PyTorch cannot be installed within a quarter of an hour.
 # REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
 set -euo pipefail
+short=
+[ "${1-}" != --short ] || {
+    short=1
+    shift
+}
 version=${1-2.11.0}
 source=$(cd "$(dirname "$0")/../.." && pwd)
 environment=${REVEILLE_TORCH-$HOME/.cache/reveille-torch}
 build=$source/build/torch
 
+skip() {
+    echo "SKIP: $*"
+    exit 77
+}
+
+install() {
+    timeout 900 "$environment/bin/pip" install --quiet "$@" || skip "pip could not install $*"
+}
+
 if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split('+')[0] == '$version'" 2>/dev/null; then
-    python3 -m venv "$environment"
+    python3 -m venv "$environment" || skip "there is no venv (on Debian: apt-get install python3-venv)"
     # === takes the build of this very version: some configurations of pip prefer one without CUDA.
-    PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet "torch===$version" numpy
+    PIP_FIND_LINKS='' install "torch===$version" numpy
 fi
-"$environment/bin/python" -c "import transformers" 2>/dev/null ||
-    "$environment/bin/pip" install --quiet transformers==5.17.0
+"$environment/bin/python" -c "import transformers" 2>/dev/null || install transformers==5.17.0
 headers=$("$environment/bin/python" -c "
 import glob, os, torch
 print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nvidia/*/include/cublasLt.h'))[-1]))")
+mkdir -p "$source/build"
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
     -DRVL_CUBLAS_INCLUDE="$headers" -DRVL_CUDNN_INCLUDE="${headers%/*/*}/cudnn/include" >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
 for program in torch_memory torch_tensors; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
 done
+if [ -n "$short" ]; then
+    timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
+        --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
+    timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
+    exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
+fi
 for how in fsdp ddp; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" $how
