@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Gives GPU memory up and takes it back in stages, and predicts the peaks.
 
-In a program of PyTorch: ``region``, ``pause``, ``resume`` and what belongs to them, over a hook
-library. On its own: ``Context`` manages memory on a real or simulated GPU, ``replay`` reports the
-peaks of recorded runs, ``simulated`` runs programs on simulated GPUs. ``python -m reveille`` says
-what was found, ``reveille.testing`` is a pytest plugin, ``reveille.torch_memory_saver`` has the
-interface of the package of that name. Needs the standard library alone; PyTorch is imported by the
-functions that work on it.
+In a PyTorch program use ``region``, ``pause`` and ``resume``; they work through a hook library.
+Without PyTorch, ``Context`` manages memory on a real or simulated GPU. ``replay`` reports the peaks
+of recorded runs, and ``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports
+what is installed. ``reveille.testing`` is a pytest plugin. ``reveille.torch_memory_saver`` has the
+interface of the package of that name. The package needs the standard library alone. Functions that
+work on PyTorch import it when you call them.
 """
 
 from . import _c

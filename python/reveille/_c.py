@@ -64,7 +64,7 @@ LOG_LEVELS = ("error", "warn", "info", "debug")
 
 
 def flags(*chosen: tuple[object, int]) -> int:
-    """The flags of those that are wanted: pairs of whether, and which."""
+    """The flags that are wanted, combined. Takes pairs: whether it is wanted, and the flag."""
     return sum(flag for wanted, flag in chosen if wanted)
 
 
@@ -77,7 +77,7 @@ class Sized(Structure):
 
 
 class Owned(c_void_p):
-    """A pointer that C fills, to what goes with the last reference to this.
+    """A pointer that C fills. What it points to is freed with the last reference to this object.
 
     It exists before what it owns, so no signal handler can raise in between.
     """

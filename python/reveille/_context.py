@@ -127,7 +127,7 @@ class Context:
     # ---- Life ----
 
     def close(self) -> int:
-        """Releases everything; returns how many allocations were still there. Again: does nothing.
+        """Releases everything. Returns how many allocations were left. A second call does nothing.
 
         Waits for the calls of other threads that run. New ones raise InvalidState from now on.
         Raises InvalidState from a callback, Forked in a child. If an exception of a signal handler
@@ -196,7 +196,7 @@ class Context:
         before_unmap: BeforeUnmap | None = None,
         after_map: AfterMap | None = None,
     ) -> None:
-        """Adds a tag, or sets the options of one again. Tags are also added by the first alloc.
+        """Adds a tag, or sets its options again. The first alloc with a new tag also adds it.
 
         Args:
             name: at most 255 bytes; "" is the group of what has no tag
@@ -378,13 +378,13 @@ class Context:
         group: Group | None = None,
         group_timeout: float = GROUP_TIMEOUT_S,
     ) -> None:
-        """Gives up the memory of the tags, of everything without any; addresses stay.
+        """Pauses the tags, or everything if you name none: releases memory and keeps addresses.
 
         Args:
             tags: names; NotFound for one that was never used
             discard: make no backup, the content is about to be overwritten
             streams: refuse with Busy if one of these is being captured
-            events: wait for these alone; None: wait until the devices are idle
+            events: wait only for these; None: wait until the devices are idle
             group: a process group of torch.distributed or a Job: all its ranks pause, or none
             group_timeout: seconds for all ranks to prepare; then none pauses
 
@@ -438,12 +438,12 @@ class Context:
         group: Group | None = None,
         group_timeout: float = GROUP_TIMEOUT_S,
     ) -> None:
-        """Gives the tags memory again at their addresses, everything without any.
+        """Resumes the tags at their old addresses, or everything if you name none.
 
         Args:
             tags: names; NotFound for one that was never used
             restore: bring the backup back; False drops it, the content comes from elsewhere
-            timeout: seconds to wait for memory that a neighbour still holds; None: not at all
+            timeout: seconds to wait for another process to free memory; None: do not wait
             streams: refuse with Busy if one of these is being captured
             group, group_timeout: as those of pause()
 
@@ -506,7 +506,7 @@ class Context:
         self._handle.call("rvl_step")
 
     def external(self, cause: str, size: Size, device: int = 0) -> None:
-        """Tells of memory in use that no allocation explains; 0 takes it away."""
+        """Sets how much memory is in use for a cause outside the context; 0 removes the cause."""
         self._handle.call(
             "rvl_external_set",
             whole_number(device, "device"),
@@ -619,7 +619,7 @@ class Context:
 
 
 class Recording:
-    """What Context.record() answers."""
+    """A recording, as Context.record() returns it."""
 
     def __init__(self, context: Context, handle: Handle, path: bytes) -> None:
         self._context = context  # which would be closed with its last reference

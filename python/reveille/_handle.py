@@ -34,7 +34,7 @@ LONGEST_WAIT_S = 0.01
 
 
 class Callbacks:
-    """What C calls: one function a kind for all tags, which finds the Python function by tag."""
+    """Functions that C calls, one of each kind for all tags; they find the Python function by tag."""
 
     def __init__(self, log: Log | None) -> None:
         self._log = log
@@ -131,7 +131,7 @@ class Handle:
         self.run(work)
 
     def summary(self, context: ctypes.c_void_p, device: int | None) -> str:
-        """Who holds the memory of a device, by PyTorch's number of it; "" where nobody can say."""
+        """Who holds the memory of a device, by PyTorch's number of it; "" if that is unknown."""
         text = ctypes.create_string_buffer(_c.SUMMARY_BYTES)
         devices = range(self.library.rvl_device_count(context)) if device is not None else ()
         for index in devices:
@@ -229,7 +229,7 @@ USERS = (Handle.run.__code__, Handle._close_now.__code__)
 class BorrowedHandle(Handle):
     """A context that belongs to a hook library, which never closes it.
 
-    Its only device has the number 0 in it, and another one, the ordinal, in PyTorch.
+    Its only device has number 0 in the context. In PyTorch it has another number, the ordinal.
     """
 
     def __init__(self, library: ctypes.CDLL, context: ctypes.c_void_p, ordinal: int) -> None:

@@ -24,7 +24,7 @@ MODES = ("preload", "torch")
 
 
 class HookContext(Context):
-    """A context in which regions allocate. It is the hook library's, and cannot be closed."""
+    """A context in which regions allocate. It belongs to the hook library: you cannot close it."""
 
     def __init__(self, handle: BorrowedHandle, ordinal: int) -> None:
         self._handle = handle
@@ -137,9 +137,9 @@ def existing(mode: str) -> str:
 
 @scope
 def configure_subprocess() -> Iterator[None]:
-    """Processes started within the ``with`` block have the preload library.
+    """Processes that you start within the ``with`` block get the preload library.
 
-    LD_PRELOAD is that of the whole process meanwhile: start processes from one thread at a time.
+    The block sets LD_PRELOAD for the whole process: start processes from one thread at a time.
     A process that has the library passes it on anyway.
     """
     if preloaded() is not None and os.environ.get("LD_PRELOAD"):

@@ -2,9 +2,9 @@
 """All ranks of a job or none: pause and resume in two phases, over a store that every rank reaches.
 
 Each rank prepares what can fail, and votes. One key of the store holds the decision, and the rank
-that sets it first decides for all. The rank whose vote is the last decides to commit. A rank that
-failed, or has waited too long, decides to abort, and says why. Committing cannot fail, so nobody
-has to be asked again.
+that sets it first decides for all. The last rank to vote decides to commit. A rank that failed, or
+has waited too long, decides to abort, and says why. Committing cannot fail, so no second vote is
+needed.
 
 The store is one of torch.distributed, or anything with its ``set``, ``get``, ``check``, ``add`` and
 ``compare_set``.
@@ -87,8 +87,8 @@ class JobForecast(NamedTuple):
 class Job:
     """The ranks that move together: a store, and who this process is.
 
-    All ranks make the same calls in the same order. What they are called beside the store's other
-    users is ``name``; groups of different ranks over one store need different names.
+    All ranks make the same calls in the same order. ``name`` keeps their keys apart from the other
+    keys in the store. Groups of different ranks that share a store need different names.
     """
 
     def __init__(self, store: Any, rank: int, world_size: int, *, name: str = "reveille") -> None:

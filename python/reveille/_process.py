@@ -335,11 +335,11 @@ class Saver:
                 )
 
     def pause(self, tags: Sequence[str]) -> None:
-        """Gives up the memory of the tags, of everything without any."""
+        """Pauses the tags, or everything if you name none."""
         self._move("pause", tags)
 
     def resume(self, tags: Sequence[str]) -> None:
-        """Takes it back. Several tags are checked to fit together before the first is moved."""
+        """Resumes the tags. Checks that several fit together before it moves the first."""
         if len(tags) > 1:
             forecast = self.fits(tags)
             if not forecast:
@@ -500,7 +500,7 @@ SAVER = Saver()
 
 
 def region(tag: str, backup: str = "none") -> contextlib.AbstractContextManager[None]:
-    """What PyTorch allocates on this thread within the ``with`` block can be paused by the tag.
+    """PyTorch's allocations on this thread within the ``with`` block can be paused by the tag.
 
     Args:
         tag: what pause() and resume() call it
@@ -529,10 +529,10 @@ def disable() -> contextlib.AbstractContextManager[None]:
 
 
 def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S) -> None:
-    """Gives up the memory of the tags, of all regions without any. Addresses stay.
+    """Pauses the tags, or all regions if you name none: releases memory and keeps addresses.
 
-    Waits for the devices. Raises NotFound, before anything has changed, for a tag that no region
-    ever had, and Busy while the stream is being captured. Each tag is a transaction.
+    Waits for the devices. Raises NotFound for a tag that no region ever had; then nothing has
+    changed. Raises Busy while the stream is being captured. Each tag is a transaction.
 
     Args:
         group: a process group of torch.distributed or a Job: all its ranks pause all the tags, or
@@ -546,10 +546,11 @@ def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_T
 
 
 def resume(*tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S) -> None:
-    """Gives the tags memory again at their addresses, all regions without any.
+    """Resumes the tags at their old addresses, or all regions if you name none.
 
-    Raises OutOfDeviceMemory with the bytes that are needed and free: nothing is lost, free some
-    and call it again. Several tags are first checked to fit together. With a group as pause().
+    Raises OutOfDeviceMemory with the bytes that are needed and free. Nothing is lost: free some
+    memory and call it again. With several tags, checks first that they fit together. A group works
+    as in pause().
     """
     if group is None:
         SAVER.resume(tags)
@@ -570,7 +571,7 @@ def fits(
 ) -> Forecast | JobForecast:
     """Whether resume() with these tags would fit now, and by how much. Changes nothing.
 
-    With a group, on every rank of it.
+    With a group, whether it would fit on every rank.
     """
     if group is None:
         return SAVER.fits(tags)
@@ -579,7 +580,7 @@ def fits(
 
 
 def backup_of(tensor: Any) -> Any:
-    """The content that a paused tensor has in host memory, as a new tensor of the CPU.
+    """The content of a paused tensor's host backup, as a new tensor on the CPU.
 
     Raises NotFound if nothing is backed up there in host memory.
     """

@@ -148,10 +148,9 @@ def replay(
 
     Args:
         paths: one file or several; .zst is decompressed
-        device: what every device is taken to be, a profile ("h200") or a size ("80GiB"); None: the
-            trace's own
-        wake: "staged", resumes where the trace has them; "together", within a step all at the
-            step's first
+        device: the device to replay on, a profile ("h200") or a size ("80GiB"); None: the trace's own
+        wake: "staged": resume where the trace does; "together": resume everything at the first
+            resume of a step
         budgets: upper bounds on the peaks of stages, by the name they were marked with
         partial: read a trace that is cut off up to its last whole line
         conductor: process whose stage and step marks count; None: the first that marks
@@ -159,7 +158,7 @@ def replay(
 
     Raises:
         CorruptTrace: with file, line and column; InputOutputError, InvalidArgument, ... .
-        A trace that does not fit is no error: ask the result.
+        A trace that does not fit is not an error: ask the result.
     """
     files: Sequence[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     options = _options(device, wake, budgets or {}, partial, conductor, backend)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the calls answer, as frozen dataclasses. Sizes are bytes, times nanoseconds."""
+"""Results of the calls, as frozen dataclasses. Sizes are bytes, times nanoseconds."""
 
 from __future__ import annotations
 
@@ -205,8 +205,8 @@ class ReplayOom:
 class ReplayStage(StageStats):
     """A stage of a replay.
 
-    measured_*: what a real device said while it replayed, None on a simulated one
-    read_bytes: what was truly in use at the last sample that the trace has of the stage
+    measured_*: readings of a real device during the replay, None on a simulated one
+    read_bytes: what was really in use at the stage's last sample in the trace
     predicted_bytes: the model's value for that instant; both are None without a sample
     """
 

@@ -65,9 +65,9 @@ class SimulatedGPUs:
     def run(self, program: Program, *args: Any, **kwargs: Any) -> SimulatedRun:
         """Runs a function, a script or a command there, and waits for its end.
 
-        A function is called in a new process of Python, which imports its module: it, its
-        arguments and what it returns must be what pickle takes. What it raises is raised here. A
-        name that ends with .py is a script, any other is a command; both take words.
+        A function is called in a new Python process, which imports its module. Function, arguments
+        and result must be picklable. What it raises is raised here. A name that ends with .py is a
+        script, any other name is a command; both take words.
 
         Raises:
             subprocess.CalledProcessError: the program has failed; subprocess.TimeoutExpired
@@ -138,10 +138,10 @@ def simulated(
 
     Args:
         device: a profile ("h200") or a size ("80GiB")
-        gpus: how many there are
-        host_memory: how much memory of the host all processes may pin and register; None: all
-        keep_contents: the largest copy to a GPU that is kept; None: 1 MiB
-        stages_nvtx: NVTX ranges whose name begins with this are stages; None: all is one stage, "run"
+        gpus: how many GPUs
+        host_memory: how much host memory all processes may pin and register; None: all
+        keep_contents: the largest copy to a GPU with content that is kept; None: 1 MiB
+        stages_nvtx: NVTX ranges with a name that begins with this are stages; None: one stage, "run"
         budgets: upper bounds on the peaks of stages; the result says whether they were kept
         timeout: seconds that a run may take
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions: one class a status of the C library, with the numbers of its error record.
+"""Exceptions: one class for each status of the C library, with the numbers of its error record.
 
-Where Python has an exception that means the same, the class is that too, so that code which expects
-``MemoryError`` or ``ValueError`` works.
+If Python has an exception that means the same, the class is derived from it, too. So code that
+expects ``MemoryError`` or ``ValueError`` works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTES = hasattr(BaseException, "add_note")
 
 
 class ReveilleError(Exception):
-    """A call of the library failed and has changed nothing, unless its message says otherwise.
+    """A call failed. It has changed nothing, unless its message says otherwise.
 
     Attributes:
         status: the C status, such as -6
@@ -178,7 +178,7 @@ class Forked(ReveilleError, status=-20):
 class JobAborted(ReveilleError):
     """A rank could not pause or resume, so none did: memory and content are as before, on all ranks.
 
-    The same exception on each of them, with the numbers of the rank that could not.
+    All ranks raise the same exception, with the numbers of the rank that could not.
 
     Attributes:
         rank: the rank that could not, -1 if nobody knows

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """pytest plugin: the fixture ``reveille_sim``, a simulated GPU, with assertions on memory peaks.
 
-pytest finds it by itself once the package is installed. What is simulated is said by a marker::
+pytest finds it by itself once the package is installed. A marker says what is simulated::
 
     @pytest.mark.reveille_sim(devices="80GiB")
     def test_step(reveille_sim):
@@ -13,7 +13,7 @@ or by parameters, with ``indirect``::
 
     @pytest.mark.parametrize("reveille_sim", ["h100-80g", "h200"], indirect=True)
 
-A second marker runs a test in a program of its own on simulated GPUs, as `reveille run` does::
+A second marker runs a test as a separate program on simulated GPUs, as `reveille run` does::
 
     @pytest.mark.reveille_run(device="h200", gpus=2, budgets={"run": "60GiB"})
     def test_training_step():

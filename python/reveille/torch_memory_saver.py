@@ -3,9 +3,9 @@
 
     from reveille.torch_memory_saver import torch_memory_saver
 
-What differs: a pause or resume that fails raises what reveille.pause() and reveille.resume() raise;
-hook_mode can be read, and is found out if it is not set; cuda_graph() works in torch mode too.
-A tag that no region ever had is nothing to pause, as there.
+It differs in these points. A pause or resume that fails raises what reveille.pause() and
+reveille.resume() raise. hook_mode can be read; if it is not set, it is detected. cuda_graph() also
+works in torch mode. As in that package, pausing a tag that no region ever had does nothing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class TorchMemorySaver:
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
     ) -> contextlib.AbstractContextManager[None]:
-        """What is allocated within the block can be paused by the tag.
+        """Allocations within the block can be paused by the tag.
 
         Args:
             tag: what pause() and resume() call it
-            enable_cpu_backup: its content is kept in host memory while it is paused
-            enable_disk_backup: its content is kept on disk; not together with the other
-            cpu_backup_backend: "pinned" keeps host memory for the next pause, "mmap" gives it back
+            enable_cpu_backup: keep the content in host memory while it is paused
+            enable_disk_backup: keep the content on disk; not together with enable_cpu_backup
+            cpu_backup_backend: "pinned" keeps host memory for the next pause, "mmap" frees it
         """
         backup = _backup(enable_cpu_backup, enable_disk_backup, cpu_backup_backend)
         return self._saver.region(tag, backup, cpu_backup_backend)
@@ -78,12 +78,12 @@ class TorchMemorySaver:
             yield
 
     def pause(self, tag: str | None = None) -> None:
-        """Gives up the memory of a tag, or of all. Raises what reveille.pause() raises."""
+        """Pauses a tag, or all. Raises what reveille.pause() raises."""
         with contextlib.suppress(NotFound):
             self._saver.pause([tag] if tag else [])
 
     def resume(self, tag: str | None = None) -> None:
-        """Takes it back. Raises what reveille.resume() raises."""
+        """Resumes a tag, or all. Raises what reveille.resume() raises."""
         with contextlib.suppress(NotFound):
             self._saver.resume([tag] if tag else [])
 
