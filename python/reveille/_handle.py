@@ -34,7 +34,7 @@ LONGEST_WAIT_S = 0.01
 
 
 class Callbacks:
-    """Functions that C calls, one of each kind for all tags; they find the Python function by tag."""
+    """Functions that C calls: one of each kind for all tags. Finds the Python function by tag."""
 
     def __init__(self, log: Log | None) -> None:
         self._log = log
