@@ -12,7 +12,7 @@
 
 /*
  * What the arguments of an allocation come to: everything but its address, memory and state. Makes
- * the tag if need be. As rvl_alloc() refuses them.
+ * the tag if needed. As rvl_alloc() refuses them.
  */
 rvl_status rvli_allocation_describe(rvl_context *context, uint64_t size,
                                     const rvl_alloc_options *options, rvli_allocation *allocation);

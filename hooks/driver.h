@@ -20,7 +20,7 @@ typedef struct rvli_driver_calls {
 #undef RVLI_DRIVER_CALL
 } rvli_driver_calls;
 
-/* The driver's functions, which it is started for if need be; NULL: the record says why not. */
+/* The driver's functions, which it is started for if needed; NULL: the record says why not. */
 const rvli_driver_calls *rvli_driver(void);
 
 #endif

@@ -31,6 +31,10 @@ UNWANTED = {
     r"ha(?:s|ve) not(?=[.,;:)])": "does not have, lacks",
     r"begins so": "begins with it",
     r"simply|obviously|of course|trivially": "nothing",
+    r"if need be": "if needed",
+    r"nobody can say": "is unknown",
+    r"is no error": "is not an error",
+    r"(?:how|where) it came there": "what made it so",
 }
 KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3", "*.7", "*.cmake", "*.sh")
 
@@ -38,7 +42,8 @@ KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3"
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
 FAULTY = ("whoever asks", "filled anew", "hereby", "one a thread", "a line a stage", "of one's own",
           "utilizes", "seamless", "waits for ever", "all but for one", "As a rule", "as ever", "by whom",
-          "hence", "what it has not.", "begins so", "simply")  # fmt: skip
+          "hence", "what it has not.", "begins so", "simply", "opened if need be",
+          "nobody can say", "this is no error", "How it came there")  # fmt: skip
 
 
 def find(line):

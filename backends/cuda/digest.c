@@ -164,7 +164,7 @@ rvl_status rvli_cuda_digests_compute(rvli_cuda_device *device, uint64_t *number_
 
 /* ---- Gathering ---- */
 
-/* Room for count results: if need be, what is there is waited for. With the lock held. */
+/* Room for count results: waits for earlier results if needed. With the lock held. */
 static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
 {
     rvli_cuda_digests *digests = &device->digests;

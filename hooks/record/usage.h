@@ -32,7 +32,7 @@ typedef struct rvli_usage_device {
  */
 rvl_status rvli_usage_load(void);
 
-/* Whether a device has a primary context; true where nobody can say. Needs nothing loaded. */
+/* Whether a device has a primary context; true if that is unknown. Needs nothing loaded. */
 bool rvli_usage_active(int device);
 
 /* Below: good after it has answered RVL_OK once. */
@@ -42,7 +42,7 @@ const rvli_usage_device *rvli_usage_device_at(int device);
 /* The device of the calling thread's context; -1: it has none. */
 int rvli_usage_current(void);
 
-/* Bytes in use of the whole device. false: nobody can say now. */
+/* Bytes in use of the whole device. false: unknown now. */
 bool rvli_usage_read(int device, uint64_t *used_bytes_out);
 
 #endif

@@ -67,7 +67,7 @@ bool rvli_saver_get_retain(void);
  */
 rvl_status rvli_saver_set_directory(const char *path);
 
-/* The context of a device for allocations without a disk backup, opened if need be. */
+/* The context of a device for allocations without a disk backup, opened if needed. */
 rvl_status rvli_saver_context(int device, rvl_context **context_out);
 
 /* Whether a context is one of them. */

@@ -43,7 +43,7 @@ typedef struct rvli_saved {
 
 /* ---- saver_contexts.c ---- */
 
-/* The context of a device and a directory (NULL: without disk backups), opened if need be. */
+/* The context of a device and a directory (NULL: without disk backups), opened if needed. */
 rvl_status rvli_saver_context_of(int device, const char *directory, rvli_saved_context **in_out);
 
 /* All of them hang from the one that was opened last. NULL: there is none. */
@@ -58,7 +58,7 @@ rvli_saved_tag *rvli_saver_find_tag(const rvli_saved_context *in, const char *na
  */
 bool rvli_saver_has_tag(rvli_saved_context *in, const char *name, const rvli_saved_tag **tag_out);
 
-/* The tag of an interned name, made if need be. */
+/* The tag of an interned name, made if needed. */
 rvl_status rvli_saver_tag_of(rvli_saved_context *in, const char *name, rvli_saved_tag **tag_out);
 
 /* ---- saver_table.c: the lock guards the table and the tags ---- */

@@ -34,7 +34,7 @@ typedef struct rvl_cuda_options {
 } rvl_cuda_options;
 
 /*
- * An entry point of the CUDA driver that this library uses, which it opens and starts if need be
+ * An entry point of the CUDA driver that this library uses, which it opens and starts if needed
  * (RVL_CUDA_LIBRARY names another), by its name without a version: "cuCtxGetDevice". cuda_version:
  * the version of CUDA whose signature you call it by, 12000 for 12.0. For code that must use the
  * same driver and must not link it. Not in a build without the CUDA backend.

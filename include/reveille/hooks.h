@@ -22,7 +22,7 @@ extern "C" {
 RVL_API rvl_status rvl_hooks_check_settings(void);
 
 /*
- * The context in which regions allocate on a CUDA device of a number, opened if need be; in it the
+ * The context in which regions allocate on a CUDA device of a number, opened if needed; in it the
  * device has the number 0. It belongs to the library and is never closed. Allocations with a disk
  * backup lie in others. rvl_pause() and rvl_resume() of it are refused (RVL_ERR_BUSY) while a
  * stream is captured, ask processes that import the memory, and are recorded, as those below.

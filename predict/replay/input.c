@@ -17,7 +17,7 @@ static rvl_status no_memory(rvl_replay *replay)
 
 /* ---- Names ---- */
 
-/* The entry of a name, made if need be. NULL: no memory. */
+/* The entry of a name, made if needed. NULL: no memory. */
 static rvli_replay_name *intern(rvli_replay_name **names, const char *text)
 {
     rvli_replay_name *name;

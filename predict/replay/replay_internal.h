@@ -202,7 +202,7 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
 rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,
                                rvl_status cause, rvl_status status, const char *what);
 
-/* Whether a stage or step mark counts. Decides who the conductor is, if need be. */
+/* Whether a stage or step mark counts. Decides who the conductor is, if needed. */
 bool rvli_replay_conducts(rvli_replay_conductor *conductor, const rvl_trace_event *event);
 
 /* ---- input.c: files or a source ---- */

@@ -100,7 +100,7 @@ rvl_status rvli_timeline_begin(rvl_timeline *timeline, size_t device_count);
 rvl_status rvli_timeline_describe(rvl_timeline *timeline, size_t device, int index,
                                   const char *profile, uint64_t capacity_bytes);
 
-/* The series of a name, made if need be. tag NULL: untagged. RVL_ERR_HOST_OOM. */
+/* The series of a name, made if needed. tag NULL: untagged. RVL_ERR_HOST_OOM. */
 typedef enum rvli_timeline_kind {
     RVLI_TIMELINE_HELD = 'h',
     RVLI_TIMELINE_PAUSED = 'p',

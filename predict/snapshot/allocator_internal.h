@@ -15,7 +15,7 @@ static inline bool rvli_is_small(const rvli_bucket *bucket)
     return bucket->side % 2 == 1;
 }
 
-/* The bucket of a pool, class and stream, made if need be. RVL_OK or RVL_ERR_HOST_OOM. */
+/* The bucket of a pool, class and stream, made if needed. RVL_OK or RVL_ERR_HOST_OOM. */
 rvl_status rvli_bucket_get(rvli_allocator *allocator, uint32_t pool, bool small, uint32_t stream,
                            uint32_t *bucket_out);
 

@@ -3,7 +3,7 @@
  * A run as the events of a trace: what its process had reserved, and its stages.
  *
  * Only the sum of segments counts to a device, so what it grew by is one allocation, and what it
- * fell by is taken from the last ones, the last of them split if need be. A run may be begun again,
+ * fell by is taken from the last ones, the last of them split if needed. A run may be begun again,
  * and so nothing is written before it has ended.
  *
  * What is reserved is told as one, or by what it is for. A device gives memory out in granules, so

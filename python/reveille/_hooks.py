@@ -65,7 +65,7 @@ class Hook:
             raise
 
     def context(self, device: int) -> HookContext:
-        """The context of a device, opened if need be."""
+        """The context of a device, opened if needed."""
         context = ctypes.c_void_p()
         self.check(self.core.rvl_hooks_get_context(device, ctypes.byref(context)))
         return HookContext(BorrowedHandle(self.core, context, device), device)
