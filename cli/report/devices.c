@@ -42,7 +42,7 @@ char *verdict_text(const report_device *device)
     uint64_t peak_bytes = device->of.peak_bytes, capacity_bytes = device->of.capacity_bytes;
     char size[SIZE_TEXT_BYTES], *text = NULL;
     if (!device->named)
-        return strdup("--device says whether it fits");
+        return strdup("give --device to see whether it fits");
     int made;
     if (peak_bytes > capacity_bytes)
         made = asprintf(&text, "does not fit, %s too much",

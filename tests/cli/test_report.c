@@ -652,7 +652,7 @@ static void test_a_device_is_claimed_only_where_it_was_named(void **state)
         assert_null(strstr(text, ">capacity "));
         assert_null(strstr(text, "\"capacity\""));
         assert_null(strstr(text, "to spare"));
-        check_says(text, i < 2 ? "--device says whether it fits" : "device 0 (not named)");
+        check_says(text, i < 2 ? "give --device to see whether it fits" : "device 0 (not named)");
         free(text);
         snprintf(words, sizeof words, "%s --device 20GiB", outputs[i]);
         text = printed(0, "report", snapshots[0], words);

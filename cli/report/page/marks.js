@@ -115,8 +115,16 @@ function drawStageNames(u, names) {
     if (names) at('charts').dataset.labels = JSON.stringify(placed.map((each) => each.span.stage.name));
 }
 
+/* For what is drawn over the layers: uPlot leaves the dashes of the line that it drew last. */
+function begin(ctx) {
+    ctx.save();
+    ctx.setLineDash([]);
+}
+
+const MARK_FONT = `600 ${LABEL_FONT}`;
+
 function label(ctx, text, x, y, colour, align) {
-    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.font = MARK_FONT.replace('12', 12 * devicePixelRatio);
     ctx.textAlign = align;
     ctx.lineJoin = 'round';
     ctx.lineWidth = 4 * devicePixelRatio;
@@ -126,12 +134,13 @@ function label(ctx, text, x, y, colour, align) {
     ctx.fillText(text, x, y);
 }
 
+/* Where its label ends and how low it lies, if there is one. */
 function drawCapacity(u, unit) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
-    if (!isNamed(device)) return;
+    if (!isNamed(device)) return null;
     const y = u.valToPos(device.capacity_bytes / unit, 'y', true);
-    if (y < bbox.top) return;
-    ctx.save();
+    if (y < bbox.top) return null;
+    begin(ctx);
     ctx.strokeStyle = css('--danger');
     ctx.lineWidth = 1.5 * ratio;
     ctx.setLineDash([8 * ratio, 5 * ratio]);
@@ -141,18 +150,22 @@ function drawCapacity(u, unit) {
     ctx.stroke();
     ctx.setLineDash([]);
     const below = y - bbox.top < 20 * ratio;
-    label(ctx, 'capacity ' + sizeText(device.capacity_bytes), bbox.left + 6 * ratio,
-        below ? y + 15 * ratio : y - 6 * ratio, css('--danger'), 'left');
+    const text = 'capacity ' + sizeText(device.capacity_bytes), left = bbox.left + 6 * ratio;
+    const base = below ? y + 15 * ratio : y - 6 * ratio;
+    label(ctx, text, left, base, css('--danger'), 'left');
+    const right = left + ctx.measureText(text).width;
     ctx.restore();
+    return { right, base };
 }
 
-function drawPeak(u, unit) {
+/* Its label goes below that of the capacity where they would meet, as on a phone. */
+function drawPeak(u, unit, capacity) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, device = shown();
     const place = placeOf(device, device.peak_ns);
     if (place < view.from || place > view.to || device.peak_bytes === 0) return;
     const x = u.valToPos(place / NS, 'x', true);
     const y = u.valToPos(device.peak_bytes / unit, 'y', true);
-    ctx.save();
+    begin(ctx);
     ctx.fillStyle = css('--ink');
     ctx.strokeStyle = css('--paper');
     ctx.lineWidth = 2 * ratio;
@@ -162,15 +175,19 @@ function drawPeak(u, unit) {
     ctx.stroke();
     const right = x > bbox.left + bbox.width - 140 * ratio;
     const over = y - bbox.top > 22 * ratio;
-    label(ctx, 'peak ' + sizeText(device.peak_bytes), x + (right ? -9 : 9) * ratio,
-        over ? y - 8 * ratio : y + 18 * ratio, css('--ink'), right ? 'right' : 'left');
+    const text = 'peak ' + sizeText(device.peak_bytes), from = x + (right ? -9 : 9) * ratio;
+    let base = over ? y - 8 * ratio : y + 18 * ratio;
+    ctx.font = MARK_FONT.replace('12', 12 * ratio);
+    const left = right ? from - ctx.measureText(text).width : from;
+    if (capacity && left < capacity.right + 6 * ratio && Math.abs(base - capacity.base) < 15 * ratio) base = capacity.base + 15 * ratio;
+    label(ctx, text, from, base, css('--ink'), right ? 'right' : 'left');
     ctx.restore();
 }
 
 /* What was truly in use, over what is predicted. */
 function drawSamples(u, unit) {
     const { ctx } = u, ratio = devicePixelRatio, device = shown();
-    ctx.save();
+    begin(ctx);
     ctx.fillStyle = css('--paper');
     ctx.strokeStyle = css('--ink');
     ctx.lineWidth = 1.5 * ratio;
@@ -185,10 +202,12 @@ function drawSamples(u, unit) {
     ctx.restore();
 }
 
-function drawLabel(u, text) {
-    const { ctx, bbox } = u;
-    ctx.save();
-    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
-    label(ctx, fitted(ctx, text, bbox.width - 12 * devicePixelRatio), bbox.left + 6 * devicePixelRatio, bbox.top + 16 * devicePixelRatio, css('--ink'), 'left');
+/* What a chart shows, at its top; at its bottom where what is drawn begins at the top. */
+function drawLabel(u, text, low = false) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio;
+    begin(ctx);
+    ctx.font = MARK_FONT.replace('12', 12 * ratio);
+    label(ctx, fitted(ctx, text, bbox.width - 12 * ratio), bbox.left + 6 * ratio,
+        low ? bbox.top + bbox.height - 7 * ratio : bbox.top + 16 * ratio, css('--ink'), 'left');
     ctx.restore();
 }

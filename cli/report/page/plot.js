@@ -50,7 +50,7 @@ function makeDifference(host) {
         [bottom / unit - edge, top / unit + edge], unitName, {
             draw: (u) => {
                 drawStageNames(u, false);
-                drawLabel(u, `above zero: more than in ${data.runs[1 - view.run].label}`);
+                drawLabel(u, `above zero: more than in ${data.runs[1 - view.run].label}`, top < -bottom / 4);
             },
         }), () => differences(device, against, layers, columns, unit));
 }
@@ -119,9 +119,9 @@ function makeChart(host, kind) {
                 if (isFiltered()) {
                     drawLabel(u, `shown: at most ${sizeText(most(device.shownTotal))}`);
                 } else {
-                    drawCapacity(u, unit);
+                    const capacity = drawCapacity(u, unit);
                     drawSamples(u, unit);
-                    drawPeak(u, unit);
+                    drawPeak(u, unit, capacity);
                 }
                 performance.measure('redraw', { start: drawnAt });
             } else {

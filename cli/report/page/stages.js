@@ -21,7 +21,7 @@ function showStages() {
             ...(isNamed(device) ? [[sizeText(stage.free_at_peak_bytes), 'number']] : []),
             [sizeText(stage.host_bytes), 'number'], [(stage.transition_ns / NS).toFixed(3) + ' s', 'number'],
             ...(against ? comparison(stage, theirs.get(stage.column)) : []),
-            [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${sizeText(each.bytes)}`).join(', ') +
+            [stage.at_peak.slice(0, 6).map((each) => `${holderName(each)} ${unbroken(sizeText(each.bytes))}`).join(', ') +
                 (stage.at_peak.length > 6 ? `, ${stage.at_peak.length - 6 + (stage.others || 0)} more` : ''), 'holders']]);
         Object.assign(row.dataset, { stage: stage.name, peak: stage.peak_bytes });
         const there = theirs.get(stage.column);
@@ -55,5 +55,5 @@ function comparison(own, theirs) {
     const who = [...more].filter(([, bytes]) => bytes !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
     return [[theirs ? sizeText(theirs.peak_bytes) : '', 'number'],
         own && theirs ? differenceCell(own.peak_bytes - theirs.peak_bytes) : ['', 'number'],
-        [own && theirs ? who.slice(0, 4).map(([name, bytes]) => `${name} ${differenceText(bytes)}`).join(', ') : '', 'holders']];
+        [own && theirs ? who.slice(0, 4).map(([name, bytes]) => `${name} ${unbroken(differenceText(bytes))}`).join(', ') : '', 'holders']];
 }

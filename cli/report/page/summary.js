@@ -41,7 +41,7 @@ function showLegend() {
 
 function verdictText(device) {
     const { capacity_bytes: capacity, peak_bytes: peak } = device;
-    if (!isNamed(device)) return '--device says whether it fits';
+    if (!isNamed(device)) return 'give --device to see whether it fits';
     if (peak > capacity) return `does not fit, ${sizeText(peak - capacity)} too much`;
     return `${device.fits ? 'fits' : 'does not fit'}, ${sizeText(capacity - peak)} to spare`;
 }

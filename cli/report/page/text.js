@@ -13,6 +13,8 @@ function sizeText(bytes) {
     const [name, size] = unitFor(Math.abs(bytes));
     return size === 1 ? bytes + ' B' : (bytes / size).toFixed(1) + ' ' + name;
 }
+/* In a list a size stays beside its unit. */
+const unbroken = (text) => text.replace(' ', '\u00a0');
 const count = (number) => number.toLocaleString('en-US');
 /* Seconds with as many digits as tell two instants of a range apart. */
 function timeText(ns, range) {

@@ -137,10 +137,13 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.settle()
 
+    def picture(self, **more):
+        """A PNG of the whole page, or of a part."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **more)["data"])
+
     def screenshot(self, path):
         with open(path, "wb") as file:
-            file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png",
-                                                  captureBeyondViewport=True)["data"]))
+            file.write(self.picture())
 
     def close(self):
         try:

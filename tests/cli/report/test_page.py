@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -298,7 +299,10 @@ def test_differences(page, staged, together):
     for row, bytes_, there in zip(rows, more, together["stages"]):
         same(row["difference"], f"\u2212{-bytes_ / 2**30:.1f} GiB" if bytes_ else "", "a stage's difference")
         same(row["peak, other run"], f"{there['peak_bytes'] / 2**30:.1f} GiB", "its other peak")
-        same(row["who differs at the peak"], f"engine/kv_cache \u2212{-bytes_ / 2**30:.1f} GiB" if bytes_ else "", "who")
+        same(row["who differs at the peak"], f"engine/kv_cache \u2212{-bytes_ / 2**30:.1f}\u00a0GiB" if bytes_ else "",
+             "who, a size beside its unit")
+    for row, device in zip(rows, staged["stages"]):
+        same(len(re.findall(r"\d\u00a0[KMG]?i?B\b", row["who holds the peak"])), len(device["at_peak"]), "sizes beside their units")
     hover(page, 3_500_000_000)
     kv = page.run("(({held, there}) => [+held, +there])(document.querySelector("
                   "'#holders tr[data-holder=\"engine/kv_cache\"]').dataset)")
@@ -518,6 +522,45 @@ def test_accessibility(page, url):
          "a fault is found")
 
 
+LEGEND_INDENT = """(() => {
+    const legend = document.getElementById('legend'), shown = [...legend.children].find((each) => each.offsetWidth > 0);
+    return shown.getBoundingClientRect().left - legend.getBoundingClientRect().left;
+})()"""
+
+
+MARKS_OF_A_REDRAW = """(async () => {
+    const made = CanvasRenderingContext2D.prototype, labels = [], outlines = [];
+    const own = { strokeText: made.strokeText, arc: made.arc };
+    made.strokeText = function (text, x, y) {
+        const right = this.textAlign === 'right' ? x : x + this.measureText(text).width;
+        labels.push({ text, left: right - this.measureText(text).width, right, y, chart: this.canvas.closest('#charts > div').id });
+        outlines.push(this.getLineDash().length);
+        return own.strokeText.call(this, text, x, y);
+    };
+    made.arc = function (...words) {
+        outlines.push(this.getLineDash().length);
+        return own.arc.apply(this, words);
+    };
+    document.getElementById('zoom-in').click();
+    document.getElementById('zoom-all').click();
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    Object.assign(made, own);
+    return { labels, outlines };
+})()"""
+
+
+def test_marks(page, capacity):
+    """Labels, the peak's point and samples have whole outlines, though the other run's line is dashed; no label lies on another."""
+    seen = page.run(MARKS_OF_A_REDRAW)
+    labels = {(each["chart"], each["text"]): each for each in seen["labels"]}
+    check(("held", f"capacity {capacity}") in labels and any(text.startswith("peak ") for _, text in labels), "labels:", list(labels))
+    check(not any(seen["outlines"]), "dashes of outlines:", seen["outlines"])
+    for one in labels.values():
+        for two in labels.values():
+            check(one is two or one["chart"] != two["chart"] or one["right"] < two["left"] or two["right"] < one["left"] or
+                  abs(one["y"] - two["y"]) >= 12, "a label on another:", one, two)
+
+
 def test_media(page, out):
     """Dark on screens that want it, and never on paper, where there is nothing to choose either."""
     seen = near_white(page, "on a light screen")
@@ -533,6 +576,7 @@ def test_media(page, out):
         page.settle()
         seen = near_white(page, f"printed, dark={dark}")
         same((seen["choices"], seen["keys"], seen["stages"]), (False, False, True), "what is printed")
+        same(page.run(LEGEND_INDENT), 0, "pixels before the legend on paper")
         page.screenshot(out / "print.png")
     page.media()
     page.settle()
@@ -566,6 +610,8 @@ def test_shipped(page, source, out):
     test_link(page, report.as_uri(), together)
     test_accessibility(page, report.as_uri())
     page.open(report.as_uri())
+    test_marks(page, "139.8 GiB")
+    page.open(report.as_uri())
     test_media(page, out)
     same([url for url in page.requests if not url.startswith("file:")], [], "what the page loads")
 
@@ -588,6 +634,7 @@ def test_widths(page, source, out):
             return [document.documentElement.scrollWidth, wide.map((each) => each.outerHTML.slice(0, 80))];
         })()"""), [width, []], "what is cut off at the right edge")
         page.screenshot(out / f"recorded-{width}.png")
+        test_marks(page, "139.8 GiB")
     page.resize(1280)
     page.open(report.as_uri())
     test_samples(page)
