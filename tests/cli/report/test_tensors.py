@@ -180,6 +180,22 @@ def test_map(page, made, times):
     page.run("document.getElementById('all-segments').click()")
 
 
+def test_simulated(page, out):
+    """Of a run on simulated GPUs blocks are allocated in the program, not in the simulation's own file."""
+    made, shot, report = tensors.random_run(6, 300, together=False), out / "simulated.pickle", out / "simulated.html"
+    recorded = made.snapshot()
+    own = {"name": "__torch_dispatch__", "filename": "/opt/lib/reveille/_reveille_tensors.py", "line": 442}
+    for entry in recorded["device_traces"][0]:
+        if entry.get("frames"):
+            entry["frames"] = [own, *entry["frames"]]
+    shot.write_bytes(pickle.dumps(recorded, 4))
+    same(command("report", shot, "-o", report).returncode, 0, "a report")
+    page.open(report.as_uri())
+    places = page.run("[...document.querySelectorAll('#blocks tbody td')].map((cell) => cell.textContent).filter((text) => text.includes('.py'))")
+    check(len(places) > 3, "places:", places)
+    check(not any("_reveille_" in place for place in places), "in the program:", places)
+
+
 def test_several(page, source, out):
     """Two snapshots have a choice, and one clock. Beside a trace of another kind there are no tensors."""
     first, second, report = out / "first.pickle", out / "second.pickle", out / "several.html"
@@ -217,6 +233,7 @@ def main():
         page = chromium.Browser(path)
         try:
             test_tensors(page, out)
+            test_simulated(page, out)
             test_several(page, pathlib.Path(sys.argv[2]), out)
             same(page.problems, [], "errors on the console")
         finally:
