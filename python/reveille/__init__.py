@@ -5,14 +5,16 @@ In a PyTorch program use ``region``, ``pause`` and ``resume``; they work through
 Without PyTorch, ``Context`` manages memory on a real or simulated GPU. ``replay`` reports the peaks
 of recorded runs, and ``simulated`` runs programs on simulated GPUs. ``python -m reveille`` reports
 what is installed. ``reveille.testing`` is a pytest plugin. ``reveille.torch_memory_saver`` has the
-interface of the package of that name. The package needs the standard library alone. Functions that
-work on PyTorch import it when you call them.
+interface of the package of that name. ``reveille.prometheus`` shows ``metrics()`` to Prometheus.
+The package needs the standard library alone. Functions that work on PyTorch import it when you call
+them.
 """
 
 from . import _c
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess
 from ._job import Job, JobForecast
+from ._metrics import DeviceMetrics, Metrics, TagMetrics, metrics
 from ._options import profile, profiles
 from ._process import (
     HookStats,
@@ -51,6 +53,7 @@ from ._results import (
 )
 from ._simulated import SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
+from ._watch import FailureMetrics, TransitionMetrics
 from .errors import (
     Busy,
     CorruptTrace,
@@ -89,10 +92,12 @@ __all__ = [
     "CorruptTrace",
     "Device",
     "DeviceLost",
+    "DeviceMetrics",
     "DeviceStats",
     "DigestMismatch",
     "DiskFull",
     "DriverTooOld",
+    "FailureMetrics",
     "Forecast",
     "Forked",
     "Holder",
@@ -105,6 +110,7 @@ __all__ = [
     "Job",
     "JobAborted",
     "JobForecast",
+    "Metrics",
     "NoBackend",
     "NoDevice",
     "NoDriver",
@@ -123,8 +129,10 @@ __all__ = [
     "SimulatedRun",
     "StageStats",
     "Stats",
+    "TagMetrics",
     "TagStats",
     "TimedOut",
+    "TransitionMetrics",
     "VersionMismatch",
     "Vetoed",
     "backup_of",
@@ -135,6 +143,7 @@ __all__ = [
     "fits",
     "format_size",
     "hook_mode",
+    "metrics",
     "parse_size",
     "pause",
     "profile",

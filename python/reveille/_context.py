@@ -39,6 +39,7 @@ from ._results import (
     holder_of,
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
+from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,
     NotFound,
@@ -50,6 +51,10 @@ from .errors import (
 Path = Union[str, "os.PathLike[str]"]
 Answer = TypeVar("Answer")
 AnyContext = TypeVar("AnyContext", bound="Context")
+
+
+# For metrics(). Those of hook libraries are asked for there.
+OPEN_CONTEXTS: weakref.WeakValueDictionary[int, Context] = weakref.WeakValueDictionary()
 
 
 class Context:
@@ -123,6 +128,7 @@ class Context:
         self._tag_names: dict[str, None] = {}
         self._finalizer = weakref.finalize(self, self._handle.finish, weakref.ref(self))
         self._handle.open(options)
+        OPEN_CONTEXTS[id(self)] = self
 
     # ---- Life ----
 
@@ -224,6 +230,13 @@ class Context:
         )
         callbacks.set(number.value, name, before_unmap, after_map)
         self._remember(name)
+
+    def _groups(self) -> tuple[str, ...]:
+        """The tags, and "" if there ever was something without one."""
+        with contextlib.suppress(NotFound):
+            self._tag_number("")
+            return ("", *self.tags)
+        return self.tags
 
     def _remember(self, name: str) -> None:
         if name:
@@ -409,10 +422,22 @@ class Context:
         def prepare(prepared: list[Prepared]) -> None:
             prepared.append(self._prepared(f"rvl_{what}_prepare", tags, options))
 
-        if group is None:
-            self._transition(f"rvl_{what}", tags, options)
-        else:
-            job_of(group).move(call_of(what, tags), prepare, seconds(timeout))
+        with MOVES.watch(what, tags, lambda: self._reading(tags), lambda: self.clock_ns):
+            if group is None:
+                self._transition(f"rvl_{what}", tags, options)
+            else:
+                job_of(group).move(call_of(what, tags), prepare, seconds(timeout))
+
+    def _reading(self, tags: Sequence[str]) -> Reading:
+        """What is active of the tags, of all without any, and what was copied so far."""
+        own = self._handle.identity
+        names = tags or self._groups()
+        active = {(own, tag): self._tag_stats(tag).active_bytes for tag in names}
+        copied = {}
+        for index, _name in self._device_names():
+            stats = self._device_counters(index)
+            copied[own, index] = stats.backup_out_bytes + stats.backup_in_bytes
+        return Reading(active, copied)
 
     def _transition(self, function: str, tags: Sequence[str], options: Any) -> None:
         with self._naming(tags):
@@ -578,9 +603,21 @@ class Context:
         stage = self._stage_stats(struct.stage, device).name
         return from_struct(Oom, struct, stage=stage, tag=tag)
 
-    def _tag_stats(self, name: str) -> TagStats:
+    def _device_names(self) -> Iterator[tuple[int, str]]:
+        """The devices by their numbers here, with their names in errors."""
+        for index in range(self._handle.ask("rvl_device_count")):
+            ordinal = index if self._handle.ordinal is None else self._handle.ordinal
+            yield index, f"{self.backend}:{ordinal}"
+
+    def _device_counters(self, device: int) -> _c.DeviceStats:
+        struct = _c.DeviceStats()
+        self._handle.call("rvl_device_get_stats", device, ctypes.byref(struct))
+        return struct
+
+    def _tag_stats(self, name: str, device: int = -1) -> TagStats:
+        """On a device, or on all."""
         struct = _c.TagStats()
-        self._handle.call("rvl_tag_get_stats", self._tag_number(name), -1, ctypes.byref(struct))
+        self._handle.call("rvl_tag_get_stats", self._tag_number(name), device, ctypes.byref(struct))
         return from_struct(TagStats, struct)
 
     def _host_memory(self) -> HostMemory | None:

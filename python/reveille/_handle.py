@@ -98,6 +98,11 @@ class Handle:
         )
 
     @property
+    def identity(self) -> int:
+        """The same for every handle of one C context."""
+        return self._context.value or 0
+
+    @property
     def closed(self) -> bool:
         """Whether the context is gone, or goes as soon as the calls that run have ended."""
         return self._closing

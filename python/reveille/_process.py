@@ -36,6 +36,7 @@ from ._options import choice, whole_tag
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
+from ._watch import MOVES, Reading
 from .errors import (
     Busy,
     InputOutputError,
@@ -136,6 +137,11 @@ class Saver:
         """The hook library, opened at the first use."""
         self._hook = self._hook or _hooks.open_hook(self._wanted)  # two threads open the same one
         return self._hook
+
+    def contexts_in_use(self) -> Iterator[HookContext]:
+        """The contexts of the hook library, if it is in the process: opens none."""
+        there = self._hook is not None or (self._wanted != "torch" and _hooks.preloaded())
+        return self.hook.contexts() if there else iter(())
 
     def _new_pool(self) -> Any:
         cuda = _cuda_with_pools()
@@ -318,7 +324,23 @@ class Saver:
                 if names or not tags:
                     prepared.append(getattr(context, f"_prepare_{function}")(names))
 
-        job_of(group).move(call_of(function, tags), prepare, seconds(timeout))
+        with self._watched(function, tags):
+            job_of(group).move(call_of(function, tags), prepare, seconds(timeout))
+
+    def _watched(
+        self, function: str, tags: Sequence[str]
+    ) -> contextlib.AbstractContextManager[None]:
+        return MOVES.watch(function, tags, lambda: self._reading(tags))
+
+    def _reading(self, tags: Sequence[str]) -> Reading:
+        reading = Reading({}, {})
+        for context in self.contexts_in_use():
+            here = set(context.tags)
+            names = [tag for tag in tags if tag in here]
+            if names or not tags:
+                for every, own in zip(reading, context._reading(names)):
+                    every.update(own)
+        return reading
 
     def _known(self) -> set[str]:
         return {tag for context in self.hook.contexts() for tag in context.tags}
@@ -334,17 +356,19 @@ class Saver:
                     tag=tag,
                 )
 
-    def pause(self, tags: Sequence[str]) -> None:
-        """Pauses the tags, or everything if you name none."""
-        self._move("pause", tags)
+    def pause(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
+        """Pauses the tags, or everything if you name none. What you ignore is no failure."""
+        with self._watched("pause", tags), contextlib.suppress(*ignore):
+            self._move("pause", tags)
 
-    def resume(self, tags: Sequence[str]) -> None:
+    def resume(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
         """Resumes the tags. Checks that several fit together before it moves the first."""
-        if len(tags) > 1:
-            forecast = self.fits(tags)
-            if not forecast:
-                raise _does_not_fit(tags, forecast)
-        self._move("resume", tags)
+        with self._watched("resume", tags), contextlib.suppress(*ignore):
+            if len(tags) > 1:
+                forecast = self.fits(tags)
+                if not forecast:
+                    raise _does_not_fit(tags, forecast)
+            self._move("resume", tags)
 
     def fits(self, tags: Sequence[str]) -> Forecast:
         """Forecast of the device with the least room, over all contexts there."""

@@ -79,13 +79,11 @@ class TorchMemorySaver:
 
     def pause(self, tag: str | None = None) -> None:
         """Pauses a tag, or all. Raises what reveille.pause() raises."""
-        with contextlib.suppress(NotFound):
-            self._saver.pause([tag] if tag else [])
+        self._saver.pause([tag] if tag else [], ignore=(NotFound,))
 
     def resume(self, tag: str | None = None) -> None:
         """Resumes a tag, or all. Raises what reveille.resume() raises."""
-        with contextlib.suppress(NotFound):
-            self._saver.resume([tag] if tag else [])
+        self._saver.resume([tag] if tag else [], ignore=(NotFound,))
 
     def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
         """The host backup of a tensor, None if there is none.

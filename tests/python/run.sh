@@ -26,6 +26,9 @@ mkdir -p "$build/python"
 timeout "$pip_s" "$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
     'scikit-build-core>=0.11' 'pytest>=7' ||
     skip "pip cannot get scikit-build-core and pytest: no package index answers"
+timeout "$pip_s" "$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 \
+    'prometheus_client>=0.19' ||
+    echo "pip cannot get prometheus_client: the tests of reveille.prometheus are skipped"
 
 # One build folder for both: the second finds everything built.
 for from in "$source/python" "$source"; do
