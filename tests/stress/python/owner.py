@@ -44,6 +44,7 @@ class Owner:
         self.veto = dict.fromkeys(self.names, False)
         self.callbacks = dict.fromkeys(self.names, False)
         self.slots = {}
+        self.moves = 0  # of the process, when it was looked at last
         self.job = reveille.Job(MemoryStore(), 0, 1)
         self.steps = 0
         self.last = ""
@@ -209,6 +210,17 @@ class Owner:
         self.expect(self.context.clock_ns >= stats.clock_ns, True, "clock_ns")
         self.expect(set(self.names) <= set(self.context.tags), True, "tags")
         self.expect((self.context.backend, self.context.closed), ("sim", False), "backend")
+        self.watch(stats)
+
+    def watch(self, stats):
+        """The process holds what this context holds, or more; what it has moved only grows."""
+        found = reveille.metrics()
+        for name in self.names:
+            there = sum(each.active_bytes for each in found.tags if each.tag == name)
+            self.expect(there >= stats.tags[name].active_bytes, True, f"metrics of {name}")
+        moves = sum(each.count for each in found.transitions)
+        self.expect(moves >= self.moves, True, "transitions")
+        self.moves = moves
 
     def marks(self):
         self.context.stage(f"stage{self.random.randrange(3)}")
