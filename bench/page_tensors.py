@@ -30,8 +30,8 @@ def make(path, entries):
     """Steps of a training run: every layer allocates, most is freed in the order of chance, weights stay."""
     chance = random.Random(11)
     frame = lambda name, file, line: {"name": name, "filename": file, "line": line}
-    outer = [frame(f"run_{i}", "/opt/python/lib/framework/trainer.py", 10 * i) for i in range(DEPTH - 4)]
-    stacks = [[frame(f"op_{op}", "/opt/python/site-packages/torch/nn/functional.py", 100 + op),
+    outer = [frame(f"run_{i}", "framework/trainer.py", 10 * i) for i in range(DEPTH - 4)]
+    stacks = [[frame(f"op_{op}", "torch/nn/functional.py", 100 + op),
                frame(f"forward_{layer}", "/job/model.py", 20 + layer)] + outer
               for layer in range(LAYERS) for op in range(OPERATORS)]
     trace, time_us, top, segments = [], 1_700_000_000_000_000, 1 << 46, []

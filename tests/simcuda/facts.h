@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "facts_need.h"
+
 /* A line: what was asked, and what was answered. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -16,16 +18,6 @@ const char *name_of(cudaError_t error);
 
 /* Bytes in use on the device. */
 long long used(void);
-
-/* What must work for the rest to mean anything. */
-#define NEED(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t needed = (cudaError_t)(call);                                                  \
-        if (needed != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(needed));        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 /* ---- facts_modules.c ---- */
 

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "facts_need.h"
+
 #define MIB ((size_t)1 << 20)
 #define SIZE (64 * MIB)
 #define PEER_SOCKET 17
@@ -48,16 +50,6 @@ static const char *name_of(cudaError_t error)
     (void)cudaGetLastError();
     return cudaGetErrorName(error);
 }
-
-/* What must work for the rest to mean anything. */
-#define NEED(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t needed = (cudaError_t)(call);                                                  \
-        if (needed != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(needed));        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static void need(bool good, const char *what)
 {

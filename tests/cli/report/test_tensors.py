@@ -184,7 +184,7 @@ def test_simulated(page, out):
     """Of a run on simulated GPUs blocks are allocated in the program, not in the simulation's own file."""
     made, shot, report = tensors.random_run(6, 300, together=False), out / "simulated.pickle", out / "simulated.html"
     recorded = made.snapshot()
-    own = {"name": "__torch_dispatch__", "filename": "/opt/lib/reveille/_reveille_tensors.py", "line": 442}
+    own = {"name": "__torch_dispatch__", "filename": "lib/reveille/_reveille_tensors.py", "line": 442}
     for entry in recorded["device_traces"][0]:
         if entry.get("frames"):
             entry["frames"] = [own, *entry["frames"]]

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* What the programs that ask for facts share: a call without which no answer means anything. */
+#ifndef RVL_TESTS_SIMCUDA_FACTS_NEED_H
+#define RVL_TESTS_SIMCUDA_FACTS_NEED_H
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Prints what failed, and ends the program. */
+#define NEED(call)                                                                                 \
+    do {                                                                                           \
+        cudaError_t needed = (cudaError_t)(call);                                                  \
+        if (needed != cudaSuccess) {                                                               \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(needed));        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#endif
