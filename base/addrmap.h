@@ -2,7 +2,7 @@
 /*
  * An ordered map from addresses to pointers: exact, interior and in-order look-ups in one table.
  *
- * A B+ tree whose nodes are a few cache lines: a level costs about one cache miss, where a
+ * A B+ tree with nodes of a few cache lines: a level costs about one cache miss, where a
  * red-black tree pays one for every doubling of its size. Measured against both before it was
  * chosen: docs/decisions.md. Not thread-safe: the owner locks.
  */

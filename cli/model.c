@@ -68,7 +68,7 @@ const command_spec model_spec = {
                 .kind = OPTION_CALL,
                 .name = "given",
                 .value = "TERM=SIZE",
-                .help = "a term whose size is known, such as cuda_graph=2.5GiB; 0 leaves it out",
+                .help = "a term of known size, such as cuda_graph=2.5GiB; 0 leaves it out",
                 .usual = "formulas",
                 .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
                 .set = add_given,

@@ -56,12 +56,12 @@ bool model_set(rvl_model_options *options, const char *name, const char *value,
 
 /*
  * Why a setting changes nothing beside the others, with the remedy; NULL: it may change something.
- * sought: the tag whose largest size is looked for, or NULL.
+ * sought: the tag to find the largest size of, or NULL.
  */
 const char *model_setting_idle(const rvl_model_options *options, const char *name,
                                const char *sought);
 
-/* Whether the KV cache of an engine is meant, whose size is the memory fraction's. */
+/* Whether the KV cache of an engine is meant: the memory fraction sets its size. */
 bool model_is_cache(const char *tag);
 
 /* A term by its name, with its size. false as model_set(). */

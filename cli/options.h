@@ -118,7 +118,7 @@ bool options_wake(const char *text, rvl_wake *wake_out);
 #define DEVICE_WHY_BYTES 320
 bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
 
-/* Refuses a name whose ending says another format than what is written, and names the remedy. */
+/* Refuses a name with the ending of another format than what is written, and names the remedy. */
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
 

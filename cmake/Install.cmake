@@ -12,8 +12,8 @@
 # way (python).
 #
 # The tree works wherever it is installed, copied or moved to: our binaries find each other relative to
-# themselves, and what pkg-config answers has the tree's own path. A distribution, whose folders the
-# loader searches anyway and which allows no such paths, sets RVL_RELOCATABLE=OFF.
+# themselves, and what pkg-config answers has the tree's own path. A distribution allows no such paths,
+# and the loader searches its folders anyway: it sets RVL_RELOCATABLE=OFF.
 
 option(RVL_RELOCATABLE "The installed tree may be moved, and needs no LD_LIBRARY_PATH" ON)
 

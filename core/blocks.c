@@ -456,7 +456,7 @@ uint64_t rvli_kept_give_up(rvl_context *context, int device)
     return freed;
 }
 
-/* A block whose unmapping failed is stranded with its mapping, which must go before it can. */
+/* If unmapping fails, the block is stranded with its mapping, which must go before it can. */
 static void unmap_stranded(rvl_context *context, rvli_block *blocks)
 {
     for (; blocks != NULL; blocks = blocks->next)

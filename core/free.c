@@ -124,8 +124,8 @@ static void hide(rvl_context *context, rvli_allocation *allocation)
 
 /*
  * Claims the allocation at addr for freeing; *allocation_out is NULL if that was all: a rider that
- * has left its carrier. *before_out is what it was: others write to the record itself, whose place
- * in the index moves with theirs. Else as find_settled().
+ * has left its carrier. *before_out is what it was: others write to the record itself, since its
+ * place in the index moves with theirs. Else as find_settled().
  */
 static rvl_status claim(rvl_context *context, rvl_addr addr, rvli_allocation **allocation_out,
                         rvli_allocation *before_out)

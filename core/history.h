@@ -3,8 +3,8 @@
  * The stages of a device that are over: their peaks, and who held what at each.
  *
  * From one peak to the next most holders keep what they have. So a stage writes down the holders
- * whose share is another than at the peak before, and a stage in which nothing happened writes
- * down nothing: time and memory grow with what changes, not with stages times holders.
+ * that have another share than at the peak before. A stage in which nothing happened writes down
+ * nothing: time and memory grow with what changes, not with stages times holders.
  *
  * A view turns changes back into shares. It has the shares of one peak in a tree ordered by size,
  * and is moved along the changes, forwards or back, to the peak that is asked for. Asking for the

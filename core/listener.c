@@ -111,7 +111,7 @@ static void unlock_contexts(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* As early as can be: those whose lock comes first lock after those that were registered later. */
+/* As early as can be. Handlers that were registered first run last, and take their locks then. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     pthread_atfork(lock_contexts, unlock_contexts, unlock_contexts);

@@ -2,8 +2,8 @@
 /*
  * Resuming: create, map and restore (overlapped), flip the states last.
  *
- * Backups stay until the flip. Undoing unmaps and releases what this call created. An allocation
- * whose undoing fails, or that was LOST before, is LOST afterwards; it keeps its address and
+ * Backups stay until the flip. Undoing unmaps and releases what this call created. If undoing fails
+ * for an allocation, it is LOST afterwards, as one that was LOST before. It keeps its address and
  * backup.
  */
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /*
  * Memory that processes share (reveille/share.h).
  *
- * An import is an allocation whose blocks another process has made. It moves by itself, not with
- * its tag, so it is in no tag's list; its states and its undoing are those of any allocation, and
- * its bytes have a holder of their own.
+ * An import is an allocation with blocks that another process has made. It moves by itself, not
+ * with its tag, so it is in no tag's list; its states and its undoing are those of any allocation,
+ * and its bytes have a holder of their own.
  */
 #include "reveille/share.h"
 

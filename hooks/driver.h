@@ -7,7 +7,7 @@
 
 #include "reveille/status.h"
 
-/* X(entry point, CUDA version whose signature it has) */
+/* X(entry point, CUDA version of its signature) */
 #define RVLI_DRIVER_CALLS_MAP(X)                                                                   \
     X(cuDriverGetVersion, 2020)                                                                    \
     X(cuCtxGetDevice, 2000)                                                                        \

@@ -27,6 +27,7 @@ UNWANTED = {
     r"as a rule": "usually",
     r"as ever|in whatever way": "as before, however",
     r"whom": "who, which",
+    r"whose": "with, of, or two sentences",
     r"nevertheless|hence|whereby|wherein": "still, so, by which, in which",
     r"ha(?:s|ve) not(?=[.,;:)])": "does not have, lacks",
     r"begins so": "begins with it",
@@ -41,7 +42,7 @@ KINDS = ("*.md", "*.h", "*.c", "*.cpp", "*.py", "*.js", "*.html", "*.css", "*.3"
 
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.I): better for words, better in UNWANTED.items()}
 FAULTY = ("whoever asks", "filled anew", "hereby", "one a thread", "a line a stage", "of one's own",
-          "utilizes", "seamless", "waits for ever", "all but for one", "As a rule", "as ever", "by whom",
+          "utilizes", "seamless", "waits for ever", "all but for one", "As a rule", "as ever", "by whom", "one whose name",
           "hence", "what it has not.", "begins so", "simply", "opened if need be",
           "nobody can say", "this is no error", "How it came there")  # fmt: skip
 

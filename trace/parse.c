@@ -171,7 +171,7 @@ static bool line_end(rvli_cursor *cursor)
     return cursor->at == cursor->end || fail_here(cursor, "the line should end here");
 }
 
-/* Passes over the rest of the line, whose meaning does not matter. */
+/* Passes over the rest of the line: its meaning does not matter. */
 static bool skip_rest(rvli_cursor *cursor)
 {
     const char *nul = memchr(cursor->at, '\0', (size_t)(cursor->end - cursor->at));

@@ -363,7 +363,7 @@ rvl_status rvl_trace_reader_open(const char *const *paths, size_t path_count,
 
 /* ---- Reading ---- */
 
-/* The source whose event comes next, NULL if none has one. */
+/* The source of the next event, NULL if none has one. */
 static rvl_status find_earliest(rvl_trace_reader *reader, source **earliest_out)
 {
     *earliest_out = NULL;

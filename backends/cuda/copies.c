@@ -93,7 +93,7 @@ rvl_status rvli_cuda_op_host_trim(void *self, uint64_t keep)
 
 /* ---- Copies ---- */
 
-/* One stretch of a copy, whose host memory is there. */
+/* One stretch of a copy. Its host memory is there. */
 static CUresult span_out(rvli_cuda_device *device, char *host, CUdeviceptr addr,
                          rvli_pinned_span span)
 {

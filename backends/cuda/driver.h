@@ -3,7 +3,7 @@
  * The CUDA driver, opened at run time.
  *
  * Nothing links libcuda: it is opened by name and asked for its entry points, each by the version
- * whose signature we compile against, so that one build runs with any driver that has them, and
+ * of the signature that we compile against. So one build runs with any driver that has them, and
  * without one. RVL_CUDA_LIBRARY names another library.
  */
 #ifndef RVL_BACKENDS_CUDA_DRIVER_H
@@ -13,7 +13,7 @@
 
 #include "reveille/status.h"
 
-/* X(entry point, CUDA version whose signature it has). The pointer's type is that of cuda.h. */
+/* X(entry point, CUDA version of its signature). The pointer's type is that of cuda.h. */
 #define RVLI_CUDA_ENTRY_MAP(X)                                                                     \
     X(cuInit, 2000)                                                                                \
     X(cuDriverGetVersion, 2020)                                                                    \

@@ -38,8 +38,8 @@ typedef struct rvli_pinned_span {
 } rvli_pinned_span;
 
 /*
- * Counts one more, or one fewer, user of the pool. The first brings it into being on a device,
- * whose primary context its threads use; with the last it goes, and all memory with it.
+ * Counts one more, or one fewer, user of the pool. The first creates it on a device: its threads
+ * use the device's primary context. With the last it goes, and all memory with it.
  * RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_pinned_hold(CUdevice device);

@@ -15,7 +15,7 @@
 
 typedef struct content content;
 
-/* For the allocations of a work, whose addresses stay where they are. */
+/* For the allocations of a work. Their addresses stay where they are. */
 content *content_new(const work *w, const uint64_t *addrs);
 
 /* Writes a new version of everything. */

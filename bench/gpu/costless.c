@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A driver whose calls for memory cost nothing and do nothing, so that what a library adds to them
- * is all that is left of its time. Everything else is the fake driver of the tests.
+ * A driver with calls for memory that cost nothing and do nothing. What is left of the time is what
+ * a library adds. Everything else is the fake driver of the tests.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -14,7 +14,7 @@
 /* Exit status where there is no driver. */
 #define SKIPPED 77
 
-/* X(entry point, CUDA version whose signature it has). */
+/* X(entry point, CUDA version of its signature). */
 #define ENTRIES(X)                                                                                 \
     X(cuInit, 2000)                                                                                \
     X(cuDeviceGet, 2000)                                                                           \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The limit: the driver calls that the work cannot do without, and nothing else. One set-access
- * call an allocation, as for everybody whose allocations do not lie side by side. With hand_over
+ * call for each allocation, as allocations that do not lie side by side need it. With hand_over
  * the blocks of the paused tag are mapped for the resumed one: nothing is released or created.
  */
 #include <stdlib.h>

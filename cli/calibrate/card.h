@@ -22,7 +22,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* X(entry point, CUDA version whose signature it has): needed. */
+/* X(entry point, CUDA version of its signature): needed. */
 #define CARD_ENTRY_MAP(X)                                                                          \
     X(cuInit, 2000)                                                                                \
     X(cuDriverGetVersion, 2020)                                                                    \

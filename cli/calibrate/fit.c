@@ -119,7 +119,7 @@ static bool fit_act(const samples *all, const char *act, rvl_cost *cost)
     return found.count > 0;
 }
 
-/* A call whose price does not depend on the size: its median over all sizes. */
+/* A call that costs the same for every size: its median over all sizes. */
 static bool fit_call(const samples *all, const char *act, rvl_cost *cost)
 {
     points found = medians(all, act);

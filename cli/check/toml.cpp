@@ -64,7 +64,7 @@ json made(json_t *value)
 /*
  * toml++ 3.3.0 looks up which characters are white space, and its table runs into undefined
  * behaviour for most from U+0080 to U+FFFF. So it is shown none of them: each stands in for itself
- * in plane 15, whose characters mean nothing, and is taken back in what toml++ answers.
+ * in plane 15, where characters mean nothing, and is taken back in what toml++ answers.
  */
 constexpr unsigned char plane_15 = 0xf3; /* the first byte of its characters: 0xf3 0xb0 and on */
 

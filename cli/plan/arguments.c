@@ -196,7 +196,7 @@ const command_spec plan_spec = {
                               AS_SWITCH){.kind = OPTION_CALL,
                                          .name = "given",
                                          .value = "TERM=SIZE",
-                                         .help = "a term whose size is known",
+                                         .help = "a term of known size",
                                          .usual = "formulas",
                                          .expected = "TERM=SIZE, such as cuda_graph=2.5GiB",
                                          .set = add_given,

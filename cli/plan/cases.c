@@ -89,7 +89,7 @@ typedef struct plan_case {
     rvl_replay_options replay;
     plan_events events; /* of traces, or of step */
     rvl_model_step *step;
-    plan_tag scaled;      /* whose largest size is sought */
+    plan_tag scaled;      /* the largest size of it is sought */
     uint64_t last_number; /* of granules, at the last try */
     int64_t last_room;    /* granules that it left free at the peak */
     bool tried;

@@ -32,7 +32,7 @@ typedef struct plan_arguments {
     size_t axis_count;
     rvl_model_given *given;
     size_t given_count;
-    const char *tag; /* whose largest size is sought; NULL: none */
+    const char *tag; /* the largest size of it is sought; NULL: none */
     const char *conductor;
     const char *snapshot_process; /* NULL: the default */
     uint32_t snapshot_device;

@@ -132,7 +132,7 @@ size_t plan_binding(const plan_outcome *outcomes, size_t count)
     return binding;
 }
 
-/* One whose weights alone are too large has no peak, and is nearer than nothing. */
+/* One with weights that are too large by themselves has no peak, and is nearer than nothing. */
 static bool is_nearer(const plan_outcome *a, const plan_outcome *b)
 {
     bool known[] = {a->stage[0] != '\0', b->stage[0] != '\0'};

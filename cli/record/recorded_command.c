@@ -91,7 +91,7 @@ static bool check_script(const char *path, char *head, int depth)
 {
     char *program = head + 2 + strspn(head + 2, " \t");
     program[strcspn(program, " \t\n")] = '\0';
-    return depth > 0 ? refuse(path, "is a script whose interpreter is a script, too: name the "
+    return depth > 0 ? refuse(path, "is a script, and its interpreter is a script, too: name the "
                                     "program itself")
                      : check_program(program, depth + 1);
 }

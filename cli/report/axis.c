@@ -3,8 +3,8 @@
  * Where a time lies along a chart.
  *
  * By time it lies where it is. By event every stage has a column of the same width, and within it
- * every instant at which something changes has the same width: stages whose length nobody knows, as
- * those of a model, do not hide each other, and a step of ten events is as wide as one of a
+ * every instant at which something changes has the same width. Stages of unknown length, as those
+ * of a model, do not hide each other, and a step of ten events is as wide as one of a
  * thousand. Of two runs, stages of the same name have the same column.
  */
 #include <stdlib.h>

@@ -187,7 +187,7 @@ static rvl_status finish(rvli_disk_transfer *transfer, slot *s)
     return status;
 }
 
-/* The slot whose turn it is, free, with its request filled in. */
+/* The next slot in turn, free, with its request filled in. */
 static rvl_status take_slot(rvli_disk_transfer *transfer, const rvli_allocation *allocation,
                             const rvli_disk_share *share, uint64_t offset, uint64_t bytes,
                             bool write, slot **slot_out)

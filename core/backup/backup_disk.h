@@ -2,7 +2,7 @@
 /*
  * Backups in files.
  *
- * What one pause puts on disk lies in one file, whose space is reserved before anything is
+ * What one pause puts on disk lies in one file. Its space is reserved before anything is
  * unmapped; each backup has a share of it. Content passes through a ring of staging buffers in host
  * memory that copies at link speed: while some are being written or read, others are copied from or
  * to the device.

@@ -77,7 +77,7 @@ static rvl_status save_piece(rvli_transition *transition, rvli_move_item *item, 
     return item->backup->store->save(transition, item->allocation, item->backup, offset, size);
 }
 
-/* Copies the granules whose digests are no longer those of the backup, neighbours together. */
+/* Copies the granules with digests that differ from the backup's, neighbours together. */
 static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item)
 {
     const rvli_allocation *allocation = item->allocation;

@@ -4,7 +4,7 @@
  *
  * Where the device computes digests, those of what goes out travel with the backup, and what has
  * come back must have the same. A backup that was retained from an earlier pause is compared first:
- * granules whose digests still match are not copied again.
+ * granules with digests that still match are not copied again.
  */
 #ifndef RVL_CORE_BACKUP_CONTENT_H
 #define RVL_CORE_BACKUP_CONTENT_H

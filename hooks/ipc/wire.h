@@ -2,7 +2,7 @@
 /*
  * What two processes that have the hook say to each other about memory that one has of the other.
  *
- * The exporter listens on an abstract socket whose name has its process number and a random number,
+ * The exporter listens on an abstract socket. The name has its process number and a random number,
  * both in every handle it gives out. Each import is a connection of its own, which stays open while
  * the import is held. A message is one packet of a fixed size:
  *

@@ -2,7 +2,7 @@
 /*
  * NVTX ranges as stages. NVTX is a header: a program has it compiled in, and at its first call it
  * opens the library that NVTX_INJECTION64_PATH names and calls InitializeInjectionNvtx2() there,
- * which puts functions in its tables. A range whose name begins with a prefix begins a stage, named
+ * which puts functions in its tables. A range that begins with a prefix begins a stage, named
  * by the rest.
  */
 #ifndef RVL_HOOKS_PRELOAD_NVTX_H

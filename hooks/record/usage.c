@@ -19,7 +19,7 @@
 #define BUS_ID_BYTES 32
 #define GRANULARITY_USUAL_BYTES (UINT64_C(2) << 20)
 
-/* X(entry point, CUDA version whose signature it has) */
+/* X(entry point, CUDA version of its signature) */
 #define ENTRY_MAP(X)                                                                               \
     X(cuInit, 2000)                                                                                \
     X(cuDeviceGetCount, 2000)                                                                      \

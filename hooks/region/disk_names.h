@@ -21,7 +21,7 @@ typedef struct rvli_disk_name rvli_disk_name;
  */
 rvli_disk_name *rvli_disk_name_add(const char *directory, int fd, int device,
                                    unsigned long long id);
-/* Takes it away; NULL is fine. Not in a forked child, whose parent it belongs to. */
+/* Takes it away; NULL is fine. Not in a forked child: it belongs to the parent. */
 void rvli_disk_name_remove(rvli_disk_name *name);
 
 /* Takes all away, at exit. */

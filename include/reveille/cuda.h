@@ -34,10 +34,10 @@ typedef struct rvl_cuda_options {
 } rvl_cuda_options;
 
 /*
- * An entry point of the CUDA driver that this library uses, which it opens and starts if needed
- * (RVL_CUDA_LIBRARY names another), by its name without a version: "cuCtxGetDevice". cuda_version:
- * the version of CUDA whose signature you call it by, 12000 for 12.0. For code that must use the
- * same driver and must not link it. Not in a build without the CUDA backend.
+ * Finds an entry point of the CUDA driver by its name without a version: "cuCtxGetDevice". It is
+ * the driver that this library uses, opened and started if needed. RVL_CUDA_LIBRARY names another.
+ * cuda_version: the version of CUDA that has the signature you call it by, 12000 for 12.0. For code
+ * that must use the same driver and must not link it. Not in a build without the CUDA backend.
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NOT_FOUND (no such entry point); RVL_ERR_NO_DRIVER;
  * RVL_ERR_DRIVER_TOO_OLD; RVL_ERR_NO_DEVICE. *entry_out is good until the process ends.
  * Thread-safe. Since 0.1.

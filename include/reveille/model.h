@@ -128,7 +128,7 @@ typedef enum rvl_model_optimizer {
         RVL_MODEL_OPTIMIZER_COUNT
 } rvl_model_optimizer;
 
-/* A term whose size is known better than a formula gives it. 0 bytes leave it out. */
+/* A term of known size, better than a formula gives it. 0 bytes leave it out. */
 typedef struct rvl_model_given {
     rvl_model_term term;
     uint32_t reserved; /* 0 */

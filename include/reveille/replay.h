@@ -59,7 +59,7 @@ typedef struct rvl_replay_options {
     const char *backend;   /* NULL: "sim" */
     const char *device;    /* for every device, as rvl_profile_load() takes it; NULL: the trace's
                               own */
-    const char *conductor; /* process whose stage and step marks count; NULL: the first that
+    const char *conductor; /* process that marks stages and steps; NULL: the first that
                               marks */
     rvl_wake wake;
     uint32_t settle_ms; /* on a real device: how long to wait before each resume, so that the

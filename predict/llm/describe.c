@@ -93,7 +93,7 @@ char *rvli_step_describe(const rvl_model_step *step, const rvl_model *model, con
     for (size_t i = 0; i < o->note_count; i++)
         fprintf(out, "%s\n", o->notes[i]);
     fprintf(out,
-            "\nWritten by `reveille model`, whose formulas are in docs/model.md. Model type %s, "
+            "\nWritten by `reveille model`; docs/model.md has its formulas. Model type %s, "
             "%" PRIu64 "\nparameters. Bytes of this GPU, as PyTorch asks the device for them:\n",
             model->type, model->parameters);
     describe_terms(out, step);

@@ -81,7 +81,7 @@ struct rvl_model {
     uint64_t dim[RVLI_DIM_COUNT];
     uint64_t parameters;
     uint8_t sparse[RVLI_MODEL_LAYERS_MAX]; /* the layer has experts */
-    uint64_t kept[RVLI_MODEL_LAYERS_MAX];  /* rules whose tensors stay bf16, a bit each */
+    uint64_t kept[RVLI_MODEL_LAYERS_MAX];  /* rules for tensors that stay bf16, a bit each */
 };
 
 /* Options with their defaults filled in, checked. */
@@ -152,7 +152,7 @@ void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_
 
 typedef bool (*rvli_module_fn)(void *user, const char *name);
 
-/* Keeps those matrices of a layer in bf16 whose module ("model.layers.0.mlp.up_proj") matches. */
+/* Keeps a layer's matrices in bf16 if their module ("model.layers.0.mlp.up_proj") matches. */
 void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, void *user);
 
 /* Scales where no config says how they are. */
@@ -214,7 +214,7 @@ struct rvl_model_step {
     bool failed;  /* no memory */
 };
 
-/* The events of a step whose terms are there. */
+/* The events of a step. Its terms are there. */
 void rvli_step_play(rvl_model_step *step, const rvli_plan *plan);
 
 /* The comment lines of its header. NULL: no memory. */

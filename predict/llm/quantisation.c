@@ -3,7 +3,7 @@
  * What quantization_config says of an engine's weights and cache: of how many bits they are, how
  * many elements share a scale, and which modules stay as they were.
  *
- * Whole families of methods exist; only those whose sizes are known are taken over. All else leaves
+ * Whole families of methods exist; only those of known sizes are taken over. All else leaves
  * the type AUTO, and the caller that asks for a step has to say what it is.
  */
 #include <jansson.h>

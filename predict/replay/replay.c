@@ -14,7 +14,7 @@
 /* How many events pass between two calls of the caller's progress function. */
 #define PROGRESS_EVENTS 65536u
 
-#define DEFAULT_PROFILE "h200" /* whose costs a device of unknown kind is given */
+#define DEFAULT_PROFILE "h200" /* a device of unknown kind has its costs */
 
 /* ---- Errors ---- */
 

@@ -18,7 +18,7 @@
 #include "reveille/replay.h"
 #include "reveille/transition.h"
 
-/* Whose stage and step marks count: the named process, or the first that marks. */
+/* The process that marks stages and steps: the named one, or the first that marks. */
 typedef struct rvli_replay_conductor {
     const char *name; /* NULL: the first */
     bool seen;        /* the process has been decided, or, if named, has occurred */
@@ -196,7 +196,7 @@ rvl_status rvli_replay_refuse(rvl_replay *replay, const rvl_trace_event *event, 
     __attribute__((format(printf, 5, 6)));
 
 /*
- * The same for what another part of the library has failed at with `cause`, whose record stays: it
+ * The same for what another part of the library has failed at with `cause`. Its record stays: it
  * gets the place and the status, and `what` in front of its message. what: may be NULL.
  */
 rvl_status rvli_replay_pass_on(rvl_replay *replay, const rvl_trace_event *event, uint32_t field,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Expandable segments: ranges of addresses whose pages are mapped and unmapped. */
+/* Expandable segments: ranges of addresses with pages that are mapped and unmapped. */
 #include <stdlib.h>
 
 #include "predict/snapshot/allocator_internal.h"

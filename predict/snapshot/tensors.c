@@ -55,7 +55,7 @@ static rvl_status add_mapped(rvli_tensors *found, rvli_mapped mapped)
 
 /* ---- Tensors ---- */
 
-/* An address whose tensor is not known any more, or has gone, is left out of a map. */
+/* An address is left out of a map if its tensor is not known any more, or has gone. */
 static rvl_status put(rvli_intmap *map, uint64_t addr, uint32_t index)
 {
     (void)rvli_intmap_remove(map, addr, NULL);

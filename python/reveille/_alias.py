@@ -46,7 +46,7 @@ class Finder:
 
     @staticmethod
     def find_distributions(context: Any = None) -> Iterable[Any]:
-        """As importlib.metadata calls it: the version whose interface this is."""
+        """As importlib.metadata calls it: the version that has this interface."""
         from importlib.metadata import DistributionFinder, MetadataPathFinder
 
         if wanted() is None:

@@ -229,7 +229,7 @@ class Saver:
     def cuda_graph(
         self, graph: Any, tag: str, backup: str, kind: str | None = None, **options: Any
     ) -> contextlib.AbstractContextManager[None]:
-        """torch.cuda.graph() whose memory has the tag."""
+        """torch.cuda.graph() with memory that has the tag."""
         _check_settings(tag, backup, kind)
         return self._cuda_graph(graph, tag, backup, kind, options)
 
@@ -436,7 +436,7 @@ class Saver:
         except OSError as error:
             raise InputOutputError(
                 f"{os.fsdecode(name)} cannot be made: {error.strerror}: name a folder that is "
-                "there, or whose parent may be written to",
+                "there, or one with a parent that you may write to",
                 native_code=error.errno or 0,
             ) from error
         self.hook.library.tms_set_disk_backup_dir(name)

@@ -56,7 +56,7 @@ class _Finished:
         self._handle = handle
 
     def _call(self, what: str, *arguments: Any) -> None:
-        """Fills the last arguments, whose addresses ctypes takes by the declared types."""
+        """Fills the last arguments. ctypes takes their addresses by the declared types."""
         check(getattr(_c.replay(), f"rvl_replay_{what}")(self._handle, *arguments))
 
     def _holders(self, index: int, stage: int) -> tuple[Holder, ...]:
@@ -153,7 +153,7 @@ def replay(
             resume of a step
         budgets: upper bounds on the peaks of stages, by the name they were marked with
         partial: read a trace that is cut off up to its last whole line
-        conductor: process whose stage and step marks count; None: the first that marks
+        conductor: process that marks stages and steps; None: the first that marks
         backend: what replays
 
     Raises:

@@ -127,7 +127,7 @@ def serve(port: int, address: str = "127.0.0.1") -> tuple[Any, Any]:
 def write_textfile(path: Path) -> None:
     """Writes the metrics of now into a file, whole or not at all.
 
-    node_exporter reads files whose name ends in ".prom". Raises OSError if it cannot be written: an
+    node_exporter reads files named "*.prom". Raises OSError if it cannot be written: an
     older file stays as it was.
     """
     write_to_textfile(os.fsdecode(path_bytes(path, "the file of metrics")), _registry())

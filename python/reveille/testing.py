@@ -126,7 +126,7 @@ _SAYING = (
 
 
 def _run_there(item: pytest.Function, options: dict[str, Any]) -> None:
-    """The test alone, by a pytest of its own, whose report says whether it was skipped."""
+    """The test alone, by a pytest of its own. The report says whether it was skipped."""
     __tracebackhide__ = True
     config, name = item.config, item.nodeid.partition("::")[2]
     with tempfile.TemporaryDirectory(prefix="reveille-") as folder:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leads the loader to the simulated libraries, by LD_AUDIT: where somebody looks for a library
- * whose file name lies in this library's own folder, that one is taken. It does not matter how it
- * is looked for: by name, by a path, through RPATH, or in a program whose launcher has replaced
- * LD_PRELOAD. Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
+ * Leads the loader to the simulated libraries, by LD_AUDIT: if this library's own folder has a file
+ * of the name that is looked for, that one is taken. It does not matter how it is looked for: by
+ * name, by a path, through RPATH, or in a program after a launcher that has replaced LD_PRELOAD.
+ * Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
  * libcudart-faf08d9a.so.13: those are led to libcudart.so.13.
  */
 #include <ctype.h>

@@ -25,7 +25,7 @@ static const size_t own_bytes[] = {1024, 128 << 10, 64 << 20};
 #define OWN_PIECES (sizeof own_bytes / sizeof *own_bytes)
 
 typedef struct handle {
-    CUcontext context; /* whose memory it is */
+    CUcontext context; /* it owns the memory */
     CUdeviceptr own[OWN_PIECES];
     void *stream;
     int math_mode;

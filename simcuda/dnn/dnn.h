@@ -50,7 +50,7 @@ struct cudnnContext {
     int device;
     cudaStream_t stream;
     cudnnBackendDescriptor_t properties; /* of the device, for the planner */
-    CUcontext context;                   /* whose streams and memory these are: */
+    CUcontext context;                   /* it owns these streams and this memory: */
     CUstream streams[RVLI_DNN_STREAMS];
     CUdeviceptr own;
 };
@@ -66,7 +66,7 @@ char *rvli_dnn_properties(int device);
 /* Keeps why a call failed, for cudnnGetLastErrorString(), and returns the status. */
 cudnnStatus_t rvli_dnn_fail(cudnnStatus_t status, const char *why);
 
-/* The planner's answer, whose reason the planner has. */
+/* The planner's answer. The planner has the reason. */
 cudnnStatus_t rvli_dnn_planned(cudnnStatus_t status);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arrays: memory whose layout only the device knows. They take what an H200 took for the sizes that
- * were asked (tests/simcuda/facts.c, arrays): rows of whole 64 bytes, eight rows at a time. They
- * have no content, and no textures are made of them.
+ * Arrays: memory in a layout that only the device knows. They take what an H200 took for the sizes
+ * that were asked (tests/simcuda/facts.c, arrays): rows of whole 64 bytes, eight rows at a time.
+ * They have no content, and no textures are made of them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define LEVELS_MAX 17
 
 struct CUarray_st {
-    CUdeviceptr addr; /* 0: a level, whose memory is that of the whole */
+    CUdeviceptr addr; /* 0: a level, in the memory of the whole */
     CUDA_ARRAY3D_DESCRIPTOR shape;
 };
 

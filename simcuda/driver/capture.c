@@ -16,7 +16,7 @@ typedef struct capture {
     CUstream *streams; /* all that are in it */
     size_t stream_count;
     bool lost;
-    bool unjoined; /* a stream is gone whose work nobody waited for */
+    bool unjoined; /* a stream is gone, and nobody waited for its work */
 } capture;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

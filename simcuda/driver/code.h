@@ -79,8 +79,8 @@ void rvli_function_remove(CUfunction function);
 
 /*
  * What stands behind a handle. One that no code here has made is the runtime's: the address of a
- * function of the program, of whose kernel nothing is known. CUDA_ERROR_INVALID_HANDLE: NULL, or
- * its code was unloaded.
+ * function of the program. Nothing is known of its kernel. CUDA_ERROR_INVALID_HANDLE: NULL, or its
+ * code was unloaded.
  */
 CUresult rvli_function_find(CUfunction handle, CUfunction *function_out);
 

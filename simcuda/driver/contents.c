@@ -35,7 +35,7 @@ typedef struct frame {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static rvli_addrmap frames;
-static rvli_addrmap shared; /* addresses whose content is in the machine's file */
+static rvli_addrmap shared; /* addresses with content in the machine's file */
 static rvli_pool pool;
 static TAILQ_HEAD(, frame) ages;
 static bool begun;
@@ -410,7 +410,7 @@ void rvli_contents_forget(uint64_t addr, size_t bytes)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Also of a forked child, whose lock somebody else may have held. */
+/* Also of a forked child: somebody else may have held its lock. */
 void rvli_contents_forget_all(void)
 {
     pthread_mutex_init(&mutex, NULL);

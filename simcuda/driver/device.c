@@ -12,7 +12,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
-static int described; /* devices whose facts are here */
+static int described; /* so many devices have their facts here */
 static uint64_t bytes[DEVICES_MAX];
 static const rvli_card *card_of[DEVICES_MAX];
 

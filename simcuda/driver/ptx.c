@@ -157,7 +157,7 @@ typedef struct text {
     reader at;
     rvli_image *image;
     size_t depth;    /* of braces */
-    rvli_entry *now; /* the kernel whose text this is; NULL: none */
+    rvli_entry *now; /* the kernel of this text; NULL: none */
     uint64_t constant_bytes;
     bool outside; /* the declaration is of another file's */
 } text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store for one rank whose peers do not run: what PyTorch's TCPStore connects to instead of the
+ * A store for one rank without running peers: what PyTorch's TCPStore connects to instead of the
  * one that a launcher or rank 0 would hold. Its messages are those of TCPStore's clients.
  *
  * It keeps what is set, and waits for nobody. A key that another rank would have set is there as

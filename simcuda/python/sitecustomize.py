@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
 
-It waits for PyTorch, whose small tensors are then computed for real (_reveille_tensors.py). It also
+It waits for PyTorch. Small tensors are then computed for real (_reveille_tensors.py). It also
 runs the sitecustomize that it hides, if there is one.
 """
 

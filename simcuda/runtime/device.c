@@ -10,7 +10,7 @@
 
 static __thread cudaError_t last;
 static __thread int current;
-static __thread int entered = -1; /* the device whose context this thread has from here */
+static __thread int entered = -1; /* the device of the context that this thread has from here */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext contexts[DEVICES_MAX];
 static unsigned generation; /* forks so far: a child enters its contexts again */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the simulated runtime, libcudart, share. It stands on the driver's public
- * functions alone, as CUDA's does: a thread has a current device, whose primary context is retained
+ * functions alone, as CUDA's does: a thread has a current device. Its primary context is retained
  * by the first call that needs it.
  *
  * Every function ends in rvli_done(), which keeps a failure for cudaGetLastError().

@@ -38,7 +38,7 @@ static void test_status_names(void **state)
     assert_string_equal(rvl_status_text((rvl_status)1), "unknown status");
 }
 
-/* Runs in a thread of its own, whose record nobody has written. */
+/* Runs in a thread of its own. Nobody has written its record. */
 static void *fresh_record(void *copy_out)
 {
     rvl_error *copy = copy_out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that are written whole: what lies under a name before, during and after, whose links are
+ * Files that are written whole: what lies under a name before, during and after, where links are
  * followed, and what is left where nameless files, space or permission are lacking.
  */
 #include "tests/support/support.h"

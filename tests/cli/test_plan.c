@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `reveille plan`: largest sizes that can be worked out on paper, sweeps whose every case must be
- * what replay says of the same step, the same from four ranks as from one, and bad input.
+ * `reveille plan`: largest sizes that can be worked out on paper, sweeps in which every case must
+ * be what replay says of the same step, the same from four ranks as from one, and bad input.
  *
  * Linked with --wrap for malloc, calloc, realloc and strndup, so that each of them fails in turn.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of a report are made of: names in JSON and XML, and the moments of a timeline; and
- * the files themselves of PyTorch snapshots, whose figures `reveille snapshot` must have too.
+ * the files themselves of PyTorch snapshots; `reveille snapshot` must have their figures, too.
  */
 #include "tests/support/support.h"
 

@@ -39,7 +39,7 @@ typedef struct answer {
 typedef struct trouble {
     const char *variable; /* of the environment; NULL: none is set */
     const char *value;
-    const char *symbol; /* whose first call fails; NULL: none does */
+    const char *symbol; /* its first call fails; NULL: none does */
     CUresult result;
 } trouble;
 
@@ -341,7 +341,7 @@ static CUstreamCaptureMode mode_of_thread(void)
     return mode;
 }
 
-/* fault: the symbol whose calls fail for good meanwhile. */
+/* fault: the symbol with calls that fail for good meanwhile. */
 static void check_belongings(const belongings *mine, const char *fault, const char *call)
 {
     if (fault != NULL)

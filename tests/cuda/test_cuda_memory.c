@@ -194,7 +194,7 @@ static void host_memory_goes_back_if_asked(void **state)
     (void)before;
     rvl_tag tag = pause_well(context, "weights");
     check_host_memory(context, size, size);
-#if !defined(__SANITIZE_THREAD__) /* whose own memory grows with ours */
+#if !defined(__SANITIZE_THREAD__) /* its own memory grows with ours */
     assert_true(resident_bytes() > before + size / 2);
 #endif
     resume_well(context, tag);

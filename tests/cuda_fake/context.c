@@ -2,9 +2,9 @@
 /*
  * Primary contexts, and each thread's stack of current ones.
  *
- * A context whose last reference was released stays in the list until fake_reset(), so that using
- * it is noticed; the next reference is to a new one. A reset empties the stacks of all threads by
- * changing the epoch that they belong to.
+ * A context stays after the release of its last reference in the list until fake_reset(), so that
+ * using it is noticed; the next reference is to a new one. A reset empties the stacks of all
+ * threads by changing the epoch that they belong to.
  */
 #include <stdlib.h>
 

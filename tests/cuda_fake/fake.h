@@ -24,7 +24,7 @@
 
 #define FAKE_API __attribute__((visibility("default")))
 
-/* X(entry point, CUDA version whose signature it has): all that cuGetProcAddress knows. */
+/* X(entry point, CUDA version of its signature): all that cuGetProcAddress knows. */
 #define FAKE_ENTRY_MAP(X)                                                                          \
     X(cuInit, 2000)                                                                                \
     X(cuDriverGetVersion, 2020)                                                                    \

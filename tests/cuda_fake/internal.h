@@ -62,7 +62,7 @@ void fake_config_reset(void);
 /* ---- device.c: cuInit, and the simulator that holds the memory ---- */
 
 bool fake_initialized(void);
-/* The simulator's instance: one device, whose memory stands for that of all. */
+/* The simulator's instance: one device. Its memory stands for that of all. */
 void *fake_sim(void);
 /* The CUresult of a simulator's status. */
 CUresult fake_sim_result(rvl_status status);
@@ -102,7 +102,7 @@ typedef struct fake_block {
 } fake_block;
 
 fake_block *fake_block_of(CUmemGenericAllocationHandle handle);
-/* The block whose bytes a file has, NULL if it is none of this process. */
+/* The block with its bytes in a file, NULL if it is none of this process. */
 fake_block *fake_block_of_memory(int memory);
 /* A block of this process for the bytes of another's; takes the file. They are charged there. */
 CUresult fake_block_adopt(int memory, uint64_t size, CUmemGenericAllocationHandle *handle_out);
@@ -124,7 +124,7 @@ void fake_mappings_reset(void);
 
 /* ---- share.c: exported memory ---- */
 
-/* Lets go of blocks whose exported file descriptors are all closed. */
+/* Lets go of blocks that have all exported file descriptors closed. */
 void fake_share_sweep(void);
 void fake_share_stats(fake_live *live);
 void fake_share_reset(void);

@@ -499,7 +499,7 @@ static void context_gone(void)
     NEED(retain(&context, 0) == CUDA_SUCCESS);
 }
 
-/* PyTorch opens the torch library, whose allocations the preload library records. */
+/* PyTorch opens the torch library. The preload library records its allocations. */
 static void torch(void)
 {
     void *(*torch_malloc)(ssize_t size, int device, void *stream) = NULL;

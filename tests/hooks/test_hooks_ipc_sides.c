@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that processes share, in one process: an exporter whose importer is played by hand, and an
- * importer whose exporter is. Either says what it should not, and every step is made to fail.
+ * Memory that processes share, in one process: an exporter with an importer that is played by hand,
+ * and an importer with such an exporter. Either says what it should not, and every step is made to
+ * fail.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -240,7 +240,7 @@ static void test_exit_status(void **state)
     assert_int_equal(answer.status, 64);
 }
 
-/* The signal reaches the command, whose own answer to it counts. */
+/* The signal reaches the command. Its own answer counts. */
 static void test_signals(void **state)
 {
     (void)state;

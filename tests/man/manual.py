@@ -5,7 +5,7 @@
     manual.py REVEILLE FOLDER_OF_THE_PAGES SOURCE_DIR
 
 All are made from one table a command: an option that one of them lacks, or that the parser does not
-know, is a fault. Lines of help fit 80 columns. Examples are run: those whose files are in the sources do what they
+know, is a fault. Lines of help fit 80 columns. Examples are run: those with files in the sources do what they
 say, and no other is bad usage. The pages are clean by mandoc and by man, as far as
 these are there.
 """

@@ -635,8 +635,8 @@ static void pack_fp8(plain_packing *packing, uint64_t stack, uint64_t rows, uint
     plain_pack(packing, stack * ((rows + 127) / 128) * ((columns + 127) / 128) * 4);
 }
 
-/* DeepSeek V3, whose config says fp8: sixteen ranks, experts whole; its latent cache is one buffer
- * a layer. */
+/* DeepSeek V3, with a config that says fp8: sixteen ranks, experts whole; its latent cache is one
+ * buffer a layer. */
 static void fp8_weights_have_scales(void **state)
 {
     (void)state;
@@ -687,7 +687,7 @@ static void pack_int4(plain_packing *packing, uint64_t rows, uint64_t columns)
     plain_pack(packing, (groups + 1) / 2);
 }
 
-/* Qwen 2.5 0.5B, whose head is its embedding: the last of two stages has it again. */
+/* Qwen 2.5 0.5B, with its embedding as its head: the last of two stages has it again. */
 static void int4_weights_have_scales_and_zeros(void **state)
 {
     (void)state;

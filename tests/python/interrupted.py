@@ -102,7 +102,7 @@ def closes():
 
 
 def opens():
-    """A context whose opening is interrupted is closed; a recording has not begun."""
+    """A context is closed if its opening is interrupted; a recording has not begun."""
     interrupted = 0
     while interrupted < CLOSES:
         context, recording = None, None

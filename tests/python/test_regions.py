@@ -234,7 +234,7 @@ def test_what_is_refused(run):
         error = refused(reveille.set_disk_directory, path)
         assert isinstance(error, reveille.InputOutputError) and error.native_code != 0
         assert str(error).startswith(path + " cannot be made: ")
-        remedy = ": name a folder that is there, or whose parent may be written to"
+        remedy = ": name a folder that is there, or one with a parent that you may write to"
         assert str(error).endswith(remedy)
     error = refused(reveille.backup_of, 3)
     assert isinstance(error, reveille.InvalidArgument)
@@ -604,7 +604,7 @@ def test_the_insides_of_the_other_package(run, run_python):
 
 @pytest.mark.parametrize("value", ["maybe", ""])
 def test_an_environment_that_is_not_understood_raises(run_python, value):
-    """In torch mode, whose library comes late; the preload library ends a program at its start."""
+    """In torch mode: its library comes late; the preload library ends a program at its start."""
     program = """
     for _ in range(2):
         error = refused(lambda: entered(reveille.region("weights")))

@@ -107,7 +107,7 @@ static size_t used(void)
     return total_bytes - free_bytes;
 }
 
-/* 16 streams, whose pages stay for others, and a small piece of memory, which does not. */
+/* 16 streams (their pages stay for others) and a small piece of memory, which does not. */
 static void a_handle_has_streams(void **state)
 {
     const size_t page = 2 << 20;

@@ -51,7 +51,7 @@ typedef struct program {
     } wrapper;
     fat fat;
     void **handle;
-    char hosts[KERNELS]; /* whose addresses stand for the kernels */
+    char hosts[KERNELS]; /* their addresses stand for the kernels */
 } program;
 
 /* The first kernel has so much code, and calls a function of the driver's. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The store of one rank whose peers do not run, asked as a client of TCPStore asks. */
+/* The store of one rank without running peers, asked as a client of TCPStore asks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

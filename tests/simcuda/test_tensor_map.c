@@ -119,7 +119,7 @@ static void what_is_documented_is_demanded(void **state)
     REFUSED(swizzle = (CUtensorMapSwizzle)7);
     REFUSED(steps[0] = 0);
     REFUSED(steps[0] = 9);
-    REFUSED(interleave = CU_TENSOR_MAP_INTERLEAVE_32B); /* whose swizzle is 32 bytes */
+    REFUSED(interleave = CU_TENSOR_MAP_INTERLEAVE_32B); /* it has a swizzle of 32 bytes */
     REFUSED(interleave = (CUtensorMapInterleave)3);
     REFUSED(promotion = (CUtensorMapL2promotion)4);
     TAKEN(fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard of a round's context. It is asked on the thread that moves memory, so it knows whose
- * pause or resume it is, compares what it is shown with the model, and sometimes refuses. Each
+ * The guard of a round's context. It is asked on the thread that moves memory, so it knows which
+ * pause or resume it is. It compares what it is shown with the model, and sometimes refuses. Each
  * `before` that let one pass has its `after`, which hears how it ended.
  */
 #include "actions.h"

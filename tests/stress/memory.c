@@ -90,7 +90,7 @@ void action_find(owner *o)
     compare_slot(o, s, &found);
 }
 
-/* Of a backup whose content is known: the bytes where the library says they are. */
+/* Of a backup with known content: the bytes where the library says they are. */
 static void compare_host_backup(owner *o, const slot *s, rvl_addr addr, uint32_t may)
 {
     const void *host = NULL;

@@ -29,7 +29,7 @@ void round_compare_recording(const stress_round *r, caller *by);
 /* guards.c: sets the guard of the round's context, or takes it away. */
 void guard_set(stress_round *r, caller *by, bool on);
 
-/* Whose transitions are this thread's from now on; NULL: nobody's. */
+/* The round of this thread's transitions from now on; NULL: none. */
 void guard_enter(owner *o);
 
 /* Allocations that the model has, of all threads. */

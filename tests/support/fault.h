@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A backend whose chosen calls fail without being made: an ops table around any other.
+ * A backend with chosen calls that fail without being made: an ops table around any other.
  *
  * fault_context_open() opens a context on it. The fault lives as long as the context.
  */

@@ -62,7 +62,7 @@ void write_byte(written *to, unsigned char byte);
 void write_text(written *to, const char *text);
 void write_number(written *to, int64_t number);
 
-/* Writes bytes to a new file under /tmp, whose name replaces the Xs of path. */
+/* Writes bytes to a new file under /tmp. Its name replaces the Xs of path. */
 void save_bytes(char *path, const void *data, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tests of core share: a context on small simulated devices of backed memory, whose
- * addresses may be touched, with faults on demand.
+ * What the tests of core share: a context on small simulated devices of backed memory. Its
+ * addresses may be touched, and faults come on demand.
  */
 #ifndef RVL_TESTS_SUPPORT_SUPPORT_H
 #define RVL_TESTS_SUPPORT_SUPPORT_H

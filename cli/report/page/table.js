@@ -17,7 +17,7 @@ function rowOf(cells) {
 }
 
 /*
- * A table by its titles and rows. On a narrow screen a row is a card, whose cells have their titles beside them; the
+ * A table by its titles and rows. On a narrow screen a row is a card: its cells have their titles beside them; the
  * roles keep it a table for who hears it.
  */
 function fillTable(table, names, rows, sum) {

@@ -149,7 +149,7 @@ def test_hover(page, device):
         if stage["end_bytes"] == stage["peak_bytes"]:
             same(seen["held"], holders_of(stage), "who holds " + stage["name"])
             compared += 1
-    check(compared >= 4, "stages whose holders were compared:", compared)
+    check(compared >= 4, "stages with compared holders:", compared)
     hover(page, (stages[0] + stages[1]) // 2)
     check(table(page)["paused"].get("engine/kv_cache", 0) > 90 << 30, "paused:", table(page))
 
