@@ -3,8 +3,9 @@
  * Replay of text traces, parse included.
  *
  * Writes a trace of N events that keeps about L allocations live (once there are L, one picked at
- * random is freed for every one that is made), replays it and prints events/s, ns an event and the
- * highest resident memory. Every run is a process of its own, so that memory figures are its own.
+ * random is freed for every one that is made), replays it and prints events/s, ns for each event
+ * and the highest resident memory. Every run is a process of its own, so that memory figures are
+ * its own.
  *
  *     bench_replay                          the table: 10^4 to 10^7 events at 10^3 and 10^6 live
  *     bench_replay --events N --live L      one run

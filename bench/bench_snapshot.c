@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a PyTorch snapshot and running its allocations through the model: entries a second from
+ * Reading a PyTorch snapshot and running its allocations through the model: entries per second from
  * file to peaks, by processor time and by the clock, best of 5, on a snapshot made up here: as it
  * is, and gzipped (FILE.gz).
  *

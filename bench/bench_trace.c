@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing and reading traces: ns an event and MB/s of text, best of 5, on a file in memory.
+ * Writing and reading traces: ns for each event and MB/s of text, best of 5, on a file in memory.
  *
  *     bench_trace [EVENTS]
  */

@@ -36,7 +36,10 @@ int command_manual(int argc, char **argv);
 extern const struct command_spec replay_spec, record_spec, run_spec, report_spec, devices_spec,
     calibrate_spec, model_spec, snapshot_spec, plan_spec, check_spec, completion_spec, manual_spec;
 
-/* "reveille: MESSAGE" on stderr, made harmless (base/shown.h). Returns status. */
+/*
+ * "reveille: MESSAGE" on stderr, made harmless (base/shown.h). With EXIT_INTERNAL a line follows
+ * that says which version on which system failed. Returns status.
+ */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says why a replay was refused, and where. Returns the exit status. */

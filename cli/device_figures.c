@@ -37,7 +37,8 @@ static const char *cost_source(const figures *it, const char *name)
     return it->profile.flags & RVL_PROFILE_MEASURED ? "measured" : "estimated from the H200";
 }
 
-/* "10.0 us a call and 0.006 ns a KiB" would need two units: so much a call, so much a GiB. */
+/* "10.0 us a call and 0.006 ns a KiB" would need two units: so much for a call, so much for a GiB.
+ */
 static void format_cost(rvl_cost cost, char text[VALUE_BYTES])
 {
     double us_per_gib = (double)cost.fs_per_byte * (double)(1 << 30) / 1e9;

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #include "command.h"
+#include "reveille/version.h"
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -55,6 +57,15 @@ bool say(const char *format, ...)
     return said;
 }
 
+/* For a report: only the version and the system are not in the message itself. */
+static void name_version(void)
+{
+    struct utsname system;
+    if (uname(&system) == 0)
+        fprintf(stderr, "reveille: version %s, %s %s %s\n", rvl_version(), system.sysname,
+                system.release, system.machine);
+}
+
 int complain(int status, const char *format, ...)
 {
     char *message = NULL;
@@ -64,6 +75,8 @@ int complain(int status, const char *format, ...)
     va_end(arguments);
     char *text = length >= 0 ? printable(message) : NULL;
     fprintf(stderr, "reveille: %s\n", text != NULL ? text : "out of host memory");
+    if (status == EXIT_INTERNAL)
+        name_version();
     free(text);
     if (length >= 0)
         free(message);

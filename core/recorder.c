@@ -14,7 +14,7 @@
 
 /* ---- Events ---- */
 
-/* Kernel's number of the calling thread, asked for once a thread. */
+/* Kernel's number of the calling thread, asked for once by each thread. */
 static uint32_t thread_number(void)
 {
     static _Thread_local uint32_t number __attribute__((tls_model("initial-exec")));

@@ -50,7 +50,7 @@ typedef struct rvli_tag {
     rvl_tag number;
     rvli_process *process;
     rvli_tag_key *key;
-    uint64_t block_bytes;            /* 0: one block an allocation */
+    uint64_t block_bytes;            /* 0: one block for each allocation */
     _Atomic uint64_t coalesce_bytes; /* size of the carriers of small allocations; 0: none */
     bool retain_backups;             /* after the resume, for the next pause */
     rvl_before_unmap_fn before_unmap;

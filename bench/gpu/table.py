@@ -207,7 +207,7 @@ def overhead(runs, goals):
                 goals.at_most(what, 256, taken, "", "{:.0f}")
         else:
             low, high = line["added_quartiles_ns"]
-            goals.at_most(f"added to {line['overhead']}, ns an allocation ({line['device']})", 2000,
+            goals.at_most(f"added to {line['overhead']}, ns for each allocation ({line['device']})", 2000,
                           line["added_ns"], f"bare {line['bare_ns']:.0f}; quartiles {low:.0f} to {high:.0f}",
                           "{:.0f}")
 

@@ -40,7 +40,7 @@ struct rvli_backup {
         void *host; /* contiguous, since callers read it through a pointer */
         struct rvli_disk_share *disk;
     };
-    rvli_digest *digests; /* one a granule; NULL: none */
+    rvli_digest *digests; /* one for each granule; NULL: none */
 };
 
 /* Host memory. */

@@ -2,9 +2,9 @@
 /*
  * Memory of other processes that is mapped here (hooks/ipc/export.h is the other side).
  *
- * A handle is opened once a device and counted from then on. When the exporter pauses, a thread of
- * the library waits for the device and unmaps; from then on the addresses fault, and stay reserved
- * until the program closes them, so that nothing else can come to lie there.
+ * A handle is opened once for each device and counted from then on. When the exporter pauses, a
+ * thread of the library waits for the device and unmaps; from then on the addresses fault, and stay
+ * reserved until the program closes them, so that nothing else can come to lie there.
  */
 #ifndef RVL_HOOKS_IPC_IMPORT_H
 #define RVL_HOOKS_IPC_IMPORT_H

@@ -3,9 +3,9 @@
  * Names for disk backups.
  *
  * The files of disk backups have no name, so that their space is free again whatever becomes of the
- * process. Users of torch_memory_saver look for a file an allocation in the backup directory while
- * it is paused. So each gets a symbolic link to the open file under /proc: it shows the file and
- * its size, and all that a killed process leaves behind is a link to nothing.
+ * process. Users of torch_memory_saver look for a file of each allocation in the backup directory
+ * while it is paused. So each gets a symbolic link to the open file under /proc: it shows the file
+ * and its size, and all that a killed process leaves behind is a link to nothing.
  */
 #ifndef RVL_HOOKS_REGION_DISK_NAMES_H
 #define RVL_HOOKS_REGION_DISK_NAMES_H

@@ -82,7 +82,8 @@ typedef struct rvl_tag_options {
     rvl_process process;              /* the process it belongs to */
     uint32_t reserved;                /* 0 */
     uint64_t block_bytes;             /* largest block of physical memory, a multiple of the
-                                         granularity; 0: one block an allocation */
+                                         granularity; 0: one block for each
+                                         allocation */
     uint64_t coalesce_bytes;          /* small allocations share blocks of this size, a multiple
                                          of the granularity, at most 64 of it; 0: none do. See
                                          rvl_tag_define() */

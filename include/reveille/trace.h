@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Traces: what a run asked of its devices, one event a line (docs/trace-format.md).
+ * Traces: what a run asked of its devices, each event is a line (docs/trace-format.md).
  *
  * The writer is in libreveille, the reader in libreveille-replay.
  */

@@ -206,7 +206,7 @@ class Context:
 
         Args:
             name: at most 255 bytes; "" is the group of what has no tag
-            block_bytes: largest block of physical memory; 0: one block an allocation
+            block_bytes: largest block of physical memory; 0: one block for each allocation
             coalesce_bytes: small allocations share blocks of this size; 0: none do
             retain_backups: the next pause copies only what has changed
             before_unmap: called with the name before memory goes; what it raises refuses the pause

@@ -37,7 +37,7 @@
 typedef enum rvli_wire_kind {
     RVLI_WIRE_HELLO = 1, /* bytes: the version; text: the program. -> count: devices */
     RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none */
-    RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there, once a process */
+    RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there, once for each process */
     RVLI_WIRE_ALLOC,     /* device, bytes, text: the tag -> id */
     RVLI_WIRE_FREE,      /* id; no answer */
     RVLI_WIRE_MEMORY,    /* device -> free_bytes, total_bytes */

@@ -2,8 +2,8 @@
 /*
  * Loading the CUDA driver, the options of a context, and the caller's current context.
  *
- * Loading succeeds once a process. What makes it fail is therefore tried in forked children, which
- * tell what they were answered; then the cause is taken away and the same child must succeed.
+ * Loading succeeds once in a process. What makes it fail is therefore tried in forked children,
+ * which tell what they were answered; then the cause is taken away and the same child must succeed.
  * Linked with --wrap=dlopen, so that a machine with a driver is as good as one without.
  */
 #include <dlfcn.h>

@@ -215,7 +215,7 @@ static void events_that_cannot_be_made_leave_nothing(void **state)
     short_memory_left = 0;
     check_record_refused(context, RVL_ERR_HOST_OOM);
     assert_string_equal(rvli_error_get()->message, "no host memory for an event");
-    for (uint64_t nth = 1; nth <= 3; nth++) { /* one a stream */
+    for (uint64_t nth = 1; nth <= 3; nth++) { /* one for each stream */
         fake_fail("cuEventCreate", nth, CUDA_ERROR_OUT_OF_MEMORY, false);
         check_record_refused(context, RVL_ERR_DEVICE_OOM);
         assert_non_null(strstr(rvli_error_get()->message, "creating an event"));
@@ -240,7 +240,8 @@ static void events_are_used_again(void **state)
         assert_int_not_equal(first, second);
         assert_int_equal(context->ops.wait_event(context->self, 0, first), RVL_OK);
         assert_int_equal(context->ops.wait_event(context->self, 0, second), RVL_OK);
-        assert_int_equal(fake_stats_get().live.events, 6); /* one a stream, and one for digests */
+        assert_int_equal(fake_stats_get().live.events,
+                         6); /* one for each stream, one for digests */
     }
 }
 

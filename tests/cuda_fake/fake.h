@@ -142,7 +142,7 @@ FAKE_API void fake_configure(const fake_config *config);
  * Gives back everything, also what leaked, and goes back to the state before cuInit: defaults, no
  * faults, no kernels, counts at zero. What is queued is dropped. Returns what was still alive.
  * No other thread may be inside the driver, or use its memory. Code that initializes the driver
- * once a process needs a cuInit(0) by the test afterwards.
+ * once in a process needs a cuInit(0) by the test afterwards.
  */
 FAKE_API fake_live fake_reset(void);
 

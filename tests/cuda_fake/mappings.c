@@ -22,7 +22,7 @@ typedef struct fake_mapping {
     uint64_t addr, size;
     fake_block *block;
     fake_range *range;
-    uint64_t readable; /* a bit a device */
+    uint64_t readable; /* a bit for each device */
     uint64_t writable;
 } fake_mapping;
 

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 MIB = 1 << 20
 CONTEXT = 552402944  # what the driver takes on an H200
 COMMUNICATOR = 484 * MIB
-CODE = 290 * MIB  # of NCCL, once a process
+CODE = 290 * MIB  # of NCCL, once for each process
 STREAMS = 70 * MIB  # PyTorch's
 KERNELS = 92 * MIB  # its code, and what assert() needs
 BLAS = 2 * 64 * MIB + 2 * MIB  # a handle for each pass

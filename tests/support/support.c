@@ -72,7 +72,7 @@ static uint64_t pattern(uint64_t seed, uint64_t place)
     return word ^ word >> 29;
 }
 
-/* One word a page is enough to tell pages apart, and cheap. */
+/* One word in each page is enough to tell pages apart, and cheap. */
 #define STRIDE_BYTES 4096u
 
 void support_fill(rvl_addr addr, uint64_t size, uint64_t seed)

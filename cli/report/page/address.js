@@ -12,6 +12,17 @@ function tell() {
     if (wanted !== location.hash && started) history.replaceState(null, '', wanted || location.pathname + location.search);
 }
 
+/* Behind the next frame: to change the address takes longer than to draw what it names. */
+let isTelling = false;
+function tellSoon() {
+    if (isTelling) return;
+    isTelling = true;
+    requestAnimationFrame(() => setTimeout(() => {
+        isTelling = false;
+        tell();
+    }));
+}
+
 /* What the address says, as far as it can be. */
 function follow() {
     const words = new URLSearchParams(location.hash.slice(1));

@@ -111,5 +111,5 @@ function select(index, time) {
     Object.assign(sum.dataset, { held: total, paused });
     fillTable(table, columns, lines, sum);
     if (view.held) showTensors();
-    tell();
+    tellSoon();
 }

@@ -55,12 +55,15 @@ function showTip(event) {
     at('tip').style.top = `${Math.min(y + 12, host.height - tip.height)}px`;
 }
 
-/* The line of the cursor, at the time that is shown. */
+/*
+ * The line of the cursor, at the time that is shown. The chart knows its width. To ask the document makes the browser
+ * lay the page out, once more than it has to after a click.
+ */
 function placeCursor() {
     const place = placeOf(shown(), view.time);
     for (const chart of charts) {
-        const left = (place - view.from) / (view.to - view.from) * chart.over.clientWidth;
-        const inside = left >= 0 && left <= chart.over.clientWidth;
+        const width = chart.bbox.width / devicePixelRatio, left = (place - view.from) / (view.to - view.from) * width;
+        const inside = left >= 0 && left <= width;
         chart.setCursor({ left: inside ? left : -10, top: inside ? 1 : -10 });
     }
 }

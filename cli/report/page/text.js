@@ -15,7 +15,8 @@ function sizeText(bytes) {
 }
 /* In a list a size stays beside its unit. */
 const unbroken = (text) => text.replace(' ', '\u00a0');
-const count = (number) => number.toLocaleString('en-US');
+const COUNTS = new Intl.NumberFormat('en-US'); /* once: toLocaleString() makes one for each call */
+const count = (number) => COUNTS.format(number);
 /* Seconds with as many digits as tell two instants of a range apart. */
 function timeText(ns, range) {
     const digits = Math.min(9, Math.max(0, Math.ceil(Math.log10(NS * 1000 / Math.max(range, 1)))));
