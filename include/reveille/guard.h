@@ -2,9 +2,9 @@
 /*
  * A guard: what a context asks before every pause and resume, and tells after it.
  *
- * A tag's callbacks (reveille/memory.h) are for the owner of a tag. A guard is for the one who is
- * responsible for the whole context: it sees every transition of it, with all tags at once, begun
- * by anybody. It may refuse one, wait for others to let go of the memory, and note how it ended.
+ * A tag's callbacks (reveille/memory.h) are for the owner of a tag. A guard is for the owner of the
+ * whole context: it sees every transition, with all tags at once, whatever code begins it. It may
+ * refuse a transition, wait for others to let go of the memory, and note how it ended.
  */
 #ifndef REVEILLE_GUARD_H
 #define REVEILLE_GUARD_H

@@ -14,9 +14,9 @@ extern "C" {
 #endif
 
 /*
- * Whether the values of the environment's variables are understood (docs/hooks.md). The preload
- * library has ended the process at its start if not; the torch library does so at the first call
- * that needs them, unless this one is made before. Returns RVL_OK, or RVL_ERR_INVALID with the
+ * Whether the values of the environment's variables are understood (docs/hooks.md). If not, the
+ * preload library has ended the process at its start. The torch library ends it at the first call
+ * that needs them: call this one before. Returns RVL_OK, or RVL_ERR_INVALID with the
  * variable's name in the message. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_check_settings(void);
@@ -32,15 +32,15 @@ RVL_API rvl_status rvl_hooks_get_context(int device, rvl_context **context_out);
 
 /*
  * The context of an index, in the order in which they were opened: one for each device, and one
- * more a device and directory of disk backups. None is opened. *device_out: the device's number in
- * CUDA. Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe. Since
- * 0.1.
+ * more for each device and directory of disk backups. None is opened. *device_out: the device's
+ * number in CUDA. Returns RVL_OK, RVL_ERR_INVALID, or RVL_ERR_NOT_FOUND past the last. Thread-safe.
+ * Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_get_context_at(size_t index, int *device_out,
                                             rvl_context **context_out);
 
 /*
- * As tms_pause() and tms_resume(), and instead of ending the process they return why not. tag:
+ * As tms_pause() and tms_resume(), but a failure is returned and does not end the process. tag:
  * NULL or "" for all. Returns RVL_ERR_NOT_FOUND if no allocation of a region ever had the tag;
  * RVL_ERR_BUSY while a stream is captured, here or in a process that imported the memory;
  * RVL_ERR_TIMEOUT if such a process does not let go of it in time (a pause waits at most

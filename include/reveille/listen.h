@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A listener: who hears, in this process, of what contexts on real devices do with memory.
+ * A listener is told what this process's contexts on real devices do with memory.
  *
- * It is for what records or counts a whole process, also contexts that others open there. A process
- * has one listener; the recording (docs/record.md) is it while it is on. Simulated contexts are not
- * heard of, nor is imported memory, which is recorded by the process that made it.
+ * Use it to record or count a whole process, with the contexts that other code opens there. A
+ * process has one listener. While the recording (docs/record.md) is on, it is the listener. A
+ * listener is told nothing of simulated contexts, and nothing of imported memory: the process that
+ * made that memory records it.
  */
 #ifndef REVEILLE_LISTEN_H
 #define REVEILLE_LISTEN_H

@@ -167,8 +167,8 @@ RVL_API rvl_status rvl_alloc(rvl_context *context, uint64_t size_bytes,
  * Does not wait for work that still uses the memory: that is the caller's to know.
  * Returns RVL_OK; RVL_ERR_INVALID if no allocation begins at addr (a double free, say);
  * RVL_ERR_STATE (from a callback, except for imported memory); RVL_ERR_BUSY (its move is prepared);
- * RVL_ERR_FORKED; or the backend's error,
- * and then the allocation is as it was. Thread-safe. Since 0.1.
+ * RVL_ERR_FORKED; or the backend's error, and then the allocation is as it was. Thread-safe. Since
+ * 0.1.
  */
 RVL_API rvl_status rvl_free(rvl_context *context, rvl_addr addr);
 

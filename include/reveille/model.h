@@ -92,7 +92,7 @@ typedef enum rvl_model_term {
 
 /* Who trains on this GPU. */
 typedef enum rvl_model_train {
-    RVL_MODEL_TRAIN_NONE = 0, /* nobody: a whole copy of the new weights arrives for the update */
+    RVL_MODEL_TRAIN_NONE = 0, /* the trainer runs elsewhere; its weights arrive as training_copy */
     RVL_MODEL_TRAIN_FSDP,     /* weights, gradients, optimizer sharded over train_ranks GPUs */
     RVL_MODEL_TRAIN_DDP       /* all of them whole */
 } rvl_model_train;
@@ -113,7 +113,8 @@ typedef enum rvl_model_dtype {
     RVL_MODEL_INT8
 } rvl_model_dtype;
 
-/* X(NAME, word, states, bytes of each a parameter, in blocks of 256 with a scale, fp32 master) */
+/* X(NAME, word, states, bytes of each for a parameter, in blocks of 256 with a scale, fp32 master)
+ */
 #define RVL_MODEL_OPTIMIZER_MAP(X)                                                                 \
     X(ADAMW, "adamw", 2, 4, false, true)                                                           \
     X(ADAMW_BF16, "adamw-bf16", 2, 2, false, false)                                                \

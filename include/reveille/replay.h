@@ -154,8 +154,8 @@ RVL_API rvl_status rvl_replay_run_events(const rvl_replay_events *events,
 
 /* ---- The result ---- */
 
-/* Flags of a device: nobody named it (a snapshot does not), so that profile, capacity_bytes and
- * fits are those of a guess. */
+/* Flags of a device. */
+/* No trace names it, as with a snapshot: profile, capacity_bytes and fits are those of a guess. */
 #define RVL_REPLAY_DEVICE_ASSUMED 1u
 /* It fits if programs get all of capacity_bytes, and may not if they get what is sure. */
 #define RVL_REPLAY_DEVICE_DOUBTFUL 2u

@@ -51,10 +51,10 @@ typedef struct rvl_export {
  * (RVL_ERR_IO: no more files). On failure no descriptor was made, export_out is as it was, and what
  * fds_out and block_bytes_out hold is undefined.
  *
- * You close the descriptors. Each keeps its memory alive, as everybody does who has imported it:
- * a pause of the allocation then frees nothing, and what is resumed is other memory. Ask those who
- * have it to let go before (reveille/guard.h). Descriptors of two calls belong together if there
- * was no pause in between. Thread-safe. Since 0.1.
+ * You close the descriptors. Each keeps its memory alive, and so does each process that imported
+ * it: a pause of the allocation then frees nothing, and what is resumed is other memory. Ask those
+ * who have it to let go before (reveille/guard.h). Descriptors of two calls belong together if
+ * there was no pause in between. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_allocation_export(rvl_context *context, rvl_addr addr,
                                          const rvl_export_options *options, int *fds_out,
@@ -78,9 +78,8 @@ typedef struct rvl_import_options {
 /*
  * Begins to import size_bytes, a multiple of the device's granularity. No driver is asked.
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_VERSION; RVL_ERR_NO_DEVICE; RVL_ERR_HOST_OOM;
- * RVL_ERR_FORKED. *import_out is yours until
- * rvl_import_finish() has succeeded or you cancel it; one thread at a time may use it, and its
- * context must stay open. Since 0.1.
+ * RVL_ERR_FORKED. *import_out is yours until rvl_import_finish() has succeeded or you cancel it.
+ * One thread at a time may use it, and its context must stay open. Since 0.1.
  */
 RVL_API rvl_status rvl_import_begin(rvl_context *context, uint64_t size_bytes,
                                     const rvl_import_options *options, rvl_import **import_out);
@@ -97,10 +96,10 @@ RVL_API rvl_status rvl_import_add(rvl_import *import, const int *fds, const uint
 
 /*
  * Reserves an address range, maps all blocks and enters the allocation. Returns RVL_OK, and the
- * import object is gone; RVL_ERR_INVALID if blocks are missing; RVL_ERR_HOST_OOM;
- * RVL_ERR_FORKED; else as the driver has it, and then nothing is
- * mapped and the import as it was. You free *addr_out with rvl_free(), which gives the blocks back,
- * too, and does not wait for work that uses them: see rvl_device_synchronize(). Since 0.1.
+ * import object is gone; RVL_ERR_INVALID if blocks are missing; RVL_ERR_HOST_OOM; RVL_ERR_FORKED;
+ * else as the driver has it. After a failure nothing is mapped, and the import is as it was. You
+ * free *addr_out with rvl_free(), which gives the blocks back, too, and does not wait for work that
+ * uses them: see rvl_device_synchronize(). Since 0.1.
  */
 RVL_API rvl_status rvl_import_finish(rvl_import *import, rvl_addr *addr_out);
 
