@@ -234,6 +234,15 @@ static bool end_by(pid_t child, int number)
     return WIFSIGNALED(status);
 }
 
+static off_t size_of(const char *name)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(stat(path, &facts), 0);
+    return facts.st_size;
+}
+
 static void a_signal_leaves_no_draft(void **state)
 {
     (void)state;
@@ -245,6 +254,7 @@ static void a_signal_leaves_no_draft(void **state)
     double began_ms = now_ms();
     assert_int_equal(run_wait(start_line(line)), 0);
     double took_ms = now_ms() - began_ms;
+    off_t whole_bytes = size_of("k");
     for (size_t i = 0; i < 8; i++) {
         pid_t child = start_line(line);
         sleep_ms(took_ms * (double)i / 8);
@@ -258,11 +268,13 @@ static void a_signal_leaves_no_draft(void **state)
         assert_true(tries < 200);
         pid_t child = start_line(line);
         bool ended = await_draft(child) && end_by(child, signals[i % 4]);
-        if (ended)
+        /* A signal may also come between the new name and the end: the report is whole then. */
+        if (ended && size_of("k") != whole_bytes) {
             assert_holds("k", "old");
-        else
+            i++;
+        } else {
             folder_write("k", "old");
-        i += ended;
+        }
     }
 }
 

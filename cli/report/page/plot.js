@@ -1,5 +1,5 @@
 /* The charts themselves. */
-const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, DIFFERENCE_HEIGHT = 170, AXIS_WIDTH = 68, PLOT_RIGHT = 14;
+const HELD_HEIGHT = 376, PAUSED_HEIGHT = 130, DIFFERENCE_HEIGHT = 170, AXIS_WIDTH = 74, PLOT_RIGHT = 14;
 
 function plotOptions(host, height, names, series, range, unitName, hooks) {
     return {
