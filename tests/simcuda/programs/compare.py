@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Holds programs on simulated GPUs against what a card said: compare.py CARD.json SIMULATED.json.
+"""Holds programs on simulated GPUs against a card: compare.py CARD.json SIMULATED.json [NAME...].
 
 Both are of run.py. Prints a table for docs/fidelity.md, and ends with 1 where a stage is further
 off than its bound, a fact differs (which batches failed), or a program of the card is missing.
+With names, only these are looked at.
 compare.py --self shows that each of those is found.
 """
 
@@ -120,6 +121,8 @@ def main():
     for path, into in zip(sys.argv[1:3], (cards, simulations), strict=True):
         with open(path, encoding="utf-8") as file:
             into.update(json.load(file))
+    if sys.argv[3:]:  # a name that the card lacks has nothing to compare
+        cards = {name: cards.get(name, {"ranks": []}) for name in sys.argv[3:]}
     wrong = [
         each for name, card in cards.items() for each in compare(name, card, simulations.get(name))
     ]

@@ -3,6 +3,10 @@
 
 run.py OUT.json                  on two GPUs that are there, side by side where one is enough
 run.py OUT.json --under COMMAND  on simulated ones: COMMAND is build/torch/cli/reveille
+
+Each program also has its CPU time, and how long a fixed piece of work takes on this machine
+(cost.py). With STAGES_BLOCKING=1 a program on a card sleeps while it waits, so that its CPU time
+is what it spends and not how long it waits.
 """
 
 import argparse
@@ -13,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 RUNNING = []
@@ -37,20 +42,37 @@ def visible():
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:2]
 
 
+def work_seconds():
+    """CPU time of a fixed piece of Python's work: what a second of this machine is worth."""
+
+    def once():
+        begun, kept, total = time.thread_time(), {}, 0
+        for i in range(1_000_000):
+            kept[i & 1023] = i
+            total += kept.get(i * 7 & 1023, i)
+        return time.thread_time() - begun
+
+    return min(once() for _ in range(5))
+
+
 def start(line, environment, said_path, timeout):
-    """How a command ended, and what it said. What it has started ends with it."""
+    """How a command ended, its CPU time with its children's, and what it said. What it has started
+    ends with it."""
     with open(said_path, "wb") as said:
         process = subprocess.Popen(
             line, cwd=HERE, env=environment, stdout=said, stderr=said, start_new_session=True
         )
     RUNNING.append(process)
-    try:
-        ended = process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        ended = "too slow"
+    slow = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+    slow.start()
+    _, status, used = os.wait4(process.pid, 0)
+    late = not slow.is_alive()
+    slow.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
     end(process)
+    ended = "too slow" if late else process.returncode
     with open(said_path, encoding="utf-8", errors="replace") as said:
-        return ended, said.read()
+        return ended, used.ru_utime + used.ru_stime, said.read()
 
 
 def end(process):
@@ -59,7 +81,7 @@ def end(process):
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()
+    process.wait()  # also where it was reaped already
 
 
 def end_all(_number, _frame):
@@ -93,14 +115,20 @@ def run(name, options, gpus):
             ]
         else:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        ended, said = start(line, environment, os.path.join(folder, "said"), options.timeout)
+        ended, cpu_seconds, said = start(line, environment, os.path.join(folder, "said"), options.timeout)
         ranks = []
         for rank in range(count):
             path = os.path.join(folder, f"{rank}.json")
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as file:
                     ranks.append(json.load(file))
-    row = {"ended": ended, "seconds": round(time.monotonic() - begun, 1), "ranks": ranks}
+    row = {
+        "ended": ended,
+        "seconds": round(time.monotonic() - begun, 1),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "work_seconds": round(options.work_seconds, 4),
+        "ranks": ranks,
+    }
     if ended != 0:
         row["said"] = said[-4000:]
     print(f"{name}: ended {ended} after {row['seconds']} s", flush=True)
@@ -117,6 +145,7 @@ def main():
     parser.add_argument("--only", action="append", choices=sorted(PROGRAMS))
     parser.add_argument("--timeout", type=float, default=400)
     options = parser.parse_args()
+    options.work_seconds = work_seconds()
     signal.signal(signal.SIGTERM, end_all)
     asked = [name for name in PROGRAMS if not options.only or name in options.only]
     lanes = [[gpu] for gpu in visible()] if not options.under else [[]]

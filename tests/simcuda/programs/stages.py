@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: MIT
 """Stages of the programs beside this: what allocator and device say at the end of each."""
 
+import ctypes
 import json
 import os
 
 import torch
+
+SLEEP = 4  # CU_CTX_SCHED_BLOCKING_SYNC
+
+
+def wait_asleep():
+    """Waiting for the device takes no CPU time. Before the device is used."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    device = int(os.environ.get("LOCAL_RANK", "0"))
+    if driver.cuInit(0) or driver.cuDevicePrimaryCtxSetFlags_v2(device, SLEEP):
+        raise RuntimeError("the driver does not let the program sleep while it waits")
 
 
 class Stages:
     """Readings by stage, kept in FOLDER/RANK.json. Make it before any memory on the device."""
 
     def __init__(self, folder):
+        if os.environ.get("STAGES_BLOCKING"):
+            wait_asleep()
         torch.cuda.init()
         self.path = os.path.join(folder, f"{os.environ.get('RANK', '0')}.json")
         self.rows = []
