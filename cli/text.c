@@ -57,6 +57,19 @@ bool say(const char *format, ...)
     return said;
 }
 
+static struct {
+    char *text; /* NULL: stderr */
+    size_t size;
+} complaints;
+
+void complain_into(char *text, size_t size)
+{
+    complaints.text = text;
+    complaints.size = size;
+    if (text != NULL)
+        text[0] = '\0';
+}
+
 /* For a report: only the version and the system are not in the message itself. */
 static void name_version(void)
 {
@@ -64,6 +77,19 @@ static void name_version(void)
     if (uname(&system) == 0)
         fprintf(stderr, "reveille: version %s, %s %s %s\n", rvl_version(), system.sysname,
                 system.release, system.machine);
+}
+
+static void put_complaint(int status, const char *message)
+{
+    if (complaints.text == NULL) {
+        fprintf(stderr, "reveille: %s\n", message);
+        if (status == EXIT_INTERNAL)
+            name_version();
+        return;
+    }
+    size_t length = strlen(complaints.text);
+    snprintf(complaints.text + length, complaints.size - length, "%s%s", length > 0 ? "; " : "",
+             message);
 }
 
 int complain(int status, const char *format, ...)
@@ -74,9 +100,7 @@ int complain(int status, const char *format, ...)
     int length = vasprintf(&message, format, arguments);
     va_end(arguments);
     char *text = length >= 0 ? printable(message) : NULL;
-    fprintf(stderr, "reveille: %s\n", text != NULL ? text : "out of host memory");
-    if (status == EXIT_INTERNAL)
-        name_version();
+    put_complaint(status, text != NULL ? text : "out of host memory");
     free(text);
     if (length >= 0)
         free(message);

@@ -8,15 +8,15 @@
 
 #define SHOWN 10
 
-void unknown_tell(const rvli_unknown_reads *reads)
+void unknown_tell(const rvli_unknown_reads *reads, const char *who)
 {
     uint64_t rest = reads->count;
     if (reads->count == 0)
         return;
     complain(0,
-             "%" PRIu64 " times the program read what only a kernel would have written: it got "
+             "%s%" PRIu64 " times the program read what only a kernel would have written: it got "
              "zeroes, and where it decides by them it may take another way than on a card",
-             reads->count);
+             who, reads->count);
     for (size_t i = 0; i < reads->place_count && i < SHOWN; i++) {
         const rvli_unknown_place *place = &reads->places[i];
         rest -= place->count;

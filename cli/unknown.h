@@ -5,8 +5,10 @@
 
 #include "simcuda/machine/machine.h"
 
-/* Says on stderr how many such reads there were, and where most of them were made. Nothing of none.
+/*
+ * Says on stderr how many such reads there were, and where most of them were made. Nothing of none.
+ * who: before it, "" or "check NAME on DEVICE: ".
  */
-void unknown_tell(const rvli_unknown_reads *reads);
+void unknown_tell(const rvli_unknown_reads *reads, const char *who);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * What the files of `reveille check` share.
  *
- * A file lists checks: traces, or a model's step, on devices. Each pair of a check and a device is
- * replayed once and becomes a result with a line for each stage, held against three bounds: the
- * device, the budgets of the file, and the baseline, which is what the stage took when it was last
- * agreed to.
+ * A file lists checks: traces, a model's step, or a command on simulated GPUs, on devices. Each
+ * pair of a check and a device is run or replayed once and becomes a result with a line for each
+ * stage, held against three bounds: the device, the budgets of the file, and the baseline, which is
+ * what the stage took when it was last agreed to.
  */
 #ifndef RVL_CLI_CHECK_CHECK_H
 #define RVL_CLI_CHECK_CHECK_H
@@ -14,6 +14,7 @@
 
 #include "command.h"
 #include "model_set.h"
+#include "simulate.h"
 
 #define CHECK_TEXT_BYTES 512
 
@@ -21,7 +22,11 @@ typedef struct check_item {
     const char *name;
     char **traces; /* relative to the file's folder, made whole */
     size_t trace_count;
-    char *model; /* NULL: traces */
+    char *model;          /* NULL: traces, or a command */
+    const char **words;   /* of the command, up to NULL; NULL: there is none */
+    char *program;        /* the first word, as this process finds it */
+    simulation simulated; /* all of it but the device and the command */
+    double timeout_s;     /* 0: none */
     rvl_model_options options;
     rvl_model_given *given;
     const char **devices;
@@ -67,6 +72,7 @@ typedef struct check_stage {
     uint64_t baseline_bytes;
     char *holders; /* "engine/kv_cache 90.0 GiB, ..."; NULL: there was no run */
     char *why;     /* of a check that came to no stages; else NULL */
+    char *said;    /* what its command printed last; NULL: nothing */
     check_verdict verdict;
 } check_stage;
 
@@ -75,7 +81,16 @@ typedef struct check_result {
     const char *device; /* as the file names it; "own": the trace's */
     check_stage *stages;
     size_t stage_count;
+    bool cut; /* an interrupt has ended its command */
 } check_result;
+
+/* Why a check came to no stages. */
+typedef struct check_refusal {
+    check_verdict verdict; /* CHECK_OK: it did */
+    bool cut;
+    char text[EXPLANATION_BYTES];
+    char *said;
+} check_refusal;
 
 typedef struct check_results {
     check_result *results;
@@ -89,6 +104,13 @@ typedef struct check_results {
  */
 int check_run(const check_file *file, check_results *results_out);
 void check_results_free(check_results *results);
+
+/*
+ * Runs a check's command on a simulated device, into a trace. Returns 0, or the exit status: a lack
+ * of memory ends all checks.
+ */
+int check_simulate(const check_item *item, const char *device, const char *trace,
+                   check_refusal *why);
 
 /*
  * Compares with the baseline's file; stages that only this has are added to the results. Returns 0
@@ -120,6 +142,8 @@ bool check_print_table(const check_results *results);
 void check_print_failures(const check_results *results);
 /* The same as annotations of GitHub, and for stages that are lower than their baseline. */
 void check_print_github(const check_file *file, const check_results *results);
+/* What a command said, line by line. */
+void check_write_said(FILE *output, rvli_shown_as as, const char *said);
 /* Returns 0 or the exit status. */
 int check_write_junit(const char *path, const check_results *results);
 

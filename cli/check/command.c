@@ -23,10 +23,12 @@ const command_spec check_spec = {
     .usage = "[OPTION]... FILE.toml|FILE.json",
     .description =
         "Replays the traces and models' steps that the file lists on the devices that it lists, "
-        "and compares the peak of every stage with the device, the file's budgets, and the "
+        "runs its commands on simulated GPUs, and compares the peak of every stage with the "
+        "device, the file's budgets, and the "
         "baseline that is checked in beside it. docs/check.md in the sources has the file's "
         "schema.\n\n"
-        "Ctrl-C ends it after the running check. It shows the checks that are done, and writes "
+        "Ctrl-C ends it after the running check, and a running command at once. It shows the "
+        "checks that are done, and writes "
         "neither the baseline nor the JUnit file.",
     .options =
         (const option_spec[]){
@@ -55,8 +57,8 @@ const command_spec check_spec = {
         (const text_entry[]){
             {"0", "all is well"},
             {"3", "a stage does not fit, is over budget, above its baseline or not in it, or gone"},
-            {"2", "bad usage, or a bad file, trace, config or setting (the other checks are run "
-                  "and shown)"},
+            {"2", "bad usage, or a bad file, trace, config or setting, or a command that fails for "
+                  "another reason than memory (the other checks are run and shown)"},
             {"1", "an internal failure"},
             {NULL, NULL}},
     .examples =
@@ -68,7 +70,8 @@ const command_spec check_spec = {
     .environment =
         (const text_entry[]){{"GITHUB_ACTIONS", "Where it is true, annotations are printed."},
                              {NULL, NULL}},
-    .see_also = "reveille(1), reveille-replay(1), reveille-model(1); docs/check.md in the sources",
+    .see_also = "reveille(1), reveille-replay(1), reveille-model(1), reveille-run(1); "
+                "docs/check.md in the sources",
     .operands = "toml json",
 };
 
@@ -100,6 +103,15 @@ static check_verdict worst_of(const check_results *results)
     return worst;
 }
 
+static bool has_empty(const check_results *results)
+{
+    for (size_t i = 0; i < results->count; i++) {
+        if (check_is_empty(&results->results[i]))
+            return true;
+    }
+    return false;
+}
+
 static int code_of(const check_results *results)
 {
     check_verdict worst = worst_of(results);
@@ -114,7 +126,7 @@ static int hold_against_baseline(const arguments *parsed, const check_file *file
     if (parsed->update && file->baseline == NULL)
         return complain(EXIT_BAD_INPUT, "%s: --update-baseline: the file has no \"baseline\"",
                         file->path);
-    if (parsed->update && worst_of(results) >= CHECK_NO_ROOM)
+    if (parsed->update && has_empty(results))
         return complain(0, "%s: stays as it is, since a check came to no stages", file->baseline);
     int code = parsed->update ? check_update(file, results) : 0;
     if (code == 0 && file->baseline != NULL)
@@ -126,9 +138,15 @@ static void tell_broken(const check_results *results)
 {
     for (size_t i = 0; i < results->count; i++) {
         const check_result *result = &results->results[i];
-        if (result->stages[0].verdict == CHECK_BROKEN)
+        const check_stage *stage = &result->stages[0];
+        if (stage->verdict == CHECK_BROKEN)
             complain(EXIT_BAD_INPUT, "check %s on %s: %s", result->item->name, result->device,
-                     result->stages[0].why);
+                     stage->why);
+        if (stage->said != NULL) {
+            complain(0, "check %s on %s: the command said at its end:", result->item->name,
+                     result->device);
+            check_write_said(stderr, RVLI_SHOWN_PLAIN, stage->said);
+        }
     }
 }
 
@@ -166,6 +184,10 @@ static int check_outputs(const arguments *parsed, const check_file *file)
         code = outputs_check_input(outputs, 2, item->model);
         for (size_t k = 0; code == 0 && k < item->trace_count; k++)
             code = outputs_check_input(outputs, 2, item->traces[k]);
+        if (code == 0)
+            code = outputs_check_input(outputs, 2, item->program);
+        for (size_t k = 1; code == 0 && item->words != NULL && item->words[k] != NULL; k++)
+            code = outputs_check_input(outputs, 2, item->words[k]);
     }
     return code;
 }

@@ -229,6 +229,20 @@ static void write_xml(FILE *output, const char *text)
     write_shown(output, RVLI_SHOWN_XML, text);
 }
 
+void check_write_said(FILE *output, rvli_shown_as as, const char *said)
+{
+    for (const char *at = said; *at != '\0';) {
+        size_t length = strcspn(at, "\n");
+        char *line = strndup(at, length);
+        fputs("  | ", output);
+        if (line != NULL)
+            write_shown(output, as, line);
+        fputs("\n", output);
+        free(line);
+        at += length + (at[length] == '\n');
+    }
+}
+
 static void write_suite_name(FILE *output, const check_result *result)
 {
     write_xml(output, result->item->name);
@@ -256,6 +270,10 @@ static void write_case(FILE *output, const check_result *result, const check_sta
     if (stage->holders != NULL) {
         fputs("at its peak: ", output);
         write_xml(output, stage->holders);
+    }
+    if (stage->said != NULL) {
+        fputs("the command said at its end:\n", output);
+        check_write_said(output, RVLI_SHOWN_XML, stage->said);
     }
     fprintf(output, "</%s>\n    </testcase>\n", kind);
 }

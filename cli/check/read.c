@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a file of checks (docs/check.md). What is not known is refused: it would check nothing.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,17 @@ static bool no_memory(const reading *r)
 
 /* ---- Values ---- */
 
+static bool refuse_key(const reading *r, const char *key, const char *what,
+                       const char *const *known)
+{
+    for (size_t i = 0; known[i] != NULL; i++) {
+        if (suggest_matches(key, known[i]))
+            return refuse(r, "unknown key \"%s\" in %s: is it \"%s\"? docs/check.md lists them",
+                          key, what, known[i]);
+    }
+    return refuse(r, "unknown key \"%s\" in %s: docs/check.md lists them", key, what);
+}
+
 static bool check_keys(const reading *r, const json_t *object, const char *what,
                        const char *const *known)
 {
@@ -53,7 +65,7 @@ static bool check_keys(const reading *r, const json_t *object, const char *what,
         while (known[i] != NULL && strcmp(known[i], key) != 0)
             i++;
         if (known[i] == NULL)
-            return refuse(r, "unknown key \"%s\" in %s: docs/check.md lists them", key, what);
+            return refuse_key(r, key, what, known);
     }
     return true;
 }
@@ -120,6 +132,8 @@ static bool read_devices(const reading *r, const json_t *object, check_item *ite
     if (value == NULL) {
         item->devices = calloc(1, sizeof *item->devices); /* one: the trace's own */
         item->device_count = 1;
+        if (item->devices != NULL && item->words != NULL)
+            item->devices[0] = SIMULATE_DEVICE_USUAL;
         return item->devices != NULL || no_memory(r);
     }
     if (!read_list(r, value, "devices", &item->devices, &item->device_count))
@@ -217,7 +231,8 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
     if (settings == NULL)
         return true;
     if (item->model == NULL)
-        return refuse(r, "\"settings\" are of a model's step: this check has traces");
+        return refuse(r, "\"settings\" are of a model's step: this check has %s",
+                      item->words != NULL ? "a command" : "traces");
     if (!json_is_object(settings))
         return refuse(r, "\"settings\": expected an object");
     json_object_foreach(settings, name, value)
@@ -237,14 +252,130 @@ static bool read_settings(const reading *r, const json_t *object, check_item *it
     return check_settings_matter(r, settings, item);
 }
 
+/* ---- A command ---- */
+
+static bool read_number(const reading *r, const json_t *object, const char *key, uint32_t least,
+                        uint32_t most, uint32_t *number)
+{
+    const json_t *value = json_object_get(object, key);
+    if (value == NULL)
+        return true;
+    if (!json_is_integer(value) || json_integer_value(value) < (json_int_t)least ||
+        json_integer_value(value) > (json_int_t)most)
+        return refuse(r, "\"%s\": expected a number from %" PRIu32 " to %" PRIu32, key, least,
+                      most);
+    *number = (uint32_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_size(const reading *r, const json_t *object, const char *key, json_int_t least,
+                      uint64_t *bytes)
+{
+    const json_t *value = json_object_get(object, key);
+    if (value == NULL ||
+        (json_is_string(value) && rvl_size_parse(json_string_value(value), bytes) == RVL_OK))
+        return true;
+    if (!json_is_integer(value) || json_integer_value(value) < least)
+        return refuse(r, "\"%s\": expected a size such as \"90GiB\", or bytes", key);
+    *bytes = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_timeout(const reading *r, const json_t *object, double *timeout_s)
+{
+    const json_t *value = json_object_get(object, "timeout");
+    if (value == NULL)
+        return true;
+    *timeout_s = json_number_value(value);
+    return (json_is_number(value) && *timeout_s > 0) ||
+           refuse(r, "\"timeout\": expected seconds, more than 0");
+}
+
+static bool read_ranks(const reading *r, const json_t *object, simulation *what)
+{
+    if (!read_number(r, object, "world", 1, SIMULATE_RANKS_MAX, &what->world) ||
+        !read_number(r, object, "rank", 0, SIMULATE_RANKS_MAX - 1, &what->rank))
+        return false;
+    if (json_object_get(object, "rank") != NULL && what->world == 0)
+        return refuse(r, "\"rank\": of how many? Add \"world\"");
+    return what->world == 0 || what->rank < what->world ||
+           refuse(r,
+                  "\"rank\" %" PRIu32 ": a \"world\" of %" PRIu32 " has ranks from 0 to %" PRIu32,
+                  what->rank, what->world, what->world - 1);
+}
+
+/* A string is for a shell. The program is looked for where the command runs: beside the file. */
+static bool read_words(const reading *r, const json_t *command, check_item *item)
+{
+    size_t count;
+    if (json_is_string(command) && *json_string_value(command) != '\0') {
+        item->words = calloc(4, sizeof *item->words);
+        if (item->words == NULL)
+            return no_memory(r);
+        item->words[0] = "/bin/sh";
+        item->words[1] = "-c";
+        item->words[2] = json_string_value(command);
+    } else if (!read_list(r, command, "command", &item->words, &count)) {
+        return false;
+    }
+    const char *first = item->words[0];
+    item->program = strchr(first, '/') != NULL ? resolve(r, first) : strdup(first);
+    return item->program != NULL || no_memory(r);
+}
+
+/* The folder of the file; NULL: this one. */
+static bool find_folder(const reading *r, simulation *what)
+{
+    const char *slash = strrchr(r->file->path, '/');
+    what->command.folder =
+        slash != NULL ? strndup(r->file->path, (size_t)(slash - r->file->path) + 1) : NULL;
+    return slash == NULL || what->command.folder != NULL || no_memory(r);
+}
+
+static bool read_command(const reading *r, const json_t *object, check_item *item)
+{
+    simulation *what = &item->simulated;
+    what->gpus = 1;
+    what->keep_bytes = RVLI_WIRE_KEEP_USUAL;
+    return read_words(r, json_object_get(object, "command"), item) && find_folder(r, what) &&
+           read_number(r, object, "gpus", 1, RVL_MAX_DEVICES, &what->gpus) &&
+           read_ranks(r, object, what) &&
+           read_size(r, object, "host_memory", 1, &what->host_bytes) &&
+           read_size(r, object, "keep_contents", 0, &what->keep_bytes) &&
+           read_string(r, object, "stages_nvtx", &what->nvtx) &&
+           read_timeout(r, object, &item->timeout_s);
+}
+
+/* ---- What is checked ---- */
+
+/* A key that does nothing for this kind of check would be taken for one that does. */
+static bool check_idle(const reading *r, const json_t *object, bool has_command)
+{
+    static const char *const of_commands[] = {
+        "gpus", "rank", "world", "host_memory", "keep_contents", "stages_nvtx", "timeout", NULL};
+    static const char *const of_others[] = {"wake", "conductor", NULL};
+    for (const char *const *key = has_command ? of_others : of_commands; *key != NULL; key++) {
+        if (json_object_get(object, *key) != NULL)
+            return refuse(r, "\"%s\" is for %s: leave it out", *key,
+                          has_command ? "traces and models, and this check has a command"
+                                      : "commands, and this check has none");
+    }
+    return true;
+}
+
 static bool read_subject(const reading *r, const json_t *object, check_item *item)
 {
     const char *model, **paths = NULL;
     const json_t *trace = json_object_get(object, "trace");
+    bool has_command = json_object_get(object, "command") != NULL;
     if (!read_string(r, object, "model", &model))
         return false;
-    if ((trace != NULL) == (model != NULL))
-        return refuse(r, "expected \"trace\" or \"model\", and one of them");
+    if ((trace != NULL) + (model != NULL) + has_command != 1)
+        return refuse(r, "expected \"trace\", \"model\" or \"command\", and one of them");
+    if (!check_idle(r, object, has_command))
+        return false;
+    if (has_command)
+        return read_command(r, object, item);
     if (model != NULL) {
         item->model = resolve(r, model);
         return item->model != NULL || no_memory(r);
@@ -275,9 +406,12 @@ static bool read_wake(const reading *r, const json_t *object, check_item *item)
 
 static bool read_item(reading *r, const json_t *object, check_item *item)
 {
-    static const char *const keys[] = {"name",      "trace", "model",   "settings",
-                                       "devices",   "wake",  "budgets", "tolerance_percent",
-                                       "conductor", NULL};
+    static const char *const keys[] = {
+        "name",      "trace",       "model",         "settings",
+        "devices",   "wake",        "budgets",       "tolerance_percent",
+        "conductor", "command",     "gpus",          "rank",
+        "world",     "host_memory", "keep_contents", "stages_nvtx",
+        "timeout",   NULL};
     r->check = NULL;
     if (!json_is_object(object))
         return refuse(r, "\"checks\": expected a list of objects");
@@ -373,6 +507,9 @@ static void free_item(check_item *item)
         free(item->traces[i]);
     free(item->traces);
     free(item->model);
+    free(item->words);
+    free(item->program);
+    free((char *)(uintptr_t)item->simulated.command.folder);
     free(item->given);
     free(item->devices);
     free(item->budgets);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Running checks: each on each of its devices, by replay. */
+/* Running checks: each on each of its devices, by replay of what it has or of what it did. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "check/check.h"
@@ -20,21 +21,15 @@ static int no_memory(void)
 
 /* ---- Replaying ---- */
 
-/* Why a check came to no stages. */
-typedef struct refusal {
-    check_verdict verdict;
-    char text[EXPLANATION_BYTES];
-} refusal;
-
 /* Returns 0, or the exit status: a lack of memory ends all checks. */
-static int refuse_replay(rvl_status status, refusal *why)
+static int refuse_replay(rvl_status status, check_refusal *why)
 {
     why->verdict = CHECK_BROKEN;
     int code = describe_replay(status, why->text, sizeof why->text);
     return code == EXIT_INTERNAL ? no_memory() : 0;
 }
 
-static int refuse_model(const char *path, rvl_status status, refusal *why)
+static int refuse_model(const char *path, rvl_status status, check_refusal *why)
 {
     bool no_room =
         status == RVL_ERR_INVALID && strcmp(rvli_error_get()->key, "--mem-fraction") == 0;
@@ -43,23 +38,23 @@ static int refuse_model(const char *path, rvl_status status, refusal *why)
     return code == EXIT_INTERNAL ? no_memory() : 0;
 }
 
-static int replay_traces(const check_item *item, const rvl_replay_options *options, refusal *why,
-                         rvl_replay **replay_out)
+static int replay_traces(const check_item *item, const rvl_replay_options *options,
+                         check_refusal *why, rvl_replay **replay_out)
 {
     rvl_status status =
         rvl_replay_run((const char *const *)item->traces, item->trace_count, options, replay_out);
     return status == RVL_OK ? 0 : refuse_replay(status, why);
 }
 
-static int replay_step(const rvl_model_step *step, const rvl_replay_options *options, refusal *why,
-                       rvl_replay **replay_out)
+static int replay_step(const rvl_model_step *step, const rvl_replay_options *options,
+                       check_refusal *why, rvl_replay **replay_out)
 {
     rvl_status status = rvl_model_step_replay(step, options, replay_out);
     return status == RVL_OK ? 0 : refuse_replay(status, why);
 }
 
-static int replay_model(const check_item *item, const rvl_replay_options *options, refusal *why,
-                        rvl_replay **replay_out)
+static int replay_model(const check_item *item, const rvl_replay_options *options,
+                        check_refusal *why, rvl_replay **replay_out)
 {
     rvl_model_options settings = item->options;
     rvl_model *model;
@@ -76,8 +71,28 @@ static int replay_model(const check_item *item, const rvl_replay_options *option
     return code;
 }
 
+/* The device is in the trace. */
+static int replay_command(const check_item *item, const rvl_replay_options *options,
+                          check_refusal *why, rvl_replay **replay_out)
+{
+    char unnamed[SIMULATE_TRACE_BYTES];
+    const char *trace = unnamed;
+    rvl_replay_options own = *options;
+    own.device = NULL;
+    int file = simulate_trace(unnamed);
+    if (file < 0)
+        return EXIT_INTERNAL;
+    int code = check_simulate(item, options->device, trace, why);
+    if (code == 0 && why->verdict == CHECK_OK) {
+        rvl_status status = rvl_replay_run(&trace, 1, &own, replay_out);
+        code = status == RVL_OK ? 0 : refuse_replay(status, why);
+    }
+    close(file);
+    return code;
+}
+
 /* *replay_out is NULL where *why says why there is none. */
-static int replay_item(const check_item *item, const char *device, refusal *why,
+static int replay_item(const check_item *item, const char *device, check_refusal *why,
                        rvl_replay **replay_out)
 {
     rvl_replay_options options = {.struct_size = sizeof options,
@@ -88,6 +103,8 @@ static int replay_item(const check_item *item, const char *device, refusal *why,
                                   .budget_count = item->budget_count,
                                   .budget_size = sizeof *item->budgets};
     *replay_out = NULL;
+    if (item->words != NULL)
+        return replay_command(item, &options, why, replay_out);
     return item->model != NULL ? replay_model(item, &options, why, replay_out)
                                : replay_traces(item, &options, why, replay_out);
 }
@@ -188,41 +205,58 @@ static void free_stages(check_result *result)
         free(result->stages[i].name);
         free(result->stages[i].holders);
         free(result->stages[i].why);
+        free(result->stages[i].said);
     }
     free(result->stages);
     result->stages = NULL;
     result->stage_count = 0;
 }
 
-/* One stage stands for those that there are not. */
-static int note_refusal(const refusal *why, check_result *result)
+/* One stage stands for those that there are not. It takes what the command said. */
+static int note_refusal(const check_refusal *why, check_result *result)
 {
     free_stages(result);
     result->stages = calloc(1, sizeof *result->stages);
-    if (result->stages == NULL)
+    if (result->stages == NULL) {
+        free(why->said);
         return no_memory();
-    result->stages[result->stage_count++] =
-        (check_stage){.name = strdup("-"), .why = printable(why->text), .verdict = why->verdict};
+    }
+    result->stages[result->stage_count++] = (check_stage){.name = strdup("-"),
+                                                          .why = printable(why->text),
+                                                          .said = why->said,
+                                                          .verdict = why->verdict};
     return result->stages[0].name != NULL && result->stages[0].why != NULL ? 0 : no_memory();
+}
+
+static void refuse_unmarked(const check_item *item, check_refusal *why)
+{
+    why->verdict = CHECK_BROKEN;
+    if (item->words != NULL)
+        snprintf(why->text, sizeof why->text,
+                 "the command has marked no stage: mark them with NVTX ranges whose name begins "
+                 "with %s, or leave \"stages_nvtx\" out",
+                 item->simulated.nvtx);
+    else
+        snprintf(why->text, sizeof why->text,
+                 "%s: the trace has no stage: mark them with rvl_stage()",
+                 item->model != NULL ? item->model : item->traces[0]);
 }
 
 static int run_one(const check_item *item, const char *device, check_result *result)
 {
     rvl_replay *replay;
-    refusal why = {.verdict = CHECK_OK};
+    check_refusal why = {.verdict = CHECK_OK};
     *result = (check_result){.item = item, .device = device != NULL ? device : "own"};
     int code = replay_item(item, device, &why, &replay);
     if (code == 0 && replay != NULL)
         code = read_replay(replay, result);
     rvl_replay_close(replay);
-    if (code == 0 && why.verdict == CHECK_OK && !has_marked_stage(result)) {
-        why.verdict = CHECK_BROKEN;
-        snprintf(why.text, sizeof why.text,
-                 "%s: the trace has no stage: mark them with rvl_stage()",
-                 item->model != NULL ? item->model : item->traces[0]);
-    }
+    result->cut = why.cut;
+    if (code == 0 && why.verdict == CHECK_OK && !has_marked_stage(result))
+        refuse_unmarked(item, &why);
     if (code == 0 && why.verdict != CHECK_OK)
-        code = note_refusal(&why, result);
+        return note_refusal(&why, result);
+    free(why.said);
     return code;
 }
 
@@ -242,6 +276,8 @@ int check_run(const check_file *file, check_results *results_out)
         const check_item *item = &file->items[i];
         for (size_t k = 0; k < item->device_count && code == 0 && !interrupt_came(); k++) {
             code = run_one(item, item->devices[k], &results.results[results.count++]);
+            if (results.results[results.count - 1].cut)
+                free_stages(&results.results[--results.count]);
             progress_report(results.count, count, results.count);
         }
     }

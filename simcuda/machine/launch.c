@@ -21,6 +21,9 @@ static volatile pid_t group;
 static void pass_on(int number)
 {
     kill(-group, number);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        if (passed_on[i] == number && before[i].sa_handler != SIG_DFL)
+            before[i].sa_handler(number);
 }
 
 /* What this process ignores, the command does, too. */
@@ -117,14 +120,26 @@ static void kill_all(void)
 
 /* ---- The command ---- */
 
-static _Noreturn void become(const char *path, char **words, const sigset_t *mask, int told)
+static bool arrange(const rvli_launch_options *options)
+{
+    if (options->folder != NULL && chdir(options->folder) != 0)
+        return false;
+    if (options->output < 0)
+        return true;
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+           dup2(options->output, STDOUT_FILENO) >= 0 && dup2(options->output, STDERR_FILENO) >= 0;
+}
+
+static _Noreturn void become(const rvli_launch_options *options, const sigset_t *mask, int told)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    execv(path, words);
+    if (arrange(options))
+        execv(options->path, options->words);
     _exit(put(told, errno) ? 127 : 126);
 }
 
@@ -167,7 +182,8 @@ static bool wait_for_end(pid_t command, int control, int *status_out)
     return files[0].fd >= 0;
 }
 
-static _Noreturn void keep(const char *path, char **words, const sigset_t *mask, const pipes *ends)
+static _Noreturn void keep(const rvli_launch_options *options, const sigset_t *mask,
+                           const pipes *ends)
 {
     int status = 0;
     close(ends->control[1]);
@@ -177,7 +193,7 @@ static _Noreturn void keep(const char *path, char **words, const sigset_t *mask,
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t command = fork();
     if (command == 0)
-        become(path, words, mask, ends->told[1]);
+        become(options, mask, ends->told[1]);
     close(ends->told[1]);
     if (command > 0 && put(ends->report[1], command) &&
         wait_for_end(command, ends->control[0], &status))
@@ -225,13 +241,13 @@ static bool has_begun(pipes *ends)
     return false;
 }
 
-static bool start(const char *path, char **words, const sigset_t *mask, pipes *ends,
+static bool start(const rvli_launch_options *options, const sigset_t *mask, pipes *ends,
                   rvli_launch *launch)
 {
     int command;
     launch->keeper = fork();
     if (launch->keeper == 0)
-        keep(path, words, mask, ends);
+        keep(options, mask, ends);
     if (launch->keeper < 0)
         return false;
     close(ends->report[1]);
@@ -248,16 +264,17 @@ static bool start(const char *path, char **words, const sigset_t *mask, pipes *e
     return false;
 }
 
-bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out)
+bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_out)
 {
     sigset_t all, mask;
     pipes ends;
     rvli_launch launch = {0};
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask); /* until there is somebody to pass them to */
-    launch.foreground = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+    launch.foreground =
+        options->output < 0 && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    bool started = open_pipes(&ends) && start(path, words, &mask, &ends, &launch);
+    bool started = open_pipes(&ends) && start(options, &mask, &ends, &launch);
     if (started) {
         group = launch.command;
         launch.ended = ends.report[0];
@@ -273,13 +290,20 @@ bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out)
     return started;
 }
 
+void rvli_launch_kill(rvli_launch *launch)
+{
+    close(launch->keeper_in); /* which the keeper takes for this process's end */
+    launch->keeper_in = -1;
+}
+
 int rvli_launch_finish(rvli_launch *launch)
 {
     int status = SIGKILL;
     bool told = take(launch->ended, &status);
     if (launch->foreground)
         give_terminal(getpgrp());
-    close(launch->keeper_in); /* and the keeper kills what is left */
+    if (launch->keeper_in >= 0)
+        close(launch->keeper_in); /* and the keeper kills what is left */
     wait_for(launch->keeper);
     if (!told)
         kill_all();

@@ -23,15 +23,26 @@ typedef struct rvli_launch {
     bool foreground; /* the command has the terminal */
 } rvli_launch;
 
-/*
- * Starts a program with these words, which end with NULL, and passes on the signals that ask this
- * process to end. At most one at a time. false, with errno: nothing was started.
- */
-bool rvli_launch_start(const char *path, char **words, rvli_launch *launch_out);
+typedef struct rvli_launch_options {
+    const char *path;
+    char **words;       /* end with NULL */
+    const char *folder; /* where it runs; NULL: here */
+    int output; /* takes what it prints, and it reads nothing; -1: as this process, and the terminal
+                 */
+} rvli_launch_options;
 
 /*
- * What waitpid() says of the command, once `ended` can be read; that SIGKILL has ended it where the
- * keeper was killed. What is left of its processes is killed.
+ * Starts a program, and passes on the signals that ask this process to end. What this process does
+ * at such a signal, it does as well. At most one at a time. false, with errno: nothing was started.
+ */
+bool rvli_launch_start(const rvli_launch_options *options, rvli_launch *launch_out);
+
+/* Kills it, with all that it has started. rvli_launch_finish() is still to be called. */
+void rvli_launch_kill(rvli_launch *launch);
+
+/*
+ * What waitpid() says of the command, once `ended` can be read; that SIGKILL has ended it where it
+ * or the keeper was killed. What is left of its processes is killed.
  */
 int rvli_launch_finish(rvli_launch *launch);
 

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "reveille/record.h"
@@ -289,19 +290,45 @@ static bool serve_once(rvli_machine *machine, int timeout_ms, int *count_out)
     return ended;
 }
 
-rvl_status rvli_machine_serve(rvli_machine *machine, int until)
+static uint64_t now_ms(void)
 {
-    int count = 0;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* How long the watch can wait. It looks when that is over, also where there is much to serve. */
+static bool look(const rvli_machine_watch *watching, uint64_t *next_ms, int *wait_ms_out)
+{
+    uint64_t now = now_ms();
+    if (now >= *next_ms) {
+        if (!watching->look(watching->user))
+            return false;
+        *next_ms = now + (uint64_t)watching->period_ms;
+    }
+    *wait_ms_out = (int)(*next_ms - now);
+    return true;
+}
+
+rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machine_watch *watching)
+{
+    int count = 0, wait_ms = -1;
+    uint64_t next_ms = 0;
+    bool ended = false;
     if (!watch(machine, until, NULL))
         return RVL_ERR_IO;
-    while (!serve_once(machine, -1, &count))
+    while (!ended) {
+        if (watching != NULL && !look(watching, &next_ms, &wait_ms))
+            break;
+        ended = serve_once(machine, wait_ms, &count);
         if (count < 0 && errno != EINTR)
             return RVL_ERR_IO;
+    }
     epoll_ctl(machine->events, EPOLL_CTL_DEL, until, NULL);
     /* What was said last and needs no answer may still be on its way to this process. */
     for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
         (void)serve_once(machine, 0, &count);
-    return RVL_OK;
+    return ended ? RVL_OK : RVL_ERR_TIMEOUT;
 }
 
 uint64_t rvli_machine_processes(const rvli_machine *machine)

@@ -9,6 +9,8 @@
 #ifndef RVL_SIMCUDA_MACHINE_H
 #define RVL_SIMCUDA_MACHINE_H
 
+#include <stdbool.h>
+
 #include "reveille/sim.h"
 #include "reveille/stats.h"
 #include "simcuda/wire/wire.h"
@@ -61,8 +63,18 @@ const char *rvli_machine_name(const rvli_machine *machine);
 /* The port of the store for that one (simcuda/machine/store.h); 0: there is none. */
 uint16_t rvli_machine_store_port(const rvli_machine *machine);
 
-/* Serves until a file descriptor can be read. Returns RVL_OK, or RVL_ERR_IO with errno. */
-rvl_status rvli_machine_serve(rvli_machine *machine, int until);
+/* Looks on while a machine serves: every so often, and not while it does anything. */
+typedef struct rvli_machine_watch {
+    int period_ms;
+    bool (*look)(void *user); /* false: it is to serve no longer */
+    void *user;
+} rvli_machine_watch;
+
+/*
+ * Serves until a file descriptor can be read. watch: may be NULL. Returns RVL_OK; RVL_ERR_TIMEOUT:
+ * the watch has ended it; RVL_ERR_IO with errno.
+ */
+rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machine_watch *watch);
 
 /* How many processes have come so far. 0: none has used CUDA, or NVML. */
 uint64_t rvli_machine_processes(const rvli_machine *machine);

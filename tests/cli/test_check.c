@@ -340,8 +340,9 @@ static void refuses_what_it_does_not_know(void **state)
         {"{\"schema\": 1, \"checks\": [{\"name\": \"\"}]}", "\"name\": expected a string"},
 #define CHECK(keys) "{\"schema\": 1, \"checks\": [{\"name\": \"n\", " keys "}]}"
         {CHECK("\"trac\": \"x\""), "check n: unknown key \"trac\" in a check"},
-        {CHECK("\"wake\": \"staged\""), "check n: expected \"trace\" or \"model\""},
-        {CHECK("\"trace\": \"x\", \"model\": \"y\""), "expected \"trace\" or \"model\""},
+        {CHECK("\"wake\": \"staged\""), "check n: expected \"trace\", \"model\" or"},
+        {CHECK("\"trace\": \"x\", \"model\": \"y\""),
+         "expected \"trace\", \"model\" or \"command\", and one of them"},
         {CHECK("\"trace\": []"), "\"trace\": an empty list"},
         {CHECK("\"trace\": [3]"), "\"trace\": expected a string, or a list of them"},
         {CHECK("\"trace\": \"x\", \"wake\": \"up\""), "\"wake\": expected"},

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A check's command, on simulated GPUs as `reveille run` has them. What it prints is kept, and its
+ * end is shown where the check comes to no stages.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check/check.h"
+#include "interrupt.h"
+#include "record/record.h"
+#include "unknown.h"
+
+#define LOOK_MS 100
+#define SAID_BYTES 4000
+#define SAID_LINES 20
+
+/* ---- When it is enough ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static bool go_on(void *user)
+{
+    const double *end_s = user;
+    return !interrupt_came() && (*end_s == 0 || now_s() < *end_s);
+}
+
+/* ---- What it printed ---- */
+
+/* The last lines of a file. NULL: there are none, or no memory. */
+static char *read_end(FILE *file)
+{
+    char text[SAID_BYTES + 1];
+    size_t lines = 0;
+    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
+    long from = size > SAID_BYTES ? size - SAID_BYTES : 0;
+    if (size <= 0 || fseek(file, from, SEEK_SET) != 0)
+        return NULL;
+    size_t length = fread(text, 1, SAID_BYTES, file);
+    while (length > 0 && text[length - 1] == '\n')
+        length--;
+    text[length] = '\0';
+    char *at = text + length;
+    while (at > text && (at[-1] != '\n' || ++lines < SAID_LINES))
+        at--;
+    if (from > 0 && at == text) { /* a line whose beginning is not here */
+        const char *next = strchr(text, '\n');
+        at = next != NULL ? text + (next - text) + 1 : text;
+    }
+    return length > 0 ? strdup(at) : NULL;
+}
+
+/* ---- What it came to ---- */
+
+static void add(check_refusal *why, const char *text)
+{
+    size_t length = strlen(why->text);
+    snprintf(why->text + length, sizeof why->text - length, "%s%s", length > 0 ? "; " : "", text);
+}
+
+static void refuse_status(const simulation_end *end, check_refusal *why)
+{
+    char text[64];
+    bool by_signal = WIFSIGNALED(end->status);
+    if (by_signal)
+        snprintf(text, sizeof text, "the command was ended by signal %d", WTERMSIG(end->status));
+    else
+        snprintf(text, sizeof text, "the command ended with exit status %d",
+                 WEXITSTATUS(end->status));
+    why->verdict = end->refused.count > 0 ? CHECK_OOM : CHECK_BROKEN;
+    simulate_tell_refusals(&end->refused);
+    add(why, text);
+}
+
+/* Complaints go into the reason meanwhile. */
+static void judge(const check_item *item, const simulation_end *end, check_refusal *why)
+{
+    char text[128];
+    why->verdict = CHECK_OK;
+    if (interrupt_came() && (end->stopped || end->status != 0)) {
+        why->verdict = CHECK_BROKEN;
+        why->cut = true;
+        add(why, "interrupted");
+    } else if (end->stopped) {
+        why->verdict = CHECK_BROKEN;
+        snprintf(text, sizeof text,
+                 "the command did not end within %g s, and was killed: see what it waits for, or "
+                 "raise \"timeout\"",
+                 item->timeout_s);
+        add(why, text);
+    } else if (end->status != 0) {
+        refuse_status(end, why);
+    } else if (simulate_tell_unused(end)) {
+        why->verdict = CHECK_BROKEN;
+    }
+}
+
+/* A command that is well may still have gone another way than on a card. */
+static void tell(const check_item *item, const char *device, const simulation_end *end)
+{
+    char who[CHECK_TEXT_BYTES];
+    snprintf(who, sizeof who, "check %s on %s: ", item->name, device);
+    if (end->refused.count > 0)
+        complain(0, "%smemory ran out %" PRIu64 " times, and the command went on", who,
+                 end->refused.count);
+    unknown_tell(&end->unknown, who);
+}
+
+/* ---- Running ---- */
+
+/* As it is found from the folder in which the command runs. */
+static bool make_whole(char path[PATH_MAX])
+{
+    char here[PATH_MAX], whole[PATH_MAX];
+    if (path[0] == '/')
+        return true;
+    if (getcwd(here, sizeof here) == NULL ||
+        snprintf(whole, sizeof whole, "%s/%s", here, path) >= (int)sizeof whole) {
+        complain(0, "%s: too long a path", path);
+        return false;
+    }
+    memcpy(path, whole, sizeof whole);
+    return true;
+}
+
+static int run_command(const check_item *item, const char *device, const char *trace, int output,
+                       simulation_end *end)
+{
+    char library[PATH_MAX] = "", path[PATH_MAX];
+    simulation what = item->simulated;
+    double end_s = item->timeout_s > 0 ? now_s() + item->timeout_s : 0;
+    const rvli_machine_watch watch = {.period_ms = LOOK_MS, .look = go_on, .user = &end_s};
+    if (!simulate_find_library(library) || !record_find_command(item->program, path) ||
+        !make_whole(path) || (what.nvtx != NULL && !record_good_injection()))
+        return EXIT_BAD_INPUT;
+    what.device = device;
+    what.command.path = path;
+    what.command.words = (char **)(uintptr_t)item->words;
+    what.command.output = output;
+    return simulate(&what, library, trace, &watch, end);
+}
+
+int check_simulate(const check_item *item, const char *device, const char *trace,
+                   check_refusal *why)
+{
+    simulation_end end = {0};
+    FILE *output = tmpfile();
+    if (output == NULL)
+        return complain(EXIT_INTERNAL, "no file for what the command prints: %s", strerror(errno));
+    complain_into(why->text, sizeof why->text);
+    int code = run_command(item, device, trace, fileno(output), &end);
+    if (code == 0)
+        judge(item, &end, why);
+    else
+        why->verdict = CHECK_BROKEN;
+    complain_into(NULL, 0);
+    if (why->verdict == CHECK_OK)
+        tell(item, device, &end);
+    else if (!why->cut)
+        why->said = read_end(output);
+    fclose(output);
+    return code == EXIT_INTERNAL ? complain(code, "%s", why->text) : 0;
+}

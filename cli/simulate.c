@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+#include "simulate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "record/record.h"
+
+#define STAGE_OF_ALL "run"
+#define AUDIT_LIBRARY "libreveille-find.so"
+
+/* ---- The libraries ---- */
+
+bool simulate_find_library(char path[PATH_MAX])
+{
+    static const char *const places[] = {RVL_LIBRARIES_FROM_COMMAND "/reveille-cuda",
+                                         "../lib/reveille-cuda", "../simcuda"};
+    char own[PATH_MAX], candidate[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
+        *slash = '\0';
+        snprintf(candidate, sizeof candidate, "%s/%s/" AUDIT_LIBRARY, own, places[i]);
+        if (realpath(candidate, path) != NULL && access(path, R_OK) == 0)
+            break;
+        path[0] = '\0';
+    }
+    if (path[0] == '\0')
+        complain(0, "there is no " AUDIT_LIBRARY " beside this command: install it (a build "
+                    "without the CUDA headers has none)");
+    else if (strpbrk(path, " :") != NULL)
+        complain(0, "%s: LD_AUDIT cannot hold a path with a space or a colon: install it elsewhere",
+                 path);
+    return path[0] != '\0' && strpbrk(path, " :") == NULL;
+}
+
+static bool set_number(const char *variable, uint32_t number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, number);
+    return setenv(variable, text, 1) == 0;
+}
+
+/*
+ * What torchrun sets for a process, of nodes with as many GPUs as there are here. The store is an
+ * agent's: PyTorch's rank 0 would open one itself otherwise, and wait there for the others.
+ */
+static bool set_rank(const simulation *what, uint16_t store_port)
+{
+    uint32_t local = what->gpus < what->world ? what->gpus : what->world;
+    uint32_t nodes = (what->world + local - 1) / local;
+    return set_number("RANK", what->rank) && set_number("WORLD_SIZE", what->world) &&
+           set_number("LOCAL_RANK", what->rank % local) && set_number("LOCAL_WORLD_SIZE", local) &&
+           set_number("GROUP_RANK", what->rank / local) && set_number("GROUP_WORLD_SIZE", nodes) &&
+           set_number("ROLE_RANK", what->rank) && set_number("ROLE_WORLD_SIZE", what->world) &&
+           set_number("MASTER_PORT", store_port) && setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 &&
+           setenv("ROLE_NAME", "default", 1) == 0 &&
+           setenv("TORCHELASTIC_RUN_ID", "reveille", 1) == 0 &&
+           set_number("TORCHELASTIC_RESTART_COUNT", 0) &&
+           set_number("TORCHELASTIC_MAX_RESTARTS", 0) &&
+           setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1) == 0;
+}
+
+/* Triton looks for the driver in a folder, or where ldconfig says. Python runs sitecustomize.py. */
+static bool set_environment(const simulation *what, const char *library, const char *machine)
+{
+    char folder[PATH_MAX], driver[PATH_MAX + 16], python[PATH_MAX + 16], kept[24];
+    snprintf(kept, sizeof kept, "%" PRIu64, what->keep_bytes);
+    snprintf(folder, sizeof folder, "%s", library);
+    *strrchr(folder, '/') = '\0';
+    snprintf(driver, sizeof driver, "%s/libcuda.so.1", folder);
+    snprintf(python, sizeof python, "%s/python", folder);
+    return setenv(RVLI_WIRE_VARIABLE, machine, 1) == 0 &&
+           setenv(RVLI_WIRE_KEEP_VARIABLE, kept, 1) == 0 &&
+           record_add_path("LD_AUDIT", library, false) &&
+           record_add_path("PYTHONPATH", python, true) &&
+           setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
+           (what->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", what->nvtx, 1) == 0 &&
+                                   setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
+}
+
+/* ---- The environment that this process has itself ---- */
+
+static void free_words(char **words)
+{
+    for (size_t i = 0; words != NULL && words[i] != NULL; i++)
+        free(words[i]);
+    free(words);
+}
+
+/* NULL: no memory. */
+static char **copy_environment(void)
+{
+    size_t count = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **words = calloc(count + 1, sizeof *words);
+    for (size_t i = 0; words != NULL && i < count; i++) {
+        words[i] = strdup(environ[i]);
+        if (words[i] == NULL) {
+            free_words(words);
+            return NULL;
+        }
+    }
+    return words;
+}
+
+/* A second command must not find what the first was given. */
+static bool restore_environment(char **words)
+{
+    bool good = clearenv() == 0;
+    for (size_t i = 0; words[i] != NULL && good; i++) {
+        char *value = strchr(words[i], '=');
+        if (value == NULL)
+            continue;
+        *value = '\0';
+        good = setenv(words[i], value + 1, 1) == 0;
+    }
+    free_words(words);
+    return good;
+}
+
+/* ---- Running ---- */
+
+static int complain_of(const rvl_error *error, int status)
+{
+    return complain(status, "%s%s%s", error->message, error->native_name[0] != '\0' ? ": " : "",
+                    error->native_name);
+}
+
+static int start(const simulation *what, const rvli_machine *machine, const char *library,
+                 rvli_launch *launch)
+{
+    char **before = copy_environment();
+    if (before == NULL)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    int code = 0;
+    if (!set_environment(what, library, rvli_machine_name(machine)) ||
+        (what->world > 0 && !set_rank(what, rvli_machine_store_port(machine))))
+        code = complain(EXIT_INTERNAL, "no memory for the environment of the command");
+    else if (!rvli_launch_start(&what->command, launch))
+        code = complain(EXIT_BAD_INPUT, "%s: %s", what->command.path, strerror(errno));
+    if (!restore_environment(before) && code == 0) {
+        rvli_launch_kill(launch);
+        (void)rvli_launch_finish(launch);
+        code = complain(EXIT_INTERNAL, "out of host memory");
+    }
+    return code;
+}
+
+static int run_on(const simulation *what, rvli_machine *machine, const char *library,
+                  const rvli_machine_watch *watch, simulation_end *end)
+{
+    rvli_launch launch;
+    int code = start(what, machine, library, &launch);
+    if (code != 0)
+        return code;
+    rvl_status served = rvli_machine_serve(machine, launch.ended, watch);
+    int number = errno;
+    if (served != RVL_OK)
+        rvli_launch_kill(&launch);
+    end->status = rvli_launch_finish(&launch);
+    end->stopped = served == RVL_ERR_TIMEOUT;
+    end->ran = served == RVL_OK;
+    return end->ran || end->stopped
+               ? 0
+               : complain(EXIT_INTERNAL, "waiting for processes: %s", strerror(number));
+}
+
+int simulate(const simulation *what, const char *library, const char *trace,
+             const rvli_machine_watch *watch, simulation_end *end_out)
+{
+    const rvli_machine_options options = {.device = what->device,
+                                          .gpus = (int)what->gpus,
+                                          .host_bytes = what->host_bytes,
+                                          .world = what->world,
+                                          .record = trace,
+                                          .stage = what->nvtx == NULL ? STAGE_OF_ALL : NULL};
+    rvli_machine *machine = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    *end_out = (simulation_end){0};
+    rvl_status status = rvli_machine_open(&options, &error, &machine);
+    if (status != RVL_OK)
+        return complain_of(&error, status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT);
+    int code = run_on(what, machine, library, watch, end_out);
+    end_out->processes = rvli_machine_processes(machine);
+    end_out->refused = *rvli_machine_refused(machine);
+    end_out->unknown = *rvli_machine_unknown_reads(machine);
+    if (rvli_machine_close(machine) != RVL_OK && code == 0) {
+        rvl_last_error(&error);
+        code = complain_of(&error, EXIT_INTERNAL);
+    }
+    return code;
+}
+
+int simulate_trace(char path[SIMULATE_TRACE_BYTES])
+{
+    int file = memfd_create("reveille-run", MFD_CLOEXEC);
+    if (file < 0)
+        complain(0, "no memory for the trace: %s", strerror(errno));
+    snprintf(path, SIMULATE_TRACE_BYTES, "/proc/self/fd/%d", file);
+    return file;
+}
+
+/* ---- What is to be said of it ---- */
+
+void simulate_tell_refusals(const rvli_machine_refusal *refused)
+{
+    char asked[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], where[32];
+    if (refused->count == 0)
+        return;
+    snprintf(where, sizeof where, refused->device >= 0 ? "device %d" : "pinned host memory",
+             refused->device);
+    complain(0,
+             "out of memory %" PRIu64 " times: first %s asked for %s (%" PRIu64
+             " bytes) of %s with %s (%" PRIu64 " bytes) free",
+             refused->count, refused->process, format_size(refused->requested_bytes, asked),
+             refused->requested_bytes, where, format_size(refused->free_bytes, left),
+             refused->free_bytes);
+}
+
+/* A command that is well and has used no GPU has shown nothing. */
+bool simulate_tell_unused(const simulation_end *end)
+{
+    if (end->processes > 0)
+        return false;
+    complain(0, "no process of the command has used CUDA. Does it run on the CPU, or is its "
+                "PyTorch a build without CUDA (python -c \"import torch; "
+                "print(torch.version.cuda)\" prints None)? Install one with CUDA");
+    return true;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A command on simulated GPUs, for `reveille run` and `reveille check`. This process becomes the
+ * machine (simcuda/machine) until the command has ended. What its processes did is in a trace then.
+ */
+#ifndef RVL_CLI_SIMULATE_H
+#define RVL_CLI_SIMULATE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "simcuda/machine/launch.h"
+#include "simcuda/machine/machine.h"
+
+#define SIMULATE_DEVICE_USUAL "h200"
+#define SIMULATE_RANKS_MAX (1u << 20)
+
+typedef struct simulation {
+    const char *device;
+    uint32_t gpus;
+    uint32_t rank;
+    uint32_t world; /* 0: the command starts all ranks itself, if there are any */
+    uint64_t host_bytes;
+    uint64_t keep_bytes;
+    const char *nvtx; /* NULL: all is one stage, "run" */
+    rvli_launch_options command;
+} simulation;
+
+/* How it ended. */
+typedef struct simulation_end {
+    bool ran;     /* the command, to its end */
+    bool stopped; /* by the watch */
+    int status;   /* as waitpid() has it */
+    uint64_t processes;
+    rvli_machine_refusal refused;
+    rvli_unknown_reads unknown;
+} simulation_end;
+
+/* Where the library is that leads programs to the simulated ones. Says why not. */
+bool simulate_find_library(char path[PATH_MAX]);
+
+/*
+ * Runs it into a trace. watch: may be NULL. Returns 0 where the command has run, or the watch has
+ * stopped it; otherwise the exit status, having complained.
+ */
+int simulate(const simulation *what, const char *library, const char *trace,
+             const rvli_machine_watch *watch, simulation_end *end_out);
+
+/* Complain of what did not fit, and of a command that used no CUDA; nothing where all is well. */
+void simulate_tell_refusals(const rvli_machine_refusal *refused);
+bool simulate_tell_unused(const simulation_end *end);
+
+/* A nameless trace, which goes with its file descriptor. -1: none, having complained. */
+#define SIMULATE_TRACE_BYTES 48
+int simulate_trace(char path[SIMULATE_TRACE_BYTES]);
+
+#endif
