@@ -233,8 +233,8 @@ static void refuse_unmarked(const check_item *item, check_refusal *why)
     why->verdict = CHECK_BROKEN;
     if (item->words != NULL)
         snprintf(why->text, sizeof why->text,
-                 "the command has marked no stage: mark them with NVTX ranges whose name begins "
-                 "with %s, or leave \"stages_nvtx\" out",
+                 "the command has marked no stage: mark them with NVTX ranges that begin with %s, "
+                 "or leave \"stages_nvtx\" out",
                  item->simulated.nvtx);
     else
         snprintf(why->text, sizeof why->text,

@@ -54,7 +54,7 @@ static char *read_end(FILE *file)
     char *at = text + length;
     while (at > text && (at[-1] != '\n' || ++lines < SAID_LINES))
         at--;
-    if (from > 0 && at == text) { /* a line whose beginning is not here */
+    if (from > 0 && at == text) { /* the beginning of its line is not here */
         const char *next = strchr(text, '\n');
         at = next != NULL ? text + (next - text) + 1 : text;
     }

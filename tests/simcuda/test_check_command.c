@@ -163,7 +163,7 @@ static void one_that_cannot_be_checked(void **state)
         {"\"command\": [\"" PROGRAM "\", \"malloc\", \"1\"], \"budgets\": {\"late\": \"1GiB\"}",
          "budget for unknown stage \"late\"; the trace has: run\n"},
         {"\"command\": [\"" PROGRAM "\", \"malloc\", \"1\"], \"stages_nvtx\": \"in:\"",
-         "the command has marked no stage: mark them with NVTX ranges whose name begins with in:"},
+         "the command has marked no stage: mark them with NVTX ranges that begin with in:"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[4096];
