@@ -107,7 +107,7 @@ bool rvli_vmm_device(uint64_t addr, int *device_out);
 
 /* ---- host.c ---- */
 
-/* Makes host memory 0. Whole pages of memory that was pinned here take no memory from then on. */
+/* Makes host memory 0. Whole private pages take no memory from then on. */
 void rvli_host_clear(void *memory, size_t size_bytes);
 
 /* ---- A forked child has none of its parent's memory, and must call cuInit(). ---- */

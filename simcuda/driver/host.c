@@ -70,18 +70,17 @@ CUresult cuMemFreeHost(void *memory)
 }
 
 /*
- * A program that backs up a model's weights, as vLLM's and SGLang's sleep modes do, copies
- * gigabytes that nobody knows. Written as zeros they would need as much real memory.
+ * A program that backs up a model's weights or offloads an optimizer copies gigabytes that nobody
+ * knows. Written as zeros they would need as much real memory. Pages are dropped where they come
+ * back as zeros: MADV_FREE is refused for pages of a file or of shared memory, which would come
+ * back as they were, and for locked ones.
  */
 void rvli_host_clear(void *memory, size_t size_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)memory;
     uintptr_t first = (base + page - 1) / page * page, last = (base + size_bytes) / page * page;
-    rvli_range range;
-    bool ours = size_bytes >= CLEAR_PAGES_BYTES && rvli_range_find(base, &range) &&
-                range.kind == RVLI_RANGE_HOST &&
-                range.size_bytes - (base - range.base) >= size_bytes;
-    if (!ours || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+    if (size_bytes < CLEAR_PAGES_BYTES || madvise((void *)first, last - first, MADV_FREE) != 0 ||
+        madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
         memset(memory, 0, size_bytes);
         return;
     }

@@ -8,7 +8,8 @@
  *     move TO FROM COUNT    within the memory       apart AT     rows with gaps, and back
  *     free                  and as much again       remap        the same memory at its address
  *     async BYTES           of the device's pool    again        freed there, and as much again
- *     out COUNT             into pinned memory of so many 'P', from 1 byte on; what is there then
+ *     out KIND COUNT        into host memory of so many 'P', from 1 byte on; what is there then.
+ *                           KIND: pinned, private, shared, file (a private mapping of one)
  *     stop                  the parent, which goes on a moment later
  *     backup                all is copied to the host, and then overwritten
  *     restore               it is copied back   scribble AT TEXT   the host changes the backup
@@ -77,25 +78,41 @@ static void get(size_t at, size_t count, const char *word)
     free(text);
 }
 
+/* A mapping; of a file without a name, unless it is private memory. */
+static char *map_host(const char *kind, size_t bytes, const char *word)
+{
+    bool shared = strcmp(kind, "shared") == 0, of_file = shared || strcmp(kind, "file") == 0;
+    int file = of_file ? memfd_create("host", MFD_CLOEXEC) : -1;
+    int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | (of_file ? 0 : MAP_ANONYMOUS);
+    must(of_file && (file < 0 || ftruncate(file, (off_t)bytes) != 0), word);
+    char *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+    must(mapped == MAP_FAILED || (file >= 0 && close(file) != 0), word);
+    return mapped;
+}
+
 /* Prints what is not 0, the bytes around the copy, and how much real memory is left, in pages. */
-static void copy_out(size_t count, const char *word)
+static void copy_out(const char *kind, size_t count, const char *word)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (count + 2 + page - 1) / page, left = 0;
+    bool pinned = strcmp(kind, "pinned") == 0;
     unsigned char *there = malloc(pages);
-    char *pinned;
-    must(cudaMallocHost((void **)&pinned, count + 2), word);
-    memset(pinned, 'P', count + 2);
-    must(cudaMemcpy(pinned + 1, memory, count, cudaMemcpyDeviceToHost), word);
-    must(mincore(pinned, count + 2, there) != 0, word);
+    char *host_memory = NULL;
+    if (pinned)
+        must(cudaMallocHost((void **)&host_memory, count + 2), word);
+    else
+        host_memory = map_host(kind, count + 2, word);
+    memset(host_memory, 'P', count + 2);
+    must(cudaMemcpy(host_memory + 1, memory, count, cudaMemcpyDeviceToHost), word);
+    must(mincore(host_memory, count + 2, there) != 0, word);
     for (size_t i = 0; i < pages; i++)
         left += there[i] & 1;
-    printf("%c", pinned[0]);
+    printf("%c", host_memory[0]);
     for (size_t i = 1; i <= count; i++)
-        if (pinned[i] != '\0')
-            printf(" %zu:%c", i - 1, pinned[i]);
-    printf(" %c %zu\n", pinned[count + 1], left);
+        if (host_memory[i] != '\0')
+            printf(" %zu:%c", i - 1, host_memory[i]);
+    printf(" %c %zu\n", host_memory[count + 1], left);
     fflush(stdout);
-    must(cudaFreeHost(pinned), word);
+    must(pinned ? cudaFreeHost(host_memory) != 0 : munmap(host_memory, count + 2) != 0, word);
     free(there);
 }
 
@@ -186,8 +203,8 @@ static int act(char **words)
         return 2;
     }
     if (strcmp(word, "out") == 0) {
-        copy_out(at, word);
-        return 2;
+        copy_out(words[1], strtoull(words[2], NULL, 10), word);
+        return 3;
     }
     if (strcmp(word, "alloc") == 0 || strcmp(word, "vmm") == 0 || strcmp(word, "async") == 0) {
         size_bytes = at;

@@ -117,10 +117,18 @@ static void the_oldest_goes(void **state)
 static void a_backup_of_what_is_not_known_takes_no_memory(void **state)
 {
     (void)state;
-    check("alloc 67108864 put 33554432 ab put 67108863 z out 67108864",
+    check("alloc 67108864 put 33554432 ab put 67108863 z out pinned 67108864",
           "P 33554432:a 33554433:b 67108863:z P 4\n");
-    check("alloc 67108864 out 67108864", "P P 2\n");
-    check("alloc 4096 put 4090 q out 4096", "P 4090:q P 2\n");
+    check("alloc 67108864 out pinned 67108864 out private 67108864", "P P 2\nP P 2\n");
+    check("alloc 4096 put 4090 q out pinned 4096", "P 4090:q P 2\n");
+}
+
+/* Where dropped pages would come back as they were, zeros are written. */
+static void a_backup_overwrites_files_and_shared_memory(void **state)
+{
+    (void)state;
+    check("alloc 4194304 put 7 a out shared 4194304 out file 4194304",
+          "P 7:a P 1025\nP 7:a P 1025\n");
 }
 
 static void a_size_that_is_none(void **state)
@@ -206,6 +214,7 @@ int main(void)
         cmocka_unit_test(a_backup_brings_back_what_was_known),
         cmocka_unit_test(the_oldest_goes),
         cmocka_unit_test(a_backup_of_what_is_not_known_takes_no_memory),
+        cmocka_unit_test(a_backup_overwrites_files_and_shared_memory),
         cmocka_unit_test(a_size_that_is_none),
         cmocka_unit_test(elements_may_lie_apart),
         cmocka_unit_test(a_number_can_be_given),
