@@ -43,6 +43,11 @@ int progress_set(const command_spec *command, const option_spec *option, char *v
     return options_set_when(command, option, value, &wanted);
 }
 
+bool progress_wanted(bool terminal)
+{
+    return wanted == WHEN_ALWAYS || (wanted == WHEN_AUTO && terminal);
+}
+
 static uint64_t elapsed_ms(void)
 {
     struct timespec time;
@@ -137,8 +142,7 @@ void progress_begin(const char *what, const char *unit)
     atomic_store(&now.total, 0);
     atomic_store(&now.counted, 0);
     clock_gettime(CLOCK_MONOTONIC, &now.began);
-    now.running =
-        (wanted == WHEN_ALWAYS || (wanted == WHEN_AUTO && now.terminal)) && start_thread();
+    now.running = progress_wanted(now.terminal) && start_thread();
 }
 
 void progress_report(uint64_t done, uint64_t total, uint64_t counted)

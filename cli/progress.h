@@ -6,7 +6,11 @@
 #ifndef RVL_CLI_PROGRESS_H
 #define RVL_CLI_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* Whether --progress asks for it: always, never, or on a terminal. */
+bool progress_wanted(bool terminal);
 
 /* what: "replay"; unit: what is counted, "events". Both are kept by reference. */
 void progress_begin(const char *what, const char *unit);

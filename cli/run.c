@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "live.h"
 #include "options.h"
 #include "record/record.h"
 #include "simulate.h"
@@ -107,6 +108,14 @@ const command_spec run_spec = {
              .field = FIELD(no_gpu_ok)},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,
+            {.kind = OPTION_CALL,
+             .name = "progress",
+             .value = "auto|always|never",
+             .optional = true,
+             .set = progress_set,
+             .usual = "auto: on a terminal, after two seconds",
+             .help = "a line for each device, at the bottom of the terminal that stderr is; "
+                     "without a value: always, every ten seconds where stderr is no terminal"},
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
@@ -207,7 +216,9 @@ static int tell(const arguments *parsed, const simulation_end *end)
 static int run_into(const arguments *parsed, const char *library, const char *trace)
 {
     simulation_end end;
-    int code = simulate(&parsed->what, library, trace, NULL, &end);
+    rvli_machine_watch watch;
+    int code = simulate(&parsed->what, library, trace, live_begin(&watch) ? &watch : NULL, &end);
+    live_end();
     if (!end.ran)
         return code;
     int told = tell(parsed, &end);

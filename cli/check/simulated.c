@@ -30,9 +30,10 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static bool go_on(void *user)
+static bool go_on(void *user, rvli_machine *machine)
 {
     const double *end_s = user;
+    (void)machine;
     return !interrupt_came() && (*end_s == 0 || now_s() < *end_s);
 }
 

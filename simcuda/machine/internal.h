@@ -32,7 +32,8 @@ struct rvli_client {
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
     /* What it has: addresses of the machine's context and events, each with how often. */
     rvli_intmap memory;
-    uint64_t host_bytes; /* pinned */
+    uint64_t host_bytes;                  /* pinned */
+    uint64_t seen_bytes[RVL_MAX_DEVICES]; /* on each device, when it was last looked at (view.c) */
     char name[RVLI_WIRE_TEXT_BYTES];
 };
 
@@ -84,6 +85,9 @@ void rvli_machine_tell_refusal(rvli_machine *machine, const rvli_client *client,
 rvl_status rvli_nccl_take(rvli_machine *machine, rvli_client *client, int device, uint64_t part,
                           rvli_wire_answer *answer);
 rvl_status rvli_nccl_give(rvli_machine *machine, rvli_client *client, int device, uint64_t part);
+
+/* What they have on a device. */
+uint64_t rvli_nccl_bytes(const rvli_client *client, int device);
 
 /* Takes back what all its communicators have. */
 void rvli_nccl_take_back(rvli_machine *machine, rvli_client *client);

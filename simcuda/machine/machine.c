@@ -298,11 +298,12 @@ static uint64_t now_ms(void)
 }
 
 /* How long the watch can wait. It looks when that is over, also where there is much to serve. */
-static bool look(const rvli_machine_watch *watching, uint64_t *next_ms, int *wait_ms_out)
+static bool look(rvli_machine *machine, const rvli_machine_watch *watching, uint64_t *next_ms,
+                 int *wait_ms_out)
 {
     uint64_t now = now_ms();
     if (now >= *next_ms) {
-        if (!watching->look(watching->user))
+        if (!watching->look(watching->user, machine))
             return false;
         *next_ms = now + (uint64_t)watching->period_ms;
     }
@@ -318,7 +319,7 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
     if (!watch(machine, until, NULL))
         return RVL_ERR_IO;
     while (!ended) {
-        if (watching != NULL && !look(watching, &next_ms, &wait_ms))
+        if (watching != NULL && !look(machine, watching, &next_ms, &wait_ms))
             break;
         ended = serve_once(machine, wait_ms, &count);
         if (count < 0 && errno != EINTR)
@@ -329,6 +330,11 @@ rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machi
     for (int i = 0; i < LAST_WORDS_MAX && count > 0; i++)
         (void)serve_once(machine, 0, &count);
     return ended ? RVL_OK : RVL_ERR_TIMEOUT;
+}
+
+int rvli_machine_gpus(const rvli_machine *machine)
+{
+    return machine->gpus;
 }
 
 uint64_t rvli_machine_processes(const rvli_machine *machine)

@@ -66,7 +66,7 @@ uint16_t rvli_machine_store_port(const rvli_machine *machine);
 /* Looks on while a machine serves: every so often, and not while it does anything. */
 typedef struct rvli_machine_watch {
     int period_ms;
-    bool (*look)(void *user); /* false: it is to serve no longer */
+    bool (*look)(void *user, rvli_machine *machine); /* false: it is to serve no longer */
     void *user;
 } rvli_machine_watch;
 
@@ -75,6 +75,22 @@ typedef struct rvli_machine_watch {
  * the watch has ended it; RVL_ERR_IO with errno.
  */
 rvl_status rvli_machine_serve(rvli_machine *machine, int until, const rvli_machine_watch *watch);
+
+/* A device at this instant. */
+typedef struct rvli_machine_view {
+    uint64_t used_bytes;
+    uint64_t peak_bytes;
+    uint64_t capacity_bytes;
+    const char *stage; /* lives as long as the machine */
+    uint64_t most_bytes;
+    char most[RVLI_WIRE_TEXT_BYTES]; /* the process that has these; "": there is none */
+} rvli_machine_view;
+
+/* views_out: one for each of the machine's devices. */
+void rvli_machine_look(rvli_machine *machine, rvli_machine_view *views_out);
+
+/* How many devices it has. */
+int rvli_machine_gpus(const rvli_machine *machine);
 
 /* How many processes have come so far. 0: none has used CUDA, or NVML. */
 uint64_t rvli_machine_processes(const rvli_machine *machine);

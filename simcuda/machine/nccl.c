@@ -31,6 +31,11 @@ static uint64_t bytes_of(const rvli_nccl_share *share)
     return bytes;
 }
 
+uint64_t rvli_nccl_bytes(const rvli_client *client, int device)
+{
+    return bytes_of(&client->nccl[device]);
+}
+
 static rvl_status set_bytes(rvli_machine *machine, const rvli_client *client, int device,
                             uint64_t bytes)
 {

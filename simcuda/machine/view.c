@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices as they are at this instant, for who looks on: what is in use, and who has the most. */
+#include <stdio.h>
+#include <string.h>
+
+#include "simcuda/machine/internal.h"
+
+static rvli_client *client_of(const rvli_machine *machine, rvl_process process)
+{
+    rvli_client *each = machine->clients;
+    while (each != NULL && (!each->greeted || each->process != process))
+        each = each->next;
+    return each;
+}
+
+/* What the driver and NCCL have for a process, and then its allocations. */
+static void count_bytes(rvli_machine *machine)
+{
+    rvl_allocation each = {.struct_size = sizeof each};
+    for (rvli_client *client = machine->clients; client != NULL; client = client->next)
+        for (int device = 0; device < machine->gpus; device++)
+            client->seen_bytes[device] =
+                rvli_nccl_bytes(client, device) + ((client->contexts >> device & 1) != 0
+                                                       ? rvli_driver_share_bytes(&machine->profile)
+                                                       : 0);
+    for (rvl_addr from = 0; rvl_allocation_next(machine->context, from, &each) == RVL_OK;
+         from = each.addr + 1) {
+        rvli_client *client = client_of(machine, each.process);
+        if (client != NULL)
+            client->seen_bytes[each.device] += each.size_bytes;
+    }
+}
+
+static void find_most(const rvli_machine *machine, int device, rvli_machine_view *view)
+{
+    for (const rvli_client *each = machine->clients; each != NULL; each = each->next) {
+        if (each->seen_bytes[device] <= view->most_bytes)
+            continue;
+        view->most_bytes = each->seen_bytes[device];
+        snprintf(view->most, sizeof view->most, "%s", each->name);
+    }
+}
+
+void rvli_machine_look(rvli_machine *machine, rvli_machine_view *views_out)
+{
+    rvl_stage_stats stage = {.struct_size = sizeof stage};
+    count_bytes(machine);
+    for (int device = 0; device < machine->gpus; device++) {
+        rvl_device_stats stats = {.struct_size = sizeof stats};
+        (void)rvl_device_get_stats(machine->context, device, &stats);
+        (void)rvl_stage_get_stats(machine->context, rvl_stage_count(machine->context) - 1, device,
+                                  &stage);
+        views_out[device] = (rvli_machine_view){.used_bytes = stats.used_bytes,
+                                                .peak_bytes = stats.peak_bytes,
+                                                .capacity_bytes = stats.capacity_bytes,
+                                                .stage = stage.name};
+        find_most(machine, device, &views_out[device]);
+    }
+}
