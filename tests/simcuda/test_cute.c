@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -26,8 +27,8 @@ static void keep(const char *kind, const char **parts, int32_t count)
 {
     assert_int_equal(count, 1);
     assert_true(strlen(kind) < sizeof raised_kind && strlen(parts[0]) < sizeof raised_text);
-    strcpy(raised_kind, kind);
-    strcpy(raised_text, parts[0]);
+    snprintf(raised_kind, sizeof raised_kind, "%s", kind);
+    snprintf(raised_text, sizeof raised_text, "%s", parts[0]);
 }
 
 static void an_error_is_raised_by_name(void **state)
