@@ -18,6 +18,8 @@ typedef struct arguments {
     const char *path;
     bool json;
     bool tensors;
+    bool index_given;   /* --device N */
+    const char *device; /* --device PROFILE; NULL: not given */
 } arguments;
 
 static int add_setting(const command_spec *command, const option_spec *option, char *value,
@@ -60,7 +62,7 @@ const command_spec snapshot_spec = {
              .name = "capacity",
              .value = "SIZE",
              .help = "what the device has for the process, such as 80GiB",
-             .usual = "without bound",
+             .usual = "the `--device`; with other settings, what the recording shows",
              .field = FIELD(options.capacity_bytes)},
             {.kind = OPTION_FLAG,
              .name = "empty-cache-at-stages",
@@ -76,11 +78,14 @@ const command_spec snapshot_spec = {
              .field = FIELD(options.stage_prefix)},
             {.kind = OPTION_CALL,
              .name = "device",
-             .value = "N",
-             .help = "index of the device",
-             .usual = "the first with a trace",
-             .expected = "the index of a device",
-             .set = set_device},
+             .value = "N|DEVICE",
+             .help = "index of the device in the file; or what the run is to have: a profile "
+                     "(`reveille devices` lists them) or a file that `reveille calibrate` wrote, "
+                     "less what the driver takes",
+             .usual = "the first with a trace; as recorded",
+             .expected = "the index of a device, or a profile",
+             .set = set_device,
+             .repeated = true},
             {.kind = OPTION_FLAG,
              .name = "tensors",
              .help = "list every tensor and segment of the recording instead, as JSON in columns",
@@ -112,17 +117,39 @@ const command_spec snapshot_spec = {
 
 /* ---- Arguments ---- */
 
+/* A number alone is an index; a size has a unit. Either kind once. */
 static int set_device(const command_spec *command, const option_spec *option, char *value,
                       void *user)
 {
     (void)option;
     arguments *parsed = user;
-    char *end;
+    char *end, why[DEVICE_WHY_BYTES];
+    bool is_index = value[strspn(value, "0123456789")] == '\0';
     unsigned long index = strtoul(value, &end, 10);
-    if (*value < '0' || *value > '9' || *end != '\0' || index >= DEVICE_MAX)
+    if (is_index ? parsed->index_given : parsed->device != NULL)
+        return options_refuse(command, "--device %s: given twice", value);
+    if (is_index && (*value == '\0' || index >= DEVICE_MAX))
         return options_refuse(command, "--device %s: expected the index of a device", value);
-    parsed->options.device = (uint32_t)index + 1;
+    if (!is_index && !options_check_device(value, why))
+        return options_refuse(command, "--device %s: %s", value, why);
+    if (is_index)
+        parsed->options.device = (uint32_t)index + 1;
+    else
+        parsed->device = value;
+    parsed->index_given |= is_index;
     return 0;
+}
+
+/* What a device has for one process. A capacity that is given says it already. */
+static void set_capacity(arguments *parsed)
+{
+    rvl_profile profile = {.struct_size = sizeof profile};
+    if (parsed->device == NULL || parsed->options.capacity_bytes > 0 ||
+        rvl_profile_load(parsed->device, &profile) != RVL_OK) /* looked at before */
+        return;
+    uint64_t taken = profile.driver.context_bytes + profile.driver.first_kernel_bytes;
+    parsed->options.capacity_bytes =
+        profile.capacity_bytes > taken ? profile.capacity_bytes - taken : 1;
 }
 
 static int add_setting(const command_spec *command, const option_spec *option, char *value,
@@ -205,6 +232,9 @@ static bool print_report(const rvl_snapshot *snapshot, const rvl_snapshot_facts 
     if (!print_stages(snapshot, facts->stage_count))
         return false;
     print_divergence(facts);
+    if (facts->capacity_bytes > 0)
+        printf("bound: %s for the process%s\n", format_size(facts->capacity_bytes, size),
+               facts->capacity_recorded ? ", as a failed request of the recording shows" : "");
     if (facts->oom_count > 0)
         printf("%" PRIu64 " requests did not fit; the first is entry %" PRIu64 ", %s\n",
                facts->oom_count, facts->oom_event, format_size(facts->oom_requested_bytes, size));
@@ -270,6 +300,7 @@ int command_snapshot(int argc, char **argv)
         parsed.options.settings = parsed.settings;
         if (argc - line.first != 1)
             line.status = options_refuse(&snapshot_spec, "snapshot: name one snapshot");
+        set_capacity(&parsed);
         if (line.status == 0)
             line.status = run(&parsed);
     }

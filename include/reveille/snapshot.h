@@ -24,7 +24,8 @@ typedef struct rvl_snapshot_options {
     const char *stage_prefix;    /* of annotations that are stages; NULL: "stage:" */
     const char *const *settings; /* "KEY=VALUE", as in PYTORCH_CUDA_ALLOC_CONF; predict */
     size_t setting_count;
-    uint64_t capacity_bytes; /* what the device has for this process; 0: without bound */
+    uint64_t capacity_bytes; /* what the device has for this process; 0: with other settings than
+                                recorded, what a failed request in the file shows, else no bound */
     uint32_t device;         /* index + 1 into device_traces; 0: the first with a trace */
     uint32_t reserved;       /* 0 */
 } rvl_snapshot_options;
@@ -83,6 +84,9 @@ typedef struct rvl_snapshot_facts {
     uint64_t oom_requested_bytes;
     uint32_t stage_count;
     uint32_t note_count;
+    uint64_t capacity_bytes; /* what bounded the run; 0: nothing did */
+    bool capacity_recorded;  /* by a failed request in the file; else: as the options say */
+    uint8_t reserved_at_end[7];
 } rvl_snapshot_facts;
 
 /* The result as a whole. Strings live as long as it. RVL_OK or RVL_ERR_INVALID. Since 0.1. */

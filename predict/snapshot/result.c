@@ -162,6 +162,16 @@ static json_t *oom_to_json(const rvl_snapshot_facts *facts, bool *ok)
     return object;
 }
 
+static json_t *capacity_to_json(const rvl_snapshot_facts *facts, bool *ok)
+{
+    if (facts->capacity_bytes == 0)
+        return json_null();
+    json_t *object = json_object();
+    set(object, "bytes", number(facts->capacity_bytes), ok);
+    set(object, "from", json_string(facts->capacity_recorded ? "recording" : "options"), ok);
+    return object;
+}
+
 rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out)
 {
     if (snapshot == NULL || json_out == NULL)
@@ -181,6 +191,7 @@ rvl_status rvl_snapshot_to_json(const rvl_snapshot *snapshot, char **json_out)
     set(root, "confidence", json_string(facts->exact ? "exact" : "interval"), &ok);
     set(root, "notes", notes, &ok);
     set(root, "oom", oom_to_json(facts, &ok), &ok);
+    set(root, "capacity", capacity_to_json(facts, &ok), &ok);
     char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)

@@ -146,6 +146,18 @@ static rvl_status on_completed(rvli_run *run, const rvli_event_row *event)
 }
 
 /*
+ * A failed request says what the device still had free; together with what was reserved then, that
+ * is what it had for the process. Others may have taken some since: the least counts, as far as the
+ * process itself had no more.
+ */
+static void note_room(rvli_run *run, uint64_t free_bytes)
+{
+    uint64_t room = run->allocator.bytes.reserved + free_bytes;
+    if (!run->changed && (run->recorded_room == 0 || room < run->recorded_room))
+        run->recorded_room = room;
+}
+
+/*
  * A request failed, and had everything given back that could be. Under another limit it might not
  * have failed: then only what the recording gave back is looked at.
  */
@@ -157,6 +169,7 @@ static rvl_status on_oom(rvli_run *run, uint32_t index)
     run->just_released = false;
     if (status == RVL_OK && (run->verify || run->allocator.capacity_bytes == 0)) {
         status = rvli_allocator_fail(&run->allocator, &request);
+        note_room(run, rvli_event(run, index)->addr);
         run->allocator.retries = retries + 1;
     }
     return status;
@@ -325,6 +338,7 @@ static void clear_run(rvli_run *run)
     if (!run->changed) {
         run->burst_count = 0;
         run->highest = 0;
+        run->recorded_room = 0;
     }
 }
 
@@ -355,7 +369,7 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     rvli_allocator_init(&run->allocator, asked ? &run->settings : &run->recording.settings,
                         run->recording.pickle.streams,
                         run->may_lack_begin ? rvli_run_change : quietly, run);
-    rvli_allocator_limit(&run->allocator, asked ? options->capacity_bytes : 0);
+    rvli_allocator_limit(&run->allocator, asked ? run->limit_bytes : 0);
     status = rvli_stages_find(run, stage_prefix(options));
     if (status == RVL_OK && !run->may_lack_begin)
         status = rvli_start_build(run);
@@ -367,10 +381,24 @@ static rvl_status run_once(rvli_run *run, const rvl_snapshot_options *options)
     return status;
 }
 
+/* Whether the prediction has more reserved than the recording ever had. */
+static bool exceeds_recording(const rvli_run *run)
+{
+    for (uint32_t i = 0; i < run->result->facts.stage_count; i++) {
+        if (run->result->stages[i].at_peak.reserved > run->highest)
+            return true;
+    }
+    return false;
+}
+
 static void conclude(rvli_run *run)
 {
     rvl_snapshot *result = run->result;
     const rvli_settings *settings = &run->settings;
+    result->facts.capacity_bytes = run->limit_bytes;
+    result->facts.capacity_recorded = run->limit_bytes > 0 && run->limit_bytes != run->given_bytes;
+    result->notes[RVLI_NOTE_NO_SIZE] =
+        run->changed && run->limit_bytes == 0 && exceeds_recording(run);
     result->notes[RVLI_NOTE_TRUNCATED] = !run->may_lack_begin;
     result->notes[RVLI_NOTE_TIED] = !run->verify && run->allocator.tied && run->moved;
     result->notes[RVLI_NOTE_NO_LIMIT] =
@@ -445,14 +473,18 @@ static bool gives_back(const rvli_run *run)
 
 static rvl_status run_all(rvli_run *run, const rvl_snapshot_options *options)
 {
-    bool changed = !run->verify && (options->capacity_bytes > 0 || run->empty_cache_at_stages ||
+    bool swapped = !run->verify && (run->empty_cache_at_stages ||
                                     !rvli_settings_same(&run->settings, &run->recording.settings));
+    bool changed = swapped || (!run->verify && options->capacity_bytes > 0);
     bool lacks;
     rvl_status status = rvli_start_shows(run, &lacks);
     run->may_lack_begin = !lacks;
-    if (status == RVL_OK && changed && gives_back(run)) {
+    run->given_bytes = run->limit_bytes = options->capacity_bytes;
+    /* As it was recorded: what its bursts were, and what its device had. */
+    if (status == RVL_OK && changed && (run->given_bytes == 0 || gives_back(run)))
         status = run_whole(run, options);
-    }
+    if (swapped && run->given_bytes == 0 && run->recorded_room > 0)
+        run->limit_bytes = run->recorded_room > run->highest ? run->recorded_room : run->highest;
     if (changed) {
         run->changed = true;
         clear_run(run);

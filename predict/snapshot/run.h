@@ -41,6 +41,9 @@
             "depends on addresses, which here are not those of the recording")                     \
     X(NO_LIMIT, "garbage collection and memory fractions need the device's size: give "            \
                 "--capacity; until then collections are taken from the recording")                 \
+    X(NO_SIZE,                                                                                     \
+      "with these settings more is reserved than the recording ever had, and the file does "       \
+      "not say what its device had: give --capacity, or name the device with --device")            \
     X(OOM, "requests did not fit: what follows assumes that they were met all the same")
 
 typedef enum rvli_note {
@@ -119,9 +122,12 @@ typedef struct rvli_run {
     rvli_burst *bursts; /* in order */
     uint32_t burst_count;
     uint32_t burst_capacity;
-    uint32_t next_burst; /* changed: the one that is next */
-    uint64_t highest;    /* what was reserved at most, as recorded */
-    bool moved;          /* predict: something came to lie elsewhere than in the recording */
+    uint32_t next_burst;    /* changed: the one that is next */
+    uint64_t highest;       /* what was reserved at most, as recorded */
+    uint64_t recorded_room; /* what the recorded device had for the process; 0: not known */
+    uint64_t given_bytes;   /* the capacity that was asked for; 0: none */
+    uint64_t limit_bytes;   /* the one that is simulated; 0: none */
+    bool moved;             /* predict: something came to lie elsewhere than in the recording */
     bool empty_cache_at_stages;
     bool may_lack_begin;   /* not known yet: a free of an unknown address then ends the run */
     rvli_places places;    /* predict: where segments come to lie */

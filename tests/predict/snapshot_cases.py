@@ -101,6 +101,58 @@ def private_pools(command):
     check(run(command, gone), 4, 40, 40)
 
 
+def full_cards(command):
+    """A run that filled its card, with settings that reserve more: the card stays as large as it was."""
+    trace = Trace()
+    trace.add("segment_alloc", X, 60 * MIB)
+    trace.add("alloc", X, 60 * MIB)
+    trace.free(X, 60 * MIB)
+    trace.add("alloc", X, 30 * MIB)
+    swap = ("--set", "max_split_size_mb=20")
+    what = snapshot(trace, [segment(X, 60 * MIB, [(0, 30 * MIB, 30 * MIB)])])
+    lacks = "does not say what its device had"
+
+    usual = run(command, what)["notes"] # that there are no stages
+    assert len(usual) == 1 and "the whole trace" in usual[0], usual
+
+    # Nothing shows the card's size: more is reserved than there may have been, and that is told.
+    result = run(command, what, *swap)
+    check(result, 60, 90, 90, lacks)
+    assert result["capacity"] is None and len(result["notes"]) == 2, result
+    result = run(command, what) # as recorded: nothing to be told
+    check(result, 60, 60, 60)
+    assert (result["capacity"], result["notes"]) == (None, usual), result
+    result = run(command, what, "--set", "max_split_size_mb=100") # other settings that reserve no more
+    check(result, 60, 60, 60)
+    assert result["notes"] == usual, result
+
+    # It is named: as bytes, or as a card, of which the driver takes its share.
+    result = run(command, what, *swap, "--capacity", "89MiB")
+    check(result, 60, 60, 30)
+    assert result["capacity"] == {"bytes": 89 * MIB, "from": "options"} and result["notes"] == usual, result
+    result = run(command, what, *swap, "--device", "0", "--device", "h100-80g")
+    check(result, 60, 90, 90)
+    card = subprocess.run([command, "devices", "--device", "h100-80g", "--json"], capture_output=True, check=True)
+    card = json.loads(card.stdout)
+    takes = card["driver"]["context_bytes"] + card["driver"]["first_kernel_bytes"]
+    assert result["capacity"] == {"bytes": card["capacity_bytes"] - takes, "from": "options"}, result
+    assert result["notes"] == usual, result
+    for words, why in ((("--device", "h300"), "reveille devices"), (("--device", "0", "--device", "1"), "twice"),
+                       (("--device", "h200", "--device", "h200"), "twice")):
+        assert why in run(command, what, *words, status=2), words
+
+    # A request that failed shows it: 10 MiB were free beside the 60. The least of several counts.
+    for free in (40, 10, 25):
+        trace.append({"action": "oom", "device_free": free * MIB, "size": 50 * MIB, "stream": 0,
+                      "time_us": 10 * len(trace) + 10})
+    for options in (swap, (*swap, "--device", "0")):
+        result = run(command, what, *options)
+        check(result, 60, 60, 30)
+        assert result["capacity"] == {"bytes": 70 * MIB, "from": "recording"} and result["notes"] == usual, result
+    assert run(command, what, *swap, "--capacity", "95MiB")["stages"][0]["peak_reserved_bytes"] == 90 * MIB
+    assert run(command, what)["capacity"] is None
+
+
 def lost_ranges(command):
     """A ring without its beginning, and an entry that maps across what later ones left of a range."""
     trace = Trace()
@@ -211,7 +263,7 @@ def searches(command):
 
 
 def main(command):
-    for case in (private_pools, lost_ranges, settings, devices, searches):
+    for case in (private_pools, full_cards, lost_ranges, settings, devices, searches):
         case(command)
         print(f"{case.__name__}: ok")
     return 0

@@ -844,7 +844,7 @@ static void json_has_the_schema(void **state)
               "\"rounding_bytes\":511,\"split_bytes\":2096640,\"cached_bytes\":0,"
               "\"pending_bytes\":0},\"pinned_by\":{\"bytes\":2096640,\"event\":0,"
               "\"addr\":139637976727552,\"size_bytes\":1}}],\"skipped_events\":0,"
-              "\"confidence\":\"exact\",\"notes\":[],\"oom\":null}");
+              "\"confidence\":\"exact\",\"notes\":[],\"oom\":null,\"capacity\":null}");
     rvl_string_free(json);
     rvl_snapshot_close(snapshot);
 }
