@@ -91,7 +91,11 @@ static rvl_context *new_context(const rvl_context_options *options)
     if (context == NULL)
         return NULL;
     pthread_mutex_init(&context->lock, NULL);
-    pthread_cond_init(&context->moved, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&context->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     rvli_index_init(&context->by_addr);
     rvli_pool_init(&context->allocation_pool, sizeof(rvli_allocation));
     rvli_pool_init(&context->carrier_pool, sizeof(rvli_carrier));
@@ -212,10 +216,12 @@ rvl_status rvl_context_close(rvl_context *context, uint64_t *live_out)
         return status;
 
     rvli_lock(context);
-    bool prepared = context->prepared > 0;
+    bool prepared = context->prepared > 0, waking = context->wakes > 0;
     rvli_unlock(context);
     if (prepared)
         return rvli_error(RVL_ERR_BUSY, "a transition is prepared: commit or abort it first");
+    if (waking)
+        return rvli_error(RVL_ERR_BUSY, "a resume was started: rvl_resume_finish() first");
 
     uint64_t live = 0;
     rvl_status recorded = rvli_recording(&context->recorder) ? rvl_record_stop(context) : RVL_OK;

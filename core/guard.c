@@ -5,8 +5,6 @@
  */
 #include "reveille/guard.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 #include "base/options.h"
 #include "core/transition.h"
@@ -29,16 +27,9 @@ rvl_tag rvl_transition_get_tag(const rvl_transition *transition, size_t index)
     return index < transition->touched_count ? transition->touched[index]->number : 0;
 }
 
-static int compare_ids(const void *id, const void *item)
-{
-    uint64_t a = *(const uint64_t *)id, b = ((const rvli_move_item *)item)->id;
-    return (a > b) - (a < b);
-}
-
 uint32_t rvl_transition_find(const rvl_transition *transition, uint64_t allocation_id)
 {
-    const rvli_move_item *item = bsearch(&allocation_id, transition->items, transition->item_count,
-                                         sizeof *transition->items, compare_ids);
+    const rvli_move_item *item = rvli_transition_item(transition, allocation_id);
     if (item == NULL)
         return 0;
     return RVL_TRANSITION_MOVES | (item->renewed ? RVL_TRANSITION_RENEWED : 0);

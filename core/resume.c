@@ -15,7 +15,9 @@
 #include "core/blocks.h"
 #include "core/backup/content.h"
 #include "core/fail.h"
+#include "core/order.h"
 #include "core/prepare.h"
+#include "core/resume.h"
 #include "core/transition.h"
 
 /* Between two tries to get memory that a neighbour still holds. */
@@ -88,32 +90,41 @@ static rvl_status create_in_time(rvli_transition *transition, uint64_t timeout_n
 
 /* ---- Mapping and restoring ---- */
 
-static rvl_status map_and_restore_item(rvli_transition *transition, rvli_move_item *item,
-                                       bool restore)
+static bool loads(const rvli_transition *transition, const rvli_move_item *item)
 {
-    rvli_allocation *allocation = item->allocation;
-    bool load = restore && allocation->backup != NULL;
-    rvl_status status =
-        rvli_blocks_map(transition->context, item->blocks, allocation->access_mask, load);
-    if (status == RVL_OK && load)
-        status = rvli_content_load(transition, allocation, allocation->backup);
+    return !transition->skip_content && item->allocation->backup != NULL;
+}
+
+rvl_status rvli_resume_map_item(rvli_transition *transition, rvli_move_item *item)
+{
+    rvl_context *context = transition->context;
+    rvl_status status = item->blocks == NULL ? create_item(context, item) : RVL_OK;
+    if (status == RVL_OK)
+        status = rvli_blocks_map(context, item->blocks, item->allocation->access_mask,
+                                 loads(transition, item));
     return status;
 }
 
+rvl_status rvli_resume_load_item(rvli_transition *transition, const rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    return loads(transition, item) ? rvli_content_load(transition, allocation, allocation->backup)
+                                   : RVL_OK;
+}
+
 /* While one allocation's content is copied, the next is created and mapped. */
-static rvl_status back_all(rvli_transition *transition, bool restore, size_t *failed_out)
+static rvl_status back_all(rvli_transition *transition, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
-        rvli_move_item *item = &transition->items[i];
-        *failed_out = i;
-        if (item->blocks == NULL)
-            status = create_item(transition->context, item);
+        rvli_move_item *item = rvli_order_item(transition, i);
+        *failed_out = (size_t)(item - transition->items);
+        status = rvli_resume_map_item(transition, item);
         if (status == RVL_OK)
-            status = map_and_restore_item(transition, item, restore);
+            status = rvli_resume_load_item(transition, item);
     }
     if (status == RVL_OK) /* copies, and the filling of blocks that were handed over */
-        status = rvli_content_settle(transition, restore, failed_out);
+        status = rvli_content_settle(transition, !transition->skip_content, failed_out);
     if (status != RVL_OK)
         rvli_content_quiesce(transition);
     return status;
@@ -121,8 +132,9 @@ static rvl_status back_all(rvli_transition *transition, bool restore, size_t *fa
 
 /* ---- Flip ---- */
 
-static void commit_item(rvl_context *context, rvli_move_item *item, bool restore)
+static void commit_item(rvli_transition *transition, rvli_move_item *item)
 {
+    rvl_context *context = transition->context;
     rvli_allocation *allocation = item->allocation;
     rvli_holder *holder = holder_of(allocation);
     rvli_ledger *ledger = &context->devices[allocation->device].ledger;
@@ -136,7 +148,7 @@ static void commit_item(rvl_context *context, rvli_move_item *item, bool restore
     ledger->resumes += rvli_weight(allocation);
     if (allocation->backup == NULL)
         return;
-    ledger->backup_in_bytes += restore ? allocation->size : 0;
+    ledger->backup_in_bytes += transition->skip_content ? 0 : allocation->size;
     if (allocation->tag->retain_backups)
         return;
     rvli_backup_uncount(context, allocation->tag, allocation->backup);
@@ -168,18 +180,35 @@ static void check_fit(rvli_transition *transition)
                                   created_bytes(transition, device));
 }
 
-static void commit(rvli_transition *transition)
+static void record(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
-    rvli_lock(context);
-    check_fit(transition);
-    for (size_t i = 0; i < transition->item_count; i++)
-        commit_item(context, &transition->items[i], !transition->skip_content);
     for (size_t i = 0; i < transition->touched_count && rvli_recording(&context->recorder); i++)
         rvli_record_transition(context, transition->touched[i], RVL_EVENT_RESUME,
                                transition->skip_content);
-    rvli_unlock(context);
+}
 
+/* Hands over what follows `begin` in the order. Allocations may be freed from here on. */
+void rvli_resume_hand_over(rvli_transition *transition, size_t begin, size_t end)
+{
+    rvl_context *context = transition->context;
+    rvli_lock(context);
+    if (begin == 0)
+        check_fit(transition);
+    for (size_t i = begin; i < end; i++) {
+        commit_item(transition, rvli_order_item(transition, i));
+        rvli_order_item(transition, i)->handed_over = true;
+    }
+    if (end == transition->item_count)
+        record(transition);
+    rvli_announce_moved(context);
+    rvli_unlock(context);
+}
+
+/* The backups that are no longer needed go, and the time that it took is counted. */
+static void clear_up(rvli_transition *transition)
+{
+    rvl_context *context = transition->context;
     for (size_t i = 0; i < transition->item_count; i++)
         rvli_backup_drop(context, transition->items[i].discarded);
     rvli_lock(context);
@@ -238,7 +267,8 @@ static void undo(rvli_transition *transition)
 {
     rvl_error cause = *rvli_error_get();
     for (size_t i = 0; i < transition->item_count; i++)
-        (void)undo_item(transition, &transition->items[i]);
+        if (!transition->items[i].handed_over)
+            (void)undo_item(transition, &transition->items[i]);
     rvli_error_set(&cause);
 }
 
@@ -248,33 +278,37 @@ static void undo(rvli_transition *transition)
 static uint64_t needed_bytes(const rvli_transition *transition, int device)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < transition->item_count; i++)
-        if (transition->items[i].allocation->device == device && !transition->items[i].had_blocks)
-            bytes += transition->items[i].allocation->size;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        const rvli_move_item *item = &transition->items[i];
+        if (!item->handed_over && item->allocation->device == device && !item->had_blocks)
+            bytes += item->allocation->size;
+    }
     return bytes;
 }
 
-/* All that can fail: memory and content are there, and nothing is flipped. */
-static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_options *options)
+rvl_status rvli_resume_mark(rvli_transition *transition, const rvl_resume_options *options)
 {
     rvl_context *context = transition->context;
-    size_t failed = 0;
     rvli_lock(context);
     rvl_status status = rvli_transition_collect(transition, RVLI_MOVE_RESUME_BEGIN, true);
     rvli_unlock(context);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = rvli_transition_ask(transition, RVL_EVENT_RESUME);
-    if (status != RVL_OK) {
+    status = rvli_order_make(transition, options->order, options->order_count);
+    if (status == RVL_OK)
+        status = rvli_transition_ask(transition, RVL_EVENT_RESUME);
+    if (status != RVL_OK)
         undo(transition);
-        return status;
-    }
-    if (options->timeout_ns > 0)
-        status = create_in_time(transition, options->timeout_ns, &failed);
-    if (status == RVL_OK)
-        status = back_all(transition, !transition->skip_content, &failed);
-    if (status == RVL_OK)
-        return RVL_OK;
+    return status;
+}
+
+rvl_status rvli_resume_create(rvli_transition *transition, uint64_t timeout_ns, size_t *failed_out)
+{
+    return timeout_ns > 0 ? create_in_time(transition, timeout_ns, failed_out) : RVL_OK;
+}
+
+void rvli_resume_fail(rvli_transition *transition, size_t failed)
+{
     /* Once undone, the allocation may be freed by others; and what is free then is what counts. */
     const rvli_allocation *allocation = transition->items[failed].allocation;
     const rvli_tag *tag = allocation->tag;
@@ -282,17 +316,37 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     uint64_t needed = needed_bytes(transition, device);
     undo(transition);
     rvli_transition_tell(transition, false);
-    rvli_fail(context, "resume", tag, device, needed);
+    rvli_fail(transition->context, "resume", tag, device, needed);
+}
+
+/* All that can fail: memory and content are there, and nothing is flipped. */
+static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_options *options)
+{
+    size_t failed = 0;
+    rvl_status status = rvli_resume_mark(transition, options);
+    if (status != RVL_OK || transition->item_count == 0)
+        return status;
+    status = rvli_resume_create(transition, options->timeout_ns, &failed);
+    if (status == RVL_OK)
+        status = back_all(transition, &failed);
+    if (status != RVL_OK)
+        rvli_resume_fail(transition, failed);
     return status;
+}
+
+void rvli_resume_end(rvli_transition *transition)
+{
+    clear_up(transition);
+    rvli_transition_tell(transition, true);
+    tell_callbacks(transition);
 }
 
 void rvli_resume_commit(rvli_transition *transition)
 {
     if (transition->item_count == 0)
         return;
-    commit(transition);
-    rvli_transition_tell(transition, true);
-    tell_callbacks(transition);
+    rvli_resume_hand_over(transition, 0, transition->item_count);
+    rvli_resume_end(transition);
 }
 
 rvl_status rvli_resume_abort(rvli_transition *transition)
@@ -317,6 +371,10 @@ rvl_status rvli_resume_begin(rvl_context *context, const rvl_tag *tags, size_t t
         status = read_options(options, user_options);
     if (status == RVL_OK)
         status = rvli_streams_check(context, options->streams, options->stream_count);
+    if (status == RVL_OK && options->order_count > 0 && options->order == NULL)
+        status = rvli_error(RVL_ERR_INVALID, "order_count without order");
+    if (status == RVL_OK && options->arrived != NULL)
+        status = rvli_error(RVL_ERR_INVALID, "arrived is for rvl_resume_start() alone");
     if (status == RVL_OK)
         status = rvli_transition_begin(context, tags, tag_count, options->process, transition);
     if (status == RVL_OK)

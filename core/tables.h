@@ -171,6 +171,7 @@ struct rvl_context {
     rvli_pool block_pool;
     uint64_t last_id;
     uint32_t prepared; /* transitions that wait for commit or abort */
+    uint32_t wakes;    /* resumes that were started and not finished */
     uint32_t changing; /* allocations, frees and transitions that go on */
     uint64_t changes;  /* that ever began */
 

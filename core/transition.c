@@ -129,6 +129,7 @@ void rvli_transition_end(rvli_transition *transition)
         free(transition->items[i].digests);
     free(transition->tags);
     free(transition->items);
+    free(transition->order);
 }
 
 /* ---- What moves ---- */
@@ -189,6 +190,18 @@ rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, 
     }
     qsort(transition->items, count, sizeof *transition->items, compare_items);
     return RVL_OK;
+}
+
+static int compare_id(const void *id, const void *item)
+{
+    uint64_t a = *(const uint64_t *)id, b = ((const rvli_move_item *)item)->id;
+    return (a > b) - (a < b);
+}
+
+rvli_move_item *rvli_transition_item(const rvli_transition *transition, uint64_t allocation_id)
+{
+    return bsearch(&allocation_id, transition->items, transition->item_count,
+                   sizeof *transition->items, compare_id);
 }
 
 /* ---- Waiting ---- */

@@ -26,6 +26,8 @@ typedef struct rvli_move_item {
     uint64_t copied_bytes; /* pause: to the backup */
     bool had_blocks;       /* resume of a lost one: its blocks never went away */
     bool renewed;          /* undone pause: it has other memory than before, or is lost */
+    bool ordered;          /* resume: it has its place in the order */
+    bool handed_over;      /* resume: its allocation is its owner's again, and may be gone */
 } rvli_move_item;
 
 struct rvl_transition {
@@ -36,6 +38,7 @@ struct rvl_transition {
     size_t touched_count;
     rvli_move_item *items; /* by id */
     size_t item_count;
+    rvli_move_item **order;          /* resume: in which they are restored; NULL: by id */
     uint64_t device_mask;            /* owners of the items */
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
@@ -63,6 +66,9 @@ rvl_status rvli_transition_begin(rvl_context *context, const rvl_tag *tags, size
  * RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_transition_collect(rvli_transition *transition, rvli_move move, bool mark);
+
+/* The item of an allocation's number, NULL: it does not move. */
+rvli_move_item *rvli_transition_item(const rvli_transition *transition, uint64_t allocation_id);
 
 /*
  * Asks the context's guard and, if that lets it pass, tells the listener; and tells both how it

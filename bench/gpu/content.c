@@ -109,12 +109,12 @@ void content_change_some(content *c)
 
 /* ---- Checking ---- */
 
-static bool pages_are_there(const content *c, size_t i)
+static bool pages_are_at(const content *c, size_t i, uint64_t addr)
 {
     unsigned char expected[PAGE];
     for (uint64_t granule = 0; granule < c->granules; granule++)
         cuda_need(cuda.cuMemcpyDtoHAsync(c->pages + granule * PAGE,
-                                         c->addrs[i] + (granule + 1) * GRANULE - PAGE, PAGE, NULL),
+                                         addr + (granule + 1) * GRANULE - PAGE, PAGE, NULL),
                   "reading content");
     cuda_need(cuda.cuCtxSynchronize(), "reading content");
     for (uint64_t granule = 0; granule < c->granules; granule++) {
@@ -125,11 +125,11 @@ static bool pages_are_there(const content *c, size_t i)
     return true;
 }
 
-static bool noise_is_there(const content *c, size_t i)
+static bool noise_is_at(const content *c, size_t i, uint64_t addr)
 {
     for (uint64_t granule = 0; granule < c->granules; granule++) {
-        uint64_t addr = c->addrs[i] + granule * GRANULE;
-        cuda_need(cuda.cuMemcpyDtoHAsync(c->granule, addr, GRANULE, NULL), "reading content");
+        cuda_need(cuda.cuMemcpyDtoHAsync(c->granule, addr + granule * GRANULE, GRANULE, NULL),
+                  "reading content");
         cuda_need(cuda.cuCtxSynchronize(), "reading content");
         if (memcmp(c->granule, noise_of(c, seed_of(c, i, granule)), GRANULE - PAGE) != 0)
             return false;
@@ -137,10 +137,15 @@ static bool noise_is_there(const content *c, size_t i)
     return true;
 }
 
+bool content_is_at(const content *c, size_t i, uint64_t addr)
+{
+    return pages_are_at(c, i, addr) && noise_is_at(c, i, addr);
+}
+
 bool content_is_there(const content *c, bool whole)
 {
     for (size_t i = 0; i < c->w->count; i++)
-        if (!pages_are_there(c, i) || (whole && !noise_is_there(c, i)))
+        if (!pages_are_at(c, i, c->addrs[i]) || (whole && !noise_is_at(c, i, c->addrs[i])))
             return false;
     return true;
 }

@@ -27,4 +27,7 @@ void content_change_some(content *c);
 /* Whether all is there; whole: not only the last page of each granule. */
 bool content_is_there(const content *c, bool whole);
 
+/* Whether memory at addr holds all that allocation i was given. */
+bool content_is_at(const content *c, size_t i, uint64_t addr);
+
 #endif

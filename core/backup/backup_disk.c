@@ -41,7 +41,7 @@ struct rvli_disk_transfer {
     int device; /* the one the ring was made for */
     void *ring;
     slot slots[SLOTS];
-    unsigned turn;   /* the slot that has waited longest */
+    uint64_t taken;  /* pieces so far: piece n went through slot n % SLOTS */
     uint64_t end_ns; /* when a simulated disk is done */
 };
 
@@ -187,16 +187,22 @@ static rvl_status finish(rvli_disk_transfer *transfer, slot *s)
     return status;
 }
 
+/* The slot of the piece that comes next: it has waited longest. */
+static slot *next_slot(rvli_disk_transfer *transfer)
+{
+    return &transfer->slots[transfer->taken % SLOTS];
+}
+
 /* The next slot in turn, free, with its request filled in. */
 static rvl_status take_slot(rvli_disk_transfer *transfer, const rvli_allocation *allocation,
                             const rvli_disk_share *share, uint64_t offset, uint64_t bytes,
                             bool write, slot **slot_out)
 {
-    slot *s = &transfer->slots[transfer->turn];
+    slot *s = next_slot(transfer);
     rvl_status status = finish(transfer, s);
     if (status != RVL_OK)
         return status;
-    transfer->turn = (transfer->turn + 1) % SLOTS;
+    transfer->taken++;
     s->device = allocation->device;
     s->addr = allocation->addr + offset;
     s->bytes = bytes;
@@ -214,7 +220,7 @@ static rvl_status take_slot(rvli_disk_transfer *transfer, const rvli_allocation 
 /* The slot that was taken before the last one. */
 static slot *slot_before(rvli_disk_transfer *transfer)
 {
-    return &transfer->slots[(transfer->turn + SLOTS - 2) % SLOTS];
+    return &transfer->slots[(transfer->taken + SLOTS - 2) % SLOTS];
 }
 
 /* While this piece is copied from the device the one before it goes to the disk. */
@@ -241,23 +247,43 @@ static rvl_status load_slot(rvli_disk_transfer *transfer, slot *s)
     if (status != RVL_OK)
         return status;
     s->state = SLOT_READING;
-    slot *oldest = &transfer->slots[transfer->turn];
+    slot *oldest = next_slot(transfer);
     return oldest->state == SLOT_READING ? advance(transfer, oldest) : RVL_OK;
 }
 
-rvl_status rvli_disk_settle(rvli_transition *transition)
+rvli_disk_mark rvli_disk_mark_now(const rvli_transition *transition)
+{
+    const rvli_disk_transfer *transfer = transition->disk;
+    if (transfer == NULL)
+        return (rvli_disk_mark){0};
+    return (rvli_disk_mark){.pieces = transfer->taken, .end_ns = transfer->end_ns};
+}
+
+bool rvli_disk_is_past(const rvli_transition *transition, const rvli_disk_mark *mark)
+{
+    return transition->disk != NULL && transition->disk->taken >= mark->pieces + SLOTS;
+}
+
+rvl_status rvli_disk_settle_to(rvli_transition *transition, const rvli_disk_mark *mark)
 {
     rvli_disk_transfer *transfer = transition->disk;
     if (transfer == NULL)
         return RVL_OK;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        rvl_status status = finish(transfer, &transfer->slots[(transfer->turn + i) % SLOTS]);
+    uint64_t piece = transfer->taken > SLOTS ? transfer->taken - SLOTS : 0;
+    for (; piece < mark->pieces; piece++) {
+        rvl_status status = finish(transfer, &transfer->slots[piece % SLOTS]);
         if (status != RVL_OK)
             return status;
     }
     if (transition->context->clock.virtual_time)
-        rvli_clock_wait_until(&transition->context->clock, transfer->end_ns);
+        rvli_clock_wait_until(&transition->context->clock, mark->end_ns);
     return RVL_OK;
+}
+
+rvl_status rvli_disk_settle(rvli_transition *transition)
+{
+    const rvli_disk_mark now = rvli_disk_mark_now(transition);
+    return rvli_disk_settle_to(transition, &now);
 }
 
 void rvli_disk_abort(rvli_transition *transition)

@@ -21,6 +21,18 @@ typedef struct rvli_disk_transfer rvli_disk_transfer;
  */
 rvl_status rvli_disk_settle(rvli_transition *transition);
 
+/* What has been asked of the disk so far. */
+typedef struct rvli_disk_mark {
+    uint64_t pieces;
+    uint64_t end_ns; /* when a simulated disk is done with it */
+} rvli_disk_mark;
+
+rvli_disk_mark rvli_disk_mark_now(const rvli_transition *transition);
+/* As rvli_disk_settle(), for what was asked before a mark. */
+rvl_status rvli_disk_settle_to(rvli_transition *transition, const rvli_disk_mark *mark);
+/* Whether so much was asked since that all before the mark has been settled for it. */
+bool rvli_disk_is_past(const rvli_transition *transition, const rvli_disk_mark *mark);
+
 /* After a failure, and once the device is quiet: nothing is in flight, the ring can be used again.
  */
 void rvli_disk_abort(rvli_transition *transition);

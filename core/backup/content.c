@@ -154,13 +154,17 @@ static bool wants_check(const rvli_transition *transition, const rvli_move_item 
     return transition->context->verify && backup != NULL && backup->current;
 }
 
+rvl_status rvli_content_queue_check(rvli_transition *transition, rvli_move_item *item)
+{
+    return wants_check(transition, item) ? queue_digests(transition, item, true) : RVL_OK;
+}
+
 static rvl_status queue_checks(rvli_transition *transition, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
         *failed_out = i;
-        if (wants_check(transition, &transition->items[i]))
-            status = queue_digests(transition, &transition->items[i], true);
+        status = rvli_content_queue_check(transition, &transition->items[i]);
     }
     return status;
 }
@@ -180,6 +184,11 @@ static rvl_status compare(const rvli_transition *transition, const rvli_move_ite
     return RVL_OK;
 }
 
+rvl_status rvli_content_check(const rvli_transition *transition, const rvli_move_item *item)
+{
+    return wants_check(transition, item) ? compare(transition, item) : RVL_OK;
+}
+
 rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *failed_out)
 {
     rvl_status status = rvli_disk_settle(transition);
@@ -189,8 +198,7 @@ rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *
         status = rvli_copies_wait(transition->context, transition->device_mask);
     for (size_t i = 0; i < transition->item_count && status == RVL_OK && check; i++) {
         *failed_out = i;
-        if (wants_check(transition, &transition->items[i]))
-            status = compare(transition, &transition->items[i]);
+        status = rvli_content_check(transition, &transition->items[i]);
     }
     return status;
 }

@@ -24,6 +24,13 @@ rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation 
  */
 rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *failed_out);
 
+/*
+ * The same for one item: queues learning the digests of what was queued for it, and, once an event
+ * recorded afterwards has passed, compares them.
+ */
+rvl_status rvli_content_queue_check(rvli_transition *transition, rvli_move_item *item);
+rvl_status rvli_content_check(const rvli_transition *transition, const rvli_move_item *item);
+
 /* After a failure: nothing is under way any more, as far as the device answers. */
 void rvli_content_quiesce(rvli_transition *transition);
 

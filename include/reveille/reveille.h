@@ -15,5 +15,6 @@
 #include "reveille/status.h"
 #include "reveille/transition.h"
 #include "reveille/version.h"
+#include "reveille/wake.h"
 
 #endif

@@ -57,6 +57,22 @@ RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t t
     1u /* skip the restore and drop the backup: the content comes from                             \
           elsewhere */
 
+/* Memory that has arrived: rvl_resume_start() (reveille/wake.h). */
+typedef struct rvl_arrival {
+    size_t struct_size;
+    rvl_addr addr;       /* first address */
+    uint64_t size_bytes; /* allocations that share memory arrive together */
+    uint64_t time_ns;    /* on the clock of the context */
+    rvl_tag tag;
+    int device;
+} rvl_arrival;
+
+/*
+ * Called for all that arrives, in its order, on a thread of the library and with no lock held. The
+ * memory is usable when it is called. May read statistics; may not change anything (RVL_ERR_STATE).
+ */
+typedef void (*rvl_arrived_fn)(void *user, const rvl_arrival *arrival);
+
 typedef struct rvl_resume_options {
     size_t struct_size;
     uint64_t flags;       /* RVL_RESUME_* */
@@ -65,6 +81,12 @@ typedef struct rvl_resume_options {
     uint64_t timeout_ns;  /* how long to wait for another process to free memory; 0: do not wait */
     void *const *streams; /* refuse with RVL_ERR_BUSY if one of these (CUstream) is capturing */
     size_t stream_count;
+    const rvl_addr *order; /* what to restore first: an address within each allocation, in the order
+                              of their first use. Addresses of what does not move are passed over;
+                              allocations without one follow in the order in which they were made */
+    size_t order_count;
+    rvl_arrived_fn arrived; /* for rvl_resume_start() alone; NULL: nobody is told */
+    void *arrived_user;     /* passed to it */
 } rvl_resume_options;
 
 /*

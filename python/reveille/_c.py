@@ -289,6 +289,10 @@ class ResumeOptions(Sized):
         ("timeout_ns", c_uint64),
         ("streams", POINTER(c_void_p)),
         ("stream_count", c_size_t),
+        ("order", POINTER(c_uint64)),
+        ("order_count", c_size_t),
+        ("arrived", c_void_p),
+        ("arrived_user", c_void_p),
     ]
 
 
@@ -478,6 +482,9 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_resume": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions)]),
     "rvl_pause_prepare": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(c_void_p)]),
     "rvl_resume_prepare": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(c_void_p)]),
+    "rvl_resume_start": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(c_void_p)]),
+    "rvl_resume_finish": (c_int, [c_void_p]),
+    "rvl_allocation_wait": (c_int, [c_void_p, c_uint64, c_uint64]),
     "rvl_transition_commit": (c_int, [c_void_p]),
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),

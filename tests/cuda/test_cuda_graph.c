@@ -5,6 +5,7 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -92,6 +93,77 @@ static void a_captured_graph_replays_after_resume(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* A wake that stands still once the first layer has arrived. */
+typedef struct gate {
+    sem_t first, go_on;
+    int arrived;
+} gate;
+
+static void stand_still(void *user, const rvl_arrival *arrival)
+{
+    gate *g = user;
+    (void)arrival;
+    if (g->arrived++ > 0)
+        return;
+    sem_post(&g->first);
+    sem_wait(&g->go_on);
+}
+
+static void a_layer_replays_before_the_rest_has_arrived(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4 };
+    const uint64_t size = 32 * MIB;
+    rvl_context *context = gpu_open(NULL, NULL);
+    rvl_addr layers[LAYERS], output = support_alloc(context, "kv", 0, size, RVL_BACKUP_NONE);
+    CUgraphExec graph[LAYERS];
+    CUstream stream = new_stream();
+    for (uint64_t i = 0; i < LAYERS; i++) {
+        layers[i] = support_alloc(context, "weights", 0, size, RVL_BACKUP_HOST);
+        gpu_fill(context, 0, layers[i], size, i);
+        assert_int_equal(graphs.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+        assert_int_equal(graphs.copy(output, layers[i], size, stream), CUDA_SUCCESS);
+        graph[i] = end_capture(stream);
+    }
+    rvl_tag tag = support_tag(context, "weights");
+    gate g = {0};
+    sem_init(&g.first, 0, 0);
+    sem_init(&g.go_on, 0, 0);
+    const rvl_addr order[] = {layers[2], layers[0]};
+    const uint64_t uses[LAYERS] = {2, 0, 1, 3};
+    const rvl_resume_options options = {.struct_size = sizeof options,
+                                        .order = order,
+                                        .order_count = 2,
+                                        .arrived = stand_still,
+                                        .arrived_user = &g};
+    rvl_resuming *wake = NULL;
+    assert_int_equal(rvl_pause(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(rvl_resume_start(context, &tag, 1, &options, &wake), RVL_OK);
+    sem_wait(&g.first);
+    assert_int_equal(support_state(context, layers[3]), RVL_STATE_RESUMING);
+    for (int i = 0; i < LAYERS; i++) {
+        rvl_addr layer = layers[uses[i]];
+        assert_int_equal(rvl_allocation_wait(context, layer, RVL_WAIT_FOREVER), RVL_OK);
+        assert_int_equal(graphs.launch(graph[uses[i]], stream), CUDA_SUCCESS);
+        assert_int_equal(rvli_cuda.cuStreamSynchronize(stream), CUDA_SUCCESS);
+        assert_true(gpu_holds(context, 0, output, size, uses[i]));
+        if (i == 0)
+            assert_int_equal(rvl_allocation_wait(context, layers[3], 0), RVL_ERR_TIMEOUT);
+        if (i == 0)
+            sem_post(&g.go_on);
+    }
+    assert_int_equal(rvl_resume_finish(wake), RVL_OK);
+    assert_int_equal(g.arrived, LAYERS);
+    for (uint64_t i = 0; i < LAYERS; i++) {
+        assert_true(gpu_holds(context, 0, layers[i], size, i));
+        assert_int_equal(graphs.destroy_exec(graph[i]), CUDA_SUCCESS);
+    }
+    assert_int_equal(rvli_cuda.cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    sem_destroy(&g.first);
+    sem_destroy(&g.go_on);
+}
+
 /* What another thread does while a capture is running. */
 typedef struct bystander {
     rvl_context *context;
@@ -154,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_captured_graph_replays_after_resume),
+        cmocka_unit_test(a_layer_replays_before_the_rest_has_arrived),
         cmocka_unit_test(captures_are_left_alone),
     };
     if (!gpu_is_there())

@@ -91,9 +91,38 @@ static void pause_tag(walk *w, int tag)
     assert_int_equal(rvl_pause(w->context, &w->tags[tag], 1, &options), RVL_OK);
 }
 
+/* In a random order; what has arrived is compared while the rest is on its way. */
+static rvl_status resume_in_order(walk *w, int tag)
+{
+    rvl_addr order[SLOTS];
+    const slot *slots[SLOTS];
+    size_t count = 0;
+    for (int i = 0; i < SLOTS; i++)
+        if (w->slots[i].tag == tag && w->slots[i].addr != 0) {
+            size_t place = roll(w, count + 1);
+            slots[count] = slots[place];
+            slots[place] = &w->slots[i];
+            count++;
+        }
+    for (size_t i = 0; i < count; i++)
+        order[i] = slots[i]->addr;
+    const rvl_resume_options options = {
+        .struct_size = sizeof options, .order = order, .order_count = count};
+    rvl_resuming *wake = NULL;
+    rvl_status status = rvl_resume_start(w->context, &w->tags[tag], 1, &options, &wake);
+    for (size_t i = 0; i < count && status == RVL_OK; i++) {
+        status = rvl_allocation_wait(w->context, order[i], RVL_WAIT_FOREVER);
+        if (status == RVL_OK)
+            check(w, slots[i]);
+    }
+    rvl_status finished = wake != NULL ? rvl_resume_finish(wake) : status;
+    return status != RVL_OK ? status : finished;
+}
+
 static void resume_tag(walk *w, int tag)
 {
-    rvl_status status = rvl_resume(w->context, &w->tags[tag], 1, NULL);
+    rvl_status status =
+        roll(w, 2) == 0 ? rvl_resume(w->context, &w->tags[tag], 1, NULL) : resume_in_order(w, tag);
     if (status != RVL_OK)
         fail_msg("%s: %s", rvl_status_name(status), rvli_error_get()->message);
 }

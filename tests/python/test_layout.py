@@ -12,7 +12,7 @@ from conftest import SOURCE
 from reveille import _c, errors
 
 HEADERS = ("context", "cuda", "memory", "record", "replay", "sim", "stats", "status", "trace",
-           "transition")  # fmt: skip
+           "transition", "wake")  # fmt: skip
 POINTER_TYPE = type(ctypes.POINTER(ctypes.c_int))
 
 

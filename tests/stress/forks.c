@@ -47,6 +47,7 @@ static void be_refused(owner *o)
     rvl_export exported = {.struct_size = sizeof exported};
     rvl_import *import = NULL;
     rvl_transition *transition = NULL;
+    rvl_resuming *wake = NULL;
     rvl_host_memory memory = {.struct_size = sizeof memory};
     const void *host = NULL;
     int fd = -1;
@@ -58,6 +59,8 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_resume, context, &tag, 1, NULL);
     ANSWER(by, forked, rvl_pause_prepare, context, &tag, 1, NULL, &transition);
     ANSWER(by, forked, rvl_resume_prepare, context, &tag, 1, NULL, &transition);
+    ANSWER(by, forked, rvl_resume_start, context, &tag, 1, NULL, &wake);
+    ANSWER(by, forked, rvl_allocation_wait, context, o->slots[0].addr, 0);
     ANSWER(by, forked, rvl_pause_forecast, context, &tag, 1, NULL, &forecast);
     ANSWER(by, forked, rvl_resume_forecast, context, &tag, 1, NULL, &forecast);
     ANSWER(by, forked, rvl_stage, context, "child");

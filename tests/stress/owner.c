@@ -133,15 +133,32 @@ void owner_paused(owner *o, unsigned set, bool discard)
     }
 }
 
+static void resume_slot(owner *o, slot *s, bool no_restore)
+{
+    s->state = RVL_STATE_ACTIVE;
+    s->content = s->held && !no_restore ? s->backup : CONTENT_UNKNOWN;
+    s->held = s->held && o->tags[s->tag].retain;
+    o->tags[s->tag].resumes++;
+}
+
 void owner_resumed(owner *o, unsigned set, bool no_restore)
 {
+    for (slot *s = o->slots; s < end_of(o); s++)
+        if (is_moved(o, s, set, false))
+            resume_slot(o, s, no_restore);
+    for (int i = 0; i < OWNER_TAGS; i++)
+        owner_note_peak(o, i);
+}
+
+void owner_arrived(owner *o, unsigned set, bool no_restore)
+{
     for (slot *s = o->slots; s < end_of(o); s++) {
-        if (!is_moved(o, s, set, false))
-            continue;
-        s->state = RVL_STATE_ACTIVE;
-        s->content = s->held && !no_restore ? s->backup : CONTENT_UNKNOWN;
-        s->held = s->held && o->tags[s->tag].retain;
-        o->tags[s->tag].resumes++;
+        rvl_allocation found = {.struct_size = sizeof found};
+        if (is_moved(o, s, set, false) &&
+            ANSWER(&o->by, MAY_OK, rvl_allocation_find, o->in->context, s->addr, &found) ==
+                RVL_OK &&
+            found.state == RVL_STATE_ACTIVE)
+            resume_slot(o, s, no_restore);
     }
     for (int i = 0; i < OWNER_TAGS; i++)
         owner_note_peak(o, i);

@@ -153,5 +153,7 @@ void owner_check_contents(owner *o);
 
 void owner_paused(owner *o, unsigned set, bool discard);
 void owner_resumed(owner *o, unsigned set, bool no_restore);
+/* A resume in order has failed: what had arrived by then stays. */
+void owner_arrived(owner *o, unsigned set, bool no_restore);
 
 #endif

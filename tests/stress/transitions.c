@@ -5,6 +5,7 @@
 
 #include "actions.h"
 #include "random.h"
+#include "round.h"
 #include "trouble.h"
 
 /* ---- Tags ---- */
@@ -140,10 +141,67 @@ static rvl_status pause_list(owner *o, uint32_t may, const tag_list *list,
     return end_prepared(o, transition);
 }
 
+/* ---- In order ---- */
+
+static void note_arrival(void *user, const rvl_arrival *arrival)
+{
+    uint64_t *bytes = user;
+    *bytes += arrival->size_bytes;
+}
+
+/* Some of the owner's addresses, of whatever moves or does not, from any of them on. */
+static size_t any_order(owner *o, rvl_addr *order)
+{
+    size_t count = 0, first = random_below(&o->by.random, OWNER_SLOTS);
+    for (size_t i = 0; i < OWNER_SLOTS; i++) {
+        const slot *s = &o->slots[(first + i) % OWNER_SLOTS];
+        if (s->addr != 0 && random_one_in(&o->by.random, 2))
+            order[count++] = s->addr;
+    }
+    return count;
+}
+
+/* Waits for one of them, and then for all. */
+static rvl_status finish_wake(owner *o, const tag_list *list, rvl_resuming *wake)
+{
+    caller *by = &o->by;
+    uint32_t may = MAY_OK | may_by_fault(o);
+    const slot *s = &o->slots[random_below(&by->random, OWNER_SLOTS)];
+    if (s->addr != 0 && in_set(list->set, s->tag))
+        ANSWER(by, MAY_OK | MAY(RVL_ERR_HOST_OOM) | (o->in->faulty ? MAY(RVL_ERR_STATE) : 0),
+               rvl_allocation_wait, o->in->context, s->addr, RVL_WAIT_FOREVER);
+    ANSWER(by, MAY(RVL_ERR_BUSY), rvl_context_close, o->in->context, NULL);
+    return ANSWER(by, may, rvl_resume_finish, wake);
+}
+
+/* Guards know the thread that moves memory, and are not asked about this one. */
+static rvl_status resume_in_order(owner *o, uint32_t may, const tag_list *list,
+                                  const rvl_resume_options *plain)
+{
+    rvl_resuming *wake = NULL;
+    rvl_addr order[OWNER_SLOTS];
+    uint64_t arrived_bytes = 0;
+    rvl_resume_options options = *plain;
+    options.order = order;
+    options.order_count = any_order(o, order);
+    options.arrived = note_arrival;
+    options.arrived_user = &arrived_bytes;
+    rvl_status status = ANSWER(&o->by, may, rvl_resume_start, o->in->context, list->numbers,
+                               list->count, &options, &wake);
+    if (status != RVL_OK)
+        return status;
+    status = finish_wake(o, list, wake);
+    if (status == RVL_OK)
+        EXPECT(&o->by, arrived_bytes > 0, touched_of(o, list->set, false) != 0);
+    return status;
+}
+
 static rvl_status resume_list(owner *o, uint32_t may, const tag_list *list,
                               const rvl_resume_options *options)
 {
     rvl_transition *transition = NULL;
+    if (!o->round->has_guard && random_one_in(&o->by.random, 4))
+        return resume_in_order(o, may, list, options);
     if (!random_one_in(&o->by.random, 4))
         return ANSWER(&o->by, may, rvl_resume, o->in->context, list->numbers, list->count, options);
     rvl_status status = ANSWER(&o->by, may, rvl_resume_prepare, o->in->context, list->numbers,
@@ -236,6 +294,8 @@ static rvl_status resume_tags(owner *o, const tag_list *list, bool no_restore)
         for (int i = 0; i < OWNER_TAGS; i++)
             EXPECT(&o->by, o->tags[i].maps, in_set(touched, i) && o->tags[i].callbacks);
         owner_resumed(o, list->set, no_restore);
+    } else {
+        owner_arrived(o, list->set, no_restore);
     }
     owner_note_lost(o);
     return status;

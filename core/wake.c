@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A wake in order: a resume in batches.
+ *
+ * The caller's thread creates and maps everything and queues the copies from host memory, with an
+ * event behind each batch. So lack of device memory is answered at once and changes nothing. A
+ * thread then waits for one batch after the other, compares digests, and flips its states: an
+ * allocation's event is its state. Content on disk is read by that thread, ahead of what it waits
+ * for.
+ *
+ * What was handed over is in use and is never taken back. If a later batch fails, only the rest is
+ * undone, and a second resume goes on with it.
+ */
+#include "reveille/wake.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "base/workers.h"
+#include "core/backup/backup.h"
+#include "core/backup/backup_disk.h"
+#include "core/backup/content.h"
+#include "core/order.h"
+#include "core/resume.h"
+
+/* Batches are not much larger: a third of a millisecond on a link of 55 GB/s. */
+#define BATCH_BYTES (UINT64_C(16) << 20)
+
+/* Neighbours in the order, of one device and from one kind of store, that arrive together. */
+typedef struct batch {
+    size_t begin, end;
+    int device;
+    bool on_disk;
+    bool queued;         /* event is there to be waited for */
+    uint64_t event;      /* behind its copies */
+    rvli_disk_mark mark; /* behind its reads */
+} batch;
+
+struct rvl_resuming {
+    rvli_transition transition;
+    rvl_context *context;
+    rvl_arrived_fn arrived;
+    void *arrived_user;
+    rvl_arrival *arrivals; /* in order, if somebody is told */
+    batch *batches;        /* room for as many as there are items */
+    size_t batch_count;
+    size_t read_count; /* batches whose reads are queued, if they have any */
+    rvli_workers *worker;
+    rvli_job job;
+    rvl_status status;
+    rvl_error error;
+};
+
+static size_t number_of(const rvl_resuming *wake, const rvli_move_item *item)
+{
+    return (size_t)(item - wake->transition.items);
+}
+
+static rvli_move_item *item_at(const rvl_resuming *wake, size_t place)
+{
+    return rvli_order_item(&wake->transition, place);
+}
+
+/* ---- Batches ---- */
+
+static bool is_on_disk(const rvl_resuming *wake, const rvli_allocation *allocation)
+{
+    return !wake->transition.skip_content && allocation->backup != NULL &&
+           allocation->backup->store == &rvli_disk_store;
+}
+
+/* The batch that begins at a place. */
+static batch cut_batch(const rvl_resuming *wake, size_t begin)
+{
+    const rvli_allocation *first = item_at(wake, begin)->allocation;
+    batch b = {
+        .begin = begin, .end = begin, .device = first->device, .on_disk = is_on_disk(wake, first)};
+    for (uint64_t bytes = 0; b.end < wake->transition.item_count && bytes < BATCH_BYTES; b.end++) {
+        const rvli_allocation *next = item_at(wake, b.end)->allocation;
+        if (next->device != b.device || is_on_disk(wake, next) != b.on_disk)
+            break;
+        bytes += next->size;
+    }
+    return b;
+}
+
+static rvl_status cut(rvl_resuming *wake)
+{
+    size_t count = wake->transition.item_count;
+    wake->batches = calloc(count, sizeof *wake->batches);
+    if (wake->arrived != NULL)
+        wake->arrivals = calloc(count, sizeof *wake->arrivals);
+    if (wake->batches == NULL || (wake->arrived != NULL && wake->arrivals == NULL))
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a resume in order");
+    for (size_t begin = 0; begin < count; begin = wake->batches[wake->batch_count++].end)
+        wake->batches[wake->batch_count] = cut_batch(wake, begin);
+    return RVL_OK;
+}
+
+/* ---- Queueing ---- */
+
+/* Content is on its way: has it checked, and puts an event behind it. */
+static rvl_status close_batch(rvl_resuming *wake, batch *b)
+{
+    rvl_context *context = wake->context;
+    rvl_status status = RVL_OK;
+    for (size_t i = b->begin; i < b->end && status == RVL_OK && !wake->transition.skip_content; i++)
+        status = rvli_content_queue_check(&wake->transition, item_at(wake, i));
+    if (status != RVL_OK)
+        return status;
+    status = context->ops.record_event(context->self, b->device, &b->event);
+    if (status != RVL_OK)
+        rvli_error_op("record_event");
+    b->queued = status == RVL_OK;
+    return status;
+}
+
+/* Memory for a batch and, from host memory, its content. */
+static rvl_status queue_batch(rvl_resuming *wake, batch *b, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = b->begin; i < b->end && status == RVL_OK; i++) {
+        rvli_move_item *item = item_at(wake, i);
+        *failed_out = number_of(wake, item);
+        status = rvli_resume_map_item(&wake->transition, item);
+        if (status == RVL_OK && !b->on_disk)
+            status = rvli_resume_load_item(&wake->transition, item);
+    }
+    return status == RVL_OK && !b->on_disk ? close_batch(wake, b) : status;
+}
+
+static rvl_status queue_all(rvl_resuming *wake, size_t *failed_out)
+{
+    rvl_status status = cut(wake);
+    for (size_t i = 0; i < wake->batch_count && status == RVL_OK; i++)
+        status = queue_batch(wake, &wake->batches[i], failed_out);
+    return status;
+}
+
+/* Queues the reads of batches on disk: those of one, and of others to keep the disk busy. */
+static rvl_status read_ahead(rvl_resuming *wake, size_t number, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    while (wake->read_count < wake->batch_count && status == RVL_OK) {
+        batch *b = &wake->batches[wake->read_count];
+        const batch *wanted = &wake->batches[number];
+        if (wake->read_count > number &&
+            (!wanted->on_disk || rvli_disk_is_past(&wake->transition, &wanted->mark)))
+            break;
+        wake->read_count++;
+        for (size_t i = b->begin; i < b->end && status == RVL_OK && b->on_disk; i++) {
+            *failed_out = number_of(wake, item_at(wake, i));
+            status = rvli_resume_load_item(&wake->transition, item_at(wake, i));
+        }
+        b->mark = rvli_disk_mark_now(&wake->transition);
+    }
+    return status;
+}
+
+/* ---- Arriving ---- */
+
+/* Waiting frees the event, whatever the answer. */
+static rvl_status wait_event(rvl_resuming *wake, batch *b)
+{
+    rvl_context *context = wake->context;
+    b->queued = false;
+    rvl_status status = context->ops.wait_event(context->self, b->device, b->event);
+    if (status != RVL_OK)
+        rvli_error_op("wait_event");
+    return status;
+}
+
+static rvl_status await(rvl_resuming *wake, batch *b, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    *failed_out = number_of(wake, item_at(wake, b->begin));
+    if (b->on_disk)
+        status = rvli_disk_settle_to(&wake->transition, &b->mark);
+    if (status == RVL_OK && b->on_disk)
+        status = close_batch(wake, b);
+    if (status == RVL_OK)
+        status = wait_event(wake, b);
+    for (size_t i = b->begin; i < b->end && status == RVL_OK && !wake->transition.skip_content;
+         i++) {
+        *failed_out = number_of(wake, item_at(wake, i));
+        status = rvli_content_check(&wake->transition, item_at(wake, i));
+    }
+    return status;
+}
+
+/* While the allocations are still ours. */
+static void note_arrivals(rvl_resuming *wake, const batch *b)
+{
+    uint64_t now_ns = rvli_clock_now(&wake->context->clock);
+    for (size_t i = b->begin; i < b->end; i++) {
+        const rvli_allocation *allocation = item_at(wake, i)->allocation;
+        wake->arrivals[i] = (rvl_arrival){
+            .struct_size = sizeof(rvl_arrival),
+            .addr = allocation->addr,
+            .size_bytes = allocation->size,
+            .time_ns = now_ns,
+            .tag = allocation->tag->number,
+            .device = allocation->device,
+        };
+    }
+}
+
+static void hand_over(rvl_resuming *wake, const batch *b)
+{
+    if (wake->arrived != NULL)
+        note_arrivals(wake, b);
+    rvli_resume_hand_over(&wake->transition, b->begin, b->end);
+    rvli_callback_enter();
+    for (size_t i = b->begin; i < b->end && wake->arrived != NULL; i++)
+        wake->arrived(wake->arrived_user, &wake->arrivals[i]);
+    rvli_callback_leave();
+}
+
+static rvl_status arrive_all(rvl_resuming *wake, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < wake->batch_count && status == RVL_OK; i++) {
+        status = read_ahead(wake, i, failed_out);
+        if (status == RVL_OK)
+            status = await(wake, &wake->batches[i], failed_out);
+        if (status == RVL_OK)
+            hand_over(wake, &wake->batches[i]);
+    }
+    return status;
+}
+
+/* ---- Ending ---- */
+
+/* Nothing is under way any more, and no event is left. */
+static void quiesce(rvl_resuming *wake)
+{
+    rvl_error cause = *rvli_error_get();
+    for (size_t i = 0; i < wake->batch_count; i++)
+        if (wake->batches[i].queued)
+            (void)wait_event(wake, &wake->batches[i]);
+    rvli_error_set(&cause);
+    rvli_content_quiesce(&wake->transition);
+}
+
+static void run(rvli_job *job)
+{
+    rvl_resuming *wake = (rvl_resuming *)((char *)job - offsetof(rvl_resuming, job));
+    size_t failed = 0;
+    wake->status = arrive_all(wake, &failed);
+    if (wake->status != RVL_OK) {
+        quiesce(wake);
+        rvli_resume_fail(&wake->transition, failed);
+        wake->error = *rvli_error_get();
+    } else if (wake->transition.item_count > 0) {
+        rvli_resume_end(&wake->transition);
+    }
+    rvli_transition_end(&wake->transition);
+}
+
+static void forget(rvl_resuming *wake)
+{
+    free(wake->arrivals);
+    free(wake->batches);
+    free(wake);
+}
+
+/* ---- The calls ---- */
+
+/* Memory is there and content on its way; or everything is as it was. */
+static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
+{
+    size_t failed = 0;
+    rvl_status status = rvli_resume_mark(&wake->transition, options);
+    if (status == RVL_OK && wake->transition.item_count > 0) {
+        status = rvli_resume_create(&wake->transition, options->timeout_ns, &failed);
+        if (status == RVL_OK)
+            status = queue_all(wake, &failed);
+        if (status == RVL_OK)
+            status = rvli_workers_start(1, NULL, NULL, &wake->worker);
+        if (status != RVL_OK) {
+            quiesce(wake);
+            rvli_resume_fail(&wake->transition, failed);
+        }
+    } else if (status == RVL_OK) {
+        status = rvli_workers_start(1, NULL, NULL, &wake->worker);
+    }
+    return status;
+}
+
+static rvl_status new_wake(rvl_context *context, const rvl_resume_options *options,
+                           rvl_resuming *const *resuming_out, rvl_resuming **new_out)
+{
+    if (resuming_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "resuming_out is NULL");
+    rvl_resuming *wake = calloc(1, sizeof *wake);
+    if (wake == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a resume in order");
+    wake->context = context;
+    wake->arrived = options->arrived;
+    wake->arrived_user = options->arrived_user;
+    wake->job.run = run;
+    *new_out = wake;
+    return RVL_OK;
+}
+
+rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_resume_options *user_options, rvl_resuming **resuming_out)
+{
+    rvl_resume_options told, options;
+    rvl_resuming *wake = NULL;
+    rvl_status status = rvli_options_read(&told, sizeof told, user_options);
+    if (status == RVL_OK)
+        status = new_wake(context, &told, resuming_out, &wake);
+    if (status != RVL_OK)
+        return status;
+    told.arrived = NULL; /* what follows is of every resume */
+    status = rvli_resume_begin(context, tags, tag_count, &told, &options, &wake->transition);
+    if (status != RVL_OK) {
+        forget(wake);
+        return status;
+    }
+    status = begin(wake, &options);
+    if (status != RVL_OK) {
+        rvli_transition_end(&wake->transition);
+        forget(wake);
+        return status;
+    }
+    rvli_lock(context);
+    context->wakes++;
+    rvli_unlock(context);
+    rvli_workers_queue(wake->worker, &wake->job);
+    *resuming_out = wake;
+    return RVL_OK;
+}
+
+rvl_status rvl_resume_finish(rvl_resuming *wake)
+{
+    if (wake == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the handle is NULL");
+    rvl_context *context = wake->context;
+    rvl_status status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_workers_stop(wake->worker);
+    status = wake->status;
+    if (status != RVL_OK)
+        rvli_error_set(&wake->error);
+    rvli_lock(context);
+    context->wakes--;
+    rvli_unlock(context);
+    forget(wake);
+    return status;
+}
+
+/* ---- Waiting for one allocation ---- */
+
+static struct timespec end_of(uint64_t timeout_ns)
+{
+    uint64_t now_ns = rvli_monotonic_ns();
+    uint64_t end_ns = timeout_ns < INT64_MAX - now_ns ? now_ns + timeout_ns : INT64_MAX;
+    return (struct timespec){.tv_sec = (time_t)(end_ns / 1000000000u),
+                             .tv_nsec = (long)(end_ns % 1000000000u)};
+}
+
+/* Whether it is there. RVL_ERR_TIMEOUT: it may be soon. With the lock held. */
+static rvl_status look(rvl_context *context, rvl_addr addr)
+{
+    rvli_allocation *found = NULL;
+    rvl_status status = rvli_index_containing(&context->by_addr, addr, &found);
+    if (status != RVL_OK)
+        return status;
+    if (found == NULL || found->freeing)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no allocation contains this address");
+    const rvli_allocation *mover = rvli_mover(found);
+    if (mover->state == RVL_STATE_ACTIVE)
+        return RVL_OK;
+    if (mover->state != RVL_STATE_RESUMING)
+        status = rvli_error(RVL_ERR_STATE, "the allocation is paused or lost, and no resume is "
+                                           "bringing it: resume its tag (again)");
+    else if (mover->tag->prepared)
+        status = rvli_error(RVL_ERR_BUSY, "the allocation is prepared for a move: commit or abort "
+                                          "that first");
+    else
+        status = rvli_error(RVL_ERR_TIMEOUT, "the allocation has not arrived yet");
+    rvli_error_tag(mover->tag->key->name);
+    return status;
+}
+
+rvl_status rvl_allocation_wait(rvl_context *context, rvl_addr addr, uint64_t timeout_ns)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && timeout_ns > 0)
+        status = rvli_context_check_change(context);
+    if (status != RVL_OK)
+        return status;
+    struct timespec end = end_of(timeout_ns);
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    bool in_time = timeout_ns > 0;
+    rvli_lock(context);
+    status = look(context, addr);
+    while (status == RVL_ERR_TIMEOUT && in_time) {
+        in_time = pthread_cond_timedwait(&context->moved, &context->lock, &end) == 0;
+        status = look(context, addr);
+    }
+    rvli_unlock(context);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
+    return status;
+}
