@@ -22,8 +22,8 @@ rvl_status rvli_resume_map_item(rvli_transition *transition, rvli_move_item *ite
 rvl_status rvli_resume_load_item(rvli_transition *transition, const rvli_move_item *item);
 
 /*
- * Flips the states of what stands from `begin` to `end` of the order, whose content is there.
- * Cannot fail. Those allocations may be freed by others from then on.
+ * Flips the states of what stands from `begin` to `end` of the order. Its content is there. Cannot
+ * fail. Those allocations may be freed by others from then on.
  */
 void rvli_resume_hand_over(rvli_transition *transition, size_t begin, size_t end);
 /* After all has been handed over: drops backups, tells the guard and the callbacks. */

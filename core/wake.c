@@ -46,7 +46,7 @@ struct rvl_resuming {
     rvl_arrival *arrivals; /* in order, if somebody is told */
     batch *batches;        /* room for as many as there are items */
     size_t batch_count;
-    size_t read_count; /* batches whose reads are queued, if they have any */
+    size_t read_count; /* batches with queued reads, if they have any */
     rvli_workers *worker;
     rvli_job job;
     rvl_status status;

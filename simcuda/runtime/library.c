@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code that belongs to no context: the driver's libraries and kernels, whose handles are the same.
+/* Code that belongs to no context: the driver's libraries and kernels. Their handles are the same.
  */
 #include "simcuda/runtime/runtime.h"
 
