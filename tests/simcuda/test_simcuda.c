@@ -19,6 +19,7 @@
 #define MIB 1048576LL
 #define H200 150109880320LL
 #define CONTEXT 552402944LL /* what the driver takes for a process */
+#define SECOND 548995072LL  /* and for each further one */
 #define PAGE (2 * MIB)
 #define OUT_OF_MEMORY 2
 
@@ -191,8 +192,38 @@ static void processes_see_each_other(void **state)
                                             " memory' 2>err"),
                      0);
     assert_int_equal(printed(0), 0);
-    assert_int_equal(printed(1), 2 * CONTEXT + 1073741824);
+    assert_int_equal(printed(1), CONTEXT + SECOND + 1073741824);
     assert_int_equal(printed(2), CONTEXT);
+}
+
+/* What the first one brought stays for the second, and goes with the last. */
+static void the_first_process_takes_more(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD
+                               " run -- sh -c '" PROGRAM " malloc 1 held 2 & sleep 1; " PROGRAM
+                               " memory held 3 memory; wait; " PROGRAM " memory' 2>err"),
+                     0);
+    assert_int_equal(printed(0), 0);
+    assert_int_equal(printed(1), CONTEXT + SECOND + PAGE);
+    assert_int_equal(printed(2), CONTEXT);
+    assert_int_equal(printed(3), CONTEXT);
+}
+
+/* A context that does not fit takes nothing, and leaves what others have. */
+static void a_second_context_may_not_fit(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run --device 700MiB -- sh -c '" PROGRAM
+                                            " memory held 3 memory & sleep 1; " PROGRAM
+                                            " memory; wait' 2>err"),
+                     0);
+    assert_int_equal(printed(0), CONTEXT);
+    assert_int_equal(printed(1), -OUT_OF_MEMORY);
+    assert_int_equal(printed(2), CONTEXT);
+    check_err("asked for 523.6 MiB (548995072 bytes) of device 0 with 173.2 MiB");
+    assert_int_equal(run_on("--device 525MiB", "memory"), 0);
+    assert_int_equal(printed(0), 0); /* too small for any: none is counted */
 }
 
 static void a_killed_process_gives_back(void **state)
@@ -210,8 +241,8 @@ static void a_forked_child_begins_with_nothing(void **state)
 {
     (void)state;
     assert_int_equal(run_on("", "malloc 4194304 child memory malloc 2097152 memory"), 0);
-    assert_int_equal(printed(1), 2 * CONTEXT + 4194304);
-    assert_int_equal(printed(3), 2 * CONTEXT + 4194304 + PAGE);
+    assert_int_equal(printed(1), CONTEXT + SECOND + 4194304);
+    assert_int_equal(printed(3), CONTEXT + SECOND + 4194304 + PAGE);
 }
 
 /* ---- kill -9 of anything ---- */
@@ -472,6 +503,8 @@ int main(void)
         cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
         cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
+        cmocka_unit_test(the_first_process_takes_more),
+        cmocka_unit_test(a_second_context_may_not_fit),
         cmocka_unit_test(a_killed_process_gives_back),
         cmocka_unit_test(a_forked_child_begins_with_nothing),
         cmocka_unit_test(a_killed_machine_leaves_nothing),
