@@ -15,6 +15,7 @@ static bool initialized;
 static int described; /* so many devices have their facts here */
 static uint64_t bytes[DEVICES_MAX];
 static const rvli_card *card_of[DEVICES_MAX];
+static rvli_driver_figures figures[DEVICES_MAX];
 
 static rvl_status describe(void)
 {
@@ -26,6 +27,9 @@ static rvl_status describe(void)
             break;
         bytes[described] = answer.total_bytes;
         card_of[described] = rvli_card_find(answer.text);
+        figures[described] = (rvli_driver_figures){.streams_bytes = answer.streams_bytes,
+                                                   .graph_bytes = answer.graph_bytes,
+                                                   .kernel_bytes = answer.kernel_bytes};
     }
     return status;
 }
@@ -59,6 +63,11 @@ const rvli_card *rvli_device_card(int device)
 uint64_t rvli_device_bytes(int device)
 {
     return bytes[device];
+}
+
+const rvli_driver_figures *rvli_device_figures(int device)
+{
+    return &figures[device];
 }
 
 /* ---- Entry points ---- */

@@ -31,6 +31,15 @@ bool rvli_device_exists(int device);
 const rvli_card *rvli_device_card(int device);
 uint64_t rvli_device_bytes(int device);
 
+/* What a measured card's driver takes, by its profile. 0: not known. */
+typedef struct rvli_driver_figures {
+    uint64_t streams_bytes; /* for 34 streams */
+    uint64_t graph_bytes;   /* for the first graph */
+    uint64_t kernel_bytes;  /* for the first kernel */
+} rvli_driver_figures;
+
+const rvli_driver_figures *rvli_device_figures(int device);
+
 /* ---- context.c ---- */
 
 /* The device of this thread's context; CUDA_ERROR_INVALID_CONTEXT: there is none. */

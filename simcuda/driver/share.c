@@ -7,7 +7,9 @@
 
 /*
  * As measured on an H200, driver 580, by tests/simcuda/facts.c (facts.h200.txt: cost, streams).
- * Other kinds of card have the same until one is measured.
+ * Other kinds of card have the same until one is measured. The profile of a measured card says what
+ * 34 streams take, and what the first graph and the first kernel take there and not on an H200:
+ * streams go by the H200's steps, scaled to that, and the other two come on top.
  *
  * Streams: the first is free. Every four take a page, and every 41 one more; this gives all of the
  * 17 numbers read, from 1 to 192 streams, of whatever priority.
@@ -33,6 +35,7 @@
  */
 #define STREAMS_A_PAGE 4
 #define STREAMS_A_FURTHER_PAGE 41
+#define STREAMS_MEASURED 34u /* of which a profile has the bytes */
 #define CODE_ROOM_BYTES ((size_t)384 << 10)
 #define CODE_ALIGN_BYTES 256u
 #define CODE_MORE_BYTES 2048u
@@ -72,28 +75,41 @@ void rvli_share_forget(void)
     memset(codes, 0, sizeof codes);
 }
 
-static size_t pages_of_streams(size_t count)
+static size_t pages_for(uint64_t bytes)
+{
+    return (size_t)((bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES);
+}
+
+/* As on an H200. */
+static size_t steps_of_streams(size_t count)
 {
     return count == 0
                ? 0
                : (count - 1 + STREAMS_A_PAGE - 1) / STREAMS_A_PAGE + count / STREAMS_A_FURTHER_PAGE;
 }
 
-static size_t pages_of_graphs(size_t kernels)
+static size_t pages_of_streams(int device, size_t count)
 {
-    size_t bytes = kernels * KERNEL_BYTES;
-    return bytes <= GRAPHS_ROOM_BYTES
-               ? 0
-               : (bytes - GRAPHS_ROOM_BYTES + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES;
+    uint64_t measured = rvli_device_figures(device)->streams_bytes;
+    size_t steps = steps_of_streams(count);
+    return measured == 0 ? steps : pages_for(steps * measured / steps_of_streams(STREAMS_MEASURED));
 }
 
-static CUresult take(share *of, int device, size_t more, size_t (*pages_of)(size_t),
+/* The first takes what a profile says, also where it has no kernel. */
+static size_t pages_of_graphs(int device, size_t kernels)
+{
+    size_t bytes = kernels * KERNEL_BYTES;
+    return pages_for(rvli_device_figures(device)->graph_bytes) +
+           (bytes <= GRAPHS_ROOM_BYTES ? 0 : pages_for(bytes - GRAPHS_ROOM_BYTES));
+}
+
+static CUresult take(share *of, int device, size_t more, size_t (*pages_of)(int, size_t),
                      const char *kind)
 {
     CUresult result = CUDA_SUCCESS;
     uint64_t id;
     pthread_mutex_lock(&mutex);
-    size_t pages = pages_of(of->count + more);
+    size_t pages = pages_of(device, of->count + more);
     if (pages > of->pages) /* and never given back */
         result = rvli_physical_take(device, (pages - of->pages) * RVLI_PAGE_BYTES, kind, &id);
     if (result == CUDA_SUCCESS) {
@@ -155,18 +171,31 @@ static CUresult put(heap *into, int device, size_t size_bytes)
 /* An image says what its code has: one of 2^47 bytes is broken, and fits nowhere. */
 #define BYTES_MOST (UINT64_C(1) << 47)
 
+/* What a profile says of the first kernel. */
+static CUresult begin_code(code_share *of, int device)
+{
+    uint64_t bytes = rvli_device_figures(device)->kernel_bytes;
+    CUresult result = CUDA_SUCCESS;
+    if (of->begun)
+        return CUDA_SUCCESS;
+    if (bytes > 0)
+        result = take_kernels(device, pages_for(bytes) * RVLI_PAGE_BYTES);
+    if (result == CUDA_SUCCESS)
+        of->code.room_bytes = CODE_ROOM_BYTES;
+    of->begun = result == CUDA_SUCCESS;
+    return result;
+}
+
 CUresult rvli_share_code(int device, uint64_t bytes)
 {
     code_share *of = &codes[device];
-    if (bytes == 0 || bytes > BYTES_MOST)
-        return bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    size_t taken = (bytes + CODE_ALIGN_BYTES - 1) / CODE_ALIGN_BYTES * CODE_ALIGN_BYTES;
+    if (bytes > BYTES_MOST)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&mutex);
-    if (!of->begun)
-        of->code.room_bytes = CODE_ROOM_BYTES;
-    of->begun = true;
-    CUresult result =
-        put(&of->code, device,
-            (bytes + CODE_ALIGN_BYTES - 1) / CODE_ALIGN_BYTES * CODE_ALIGN_BYTES + CODE_MORE_BYTES);
+    CUresult result = begin_code(of, device);
+    if (result == CUDA_SUCCESS && bytes > 0)
+        result = put(&of->code, device, taken + CODE_MORE_BYTES);
     pthread_mutex_unlock(&mutex);
     return result;
 }
@@ -194,11 +223,6 @@ CUresult rvli_share_image(int device, uint64_t variable_bytes, bool asserts)
 
 /* ---- Local memory ---- */
 
-static size_t pages_of_local(size_t size_bytes)
-{
-    return (size_bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES;
-}
-
 CUresult rvli_share_local(int device, uint64_t bytes)
 {
     const rvli_card *card = rvli_device_card(device);
@@ -208,7 +232,7 @@ CUresult rvli_share_local(int device, uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     share *of = &local[device];
     size_t threads = (size_t)card->multiprocessors * (size_t)card->threads_multiprocessor;
-    size_t pages = pages_of_local((bytes - LOCAL_BYTES) * threads);
+    size_t pages = pages_for((bytes - LOCAL_BYTES) * threads);
     CUresult result = CUDA_SUCCESS;
     uint64_t id;
     pthread_mutex_lock(&mutex);

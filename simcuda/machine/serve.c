@@ -96,6 +96,9 @@ static rvl_status greet(rvli_machine *machine, rvli_client *client,
 static rvl_status describe(rvli_machine *machine, rvli_wire_answer *answer)
 {
     answer->total_bytes = machine->profile.capacity_bytes;
+    answer->streams_bytes = machine->profile.driver.streams_bytes;
+    answer->graph_bytes = machine->profile.driver.graph_bytes;
+    answer->kernel_bytes = machine->profile.driver.first_kernel_bytes;
     snprintf(answer->text, sizeof answer->text, "%s",
              machine->profile.name != NULL ? machine->profile.name : "");
     return RVL_OK;

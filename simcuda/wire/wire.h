@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 2u
+#define RVLI_WIRE_VERSION 3u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -36,7 +36,8 @@
 
 typedef enum rvli_wire_kind {
     RVLI_WIRE_HELLO = 1, /* bytes: the version; text: the program. -> count: devices */
-    RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none */
+    RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none;
+                            streams_bytes, graph_bytes, kernel_bytes: of the profile */
     RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there, once for each process */
     RVLI_WIRE_ALLOC,     /* device, bytes, text: the tag -> id */
     RVLI_WIRE_FREE,      /* id; no answer */
@@ -97,6 +98,9 @@ typedef struct rvli_wire_answer {
     uint64_t key;
     uint64_t place;
     uint64_t owner;
+    uint64_t streams_bytes; /* 34 streams take these; 0: not known, as the next two */
+    uint64_t graph_bytes;   /* the first graph */
+    uint64_t kernel_bytes;  /* the first kernel */
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_answer;
 

@@ -12,6 +12,8 @@
  *     wheel FILE     devices that a library with its own copy of the runtime sees
  *     opens FILE     whether it is the driver that is opened by this name; -1: nothing is
  *     nccl WORD...   as tests/simcuda/nccl_words.c says
+ *     streams N      result             kernel    result, of one of PTX
+ *     graph          result, of one without a node
  *     exit N         ends so
  */
 #include <cuda.h>
@@ -117,6 +119,39 @@ static void pairs(long count)
                (double)count);
 }
 
+static cudaError_t make_streams(long count)
+{
+    cudaError_t result = cudaSuccess;
+    cudaStream_t stream;
+    for (long i = 0; i < count && result == cudaSuccess; i++)
+        result = cudaStreamCreate(&stream);
+    return result;
+}
+
+static CUresult launch_kernel(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
+                               ".visible .entry nothing()\n{\n    ret;\n}\n";
+    CUmodule module;
+    CUfunction kernel;
+    CUresult result = cuModuleLoadData(&module, text);
+    if (result == CUDA_SUCCESS)
+        result = cuModuleGetFunction(&kernel, module, "nothing");
+    if (result == CUDA_SUCCESS)
+        result = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    return result;
+}
+
+static CUresult launch_graph(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUresult result = cuGraphCreate(&graph, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuGraphInstantiateWithFlags(&exec, graph, 0);
+    return result == CUDA_SUCCESS ? cuGraphLaunch(exec, NULL) : result;
+}
+
 static int act(char **words)
 {
     const char *word = words[0];
@@ -137,6 +172,8 @@ static int act(char **words)
         nvtxRangePushA(words[1]);
     else if (strcmp(word, "pairs") == 0)
         pairs((long)value);
+    else if (strcmp(word, "streams") == 0)
+        say(make_streams((long)value));
     else if (strcmp(word, "nvml") == 0)
         say(ask_nvml((unsigned)value));
     else if (strcmp(word, "opens") == 0)
@@ -158,6 +195,10 @@ static int act_alone(const char *word)
     char byte = 'x';
     if (strcmp(word, "memory") == 0)
         memory();
+    else if (strcmp(word, "kernel") == 0)
+        say(launch_kernel());
+    else if (strcmp(word, "graph") == 0)
+        say(launch_graph());
     else if (strcmp(word, "free") == 0)
         say(cudaFree(last));
     else if (strcmp(word, "touch") == 0)

@@ -132,6 +132,56 @@ static void devices_are_apart(void **state)
     check_printed("\"device\":1");
 }
 
+/* A measured card's own figures; where a file has none, the H200's. */
+static void a_profile_says_what_the_driver_takes(void **state)
+{
+    (void)state;
+    const char words[] = "memory streams 1 memory streams 33 memory kernel kernel memory graph "
+                         "graph memory";
+    assert_int_equal(
+        run_shell(COMMAND_WORD
+                  " devices --device h200 --json >none.json && sed -e "
+                  "'s/\"context_bytes\":0/\"context_bytes\":314572800/' -e "
+                  "'s/\"first_kernel_bytes\":0/\"first_kernel_bytes\":6291456/' -e "
+                  "'s/\"streams_bytes\":0/\"streams_bytes\":37748736/' -e "
+                  "'s/\"graph_bytes\":0/\"graph_bytes\":3145728/' none.json >own.json"),
+        0);
+    assert_int_equal(run_on("--device own.json", words), 0);
+    long long once = CONTEXT - SECOND, now = once + 314572800;
+    assert_int_equal(printed(0), now);
+    assert_int_equal(printed(2), now); /* the first stream is free there, too */
+    assert_int_equal(printed(4), now += 18 * PAGE);
+    assert_int_equal(printed(5), 0);
+    assert_int_equal(printed(7), now += 3 * PAGE); /* the first kernel, and not the second */
+    assert_int_equal(printed(8), 0);
+    assert_int_equal(printed(10), now += 2 * PAGE); /* whole pages; the first graph alone */
+    assert_int_equal(run_on("--device none.json", words), 0);
+    assert_int_equal(printed(0), CONTEXT);
+    assert_int_equal(printed(4), CONTEXT + 9 * PAGE);
+    assert_int_equal(printed(7), CONTEXT + 9 * PAGE);
+    assert_int_equal(printed(10), CONTEXT + 9 * PAGE);
+}
+
+/* What a figure of a profile asks for may not fit. Nothing is taken then, and it can be tried
+ * again. */
+static void a_profiles_figures_may_not_fit(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("sed 's/150109880320/330301440/' own.json >small.json"), 0);
+    assert_int_equal(run_on("--device small.json", "memory malloc 8388608 kernel streams 34 memory "
+                                                   "free kernel memory"),
+                     0);
+    long long now = CONTEXT - SECOND + 314572800;
+    assert_int_equal(printed(0), now);
+    assert_int_equal(printed(1), 0);
+    assert_int_equal(printed(2), OUT_OF_MEMORY);
+    assert_int_equal(printed(3), OUT_OF_MEMORY);
+    assert_int_equal(printed(4), now + 8388608); /* the second stream took two pages, or none */
+    assert_int_equal(printed(5), 0);
+    assert_int_equal(printed(6), 0);
+    assert_int_equal(printed(7), now + 3 * PAGE);
+}
+
 /* NVML and the runtime agree, in a process of NVML's own, too. */
 static void nvml_says_the_same(void **state)
 {
@@ -499,6 +549,8 @@ int main(void)
         cmocka_unit_test(pinned_memory_is_bounded),
         cmocka_unit_test(device_memory_faults),
         cmocka_unit_test(devices_are_apart),
+        cmocka_unit_test(a_profile_says_what_the_driver_takes),
+        cmocka_unit_test(a_profiles_figures_may_not_fit),
         cmocka_unit_test(nvml_says_the_same),
         cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
         cmocka_unit_test(a_program_of_cuda_12),
