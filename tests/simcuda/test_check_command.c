@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
@@ -229,25 +231,43 @@ static void one_that_does_not_end_is_killed(void **state)
     assert_int_equal(count_held(), 0);
 }
 
+static void read_whole(FILE *file, char *text_out)
+{
+    rewind(file);
+    text_out[fread(text_out, 1, ANSWER_BYTES - 1, file)] = '\0';
+    fclose(file);
+}
+
 /* Checks that are done are shown; nothing is written. */
 static void an_interrupt_ends_it_at_once(void **state)
 {
     (void)state;
-    char text[2048], line[256];
-    assert_int_equal(run_shell("rm -f j.xml; mkfifo fifo"), 0);
+    const struct timespec moment = {.tv_nsec = 20000000};
+    char text[2048], file[256], junit[256];
+    int status = 0;
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_true(out != NULL && err != NULL);
+    assert_int_equal(run_shell("rm -f j.xml begun"), 0);
     snprintf(text, sizeof text,
              "{\"name\": \"good\", \"command\": [\"" PROGRAM "\", \"malloc\", \"1\"]}, "
-             "{\"name\": \"slow\", \"command\": \"read x <fifo; exec " PROGRAM " held 6%ld\"}",
+             "{\"name\": \"slow\", \"command\": \"touch begun; exec " PROGRAM " held 6%ld\"}",
              (long)getpid());
     write_checks(text);
-    snprintf(line, sizeof line, "%s/fifo", folder);
-    char file[256], junit[256];
     snprintf(file, sizeof file, "%s/c.json", folder);
     snprintf(junit, sizeof junit, "%s/j.xml", folder);
-    run_interrupted(WORDS("check", file, "--junit", junit), line, "go\n");
-    assert_int_equal(answer.signal, SIGINT);
+    pid_t child = run_start(WORDS("check", file, "--junit", junit), fileno(out), fileno(err));
+    for (int i = 0; i < 1500 && !folder_has("begun"); i++)
+        nanosleep(&moment, NULL);
+    assert_true(folder_has("begun"));
+    assert_int_equal(kill(child, SIGINT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGINT);
+    read_whole(out, answer.out);
+    read_whole(err, shown);
     check_printed("good   h200    run    528.8 MiB");
-    check_contains(answer.err, "interrupted: 1 of 2 checks are done; no file is written\n");
+    assert_string_equal(shown,
+                        "reveille: interrupted: 1 of 2 checks are done; no file is written\n");
     assert_false(folder_has("j.xml"));
     assert_int_equal(count_held(), 0);
 }
