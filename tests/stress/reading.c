@@ -246,6 +246,11 @@ static void refuse_transitions(owner *o)
     ANSWER(by, invalid, rvl_pause_forecast, context, tags, 2, NULL, &forecast);
     ANSWER(by, invalid, rvl_resume_forecast, context, tags, 2, NULL, &forecast);
     ANSWER(by, invalid, rvl_pause, context, NULL, 1, NULL);
+    rvl_resuming *wake = NULL;
+    ANSWER(by, invalid, rvl_resume_start, context, tags, 2, NULL, &wake);
+    ANSWER(by, invalid, rvl_resume_start, context, tags, 1, NULL, NULL);
+    ANSWER(by, invalid, rvl_resume_finish, NULL);
+    ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_allocation_wait, context, 1, RVL_WAIT_FOREVER);
     struct {
         rvl_pause_options known;
         uint64_t newer;
