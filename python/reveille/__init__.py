@@ -25,6 +25,7 @@ from ._process import (
     fits,
     hook_mode,
     pause,
+    ready,
     record,
     region,
     resume,
@@ -32,6 +33,7 @@ from ._process import (
     stage,
     stats,
     step,
+    wait,
 )
 from ._replay import replay
 from ._results import (
@@ -53,6 +55,7 @@ from ._results import (
 )
 from ._simulated import SimulatedGPUs, SimulatedRun, simulated
 from ._sizes import format_size, parse_size
+from ._wake import Wake
 from ._watch import FailureMetrics, TransitionMetrics
 from .errors import (
     Busy,
@@ -135,6 +138,7 @@ __all__ = [
     "TransitionMetrics",
     "VersionMismatch",
     "Vetoed",
+    "Wake",
     "backup_of",
     "configure_subprocess",
     "contexts",
@@ -148,6 +152,7 @@ __all__ = [
     "pause",
     "profile",
     "profiles",
+    "ready",
     "record",
     "region",
     "replay",
@@ -158,4 +163,5 @@ __all__ = [
     "stats",
     "step",
     "version",
+    "wait",
 ]

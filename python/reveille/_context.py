@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, TypeVar, Union, overload
 
 from . import _c
@@ -39,6 +39,7 @@ from ._results import (
     holder_of,
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
+from ._wake import Started, Wake, Wakes, await_arrival, has_arrived, options_of, order_of
 from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,
@@ -125,6 +126,8 @@ class Context:
             ),
         )
         self._handle = Handle(backend, callbacks, _c.core())
+        self._wakes = Wakes()
+        self._handle.before_close = self._wakes.end
         self._tag_names: dict[str, None] = {}
         self._finalizer = weakref.finalize(self, self._handle.finish, weakref.ref(self))
         self._handle.open(options)
@@ -462,7 +465,9 @@ class Context:
         streams: Sequence[Any] = (),
         group: Group | None = None,
         group_timeout: float = GROUP_TIMEOUT_S,
-    ) -> None:
+        wait: bool = True,
+        order: Iterable[Any] = (),
+    ) -> Wake | None:
         """Resumes the tags at their old addresses, or everything if you name none.
 
         Args:
@@ -471,16 +476,66 @@ class Context:
             timeout: seconds to wait for another process to free memory; None: do not wait
             streams: refuse with Busy if one of these is being captured
             group, group_timeout: as those of pause()
+            wait: False returns while contents are on their way, one after the other, and answers
+                a Wake: ready() and wait() say of each when it has arrived
+            order: with wait=False, tensors or addresses in the order in which you use them first;
+                the rest follows in the order in which it was allocated
 
         Raises OutOfDeviceMemory (TimedOut with a timeout): nothing has changed, free and retry.
         """
+        addresses = order_of(order, wait)
         options = _c.ResumeOptions(
             flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)),
             timeout_ns=nanoseconds(timeout),
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        self._move("resume", tags, options, group, group_timeout)
+        if wait:
+            self._move("resume", tags, options, group, group_timeout)
+            return None
+        if group is not None:
+            raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
+        return self._start(tags, options_of(options, addresses))
+
+    def _start(self, tags: Sequence[str], options: _c.ResumeOptions) -> Wake:
+        end = MOVES.start("resume", tags, lambda: self._reading(tags), lambda: self.clock_ns)
+        try:
+            return self._wakes.add(Wake([self._started(tags, options)], end))
+        except BaseException as error:
+            end(error)
+            raise
+
+    def _started(self, tags: Sequence[str], options: _c.ResumeOptions) -> Started:
+        with self._naming(tags):
+            return Started(
+                self._handle, "rvl_resume_start", *self._tags(tags), ctypes.byref(options)
+            )
+
+    def ready(self, where: Any) -> bool:
+        """Whether an address or tensor can be used, or is still on its way.
+
+        Raises InvalidState if it is paused and no resume is bringing it, NotFound if no allocation
+        contains it.
+        """
+        return has_arrived(self._handle, address_of(where))
+
+    def wait(self, where: Any = None, timeout: float | None = None) -> None:
+        """Waits until an address or tensor can be used; without one, for all that was started.
+
+        Args:
+            where: an address or a tensor; None: the resumes with wait=False of this context
+            timeout: seconds, for one address; None: without end
+
+        Raises what ready() does, TimedOut, and for all what kept something from arriving. What had
+        arrived stays; the rest is paused, and a second resume goes on with it.
+        """
+        nanoseconds(timeout)
+        if where is not None:
+            await_arrival(self._handle, address_of(where), timeout)
+        elif timeout is not None:
+            raise InvalidArgument("a timeout is for one address: name it")
+        else:
+            self._wakes.wait()
 
     @overload
     def fits(self, *tags: str, restore: bool = ...) -> Forecast: ...

@@ -87,6 +87,7 @@ class Handle:
         self._to_close = {"context": self._context}
         self._live = ctypes.c_uint64()
         self._closing = False
+        self.before_close: Callable[[], None] | None = None  # ends what would keep it open
 
     def open(self, options: _c.ContextOptions) -> None:
         """Opens it: from then on it is for close() or finish() to end."""
@@ -203,6 +204,8 @@ class Handle:
 
     def _close_now(self) -> int:
         """Takes the context and closes it in one step for the interpreter: once, or not at all."""
+        if self.before_close is not None:
+            self.before_close()
         take = functools.partial(self._to_close.pop, "context", None)
         close, live = self.library.rvl_context_close, itertools.repeat(ctypes.byref(self._live))
         for status in list(map(close, iter(take, None), live)):
@@ -225,6 +228,23 @@ class Handle:
                 self.close(wait=False)
         except Exception:  # nobody is left to be told
             pass
+
+
+class Ended:
+    """Something of C's that belongs to a context, and is ended once by a function that frees it."""
+
+    def __init__(self, handle: Handle, function: str, *arguments: Any) -> None:
+        self._library = handle.library
+        self._backend = handle.backend
+        self._pointer = ctypes.c_void_p()
+        self._to_end = {"pointer": self._pointer}
+        handle.call(function, *arguments, ctypes.byref(self._pointer))
+
+    def _end(self, function: str) -> None:
+        """Takes the pointer and ends it in one step for the interpreter: once, or not at all."""
+        take = functools.partial(self._to_end.pop, "pointer", None)
+        for status in list(map(getattr(self._library, function), iter(take, None))):
+            check(status, self._backend, self._library)
 
 
 # A context is used while one of these is on a stack.

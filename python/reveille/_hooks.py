@@ -18,6 +18,7 @@ from ._context import Context
 from ._handle import BorrowedHandle
 from ._options import choice
 from ._scope import scope
+from ._wake import Wakes
 from .errors import InvalidState, NotFound, ReveilleError, check
 
 MODES = ("preload", "torch")
@@ -29,6 +30,7 @@ class HookContext(Context):
     def __init__(self, handle: BorrowedHandle, ordinal: int) -> None:
         self._handle = handle
         self._tag_names = {}
+        self._wakes = Wakes()
         self.ordinal = ordinal
 
     @property

@@ -13,8 +13,6 @@ The store is one of torch.distributed, or anything with its ``set``, ``get``, ``
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import itertools
 import json
 import math
@@ -22,7 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Union
 
-from ._handle import Handle
+from ._handle import Ended
 from ._results import Forecast
 from ._sizes import whole
 from .errors import InvalidArgument, JobAborted, ReveilleError, TimedOut, check
@@ -36,15 +34,8 @@ FACTS = ("status", "op", "tag", "device", "requested_bytes", "free_bytes", "nati
          "native_name")  # fmt: skip
 
 
-class Prepared:
+class Prepared(Ended):
     """A prepared transition, which is committed or aborted once; aborted where it is dropped."""
-
-    def __init__(self, handle: Handle, function: str, *arguments: Any) -> None:
-        self._library = handle.library
-        self._backend = handle.backend
-        self._pointer = ctypes.c_void_p()
-        self._to_end = {"transition": self._pointer}
-        handle.call(function, *arguments, ctypes.byref(self._pointer))
 
     def commit(self) -> None:
         """Does the rest. Cannot fail."""
@@ -53,12 +44,6 @@ class Prepared:
     def abort(self) -> None:
         """Brings back what was. Raises the device's error if it lets some of it be lost."""
         self._end("rvl_transition_abort")
-
-    def _end(self, function: str) -> None:
-        """Takes the handle and ends it in one step for the interpreter: once, or not at all."""
-        take = functools.partial(self._to_end.pop, "transition", None)
-        for status in list(map(getattr(self._library, function), iter(take, None))):
-            check(status, self._backend, self._library)
 
     def __del__(self) -> None:
         if getattr(self, "_pointer", None):

@@ -15,7 +15,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, overload
@@ -32,10 +32,11 @@ from ._job import (
     job_of,
     seconds,
 )
-from ._options import choice, whole_tag
+from ._options import address_of, choice, nanoseconds, whole_tag
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
+from ._wake import Wake, Wakes, await_arrival, has_arrived, options_of, order_of
 from ._watch import MOVES, Reading
 from .errors import (
     Busy,
@@ -114,6 +115,7 @@ class Saver:
         self._open_graphs: set[object] = set()  # of all threads
         self._used_up: list[Any] = []  # pools that go when no region is open
         self._allocator: Any = None  # after the pools, so that it goes after them
+        self._wakes = Wakes()
         self._lock = threading.RLock()  # a region begins, or pools go: not both at once
 
     # ---- The hook library ----
@@ -370,6 +372,47 @@ class Saver:
                     raise _does_not_fit(tags, forecast)
             self._move("resume", tags)
 
+    def start_resume(self, tags: Sequence[str], order: Any) -> Wake:
+        """As resume(), and returns while contents are on their way."""
+        self._refuse_capture("resume")
+        self._require(tags)
+        forecast = self.fits(tags)
+        if not forecast:
+            raise _does_not_fit(tags, forecast)
+        end = MOVES.start("resume", tags, lambda: self._reading(tags))
+        wake = Wake([], end)
+        try:
+            for context in self.hook.contexts():
+                here = set(context.tags)
+                names = [tag for tag in tags if tag in here]
+                if names or not tags:
+                    wake.add(context._started(names, options_of(_c.ResumeOptions(), order)))
+        except BaseException as error:
+            wake.fail(error)
+            raise
+        return self._wakes.add(wake)
+
+    def ready(self, tensor: Any) -> bool:
+        """Whether a tensor can be used. What no region holds can."""
+        address = address_of(tensor)
+        for context in self.contexts_in_use():
+            with contextlib.suppress(NotFound):
+                return has_arrived(context._handle, address)
+        return True
+
+    def wait(self, tensor: Any, timeout: float | None) -> None:
+        """Waits for a tensor; without one, for all that was started."""
+        nanoseconds(timeout)
+        if tensor is None:
+            if timeout is not None:
+                raise InvalidArgument("a timeout is for one tensor: name it")
+            self._wakes.wait()
+            return
+        address = address_of(tensor)
+        for context in self.contexts_in_use():
+            with contextlib.suppress(NotFound):
+                return await_arrival(context._handle, address, timeout)
+
     def fits(self, tags: Sequence[str]) -> Forecast:
         """Forecast of the device with the least room, over all contexts there."""
         for tag in tags:
@@ -569,17 +612,55 @@ def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_T
         SAVER.move_together("pause", tags, group, group_timeout)
 
 
-def resume(*tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S) -> None:
+def resume(
+    *tags: str,
+    group: Group | None = None,
+    group_timeout: float = GROUP_TIMEOUT_S,
+    wait: bool = True,
+    order: Iterable[Any] = (),
+) -> Wake | None:
     """Resumes the tags at their old addresses, or all regions if you name none.
 
     Raises OutOfDeviceMemory with the bytes that are needed and free. Nothing is lost: free some
     memory and call it again. With several tags, checks first that they fit together. A group works
     as in pause().
+
+    Args:
+        wait: False returns while contents are on their way, one after the other, and answers a
+            Wake: ready() and wait() say of each tensor when it has arrived
+        order: with wait=False, tensors or addresses in the order in which you use them first, such
+            as model.parameters(); the rest follows in the order in which it was allocated
     """
+    addresses = order_of(order, wait)
+    if not wait:
+        if group is not None:
+            raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
+        return SAVER.start_resume(tags, addresses)
     if group is None:
         SAVER.resume(tags)
     else:
         SAVER.move_together("resume", tags, group, group_timeout)
+    return None
+
+
+def ready(tensor: Any) -> bool:
+    """Whether a tensor can be used, or is still on its way after resume(..., wait=False).
+
+    A tensor that no region holds is ready. Raises InvalidState if it is paused and no resume is
+    bringing it.
+    """
+    return SAVER.ready(tensor)
+
+
+def wait(tensor: Any = None, timeout: float | None = None) -> None:
+    """Waits until a tensor can be used; without one, for all that resume(..., wait=False) began.
+
+    What has arrived can be used on every stream, and graphs on it can be replayed. Raises
+    InvalidState if the tensor is paused and no resume is bringing it, TimedOut after a timeout in
+    seconds, and without a tensor what kept something from arriving. What had arrived stays; the
+    rest is paused, and a second resume() goes on with it.
+    """
+    SAVER.wait(tensor, timeout)
 
 
 @overload

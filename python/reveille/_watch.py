@@ -190,6 +190,31 @@ class Moves:
             self._running.discard(move)
             end_range()
 
+    def start(
+        self,
+        operation: str,
+        tags: Sequence[str],
+        read: Read,
+        clock: Clock = time.monotonic_ns,
+    ) -> Callable[[BaseException | None], None]:
+        """A move that ends later, on any thread: call the answer with what it raised, or None.
+
+        It has no NVTX range, since ranges belong to threads.
+        """
+        move = _Move(operation, tags, read, clock)
+        self._begin(move)
+
+        def end(error: BaseException | None) -> None:
+            try:
+                if error is None:
+                    self._succeeded(move)
+                else:
+                    self._failed(move, error)
+            finally:
+                self._running.discard(move)
+
+        return end
+
     def _begin(self, move: _Move) -> None:
         """Moves that run share what a counter was before: when the first began, or one ended."""
         with self._lock:

@@ -87,6 +87,7 @@ export PYTHONPATH=$ours${PYTHONPATH:+:$PYTHONPATH} # `reveille run` has a folder
 program found "$python" -m reveille
 program regions_torch "$python" "$here/regions.py" torch
 program regions_preload env LD_PRELOAD="$preload" "$python" "$here/regions.py" preload
+program in_order "$python" "$here/in_order.py"
 program ipc env LD_PRELOAD="$preload" "$python" "$here/ipc.py"
 program recorded "$python" "$here/recorded.py"
 devices=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/devices.log")

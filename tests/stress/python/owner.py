@@ -186,11 +186,26 @@ class Owner:
         timeout = self.random.choice((None, 0.001))
         together = self.context.fits(*tags, restore=restore, group=self.job)
         self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
-        done, _ = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
-                                   **self.some_group())  # fmt: skip
+        in_order = self.random.random() < 0.3
+        how = self.some_order() if in_order else self.some_group()
+        done, wake = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
+                                      **how)  # fmt: skip
+        if in_order and done:
+            self.arrive(tags, wake)
         for slot in moved if done else ():
             slot.update(active=True, content=slot["backup"] if restore and slot["held"] else None,
                         held=slot["held"] and self.retained[slot["tag"]])  # fmt: skip
+
+    def some_order(self):
+        """One after the other, some of them first."""
+        return {"wait": False, "order": self.random.sample(list(self.slots), len(self.slots) // 2)}
+
+    def arrive(self, tags, wake):
+        for address, slot in self.slots.items():
+            if not tags or slot["tag"] in tags:
+                self.context.wait(address)
+                self.expect(self.context.ready(address), True, "ready")
+        self.random.choice((wake.wait, self.context.wait))()
 
     # ---- Reading ----
 

@@ -59,7 +59,15 @@ class Regions:
     def resume(self):
         for tag in sorted(self.paused):
             assert reveille.fits(tag)
-            reveille.resume(tag)
+            if self.random.random() < 0.5:
+                reveille.resume(tag)
+                continue
+            tensors = [each[2] for each in self.tensors if each[0] == tag]
+            reveille.resume(tag, wait=False, order=reversed(tensors))
+            for tensor in tensors:
+                reveille.wait(tensor)
+                assert reveille.ready(tensor)
+            reveille.wait()
         self.paused.clear()
         for _tag, _backup, tensor, value in self.tensors:
             assert value is None or set(tensor.tolist()) == {value}

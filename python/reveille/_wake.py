@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""A wake in order: resumes that go on while the program uses what has arrived.
+
+A Started is one resume of C's, in one context. A Wake is what resume(wait=False) began: one in each
+context that has the tags. It ends where somebody waits for it, where its context is closed, or
+where it is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable
+
+from . import _c
+from ._handle import Ended, Handle
+from ._options import address_of
+from .errors import InvalidArgument, ReveilleError, TimedOut
+
+FOREVER = (1 << 64) - 1
+# What a wait takes at most before Python may handle a signal.
+SLICE_S = 0.1
+
+
+class Started(Ended):
+    """A resume that was started and is finished once; finished where it is dropped."""
+
+    def finish(self) -> None:
+        """Waits until it has ended, and raises why it failed."""
+        self._end("rvl_resume_finish")
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None):
+            with contextlib.suppress(Exception):
+                self.finish()
+
+
+class Wake:
+    """A resume that goes on: what ``resume(..., wait=False)`` answers."""
+
+    def __init__(
+        self, started: Sequence[Started], end: Callable[[BaseException | None], None]
+    ) -> None:
+        self._started = list(started)
+        self._end: Callable[[BaseException | None], None] | None = end
+        self._error: ReveilleError | None = None
+        self._lock = threading.RLock()
+
+    def add(self, started: Started) -> None:
+        """Another part of it."""
+        self._started.append(started)
+
+    def fail(self, error: BaseException) -> None:
+        """One part of it could not be started: what was comes to its end first."""
+        end, self._end = self._end, None
+        with contextlib.suppress(ReveilleError):
+            self.wait()
+        if end is not None:
+            end(error)
+
+    def wait(self) -> None:
+        """Waits until all has arrived. Raises what kept the rest from arriving, each time."""
+        with self._lock:
+            while self._started:
+                try:
+                    self._started[-1].finish()
+                except ReveilleError as error:
+                    self._error = self._error or error
+                self._started.pop()
+            end, self._end = self._end, None
+            if end is not None:
+                end(self._error)
+            if self._error is not None:
+                raise self._error
+
+
+class Wakes:
+    """Those of an owner that nobody has waited for. A forked child has none of them."""
+
+    def __init__(self) -> None:
+        self._wakes: list[Wake] = []
+        self._pid = os.getpid()
+
+    def add(self, wake: Wake) -> Wake:
+        """Takes note of one."""
+        self._wakes.append(wake)
+        return wake
+
+    def wait(self) -> None:
+        """Waits for all. Raises the first failure, once all have ended."""
+        first: ReveilleError | None = None
+        for wake in tuple(self._wakes) if os.getpid() == self._pid else ():
+            try:
+                wake.wait()
+            except ReveilleError as error:
+                first = first or error
+            with contextlib.suppress(ValueError):  # another thread was first
+                self._wakes.remove(wake)
+        if first is not None:
+            raise first
+
+    def end(self) -> None:
+        """Waits for all before their memory goes, which makes every failure void."""
+        with contextlib.suppress(ReveilleError):
+            self.wait()
+
+
+def order_of(order: Iterable[Any], wait: bool) -> Any:
+    """C's array of addresses."""
+    addresses = [address_of(each) for each in order]
+    if addresses and wait:
+        raise InvalidArgument("order is for wait=False: a resume that waits returns all at once")
+    return (ctypes.c_uint64 * len(addresses))(*addresses)
+
+
+def options_of(options: _c.ResumeOptions, order: Any) -> _c.ResumeOptions:
+    """The same options, with an order."""
+    options.order, options.order_count = order, len(order)
+    return options
+
+
+def has_arrived(handle: Handle, address: int) -> bool:
+    """Whether an address of a context can be used."""
+    try:
+        handle.call("rvl_allocation_wait", address, 0)
+    except TimedOut:
+        return False
+    return True
+
+
+def await_arrival(handle: Handle, address: int, timeout: float | None) -> None:
+    """Waits until it can be used; None: without end."""
+    left_s = math.inf if timeout is None else timeout
+    while True:
+        slice_s = min(left_s, SLICE_S)
+        left_s -= slice_s
+        try:
+            return handle.call("rvl_allocation_wait", address, int(slice_s * 1e9))
+        except TimedOut:
+            if left_s <= 0:
+                raise
