@@ -1,12 +1,78 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/pricer.h"
 
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t now_of(const rvli_pricer *pricer)
+{
+    return rvli_clock_now(pricer->clock);
+}
+
 /* Runs after what the engine does already, and not before now. */
 static void queue(const rvli_pricer *pricer, uint64_t *end_ns, uint64_t cost_ns)
 {
-    uint64_t now_ns = rvli_clock_now(pricer->clock);
-    *end_ns = (*end_ns > now_ns ? *end_ns : now_ns) + cost_ns;
+    *end_ns = later(*end_ns, now_of(pricer)) + cost_ns;
 }
+
+/* ---- Clearing ---- */
+
+static bool is_clearing(const rvli_pricer *pricer)
+{
+    return pricer->clear_end_ns > now_of(pricer);
+}
+
+void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, uint64_t bytes)
+{
+    if (is_clearing(pricer))
+        rvli_price_call(pricer, longer, bytes);
+    rvli_price_call(pricer, cost, bytes);
+}
+
+/* What the driver has still to clear of what was released. */
+static uint64_t bytes_not_cleared(const rvli_pricer *pricer)
+{
+    uint64_t left_ns = is_clearing(pricer) ? pricer->clear_end_ns - now_of(pricer) : 0;
+    return lesser(rvli_cost_bytes(pricer->waits.clear, left_ns), pricer->released_bytes);
+}
+
+/* Until so much of what is free has been cleared, or all that was released. */
+static void wait_for_cleared(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
+{
+    uint64_t left = bytes_not_cleared(pricer),
+             may_stay = free_bytes > bytes ? free_bytes - bytes : 0;
+    if (left <= may_stay)
+        return;
+    uint64_t rest_ns = rvli_cost_ns(pricer->waits.clear, may_stay);
+    if (rest_ns < pricer->clear_end_ns)
+        rvli_clock_wait_until(pricer->clock, pricer->clear_end_ns - rest_ns);
+}
+
+void rvli_price_create(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
+{
+    wait_for_cleared(pricer, bytes, free_bytes);
+    uint64_t left = bytes_not_cleared(pricer);
+    rvli_price_call(pricer, pricer->cost.reclaim, pricer->released_bytes - left);
+    rvli_price_call(pricer, pricer->cost.create, bytes);
+    pricer->released_bytes = bytes_not_cleared(pricer);
+}
+
+void rvli_price_release(rvli_pricer *pricer, uint64_t bytes)
+{
+    rvli_price_clearing(pricer, pricer->cost.release, pricer->waits.release_clearing, bytes);
+    pricer->released_bytes += bytes;
+    if (pricer->waits.clear.fs_per_byte > 0)
+        queue(pricer, &pricer->clear_end_ns, rvli_cost_ns(pricer->waits.clear, bytes));
+}
+
+/* ---- Copies ---- */
 
 void rvli_price_copy(rvli_pricer *pricer, rvli_direction direction, rvl_cost cost, uint64_t bytes)
 {
@@ -14,11 +80,32 @@ void rvli_price_copy(rvli_pricer *pricer, rvli_direction direction, rvl_cost cos
           rvli_cost_ns(cost, bytes));
 }
 
+void rvli_price_synchronize(rvli_pricer *pricer)
+{
+    rvli_price_clearing(pricer, (rvl_cost){0}, pricer->waits.idle_clearing, 0);
+    rvli_clock_wait_until(pricer->clock, rvli_price_queued_end_ns(pricer));
+}
+
+/* ---- Host memory ---- */
+
+static bool knows_chunks(const rvli_pricer *pricer)
+{
+    return pricer->waits.host_start.call_ns > 0;
+}
+
 void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes)
 {
     rvli_price_copy(pricer, RVLI_OUT, pricer->cost.copy_to_host, bytes);
-    if (pricer->out_end_ns < pricer->host_made_end_ns)
-        pricer->out_end_ns = pricer->host_made_end_ns;
+    pricer->out_end_ns = later(pricer->out_end_ns, pricer->host_made_end_ns);
+    if (knows_chunks(pricer))
+        rvli_clock_wait_until(pricer->clock, pricer->host_made_end_ns);
+}
+
+/* Bytes that have been made, or have to be, for so many bytes of buffers. */
+static uint64_t made_for(const rvli_pricer *pricer, uint64_t bytes)
+{
+    uint64_t chunk = knows_chunks(pricer) ? RVL_HOST_CHUNK_BYTES : 1;
+    return bytes + (chunk - bytes % chunk) % chunk;
 }
 
 void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
@@ -29,9 +116,15 @@ void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
     pricer->host_bytes += bytes;
     if (pricer->host_bytes <= pricer->host_made_bytes)
         return;
-    queue(pricer, &pricer->host_made_end_ns,
-          rvli_cost_ns(making, pricer->host_bytes - pricer->host_made_bytes));
+    uint64_t before = made_for(pricer, pricer->host_made_bytes);
+    uint64_t more = made_for(pricer, pricer->host_bytes) - before;
+    if (before == 0)
+        making.call_ns += pricer->waits.host_first.call_ns;
+    if (more > 0 && pricer->host_made_end_ns <= now_of(pricer))
+        making.call_ns += pricer->waits.host_start.call_ns;
     pricer->host_made_bytes = pricer->host_bytes;
+    if (more > 0)
+        queue(pricer, &pricer->host_made_end_ns, rvli_cost_ns(making, more));
 }
 
 void rvli_price_host_free(rvli_pricer *pricer, uint64_t bytes)

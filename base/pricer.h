@@ -3,9 +3,15 @@
  * What the calls and copies of one device cost on a virtual clock.
  *
  * A call holds the caller up for its price. A copy is queued on one of two engines, one a
- * direction, and runs beside the caller; waiting for it moves the clock to its end. Host memory is
- * made once and kept, by an engine of its own: a copy into it runs beside that, and cannot end
- * before the memory is there. The first block that is created pays for what was released before.
+ * direction, and runs beside the caller; waiting for it moves the clock to its end.
+ *
+ * Host memory is made once and kept, by an engine of its own, in chunks. A copy into it waits for
+ * its chunk, so the memory of the next buffer is only asked for then: making many small buffers
+ * begins from rest again and again, and each time that costs host_start.
+ *
+ * The driver clears what is released beside everything, on one more engine. A create waits if it
+ * needs memory that is not cleared yet, and pays for what has been. Other calls take longer
+ * meanwhile.
  *
  * The simulated device and the dry run of a transition both use it, so they agree on every price.
  * Not thread-safe: the caller has the lock of the device.
@@ -18,9 +24,11 @@
 
 typedef struct rvli_pricer {
     rvl_cost_model cost;
+    rvl_cost_waits waits;
     rvli_clock *clock;
     int lane;                  /* of the clock */
-    uint64_t released_bytes;   /* since a block was last created */
+    uint64_t released_bytes;   /* since they were last paid for */
+    uint64_t clear_end_ns;     /* when what was released will have been cleared */
     uint64_t host_bytes;       /* in buffers now */
     uint64_t host_made_bytes;  /* the most so far */
     uint64_t host_made_end_ns; /* when what was asked for will have been made */
@@ -36,18 +44,17 @@ static inline void rvli_price_call(rvli_pricer *pricer, rvl_cost cost, uint64_t 
     rvli_clock_add(pricer->clock, pricer->lane, rvli_cost_ns(cost, bytes));
 }
 
-static inline void rvli_price_create(rvli_pricer *pricer, uint64_t bytes)
+/* The same for one that takes longer while the driver clears. */
+void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, uint64_t bytes);
+
+static inline void rvli_price_unmap(rvli_pricer *pricer, uint64_t bytes)
 {
-    rvli_price_call(pricer, pricer->cost.reclaim, pricer->released_bytes);
-    rvli_price_call(pricer, pricer->cost.create, bytes);
-    pricer->released_bytes = 0;
+    rvli_price_clearing(pricer, pricer->cost.unmap, pricer->waits.unmap_clearing, bytes);
 }
 
-static inline void rvli_price_release(rvli_pricer *pricer, uint64_t bytes)
-{
-    pricer->released_bytes += bytes;
-    rvli_price_call(pricer, pricer->cost.release, bytes);
-}
+/* free_bytes: what the device had free before, cleared or not. */
+void rvli_price_create(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes);
+void rvli_price_release(rvli_pricer *pricer, uint64_t bytes);
 
 /* Queues a copy, a fill or a digest on the engine of a direction. */
 void rvli_price_copy(rvli_pricer *pricer, rvli_direction direction, rvl_cost cost, uint64_t bytes);
@@ -64,5 +71,8 @@ static inline uint64_t rvli_price_queued_end_ns(const rvli_pricer *pricer)
 {
     return pricer->out_end_ns > pricer->in_end_ns ? pricer->out_end_ns : pricer->in_end_ns;
 }
+
+/* Waits for that, as a caller does who wants the device idle. */
+void rvli_price_synchronize(rvli_pricer *pricer);
 
 #endif

@@ -28,9 +28,9 @@ typedef struct figures {
 
 /* ---- One figure each ---- */
 
-static const char *cost_source(const figures *it, const char *name)
+static const char *cost_source(const figures *it, const char *group, const char *name)
 {
-    const json_t *cost = json_object_get(json_object_get(it->file, "costs"), name);
+    const json_t *cost = json_object_get(json_object_get(it->file, group), name);
     const char *from = json_string_value(json_object_get(cost, "from"));
     if (it->file != NULL)
         return from != NULL ? from : "not said";
@@ -70,9 +70,14 @@ static void add_costs(table *rows, const figures *it)
     char value[VALUE_BYTES];
 #define COST_ADD(field)                                                                            \
     format_cost(it->profile.cost.field, value);                                                    \
-    add(rows, #field, value, cost_source(it, #field));
+    add(rows, #field, value, cost_source(it, "costs", #field));
     RVL_COST_MAP(COST_ADD)
 #undef COST_ADD
+#define WAIT_ADD(field)                                                                            \
+    format_cost(it->profile.waits.field, value);                                                   \
+    add(rows, "wait: " #field, value, cost_source(it, "waits", #field));
+    RVL_COST_WAITS_MAP(WAIT_ADD)
+#undef WAIT_ADD
 }
 
 static void add_driver(table *rows, const figures *it)
@@ -145,32 +150,41 @@ static bool print_spreads(const json_t *measured)
 
 /* ---- As JSON ---- */
 
+static json_t *cost_json(rvl_cost cost, const char *source)
+{
+    return json_pack("{s:I, s:I, s:s}", "call_ns", (json_int_t)cost.call_ns, "fs_per_byte",
+                     (json_int_t)cost.fs_per_byte, "from", source);
+}
+
 static json_t *as_json(const figures *it)
 {
     const rvl_profile *profile = &it->profile;
-    json_t *costs = json_object(), *driver = json_object();
+    json_t *costs = json_object(), *waits = json_object(), *driver = json_object();
     if (it->file != NULL)
         return json_incref(it->file);
 #define COST_PACK(field)                                                                           \
     json_object_set_new(costs, #field,                                                             \
-                        json_pack("{s:I, s:I, s:s}", "call_ns",                                    \
-                                  (json_int_t)profile->cost.field.call_ns, "fs_per_byte",          \
-                                  (json_int_t)profile->cost.field.fs_per_byte, "from",             \
-                                  cost_source(it, #field)));
+                        cost_json(profile->cost.field, cost_source(it, "costs", #field)));
     RVL_COST_MAP(COST_PACK)
 #undef COST_PACK
+#define WAIT_PACK(field)                                                                           \
+    json_object_set_new(waits, #field,                                                             \
+                        cost_json(profile->waits.field, cost_source(it, "waits", #field)));
+    RVL_COST_WAITS_MAP(WAIT_PACK)
+#undef WAIT_PACK
 #define USE_PACK(field)                                                                            \
     json_object_set_new(driver, #field "_bytes",                                                   \
                         json_integer((json_int_t)profile->driver.field##_bytes));
     RVL_DRIVER_USE_MAP(USE_PACK)
 #undef USE_PACK
-    return json_pack("{s:s, s:i, s:s?, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o}", "format",
-                     "reveille device profile", "version", 1, "name", profile->name, "description",
+    return json_pack("{s:s, s:i, s:s?, s:s, s:s, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "format",
+                     "reveille device profile", "version", 2, "name", profile->name, "description",
                      profile->description, "source", profile->source, "capacity_bytes",
                      (json_int_t)profile->capacity_bytes, "capacity_doubt_bytes",
                      (json_int_t)profile->capacity_doubt_bytes, "granularity_bytes",
                      (json_int_t)profile->granularity_bytes, "rdma",
-                     (profile->flags & RVL_PROFILE_NO_RDMA) == 0, "costs", costs, "driver", driver);
+                     (profile->flags & RVL_PROFILE_NO_RDMA) == 0, "costs", costs, "waits", waits,
+                     "driver", driver);
 }
 
 static bool print_json(const figures *it)

@@ -42,6 +42,7 @@ typedef struct rvli_device_facts {
     bool digests;               /* computes digests; else the op answers RVL_ERR_NOT_SUPPORTED */
     bool rdma;                  /* creates blocks of RVLI_BLOCK_RDMA; else create refuses them */
     rvl_cost_model cost;        /* what calls and copies are expected to cost */
+    rvl_cost_waits waits;       /* and what is waited for on top */
 } rvli_device_facts;
 
 /* Host memory of host_alloc; rvl_host_memory says what each field is. */

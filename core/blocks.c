@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/blocks.h"
 
+#include "base/cost.h"
 #include "base/error.h"
 
 /* ---- Preparing ---- */
@@ -101,6 +102,19 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 
 /* ---- Creating ---- */
 
+/* For forecasts: what the driver has cleared by now is paid for. */
+static void note_created(rvl_context *context, int number)
+{
+    rvli_device *device = &context->devices[number];
+    rvli_lock(context);
+    uint64_t now_ns = rvli_clock_now(&context->clock);
+    uint64_t left_ns = device->clear_end_ns > now_ns ? device->clear_end_ns - now_ns : 0;
+    uint64_t left = rvli_cost_bytes(device->facts.waits.clear, left_ns);
+    if (device->released_bytes > left)
+        device->released_bytes = left;
+    rvli_unlock(context);
+}
+
 static rvl_status create_one(rvl_context *context, rvli_block *block)
 {
     const rvli_backend_ops *ops = &context->ops;
@@ -127,6 +141,7 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
             rvli_error_op("create");
             return status;
         }
+        note_created(context, block->device);
     }
     return RVL_OK;
 }
@@ -308,19 +323,13 @@ bool rvli_blocks_all_mapped(const rvli_block *blocks)
 
 /* ---- Ledger ---- */
 
-static void charge_created(rvl_context *context, const rvli_block *block, rvli_holder *holder)
-{
-    rvli_ledger_add(context, block->device, holder, block->size);
-    context->devices[block->device].released_bytes = 0;
-}
-
 void rvli_blocks_commit(rvl_context *context, rvli_block *blocks, rvli_holder *holder)
 {
     for (; blocks != NULL; blocks = blocks->next) {
         if (blocks->handed_over)
             leave_kept(context, blocks, holder);
         else
-            charge_created(context, blocks, holder);
+            rvli_ledger_add(context, blocks->device, holder, blocks->size);
         blocks->handed_over = false;
     }
 }
@@ -348,6 +357,19 @@ static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
     return room;
 }
 
+/* For forecasts: the driver begins to clear it. With the lock held. */
+static void note_released(rvl_context *context, int number, uint64_t size)
+{
+    rvli_device *device = &context->devices[number];
+    uint64_t clear_ns = rvli_cost_ns(device->facts.waits.clear, size);
+    device->released_bytes += size;
+    if (clear_ns == 0)
+        return;
+    uint64_t now_ns = rvli_clock_now(&context->clock);
+    device->clear_end_ns =
+        (device->clear_end_ns > now_ns ? device->clear_end_ns : now_ns) + clear_ns;
+}
+
 /*
  * Takes a block's bytes out of the ledger before they are free for others, who would be counted
  * beside it. Puts them back where the backend refuses: then nobody else can have them.
@@ -361,7 +383,7 @@ static rvl_status release_charged(rvl_context *context, rvli_block *block, rvli_
     rvli_lock(context);
     if (status == RVL_OK) {
         if (!(block->properties & RVLI_BLOCK_IMPORTED)) /* it may not be free yet */
-            context->devices[block->device].released_bytes += block->size;
+            note_released(context, block->device, block->size);
         rvli_pool_put(&context->block_pool, block);
     } else {
         rvli_ledger_add(context, block->device, holder, block->size);

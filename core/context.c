@@ -13,6 +13,7 @@
 #include "core/coalesce.h"
 #include "core/backup/disk_space.h"
 #include "core/log_ops.h"
+#include "core/prefetch.h"
 #include "core/tables.h"
 #include "core/listener.h"
 #include "core/backup/disk/file.h"
@@ -282,6 +283,14 @@ rvl_status rvl_device_synchronize(rvl_context *context, int device)
 uint64_t rvl_clock_ns(const rvl_context *context)
 {
     return context != NULL ? rvli_clock_now((rvli_clock *)&context->clock) : 0;
+}
+
+rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK && context->clock.virtual_time)
+        rvli_clock_wait_until(&context->clock, rvli_clock_now(&context->clock) + ns);
+    return status;
 }
 
 /* ---- Processes and tags ---- */

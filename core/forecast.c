@@ -105,6 +105,8 @@ static rvl_status prepare(rvli_transition *transition, bool pausing, rvl_forecas
     if (status != RVL_OK)
         return status;
     rvli_lock(transition->context);
+    for (int device = 0; device < transition->context->device_count; device++)
+        transition->context->devices[device].free_bytes = free_bytes[device];
     status = rvli_transition_collect(
         transition, pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
     if (status == RVL_OK)

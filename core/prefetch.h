@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For libreveille-replay alone, which knows what comes: a private symbol of libreveille.
+ * For libreveille-replay alone, which knows what comes: private symbols of libreveille.
  */
 #ifndef RVL_CORE_PREFETCH_H
 #define RVL_CORE_PREFETCH_H
@@ -14,5 +14,12 @@
  * RVL_ERR_INVALID, RVL_ERR_FORKED. Any thread.
  */
 RVL_API rvl_status rvl_private_prefetch(rvl_context *context, rvl_addr addr, int depth);
+
+/*
+ * Lets time pass on the clock of a context on simulated devices, in which the program does
+ * something else. On real ones it passes by itself. RVL_OK, RVL_ERR_INVALID, RVL_ERR_FORKED. Any
+ * thread.
+ */
+RVL_API rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns);
 
 #endif

@@ -10,6 +10,7 @@
 typedef struct pricing_device {
     rvli_device_facts facts;
     rvli_pricer pricer;
+    uint64_t free_bytes; /* 0, once more is created than there is */
 } pricing_device;
 
 typedef struct pricing {
@@ -25,21 +26,32 @@ static rvli_pricer *pricer_of(void *self, int device)
 
 /* ---- Open and close ---- */
 
+/* How long the model's driver will still clear what was released. */
+static uint64_t clearing_ns(const rvli_device *model, const rvli_clock *clock)
+{
+    uint64_t now_ns = rvli_clock_now(clock);
+    return model->clear_end_ns > now_ns ? model->clear_end_ns - now_ns : 0;
+}
+
 /* As the model's device, except for what would keep the dry run from going on, or touch a disk. */
-static void open_device(pricing_device *device, const rvli_device *model, rvli_clock *clock,
+static void open_device(pricing_device *device, const rvl_context *of, rvli_clock *clock,
                         int number)
 {
+    const rvli_device *model = &of->devices[number];
     device->facts = model->facts;
     device->facts.overcommit = true;
     device->facts.host_accounted = true;
     device->pricer = (rvli_pricer){
         .cost = model->facts.cost,
+        .waits = model->facts.waits,
         .clock = clock,
         .lane = number,
+        .clear_end_ns = clearing_ns(model, &of->clock),
         .released_bytes = model->released_bytes,
         .host_bytes = model->ledger.host_bytes,
         .host_made_bytes = model->ledger.host_peak_bytes,
     };
+    device->free_bytes = model->free_bytes;
 }
 
 static rvl_status pricing_open(const void *options, rvli_clock *clock, void **self_out,
@@ -51,10 +63,10 @@ static rvl_status pricing_open(const void *options, rvli_clock *clock, void **se
     if (prices == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a dry run");
     prices->device_count = model->device_count;
-    for (int device = 0; device < model->device_count; device++)
-        open_device(&prices->devices[device], &model->devices[device], clock, device);
     clock->virtual_time = true;
     clock->lane_count = model->device_count;
+    for (int device = 0; device < model->device_count; device++)
+        open_device(&prices->devices[device], model, clock, device);
     *self_out = prices;
     *device_count_out = model->device_count;
     return RVL_OK;
@@ -91,7 +103,10 @@ static rvl_status pricing_create(void *self, int device, uint64_t size, uint32_t
                                  rvli_handle *block_out)
 {
     (void)properties;
-    rvli_price_create(pricer_of(self, device), size);
+    pricing *prices = self;
+    uint64_t *free_bytes = &prices->devices[device].free_bytes;
+    rvli_price_create(pricer_of(self, device), size, *free_bytes);
+    *free_bytes -= size < *free_bytes ? size : *free_bytes;
     *block_out = 1;
     return RVL_OK;
 }
@@ -99,7 +114,9 @@ static rvl_status pricing_create(void *self, int device, uint64_t size, uint32_t
 static rvl_status pricing_release(void *self, int device, rvli_handle block, uint64_t size)
 {
     (void)block;
+    pricing *prices = self;
     rvli_price_release(pricer_of(self, device), size);
+    prices->devices[device].free_bytes += size;
     return RVL_OK;
 }
 
@@ -124,8 +141,7 @@ static rvl_status pricing_set_access(void *self, int device, uint64_t addr, uint
 static rvl_status pricing_unmap(void *self, int device, uint64_t addr, uint64_t size)
 {
     (void)addr;
-    rvli_pricer *pricer = pricer_of(self, device);
-    rvli_price_call(pricer, pricer->cost.unmap, size);
+    rvli_price_unmap(pricer_of(self, device), size);
     return RVL_OK;
 }
 
@@ -214,7 +230,8 @@ static rvl_status pricing_wait_user(void *self, void *event)
 
 static rvl_status pricing_synchronize(void *self, int device)
 {
-    return pricing_wait_event(self, device, rvli_price_queued_end_ns(pricer_of(self, device)));
+    rvli_price_synchronize(pricer_of(self, device));
+    return RVL_OK;
 }
 
 static rvl_status pricing_is_capturing(void *self, void *stream, bool *capturing_out)

@@ -138,6 +138,8 @@ typedef struct rvli_device {
     rvli_block *kept;           /* released blocks kept for hand-over */
     uint64_t kept_bytes;        /* on that list */
     uint64_t released_bytes;    /* since blocks were last created */
+    uint64_t clear_end_ns;      /* when the driver will have cleared them, as its costs say */
+    uint64_t free_bytes;        /* as a forecast last read it */
     rvli_block *stranded;       /* blocks the backend refused to release; tried again at close */
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */
 } rvli_device;

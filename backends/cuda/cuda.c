@@ -228,6 +228,7 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
         .digests = rvli_cuda_digests_available(device),
         .rdma = device->rdma,
         .cost = h200.cost,
+        .waits = h200.waits,
     };
     rvli_text_copy(facts.name, sizeof facts.name, device->name);
     *facts_out = facts;

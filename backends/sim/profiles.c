@@ -2,22 +2,9 @@
 /*
  * Kinds of GPU: capacities with their sources, and what calls and copies cost.
  *
- * Costs are a line through measurements on an H200 (16 cores, CUDA 13.0, driver 580): so much a
- * call, so much a byte. Measured whole cycles and what the line makes of them, in ms:
- *
- *     layout            resume measured / line    pause measured / line
- *     8192 x 2 MiB      327 / 311                 268 / 251
- *     1600 x 20 MiB      63 /  62                  63 /  58
- *      400 x 160 MiB     22 /  17                  32 /  33
- *       64 GiB, one       2 to 3 / 2               27 to 37 / 21
- *
- * Digests are priced by the bandwidth of the memory, 4.5 TB/s, and a launch: an estimate.
- *
- * Disk, O_DIRECT, that of the same machine: 2.7 GB/s written, 1.8 read.
- *
- * The clearing of just-released memory, which comes and goes (up to 300 ms for 64 GiB), is left
- * out. Other cards get the same costs a call, and the rate of their own link: estimates, named as
- * such.
+ * The costs of the H200 and the H100 are those of profiles/, which `reveille calibrate` measured
+ * (docs/calibrate.md); tests/backends/builtin_profiles.py says where they differ. Other cards get
+ * the H200's costs a call, and the rate of their own link: estimates, named as such.
  */
 #include <ctype.h>
 #include <string.h>
@@ -34,33 +21,69 @@
 /* Femtoseconds a byte at a rate in tenths of GB/s. */
 #define FS_AT(tenths_gb_per_s) (10000000u / (tenths_gb_per_s))
 
-#define COSTS(link_tenths_gb_per_s)                                                                \
+/*
+ * Of profiles/h200.json and profiles/h100-80g.json. The rates of the link are parameters, in
+ * femtoseconds a byte: other cards have their own.
+ */
+#define H200_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
-        .reserve = {1800, 0}, .release_range = {1000, 0}, .create = {10000, 6},                    \
-        .release = {12000, 300}, .reclaim = {0, 163}, .map = {4400, 0}, .set_access = {23500, 27}, \
-        .unmap = {18000, 9}, .fill = {20000, FS_AT(30000)}, .host_alloc = {2000, FS_AT(282)},      \
-        .host_free = {1000, 0}, .copy_to_host = {5000, FS_AT(link_tenths_gb_per_s)},               \
-        .copy_to_device = {5000, FS_AT(link_tenths_gb_per_s)}, .digest = {8000, FS_AT(45000)},     \
-        .disk_write = {0, FS_AT(27)}, .disk_read = {0, FS_AT(18)},                                 \
+        .reserve = {23756, 0}, .release_range = {52077, 0}, .create = {8857, 71},                  \
+        .release = {15934, 492}, .reclaim = {0, 228}, .map = {14168, 1},                           \
+        .set_access = {40799, 30}, .unmap = {37817, 10}, .fill = {10552, 224},                     \
+        .host_alloc = {2000, 36356}, .host_free = {1000, 0}, .copy_to_host = {4425, to_host},      \
+        .copy_to_device = {3932, to_device}, .digest = {8000, 49}, .disk_write = {0, 589704},      \
+        .disk_read = {0, 526007},                                                                  \
+    }
+#define H100_COSTS(to_host, to_device)                                                             \
+    {                                                                                              \
+        .reserve = {21685, 0}, .release_range = {40377, 0}, .create = {12248, 9},                  \
+        .release = {14287, 510}, .reclaim = {0, 235}, .map = {8372, 1}, .set_access = {31659, 28}, \
+        .unmap = {27902, 9}, .fill = {8507, 305}, .host_alloc = {2000, 38676},                     \
+        .host_free = {1000, 0}, .copy_to_host = {23026, to_host},                                  \
+        .copy_to_device = {8446, to_device}, .digest = {8000, 5391}, .disk_write = {0, 682569},    \
+        .disk_read = {0, 518060},                                                                  \
     }
 
-#define FLAGGED_PROFILE(id, text, origin, bytes, doubt, link, bits)                                \
+#define H200_WAITS                                                                                 \
     {                                                                                              \
-        .struct_size = sizeof(rvl_profile), .name = id, .description = text, .source = origin,     \
-        .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .flags = bits,            \
-        .cost = COSTS(link), .capacity_doubt_bytes = doubt,                                        \
+        .host_first = {15000000, 0}, .host_start = {1800000, 0}, .clear = {0, 2328},               \
+    }
+#define H100_WAITS                                                                                 \
+    {                                                                                              \
+        .host_first = {15000000, 0}, .host_start = {1800000, 0}, .clear = {0, 2328},               \
+    }
+
+#define COSTS_OF(card, to_host, to_device)                                                         \
+    .cost = card##_COSTS(to_host, to_device), .waits = card##_WAITS
+
+#define FLAGGED_PROFILE(id, text, origin, bytes, doubt, bits)                                      \
+    .struct_size = sizeof(rvl_profile), .name = id, .description = text, .source = origin,         \
+    .capacity_bytes = bytes, .granularity_bytes = GRANULARITY_BYTES, .flags = bits,                \
+    .capacity_doubt_bytes = doubt
+
+/* A capacity that programs get, and costs of such a card. */
+#define MEASURED(id, text, origin, bytes, card, to_host, to_device)                                \
+    {                                                                                              \
+        FLAGGED_PROFILE(id, text, origin, bytes, 0, RVL_PROFILE_MEASURED),                         \
+            COSTS_OF(card, to_host, to_device)                                                     \
     }
 
 /* A capacity that programs get. */
 #define PROFILE(id, text, origin, bytes, link, bits)                                               \
-    FLAGGED_PROFILE(id, text, origin, bytes, 0, link, bits)
+    {                                                                                              \
+        FLAGGED_PROFILE(id, text, origin, bytes, 0, bits),                                         \
+            COSTS_OF(H200, FS_AT(link), FS_AT(link))                                               \
+    }
 
 /*
  * A framebuffer that nvidia-smi shows, of which programs get less: 0.43 % on an H200 and 0.59 % on
  * an H100. Here 1 % is in doubt.
  */
 #define UPPER_BOUND(id, text, origin, bytes, link, bits)                                           \
-    FLAGGED_PROFILE(id, text, origin, bytes, (bytes) / 100, link, bits)
+    {                                                                                              \
+        FLAGGED_PROFILE(id, text, origin, bytes, (bytes) / 100, bits),                             \
+            COSTS_OF(H200, FS_AT(link), FS_AT(link))                                               \
+    }
 
 /*
  * Sources name a public report (GitHub repository and number) that shows the card's own answer.
@@ -72,12 +95,12 @@
 #define ESTIMATED "; costs estimated from the H200"
 
 static const rvl_profile profiles[] = {
-    PROFILE("h200", "NVIDIA H200, 141 GB HBM3e",
-            "cuda: cuMemGetInfo and costs measured, CUDA 13.0, driver 580", UINT64_C(150109880320),
-            553, RVL_PROFILE_MEASURED),
-    PROFILE("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3",
-            "cuda: cuMemGetInfo measured, CUDA 13.0, driver 580" ESTIMATED, UINT64_C(85017493504),
-            553, 0),
+    MEASURED("h200", "NVIDIA H200, 141 GB HBM3e",
+             "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(150109880320),
+             H200, 18310, 18430),
+    MEASURED("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3",
+             "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(85017493504),
+             H100, 18960, 18664),
     PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3",
             "cuda: fastfetch-cli/fastfetch#1658" ESTIMATED, UINT64_C(99961274368), 553, 0),
     UPPER_BOUND("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e",

@@ -143,7 +143,10 @@ static rvl_status open_device(rvli_sim_device *device, int number, const rvl_pro
     device->backed = options->memory == RVL_SIM_BACKED;
     device->overcommit = (options->flags & RVL_SIM_OVERCOMMIT) != 0;
     device->poison = (uint8_t)(options->poison ? options->poison : DEFAULT_POISON);
-    device->pricer = (rvli_pricer){.cost = device->profile.cost, .clock = clock, .lane = number};
+    device->pricer = (rvli_pricer){.cost = device->profile.cost,
+                                   .waits = device->profile.waits,
+                                   .clock = clock,
+                                   .lane = number};
     device->number = number;
     device->memory_file = -1;
     if (device->backed)
@@ -219,6 +222,7 @@ static rvl_status sim_device_facts(void *self, int device, rvli_device_facts *fa
         .digests = d->backed,
         .rdma = (d->profile.flags & RVL_PROFILE_NO_RDMA) == 0,
         .cost = d->profile.cost,
+        .waits = d->profile.waits,
     };
     rvli_text_copy(facts.name, sizeof facts.name, d->profile.name ? d->profile.name : "");
     *facts_out = facts;
@@ -288,9 +292,10 @@ static rvl_status sim_create(void *self, int device, uint64_t size, uint32_t pro
     if ((properties & RVLI_BLOCK_RDMA) && (d->profile.flags & RVL_PROFILE_NO_RDMA))
         return unlock_device(d, rvli_error(RVL_ERR_NOT_SUPPORTED,
                                            "GPUDirect RDMA does not reach this simulated device"));
+    uint64_t free_before = free_bytes(d);
     rvl_status status = create_block(d, size, block_out);
     if (status == RVL_OK)
-        rvli_price_create(&d->pricer, size);
+        rvli_price_create(&d->pricer, size, free_before);
     return unlock_device(d, status);
 }
 
@@ -401,7 +406,7 @@ static rvl_status sim_unmap(void *self, int device, uint64_t addr, uint64_t size
     for (uint32_t i = 0; i < count; i++)
         d->blocks[rvli_sim_range_mapping(range, first + i).block].mappings--;
     rvli_sim_range_unmap(range, first, count);
-    rvli_price_call(&d->pricer, d->pricer.cost.unmap, size);
+    rvli_price_unmap(&d->pricer, size);
     return unlock_device(d, RVL_OK);
 }
 
@@ -572,9 +577,11 @@ static rvl_status sim_wait_user(void *self, void *event)
 
 static rvl_status sim_synchronize(void *self, int device)
 {
-    uint64_t event = 0;
-    rvl_status status = sim_record_event(self, device, &event);
-    return status == RVL_OK ? sim_wait_event(self, device, event) : status;
+    rvli_sim_device *d = lock_device(self, device);
+    if (d == NULL)
+        return RVL_ERR_NO_DEVICE;
+    rvli_price_synchronize(&d->pricer);
+    return unlock_device(d, RVL_OK);
 }
 
 static rvl_status sim_is_capturing(void *self, void *stream, bool *capturing_out)

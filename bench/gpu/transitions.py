@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Holds a profile against the card it was measured on: every transition of every trace.
 
-    bench/gpu/transitions.py REVEILLE CARD.json OUT.json [--seconds N] [--again OLD.json]
+    bench/gpu/transitions.py REVEILLE CARD.json OUT.json [--repeat N] [--seconds N] [--again OLD.json]
                              [--time-tolerance SHARE] TRACE...
 
 Every pause and resume of a trace gets a stage of its own, so that a stage's time is a transition's.
-Each trace is replayed on the card, and on the profile; OUT.json keeps both. With --again the card is not
-asked: what it answered is taken from OLD.json. A table is printed. Exit status 1 if a peak
-differs by more than 0.1 %, or a transition of more than 5 ms by more than 15 %.
+Each trace is replayed on the card, N times, and on the profile; OUT.json keeps all of it. With --again
+the card is not asked: what it answered is taken from OLD.json. Two tables are printed: every transition,
+against the median of the card's times; and for each kind of transition how many agree, beside how far the
+card's own times lie apart. Exit status 1 if a peak differs by more than 0.1 %, or a transition of more than
+5 ms by more than 15 %.
 
 Before each resume the card has 400 ms: what the driver clears in between is not predicted. External
 bytes are taken off the prediction: on the card nobody holds them. --seconds: no replay begins later.
@@ -16,6 +18,8 @@ bytes are taken off the prediction: on the card nobody holds them. --seconds: no
 import argparse
 import json
 import os
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -84,19 +88,79 @@ def write(path, answers):
 
 
 def measure(arguments, folder):
-    """What the card answers, as {trace: {"real": [stages]}} or {"why": text}."""
+    """What the card answers, as {trace: {"runs": [[stage]]}} or {"why": text}: one round after the other."""
     began = time.monotonic()
-    answers = {}
-    for path in arguments.trace:
-        name = os.path.basename(path)
-        if arguments.seconds and time.monotonic() - began > arguments.seconds:
-            answers[name] = {"why": "no time was left"}
-            continue
-        device, why = replay(arguments.reveille, split(path, folder),
-                             ["--backend", "cuda", "--settle", str(SETTLE_MS)], 60)
-        answers[name] = {"real": real_of(device)} if device else {"why": why}
-        write(arguments.out, answers)  # what there is stays if this is ended
+    answers = {os.path.basename(path): {"why": "no time was left"} for path in arguments.trace}
+    for _ in range(arguments.repeat):
+        for path in arguments.trace:
+            answer = answers[os.path.basename(path)]
+            if arguments.seconds and time.monotonic() - began > arguments.seconds or "refused" in answer:
+                continue
+            device, why = replay(arguments.reveille, split(path, folder),
+                                 ["--backend", "cuda", "--settle", str(SETTLE_MS)], 60)
+            if device:
+                answer.pop("why", None)
+                answer.setdefault("runs", []).append(real_of(device))
+            elif "runs" not in answer:
+                answer.update({"why": why, "refused": True})
+            write(arguments.out, answers)  # what there is stays if this is ended
     return answers
+
+
+def runs_of(answer):
+    """Files from before there were repeats have one run."""
+    return answer.get("runs") or ([answer["real"]] if "real" in answer else [])
+
+
+def kinds_of(path):
+    """What each transition of a trace does, in order: the rows of the second table."""
+    lines = [line.split() for line in open(path, encoding="utf-8").read().split("\n")]
+    bytes_of, backed, held, most, begun, found, behind = {}, {}, {}, 0, False, [], False
+    for words in lines:
+        if not words or words[0] not in ("alloc", "free", "pause", "resume"):
+            continue
+        if words[0] == "alloc":
+            tag = (words[2], words[7] if len(words) > 7 and "=" not in words[7] else "untagged")
+            bytes_of[tag] = bytes_of.get(tag, 0) + (int(words[6]) if "backup=host" in words else 0)
+            backed[tag] = backed.get(tag, False) or "backup=host" in words
+            continue
+        if words[0] == "free":
+            behind = True
+            continue
+        tag = (words[2], words[4] if len(words) > 4 else "untagged")
+        kind = f"{words[0]}, no copies"
+        if backed.get(tag) and words[0] == "pause":
+            held[tag] = bytes_of[tag]
+            more = sum(held.values()) > most
+            kind = "pause, host memory is made" if more else "pause, copies"
+            if more and not begun:
+                kind = "pause, host memory is made for the first time"
+            begun, most = True, max(most, sum(held.values()))
+        elif backed.get(tag):
+            held.pop(tag, None)
+            kind = "resume, no copies" if "no_restore" in words else "resume, copies"
+        elif words[0] == "pause" and behind:
+            kind = "pause, no copies, right behind a release"
+        behind = words[0] == "pause"
+        found.append(kind)
+    return found
+
+
+def summary(rows):
+    """rows: (kind, predicted, times of the card). A table by kind, of transitions over 5 ms."""
+    print("\n| transitions | over 5 ms | within 15 % | worst | the card's own times: half lie within, all lie within |")
+    print("| --- | --- | --- | --- | --- |")
+    for kind in sorted({row[0] for row in rows}):
+        of_kind = [(ours, times) for name, ours, times in rows
+                   if name == kind and max(ours, statistics.median(times)) > TIME_COUNTS_S]
+        if not of_kind:
+            continue
+        shares = [share(ours, statistics.median(times)) for ours, times in of_kind]
+        apart = [max(max(times) / statistics.median(times) - 1, 1 - min(times) / statistics.median(times))
+                 for _, times in of_kind if len(times) > 1]
+        own = f"{statistics.median(apart):.1%}, {max(apart):.1%}" if apart else "one run each"
+        met = sum(abs(one) <= TIME_TOLERANCE for one in shares)
+        print(f"| {kind} | {len(of_kind)} | {met} | {max(shares, key=abs):+.1%} | {own} |")
 
 
 def main():
@@ -104,36 +168,49 @@ def main():
     parser.add_argument("reveille")
     parser.add_argument("card")
     parser.add_argument("out")
+    parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--again")
     parser.add_argument("--time-tolerance", type=float, default=TIME_TOLERANCE)
     parser.add_argument("trace", nargs="+")
     arguments = parser.parse_args()
     worst_peak = worst_time = 0.0
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         if arguments.again:
             answers = json.load(open(arguments.again, encoding="utf-8"))
         else:
             answers = measure(arguments, folder)
-        print("| trace | transition | predicted bytes | measured bytes | | predicted ms | measured ms | |")
+        print("| trace | transition | predicted bytes | measured bytes | | predicted ms | measured ms: least, median, "
+              "most | |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         for path in arguments.trace:
             answer = answers.get(os.path.basename(path), {"why": "was not asked"})
             device, why = replay(arguments.reveille, split(path, folder), ["--device", arguments.card], 60)
-            if "real" not in answer or device is None:
+            runs = runs_of(answer)
+            if not runs or device is None:
                 print(f"| {os.path.basename(path)} | not compared: {answer.get('why') or why} | | | | | | |")
                 continue
             answer["ours"] = ours_of(device)
-            for ours, real in zip(answer["ours"], answer["real"]):
-                peak = share(ours["peak_bytes"], real["peak_bytes"])
-                took = share(ours["seconds"], real["seconds"])
+            kinds = iter(kinds_of(path))
+            for ours, *real in zip(answer["ours"], *runs):
+                times = [one["seconds"] for one in real]
+                median = statistics.median(times)
+                real_peak = max(one["peak_bytes"] for one in real)
+                peak = share(ours["peak_bytes"], real_peak)
+                took = share(ours["seconds"], median)
                 worst_peak = max(worst_peak, abs(peak))
-                counts = max(ours["seconds"], real["seconds"]) > TIME_COUNTS_S
+                if not re.match(r"\d+-(pause|resume)-", ours["name"]):
+                    continue
+                rows.append((next(kinds), ours["seconds"], times))
+                counts = max(ours["seconds"], median) > TIME_COUNTS_S
                 worst_time = max(worst_time, abs(took)) if counts else worst_time
-                print(f"| {os.path.basename(path)} | {ours['name']} | {ours['peak_bytes']} | {real['peak_bytes']} "
-                      f"| {peak:+.4%} | {ours['seconds'] * 1e3:.2f} | {real['seconds'] * 1e3:.2f} "
+                spread = ", ".join(f"{one * 1e3:.2f}" for one in (min(times), median, max(times)))
+                print(f"| {os.path.basename(path)} | {ours['name']} | {ours['peak_bytes']} | {real_peak} "
+                      f"| {peak:+.4%} | {ours['seconds'] * 1e3:.2f} | {spread} "
                       f"| {f'{took:+.1%}' if counts else ''} |")
     write(arguments.out, answers)
+    summary(rows)
     print(f"\nworst difference of a peak: {worst_peak:.4%}; of a transition over 5 ms: {worst_time:.1%}")
     return 1 if worst_peak > PEAK_TOLERANCE or worst_time > arguments.time_tolerance else 0
 

@@ -22,16 +22,6 @@ typedef struct batch {
     uint64_t mapped;
 } batch;
 
-static CUmemAllocationProp properties(const card *it)
-{
-    CUmemAllocationProp kind = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = it->ordinal},
-    };
-    kind.allocFlags.gpuDirectRDMACapable = it->rdma; /* as the library asks for it */
-    return kind;
-}
-
 /* One call, timed. */
 #define TIMED(it, act, size, call, what)                                                           \
     do {                                                                                           \
@@ -45,7 +35,7 @@ static CUmemAllocationProp properties(const card *it)
 
 static bool create_blocks(card *it, batch *made)
 {
-    const CUmemAllocationProp kind = properties(it);
+    const CUmemAllocationProp kind = card_block(it);
     for (; made->created < made->count; made->created++) {
         CUmemGenericAllocationHandle *block = &made->blocks[made->created];
         uint64_t begin_ns = now_ns();
@@ -93,12 +83,14 @@ static bool unmap_blocks(card *it, batch *made)
     return true;
 }
 
+/* Those that come while the driver clears what was released before are kept apart. */
 static bool release_blocks(card *it, batch *made)
 {
     for (; made->created > 0; made->created--) {
-        TIMED(it, "release", made->block_bytes, it->cuMemRelease(made->blocks[made->created - 1]),
+        const char *act = card_is_clearing(it) ? "release_behind_others" : "release";
+        TIMED(it, act, made->block_bytes, it->cuMemRelease(made->blocks[made->created - 1]),
               "releasing a block");
-        it->released_bytes += made->block_bytes;
+        card_note_released(it, made->block_bytes);
     }
     return true;
 }
@@ -155,7 +147,7 @@ static bool measure_batch(card *it, uint64_t block_bytes, uint64_t count)
 /* A block that is created, timed and released. */
 static bool create_once(card *it, const char *act, uint64_t of_bytes, uint64_t bytes)
 {
-    const CUmemAllocationProp kind = properties(it);
+    const CUmemAllocationProp kind = card_block(it);
     CUmemGenericAllocationHandle block = 0;
     uint64_t begin_ns = now_ns();
     if (!card_ok(it, it->cuMemCreate(&block, bytes, &kind, 0), "creating a block"))
@@ -180,7 +172,7 @@ static bool measure_release(card *it, uint64_t bytes)
             return false;
         settle(bytes);
     }
-    it->released_bytes += bytes;
+    card_note_released(it, bytes);
     return true;
 }
 

@@ -87,6 +87,7 @@ typedef struct card {
     uint64_t total_bytes; /* as cuMemGetInfo says it */
     uint64_t granularity_bytes;
     uint64_t released_bytes; /* since a block was last created */
+    uint64_t clear_end_ns;   /* when the driver will about have cleared what was released */
     struct library_options library;
     uint64_t began_ns;
     const char *failed; /* what did not succeed, for the message; NULL: all has */
@@ -127,6 +128,12 @@ bool card_has_time(const card *it);
 
 void sleep_ms(unsigned milliseconds);
 
+/* The driver begins to clear it, besides what it clears already. */
+void card_note_released(card *it, uint64_t bytes);
+
+/* Whether it has much to clear: small blocks are cleared as fast as they are released. */
+bool card_is_clearing(const card *it);
+
 /* Waits until the driver has cleared what was just released. */
 void settle(uint64_t released_bytes);
 
@@ -138,8 +145,10 @@ bool measure_footprint(card *it);
 /* Before the driver is started here: forks what measures a context. */
 typedef struct context_child context_child;
 context_child *context_child_start(int ordinal);
-/* 0: it could not be measured. Ends the child. */
+/* 0: it could not be measured. */
 uint64_t context_child_measure(context_child *child, card *it);
+/* How long the first pause of its process takes, of a backup of *bytes_out. 0: not measured. */
+uint64_t context_child_first_pause(context_child *child, uint64_t *bytes_out);
 void context_child_end(context_child *child);
 
 /* calls.c: what each call costs by size, and the first create after a release. */
@@ -150,5 +159,13 @@ bool measure_copies(card *it);
 
 /* library.c: pauses and resumes by the library: cold and warm host memory, digests, disk. */
 bool measure_library(card *it);
+/* A backup in host memory, the first in this process, as long as it takes. 0: it failed. */
+uint64_t measure_first_pause(card *it, uint64_t *bytes_out);
+
+/* clearing.c: what waits for the driver while it clears released memory. */
+bool measure_clearing(card *it);
+
+/* The properties of a block, as the library asks for them. */
+CUmemAllocationProp card_block(const card *it);
 
 #endif

@@ -118,7 +118,7 @@ const command_spec calibrate_spec = {
 
 #define WAIT_MS 2000
 #define HOST_SHARE 4 /* of the memory that is free, one part may be pinned */
-#define STEPS 6
+#define STEPS 7
 
 typedef struct run {
     const arguments *parsed;
@@ -171,6 +171,9 @@ static int begin(run *it, context_child *child)
     uint64_t context_bytes = context_child_measure(child, &it->card);
     if (context_bytes > 0)
         samples_add(&it->all, "context_takes", 0, "bytes", context_bytes);
+    uint64_t bytes = 0, first_ns = context_child_first_pause(child, &bytes);
+    if (first_ns > 0)
+        samples_add(&it->all, "pause_first", bytes, "ns", first_ns);
     return EXIT_FITS;
 }
 
@@ -199,8 +202,8 @@ static int measure_part(run *it, bool (*part)(card *card))
 
 static int measure(run *it)
 {
-    static bool (*const parts[])(card *) = {measure_footprint, measure_calls, measure_copies,
-                                            measure_library};
+    static bool (*const parts[])(card *) = {measure_footprint, measure_calls, measure_clearing,
+                                            measure_copies, measure_library};
     int exit = EXIT_FITS;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && exit == EXIT_FITS; i++) {
         exit = measure_part(it, parts[i]);

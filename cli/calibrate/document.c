@@ -49,6 +49,21 @@ static json_t *costs(maker *m, const document *it)
     return object;
 }
 
+static json_t *waits(maker *m, const document *it)
+{
+    json_t *object = json_object();
+    uint32_t bit = 1;
+#define SKIP_BIT(field) bit <<= 1;
+    RVL_COST_MAP(SKIP_BIT)
+#undef SKIP_BIT
+#define WAIT_WRITE(field)                                                                          \
+    set(m, object, #field, cost(m, it->profile->waits.field, (it->measured_costs & bit) != 0));    \
+    bit <<= 1;
+    RVL_COST_WAITS_MAP(WAIT_WRITE)
+#undef WAIT_WRITE
+    return object;
+}
+
 static json_t *driver(maker *m, const rvl_driver_use *use)
 {
     json_t *object = json_object();
@@ -131,7 +146,7 @@ char *document_text(const document *it)
     maker m = {.ok = true};
     json_t *root = json_object();
     set(&m, root, "format", json_string("reveille device profile"));
-    set(&m, root, "version", json_integer(1));
+    set(&m, root, "version", json_integer(2));
     set(&m, root, "name", json_string(profile->name));
     set(&m, root, "description", json_string(profile->description));
     set(&m, root, "source", json_string(profile->source));
@@ -140,6 +155,7 @@ char *document_text(const document *it)
     set(&m, root, "granularity_bytes", number(profile->granularity_bytes));
     set(&m, root, "rdma", json_boolean((profile->flags & RVL_PROFILE_NO_RDMA) == 0));
     set(&m, root, "costs", costs(&m, it));
+    set(&m, root, "waits", waits(&m, it));
     set(&m, root, "driver", driver(&m, &profile->driver));
     set(&m, root, "measured", measured(&m, it->measured));
     if (it->agreed != NULL)

@@ -105,7 +105,7 @@ static line line_of(rvl_cost cost)
 
 enum {
 #define COST_NUMBER(field) COST_##field,
-    RVL_COST_MAP(COST_NUMBER)
+    RVL_COST_MAP(COST_NUMBER) RVL_COST_WAITS_MAP(COST_NUMBER)
 #undef COST_NUMBER
 };
 
@@ -199,13 +199,73 @@ static bool fit_copies(const samples *all, rvl_cost_model *model)
            fit_copy(all, &in, "link_to_device", "link_to_device_by_2_mib", &model->copy_to_device);
 }
 
-/* Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. */
-static bool fit_host(const samples *all, rvl_cost_model *model)
+/* Bytes that are made for a buffer in memory that has to be made. */
+static double chunks_of(double bytes)
+{
+    return ceil(bytes / (double)RVL_HOST_CHUNK_BYTES);
+}
+
+/*
+ * What it takes to begin making host memory: by many buffers that are smaller than a chunk, each of
+ * whose chunks is made from rest; else by the smallest pause, which makes one.
+ */
+static double host_start(const samples *all, const points *cold, const rvl_cost_model *model)
+{
+    points many = copying(all, "pause_cold_in_buffers", model, true);
+    const points *from = many.count > 0 ? &many : cold;
+    double chunks = chunks_of(from->bytes[0]);
+    double making = at(line_of(model->host_alloc), chunks * (double)RVL_HOST_CHUNK_BYTES);
+    return (from->values[0] - making) / (many.count > 0 ? chunks : 1);
+}
+
+/*
+ * Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. Its
+ * rate is known by large amounts, how long it takes to begin by small ones.
+ */
+static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *waits)
 {
     points cold = copying(all, "pause_cold", model, true), most = large(&cold);
     if (most.count == 0)
         return false;
-    model->host_alloc.fs_per_byte = whole(fit_one(&most, true) * FS_PER_NS);
+    line making = {.per_byte = fit_one(&most, true)};
+    model->host_alloc.fs_per_byte = whole(making.per_byte * FS_PER_NS);
+    waits->host_start = (rvl_cost){.call_ns = whole(host_start(all, &cold, model))};
+    return true;
+}
+
+/* What the first pause of a process takes above the same one later. */
+static bool fit_first(const samples *all, rvl_cost_waits *waits)
+{
+    points first = medians(all, "pause_first");
+    const series *later =
+        first.count > 0 ? samples_find(all, "pause_cold", (uint64_t)first.bytes[0]) : NULL;
+    if (later == NULL)
+        return false;
+    double extra = first.values[0] - (double)samples_spread(later).median;
+    waits->host_first = (rvl_cost){.call_ns = whole(extra)};
+    return true;
+}
+
+/* A create that has to wait is done when what it needs has been cleared, and paid for. */
+static bool fit_clear(const samples *all, const rvl_cost_model *model, rvl_cost_waits *waits)
+{
+    points waited = medians(all, "create_needing_cleared");
+    if (waited.count == 0)
+        return false;
+    double per_byte = waited.values[0] / waited.bytes[0] - line_of(model->reclaim).per_byte;
+    waits->clear = (rvl_cost){.fs_per_byte = whole(per_byte * FS_PER_NS)};
+    return true;
+}
+
+/* What a call takes above its cost while the driver clears. Neither part is below zero. */
+static bool fit_longer(const samples *all, const char *act, rvl_cost usual, rvl_cost *longer)
+{
+    points found = medians(all, act);
+    if (found.count == 0)
+        return false;
+    line meanwhile = fit_line(&found), known = line_of(usual);
+    *longer = cost_of((line){.fixed = meanwhile.fixed - known.fixed,
+                             .per_byte = meanwhile.per_byte - known.per_byte});
     return true;
 }
 
@@ -265,6 +325,7 @@ static void fit_pinned(const samples *all, rvl_driver_use *use)
 uint32_t fit_profile(const samples *all, rvl_profile *profile)
 {
     rvl_cost_model *model = &profile->cost;
+    rvl_cost_waits *waits = &profile->waits;
     uint32_t known = 0;
     known |= fit_call(all, "reserve", &model->reserve) ? BIT(reserve) : 0;
     known |= fit_call(all, "release_range", &model->release_range) ? BIT(release_range) : 0;
@@ -276,7 +337,16 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_act(all, "unmap", &model->unmap) ? BIT(unmap) : 0;
     known |= fit_act(all, "fill", &model->fill) ? BIT(fill) : 0;
     known |= fit_copies(all, model) ? BIT(copy_to_host) | BIT(copy_to_device) : 0;
-    known |= fit_host(all, model) ? BIT(host_alloc) : 0;
+    known |= fit_host(all, model, waits) ? BIT(host_alloc) | BIT(host_start) : 0;
+    known |= fit_first(all, waits) ? BIT(host_first) : 0;
+    known |= fit_clear(all, model, waits) ? BIT(clear) : 0;
+    known |= fit_call(all, "idle_while_clearing", &waits->idle_clearing) ? BIT(idle_clearing) : 0;
+    known |= fit_longer(all, "unmap_while_clearing", model->unmap, &waits->unmap_clearing)
+                 ? BIT(unmap_clearing)
+                 : 0;
+    known |= fit_longer(all, "release_while_clearing", model->release, &waits->release_clearing)
+                 ? BIT(release_clearing)
+                 : 0;
     known |= fit_digest(all, model) ? BIT(digest) : 0;
     known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;

@@ -17,7 +17,8 @@
 
 struct context_child {
     pid_t pid;
-    int socket; /* a byte to it: make the context, and then: end; a byte from it: it is there */
+    int socket; /* a byte to it: make the context, and then: pause; the end: end. A byte from it:
+                   the context is there; then what the pause took */
 };
 
 static bool take_byte(int socket)
@@ -32,14 +33,23 @@ static bool give_byte(int socket)
     return send(socket, &byte, 1, MSG_NOSIGNAL) == 1;
 }
 
+typedef struct first_pause {
+    uint64_t ns;
+    uint64_t bytes;
+} first_pause;
+
 /* In the child: a context as a program has it, for as long as the parent looks. */
 static void be_child(int ordinal, int socket)
 {
     samples none = {0};
     card it = {.measured = &none};
     if (take_byte(socket) && card_find(&it, ordinal) == RVL_OK && card_open(&it) == RVL_OK &&
-        give_byte(socket))
-        take_byte(socket);
+        give_byte(socket) && take_byte(socket)) {
+        first_pause took = {0};
+        took.ns = measure_first_pause(&it, &took.bytes);
+        if (send(socket, &took, sizeof took, MSG_NOSIGNAL) == (ssize_t)sizeof took)
+            take_byte(socket);
+    }
     _exit(0);
 }
 
@@ -73,6 +83,17 @@ uint64_t context_child_measure(context_child *child, card *it)
         return 0;
     uint64_t after = card_free_bytes(it);
     return after < before ? before - after : 0;
+}
+
+uint64_t context_child_first_pause(context_child *child, uint64_t *bytes_out)
+{
+    first_pause took = {0};
+    *bytes_out = 0;
+    if (child == NULL || !give_byte(child->socket) ||
+        recv(child->socket, &took, sizeof took, MSG_WAITALL) != (ssize_t)sizeof took)
+        return 0;
+    *bytes_out = took.bytes;
+    return took.ns;
 }
 
 void context_child_end(context_child *child)

@@ -109,6 +109,57 @@ static bool measure_rounds(subject *made, const acts *names, rvl_backup backup)
     return ok && freed;
 }
 
+/* Buffers that are smaller than what host memory is made in. */
+#define BUFFERS 64
+#define BUFFER_BYTES (18 * MIB)
+
+static bool allocate_buffers(subject *made, uint64_t count)
+{
+    const rvl_alloc_options options = {
+        .struct_size = sizeof options, .tag_id = made->tag, .backup = RVL_BACKUP_HOST};
+    rvl_status status = RVL_OK;
+    for (uint64_t i = 0; i < count && status == RVL_OK; i++)
+        status = rvl_alloc(made->context, BUFFER_BYTES, &options, &made->addr);
+    return status == RVL_OK;
+}
+
+/* Many buffers whose memory has to be made. Closing the context frees them. */
+static bool measure_buffers(card *it)
+{
+    subject made = {.bytes = BUFFERS * BUFFER_BYTES};
+    bool ok = open_subject(&made, it, NULL, RVL_CONTEXT_NO_VERIFY);
+    if (ok && made.bytes <= it->library.host_bytes_max && made.bytes < made.free_before / 10 * 9 &&
+        BUFFER_BYTES % it->granularity_bytes == 0) {
+        ok = allocate_buffers(&made, BUFFERS);
+        for (int round = 0; round < ROUNDS && ok; round++)
+            ok = rvl_host_trim(made.context, 0) == RVL_OK &&
+                 timed_pause(&made, "pause_cold_in_buffers") && timed_resume(&made, NULL) &&
+                 timed_pause(&made, "pause_warm_in_buffers") && timed_resume(&made, NULL);
+    }
+    return close_subject(&made, ok);
+}
+
+#define FIRST_BYTES (2 * MIB)
+
+uint64_t measure_first_pause(card *it, uint64_t *bytes_out)
+{
+    samples found = {0};
+    samples *before = it->measured;
+    subject made = {.bytes = FIRST_BYTES};
+    it->measured = &found;
+    rvl_alloc_options options = {.struct_size = sizeof options, .backup = RVL_BACKUP_HOST};
+    bool ok = open_subject(&made, it, NULL, RVL_CONTEXT_NO_VERIFY);
+    options.tag_id = made.tag;
+    ok = ok && rvl_alloc(made.context, FIRST_BYTES, &options, &made.addr) == RVL_OK &&
+         timed_pause(&made, "pause_first");
+    ok = close_subject(&made, ok);
+    uint64_t taken_ns = samples_spread(samples_find(&found, "pause_first", FIRST_BYTES)).median;
+    samples_free(&found);
+    it->measured = before;
+    *bytes_out = FIRST_BYTES;
+    return ok ? taken_ns : 0;
+}
+
 static bool measure_host(card *it, const acts *names, uint64_t flags)
 {
     static const uint64_t sizes[] = {2 * MIB, 256 * MIB, 2 * GIB, 8 * GIB, 20 * GIB};
@@ -146,6 +197,6 @@ bool measure_library(card *it)
 {
     static const acts plain = {"pause_cold", "pause_warm", "resume_warm"};
     static const acts verified = {NULL, "pause_verified", "resume_verified"};
-    return measure_host(it, &plain, RVL_CONTEXT_NO_VERIFY) && measure_disk(it) &&
-           measure_host(it, &verified, 0);
+    return measure_host(it, &plain, RVL_CONTEXT_NO_VERIFY) && measure_buffers(it) &&
+           measure_disk(it) && measure_host(it, &verified, 0);
 }

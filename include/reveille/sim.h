@@ -55,6 +55,32 @@ typedef struct rvl_cost_model {
 } rvl_cost_model;
 
 /*
+ * X(field): what is waited for on top of that. Zero: not known, and nothing is waited for.
+ * host_first: once in a process, when host memory is first made. host_start: whenever the making of
+ * host memory begins from rest; with it, memory is made in chunks of RVL_HOST_CHUNK_BYTES, and a
+ * copy waits for its own. clear: the driver clears released memory at this rate, beside everything;
+ * a create that needs memory which is not cleared yet waits for it, and reclaim is paid for what is
+ * cleared. idle_clearing, unmap_clearing, release_clearing: what waiting for an idle device, an
+ * unmap and a release take longer while it clears.
+ */
+#define RVL_COST_WAITS_MAP(X)                                                                      \
+    X(host_first)                                                                                  \
+    X(host_start)                                                                                  \
+    X(clear)                                                                                       \
+    X(idle_clearing)                                                                               \
+    X(unmap_clearing)                                                                              \
+    X(release_clearing)
+
+/* Host memory is made in whole chunks. */
+#define RVL_HOST_CHUNK_BYTES (UINT64_C(64) << 20)
+
+typedef struct rvl_cost_waits {
+#define RVL_COST_WAITS_FIELD(field) rvl_cost field;
+    RVL_COST_WAITS_MAP(RVL_COST_WAITS_FIELD)
+#undef RVL_COST_WAITS_FIELD
+} rvl_cost_waits;
+
+/*
  * X(field): device memory that the driver takes for itself, in bytes. 0: not known. context: for a
  * process's context. first_kernel: for the first kernel that it starts. streams: for its first 34
  * streams, which is how many PyTorch makes with its first. graph: for a captured graph.
@@ -93,6 +119,7 @@ typedef struct rvl_profile {
     rvl_driver_use driver;         /* grows no more: what comes later stands behind the doubt */
     uint64_t capacity_doubt_bytes; /* programs may get so much less than capacity_bytes says;
                                       0: capacity_bytes is what they get */
+    rvl_cost_waits waits;          /* grows no more, either */
 } rvl_profile;
 
 /* Number of built-in profiles. Thread-safe. Since 0.1. */

@@ -24,7 +24,7 @@
 #include "reveille/replay.h"
 
 #define FORMAT "reveille device profile"
-#define VERSION 1
+#define VERSION 2
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 #define KEY_BYTES 96
 #define NAME_BYTES_MAX 63
@@ -169,12 +169,12 @@ static const json_t *object(reader *r, const json_t *root, const char *key)
 
 /* ---- Parts ---- */
 
-static rvl_cost read_cost(reader *r, const json_t *costs, const char *name)
+static rvl_cost read_cost(reader *r, const json_t *costs, const char *group, const char *name)
 {
     static const char *const keys[] = {"call_ns", "fs_per_byte", "from", NULL};
     char parent[KEY_BYTES];
     const json_t *cost = json_object_get(costs, name);
-    join(parent, "costs", name);
+    join(parent, group, name);
     if (!json_is_object(cost)) {
         refuse(r, RVL_ERR_INVALID, parent,
                cost == NULL ? "is missing: calibrate the card again" : "must be an object");
@@ -196,10 +196,26 @@ static rvl_cost_model read_costs(reader *r, const json_t *root)
     if (r->status != RVL_OK)
         return model;
     check_keys(r, costs, "costs", keys);
-#define COST_READ(field) model.field = read_cost(r, costs, #field);
+#define COST_READ(field) model.field = read_cost(r, costs, "costs", #field);
     RVL_COST_MAP(COST_READ)
 #undef COST_READ
     return model;
+}
+
+static rvl_cost_waits read_waits(reader *r, const json_t *root)
+{
+#define WAIT_KEY(field) #field,
+    static const char *const keys[] = {RVL_COST_WAITS_MAP(WAIT_KEY) NULL};
+#undef WAIT_KEY
+    rvl_cost_waits found = {0};
+    const json_t *waits = object(r, root, "waits");
+    if (r->status != RVL_OK)
+        return found;
+    check_keys(r, waits, "waits", keys);
+#define WAIT_READ(field) found.field = read_cost(r, waits, "waits", #field);
+    RVL_COST_WAITS_MAP(WAIT_READ)
+#undef WAIT_READ
+    return found;
 }
 
 static rvl_driver_use read_driver(reader *r, const json_t *root)
@@ -241,10 +257,22 @@ static void check_format(reader *r, const json_t *root)
 
 static void read_profile(reader *r, const json_t *root, rvl_profile *profile)
 {
-    static const char *const keys[] = {
-        "format",  "version",  "name",      "description",          "source",
-        "rdma",    "costs",    "driver",    "capacity_bytes",       "granularity_bytes",
-        "machine", "measured", "agreement", "capacity_doubt_bytes", NULL};
+    static const char *const keys[] = {"format",
+                                       "version",
+                                       "name",
+                                       "description",
+                                       "source",
+                                       "rdma",
+                                       "costs",
+                                       "waits",
+                                       "driver",
+                                       "capacity_bytes",
+                                       "granularity_bytes",
+                                       "machine",
+                                       "measured",
+                                       "agreement",
+                                       "capacity_doubt_bytes",
+                                       NULL};
     check_format(r, root);
     if (r->status != RVL_OK)
         return;
@@ -260,6 +288,7 @@ static void read_profile(reader *r, const json_t *root, rvl_profile *profile)
         .flags = RVL_PROFILE_MEASURED | (flag(r, root, "rdma") ? 0 : RVL_PROFILE_NO_RDMA),
         .cost = read_costs(r, root),
         .driver = read_driver(r, root),
+        .waits = read_waits(r, root),
     };
     if (r->status == RVL_OK && (profile->granularity_bytes & (profile->granularity_bytes - 1)) != 0)
         refuse(r, RVL_ERR_INVALID, "granularity_bytes", "must be a power of two");

@@ -181,6 +181,20 @@ class CostModel(Structure):
     _fields_ = [(name, Cost) for name in COSTS]
 
 
+WAITS = (
+    "host_first",
+    "host_start",
+    "clear",
+    "idle_clearing",
+    "unmap_clearing",
+    "release_clearing",
+)
+
+
+class CostWaits(Structure):
+    _fields_ = [(name, Cost) for name in WAITS]
+
+
 class DriverUse(Structure):
     _fields_ = [
         (f"{name}_bytes", c_uint64)
@@ -208,6 +222,7 @@ class Profile(Sized):
         ("cost", CostModel),
         ("driver", DriverUse),
         ("capacity_doubt_bytes", c_uint64),
+        ("waits", CostWaits),
     ]
 
 

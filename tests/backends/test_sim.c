@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
+#include "core/prefetch.h"
 #include "tests/support/contract.h"
 #include "tests/support/support.h"
 
@@ -201,6 +202,129 @@ static void released_memory_is_reclaimed(void **state)
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
+/* Two GiB of device memory that only waits are paid for. */
+#define WAITING_ROOM (2 * GIB)
+
+static rvl_context *open_waiting(rvl_cost_model cost, rvl_cost_waits waits)
+{
+    const rvl_profile profile = {.struct_size = sizeof profile,
+                                 .capacity_bytes = WAITING_ROOM,
+                                 .granularity_bytes = GRANULE,
+                                 .cost = cost,
+                                 .waits = waits};
+    const rvl_profile *devices[] = {&profile};
+    const rvl_sim_options options = {.struct_size = sizeof options,
+                                     .memory = RVL_SIM_ACCOUNTED,
+                                     .devices = devices,
+                                     .device_count = 1};
+    const rvl_context_options context_options = {.struct_size = sizeof context_options,
+                                                 .backend_options = &options};
+    rvl_context *context = NULL;
+    assert_int_equal(rvl_context_open("sim", &context_options, &context), RVL_OK);
+    return context;
+}
+
+static rvl_tag alloc_tagged(rvl_context *context, const char *tag, uint64_t size, rvl_backup backup)
+{
+    const rvl_alloc_options options = {.struct_size = sizeof options, .tag = tag, .backup = backup};
+    rvl_addr addr = 0;
+    rvl_tag found = 0;
+    assert_int_equal(rvl_alloc(context, size, &options, &addr), RVL_OK);
+    assert_int_equal(rvl_tag_find(context, 0, tag, &found), RVL_OK);
+    return found;
+}
+
+/* How long it took; the forecast said so. */
+static uint64_t timed(rvl_context *context, rvl_tag tag, bool pausing)
+{
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    uint64_t begin_ns = rvl_clock_ns(context);
+    assert_int_equal(pausing ? rvl_pause_forecast(context, &tag, 1, NULL, &forecast)
+                             : rvl_resume_forecast(context, &tag, 1, NULL, &forecast),
+                     RVL_OK);
+    assert_int_equal(rvl_clock_ns(context), begin_ns);
+    assert_int_equal(
+        pausing ? rvl_pause(context, &tag, 1, NULL) : rvl_resume(context, &tag, 1, NULL), RVL_OK);
+    assert_int_equal(forecast.time_ns, rvl_clock_ns(context) - begin_ns);
+    return forecast.time_ns;
+}
+
+/*
+ * The driver clears a GiB in 2.5 ms. A resume that fits into what is cleared waits for nothing, and
+ * pays for nothing; one that does not waits for what it lacks; one that comes later pays for all.
+ */
+static void creates_wait_for_cleared_memory(void **state)
+{
+    (void)state;
+    const uint64_t clear_ns = GIB / 1000000 * 2500 + GIB % 1000000 * 2500 / 1000000;
+    const uint64_t half_ns = GIB / 2 / 1000000 * 100 + GIB / 2 % 1000000 * 100 / 1000000;
+    rvl_context *context =
+        open_waiting((rvl_cost_model){.reclaim = {0, 100}}, (rvl_cost_waits){.clear = {0, 2500}});
+    rvl_tag small = alloc_tagged(context, "small", GIB / 2, RVL_BACKUP_NONE);
+    rvl_tag large = alloc_tagged(context, "large", GIB, RVL_BACKUP_NONE);
+    assert_int_equal(timed(context, small, true), 0);
+    assert_int_equal(timed(context, small, false), 0); /* half a GiB was free and clear */
+    /* What small has left behind has not been cleared, and not been paid for. */
+    assert_int_equal(timed(context, large, true), 0);
+    uint64_t waited_ns = timed(context, large, false);
+    assert_in_range(waited_ns, clear_ns + 2 * half_ns - 10, clear_ns + 2 * half_ns + 10);
+    /* Much later all of it is clear, and is paid for: small's two halves, less what was cleared
+       while the resume paid. */
+    assert_int_equal(timed(context, small, true), 0);
+    assert_int_equal(rvl_private_let_pass(context, UINT64_C(1000000000)), RVL_OK);
+    assert_in_range(timed(context, small, false), half_ns * 19 / 10, half_ns * 2);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    assert_int_equal(rvl_private_let_pass(NULL, 1), RVL_ERR_INVALID);
+}
+
+/* What comes while the driver clears takes longer: by its call, and by its bytes. */
+static void calls_take_longer_while_it_clears(void **state)
+{
+    (void)state;
+    rvl_context *context = open_waiting((rvl_cost_model){.unmap = {10, 0}, .release = {100, 0}},
+                                        (rvl_cost_waits){.clear = {0, 2500},
+                                                         .idle_clearing = {5000, 0},
+                                                         .unmap_clearing = {600, 0},
+                                                         .release_clearing = {70000, 0}});
+    rvl_tag first = alloc_tagged(context, "first", GIB, RVL_BACKUP_NONE);
+    rvl_tag then = alloc_tagged(context, "then", GRANULE, RVL_BACKUP_NONE);
+    assert_int_equal(timed(context, first, true), 10 + 100);
+    assert_int_equal(timed(context, then, true), 5000 + 600 + 10 + 70000 + 100);
+    assert_int_equal(timed(context, then, false), 0);
+    assert_int_equal(rvl_private_let_pass(context, UINT64_C(1000000000)), RVL_OK);
+    assert_int_equal(timed(context, then, true), 10 + 100);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+/*
+ * Host memory is made in chunks of 64 MiB. A buffer of four chunks begins once. Eight buffers of
+ * half a chunk begin four times, since each copy waits for its chunk. The first begins later.
+ */
+static void host_memory_begins_in_chunks(void **state)
+{
+    (void)state;
+    const uint64_t chunk = RVL_HOST_CHUNK_BYTES;
+    const uint64_t chunk_ns = chunk / 1000000 * 1000 + chunk % 1000000 * 1000 / 1000000;
+    rvl_context *context =
+        open_waiting((rvl_cost_model){.host_alloc = {0, 1000}},
+                     (rvl_cost_waits){.host_first = {9000000, 0}, .host_start = {2000000, 0}});
+    rvl_tag whole = alloc_tagged(context, "whole", 4 * chunk, RVL_BACKUP_HOST);
+    rvl_tag cut = 0;
+    for (int i = 0; i < 8; i++)
+        cut = alloc_tagged(context, "cut", chunk / 2, RVL_BACKUP_HOST);
+    uint64_t whole_ns = timed(context, whole, true);
+    assert_in_range(whole_ns, 9000000 + 2000000 + 4 * chunk_ns,
+                    9000000 + 2000000 + 4 * chunk_ns + 4);
+    uint64_t cut_ns = timed(context, cut, true);
+    assert_in_range(cut_ns, 4 * (2000000 + chunk_ns), 4 * (2000000 + chunk_ns) + 8);
+    /* All is made: a second round waits for nothing. */
+    assert_int_equal(timed(context, whole, false), 0);
+    assert_int_equal(timed(context, cut, false), 0);
+    assert_int_equal(timed(context, cut, true), 0);
+    assert_int_equal(timed(context, whole, true), 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 /* Host memory is made once, beside the copy to it; the copy ends no earlier. */
 static void host_memory_is_made_once(void **state)
 {
@@ -334,6 +458,9 @@ int main(void)
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(time_passes_as_the_costs_say),
         cmocka_unit_test(released_memory_is_reclaimed),
+        cmocka_unit_test(creates_wait_for_cleared_memory),
+        cmocka_unit_test(calls_take_longer_while_it_clears),
+        cmocka_unit_test(host_memory_begins_in_chunks),
         cmocka_unit_test(host_memory_is_made_once),
         cmocka_unit_test(digests_take_their_time),
         cmocka_unit_test(bad_options_are_refused),

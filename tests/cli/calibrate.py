@@ -53,6 +53,9 @@ def check_profile(reveille, fake, folder):
         expect(one["count"] >= 100 and one["least"] <= one["median"] <= one["most"],
                f"no spread of {act}: {one}")
         expect(profile["costs"][act]["from"] == "measured", f"{act} is not called measured")
+    for wait in ("host_first", "clear", "idle_clearing"):
+        expect(profile["waits"][wait]["from"] == "measured", f"{wait} is not called measured")
+    expect(("pause_first", 2 * MIB) in acts, "the first pause of a process was not measured")
     expect(profile["costs"]["disk_write"]["from"] == "assumed", "a disk that nobody measured")
     expect([one["stage"] for one in profile["agreement"]].count("pause weights#2") == 1, "one round only")
     return path

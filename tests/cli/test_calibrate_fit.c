@@ -133,6 +133,53 @@ static void test_reclaim(void **state)
     samples_free(&all);
 }
 
+#define CHUNK RVL_HOST_CHUNK_BYTES
+
+/* Making begins from rest: once in a large pause, and with every chunk of many small buffers. */
+static void test_host_memory_that_begins(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    const uint64_t chunk_ns = CHUNK / 1000000 * 36000;
+    (void)state;
+    samples_add(&all, "pause_cold", 2 * MIB, "ns", 2000000 + chunk_ns);
+    samples_add(&all, "pause_cold", 8 * GIB, "ns", 8 * GIB / 1000000 * 36000);
+    samples_add(&all, "pause_first", 2 * MIB, "ns", 17000000 + 2000000 + chunk_ns);
+    fit_profile(&all, &profile);
+    assert_near(profile.cost.host_alloc.fs_per_byte, 36000);
+    assert_near(profile.waits.host_start.call_ns, 2000000);
+    assert_near(profile.waits.host_first.call_ns, 17000000);
+    /* Buffers are what it is wanted for: they count where there are some. */
+    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns", 18 * (1500000 + chunk_ns));
+    fit_profile(&all, &profile);
+    assert_near(profile.waits.host_start.call_ns, 1500000);
+    samples_free(&all);
+}
+
+/* What is above the usual price while the driver clears, and how fast it clears. */
+static void test_clearing(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    uint32_t known = fit_profile(&all, &profile);
+    assert_int_equal(known, 0);
+    add_line(&all, "unmap", 18000, 9);
+    add_line(&all, "release", 12000, 300);
+    add_line(&all, "unmap_while_clearing", 18000, 9);
+    add_line(&all, "release_while_clearing", 62000, 500);
+    samples_add(&all, "create_needing_cleared", 30 * GIB, "ns", 30 * GIB / 1000000 * 2328);
+    samples_add(&all, "idle_while_clearing", 30 * GIB, "ns", 4000);
+    known = fit_profile(&all, &profile);
+    assert_int_equal(__builtin_popcount(known), 2 + 4);
+    assert_near(profile.waits.clear.fs_per_byte, 2328);
+    assert_int_equal(profile.waits.unmap_clearing.fs_per_byte, 0);
+    assert_near(profile.waits.release_clearing.call_ns, 50000);
+    assert_near(profile.waits.release_clearing.fs_per_byte, 200);
+    assert_near(profile.waits.idle_clearing.call_ns, 4000);
+    samples_free(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +188,8 @@ int main(void)
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_what_is_not_measured_alone),
         cmocka_unit_test(test_reclaim),
+        cmocka_unit_test(test_host_memory_that_begins),
+        cmocka_unit_test(test_clearing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

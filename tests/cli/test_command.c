@@ -500,7 +500,9 @@ static void test_bad_snapshots(void **state)
     RUN("snapshot", "a", "--capacity", "much");
     check_bad_usage("--capacity much: expected a size such as 80GiB");
     RUN("snapshot", "a", "--device", "x");
-    check_bad_usage("--device x: expected the index of a device");
+    check_bad_usage("--device x: neither a size nor a profile that `reveille devices` lists");
+    RUN("snapshot", "a", "--device", "4096");
+    check_bad_usage("--device 4096: expected the index of a device");
     RUN("snapshot", "a", "--quick");
     check_bad_usage("unknown option --quick");
     RUN("snapshot", "a", "--set");

@@ -30,14 +30,17 @@
                                                                                                "i"                                                          \
                                                                                                "c"                                                          \
                                                                                                "e") "," COST("digest") "," COST("disk_write")
-#define HEAD "\"format\":\"reveille device profile\",\"version\":1,"
+#define HEAD "\"format\":\"reveille device profile\",\"version\":2,"
 #define NAMES "\"name\":\"card\",\"description\":\"a card\",\"source\":\"measured\","
 #define MEMORY "\"capacity_bytes\":1073741824,\"granularity_bytes\":2097152,\"rdma\":true,"
 #define LISTS "\"costs\":{" COSTS_BUT_LAST "," COST("disk_read") "},"
+#define WAITS                                                                                      \
+    "\"waits\":{" COST("host_first") "," COST("host_start") "," COST("clear") "," COST(            \
+        "idle_clearing") "," COST("unmap_clearing") "," COST("release_clearing") "},"
 #define DRIVER                                                                                     \
     "\"driver\":{\"context_bytes\":1,\"first_kernel_bytes\":2,\"streams_bytes\":3,"                \
     "\"graph_bytes\":4,\"first_backup_bytes\":4194304,\"per_pinned_gib_bytes\":8388608}"
-#define GOOD "{" HEAD NAMES MEMORY LISTS DRIVER ",\"measured\":[]}"
+#define GOOD "{" HEAD NAMES MEMORY LISTS WAITS DRIVER ",\"measured\":[]}"
 
 static const char *in_folder(const char *name)
 {
@@ -68,6 +71,8 @@ static void test_a_good_file(void **state)
     assert_int_equal(profile.flags, RVL_PROFILE_MEASURED);
     assert_int_equal(profile.cost.disk_read.call_ns, 7);
     assert_int_equal(profile.cost.create.fs_per_byte, 9);
+    assert_int_equal(profile.waits.host_first.call_ns, 7);
+    assert_int_equal(profile.waits.release_clearing.fs_per_byte, 9);
     assert_int_equal(profile.driver.context_bytes, 1);
     assert_int_equal(profile.driver.per_pinned_gib_bytes, 8388608);
     assert_int_equal(profile.capacity_doubt_bytes, 0);
@@ -95,9 +100,9 @@ static const struct {
     const char *key, *message;
 } mistakes[] = {
     {"reveille device profile", "something", RVL_ERR_INVALID, "format", "reveille calibrate"},
-    {"\"version\":1", "\"version\":0", RVL_ERR_VERSION, "version", "calibrate the card again"},
-    {"\"version\":1", "\"version\":2", RVL_ERR_VERSION, "version", "or a newer one"},
-    {"\"version\":1", "\"version\":\"1\"", RVL_ERR_INVALID, "version", "whole number"},
+    {"\"version\":2", "\"version\":1", RVL_ERR_VERSION, "version", "calibrate the card again"},
+    {"\"version\":2", "\"version\":3", RVL_ERR_VERSION, "version", "or a newer one"},
+    {"\"version\":2", "\"version\":\"2\"", RVL_ERR_INVALID, "version", "whole number"},
     {"\"name\":\"card\"", "\"name\":7", RVL_ERR_INVALID, "name", "must be a text"},
     {"\"name\":\"card\"", "\"name\":\"\"", RVL_ERR_INVALID, "name", "must be a text"},
     {"\"name\":\"card\"", "\"name\":\"a\\u0000b\"", RVL_ERR_INVALID, NULL, ""},
@@ -117,6 +122,11 @@ static const struct {
     {"\"create\":{", "\"creat\":{", RVL_ERR_INVALID, "costs.creat", "correct its spelling"},
     {COST("create") ",", "", RVL_ERR_INVALID, "costs.create", "is missing"},
     {COST("create"), "\"create\":9", RVL_ERR_INVALID, "costs.create", "must be an object"},
+    {"\"clear\":{\"call_ns\":7", "\"clear\":{\"call_ns\":7.5", RVL_ERR_INVALID,
+     "waits.clear.call_ns", "whole number"},
+    {COST("host_start") ",", "", RVL_ERR_INVALID, "waits.host_start", "is missing"},
+    {"\"waits\":{", "\"waits\":{\"wait\":1,", RVL_ERR_INVALID, "waits.wait",
+     "correct its spelling"},
     {"\"driver\":{", "\"driver\":[],\"x\":{", RVL_ERR_INVALID, "x", "correct its spelling"},
     {"\"streams_bytes\":3,", "", RVL_ERR_INVALID, "driver.streams_bytes", "is missing"},
     {"\"measured\":[]", "\"measure\":[]", RVL_ERR_INVALID, "measure", "correct its spelling"},

@@ -672,17 +672,18 @@ def test_profiles():
 def test_profile_of_a_file(tmp_path):
     """What `reveille calibrate` writes names a device; a mistake in it is told with its key."""
     costs = {name: {"call_ns": 5, "fs_per_byte": 6, "from": "measured"} for name in _c.COSTS}
+    waits = {name: {"call_ns": 7, "fs_per_byte": 8, "from": "measured"} for name in _c.WAITS}
     driver = {f"{name}_bytes": 0 for name in
               ("context", "first_kernel", "streams", "graph", "first_backup", "per_pinned_gib")}
-    made = {"format": "reveille device profile", "version": 1, "name": "mine", "description": "my card",
+    made = {"format": "reveille device profile", "version": 2, "name": "mine", "description": "my card",
             "source": "measured", "capacity_bytes": 2**30, "granularity_bytes": 2**21, "rdma": False,
-            "costs": costs, "driver": driver}
+            "costs": costs, "waits": waits, "driver": driver}
     path = tmp_path / "card.json"
     path.write_text(json.dumps(made))
     assert reveille.profile(str(path)).name == "mine"
     with reveille.Context("sim", devices=str(path), memory="accounted") as gpu:
         assert gpu.devices[0].capacity_bytes == 2**30
-    path.write_text(json.dumps({**made, "version": 0}))
+    path.write_text(json.dumps({**made, "version": 1}))
     with pytest.raises(reveille.ReveilleError, match="calibrate the card again"):
         reveille.profile(str(path))
 
