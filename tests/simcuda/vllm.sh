@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries with the headers of its
 # own packages, and runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two. Not part of the test suite: it takes some 10 minutes.
+# parallelism on two; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 15
+# minutes.
 #   tests/simcuda/vllm.sh [VERSION]      default: 0.33.0
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
@@ -44,3 +45,4 @@ run small 1 --graphs
 run small 2
 run small 2 --graphs
 run 7b 1 --graphs
+timeout 1800 "$python" "$source/tests/simcuda/rl_engine.py" "$build/cli/reveille" "$python"
