@@ -18,7 +18,7 @@ VARIABLE = "REVEILLE_AS_TORCH_MEMORY_SAVER"
 FOLDER = Path(__file__).resolve().parent / "alias"
 NAME = "torch_memory_saver"
 
-_VALUES = {
+VALUES = {
     **dict.fromkeys(("1", "true", "TRUE", "yes", "YES"), True),
     **dict.fromkeys(("", "0", "false", "FALSE", "no", "NO"), False),
 }
@@ -26,7 +26,7 @@ _VALUES = {
 
 def wanted() -> bool | None:
     """What the environment says; None: it has a value that is not understood."""
-    return _VALUES.get(os.environ.get(VARIABLE, ""))
+    return VALUES.get(os.environ.get(VARIABLE, ""))
 
 
 class Finder:

@@ -450,8 +450,8 @@ class Context:
         with self._naming(tags):
             return Prepared(self._handle, function, *self._tags(tags), ctypes.byref(options))
 
-    def _prepare_pause(self, tags: Sequence[str]) -> Prepared:
-        options = self._pause_options(False, (), None)
+    def _prepare_pause(self, tags: Sequence[str], discard: bool = False) -> Prepared:
+        options = self._pause_options(discard, (), None)
         return self._prepared("rvl_pause_prepare", tags, options)
 
     def _prepare_resume(self, tags: Sequence[str]) -> Prepared:

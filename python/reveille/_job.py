@@ -112,12 +112,13 @@ class Job:
                 except Exception as error:
                     refusal, cause = _Refusal.of(self.rank, error), error
             decision = meeting.vote(refusal)
-            lost = _end(prepared, decision)
+            lost = _end(prepared, commit=decision is None)
         except Exception as error:  # of the store
             decision = meeting.give_up(f"its store failed: {type(error).__name__}: {error}")
-            lost, cause = _end(prepared, decision), error
+            lost, cause = _end(prepared, commit=decision is None), error
         except BaseException as interruption:  # what was decided is decided
-            _end(prepared, meeting.give_up(f"interrupted: {type(interruption).__name__}"))
+            decision = meeting.give_up(f"interrupted: {type(interruption).__name__}")
+            _end(prepared, commit=decision is None)
             raise
         meeting.leave()
         if decision is not None:
@@ -138,6 +139,19 @@ class Job:
         if isinstance(found, _Refusal):
             raise found.exception(what, self.world_size, None)
         return JobForecast(tuple(Forecast(**json.loads(each)) for each in found))
+
+
+def move_alone(prepare: Callable[[list[Prepared]], None]) -> None:
+    """As Job.move() without other ranks: all that is prepared moves, or nothing."""
+    prepared: list[Prepared] = []
+    try:
+        prepare(prepared)
+    except BaseException:
+        _end(prepared, commit=False)
+        raise
+    lost = _end(prepared, commit=True)
+    if lost is not None:
+        raise lost
 
 
 Group = Union[Job, Any]
@@ -202,12 +216,12 @@ class _Refusal(NamedTuple):
         return JobAborted(message, rank=self.rank, reason=self.reason, **self.facts)
 
 
-def _end(prepared: Sequence[Prepared], decision: _Refusal | None) -> ReveilleError | None:
+def _end(prepared: Sequence[Prepared], *, commit: bool) -> ReveilleError | None:
     """Ends all of them. What an abort has raised."""
     lost: ReveilleError | None = None
     for each in reversed(prepared):
         try:
-            if decision is None:
+            if commit:
                 each.commit()
             else:
                 each.abort()

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, overload
 
@@ -200,19 +200,40 @@ class Saver:
     # ---- Regions ----
 
     def region(
-        self, tag: str, backup: str = "none", kind: str | None = None
+        self, tag: str, backup: str = "none", kind: str | None = None, *, own_pool: bool = False
     ) -> contextlib.AbstractContextManager[None]:
-        """What is allocated within the block, on the current device, has the tag."""
+        """What is allocated within the block, on the current device, has the tag.
+
+        own_pool: the block has a pool that goes with it. PyTorch gives back freed segments of a
+        pool once the pool is gone: those at the end of the block, and others at empty_cache().
+        """
         _check_settings(tag, backup, kind)
-        return self._region(tag, backup, kind)
+        return self._region(tag, backup, kind, own_pool)
 
     @scope
-    def _region(self, tag: str, backup: str, kind: str | None) -> Iterator[None]:
+    def _region(self, tag: str, backup: str, kind: str | None, own_pool: bool) -> Iterator[None]:
         cuda = _cuda_with_pools()
         settings = self._settings_of(tag, backup, kind)
+        if own_pool:
+            _refuse_expandable_segments()
+            with self._open_region(), self._passing_pool(self._new_pool()), self._using(settings):
+                yield
+            return
         pool = self._pool(tag, backup, settings.kind.decode())
         with self._open_region(), cuda.use_mem_pool(pool), self._using(settings):
             yield
+
+    @scope
+    def _passing_pool(self, pool: Any) -> Iterator[None]:
+        """Uses a pool that goes after the block, or once no region is open."""
+        try:
+            with _cuda_with_pools().use_mem_pool(pool):
+                yield
+        finally:
+            with self._lock:
+                if self._open_regions:
+                    self._used_up.append(pool)
+            del pool
 
     @scope
     def _open_region(self) -> Iterator[None]:
@@ -268,9 +289,33 @@ class Saver:
                     "out, give the pool() of such a graph, or use preload mode"
                 )
             return handle
+        return self._graph_pool_of(settings).id
+
+    def _graph_pool_of(self, settings: _Settings) -> Any:
         backup = "host" if settings.host else "disk" if settings.disk else "none"
-        tag, kind = settings.tag.decode(), settings.kind.decode()
-        return self._pool(tag, f"graph {backup}", kind).id
+        return self._pool(settings.tag.decode(), f"graph {backup}", settings.kind.decode())
+
+    def graph_pool(
+        self, tag: str, backup: str = "none"
+    ) -> contextlib.AbstractContextManager[tuple[int, int]]:
+        """Captures within the block that go to the pool of this id have the tag."""
+        _check_settings(tag, backup, None)
+        return self._capturing(tag, backup)
+
+    @scope
+    def _capturing(self, tag: str, backup: str) -> Iterator[tuple[int, int]]:
+        settings = self._settings_of(tag, backup, None)
+        pool = self._graph_pool_of(settings)
+        with self._open_graph(), self._using(settings):
+            yield pool.id
+
+    def release_graph_pool(self, tag: str) -> None:
+        """Drops the pools of a tag's graphs. Their memory goes with the last graph of each."""
+        with self._lock:
+            for key in [key for key in self._pools if key[0] == tag and key[1].startswith("graph ")]:
+                self._used_up.append(self._pools.pop(key))
+            if not self._open_regions:
+                self._used_up.clear()
 
     @scope
     def disable(self) -> Iterator[None]:
@@ -278,27 +323,20 @@ class Saver:
         settings = self._settings()
         if not settings.inside:
             raise InvalidState("disable() is for code within a region, and this thread is in none")
-        cuda = _cuda_with_pools()
-        with self._using(settings._replace(inside=False)):
-            pool = cuda.MemPool()
-            try:
-                with cuda.use_mem_pool(pool):
-                    yield
-            finally:
-                with self._lock:
-                    if self._open_regions:
-                        self._used_up.append(pool)
-                del pool
+        pool = _cuda_with_pools().MemPool()
+        with self._using(settings._replace(inside=False)), self._passing_pool(pool):
+            del pool
+            yield
 
     # ---- Pausing and resuming ----
 
-    def _refuse_capture(self, what: str) -> None:
+    def refuse_capture(self, what: str) -> None:
         """Only the preload library sees captures by itself, those of all threads."""
         if self._open_graphs or _current_stream_is_captured():
             raise Busy(f"a stream is being captured: end the capture before {what}()")
 
     def _move(self, function: str, tags: Sequence[str]) -> None:
-        self._refuse_capture(function)
+        self.refuse_capture(function)
         entry = getattr(self.hook.core, f"rvl_hooks_{function}")
         names: list[bytes | None] = [tag_bytes(tag) for tag in tags]
         self._require(tags)
@@ -315,21 +353,27 @@ class Saver:
         """As pause() or resume(), on all ranks of a group or on none; all tags in one move."""
 
         def prepare(prepared: list[Prepared]) -> None:
-            self._refuse_capture(function)
-            self._require(tags)
-            forecast = self.fits(tags) if function == "resume" else None
-            if forecast is not None and not forecast:
-                raise _does_not_fit(tags, forecast)
-            for context in self.hook.contexts():
-                here = set(context.tags)
-                names = [tag for tag in tags if tag in here]
-                if names or not tags:
-                    prepared.append(getattr(context, f"_prepare_{function}")(names))
+            self.refuse_capture(function)
+            self.prepare(function, tags, prepared)
 
-        with self._watched(function, tags):
+        with self.watched(function, tags):
             job_of(group).move(call_of(function, tags), prepare, seconds(timeout))
 
-    def _watched(
+    def prepare(
+        self, function: str, tags: Sequence[str], prepared: list[Prepared], **options: Any
+    ) -> None:
+        """Prepares a move of the tags, or of all, in every context that has one of them."""
+        self._require(tags)
+        forecast = self.fits(tags) if function == "resume" else None
+        if forecast is not None and not forecast:
+            raise _does_not_fit(tags, forecast)
+        for context in self.hook.contexts():
+            here = set(context.tags)
+            names = [tag for tag in tags if tag in here]
+            if names or not tags:
+                prepared.append(getattr(context, f"_prepare_{function}")(names, **options))
+
+    def watched(
         self, function: str, tags: Sequence[str]
     ) -> contextlib.AbstractContextManager[None]:
         return MOVES.watch(function, tags, lambda: self._reading(tags))
@@ -360,12 +404,12 @@ class Saver:
 
     def pause(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
         """Pauses the tags, or everything if you name none. What you ignore is no failure."""
-        with self._watched("pause", tags), contextlib.suppress(*ignore):
+        with self.watched("pause", tags), contextlib.suppress(*ignore):
             self._move("pause", tags)
 
     def resume(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
         """Resumes the tags. Checks that several fit together before it moves the first."""
-        with self._watched("resume", tags), contextlib.suppress(*ignore):
+        with self.watched("resume", tags), contextlib.suppress(*ignore):
             if len(tags) > 1:
                 forecast = self.fits(tags)
                 if not forecast:
@@ -468,7 +512,7 @@ class Saver:
                 values = {**vars(each), "index": context.ordinal}
                 devices.append(DeviceStats(**values))
             for name, of_tag in stats.tags.items():
-                tags[name] = _sum(tags[name], of_tag) if name in tags else of_tag
+                tags[name] = tags[name].plus(of_tag) if name in tags else of_tag
         return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
 
     def set_disk_directory(self, directory: Path) -> None:
@@ -505,11 +549,19 @@ class Saver:
 def _refuse_expandable_segments() -> None:
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         setting = os.environ.get(variable, "").replace(" ", "").lower()
-        if "expandable_segments:true" in setting:
+        if "expandable_segments:true" in setting and _expandable_now() is not False:
             raise NotSupported(
                 f"PyTorch keeps expandable segments out of regions: take "
                 f"expandable_segments:True out of {variable}"
             )
+
+
+def _expandable_now() -> bool | None:
+    """What PyTorch's allocator has now: a program may turn it off for a block. None: unknown."""
+    try:
+        return bool(_torch().cuda.memory._snapshot()["allocator_settings"]["expandable_segments"])
+    except (AttributeError, KeyError):
+        return None
 
 
 def _check_settings(tag: str, backup: str, kind: str | None) -> None:
@@ -551,12 +603,6 @@ def _does_not_fit(tags: Sequence[str], forecast: Forecast) -> OutOfDeviceMemory:
         device=forecast.device,
         requested_bytes=forecast.needed_bytes,
         free_bytes=forecast.free_bytes,
-    )
-
-
-def _sum(one: TagStats, other: TagStats) -> TagStats:
-    return TagStats(
-        **{each.name: getattr(one, each.name) + getattr(other, each.name) for each in fields(one)}
     )
 
 

@@ -137,6 +137,11 @@ class TagStats:
     pauses: int
     resumes: int
 
+    def plus(self, other: TagStats) -> TagStats:
+        """The sum of both."""
+        names = (each.name for each in fields(self))
+        return TagStats(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
 
 @dataclass(frozen=True)
 class StageStats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 
 class _Scope(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
@@ -29,13 +29,16 @@ class _Scope(contextlib._GeneratorContextManager):  # type: ignore[type-arg]
             self.gen.close()  # type: ignore[attr-defined]
 
 
+Yielded = TypeVar("Yielded")
+
+
 def scope(
-    function: Callable[..., Iterator[None]],
-) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    function: Callable[..., Iterator[Yielded]],
+) -> Callable[..., contextlib.AbstractContextManager[Yielded]]:
     """As contextlib.contextmanager. What the function begins belongs within its try."""
 
     @functools.wraps(function)
-    def begin(*arguments: Any, **named: Any) -> contextlib.AbstractContextManager[None]:
+    def begin(*arguments: Any, **named: Any) -> contextlib.AbstractContextManager[Yielded]:
         return _Scope(function, arguments, named)
 
     return begin

@@ -18,7 +18,7 @@ BY_STATUS: dict[int, type[ReveilleError]] = {}
 NOTES = hasattr(BaseException, "add_note")
 
 
-class ReveilleError(Exception):
+class ReveilleError(RuntimeError):
     """A call failed. It has changed nothing, unless its message says otherwise.
 
     Attributes:

@@ -34,14 +34,20 @@ cmake --build "$build" >>"$source/build/vllm.log"
 
 # No network; FlashInfer's sampler is compiled by nvcc when it is first used, which takes minutes: vLLM's own is taken.
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0
+# The plugin as pip installs it, in a folder of its own: vLLM's environment stays as it is.
+site=$build/site
+rm -rf "$site"
+"$environment/bin/pip" install --quiet --no-deps --config-settings=build-dir="$build/site-build" --target "$site" "$source"
 run() { # MODEL GPUS [OPTIONS]
     local model=$1 gpus=$2
     shift 2
     timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
-        "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
+        env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
 }
 run small 1
-run small 1 --graphs
+run small 1 --graphs -o "$build/cumem.json"
+run small 1 --graphs --backend reveille --same-as "$build/cumem.json"
+run small 2 --backend reveille
 run small 2
 run small 2 --graphs
 run 7b 1 --graphs

@@ -4,15 +4,17 @@
 vLLM is as it was installed. What is read comes from its workers by vLLM's own way to extend them
 (worker_extension_cls): figures of its profiling run, its sleep-mode allocator, and what CUDA says.
 
-    python vllm_sleep.py MODEL [--gpus N] [--graphs] [-o FILE]      MODEL: small, 7b
+    python vllm_sleep.py MODEL [--gpus N] [--graphs] [--backend NAME] [-o FILE]      MODEL: small, 7b
 """
 import argparse
+import collections
 import json
 import os
 import tempfile
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 PAGE = 2 * MIB  # of physical memory
+REVEILLE_CODE = PAGE  # its digest kernel
 BFLOAT16 = 2  # bytes
 BLOCK_TOKENS = 16
 PROMPT, TOKENS = [5, 6, 7, 8], 8
@@ -39,32 +41,51 @@ MODELS = {
 }
 
 
+Held = collections.namedtuple("Held", "address size tag asleep backup")
+
+
+def of_cumem():
+    """What vLLM's own allocator has."""
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    data = CuMemAllocator.get_instance().pointer_to_data
+    return [
+        Held(at, each.handle[1], each.tag, each.is_asleep, getattr(each.cpu_backup_tensor, "nbytes", 0))
+        for at, each in data.items()
+    ]
+
+
+def of_reveille():
+    """What Reveille's has."""
+    import reveille
+
+    return [
+        Held(each.addr, each.size_bytes, each.tag.removeprefix("vllm:"), each.state == "paused", each.backup_bytes)
+        for context in reveille.contexts()
+        for each in context.allocations()
+    ]
+
+
 class Figures:
     """What a worker is asked for; vLLM mixes it into its own."""
 
     def reveille_memory(self):
         import torch
-        from vllm.device_allocator.cumem import CuMemAllocator
 
         torch.accelerator.synchronize()
         free, total = torch.cuda.mem_get_info()
-        held = CuMemAllocator.get_instance().pointer_to_data.values()
+        held = of_reveille() if self.model_config.sleep_mode_backend == "reveille" else of_cumem()
         segments = {each["address"]: each["total_size"] for each in torch.cuda.memory_snapshot()}
         tags = {}
         for each in held:
-            awake, asleep, backup = tags.get(each.tag, (0, 0, 0))
-            size = each.handle[1]
-            kept = each.cpu_backup_tensor
-            tags[each.tag] = [
-                awake + size * (not each.is_asleep),
-                asleep + size * each.is_asleep,
-                backup + (0 if kept is None else kept.nbytes),
-            ]
+            before = tags.get(each.tag, (0, 0, 0))
+            own = (each.size * (not each.asleep), each.size * each.asleep, each.backup)
+            tags[each.tag] = [a + b for a, b in zip(before, own)]
         return {
             "used": total - free,
             "reserved": torch.cuda.memory_reserved(),
             "tags": tags,
-            "segments": sum(segments[each.handle[2]] for each in held),
+            "segments": sum(segments[each.address] for each in held),
         }
 
     def reveille_start(self):
@@ -88,6 +109,17 @@ class Figures:
     def reveille_addresses(self):
         weights = {name: each.data_ptr() for name, each in self.model_runner.model.named_parameters()}
         return [weights, [each.data_ptr() for each in self.model_runner.kv_caches]]
+
+    def reveille_occupy(self, rank, free_bytes):
+        """A rank's card gets full; None: it is free again."""
+        import torch
+
+        if rank is None:
+            self.reveille_neighbour = None
+            torch.cuda.empty_cache()
+        elif self.rank == rank:
+            size = torch.cuda.mem_get_info()[0] - free_bytes
+            self.reveille_neighbour = torch.empty(size, dtype=torch.uint8, device="cuda")
 
     def reveille_mark(self, value):
         """Writes to a small parameter; None: answers what is there."""
@@ -150,6 +182,7 @@ class Engine:
             load_format="dummy",
             skip_tokenizer_init=True,
             enable_sleep_mode=True,
+            sleep_mode_backend=arguments.backend,
             enforce_eager=not arguments.graphs,
             tensor_parallel_size=self.ranks,
             gpu_memory_utilization=self.share,
@@ -212,6 +245,23 @@ class Engine:
             check(was["used"] - now["used"], given + uncached, f"given up at level {level}")
         return after
 
+    def no_room(self):
+        """The last rank has no room: none wakes up, and the reason comes here. Then all do."""
+        self.sleep(1)
+        last = self.ranks - 1
+        self.ask("occupy", last, GIB)
+        before = self.ask("memory")
+        try:
+            self.llm.wake_up()
+        except Exception as error:
+            who = f"rank {last} of {self.ranks} cannot wake_up()" if last else "resume of "
+            assert who in str(error) and " GiB free on cuda:" in str(error), error
+        else:
+            raise AssertionError("it woke up without room")
+        check(self.ask("memory"), before, "memory after a wake-up without room")
+        self.ask("occupy", None, 0)
+        self.wake(None)
+
     def wake(self, tags):
         before = self.ask("memory")
         self.llm.wake_up(tags=tags)
@@ -230,11 +280,25 @@ class Engine:
         return after
 
 
+def compare(rows, others):
+    """Each tag's bytes awake, asleep and backed up. Reveille has code on the card, which the KV cache then lacks."""
+    check([name for name, _ in rows], [name for name, _ in others], "stages")
+    for (name, ranks), (_, others_ranks) in zip(rows, others):
+        for now, other in zip(ranks, others_ranks, strict=True):
+            check(sorted(now["tags"]), sorted(other["tags"]), f"tags {name}")
+            for tag, bytes_of in now["tags"].items():
+                room = REVEILLE_CODE if tag == "kv_cache" else 0
+                for a, b in zip(bytes_of, other["tags"][tag], strict=True):
+                    assert (a == 0) == (b == 0) and 0 <= b - a <= room, f"{tag} {name}: {bytes_of}, {other['tags'][tag]}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--backend", default="cumem", choices=("cumem", "reveille"))
+    parser.add_argument("--same-as", metavar="FILE", help="what -o has written with cumem: the same bytes in each row")
     parser.add_argument("-o", dest="out")
     arguments = parser.parse_args()
     engine = Engine(arguments)
@@ -256,6 +320,10 @@ def main():
     rows.append(("KV cache awake", engine.wake(["kv_cache"])))
     check(engine.ask("addresses"), addresses, "addresses after level 1")
     engine.generate()
+    if arguments.backend == "reveille":
+        engine.no_room()
+        check(engine.ask("mark", None), [[3.0] * 4] * arguments.gpus, "a weight after a wake-up without room")
+        check(engine.ask("addresses"), addresses, "addresses after it")
 
     rows.append(("asleep, level 2", engine.sleep(2)))
     rows.append(("all awake", engine.wake(None)))
@@ -263,6 +331,9 @@ def main():
     engine.generate()
     for name, ranks in rows:
         print(f"{name}: {[(each['used'], each['tags']) for each in ranks]}")
+    if arguments.same_as:
+        with open(arguments.same_as, encoding="utf-8") as file:
+            compare(rows, json.load(file)["rows"])
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as out:
             json.dump({"start": starts, "rows": rows}, out, indent=1)

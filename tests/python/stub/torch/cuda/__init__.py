@@ -19,6 +19,7 @@ _ids = itertools.count(1)
 _free = {}  # (pool, size): segments that nobody uses
 _current = []
 _pools = weakref.WeakValueDictionary()
+_gone = set()  # pools that are: empty_cache() gives back their free segments, and the default pool's
 
 
 class OutOfMemoryError(RuntimeError):
@@ -32,9 +33,13 @@ class MemPool:
         _pools[self.id] = self
 
     def __del__(self):  # as PyTorch does
-        if _current and not sys.is_finalizing():
+        if sys.is_finalizing():
+            return
+        if _current:
             print("a pool went while another was in use", file=sys.stderr, flush=True)
             os.abort()
+        _gone.add(self.id)
+        _give_back(lambda pool: pool == self.id)
 
 
 DEFAULT = MemPool()
@@ -51,11 +56,12 @@ def use_mem_pool(pool):
 
 class Segment:
     def __init__(self, address, size, pool, device):
-        self.address, self.size, self.pool, self.device = address, size, pool, device
+        self.address, self.size, self.device = address, size, device
+        self.pool, self.allocator = pool.id, pool.allocator
 
     def give_back(self):
-        if self.pool.allocator is not None:
-            self.pool.allocator.free(self.address, self.size, self.device)
+        if self.allocator is not None:
+            self.allocator.free(self.address, self.size, self.device)
         elif _process.cudaFree(ctypes.c_void_p(self.address)) != 0:
             raise RuntimeError("cudaFree failed")
 
@@ -67,7 +73,7 @@ class Block:
 
 
 def key_of(segment):
-    return segment.pool.id, segment.size, segment.device
+    return segment.pool, segment.size, segment.device
 
 
 def allocate(size):
@@ -94,8 +100,12 @@ def _segment(pool, size):
 
 
 def empty_cache():
-    for segments in _free.values():
-        while segments:
+    _give_back(lambda pool: pool == DEFAULT.id or pool in _gone)
+
+
+def _give_back(wanted):
+    for (pool, _size, _device), segments in _free.items():
+        while segments and wanted(pool):
             segments.pop().give_back()
 
 
@@ -132,13 +142,13 @@ def synchronize():
 
 class CUDAGraph:
     def pool(self):
-        return self._pool
+        return self._private.id
 
 
 @contextlib.contextmanager
 def graph(cuda_graph, pool=None, stream=None, capture_error_mode="global"):
     private = MemPool() if pool is None else _pools[pool]
-    cuda_graph._pool = private.id
+    cuda_graph._private = private  # a graph keeps its pool
     captured = ctypes.c_void_p()
     assert _process.cudaStreamCreate(ctypes.byref(captured)) == 0
     assert _process.cudaStreamBeginCapture(captured, 0) == 0

@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""The pluggable allocator of the stub."""
+"""The pluggable allocator of the stub, and its settings."""
 
 import ctypes
+import os
+
+settings = {"expandable_segments": None}  # None: what the environment says
+
+
+def _snapshot():
+    value = settings["expandable_segments"]
+    if value is None:
+        said = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "").replace(" ", "")
+        value = "expandable_segments:True" in said
+    return {"allocator_settings": {"expandable_segments": value}}
 
 
 class _Allocator:

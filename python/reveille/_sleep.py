@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Sleep and wake-up of an engine: all its tags in one move, with or without their content.
+
+An engine says only when it goes to sleep which tags keep their content. So each of its allocations
+can be backed up, and a pause discards the others. What a sleep or a wake-up moves is one
+transaction: if any part of it fails, on any rank of the engine, all is as it was.
+
+The engine's tags have a prefix, so that the program's own regions are never put to sleep with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+from collections.abc import Collection, Sequence
+from typing import Callable
+
+from ._job import Job, Prepared, move_alone
+from ._process import SAVER, Saver
+from ._results import TagStats
+
+LOGGER = logging.getLogger("reveille")
+GRAPHS = "cudagraph"
+RANKS_TIMEOUT_S = 300.0  # for the slowest rank of an engine to copy its weights
+
+
+class SleepAllocator:
+    """The memory of one engine in this process.
+
+    Args:
+        prefix: begins the names of its tags, in metrics() and stats() too
+        job: answers the ranks that sleep and wake as one, None if there is one rank
+        saver: the regions of the process
+    """
+
+    def __init__(
+        self, prefix: str, job: Callable[[], Job | None] = lambda: None, saver: Saver = SAVER
+    ) -> None:
+        self._prefix = prefix
+        self._job = job
+        self._saver = saver
+
+    # ---- Allocating ----
+
+    def use_memory_pool(self, tag: str) -> contextlib.AbstractContextManager[None]:
+        """What PyTorch allocates on this thread within the block has the tag."""
+        return self._saver.region(self._prefix + tag, "host", own_pool=True)
+
+    def cudagraph_pool(self) -> contextlib.AbstractContextManager[tuple[int, int]]:
+        """The id of the pool for graphs that are captured within the block."""
+        return self._saver.graph_pool(self._prefix + GRAPHS, "host")
+
+    def release_pools(self) -> None:
+        """Gives back what no tensor and no graph uses. May be called again."""
+        self._saver.release_graph_pool(self._prefix + GRAPHS)
+        _release_what_is_unused()
+
+    # ---- Sleeping ----
+
+    def sleep(self, keep: Collection[str]) -> None:
+        """Puts all to sleep: the tags of keep with their content, the others without."""
+        found = self.tags()
+        self._say_conflicts(found, lambda tag: tag in keep, "sleep")
+        kept = [tag for tag in found if tag in keep]
+        self._pause(f"sleep({sorted(keep)})", kept, [tag for tag in found if tag not in keep])
+
+    def discard(self, tags: Collection[str]) -> None:
+        """Puts these tags to sleep, without content."""
+        found = {tag: stats for tag, stats in self.tags().items() if tag in tags}
+        self._say_conflicts(found, lambda _tag: False, "discard")
+        self._pause(f"discard({sorted(tags)})", [], list(found))
+
+    def wake_up(self, wanted: Callable[[str], bool], what: str) -> None:
+        """Wakes the tags that are wanted. what: the call, which all ranks must make."""
+        _release_what_is_unused()
+        asleep = [tag for tag, stats in self.tags().items() if stats.paused_bytes and wanted(tag)]
+        names = self._names(asleep)
+
+        def prepare(prepared: list[Prepared]) -> None:
+            if names:
+                self._saver.refuse_capture("wake_up")
+                self._saver.prepare("resume", names, prepared)
+
+        self._move("resume", names, what, prepare)
+
+    def _pause(self, what: str, kept: Sequence[str], discarded: Sequence[str]) -> None:
+        _release_what_is_unused()  # so that nothing is copied for nobody
+        parts = [(self._names(kept), False), (self._names(discarded), True)]
+
+        def prepare(prepared: list[Prepared]) -> None:
+            for names, discard in parts:
+                if names:
+                    self._saver.refuse_capture("sleep")
+                    self._saver.prepare("pause", names, prepared, discard=discard)
+
+        self._move("pause", [name for names, _ in parts for name in names], what, prepare)
+
+    def _move(
+        self,
+        function: str,
+        names: Sequence[str],
+        what: str,
+        prepare: Callable[[list[Prepared]], None],
+    ) -> None:
+        job = self._job()
+        watched = self._saver.watched(function, names) if names else contextlib.nullcontext()
+        with watched:  # a rank without such tags has its vote all the same
+            if job is None:
+                move_alone(prepare)
+            else:
+                job.move(what, prepare, RANKS_TIMEOUT_S)
+
+    # ---- Asking ----
+
+    @property
+    def asleep(self) -> bool:
+        """Whether any of its memory is."""
+        return any(stats.paused_bytes for stats in self.tags().values())
+
+    def get_current_usage(self) -> int:
+        """Bytes of all its allocations, awake and asleep."""
+        return sum(each.active_bytes + each.paused_bytes for each in self.tags().values())
+
+    def tags(self) -> dict[str, TagStats]:
+        """Counters of each tag, by the engine's name of it."""
+        found: dict[str, TagStats] = {}
+        for context in self._saver.contexts_in_use():
+            for name in context.tags:
+                if name.startswith(self._prefix):
+                    tag, stats = name[len(self._prefix) :], context._tag_stats(name)
+                    found[tag] = found[tag].plus(stats) if tag in found else stats
+        return dict(sorted(found.items()))
+
+    def _names(self, tags: Sequence[str]) -> list[str]:
+        return [self._prefix + tag for tag in tags]
+
+    def _say_conflicts(
+        self, found: dict[str, TagStats], keeps: Callable[[str], bool], what: str
+    ) -> None:
+        """What sleeps already stays as it is, with its content or without."""
+        for tag, stats in found.items():
+            if stats.paused_bytes and keeps(tag) != bool(stats.host_backup_bytes):
+                LOGGER.warning(
+                    '%s: "%s" is asleep already, %s its content, and stays so: wake it up first',
+                    what,
+                    tag,
+                    "with" if stats.host_backup_bytes else "without",
+                )
+
+
+def _release_what_is_unused() -> None:
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()

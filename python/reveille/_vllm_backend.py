@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""The backend that vLLM makes of ``--sleep-mode-backend reveille``.
+
+vLLM's own backend knows which tags a level of sleep keeps, and asks the allocator in vLLM's slot,
+which is Reveille's. What differs is the state: after a failure it is as it was, and while any
+memory sleeps it is SUSPENDED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from vllm.device_allocator.sleep_mode_backend import CuMemBackend
+
+from .vllm import allocator_in_use
+
+
+class ReveilleBackend(CuMemBackend):  # type: ignore[misc]
+    """Sleep and wake-up of one worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state: str
+        self._allocator = allocator_in_use()
+
+    @contextlib.contextmanager
+    def _moving(self) -> Iterator[None]:
+        before = self._state
+        try:
+            yield
+        except BaseException:
+            self._state = before
+            raise
+        self._state = "SUSPENDED" if self._allocator.asleep else "RUNNING"
+
+    def suspend(self, level: int = 1) -> None:
+        """Level 1 keeps the weights on the host, level 2 does not."""
+        with self._moving():
+            super().suspend(level)
+
+    def resume(self, tags: list[str] | None = None) -> None:
+        """Takes memory back, at the same addresses."""
+        with self._moving():
+            super().resume(tags)
+
+    def discard(self, tags: tuple[str, ...]) -> None:
+        """Gives up these tags alone, without content."""
+        with self._moving():
+            super().discard(tags)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""vLLM's sleep mode on Reveille: ``vllm serve ... --enable-sleep-mode --sleep-mode-backend reveille``.
+
+vLLM calls register() in each of its processes, by the entry point ``vllm.general_plugins``. That
+names the backend, which vLLM makes at the first sleep. Its memory is allocated long before, by the
+allocator in the slot CuMemAllocator.instance, and vLLM does not say there which backend was chosen.
+So a Chooser lies in the slot. At the first question it looks for the config of the worker that asks,
+and puts Reveille's allocator or vLLM's own into its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from . import _alias, _c
+from ._job import Job
+from ._sleep import SleepAllocator
+from .errors import InvalidArgument, InvalidState, NotSupported
+
+LOGGER = logging.getLogger("reveille")
+NAME = "reveille"
+AS_CUMEM = "REVEILLE_AS_CUMEM"
+RAN_WITH = "0.33"  # what the tests have run
+FACTORY = "vllm.device_allocator.sleep_mode_backend"
+
+
+class Allocator:
+    """vLLM's interface of an allocator. The tags are in metrics() as "vllm:weights" and so on."""
+
+    default_tag = "default"
+
+    def __init__(self, ranks: Callable[[], Job | None] = lambda: None) -> None:
+        self._own = SleepAllocator("vllm:", ranks)
+
+    @contextlib.contextmanager
+    def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
+        """What is allocated within the block has the tag."""
+        with _segments_that_stay(), self._own.use_memory_pool(tag or self.default_tag):
+            yield
+
+    @contextlib.contextmanager
+    def cudagraph_pool(self) -> Iterator[tuple[int, int]]:
+        """The pool for graphs that are captured within the block."""
+        with _segments_that_stay(), self._own.cudagraph_pool() as pool:
+            yield pool
+
+    def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
+        """Gives all memory up. These tags, by default "default", keep their content on the host.
+
+        All tags go on all ranks of the engine, or none does and it raises why.
+        """
+        self._own.sleep(_tags(offload_tags, self.default_tag))
+
+    def discard(self, tags: tuple[str, ...] | str) -> None:
+        """Gives up the memory of these tags alone, without their content."""
+        self._own.discard(_tags(tags, self.default_tag))
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """Takes the memory back: of all, or without the deferrable tags that are not named.
+
+        All of it on all ranks of the engine, or none and it raises why.
+        """
+        from vllm.device_allocator import DEFERRABLE_TAGS
+
+        asked = None if tags is None else _tags(tags, self.default_tag)
+        self._own.wake_up(
+            lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
+            f"wake_up({'' if asked is None else sorted(asked)})",
+        )
+
+    def get_current_usage(self) -> int:
+        """Bytes that are allocated, awake and asleep."""
+        return self._own.get_current_usage()
+
+    def release_pools(self) -> None:
+        """Gives back what is not used any more."""
+        self._own.release_pools()
+
+    def close(self) -> None:
+        """As release_pools()."""
+        self.release_pools()
+
+    @property
+    def asleep(self) -> bool:
+        """Whether any of its memory is."""
+        return self._own.asleep
+
+    def tags(self) -> dict[str, Any]:
+        """reveille.TagStats of each of vLLM's tags."""
+        return self._own.tags()
+
+
+def _tags(tags: Sequence[str] | str | None, default: str) -> set[str]:
+    if tags is None:
+        return {default}
+    names = {tags} if isinstance(tags, str) else set(tags)
+    if not all(isinstance(each, str) for each in names):
+        raise InvalidArgument(f"tags must be names, not {tags!r}")
+    return names
+
+
+def _segments_that_stay() -> contextlib.AbstractContextManager[None]:
+    """PyTorch keeps expandable segments out of pools: vLLM turns them off for a block."""
+    from vllm.device_allocator.alloc_conf import non_expandable_allocations
+
+    block: contextlib.AbstractContextManager[None] = non_expandable_allocations()
+    return block
+
+
+# ---- Which allocator it is ----
+
+
+class Chooser:
+    """Lies in vLLM's slot until the first question, and then answers by what it has put there."""
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot  # vLLM's class CuMemAllocator
+
+    def __getattr__(self, name: str) -> Any:
+        if self._slot.instance is self:
+            config = _config_on_the_stack()
+            if _is_wanted(config):
+                self._slot.instance = _new_allocator(config)
+            else:
+                self._slot.instance = None
+                self._slot.get_instance()
+        return getattr(self._slot.instance, name)
+
+
+def _config_on_the_stack() -> Any:
+    """vLLM's config, which a caller has as ``vllm_config`` or as that of its ``self``; or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        found = frame.f_locals.get("vllm_config")
+        if found is None:
+            found = getattr(frame.f_locals.get("self"), "__dict__", {}).get("vllm_config")
+        if getattr(found, "model_config", None) is not None:
+            return found
+        frame = frame.f_back
+    return None
+
+
+def _is_wanted(config: Any) -> bool:
+    """Whether Reveille was chosen: by the option, or by the variable for what is cumem's."""
+    everywhere = _alias.VALUES.get(os.environ.get(AS_CUMEM, ""))
+    if everywhere is None:
+        raise InvalidArgument(
+            f"{AS_CUMEM}={os.environ[AS_CUMEM]!r} is not understood: set it to 1 for Reveille in "
+            "the place of vLLM's allocator, or to 0"
+        )
+    backend = "cumem" if config is None else config.model_config.sleep_mode_backend
+    return bool(backend == NAME or (everywhere and backend == "cumem"))
+
+
+def _new_allocator(config: Any) -> Allocator:
+    different = differences()
+    if different:
+        raise unknown_interface(different)
+    if not _version().startswith(RAN_WITH + "."):
+        LOGGER.warning(
+            "Reveille %s was run with vLLM %s; this is vLLM %s, which has the same interface",
+            _own_version(),
+            RAN_WITH,
+            _version(),
+        )
+    model = None if config is None else config.model_config
+    offloads = getattr(model, "sleep_mode_offload_cudagraph", False)
+    if offloads and getattr(model, "sleep_mode_backend", "cumem") == NAME:
+        LOGGER.warning(
+            "vLLM %s offloads CUDA graphs for the backend cumem alone: set %s=1 and leave "
+            "--sleep-mode-backend out, or leave --sleep-mode-offload-cudagraph out",
+            _version(),
+            AS_CUMEM,
+        )
+    return Allocator(lambda: _ranks_of(config))
+
+
+def _ranks_of(config: Any) -> Job | None:
+    """The ranks of this worker's engine, which are neighbours in torch.distributed's world."""
+    size = 1 if config is None else config.parallel_config.world_size
+    if size == 1:
+        return None
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
+
+    if not dist.is_initialized() or dist.get_world_size() % size:
+        raise InvalidState(
+            f"the engine has {size} ranks, and torch.distributed knows "
+            f"{dist.get_world_size() if dist.is_initialized() else 'none'}: they cannot agree"
+        )
+    engine, rank = divmod(dist.get_rank(), size)
+    return Job(c10d._get_default_store(), rank, size, name=f"reveille/vllm/{engine}")
+
+
+def allocator_in_use() -> Allocator:
+    """Reveille's, if vLLM's memory comes from there. Raises why not."""
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    found = CuMemAllocator.instance
+    if isinstance(found, Chooser):
+        _ = found.close  # chooses
+        found = CuMemAllocator.instance
+    if not isinstance(found, Allocator):
+        raise InvalidState(
+            f"the memory of this process comes from vLLM's {type(found).__name__}, and so the "
+            "backend reveille cannot move it: start one engine in a process, with one backend"
+        )
+    return found
+
+
+# ---- vLLM's interface ----
+
+
+def differences() -> list[str]:
+    """What of the installed vLLM's interface is not as this module takes it to be."""
+    try:
+        from vllm import device_allocator
+        from vllm.device_allocator import alloc_conf, cumem, sleep_mode_backend
+    except ImportError as error:
+        return [str(error)]
+    found = [
+        f"{module.__name__}.{name} is missing"
+        for module, name in (
+            (device_allocator, "DEFERRABLE_TAGS"),
+            (device_allocator, "MemAllocator"),
+            (alloc_conf, "non_expandable_allocations"),
+            (cumem, "CuMemAllocator"),
+            (sleep_mode_backend, "CuMemBackend"),
+            (sleep_mode_backend, "SleepModeBackend"),
+        )
+        if not hasattr(module, name)
+    ]
+    if found:
+        return found
+    backend = sleep_mode_backend.SleepModeBackend
+    abstract = sorted(getattr(backend, "__abstractmethods__", ()))
+    if abstract != ["resume", "suspend"]:
+        found.append(f"a backend must have {', '.join(abstract)}")
+    for each in (device_allocator.MemAllocator, cumem.CuMemAllocator):
+        found += _unanswered(each)
+    for name in ("instance", "get_instance"):
+        if not hasattr(cumem.CuMemAllocator, name):
+            found.append(f"CuMemAllocator.{name} is missing")
+    return found
+
+
+def _unanswered(interface: type) -> list[str]:
+    """Public methods, and their parameters, that Allocator lacks."""
+    found = []
+    for name, theirs in vars(interface).items():
+        if name.startswith("_") or not inspect.isfunction(theirs):
+            continue
+        ours = getattr(Allocator, name, None)
+        title = f"{interface.__name__}.{name}"
+        if ours is None:
+            found.append(f"{title}() is new")
+            continue
+        known = inspect.signature(ours).parameters
+        asked = inspect.signature(theirs).parameters
+        found += [f"{title}() has a new {each}" for each in asked if each not in known]
+    return found
+
+
+def unknown_interface(different: Sequence[str]) -> NotSupported:
+    """Why this vLLM and this Reveille do not go together."""
+    return NotSupported(
+        f"Reveille {_own_version()} does not know the sleep mode of vLLM {_version()} "
+        f"({'; '.join(different)}): install vllm=={RAN_WITH}.0, or a Reveille that knows this "
+        "vLLM, or leave --sleep-mode-backend at cumem"
+    )
+
+
+def _version() -> str:
+    return str(getattr(sys.modules.get("vllm"), "__version__", "of no version"))
+
+
+def _own_version() -> str:
+    return _c.some_text(_c.core().rvl_version())
+
+
+def register() -> None:
+    """Makes the backend known to vLLM. May be called again. Changes nothing for other backends.
+
+    It never raises, since vLLM calls it for everybody who has the package. If you choose the backend
+    of a vLLM with an unknown interface, the first allocation raises the reason.
+    """
+    try:
+        from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory
+    except ImportError as error:
+        LOGGER.warning("%s", unknown_interface([str(error)]))
+        return
+    with contextlib.suppress(ValueError):  # it is known already
+        SleepModeBackendFactory.register_backend(NAME, "reveille._vllm_backend", "ReveilleBackend")
+    try:
+        from vllm.device_allocator.cumem import CuMemAllocator, cumem_available
+    except ImportError as error:
+        LOGGER.warning("%s", unknown_interface([str(error)]))
+        return
+    if cumem_available and getattr(CuMemAllocator, "instance", None) is None:
+        CuMemAllocator.instance = Chooser(CuMemAllocator)
