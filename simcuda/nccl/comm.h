@@ -34,6 +34,7 @@ struct ncclComm {
     bool told;   /* that it waits */
     bool sized;  /* ranks is known, and not assumed */
     unsigned children;
+    unsigned moves;      /* times that it was suspended or resumed */
     unsigned operations; /* made by ncclRedOpCreatePreMulSum() */
     uint64_t meeting;    /* 0: it has left */
     uint64_t began_ns;
@@ -52,6 +53,14 @@ rvli_nccl_result rvli_nccl_driven(CUresult result);
 /* Whether it is a communicator, and one that operations can use. */
 rvli_nccl_result rvli_comm_check(const rvli_comm *comm);
 rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm);
+
+/* All ranks come together once more, for what they do with it. Begun by all before the first waits.
+ * Nobody is waited for where a rank has no others, or their number is assumed. */
+rvli_nccl_result rvli_comm_meet(rvli_comm *comm, const char *what, uint64_t *meeting_out);
+rvli_nccl_result rvli_comm_wait(rvli_comm *comm, uint64_t *meeting);
+
+/* It has failed for good, with a result, which is what this answers. */
+rvli_nccl_result rvli_comm_give_up(rvli_comm *comm, rvli_nccl_result result);
 
 /* Takes memory on the communicator's device, and gives it back; all that it had where it was used.
  */

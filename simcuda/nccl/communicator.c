@@ -153,6 +153,25 @@ static rvli_nccl_result wait_for_all(rvli_comm *comm, uint64_t meeting)
     return result;
 }
 
+rvli_nccl_result rvli_comm_meet(rvli_comm *comm, const char *what, uint64_t *meeting_out)
+{
+    char name[RVLI_COMM_NAME_BYTES];
+    *meeting_out = 0;
+    if (comm->ranks == 1 || !comm->sized)
+        return RVLI_NCCL_SUCCESS;
+    make_child_name(name, comm->name, comm->moves++, what, 0);
+    comm->began_ns = now_ns();
+    comm->told = false;
+    return meet(name, comm->rank, comm->ranks, 0, meeting_out);
+}
+
+rvli_nccl_result rvli_comm_wait(rvli_comm *comm, uint64_t *meeting)
+{
+    rvli_nccl_result result = *meeting != 0 ? wait_for_all(comm, *meeting) : RVLI_NCCL_SUCCESS;
+    part(meeting, comm->rank);
+    return result;
+}
+
 /* ---- A communicator ---- */
 
 /* The device of this thread, as the runtime has it: 0 where none was named. */
@@ -244,7 +263,7 @@ static rvli_nccl_result begin_use(rvli_comm *comm)
     return result;
 }
 
-static rvli_nccl_result give_up(rvli_comm *comm, rvli_nccl_result result)
+rvli_nccl_result rvli_comm_give_up(rvli_comm *comm, rvli_nccl_result result)
 {
     comm->state = RVLI_COMM_OVER;
     comm->result = result;
@@ -257,7 +276,7 @@ static rvli_nccl_result finish(rvli_comm *comm)
     rvli_nccl_result result = wait_for_all(comm, comm->meeting);
     if (result == RVLI_NCCL_SUCCESS)
         result = begin_use(comm);
-    return result == RVLI_NCCL_SUCCESS ? result : give_up(comm, result);
+    return result == RVLI_NCCL_SUCCESS ? result : rvli_comm_give_up(comm, result);
 }
 
 /* One step of a communicator that does not block. */
@@ -269,7 +288,7 @@ static void go_on(rvli_comm *comm)
     if (result == RVLI_NCCL_SUCCESS)
         result = begin_use(comm);
     if (result != RVLI_NCCL_SUCCESS)
-        (void)give_up(comm, result);
+        (void)rvli_comm_give_up(comm, result);
 }
 
 /* ---- By a unique id ---- */
@@ -574,9 +593,12 @@ rvli_nccl_result ncclCommShrink(rvli_comm *comm, const int *excluded, int exclud
 
 /* ---- The end ---- */
 
+/* Also while it is suspended. */
 rvli_nccl_result ncclCommFinalize(rvli_comm *comm)
 {
-    rvli_nccl_result result = rvli_comm_check_ready(comm);
+    rvli_nccl_result result = rvli_comm_check(comm);
+    if (result == RVLI_NCCL_SUCCESS && comm->state != RVLI_COMM_SUSPENDED)
+        result = rvli_comm_check_ready(comm);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_comm_give_memory(comm);

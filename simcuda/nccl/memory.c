@@ -73,58 +73,6 @@ void rvli_comm_give_memory(rvli_comm *comm)
     comm->holds = false;
 }
 
-rvli_nccl_result ncclCommSuspend(rvli_comm *comm, int flags)
-{
-    rvli_nccl_result result = rvli_comm_check_ready(comm);
-    if (result == RVLI_NCCL_SUCCESS && flags != RVLI_NCCL_SUSPEND_MEMORY)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT,
-                              "ncclCommSuspend: flags are %d, not NCCL_SUSPEND_MEM", flags);
-    if (result != RVLI_NCCL_SUCCESS)
-        return result;
-    rvli_comm_give_memory(comm);
-    comm->state = RVLI_COMM_SUSPENDED;
-    return RVLI_NCCL_SUCCESS;
-}
-
-/* Stays suspended where the device has no room. */
-rvli_nccl_result ncclCommResume(rvli_comm *comm)
-{
-    rvli_nccl_result result = rvli_comm_check(comm);
-    if (result == RVLI_NCCL_SUCCESS && comm->state != RVLI_COMM_SUSPENDED)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_USAGE,
-                              "ncclCommResume: the communicator is not suspended");
-    if (result == RVLI_NCCL_SUCCESS && comm->suspendable_bytes > 0)
-        result = rvli_comm_take_memory(comm);
-    if (result == RVLI_NCCL_SUCCESS)
-        comm->state = RVLI_COMM_READY;
-    return result;
-}
-
-rvli_nccl_result ncclCommMemStats(rvli_comm *comm, rvli_nccl_memory what, uint64_t *value)
-{
-    rvli_nccl_result result = rvli_comm_check(comm);
-    if (result != RVLI_NCCL_SUCCESS)
-        return result;
-    if (value == NULL)
-        return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "ncclCommMemStats: value is NULL");
-    switch (what) {
-    case RVLI_NCCL_MEMORY_SUSPENDABLE:
-        *value = comm->suspendable_bytes;
-        return RVLI_NCCL_SUCCESS;
-    case RVLI_NCCL_MEMORY_SUSPENDED:
-        *value = comm->state == RVLI_COMM_SUSPENDED;
-        return RVLI_NCCL_SUCCESS;
-    case RVLI_NCCL_MEMORY_PERSISTENT:
-        *value = comm->total_bytes - comm->suspendable_bytes;
-        return RVLI_NCCL_SUCCESS;
-    case RVLI_NCCL_MEMORY_TOTAL:
-        *value = comm->total_bytes;
-        return RVLI_NCCL_SUCCESS;
-    }
-    return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "ncclCommMemStats: %d is no statistic",
-                          (int)what);
-}
-
 /* ---- Memory for the program: physical memory of its own, as NCCL has it ---- */
 
 static CUresult map_at(CUdeviceptr addr, size_t bytes, const CUmemAllocationProp *kind)
@@ -264,9 +212,6 @@ rvli_nccl_result ncclWinGetUserPtr(rvli_comm *comm, rvli_window *window, void **
     return RVLI_NCCL_SUCCESS;
 }
 
-RVLI_NCCL_ALSO(ncclCommSuspend)
-RVLI_NCCL_ALSO(ncclCommResume)
-RVLI_NCCL_ALSO(ncclCommMemStats)
 RVLI_NCCL_ALSO(ncclMemAlloc)
 RVLI_NCCL_ALSO(ncclMemFree)
 RVLI_NCCL_ALSO(ncclCommRegister)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RVLI_NCCL_VERSION 22809 /* 2.28.9, which PyTorch 2.11 comes with */
+#define RVLI_NCCL_VERSION 23007 /* 2.30.7, unless another is asked for */
 #define RVLI_NCCL_ID_BYTES 128
 #define RVLI_NCCL_CONFIG_MAGIC 0xcafebeefu
 #define RVLI_NCCL_NOT_SET INT_MIN /* of an int in a config */

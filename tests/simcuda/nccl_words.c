@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,17 @@ static rvli_nccl_result init_all(int ranks)
     rvli_nccl_result result = FIND(ncclCommInitAll)(all, ranks, NULL);
     comm = all[0];
     return result;
+}
+
+/* Every communicator of `all`, in one group. */
+static rvli_nccl_result move_all(bool suspended)
+{
+    rvli_nccl_result result = FIND(ncclGroupStart)();
+    for (int i = 0; i < RANKS_MAX && all[i] != NULL && result == RVLI_NCCL_SUCCESS; i++)
+        result = suspended ? FIND(ncclCommSuspend)(all[i], RVLI_NCCL_SUSPEND_MEMORY)
+                           : FIND(ncclCommResume)(all[i]);
+    rvli_nccl_result ended = FIND(ncclGroupEnd)();
+    return result == RVLI_NCCL_SUCCESS ? ended : result;
 }
 
 static rvli_nccl_result split(char **words, int share)
@@ -249,6 +261,10 @@ static int act_alone(const char *word)
         say(FIND(ncclCommSuspend)(comm, RVLI_NCCL_SUSPEND_MEMORY));
     else if (strcmp(word, "resume") == 0)
         say(FIND(ncclCommResume)(comm));
+    else if (strcmp(word, "every") == 0)
+        say(move_all(true));
+    else if (strcmp(word, "again") == 0)
+        say(move_all(false));
     else if (strcmp(word, "stats") == 0)
         stats();
     else if (strcmp(word, "async") == 0)

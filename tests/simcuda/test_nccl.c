@@ -296,6 +296,89 @@ static void suspended_and_resumed(void **state)
     check_line(10, "5"); /* it is not suspended */
 }
 
+/* As NCCL has it: nobody is suspended before all are, and nobody goes on before all are resumed. */
+static void suspending_waits_for_all(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 held $1 suspend memory held $1 resume memory"), 0);
+    check_line(2, "0");
+    check_number(3, CONTEXT + CODE);
+    check_line(4, "0");
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+    assert_int_equal(run_shell("rm -f id [0-9]; REVEILLE_NCCL_TIMEOUT_S=2 " COMMAND_WORD
+                               " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; " PROGRAM
+                               " nccl device 1 init id 1 2 held 4 >1 2>&1 & " PROGRAM
+                               " nccl device 0 init id 0 2 suspend memory stats reduce; wait' "
+                               "2>err"),
+                     0);
+    check_line(3, "2"); /* ncclSystemError */
+    check_number(4, CONTEXT + CODE + COMMUNICATOR);
+    check_line(5, "205520896 0 104857600 310378496 ");
+    check_line(6, "2"); /* it has failed for good */
+    check_file("err", "rank 0 of 2 has waited 2 s for ranks that have not come: 1");
+}
+
+static void a_rank_that_ends_instead_of_suspending(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id [0-9]; " COMMAND_WORD " run --gpus 2 -- sh -c '" PROGRAM
+                               " nccl id id; (" PROGRAM
+                               " nccl device 1 init id 1 2 held 1 end >1 2>&1) & REVEILLE_NCCL_"
+                               "TIMEOUT_S=3 " PROGRAM " nccl device 0 init id 0 2 suspend; wait' "
+                               "2>err"),
+                     0);
+    check_line(3, "2"); /* it had not come, so nobody knows that it has ended */
+}
+
+static void all_ranks_of_a_process_suspend(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(COMMAND_WORD " run --gpus 2 -- " PROGRAM
+                                            " nccl all 2 memory every memory again memory 2>err"),
+                     0);
+    check_number(1, CONTEXT + CODE + COMMUNICATOR);
+    check_line(2, "0");
+    check_number(3, CONTEXT + CODE);
+    check_line(4, "0");
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+}
+
+static void shared_memory_is_not_suspended(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 share 0 $1 suspend resume memory"), 0);
+    check_line(3, "5"); /* ncclInvalidUsage */
+    check_line(4, "5");
+    check_number(5, CONTEXT + CODE + COMMUNICATOR);
+}
+
+static void finalized_asleep(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 suspend finalize destroy memory"), 0);
+    check_line(3, "0");
+    check_line(4, "0");
+    check_number(5, CONTEXT + CODE);
+}
+
+static void an_older_version(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("REVEILLE_NCCL_VERSION=2.28.9 " COMMAND_WORD
+                               " run --gpus 2 -- " PROGRAM
+                               " nccl all 2 version suspend resume async 2>err"),
+                     0);
+    check_line(1, "22809");
+    check_line(2, "5"); /* ncclInvalidUsage */
+    check_line(3, "5");
+    check_line(4, "0"); /* nothing has changed */
+    check_file("err", "NCCL 22809 is asked for, and gives no memory back: that came with 22907");
+    assert_int_equal(run_shell("REVEILLE_NCCL_VERSION=new " COMMAND_WORD " run -- " PROGRAM
+                               " nccl all 1 version 2>err"),
+                     0);
+    check_line(1, "23007");
+}
+
 static void no_room_for_a_communicator(void **state)
 {
     (void)state;
@@ -339,7 +422,7 @@ static void bad_operations(void **state)
 {
     (void)state;
     assert_int_equal(run_ranks(1, "init id 0 1 version bad unknown unknown"), 0);
-    check_line(2, "22809");
+    check_line(2, "23007");
     check_line(3, "4");
     check_line(4, "4");
     check_line(5, "4");
@@ -375,6 +458,12 @@ int main(void)
         cmocka_unit_test(what_destroying_gives_back),
         cmocka_unit_test(alone_it_takes_nothing),
         cmocka_unit_test(suspended_and_resumed),
+        cmocka_unit_test(suspending_waits_for_all),
+        cmocka_unit_test(a_rank_that_ends_instead_of_suspending),
+        cmocka_unit_test(all_ranks_of_a_process_suspend),
+        cmocka_unit_test(shared_memory_is_not_suspended),
+        cmocka_unit_test(finalized_asleep),
+        cmocka_unit_test(an_older_version),
         cmocka_unit_test(no_room_for_a_communicator),
         cmocka_unit_test(no_room_to_resume),
         cmocka_unit_test(memory_for_programs),
