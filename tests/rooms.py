@@ -20,7 +20,7 @@ ROOMS = {
     "backends": ["base", "core"],
     "predict/replay": ["base", "core/prefetch.h"],
     "predict/snapshot": ["base"],
-    "predict/llm": ["base"],
+    "predict/llm": ["base", "predict/snapshot"],
     "predict/profile": ["base"],
     "hooks": ["base", "trace"],
     "hooks/shim": ["base", "hooks"],

@@ -81,7 +81,11 @@ RVL_API const char *rvl_model_family(size_t index);
     X(ENGINE_CONTEXT, "engine_context", "CUDA context of the engine")                              \
     X(TRAINER_CONTEXT, "trainer_context", "CUDA context of the trainer")                           \
     X(TRAINER_RESIDUE, "trainer_residue", "what the trainer leaves behind")                        \
-    X(ASLEEP, "asleep", "in use while the engine sleeps")
+    X(ASLEEP, "asleep", "in use while the engine sleeps")                                          \
+    X(OPTIMIZER_TEMPORARIES, "optimizer_temporaries",                                              \
+      "what the optimizer's step has for a moment")                                                \
+    X(BLAS_WORKSPACES, "blas_workspaces", "what the trainer's matrix products work in")            \
+    X(CACHED, "cached", "free in PyTorch's segments while the trainer trains")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,

@@ -430,15 +430,18 @@ rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_ou
     if (root == NULL)
         return no_json(&json);
     rvl_model *model = calloc(1, sizeof *model);
+    if (model != NULL)
+        model->remembered = rvli_remembered_new();
     reader r = {.config = root, .model = model};
     rvl_status status =
-        model == NULL ? rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a model")
+        model == NULL || model->remembered == NULL
+            ? rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a model")
         : !json_is_object(root)
             ? rvli_model_fail(RVL_ERR_INVALID, "", "no JSON object: expected a config.json")
             : read_root(&r);
     json_decref(root);
     if (status != RVL_OK) {
-        free(model);
+        rvl_model_close(model);
         return status;
     }
     *model_out = model;
@@ -501,6 +504,9 @@ rvl_status rvl_model_open(const char *path, rvl_model **model_out)
 
 void rvl_model_close(rvl_model *model)
 {
+    if (model == NULL)
+        return;
+    rvli_remembered_free(model->remembered);
     free(model);
 }
 

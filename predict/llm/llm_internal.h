@@ -67,8 +67,15 @@ typedef struct rvli_scales {
 
 struct json_t;
 
+/* What was worked out for a model before (step/remembered.c). */
+typedef struct rvli_remembered rvli_remembered;
+
+rvli_remembered *rvli_remembered_new(void);
+void rvli_remembered_free(rvli_remembered *memory);
+
 struct rvl_model {
     const char *type;
+    rvli_remembered *remembered;
     uint32_t features;
     uint32_t layers;
     uint32_t heads;
@@ -181,14 +188,24 @@ typedef struct rvli_term {
     bool given;
 } rvli_term;
 
+/* Moments of training that a trace shows: the fullest of both passes, and that of the update. */
+enum { RVLI_MOMENT_PASSES, RVLI_MOMENT_UPDATE, RVLI_MOMENT_COUNT };
+
 typedef struct rvli_terms {
     rvli_term term[RVL_MODEL_TERM_COUNT];
+    bool by_program; /* training is what the program of a step has shown; else terms add up */
+    uint64_t moments[RVLI_MOMENT_COUNT][RVL_MODEL_TERM_COUNT];
+    rvli_sizes forward[RVL_MODEL_TERM_COUNT]; /* of ALL_GATHER, LOGITS: without gradients */
     uint64_t tokens;
 } rvli_terms;
 
 /* All terms of a step. On failure nothing is left to free. */
 rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_terms *terms_out);
 void rvli_terms_free(rvli_terms *terms);
+
+/* Bytes a token that attention, or the experts of a layer, keep for the backward pass. */
+uint64_t rvli_attention_kept_bytes(const rvl_model *model);
+uint64_t rvli_experts_kept_bytes(const rvl_model *model);
 const char *rvli_term_tag(rvl_model_term term, rvl_model_train train);
 
 /* A comment that stands before an event. */

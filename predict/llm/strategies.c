@@ -22,9 +22,11 @@ static const rvl_model_term engine_terms[] = {RVL_MODEL_WEIGHTS, RVL_MODEL_KV_CA
 /* What lives from step to step: the first for every pass, the others for training alone. */
 static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
                                              RVL_MODEL_OPTIMIZER};
-static const rvl_model_term training_terms[] = {RVL_MODEL_GRADIENTS, RVL_MODEL_GRADIENT_BUCKETS,
-                                                RVL_MODEL_ALL_GATHER, RVL_MODEL_ACTIVATIONS,
-                                                RVL_MODEL_LOGITS};
+static const rvl_model_term training_terms[] = {
+    RVL_MODEL_GRADIENTS,       RVL_MODEL_GRADIENT_BUCKETS,
+    RVL_MODEL_ALL_GATHER,      RVL_MODEL_ACTIVATIONS,
+    RVL_MODEL_LOGITS,          RVL_MODEL_OPTIMIZER_TEMPORARIES,
+    RVL_MODEL_BLAS_WORKSPACES, RVL_MODEL_CACHED};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define ENGINE_TERMS engine_terms, COUNT(engine_terms)
@@ -96,23 +98,29 @@ static const char *tag_of(const player *p, rvl_model_term term)
     return rvli_term_tag(term, p->step->train);
 }
 
+static void alloc_one(player *p, int process, rvl_model_term term, uint64_t bytes,
+                      rvl_backup backup, uint32_t flags)
+{
+    if (p->live[term] == 0)
+        p->first_id[term] = p->step->last_id[process] + 1;
+    add(p, process,
+        (rvl_trace_event){.kind = RVL_EVENT_ALLOC,
+                          .id = ++p->step->last_id[process],
+                          .bytes = bytes,
+                          .tag = tag_of(p, term),
+                          .backup = backup,
+                          .flags = flags});
+    p->live[term]++;
+}
+
 /* The first count allocations of a term. */
 static void alloc_some(player *p, int process, rvl_model_term term, size_t count, rvl_backup backup,
                        uint32_t flags)
 {
     const rvli_sizes *sizes = sizes_of(p, term);
-    p->first_id[term] = p->step->last_id[process] + 1;
     p->live[term] = 0;
-    for (size_t i = 0; i < sizes->count && i < count; i++) {
-        add(p, process,
-            (rvl_trace_event){.kind = RVL_EVENT_ALLOC,
-                              .id = ++p->step->last_id[process],
-                              .bytes = sizes->items[i],
-                              .tag = tag_of(p, term),
-                              .backup = backup,
-                              .flags = flags});
-        p->live[term]++;
-    }
+    for (size_t i = 0; i < sizes->count && i < count; i++)
+        alloc_one(p, process, term, sizes->items[i], backup, flags);
 }
 
 static void alloc(player *p, int process, const rvl_model_term *terms, size_t count,
@@ -204,28 +212,64 @@ static void play_wake(player *p)
 
 /* ---- A full step ---- */
 
+/* What a pass without gradients has of a term. */
+static const rvli_sizes *forward_sizes(const player *p, rvl_model_term term)
+{
+    return p->step->terms.by_program ? &p->step->terms.forward[term] : sizes_of(p, term);
+}
+
+static void alloc_forward(player *p, rvl_model_term term, size_t count)
+{
+    const rvli_sizes *sizes = forward_sizes(p, term);
+    for (size_t i = 0; i < sizes->count && i < count; i++)
+        alloc_one(p, TRAINER, term, sizes->items[i], RVL_BACKUP_NONE, 0);
+}
+
 /* The whole weights, for as long as a pass over them takes. */
 static void gather(player *p)
 {
-    alloc_some(p, TRAINER, RVL_MODEL_ALL_GATHER, SIZE_MAX, RVL_BACKUP_NONE, 0);
+    alloc_forward(p, RVL_MODEL_ALL_GATHER, SIZE_MAX);
     release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
 }
 
 /* A forward pass alone needs no gradient of the logits, which is the last of them. */
 static void log_probabilities(player *p)
 {
-    size_t logits = sizes_of(p, RVL_MODEL_LOGITS)->count;
-    alloc_some(p, TRAINER, RVL_MODEL_ALL_GATHER, SIZE_MAX, RVL_BACKUP_NONE, 0);
-    alloc_some(p, TRAINER, RVL_MODEL_LOGITS, logits > 1 ? logits - 1 : logits, RVL_BACKUP_NONE, 0);
+    size_t logits = forward_sizes(p, RVL_MODEL_LOGITS)->count;
+    alloc_forward(p, RVL_MODEL_ALL_GATHER, SIZE_MAX);
+    alloc_forward(p, RVL_MODEL_LOGITS, logits > 1 ? logits - 1 : logits);
     release_one(p, TRAINER, RVL_MODEL_LOGITS);
     release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
 }
 
-static void train(player *p)
+/* All that a moment of training has; where terms add up, there is only one. */
+static void alloc_training(player *p, int moment)
 {
-    alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
+    if (!p->step->terms.by_program) {
+        alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
+        return;
+    }
+    for (size_t i = 0; i < COUNT(training_terms); i++) {
+        uint64_t bytes = p->step->terms.moments[moment][training_terms[i]];
+        if (bytes > 0)
+            alloc_one(p, TRAINER, training_terms[i], bytes, RVL_BACKUP_NONE, 0);
+    }
+}
+
+static void release_training(player *p)
+{
     for (size_t i = COUNT(training_terms); i > 0; i--)
         release_one(p, TRAINER, training_terms[i - 1]);
+}
+
+static void train(player *p)
+{
+    alloc_training(p, RVLI_MOMENT_PASSES);
+    release_training(p);
+    if (!p->step->terms.by_program)
+        return;
+    alloc_training(p, RVLI_MOMENT_UPDATE);
+    release_training(p);
 }
 
 static void play_v0(player *p)
@@ -237,7 +281,7 @@ static void play_v0(player *p)
     external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
     alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
     alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
-    alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
+    alloc_training(p, RVLI_MOMENT_PASSES);
     stage(p, "log_probabilities");
     stage(p, "train");
     step_mark(p);

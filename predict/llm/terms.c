@@ -6,6 +6,7 @@
 #include "base/element.h"
 #include "base/options.h"
 #include "predict/llm/llm_internal.h"
+#include "predict/llm/step/training.h"
 
 #define BF16_BYTES UINT64_C(2)
 #define FP32_BYTES UINT64_C(4)
@@ -185,7 +186,7 @@ static void make_all_gather(const maker *m)
 
 /* ---- Activations and logits ---- */
 
-static uint64_t attention_activations(const rvl_model *m)
+uint64_t rvli_attention_kept_bytes(const rvl_model *m)
 {
     const uint64_t *d = m->dim;
     uint64_t attended = BF16_BYTES * d[RVLI_DIM_ATTENDED], sums = FP32_BYTES * m->heads;
@@ -204,19 +205,25 @@ static uint64_t mlp_activations(uint64_t intermediate)
     return 4 * BF16_BYTES * intermediate;
 }
 
+uint64_t rvli_experts_kept_bytes(const rvl_model *m)
+{
+    const uint64_t *d = m->dim;
+    uint64_t chosen =
+        2 * BF16_BYTES * d[RVLI_DIM_HIDDEN] + mlp_activations(d[RVLI_DIM_EXPERT_INTERMEDIATE]);
+    uint64_t shared =
+        m->features & RVLI_SHARED ? mlp_activations(d[RVLI_DIM_SHARED_INTERMEDIATE]) : 0;
+    return m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
+}
+
 /* Bytes a token that a layer keeps for its backward pass. */
 static uint64_t layer_activations(const rvl_model *m, uint32_t layer)
 {
     const uint64_t *d = m->dim;
     uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : 4;
-    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + attention_activations(m);
+    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + rvli_attention_kept_bytes(m);
     if (m->sparse[layer] == 0)
         return bytes + mlp_activations(d[RVLI_DIM_INTERMEDIATE]);
-    uint64_t chosen =
-        2 * BF16_BYTES * d[RVLI_DIM_HIDDEN] + mlp_activations(d[RVLI_DIM_EXPERT_INTERMEDIATE]);
-    uint64_t shared =
-        m->features & RVLI_SHARED ? mlp_activations(d[RVLI_DIM_SHARED_INTERMEDIATE]) : 0;
-    return bytes + m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
+    return bytes + rvli_experts_kept_bytes(m);
 }
 
 static rvl_status too_many_tokens(void)
@@ -408,6 +415,115 @@ static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
         rvli_sizes_add(sizes_of(m, term), bytes);
 }
 
+/* ---- Training, as the program of a step shows it ---- */
+
+/* What a step holds for a while, in the order in which it is laid over what is reserved. */
+static const rvl_model_term passing_terms[] = {RVL_MODEL_GRADIENT_BUCKETS,
+                                               RVL_MODEL_BLAS_WORKSPACES,
+                                               RVL_MODEL_GRADIENTS,
+                                               RVL_MODEL_ALL_GATHER,
+                                               RVL_MODEL_OPTIMIZER_TEMPORARIES,
+                                               RVL_MODEL_ACTIVATIONS,
+                                               RVL_MODEL_LOGITS};
+static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
+                                             RVL_MODEL_OPTIMIZER};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* The size of one is not that of the others: with a given one, the trainer's terms add up. */
+static bool any_given(const maker *m)
+{
+    bool given = is_given(m, RVL_MODEL_CACHED);
+    for (size_t i = 0; i < COUNT(passing_terms); i++)
+        given = given || is_given(m, passing_terms[i]);
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        given = given || is_given(m, state_terms[i]);
+    return given;
+}
+
+/*
+ * States are packed by themselves, and the rest of what is reserved is divided: each term has its
+ * blocks, and what is free is cached. The device gives out granules, so each border goes to the
+ * nearest.
+ */
+static void divide(const maker *m, const rvli_moment *moment, uint64_t reserved,
+                   uint64_t bytes_out[RVL_MODEL_TERM_COUNT])
+{
+    uint64_t granule = m->plan->device.granularity_bytes, states = 0;
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        states += total_of(m, state_terms[i]);
+    uint64_t at = states, laid = states;
+    for (size_t i = 0; i < COUNT(passing_terms); i++) {
+        at += moment->held[passing_terms[i]];
+        uint64_t end = rvli_round_up(at - granule / 2, granule);
+        bytes_out[passing_terms[i]] = end > laid ? end - laid : 0;
+        laid += bytes_out[passing_terms[i]];
+    }
+    bytes_out[RVL_MODEL_CACHED] = reserved > laid ? reserved - laid : 0;
+}
+
+/* What is printed of a term is what it has at the first moment at which it has anything. */
+static void keep_first(const maker *m, rvl_model_term term)
+{
+    uint64_t bytes = 0;
+    m->terms->forward[term] = m->terms->term[term].sizes;
+    m->terms->term[term].sizes = (rvli_sizes){0};
+    for (int i = 0; i < RVLI_MOMENT_COUNT && bytes == 0; i++)
+        bytes = m->terms->moments[i][term];
+    if (bytes > 0)
+        rvli_sizes_add(sizes_of(m, term), bytes);
+}
+
+/* While it trains, nothing of the engine is on the device but its context, except in v0. */
+static uint64_t limit_of(const maker *m)
+{
+    uint64_t contexts =
+        total_of(m, RVL_MODEL_ENGINE_CONTEXT) + total_of(m, RVL_MODEL_TRAINER_CONTEXT);
+    uint64_t capacity = m->plan->device.capacity_bytes;
+    bool alone = m->plan->options.strategy != RVL_MODEL_V0;
+    return alone && capacity > contexts ? capacity - contexts : 0;
+}
+
+/* What does not fit is shown as it would be with more memory. */
+static rvl_status run_program(const maker *m, rvli_trained *trained_out)
+{
+    const rvl_model_options *o = &m->plan->options;
+    rvli_training_shape shape = {.train = o->train,
+                                 .train_ranks = o->train_ranks,
+                                 .flags = o->flags,
+                                 .micro_batch = o->micro_batch,
+                                 .seq_len = o->seq_len,
+                                 .optimizer = o->optimizer};
+    uint64_t limit = limit_of(m);
+    rvli_trained bounded;
+    rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
+    if (status == RVL_OK && limit > 0 && trained_out->reserved_bytes > limit) {
+        shape.limit_bytes = limit;
+        status = rvli_training_recall(m->model, &shape, &bounded);
+        if (status == RVL_OK && bounded.reserved_bytes <= limit)
+            *trained_out = bounded;
+    }
+    return status == RVL_OK ? RVL_OK
+                            : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
+}
+
+static rvl_status train_by_program(const maker *m)
+{
+    rvli_trained trained;
+    if (any_given(m))
+        return RVL_OK;
+    rvl_status status = run_program(m, &trained);
+    if (status != RVL_OK)
+        return status;
+    m->terms->by_program = true;
+    divide(m, &trained.passes, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_PASSES]);
+    divide(m, &trained.update, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_UPDATE]);
+    for (size_t i = 0; i < COUNT(passing_terms); i++)
+        keep_first(m, passing_terms[i]);
+    keep_first(m, RVL_MODEL_CACHED);
+    return RVL_OK;
+}
+
 static void make_trainer(const maker *m)
 {
     optimizer chosen = optimizers[m->plan->options.optimizer];
@@ -439,8 +555,10 @@ static rvl_status make_all(const maker *m)
         make_constant(m, RVL_MODEL_CUDA_GRAPH, CUDA_GRAPH_BYTES);
         make_buffers(m);
         status = make_activations(m);
-        if (status == RVL_OK)
+        if (status == RVL_OK) {
             make_trainer(m);
+            status = train_by_program(m);
+        }
     }
     return status == RVL_OK ? make_cache(m) : status;
 }
@@ -506,7 +624,7 @@ static rvl_status take_given(const maker *m)
 static bool any_failed(const rvli_terms *terms)
 {
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
-        if (terms->term[term].sizes.failed)
+        if (terms->term[term].sizes.failed || terms->forward[term].failed)
             return true;
     }
     return false;
@@ -531,6 +649,8 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
 
 void rvli_terms_free(rvli_terms *terms)
 {
-    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
         rvli_sizes_free(&terms->term[term].sizes);
+        rvli_sizes_free(&terms->forward[term]);
+    }
 }

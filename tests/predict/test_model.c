@@ -1039,12 +1039,22 @@ static void assert_shares(const rvl_model *model, const rvl_model_step *step, rv
     assert_packed(step, term, &p.packing);
 }
 
+/* With a given size of the trainer's, its terms add up: no program runs. */
+static rvl_model_options adding_up(rvl_model_options options)
+{
+    static const rvl_model_given none = {.term = RVL_MODEL_CACHED, .bytes = 0};
+    options.given = &none;
+    options.given_count = 1;
+    options.given_size = sizeof none;
+    return options;
+}
+
 static void trainers_shard_what_they_hold(void **state)
 {
     (void)state;
     rvl_model *model = open_model("qwen2.5-7b");
     rvl_model_options options = {.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 12};
-    rvl_model_step *step = make_step(model, options);
+    rvl_model_step *step = make_step(model, adding_up(options));
     assert_shares(model, step, RVL_MODEL_SHARDED_WEIGHTS, 12, 1, 2, false);
     assert_shares(model, step, RVL_MODEL_MASTER_WEIGHTS, 12, 1, 4, false);
     assert_shares(model, step, RVL_MODEL_OPTIMIZER, 12, 2, 4, false);
@@ -1054,7 +1064,7 @@ static void trainers_shard_what_they_hold(void **state)
     rvl_model_step_close(step);
     options.train = RVL_MODEL_TRAIN_DDP;
     options.optimizer = RVL_MODEL_ADAMW_8BIT;
-    step = make_step(model, options);
+    step = make_step(model, adding_up(options));
     assert_shares(model, step, RVL_MODEL_SHARDED_WEIGHTS, 1, 1, 2, false);
     assert_shares(model, step, RVL_MODEL_OPTIMIZER, 1, 2, 1, true);
     assert_shares(model, step, RVL_MODEL_GRADIENTS, 1, 1, 2, false);
@@ -1099,11 +1109,11 @@ static void gathered_weights_are_whole_or_two_layers(void **state)
     const uint64_t root = round_up(UINT64_C(2) * (2 * UINT64_C(128256) * 4096 + 4096), 2 * MIB);
     rvl_model *model = open_model("llama-3.1-8b");
     rvl_model_options options = {.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 8};
-    rvl_model_step *step = make_step(model, options);
+    rvl_model_step *step = make_step(model, adding_up(options));
     assert_term(step, RVL_MODEL_ALL_GATHER, root + 32 * layer, 33);
     rvl_model_step_close(step);
     options.flags |= RVL_MODEL_RESHARD;
-    step = make_step(model, options);
+    step = make_step(model, adding_up(options));
     assert_term(step, RVL_MODEL_ALL_GATHER, root + 2 * layer, 3);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -1123,11 +1133,11 @@ static void assert_activations(const char *name, uint64_t layer_bytes, int layer
     rvl_model *model = open_model(name);
     rvl_model_options options = {
         .train = RVL_MODEL_TRAIN_DDP, .micro_batch = 2, .seq_len = 2048, .device = "8TiB"};
-    rvl_model_step *step = make_step(model, options);
+    rvl_model_step *step = make_step(model, adding_up(options));
     assert_packed(step, RVL_MODEL_ACTIVATIONS, &kept);
     rvl_model_step_close(step);
     options.flags |= RVL_MODEL_RECOMPUTE;
-    step = make_step(model, options);
+    step = make_step(model, adding_up(options));
     assert_packed(step, RVL_MODEL_ACTIVATIONS, &redone);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -1163,7 +1173,8 @@ static void latent_attention_keeps_its_own(void **state)
     const uint64_t attention = 2 * (2 * 4 * 48 + (64 + 16) + 64) + 2 * 2 * 4 * 32 + 4 * 4;
     const uint64_t bytes = 4096 * (8 * 512 + attention + 8 * 1024);
     rvl_model *model = parse_model(LATENT "}");
-    rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP});
+    rvl_model_step *step =
+        make_step(model, adding_up((rvl_model_options){.train = RVL_MODEL_TRAIN_DDP}));
     assert_term(step, RVL_MODEL_ACTIVATIONS, 2 * round_up(bytes, 2 * MIB), 2);
     rvl_model_step_close(step);
     rvl_model_close(model);
@@ -1174,10 +1185,10 @@ static void logits_have_a_copy_and_a_gradient(void **state)
     (void)state;
     const uint64_t elements = UINT64_C(3) * 1024 * 128256;
     rvl_model *model = open_model("llama-3.1-8b");
-    rvl_model_step *step = make_step(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_FSDP,
-                                                                .train_ranks = 8,
-                                                                .micro_batch = 3,
-                                                                .seq_len = 1024});
+    rvl_model_step *step = make_step(
+        model,
+        adding_up((rvl_model_options){
+            .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 8, .micro_batch = 3, .seq_len = 1024}));
     assert_term(step, RVL_MODEL_LOGITS,
                 round_up(2 * elements, 2 * MIB) + 2 * round_up(4 * elements, 2 * MIB), 3);
     rvl_model_step_close(step);

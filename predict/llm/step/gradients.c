@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Gradients of parameters.
+ *
+ * Vectors get theirs as a sum over rows. PyTorch's reduction splits it over blocks of threads that
+ * leave partial sums in memory (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig): threads
+ * read four columns each, a block has 128 of them, and a multiprocessor runs 2048.
+ */
+#include "predict/llm/step/training.h"
+
+#define COLUMNS_OF_THREAD 4
+#define THREADS_OF_BLOCK 128
+#define THREADS_OF_ROW 32                              /* at most */
+#define BLOCKS_AT_ONCE (132 * 2048 / THREADS_OF_BLOCK) /* an H100 or H200 */
+#define VALUES_MIN 16
+#define VALUES_MAX 256
+
+static uint64_t divide_up(uint64_t value, uint64_t by)
+{
+    return (value + by - 1) / by;
+}
+
+static uint64_t power_of_two_below(uint64_t value)
+{
+    uint64_t power = 1;
+    while (2 * power <= value)
+        power *= 2;
+    return power;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of partial sums; 0: one block of threads sees all rows. */
+static uint64_t partial_sums(uint64_t rows, uint64_t width)
+{
+    uint64_t across = power_of_two_below(divide_up(width, COLUMNS_OF_THREAD));
+    across = smaller(across, THREADS_OF_ROW);
+    uint64_t columns = across * COLUMNS_OF_THREAD;
+    uint64_t values = divide_up(rows, THREADS_OF_BLOCK / across);
+    if (values < VALUES_MIN)
+        return 0;
+    uint64_t blocks = smaller(divide_up(BLOCKS_AT_ONCE, divide_up(width, columns)),
+                              divide_up(values, VALUES_MIN));
+    uint64_t least = divide_up(values, VALUES_MAX);
+    blocks = blocks > least ? blocks : least;
+    return blocks > 1 ? RVLI_FULL * width * blocks * columns : 0;
+}
+
+static void make(rvli_training *t, rvli_parameter *parameter)
+{
+    rvli_block made = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * parameter->elements);
+    if (parameter->gradient == NULL)
+        parameter->gradient = made;
+    else
+        rvli_release(t, &made); /* added to what is there */
+}
+
+void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role)
+{
+    if (unit->by_role[role] != 0)
+        make(t, &t->parameters[unit->by_role[role] - 1]);
+}
+
+void rvli_gradient_others(rvli_training *t, rvli_unit *unit)
+{
+    for (uint32_t i = 0; i < unit->count; i++) {
+        rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
+        if (parameter->role == RVLI_ROLE_OTHER)
+            make(t, parameter);
+    }
+}
+
+void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
+                          uint64_t width)
+{
+    if (unit->by_role[role] == 0)
+        return;
+    rvli_gradient(t, unit, role);
+    rvli_block sums = rvli_activation(t, partial_sums(rows, width));
+    rvli_release(t, &sums);
+}

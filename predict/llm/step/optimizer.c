@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The optimizer's step. States are made in the first, parameter by parameter. PyTorch's foreach
+ * AdamW, its default, has the square roots of all second moments at once.
+ */
+#include <stdlib.h>
+
+#include "predict/llm/step/training.h"
+
+#define SCALED 256 /* elements of a state that share a scale */
+
+static const struct {
+    unsigned states, bytes;
+    bool blocks, master;
+} kinds[] = {
+#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
+    RVL_MODEL_OPTIMIZER_MAP(KIND)
+#undef KIND
+};
+
+/* With their scales, where they have some. */
+static uint64_t state_bytes(const rvli_training *t, uint64_t elements)
+{
+    uint64_t bytes = kinds[t->options->optimizer].bytes * elements;
+    return kinds[t->options->optimizer].blocks ? bytes + elements / SCALED * RVLI_FULL : bytes;
+}
+
+static void make_states(rvli_training *t)
+{
+    unsigned count = kinds[t->options->optimizer].states;
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        rvli_parameter *parameter = &t->parameters[i];
+        for (unsigned state = 0; state < count && parameter->states[state] == NULL; state++)
+            parameter->states[state] =
+                rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter->share_elements));
+    }
+}
+
+static bool is_adamw(const rvli_training *t)
+{
+    return t->options->optimizer == RVL_MODEL_ADAMW ||
+           t->options->optimizer == RVL_MODEL_ADAMW_BF16;
+}
+
+void rvli_optimizer_step(rvli_training *t)
+{
+    make_states(t);
+    if (!is_adamw(t))
+        return;
+    rvli_block *roots = calloc(t->parameter_count, sizeof(rvli_block));
+    if (roots == NULL) {
+        t->tape.failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < t->parameter_count; i++)
+        roots[i] = rvli_take(&t->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES,
+                             state_bytes(t, t->parameters[i].share_elements));
+    for (uint32_t i = t->parameter_count; i > 0; i--)
+        rvli_release(t, &roots[i - 1]);
+    free(roots);
+}

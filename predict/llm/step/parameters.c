@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* The parameters of a step, in the order of the module, and the units that FSDP2 makes of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/llm/step/training.h"
+
+#define LAYER "model.layers.%L."
+#define EXPERT LAYER "mlp.experts.%E."
+
+static const struct {
+    const char *pattern;
+    rvli_role role;
+} roles[] = {
+    {"model.embed_tokens.weight", RVLI_ROLE_EMBEDDING},
+    {"lm_head.weight", RVLI_ROLE_HEAD},
+    {"model.norm.weight", RVLI_ROLE_LAST_NORM},
+    {LAYER "self_attn.q_proj.weight", RVLI_ROLE_Q},
+    {LAYER "self_attn.q_proj.bias", RVLI_ROLE_Q_BIAS},
+    {LAYER "self_attn.k_proj.weight", RVLI_ROLE_K},
+    {LAYER "self_attn.k_proj.bias", RVLI_ROLE_K_BIAS},
+    {LAYER "self_attn.v_proj.weight", RVLI_ROLE_V},
+    {LAYER "self_attn.v_proj.bias", RVLI_ROLE_V_BIAS},
+    {LAYER "self_attn.o_proj.weight", RVLI_ROLE_O},
+    {LAYER "self_attn.q_norm.weight", RVLI_ROLE_Q_NORM},
+    {LAYER "self_attn.k_norm.weight", RVLI_ROLE_K_NORM},
+    {LAYER "mlp.gate_proj.weight", RVLI_ROLE_GATE},
+    {LAYER "mlp.up_proj.weight", RVLI_ROLE_UP},
+    {LAYER "mlp.down_proj.weight", RVLI_ROLE_DOWN},
+    {EXPERT "gate_proj.weight", RVLI_ROLE_GATE},
+    {EXPERT "up_proj.weight", RVLI_ROLE_GATE},
+    {EXPERT "down_proj.weight", RVLI_ROLE_DOWN},
+    {LAYER "input_layernorm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
+    {LAYER "post_attention_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
+    {LAYER "pre_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
+};
+
+static rvli_role role_of(const rvli_training *t, const char *pattern)
+{
+    bool four = (t->model->features & RVLI_FOUR_NORMS) != 0;
+    if (four && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
+        return RVLI_ROLE_OTHER;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        if (strcmp(pattern, roles[i].pattern) == 0)
+            return roles[i].role;
+    }
+    return RVLI_ROLE_OTHER;
+}
+
+static rvli_parameter *add(rvli_training *t)
+{
+    if (t->parameter_count == t->parameter_room) {
+        uint32_t room = t->parameter_room > 0 ? 2 * t->parameter_room : 256;
+        rvli_parameter *parameters = realloc(t->parameters, room * sizeof *parameters);
+        if (parameters == NULL) {
+            t->tape.failed = true;
+            return NULL;
+        }
+        t->parameters = parameters;
+        t->parameter_room = room;
+    }
+    t->parameters[t->parameter_count] = (rvli_parameter){0};
+    return &t->parameters[t->parameter_count++];
+}
+
+static void add_to_unit(rvli_training *t, rvli_unit *unit, rvli_role role)
+{
+    if (unit->count++ == 0)
+        unit->first = t->parameter_count - 1;
+    unit->by_role[role] = t->parameter_count;
+}
+
+/* A stack of experts is one parameter; FSDP2 deals its experts out. */
+static void take(void *user, const rvli_tensor *tensor)
+{
+    rvli_training *t = user;
+    bool in_layer = tensor->layer != RVL_MODEL_NO_LAYER;
+    rvli_unit *unit = in_layer ? &t->units[tensor->layer] : rvli_root(t);
+    rvli_role role = role_of(t, tensor->pattern);
+    bool is_expert = strstr(tensor->pattern, "%E") != NULL;
+    if (is_expert && unit->by_role[role] != 0) {
+        t->parameters[unit->by_role[role] - 1].elements += tensor->rows * tensor->columns;
+        return;
+    }
+    rvli_parameter *parameter = add(t);
+    if (parameter == NULL)
+        return;
+    uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
+    uint64_t rows = (tensor->rows + ranks - 1) / ranks;
+    *parameter = (rvli_parameter){.role = role,
+                                  .elements = tensor->rows * tensor->columns,
+                                  .share_elements = is_expert ? 0 : rows * tensor->columns};
+    add_to_unit(t, unit, role);
+}
+
+static void measure(rvli_training *t)
+{
+    uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        rvli_parameter *parameter = &t->parameters[i];
+        if (parameter->share_elements == 0) {
+            uint64_t experts = t->model->experts;
+            uint64_t one = parameter->elements / experts;
+            parameter->share_elements = (experts + ranks - 1) / ranks * one;
+        }
+    }
+    for (uint32_t layer = 0; layer <= t->model->layers; layer++) {
+        rvli_unit *unit = &t->units[layer];
+        for (uint32_t i = 0; i < unit->count; i++)
+            unit->reduced_bytes += rvli_parameter_of(t, unit, i)->share_elements * RVLI_HALF;
+        unit->gathered_bytes = unit->reduced_bytes * ranks;
+    }
+}
+
+rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit, uint32_t index)
+{
+    const rvli_unit *last = &t->units[t->model->layers - 1];
+    if (unit != rvli_root(t) || index < t->units[0].first)
+        return &t->parameters[unit->first + index];
+    return &t->parameters[last->first + last->count + index - t->units[0].first];
+}
+
+void rvli_parameters_make(rvli_training *t)
+{
+    rvli_model_walk(t->model, take, t);
+    if (!t->tape.failed)
+        measure(t);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * FSDP2 around the units of a model (torch/distributed/fsdp/_fully_shard).
+ *
+ * Gathering fills a buffer on a stream of its own, from which the parameters are copied out. In the
+ * forward pass the buffer stays until the next unit has been copied out; in the backward pass it
+ * goes at once, and that of the next unit is fetched ahead. Reducing lays a unit's gradients into
+ * one buffer, which stays until the next unit is reduced, and leaves the share of their sum.
+ */
+#include "predict/llm/step/training.h"
+
+/* Where the kernel that lays gradients into the buffer finds its parts: so much for each parameter,
+ * and a byte for each 512 (as memory histories show it). */
+#define INDEX_BYTES 52
+#define INDEXED_BYTES 512
+
+static rvli_block take_buffer(rvli_training *t, const rvli_unit *unit)
+{
+    return rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER, unit->gathered_bytes);
+}
+
+static void copy_out(rvli_training *t, rvli_unit *unit)
+{
+    for (uint32_t i = 0; i < unit->count; i++) {
+        rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
+        uint64_t bytes = parameter->share_elements * t->options->train_ranks * RVLI_HALF;
+        parameter->whole = rvli_take(&t->tape, RVL_MODEL_ALL_GATHER, bytes);
+    }
+}
+
+static bool is_gathered(const rvli_training *t, const rvli_unit *unit)
+{
+    return unit->count > 0 && rvli_parameter_of(t, unit, 0)->whole != NULL;
+}
+
+void rvli_gather_forward(rvli_training *t, rvli_unit *unit)
+{
+    if (!t->sharded)
+        return;
+    rvli_block buffer = take_buffer(t, unit);
+    copy_out(t, unit);
+    rvli_release(t, &t->gather_buffer);
+    t->gather_buffer = buffer;
+}
+
+void rvli_gather_backward(rvli_training *t, rvli_unit *unit, rvli_unit *next)
+{
+    if (!t->sharded || is_gathered(t, unit))
+        return;
+    if (t->gather_buffer == NULL)
+        t->gather_buffer = take_buffer(t, unit);
+    copy_out(t, unit);
+    rvli_release(t, &t->gather_buffer);
+    if (next != NULL)
+        t->gather_buffer = take_buffer(t, next);
+}
+
+void rvli_reshard(rvli_training *t, rvli_unit *unit)
+{
+    for (uint32_t i = 0; t->sharded && i < unit->count; i++)
+        rvli_release(t, &rvli_parameter_of(t, unit, i)->whole);
+}
+
+void rvli_reshard_forward(rvli_training *t, rvli_unit *unit)
+{
+    if (t->options->flags & RVL_MODEL_RESHARD)
+        rvli_reshard(t, unit);
+}
+
+/* As they were made. The first is held by a variable until the share is there: it is answered. */
+static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
+{
+    static const rvli_role order[] = {RVLI_ROLE_NORM_BEFORE_ATTENTION,
+                                      RVLI_ROLE_DOWN,
+                                      RVLI_ROLE_UP,
+                                      RVLI_ROLE_GATE,
+                                      RVLI_ROLE_O,
+                                      RVLI_ROLE_V_BIAS,
+                                      RVLI_ROLE_V,
+                                      RVLI_ROLE_K_NORM,
+                                      RVLI_ROLE_K_BIAS,
+                                      RVLI_ROLE_K,
+                                      RVLI_ROLE_Q_NORM,
+                                      RVLI_ROLE_Q_BIAS,
+                                      RVLI_ROLE_Q};
+    uint32_t norm =
+        unit->by_role[unit == rvli_root(t) ? RVLI_ROLE_LAST_NORM : RVLI_ROLE_NORM_BEFORE_MLP];
+    rvli_block late = NULL;
+    if (norm != 0) {
+        late = t->parameters[norm - 1].gradient;
+        t->parameters[norm - 1].gradient = NULL;
+    }
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (unit->by_role[order[i]] != 0)
+            rvli_release(t, &t->parameters[unit->by_role[order[i]] - 1].gradient);
+    }
+    for (uint32_t i = 0; i < unit->count; i++)
+        rvli_release(t, &rvli_parameter_of(t, unit, i)->gradient);
+    return late;
+}
+
+void rvli_reduce(rvli_training *t, rvli_unit *unit)
+{
+    if (!t->sharded)
+        return;
+    rvli_reshard(t, unit);
+    rvli_release(t, &t->reduce_input);
+    t->reduce_input = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, unit->gathered_bytes);
+    rvli_block index =
+        rvli_activation(t, unit->gathered_bytes / INDEXED_BYTES + INDEX_BYTES * unit->count);
+    rvli_release(t, &index);
+    rvli_block late = drop_gradients(t, unit);
+    rvli_block share =
+        rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS, unit->reduced_bytes);
+    if (unit->reduced == NULL)
+        unit->reduced = share;
+    else
+        rvli_release(t, &share);
+    rvli_release(t, &late);
+}

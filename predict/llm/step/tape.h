@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program of tensors: what a training step allocates and frees, run through the model of
+ * PyTorch's caching allocator as it is told.
+ *
+ * A tensor is its block. Its holder, a term of the step, is kept where a recording keeps the number
+ * of an entry. The tape knows at any time what each holder has, and keeps that for the fullest
+ * moment of each part of a step.
+ */
+#ifndef RVL_PREDICT_LLM_STEP_TAPE_H
+#define RVL_PREDICT_LLM_STEP_TAPE_H
+
+#include "predict/snapshot/allocator.h"
+#include "reveille/model.h"
+
+/* Streams that have blocks of their own. */
+typedef enum rvli_stream {
+    RVLI_STREAM_COMPUTE,
+    RVLI_STREAM_GATHER, /* FSDP2 fetches ahead of the computation */
+    RVLI_STREAM_REDUCE, /* and sums gradients behind it */
+    RVLI_STREAM_COUNT
+} rvli_stream;
+
+typedef rvli_cached_block *rvli_block; /* NULL: no tensor */
+
+/* What was live at a moment, in whole blocks. */
+typedef struct rvli_moment {
+    uint64_t allocated_bytes;
+    uint64_t held[RVL_MODEL_TERM_COUNT];
+} rvli_moment;
+
+/* Told of each allocation (bytes as asked for) and each free (of the same, negative). */
+typedef void (*rvli_tape_fn)(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder);
+
+typedef struct rvli_tape {
+    rvli_allocator allocator;
+    uint64_t streams[RVLI_STREAM_COUNT];
+    uint64_t next_addr; /* the next segment ends there */
+    uint64_t held[RVL_MODEL_TERM_COUNT];
+    uint64_t reserved_bytes; /* the most since its owner set it */
+    rvli_moment *fullest;    /* of the current part; NULL: not kept */
+    rvli_tape_fn told;       /* NULL: nobody */
+    void *user;
+    bool failed; /* no host memory */
+} rvli_tape;
+
+/* A request beyond limit_bytes makes the cache go, as PyTorch does before it fails, and is then
+ * served. */
+void rvli_tape_begin(rvli_tape *tape, uint64_t limit_bytes);
+void rvli_tape_end(rvli_tape *tape);
+
+rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes);
+rvli_block rvli_take(rvli_tape *tape, rvl_model_term holder, uint64_t bytes);
+
+/* NULL is fine. */
+void rvli_drop(rvli_tape *tape, rvli_block block);
+
+/* From now on the fullest moment goes there. */
+void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading, and steps: forward, loss, backward, the sum over ranks, the optimizer.
+ *
+ * The second step is the first that has the optimizer's states from its begin, and what it leaves
+ * reserved is what later ones find.
+ */
+#include "predict/llm/step/training.h"
+
+#include <stdlib.h>
+
+#define INDEX_BYTES UINT64_C(8) /* of a token */
+
+/* torch/aten/src/ATen/cuda/CublasHandlePool.cpp: of Hopper, and of cuBLASLt. */
+void rvli_workspace(rvli_training *t, rvli_workspace_name name)
+{
+    static const uint64_t bytes[] = {[RVLI_WORKSPACE_FORWARD] = 32 * RVLI_MIB,
+                                     [RVLI_WORKSPACE_BACKWARD] = 32 * RVLI_MIB,
+                                     [RVLI_WORKSPACE_BIAS] = RVLI_MIB,
+                                     [RVLI_WORKSPACE_RECOMPUTED_BIAS] = RVLI_MIB};
+    if (t->workspaces[name] == NULL)
+        t->workspaces[name] = rvli_take(&t->tape, RVL_MODEL_BLAS_WORKSPACES, bytes[name]);
+}
+
+static bool keeps_master(const rvli_training *t)
+{
+    static const bool masters[] = {
+#define MASTER(name, word, states, bytes, blocks, master) master,
+        RVL_MODEL_OPTIMIZER_MAP(MASTER)
+#undef MASTER
+    };
+    return masters[t->options->optimizer];
+}
+
+/*
+ * As a model on the meta device gets memory (to_empty), and its tokens. A tied head is a parameter
+ * of its own until it is tied again, and then the first copy goes.
+ */
+static void load(rvli_training *t)
+{
+    for (uint32_t i = 0; i < t->parameter_count; i++)
+        t->parameters[i].share = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
+                                           RVLI_HALF * t->parameters[i].share_elements);
+    if ((t->model->features & RVLI_HEAD) == 0) {
+        rvli_block tied = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
+                                    RVLI_HALF * t->parameters[0].share_elements);
+        rvli_release(t, &t->parameters[0].share);
+        t->parameters[0].share = tied;
+    }
+    for (uint32_t i = 0; keeps_master(t) && i < t->parameter_count; i++)
+        t->parameters[i].master = rvli_take(&t->tape, RVL_MODEL_MASTER_WEIGHTS,
+                                            RVLI_FULL * t->parameters[i].share_elements);
+    rvli_activation(t, INDEX_BYTES * t->tokens);
+    if (t->options->train == RVL_MODEL_TRAIN_DDP)
+        rvli_buckets_make(t);
+}
+
+/* Cosines and sines of one sequence's positions, in fp32 and then bf16. */
+static void make_rotary(rvli_training *t)
+{
+    uint64_t angles = (uint64_t)t->options->seq_len * t->model->dim[RVLI_DIM_HEAD];
+    rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
+    rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
+    rvli_block whole = rvli_activation(t, RVLI_FULL * angles);
+    rvli_block scaled[2];
+    for (int i = 0; i < 2; i++) {
+        rvli_block plain = rvli_activation(t, RVLI_FULL * angles);
+        scaled[i] = rvli_activation(t, RVLI_FULL * angles);
+        rvli_release(t, &plain);
+    }
+    for (int i = 0; i < 2; i++)
+        t->rotary[i] = rvli_activation(t, RVLI_HALF * angles);
+    rvli_release(t, &half);
+    rvli_release(t, &whole);
+    rvli_release(t, &scaled[0]);
+    rvli_release(t, &scaled[1]);
+}
+
+static void forward(rvli_training *t)
+{
+    rvli_gather_forward(t, rvli_root(t));
+    t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
+    t->embedded = t->hidden;
+    make_rotary(t);
+    for (uint32_t layer = 0; layer < t->model->layers; layer++) {
+        rvli_gather_forward(t, &t->units[layer]);
+        rvli_layer_forward(t, layer);
+    }
+    rvli_loss_forward(t);
+}
+
+static void embedding_backward(rvli_training *t)
+{
+    rvli_unit *root = rvli_root(t);
+    rvli_parameter *embedding = &t->parameters[root->by_role[RVLI_ROLE_EMBEDDING] - 1];
+    rvli_block of_head = embedding->gradient; /* NULL: not tied */
+    embedding->gradient = NULL;
+    rvli_gradient(t, root, RVLI_ROLE_EMBEDDING);
+    rvli_release(t, &t->flow);
+    if (of_head == NULL)
+        return;
+    rvli_block sum = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * embedding->elements);
+    rvli_release(t, &of_head);
+    rvli_release(t, &embedding->gradient);
+    embedding->gradient = sum;
+}
+
+static void backward(rvli_training *t)
+{
+    uint32_t layers = t->model->layers;
+    rvli_gather_backward(t, rvli_root(t), &t->units[layers - 1]);
+    rvli_loss_backward(t);
+    for (uint32_t layer = layers; layer > 0; layer--) {
+        rvli_unit *unit = &t->units[layer - 1];
+        rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
+        rvli_layer_backward(t, layer - 1);
+        rvli_reduce(t, unit);
+    }
+    rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
+    rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
+    embedding_backward(t);
+    rvli_reduce(t, rvli_root(t));
+    rvli_release(t, &t->reduce_input);
+}
+
+static void zero_gradients(rvli_training *t)
+{
+    for (uint32_t i = 0; i < t->parameter_count; i++)
+        rvli_release(t, &t->parameters[i].gradient);
+    for (uint32_t i = 0; i <= t->model->layers; i++)
+        rvli_release(t, &t->units[i].reduced);
+}
+
+static void step(rvli_training *t, rvli_trained *trained)
+{
+    rvli_tape_watch(&t->tape, &trained->passes);
+    t->tape.reserved_bytes = t->tape.allocator.bytes.reserved;
+    forward(t);
+    backward(t);
+    rvli_tape_watch(&t->tape, &trained->update);
+    rvli_optimizer_step(t);
+    rvli_tape_watch(&t->tape, NULL);
+    zero_gradients(t);
+}
+
+static void end(rvli_training *t)
+{
+    free(t->parameters);
+    free(t->units);
+    free(t->layers);
+    rvli_tape_end(&t->tape);
+}
+
+rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
+                             rvli_tape_fn told, void *user, rvli_trained *trained_out)
+{
+    rvli_training t = {.model = model,
+                       .options = shape,
+                       .sharded = shape->train == RVL_MODEL_TRAIN_FSDP,
+                       .tokens = (uint64_t)shape->micro_batch * shape->seq_len,
+                       .units = calloc(model->layers + 1, sizeof(rvli_unit)),
+                       .layers = calloc(model->layers, sizeof(rvli_layer))};
+    rvli_tape_begin(&t.tape, shape->limit_bytes);
+    t.tape.told = told;
+    t.tape.user = user;
+    t.tape.failed = t.units == NULL || t.layers == NULL;
+    if (!t.tape.failed)
+        rvli_parameters_make(&t);
+    for (int i = 0; i < 2 && !t.tape.failed; i++) {
+        if (i == 0)
+            load(&t);
+        else
+            rvli_buckets_rebuild(&t);
+        *trained_out = (rvli_trained){0};
+        step(&t, trained_out);
+    }
+    trained_out->reserved_bytes = t.tape.reserved_bytes;
+    bool failed = t.tape.failed;
+    end(&t);
+    return failed ? RVL_ERR_HOST_OOM : RVL_OK;
+}

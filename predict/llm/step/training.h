@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A training step of one rank as a program (docs/model.md, "A step as a program").
+ *
+ * The order of allocations and frees is that of transformers' decoder layers, of PyTorch's
+ * autograd, and of FSDP2 or DDP around them, as memory histories of such programs show it. What a
+ * function frees it frees where Python drops the name, or where autograd releases what it kept.
+ */
+#ifndef RVL_PREDICT_LLM_STEP_TRAINING_H
+#define RVL_PREDICT_LLM_STEP_TRAINING_H
+
+#include "predict/llm/llm_internal.h"
+#include "predict/llm/step/tape.h"
+
+#define RVLI_HALF UINT64_C(2) /* bytes of bf16 */
+#define RVLI_FULL UINT64_C(4) /* bytes of fp32 */
+
+/* What a parameter is for. Experts of a layer are two parameters, as transformers 5 stacks them. */
+typedef enum rvli_role {
+    RVLI_ROLE_OTHER,
+    RVLI_ROLE_EMBEDDING,
+    RVLI_ROLE_HEAD,
+    RVLI_ROLE_Q,
+    RVLI_ROLE_Q_BIAS,
+    RVLI_ROLE_K,
+    RVLI_ROLE_K_BIAS,
+    RVLI_ROLE_V,
+    RVLI_ROLE_V_BIAS,
+    RVLI_ROLE_O,
+    RVLI_ROLE_Q_NORM,
+    RVLI_ROLE_K_NORM,
+    RVLI_ROLE_GATE,
+    RVLI_ROLE_UP,
+    RVLI_ROLE_DOWN,
+    RVLI_ROLE_NORM_BEFORE_ATTENTION,
+    RVLI_ROLE_NORM_BEFORE_MLP,
+    RVLI_ROLE_LAST_NORM,
+    RVLI_ROLE_COUNT
+} rvli_role;
+
+typedef struct rvli_parameter {
+    rvli_role role;
+    uint64_t elements;       /* whole */
+    uint64_t share_elements; /* of a rank, padded */
+    rvli_block share;
+    rvli_block whole;    /* gathered */
+    rvli_block gradient; /* whole, before it is reduced */
+    rvli_block states[2];
+    rvli_block master;
+} rvli_parameter;
+
+/* Parameters that FSDP2 gathers and reduces as one: a layer, or what is outside of layers. */
+typedef struct rvli_unit {
+    uint32_t first; /* index of its first parameter; the root's two parts lie apart */
+    uint32_t count;
+    uint32_t by_role[RVLI_ROLE_COUNT]; /* parameter + 1; 0: none */
+    uint64_t gathered_bytes;
+    uint64_t reduced_bytes; /* of its share */
+    rvli_block reduced;     /* the share of its gradients */
+} rvli_unit;
+
+/* What an RMSNorm keeps for its backward pass. */
+typedef struct rvli_norm {
+    rvli_block input; /* in fp32 */
+    rvli_block scale; /* of each row */
+    rvli_block normed;
+} rvli_norm;
+
+/* What a decoder layer keeps. */
+typedef struct rvli_layer {
+    rvli_block input; /* recomputing: what it begins again with */
+    rvli_norm before_attention;
+    rvli_block attention_input;
+    rvli_norm q_norm;
+    rvli_norm k_norm;
+    rvli_block q;
+    rvli_block k;
+    rvli_block v;
+    rvli_block attended;
+    rvli_block sums; /* of each row's exponentials, logarithms */
+    rvli_norm before_mlp;
+    rvli_block mlp_input;
+    rvli_block gate;
+    rvli_block activated;
+    rvli_block up;
+    rvli_block product;
+    rvli_block experts; /* of a sparse layer: all that its MLP keeps */
+    rvli_block latent;  /* of latent attention: all that it keeps */
+    rvli_block middle;  /* between attention and MLP, while it is needed */
+} rvli_layer;
+
+/* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
+typedef enum rvli_workspace_name {
+    RVLI_WORKSPACE_FORWARD,
+    RVLI_WORKSPACE_BACKWARD,
+    RVLI_WORKSPACE_BIAS,
+    RVLI_WORKSPACE_RECOMPUTED_BIAS, /* recomputing, autograd's other thread runs the layers */
+    RVLI_WORKSPACE_COUNT
+} rvli_workspace_name;
+
+enum { RVLI_ROTARY_COSINE, RVLI_ROTARY_SINE };
+
+/* What the program depends on, besides the model. */
+typedef struct rvli_training_shape {
+    rvl_model_train train;
+    uint32_t train_ranks;
+    uint64_t flags;
+    uint32_t micro_batch;
+    uint32_t seq_len;
+    rvl_model_optimizer optimizer;
+    uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
+} rvli_training_shape;
+
+typedef struct rvli_training {
+    const rvl_model *model;
+    const rvli_training_shape *options;
+    rvli_tape tape;
+    bool sharded;
+    uint64_t tokens;
+    rvli_parameter *parameters;
+    uint32_t parameter_count;
+    uint32_t parameter_room;
+    rvli_unit *units; /* the layers, and the root behind them */
+    rvli_layer *layers;
+    rvli_block workspaces[RVLI_WORKSPACE_COUNT];
+    rvli_block first_bucket;  /* of DDP, until its second pass */
+    rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
+    rvli_block reduce_input;
+    rvli_block rotary[2]; /* cosines and sines of the positions */
+    rvli_block hidden;    /* between layers, forward */
+    rvli_block embedded;  /* what the first layer got */
+    rvli_norm last_norm;
+    rvli_block last_hidden;
+    rvli_block log_probabilities;
+    rvli_block flow; /* the gradient between layers, backward */
+} rvli_training;
+
+/* What a run of the program has shown. */
+typedef struct rvli_trained {
+    rvli_moment passes; /* the fullest moment of forward and backward pass, steady state */
+    rvli_moment update; /* of the optimizer's step */
+    uint64_t reserved_bytes;
+} rvli_trained;
+
+/* ---- training.c: loading, steps ---- */
+
+/* Runs loading and two steps. The first has no states of the optimizer yet. RVL_ERR_HOST_OOM. */
+rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
+                             rvli_tape_fn told, void *user, rvli_trained *trained_out);
+
+/* ---- remembered.c ---- */
+
+/* The same without being told, and only once for each shape. RVL_ERR_HOST_OOM. Thread-safe. */
+rvl_status rvli_training_recall(const rvl_model *model, const rvli_training_shape *shape,
+                                rvli_trained *trained_out);
+
+/* ---- What the parts share ---- */
+
+static inline rvli_block rvli_activation(rvli_training *t, uint64_t bytes)
+{
+    return rvli_take(&t->tape, RVL_MODEL_ACTIVATIONS, bytes);
+}
+
+static inline void rvli_release(rvli_training *t, rvli_block *block)
+{
+    rvli_drop(&t->tape, *block);
+    *block = NULL;
+}
+
+/* A gradient that has been used, and what was kept for it. Recomputed tensors go first. */
+static inline void rvli_release_used(rvli_training *t, rvli_block *gradient, rvli_block *kept)
+{
+    bool recomputed = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+    rvli_release(t, recomputed ? kept : gradient);
+    rvli_release(t, recomputed ? gradient : kept);
+}
+
+static inline rvli_unit *rvli_root(const rvli_training *t)
+{
+    return &t->units[t->model->layers];
+}
+
+/* The first call makes it. */
+void rvli_workspace(rvli_training *t, rvli_workspace_name name);
+
+/* ---- parameters.c ---- */
+
+void rvli_parameters_make(rvli_training *t);
+
+/* A unit's parameter: the root's stand before and behind the layers. */
+rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit, uint32_t index);
+
+/* ---- gradients.c ---- */
+
+/* The gradient of a unit's parameter. It stays until the unit is reduced. */
+void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role);
+
+/* That of a vector is summed over rows, which takes memory for a moment. */
+void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
+                          uint64_t width);
+
+/* Those of parameters without a role. */
+void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
+
+/* ---- norm.c ---- */
+
+/* Answers what it gives; kept: NULL where nothing is kept. */
+rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
+/* Takes the gradient of what it gave, and answers that of its input. */
+rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                              rvli_unit *unit, rvli_role role, rvli_block gradient);
+
+/* ---- attention.c, mlp.c: between their norm and what is added to the residual ---- */
+
+/* Answers the output; takes layer->attention_input. */
+rvli_block rvli_attention_forward(rvli_training *t, rvli_layer *layer, bool kept);
+/* Answers the gradient of the input. */
+rvli_block rvli_attention_backward(rvli_training *t, uint32_t number);
+
+/* partial: recomputing stops before the last product. */
+rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
+rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number);
+
+/* ---- layer.c ---- */
+
+void rvli_layer_forward(rvli_training *t, uint32_t number);
+void rvli_layer_backward(rvli_training *t, uint32_t number);
+
+/* ---- sharding.c: FSDP2 around the units; without it nothing happens ---- */
+
+void rvli_gather_forward(rvli_training *t, rvli_unit *unit);
+void rvli_gather_backward(rvli_training *t, rvli_unit *unit, rvli_unit *next);
+/* With --reshard: behind the forward pass of a unit. */
+void rvli_reshard_forward(rvli_training *t, rvli_unit *unit);
+void rvli_reshard(rvli_training *t, rvli_unit *unit);
+void rvli_reduce(rvli_training *t, rvli_unit *unit);
+
+/* ---- loss.c: head and loss ---- */
+
+void rvli_loss_forward(rvli_training *t);
+void rvli_loss_backward(rvli_training *t);
+
+/* ---- buckets.c: of DDP ---- */
+
+void rvli_buckets_make(rvli_training *t);
+/* Before the second forward pass. */
+void rvli_buckets_rebuild(rvli_training *t);
+
+/* ---- optimizer.c ---- */
+
+void rvli_optimizer_step(rvli_training *t);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A training step as a program, against PyTorch's own figures.
+ *
+ * Programs of FSDP2 that ran on two H200s (tests/simcuda/truth, and tests/simcuda/programs/train.py
+ * makes them), and smaller ones that ran on simulated ones: the most that was allocated and
+ * reserved in their last step. Then what a step says of it: its stage, its terms, and how it ends
+ * without memory.
+ */
+#include "tests/support/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/llm/step/training.h"
+#include "tests/support/short_memory.h"
+
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+
+#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define PATH_BYTES 256
+#define GIB (UINT64_C(1) << 30)
+
+static rvl_model *open_model(const char *name)
+{
+    char path[PATH_BYTES];
+    rvl_model *model = NULL;
+    snprintf(path, sizeof path, CONFIGS "%s.json", name);
+    assert_int_equal(rvl_model_open(path, &model), RVL_OK);
+    return model;
+}
+
+/* ---- Against a card ---- */
+
+typedef struct program {
+    const char *config;
+    rvli_training_shape shape;
+    uint64_t allocated; /* the most in the last step, as PyTorch read it */
+    uint64_t reserved;
+} program;
+
+#define FSDP .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2, .optimizer = RVL_MODEL_ADAMW_BF16
+
+static const program programs[] = {
+    {"llama-3.2-1b", {FSDP, .micro_batch = 2, .seq_len = 2048}, 19741421568, 22500343808},
+    {"qwen2.5-0.5b", {FSDP, .micro_batch = 4, .seq_len = 2048}, 28821134336, 36515610624},
+    {"qwen3-0.6b", {FSDP, .micro_batch = 4, .seq_len = 4096}, 66033003520, 71099744256},
+    {"qwen2.5-7b",
+     {FSDP, .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD, .micro_batch = 2, .seq_len = 4096},
+     42400072192,
+     55979278336},
+};
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* Small tensors of a few KiB are left out: 0.01 % of what is allocated. */
+static void programs_have_what_a_card_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const program *p = &programs[i];
+        rvl_model *model = open_model(p->config);
+        rvli_trained trained;
+        assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
+        uint64_t allocated = trained.passes.allocated_bytes;
+        bool near = apart(allocated, p->allocated) <= p->allocated / 10000;
+        if (trained.reserved_bytes != p->reserved || !near)
+            print_error("%s: allocated %llu, reserved %llu\n", p->config,
+                        (unsigned long long)allocated, (unsigned long long)trained.reserved_bytes);
+        assert_true(near);
+        assert_int_equal(trained.reserved_bytes, p->reserved);
+        rvl_model_close(model);
+    }
+}
+
+/* ---- The program itself ---- */
+
+typedef struct ledger {
+    uint64_t events;
+    int64_t bytes[RVL_MODEL_TERM_COUNT];
+    int64_t streams[RVLI_STREAM_COUNT];
+} ledger;
+
+static void note(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    ledger *l = user;
+    l->events++;
+    l->bytes[holder] += bytes;
+    l->streams[stream] += bytes;
+    assert_true(l->bytes[holder] >= 0);
+    assert_true(l->streams[stream] >= 0);
+}
+
+/* Of every family, with every setting: what is left is what lives from step to step. */
+static void nothing_is_left_but_states(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-3.1-8b", "gemma-3-1b",        "qwen3-30b-a3b",
+                                        "deepseek-v3",  "qwen1.5-moe-a2.7b", "deepseek-v3.2-exp"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        rvl_model *model = open_model(names[i]);
+        for (uint64_t flags = 0; flags < 4; flags++) {
+            for (int train = RVL_MODEL_TRAIN_FSDP; train <= RVL_MODEL_TRAIN_DDP; train++) {
+                ledger l = {0};
+                rvli_trained trained;
+                const rvli_training_shape shape = {.train = (rvl_model_train)train,
+                                                   .train_ranks = 3,
+                                                   .flags = flags,
+                                                   .micro_batch = 1,
+                                                   .seq_len = 64,
+                                                   .optimizer = RVL_MODEL_ADAMW};
+                assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+                assert_true(l.events > 1000);
+                assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
+                assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
+                assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
+                assert_int_equal(l.bytes[RVL_MODEL_ALL_GATHER], 0);
+                assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
+                assert_int_equal(l.streams[RVLI_STREAM_GATHER], 0);
+                assert_int_equal(l.streams[RVLI_STREAM_REDUCE], 0);
+                assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER],
+                                 4 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+                assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS],
+                                 2 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+            }
+        }
+        rvl_model_close(model);
+    }
+}
+
+/* What a device has for the trainer bounds the cache, and not what is allocated. */
+static void the_cache_goes_before_the_device_is_full(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen2.5-7b");
+    rvli_training_shape shape = programs[3].shape;
+    rvli_trained unbound, bound, tight;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &unbound), RVL_OK);
+    shape.limit_bytes = 48 * GIB;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &bound), RVL_OK);
+    assert_true(unbound.reserved_bytes > shape.limit_bytes);
+    assert_true(bound.reserved_bytes <= shape.limit_bytes);
+    assert_int_equal(bound.passes.allocated_bytes, unbound.passes.allocated_bytes);
+    shape.limit_bytes = 32 * GIB;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &tight), RVL_OK);
+    /* A block that is not split off counts as a whole. */
+    assert_true(apart(tight.passes.allocated_bytes, unbound.passes.allocated_bytes) < GIB / 10);
+    assert_true(tight.reserved_bytes > shape.limit_bytes);
+    rvl_model_close(model);
+}
+
+/* ---- As a step shows it ---- */
+
+static rvl_model_options options_of(const program *p)
+{
+    return (rvl_model_options){.struct_size = sizeof(rvl_model_options),
+                               .flags = p->shape.flags,
+                               .train = p->shape.train,
+                               .train_ranks = p->shape.train_ranks,
+                               .micro_batch = p->shape.micro_batch,
+                               .seq_len = p->shape.seq_len,
+                               .optimizer = p->shape.optimizer};
+}
+
+/* Bytes of the trainer that are live before each event; the most between two stages. */
+static uint64_t peak_of_train(const rvl_model_step *step)
+{
+    size_t count;
+    uint64_t live = 0, peak = 0;
+    bool in_train = false;
+    assert_int_equal(rvl_model_step_get_events(step, NULL, 0, 0, &count), RVL_OK);
+    rvl_trace_event *events = calloc(count, sizeof *events);
+    uint64_t *sizes = calloc(count, sizeof *sizes);
+    assert_non_null(events);
+    assert_non_null(sizes);
+    assert_int_equal(rvl_model_step_get_events(step, events, sizeof *events, count, &count),
+                     RVL_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == RVL_EVENT_STAGE)
+            in_train = strcmp(events[i].name, "train") == 0;
+        if (strcmp(events[i].process, "trainer") != 0)
+            continue;
+        if (events[i].kind == RVL_EVENT_ALLOC) {
+            sizes[events[i].id] = events[i].bytes;
+            live += events[i].bytes;
+        }
+        if (events[i].kind == RVL_EVENT_FREE)
+            live -= sizes[events[i].id];
+        peak = in_train && live > peak ? live : peak;
+    }
+    free(sizes);
+    free(events);
+    return peak;
+}
+
+static void a_step_trains_with_what_is_reserved(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const program *p = &programs[i];
+        rvl_model *model = open_model(p->config);
+        rvl_model_options options = options_of(p);
+        rvl_model_step *step;
+        assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+        assert_int_equal(peak_of_train(step), p->reserved);
+        assert_true(rvl_model_step_bytes(step, RVL_MODEL_CACHED) > 0);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_GRADIENT_BUCKETS), 0);
+        rvl_model_step_close(step);
+        rvl_model_close(model);
+    }
+}
+
+static uint64_t peak_of_program(size_t index, const char *device)
+{
+    rvl_model *model = open_model(programs[index].config);
+    rvl_model_options options = options_of(&programs[index]);
+    rvl_model_step *step;
+    options.device = device;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    uint64_t peak = peak_of_train(step);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+    return peak;
+}
+
+/* A smaller device has a smaller cache. Where that is not enough, the step shows what it needs. */
+static void a_step_gives_its_cache_back(void **state)
+{
+    (void)state;
+    uint64_t peak = peak_of_program(3, "50GiB");
+    assert_true(peak < programs[3].reserved);
+    assert_true(peak <= 50 * GIB - UINT64_C(552402944) - 483183820);
+    assert_int_equal(peak_of_program(3, "30GiB"), programs[3].reserved);
+}
+
+/* The same shape is run once, and another is not taken for it. */
+static void shapes_are_remembered_apart(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen2.5-0.5b");
+    rvli_training_shape shape = programs[1].shape;
+    rvli_trained first, again, other, alone;
+    assert_int_equal(rvli_training_recall(model, &shape, &first), RVL_OK);
+    assert_int_equal(rvli_training_recall(model, &shape, &again), RVL_OK);
+    assert_memory_equal(&first, &again, sizeof first);
+    shape.micro_batch = 3;
+    assert_int_equal(rvli_training_recall(model, &shape, &other), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &alone), RVL_OK);
+    assert_memory_equal(&other, &alone, sizeof other);
+    assert_true(other.reserved_bytes < first.reserved_bytes);
+    rvl_model_close(model);
+}
+
+static void no_memory_is_told(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b");
+    rvl_model_options options = options_of(&programs[0]);
+    long tries = 0;
+    for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; tries++) {
+        rvl_model_step *step = NULL;
+        short_memory_left = tries;
+        status = rvl_model_step_make(model, &options, &step);
+        short_memory_left = -1;
+        if (status != RVL_OK) {
+            assert_int_equal(status, RVL_ERR_HOST_OOM);
+            assert_null(step);
+        }
+        rvl_model_step_close(step);
+    }
+    assert_true(tries > 10);
+    rvl_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_have_what_a_card_read),
+        cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(the_cache_goes_before_the_device_is_full),
+        cmocka_unit_test(a_step_trains_with_what_is_reserved),
+        cmocka_unit_test(a_step_gives_its_cache_back),
+        cmocka_unit_test(shapes_are_remembered_apart),
+        cmocka_unit_test(no_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
