@@ -106,8 +106,8 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit)
     rvli_reshard(t, unit);
     rvli_release(t, &t->reduce_input);
     t->reduce_input = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, unit->gathered_bytes);
-    rvli_block index =
-        rvli_activation(t, unit->gathered_bytes / INDEXED_BYTES + INDEX_BYTES * unit->count);
+    rvli_block index = rvli_activation(t, unit->gathered_bytes / INDEXED_BYTES +
+                                              (uint64_t)INDEX_BYTES * unit->count);
     rvli_release(t, &index);
     rvli_block late = drop_gradients(t, unit);
     rvli_block share =

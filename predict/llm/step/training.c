@@ -2,13 +2,14 @@
 /*
  * Loading, and steps: forward, loss, backward, the sum over ranks, the optimizer.
  *
- * The second step is the first that has the optimizer's states from its begin, and what it leaves
- * reserved is what later ones find.
+ * The second step is the first that has the optimizer's states from its begin. Steps are run until
+ * one reserves no more than the one before it, as a training does in the long run.
  */
 #include "predict/llm/step/training.h"
 
 #include <stdlib.h>
 
+#define STEPS_MAX 5
 #define INDEX_BYTES UINT64_C(8) /* of a token */
 
 /* torch/aten/src/ATen/cuda/CublasHandlePool.cpp: of Hopper, and of cuBLASLt. */
@@ -166,13 +167,17 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
     t.tape.failed = t.units == NULL || t.layers == NULL;
     if (!t.tape.failed)
         rvli_parameters_make(&t);
-    for (int i = 0; i < 2 && !t.tape.failed; i++) {
-        if (i == 0)
-            load(&t);
-        else
+    if (!t.tape.failed)
+        load(&t);
+    uint64_t before = 0;
+    for (int i = 0; i < STEPS_MAX && !t.tape.failed; i++) {
+        if (i == 1)
             rvli_buckets_rebuild(&t);
         *trained_out = (rvli_trained){0};
         step(&t, trained_out);
+        if (i > 1 && t.tape.reserved_bytes == before)
+            break;
+        before = t.tape.reserved_bytes;
     }
     trained_out->reserved_bytes = t.tape.reserved_bytes;
     bool failed = t.tape.failed;

@@ -144,7 +144,7 @@ typedef struct rvli_trained {
 
 /* ---- training.c: loading, steps ---- */
 
-/* Runs loading and two steps. The first has no states of the optimizer yet. RVL_ERR_HOST_OOM. */
+/* Runs loading, and steps until one reserves no more than the last. RVL_ERR_HOST_OOM. */
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
                              rvli_tape_fn told, void *user, rvli_trained *trained_out);
 
