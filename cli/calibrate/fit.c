@@ -206,8 +206,8 @@ static double chunks_of(double bytes)
 }
 
 /*
- * What it takes to begin making host memory: by many buffers that are smaller than a chunk, each of
- * whose chunks is made from rest; else by the smallest pause, which makes one.
+ * What it takes to begin making host memory: by many buffers that are smaller than a chunk, since
+ * the chunk of each is made from rest; else by the smallest pause, which makes one.
  */
 static double host_start(const samples *all, const points *cold, const rvl_cost_model *model)
 {

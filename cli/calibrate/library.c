@@ -123,7 +123,7 @@ static bool allocate_buffers(subject *made, uint64_t count)
     return status == RVL_OK;
 }
 
-/* Many buffers whose memory has to be made. Closing the context frees them. */
+/* Many buffers. Their memory has to be made. Closing the context frees them. */
 static bool measure_buffers(card *it)
 {
     subject made = {.bytes = BUFFERS * BUFFER_BYTES};
