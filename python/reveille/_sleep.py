@@ -73,13 +73,15 @@ class SleepAllocator:
 
     def wake_up(self, wanted: Callable[[str], bool], what: str) -> None:
         """Wakes the tags that are wanted. what: the call, which all ranks must make."""
-        _release_what_is_unused()
+        _empty_cache()  # what was freed asleep need not wake up
         asleep = [tag for tag, stats in self.tags().items() if stats.paused_bytes and wanted(tag)]
         names = self._names(asleep)
 
         def prepare(prepared: list[Prepared]) -> None:
             if names:
                 self._saver.refuse_capture("wake_up")
+                if not self._saver.fits(names):
+                    _release_what_is_unused()  # a tenth of a second, so only where it may help
                 self._saver.prepare("resume", names, prepared)
 
         self._move("resume", names, what, prepare)
@@ -150,7 +152,11 @@ class SleepAllocator:
 
 
 def _release_what_is_unused() -> None:
+    gc.collect()
+    _empty_cache()
+
+
+def _empty_cache() -> None:
     import torch
 
-    gc.collect()
     torch.cuda.empty_cache()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""vLLM's sleep mode on Reveille: ``vllm serve ... --enable-sleep-mode --sleep-mode-backend reveille``.
+"""vLLM's sleep mode on Reveille: ``--enable-sleep-mode --sleep-mode-backend reveille``.
 
 vLLM calls register() in each of its processes, by the entry point ``vllm.general_plugins``. That
 names the backend, which vLLM makes at the first sleep. Its memory is allocated long before, by the
 allocator in the slot CuMemAllocator.instance, and vLLM does not say there which backend was chosen.
-So a Chooser lies in the slot. At the first question it looks for the config of the worker that asks,
-and puts Reveille's allocator or vLLM's own into its place.
+So a Chooser lies in the slot. At the first question it looks for the config of the worker that
+asks, and puts Reveille's allocator or vLLM's own into its place.
 """
 
 from __future__ import annotations
@@ -288,8 +288,8 @@ def _own_version() -> str:
 def register() -> None:
     """Makes the backend known to vLLM. May be called again. Changes nothing for other backends.
 
-    It never raises, since vLLM calls it for everybody who has the package. If you choose the backend
-    of a vLLM with an unknown interface, the first allocation raises the reason.
+    It never raises, since vLLM calls it for everybody who has the package. If you choose the
+    backend of a vLLM with an unknown interface, the first allocation raises the reason.
     """
     try:
         from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory

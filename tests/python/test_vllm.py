@@ -242,6 +242,25 @@ def test_no_room_to_wake_up(engine):
     """)
 
 
+def test_a_wake_up_collects_garbage_only_where_there_is_no_room(engine):
+    engine("""
+    gc.disable()
+    class Loop:
+        pass
+    def garbage(mib):
+        loop = Loop()
+        loop.itself, loop.tensor = loop, full(mib, 1)
+    worker.backend.suspend(1)
+    garbage(2)
+    worker.backend.resume(["weights"])
+    assert used() == 8
+    garbage(50)
+    assert used() == 58
+    worker.backend.resume()
+    assert used() == 14 and set(weights.tolist()) == {7}
+    """)
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("call", ["cuMemcpyDtoHAsync", "cuMemUnmap"])
 def test_a_sleep_that_fails_in_the_driver(engine, call, nth):
