@@ -255,7 +255,7 @@ class Engine:
             self.llm.wake_up()
         except Exception as error:
             who = f"rank {last} of {self.ranks} cannot wake_up()" if last else "resume of "
-            assert who in str(error) and " GiB free on cuda:" in str(error), error
+            assert who in str(error) and f" free on cuda:{last}" in str(error), error
         else:
             raise AssertionError("it woke up without room")
         check(self.ask("memory"), before, "memory after a wake-up without room")
