@@ -205,12 +205,16 @@ void rvli_resume_hand_over(rvli_transition *transition, size_t begin, size_t end
     rvli_unlock(context);
 }
 
-/* The backups that are no longer needed go, and the time that it took is counted. */
-static void clear_up(rvli_transition *transition)
+/* The backups of what was handed over. */
+static void drop_discarded(rvli_transition *transition)
+{
+    for (size_t i = 0; i < transition->item_count; i++)
+        rvli_backup_drop(transition->context, transition->items[i].discarded);
+}
+
+static void spend(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
-    for (size_t i = 0; i < transition->item_count; i++)
-        rvli_backup_drop(context, transition->items[i].discarded);
     rvli_lock(context);
     rvli_transition_spend(transition);
     rvli_unlock(context);
@@ -315,6 +319,7 @@ void rvli_resume_fail(rvli_transition *transition, size_t failed)
     int device = allocation->device;
     uint64_t needed = needed_bytes(transition, device);
     undo(transition);
+    drop_discarded(transition);
     rvli_transition_tell(transition, false);
     rvli_fail(transition->context, "resume", tag, device, needed);
 }
@@ -336,7 +341,8 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
 
 void rvli_resume_end(rvli_transition *transition)
 {
-    clear_up(transition);
+    drop_discarded(transition);
+    spend(transition);
     rvli_transition_tell(transition, true);
     tell_callbacks(transition);
 }
