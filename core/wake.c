@@ -2,11 +2,11 @@
 /*
  * A wake in order: a resume in batches.
  *
- * The caller's thread creates and maps everything and queues the copies from host memory, with an
- * event behind each batch. So lack of device memory is answered at once and changes nothing. A
- * thread then waits for one batch after the other, compares digests, and flips its states: an
- * allocation's event is its state. Content on disk is read by that thread, ahead of what it waits
- * for.
+ * The caller's thread creates and maps everything, so lack of device memory is answered at once and
+ * changes nothing. It does so before the first copy: between copies, calls of the driver for memory
+ * take a millisecond (docs/decisions.md). A thread of the library then queues the contents batch by
+ * batch, some ahead of the one it waits for, compares digests, and flips states: an allocation's
+ * event is its state.
  *
  * What was handed over is in use and is never taken back. If a later batch fails, only the rest is
  * undone, and a second resume goes on with it.
@@ -27,12 +27,15 @@
 
 /* Batches are not much larger: a third of a millisecond on a link of 55 GB/s. */
 #define BATCH_BYTES (UINT64_C(16) << 20)
+/* More than two milliseconds of that link. */
+#define AHEAD_BYTES (UINT64_C(128) << 20)
 
 /* Neighbours in the order, of one device and from one kind of store, that arrive together. */
 typedef struct batch {
     size_t begin, end;
     int device;
     bool on_disk;
+    uint64_t end_bytes;  /* of all batches up to and with this one */
     bool queued;         /* event is there to be waited for */
     uint64_t event;      /* behind its copies */
     rvli_disk_mark mark; /* behind its reads */
@@ -46,7 +49,7 @@ struct rvl_resuming {
     rvl_arrival *arrivals; /* in order, if somebody is told */
     batch *batches;        /* room for as many as there are items */
     size_t batch_count;
-    size_t read_count; /* batches with queued reads, if they have any */
+    size_t load_count; /* of which contents are queued */
     rvli_workers *worker;
     rvli_job job;
     rvl_status status;
@@ -89,13 +92,19 @@ static batch cut_batch(const rvl_resuming *wake, size_t begin)
 static rvl_status cut(rvl_resuming *wake)
 {
     size_t count = wake->transition.item_count;
+    uint64_t bytes = 0;
     wake->batches = calloc(count, sizeof *wake->batches);
     if (wake->arrived != NULL)
         wake->arrivals = calloc(count, sizeof *wake->arrivals);
     if (wake->batches == NULL || (wake->arrived != NULL && wake->arrivals == NULL))
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a resume in order");
-    for (size_t begin = 0; begin < count; begin = wake->batches[wake->batch_count++].end)
-        wake->batches[wake->batch_count] = cut_batch(wake, begin);
+    for (size_t begin = 0; begin < count; begin = wake->batches[wake->batch_count++].end) {
+        batch *b = &wake->batches[wake->batch_count];
+        *b = cut_batch(wake, begin);
+        for (size_t i = begin; i < b->end; i++)
+            bytes += item_at(wake, i)->allocation->size;
+        b->end_bytes = bytes;
+    }
     return RVL_OK;
 }
 
@@ -117,45 +126,35 @@ static rvl_status close_batch(rvl_resuming *wake, batch *b)
     return status;
 }
 
-/* Memory for a batch and, from host memory, its content. */
-static rvl_status queue_batch(rvl_resuming *wake, batch *b, size_t *failed_out)
+/* Queues the content of a batch. From a disk it is checked when it has been read. */
+static rvl_status load_batch(rvl_resuming *wake, batch *b, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = b->begin; i < b->end && status == RVL_OK; i++) {
-        rvli_move_item *item = item_at(wake, i);
-        *failed_out = number_of(wake, item);
-        status = rvli_resume_map_item(&wake->transition, item);
-        if (status == RVL_OK && !b->on_disk)
-            status = rvli_resume_load_item(&wake->transition, item);
+        *failed_out = number_of(wake, item_at(wake, i));
+        status = rvli_resume_load_item(&wake->transition, item_at(wake, i));
     }
+    b->mark = rvli_disk_mark_now(&wake->transition);
     return status == RVL_OK && !b->on_disk ? close_batch(wake, b) : status;
 }
 
-static rvl_status queue_all(rvl_resuming *wake, size_t *failed_out)
+/* Whether enough is queued behind a batch that link and disk stay busy while it is handed over. */
+static bool is_far_ahead(const rvl_resuming *wake, size_t number)
 {
-    rvl_status status = cut(wake);
-    for (size_t i = 0; i < wake->batch_count && status == RVL_OK; i++)
-        status = queue_batch(wake, &wake->batches[i], failed_out);
-    return status;
+    const batch *wanted = &wake->batches[number];
+    if (wake->load_count <= number)
+        return false;
+    if (wanted->on_disk)
+        return rvli_disk_is_past(&wake->transition, &wanted->mark);
+    return wake->batches[wake->load_count].on_disk || /* it would hold up what is there sooner */
+           wake->batches[wake->load_count - 1].end_bytes >= wanted->end_bytes + AHEAD_BYTES;
 }
 
-/* Queues the reads of batches on disk: those of one, and of others to keep the disk busy. */
-static rvl_status read_ahead(rvl_resuming *wake, size_t number, size_t *failed_out)
+static rvl_status load_ahead(rvl_resuming *wake, size_t number, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
-    while (wake->read_count < wake->batch_count && status == RVL_OK) {
-        batch *b = &wake->batches[wake->read_count];
-        const batch *wanted = &wake->batches[number];
-        if (wake->read_count > number &&
-            (!wanted->on_disk || rvli_disk_is_past(&wake->transition, &wanted->mark)))
-            break;
-        wake->read_count++;
-        for (size_t i = b->begin; i < b->end && status == RVL_OK && b->on_disk; i++) {
-            *failed_out = number_of(wake, item_at(wake, i));
-            status = rvli_resume_load_item(&wake->transition, item_at(wake, i));
-        }
-        b->mark = rvli_disk_mark_now(&wake->transition);
-    }
+    while (wake->load_count < wake->batch_count && status == RVL_OK && !is_far_ahead(wake, number))
+        status = load_batch(wake, &wake->batches[wake->load_count++], failed_out);
     return status;
 }
 
@@ -222,7 +221,7 @@ static rvl_status arrive_all(rvl_resuming *wake, size_t *failed_out)
 {
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < wake->batch_count && status == RVL_OK; i++) {
-        status = read_ahead(wake, i, failed_out);
+        status = load_ahead(wake, i, failed_out);
         if (status == RVL_OK)
             status = await(wake, &wake->batches[i], failed_out);
         if (status == RVL_OK)
@@ -268,7 +267,17 @@ static void forget(rvl_resuming *wake)
 
 /* ---- The calls ---- */
 
-/* Memory is there and content on its way; or everything is as it was. */
+static rvl_status map_all(rvl_resuming *wake, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < wake->transition.item_count && status == RVL_OK; i++) {
+        *failed_out = number_of(wake, item_at(wake, i));
+        status = rvli_resume_map_item(&wake->transition, item_at(wake, i));
+    }
+    return status;
+}
+
+/* Memory is there, and a thread for the content; or everything is as it was. */
 static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
 {
     size_t failed = 0;
@@ -276,7 +285,9 @@ static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
     if (status == RVL_OK && wake->transition.item_count > 0) {
         status = rvli_resume_create(&wake->transition, options->timeout_ns, &failed);
         if (status == RVL_OK)
-            status = queue_all(wake, &failed);
+            status = map_all(wake, &failed);
+        if (status == RVL_OK)
+            status = cut(wake);
         if (status == RVL_OK)
             status = rvli_workers_start(1, NULL, NULL, &wake->worker);
         if (status != RVL_OK) {
