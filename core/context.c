@@ -12,6 +12,7 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/backup/disk_space.h"
+#include "core/learn_ops.h"
 #include "core/log_ops.h"
 #include "core/prefetch.h"
 #include "core/tables.h"
@@ -55,6 +56,19 @@ static rvl_status add_log(rvl_context *context)
     return status;
 }
 
+/* Forecasts of real devices learn. Simulated ones cost what they say. */
+static rvl_status add_learner(rvl_context *context)
+{
+    rvli_backend_ops wrapped;
+    rvl_status status = rvli_learn_wrap(&context->ops, context->self, context->device_count,
+                                        &wrapped, &context->learner);
+    if (status == RVL_OK) {
+        context->ops = wrapped;
+        context->self = context->learner;
+    }
+    return status;
+}
+
 static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops,
                                const rvl_context_options *options)
 {
@@ -62,6 +76,8 @@ static rvl_status open_backend(rvl_context *context, const rvli_backend_ops *ops
     if (status == RVL_OK)
         status = context->ops.open(options->backend_options, &context->clock, &context->self,
                                    &context->device_count);
+    if (status == RVL_OK && !context->clock.virtual_time)
+        status = add_learner(context);
     if (status == RVL_OK && (options->flags & RVL_CONTEXT_LOG_OPS) && options->log != NULL)
         status = add_log(context);
     return status;

@@ -39,10 +39,11 @@ static void open_device(pricing_device *device, const rvl_context *of, rvli_cloc
 {
     const rvli_device *model = &of->devices[number];
     device->facts = model->facts;
+    rvli_learned_costs(of->learner, number, &device->facts.cost);
     device->facts.overcommit = true;
     device->facts.host_accounted = true;
     device->pricer = (rvli_pricer){
-        .cost = model->facts.cost,
+        .cost = device->facts.cost,
         .waits = model->facts.waits,
         .clock = clock,
         .lane = number,

@@ -22,6 +22,7 @@
 #include "base/pool.h"
 #include "core/backend.h"
 #include "core/index.h"
+#include "core/learn_ops.h"
 #include "core/ledger.h"
 #include "core/recorder.h"
 #include "core/state.h"
@@ -150,7 +151,8 @@ typedef struct rvli_device {
 
 struct rvl_context {
     rvli_backend_ops ops;
-    void *self; /* the backend's instance */
+    void *self;            /* the backend's instance */
+    rvli_learner *learner; /* of real devices; belongs to self. NULL: none */
     rvli_clock clock;
     uint64_t fork_generation; /* that of the process that opened it */
     rvl_guard guard;          /* guarded by the lock */

@@ -211,14 +211,26 @@ static rvl_status cuda_open(const void *user_options, rvli_clock *clock, void **
     return RVL_OK;
 }
 
-/* Costs are those measured on an H200: what a dry run predicts on another card is an estimate. */
+/*
+ * Costs to begin with: those of the measured profile that has this capacity, else the H200's. The
+ * core learns from what calls take (core/learn_ops.h).
+ */
+static rvl_status find_costs(uint64_t capacity_bytes, rvl_profile *profile)
+{
+    for (size_t i = 0; rvl_profile_get(i, profile) == RVL_OK; i++) {
+        if ((profile->flags & RVL_PROFILE_MEASURED) && profile->capacity_bytes == capacity_bytes)
+            return RVL_OK;
+    }
+    return rvl_profile_find("h200", profile);
+}
+
 static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *facts_out)
 {
     rvli_cuda_device *device = NULL;
-    rvl_profile h200 = {.struct_size = sizeof h200};
+    rvl_profile like = {.struct_size = sizeof like};
     rvl_status status = rvli_cuda_device_of(self, number, &device);
     if (status == RVL_OK)
-        status = rvl_profile_find("h200", &h200);
+        status = find_costs(device->capacity_bytes, &like);
     if (status != RVL_OK)
         return status;
     rvli_device_facts facts = {
@@ -227,8 +239,8 @@ static rvl_status cuda_device_facts(void *self, int number, rvli_device_facts *f
         .granularity_bytes = device->granularity_bytes,
         .digests = rvli_cuda_digests_available(device),
         .rdma = device->rdma,
-        .cost = h200.cost,
-        .waits = h200.waits,
+        .cost = like.cost,
+        .waits = like.waits,
     };
     rvli_text_copy(facts.name, sizeof facts.name, device->name);
     *facts_out = facts;

@@ -176,7 +176,7 @@ static void those_that_were_never_waited_for_are_forgotten(void **state)
     rvli_digest digest = {UNTOUCHED, 0};
     assert_int_equal(queue(context, addr, GRANULE, true, &digest), RVL_OK);
     /* Closing of the backend, without the core, which waits. */
-    rvli_cuda_instance *instance = context->self;
+    rvli_cuda_instance *instance = rvli_learner_inner(context->learner);
     assert_non_null(instance->devices[0].digests.first);
     end(context, host);
 }

@@ -265,7 +265,7 @@ static void an_event_tells_of_failed_copies_once(void **state)
 /* A stream of the caller's, made in a context that is current no longer. */
 static CUstream make_stream(rvl_context *context, CUevent *event_out)
 {
-    const rvli_cuda_instance *instance = context->self;
+    const rvli_cuda_instance *instance = rvli_learner_inner(context->learner);
     CUcontext popped;
     CUstream stream = NULL;
     assert_int_equal(rvli_cuda.cuCtxPushCurrent(instance->devices[0].context), CUDA_SUCCESS);
@@ -277,7 +277,7 @@ static CUstream make_stream(rvl_context *context, CUevent *event_out)
 
 static void destroy_stream(rvl_context *context, CUstream stream, CUevent event)
 {
-    const rvli_cuda_instance *instance = context->self;
+    const rvli_cuda_instance *instance = rvli_learner_inner(context->learner);
     CUcontext popped;
     assert_int_equal(rvli_cuda.cuCtxPushCurrent(instance->devices[0].context), CUDA_SUCCESS);
     assert_int_equal(rvli_cuda.cuEventDestroy(event), CUDA_SUCCESS);
@@ -288,7 +288,7 @@ static void destroy_stream(rvl_context *context, CUstream stream, CUevent event)
 static void the_callers_work_is_waited_for(void **state)
 {
     rvl_context *context = *state;
-    const rvli_cuda_instance *instance = context->self;
+    const rvli_cuda_instance *instance = rvli_learner_inner(context->learner);
     CUevent event = NULL;
     CUcontext popped;
     CUstream stream = make_stream(context, &event);

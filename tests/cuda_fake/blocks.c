@@ -217,6 +217,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
         fake_settings_get()->export_refused)
         return CUDA_ERROR_NOT_SUPPORTED;
+    fake_charge(FAKE_CALL_cuMemCreate, size);
     return create(size, prop, handle);
 }
 
@@ -226,6 +227,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     fake_block *block = fake_block_of(handle);
     if (block == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    fake_charge(FAKE_CALL_cuMemRelease, block->size);
     rvli_intmap_remove(&blocks, handle, NULL);
     block->handles--;
     fake_block_settle(block);

@@ -22,6 +22,7 @@ static CUresult run_copy(const fake_op *op, int device)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (op->region != 0 && fake_host_region(op->host, op->size) != op->region)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    fake_charge(to_device ? FAKE_CALL_cuMemcpyHtoDAsync : FAKE_CALL_cuMemcpyDtoHAsync, op->size);
     rvl_status status =
         to_device ? rvli_sim_ops.copy_to_device(fake_sim(), 0, op->addr, op->host, op->size)
                   : rvli_sim_ops.copy_to_host(fake_sim(), 0, op->host, op->addr, op->size);

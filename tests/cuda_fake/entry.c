@@ -4,9 +4,12 @@
  *
  * A fault is a countdown for one entry point, or for any of them.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/cost.h"
 #include "internal.h"
 
 typedef struct fake_fault {
@@ -24,6 +27,7 @@ static const char *const names[] = {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t calls[FAKE_CALL_COUNT];
 static uint64_t failures;
+static rvl_cost costs[FAKE_CALL_COUNT];
 static fake_fault faults[FAKE_CALL_COUNT];
 static fake_fault any_fault;
 
@@ -79,8 +83,18 @@ CUresult fake_admit(fake_call call, fake_need need)
     return check_state(need);
 }
 
+void fake_charge(fake_call call, uint64_t bytes)
+{
+    uint64_t ns = rvli_cost_ns(costs[call], bytes);
+    struct timespec left = {.tv_sec = (time_t)(ns / 1000000000),
+                            .tv_nsec = (long)(ns % 1000000000)};
+    while (ns > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
 void fake_entry_reset(void)
 {
+    memset(costs, 0, sizeof costs);
     memset(calls, 0, sizeof calls);
     memset(faults, 0, sizeof faults);
     any_fault = (fake_fault){0};
@@ -107,6 +121,16 @@ bool fake_fail(const char *symbol, uint64_t nth, CUresult result, bool for_good)
     fault->countdown = nth;
     fault->result = result;
     fault->for_good = for_good;
+    return true;
+}
+
+bool fake_cost(const char *symbol, rvl_cost cost)
+{
+    FAKE_LOCKED;
+    int call = call_of(symbol);
+    if (call < 0)
+        return false;
+    costs[call] = cost;
     return true;
 }
 

@@ -22,6 +22,8 @@
 
 #include <cuda.h>
 
+#include "reveille/sim.h"
+
 #define FAKE_API __attribute__((visibility("default")))
 
 /* X(entry point, CUDA version of its signature): all that cuGetProcAddress knows. */
@@ -166,6 +168,13 @@ FAKE_API bool fake_fail(const char *symbol, uint64_t nth, CUresult result, bool 
 
 /* Calls of an entry point since fake_reset(), failed ones too. NULL: of all, as in fake_fail(). */
 FAKE_API uint64_t fake_calls(const char *symbol);
+
+/*
+ * From now on a call of cuMemCreate, cuMemRelease, cuMemMap, cuMemUnmap or cuMemSetAccess, or a
+ * copy that cuMemcpyDtoHAsync or cuMemcpyHtoDAsync queued, lasts at least so long. False: no such
+ * entry point.
+ */
+FAKE_API bool fake_cost(const char *symbol, rvl_cost cost);
 
 /* Calls that a fault has made fail since fake_reset(). */
 FAKE_API uint64_t fake_failures(void);

@@ -36,6 +36,8 @@ bool fake_lock(void);
 void fake_unlock(const bool *locked);
 /* Counts a call and says why it goes no further, if so. With the lock held. */
 CUresult fake_admit(fake_call call, fake_need need);
+/* Lets the time of a call over so many bytes pass. */
+void fake_charge(fake_call call, uint64_t bytes);
 void fake_entry_reset(void);
 
 #define FAKE_LOCKED                                                                                \

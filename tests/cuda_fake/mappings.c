@@ -146,6 +146,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 {
     FAKE_ENTER(cuMemMap, FAKE_NEEDS_MEMORY);
     make_ready();
+    fake_charge(FAKE_CALL_cuMemMap, size);
     fake_block *block = fake_block_of(handle);
     fake_range *range = rvli_addrmap_floor(&ranges, ptr, NULL);
     if (block == NULL || flags != 0 || !whole_granules(size) || ptr % FAKE_GRANULARITY != 0)
@@ -186,6 +187,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     FAKE_ENTER(cuMemUnmap, FAKE_NEEDS_MEMORY);
     make_ready();
+    fake_charge(FAKE_CALL_cuMemUnmap, size);
     if (!whole_mappings(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = fake_sim_result(rvli_sim_ops.unmap(fake_sim(), 0, ptr, size));
@@ -243,6 +245,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 {
     FAKE_ENTER(cuMemSetAccess, FAKE_NEEDS_MEMORY);
     make_ready();
+    fake_charge(FAKE_CALL_cuMemSetAccess, size);
     if (desc == NULL || count == 0 || !whole_mappings(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
