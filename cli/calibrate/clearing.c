@@ -132,21 +132,27 @@ static bool time_last(card *it, ready *made)
     return true;
 }
 
-/* Behind a release of so many bytes. */
+/* Behind an unmap and a release of so many bytes, as of a KV cache that is paused. */
 static bool measure_behind(card *it, uint64_t bytes)
 {
-    ready made = {.count = 0};
-    CUmemGenericAllocationHandle block = 0;
-    bool there = create(it, bytes, &block);
-    bool ok = there && make_ready(it, &made, card_free_bytes(it));
-    if (ok)
+    ready large = {.count = 0}, made = {.count = 0};
+    bool ok =
+        card_ok(it, it->cuMemAddressReserve(&large.base, bytes, 0, 0, 0), "reserving a range");
+    large.bytes = ok ? bytes : 0;
+    ok = ok && add_block(it, &large, bytes, large.base) &&
+         make_ready(it, &made, card_free_bytes(it));
+    if (ok) {
         settle(bytes);
-    if (there)
-        ok = release(it, block, bytes) && ok;
+        ok = card_ok(it, it->cuMemUnmap(large.base, bytes), "unmapping");
+        large.blocks[0].mapped = !ok;
+        ok = ok && release(it, large.blocks[0].block, bytes);
+        large.count = ok ? 0 : large.count;
+    }
     ok = ok && time_idle(it, bytes);
     while (ok && made.count > 0)
         ok = time_last(it, &made);
     clean_up(it, &made);
+    clean_up(it, &large);
     settle(bytes);
     return ok;
 }

@@ -119,12 +119,16 @@ const command_spec calibrate_spec = {
 #define WAIT_MS 2000
 #define HOST_SHARE 4 /* of the memory that is free, one part may be pinned */
 #define STEPS 7
+#define CHILD_GONE_MS 5000 /* at most until a child's memory has come back, */
+#define CHILD_LOOK_MS 50   /* which is looked at so often */
+#define CHILD_LEAVES_BYTES (UINT64_C(16) << 20)
 
 typedef struct run {
     const arguments *parsed;
     card card;
     samples all;
     neighbours others;
+    uint64_t free_at_begin; /* before a child had a context */
     rvl_profile profile;
     uint32_t measured_costs;
     agreement agreed;
@@ -168,6 +172,7 @@ static int begin(run *it, context_child *child)
     status = card_open(&it->card);
     if (status != RVL_OK)
         return explain(status);
+    it->free_at_begin = card_free_bytes(&it->card);
     uint64_t context_bytes = context_child_measure(child, &it->card);
     if (context_bytes > 0)
         samples_add(&it->all, "context_takes", 0, "bytes", context_bytes);
@@ -430,12 +435,26 @@ static uint64_t host_bytes_free(void)
     return kib * KIB / HOST_SHARE;
 }
 
+/*
+ * The driver takes a while to give back what a process held that has ended. Until then its memory
+ * would pass for somebody else's.
+ */
+static void wait_for_memory(run *it)
+{
+    for (int waited_ms = 0; waited_ms < CHILD_GONE_MS; waited_ms += CHILD_LOOK_MS) {
+        if (card_free_bytes(&it->card) + CHILD_LEAVES_BYTES >= it->free_at_begin)
+            return;
+        sleep_ms(CHILD_LOOK_MS);
+    }
+}
+
 static int calibrate(run *it, context_child *child)
 {
     int exit = begin(it, child);
     context_child_end(child);
     if (exit != EXIT_FITS)
         return exit;
+    wait_for_memory(it);
     neighbours_settle(&it->others, &it->card);
     progress_report(1, STEPS, 1);
     exit = measure(it);
