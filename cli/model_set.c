@@ -142,6 +142,11 @@ static bool set_recompute(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_RECOMPUTE, &o->flags);
 }
 
+static bool set_fused(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_FUSED, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;
@@ -162,6 +167,7 @@ SET_NUMBER(pp_rank, 0)
 SET_NUMBER(ep, 1)
 SET_NUMBER(micro_batch, 1)
 SET_NUMBER(seq_len, 1)
+SET_NUMBER(accumulate, 1)
 #undef SET_NUMBER
 
 #define NO_GROUP(title)
@@ -211,8 +217,8 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",   "micro-batch", "seq-len",
-                                        "recompute", "optimizer",   NULL};
+    static const char *const names[] = {"reshard",   "micro-batch", "seq-len", "accumulate",
+                                        "recompute", "optimizer",   "fused",   NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -223,6 +229,9 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
+    if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
+        options->optimizer != RVL_MODEL_ADAMW_BF16)
+        return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";
     if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
         return "changes nothing with this --strategy: only v3 wakes in stages";
     if (strcmp(name, "mem-fraction") != 0)

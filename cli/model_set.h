@@ -36,11 +36,14 @@
     SWITCH(reshard, "reshard", "all are kept", "gathered layers are freed after use")              \
     SETTING(micro_batch, "micro-batch", "N", MODEL_FROM_1, "1", "sequences")                       \
     SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096", "tokens of a sequence")                 \
+    SETTING(accumulate, "accumulate", "N", MODEL_FROM_1, "1",                                      \
+            "micro-batches before the optimizer's step")                                           \
     SWITCH(recompute, "recompute", "all are kept",                                                 \
            "activations are computed again, layer by layer")                                       \
     SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
             "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
             "what the trainer steps with")                                                         \
+    SWITCH(fused, "fused", "foreach", "AdamW works in one kernel, without temporaries")            \
     GROUP("Both")                                                                                  \
     SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \
             "how they share the GPU, see docs/strategies.md in the sources")                       \

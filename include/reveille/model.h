@@ -143,10 +143,11 @@ typedef struct rvl_model_given {
 /* Flags of a step. */
 #define RVL_MODEL_RECOMPUTE 1u /* activations are computed again, layer by layer */
 #define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
+#define RVL_MODEL_FUSED 4u     /* AdamW in one kernel, without temporaries; without: foreach */
 
 typedef struct rvl_model_options {
     size_t struct_size;
-    uint64_t flags;     /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD */
+    uint64_t flags;     /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD, RVL_MODEL_FUSED */
     const char *device; /* profile or size; NULL: "h200" */
     uint32_t tp;        /* engine: tensor parallel; 0: 1 */
     uint32_t pp;        /* engine: pipeline stages; 0: 1 */
@@ -167,7 +168,9 @@ typedef struct rvl_model_options {
     size_t note_count;
     const rvl_model_given *given;
     size_t given_count;
-    size_t given_size; /* sizeof(rvl_model_given) */
+    size_t given_size;   /* sizeof(rvl_model_given) */
+    uint32_t accumulate; /* micro-batches before the optimizer's step; 0: 1 */
+    uint32_t reserved;   /* 0 */
 } rvl_model_options;
 
 /*

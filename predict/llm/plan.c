@@ -11,6 +11,7 @@
 #define RANKS_MAX 4096
 #define TOKENS_MAX (1u << 24)
 #define PPM 1000000
+#define ACCUMULATE_MAX 4096
 
 static rvl_status refuse(const char *key, const char *why)
 {
@@ -19,7 +20,7 @@ static rvl_status refuse(const char *key, const char *why)
 
 static void fill_defaults(const rvl_model *model, rvl_model_options *o)
 {
-    uint32_t *ones[] = {&o->tp, &o->pp, &o->ep, &o->train_ranks, &o->micro_batch};
+    uint32_t *ones[] = {&o->tp, &o->pp, &o->ep, &o->train_ranks, &o->micro_batch, &o->accumulate};
     for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
         if (*ones[i] == 0)
             *ones[i] = 1;
@@ -53,6 +54,8 @@ static rvl_status check_ranges(const rvl_model_options *o)
     if (o->micro_batch > TOKENS_MAX / o->seq_len)
         return refuse("--seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
                                    "or --micro-batch");
+    if (o->accumulate > ACCUMULATE_MAX)
+        return refuse("--accumulate", "at most 4096 micro-batches before a step of the optimizer");
     if (o->pp_rank >= o->pp)
         return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
     if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
@@ -148,7 +151,9 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
 {
     *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
     TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
-    TRY(rvli_flags_check(plan_out->options.flags, RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD, 0));
+    TRY(rvli_flags_check(plan_out->options.flags,
+                         RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED,
+                         plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;

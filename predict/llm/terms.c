@@ -12,6 +12,7 @@
 #define FP32_BYTES UINT64_C(4)
 #define GIB (UINT64_C(1) << 30)
 #define PPM UINT64_C(1000000)
+#define PASSES_MAX 3 /* later ones find what the third finds */
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 
 /* Not in any config. Measured, or published: docs/model.md. */
@@ -455,7 +456,7 @@ static void divide(const maker *m, const rvli_moment *moment, uint64_t reserved,
     uint64_t at = states, laid = states;
     for (size_t i = 0; i < COUNT(passing_terms); i++) {
         at += moment->held[passing_terms[i]];
-        uint64_t end = rvli_round_up(at - granule / 2, granule);
+        uint64_t end = (at + granule / 2) / granule * granule;
         bytes_out[passing_terms[i]] = end > laid ? end - laid : 0;
         laid += bytes_out[passing_terms[i]];
     }
@@ -493,6 +494,8 @@ static rvl_status run_program(const maker *m, rvli_trained *trained_out)
                                  .flags = o->flags,
                                  .micro_batch = o->micro_batch,
                                  .seq_len = o->seq_len,
+                                 .accumulate =
+                                     o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX,
                                  .optimizer = o->optimizer};
     uint64_t limit = limit_of(m);
     rvli_trained bounded;

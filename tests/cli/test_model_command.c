@@ -47,7 +47,8 @@ static void takes_every_option(void **state)
         run_command(
             "model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
             "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
-            "--micro-batch 2 --seq-len 1024 --recompute --optimizer adamw-8bit --strategy v3 "
+            "--micro-batch 2 --seq-len 1024 --accumulate 2 --recompute --optimizer adamw --fused "
+            "--strategy v3 "
             "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
             "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
         0);
@@ -122,6 +123,11 @@ static void bad_usage_is_named(void **state)
         {"a -o x.rvt --seq-len 2", "--seq-len changes nothing with --train none"},
         {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
         {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
+        {"a -o x.rvt --fused", "--fused changes nothing with --train none"},
+        {"a -o x.rvt --accumulate 2", "--accumulate changes nothing with --train none"},
+        {"a --accumulate 0", "--accumulate 0: expected a whole number from 1"},
+        {"a -o x.rvt --train ddp --optimizer sgd --fused",
+         "--fused changes nothing with this --optimizer: only adamw and adamw-bf16"},
         {"a -o x.rvt --optimizer sgd", "--optimizer changes nothing with --train none"},
         {"a -o x.rvt --train ddp --reshard", "--reshard changes nothing with --train ddp"},
         {"a -o x.rvt --strategy v2 --wake together", "--wake changes nothing with this --strategy"},

@@ -97,7 +97,7 @@ static const char *const known[TABLES][20] = {
                "tolerance_percent"},
     [SETTINGS] = {"tp", "pp", "pp-rank", "ep", "mem-fraction", "weights-dtype", "kv-dtype", "train",
                   "reshard", "micro-batch", "seq-len", "recompute", "optimizer", "strategy",
-                  "given", "wake", "device"},
+                  "accumulate", "fused", "given", "wake", "device"},
     [BUDGETS] = {"train", "rollout", "start", "update_weights", "\"a stage\""},
     [GIVEN] = {"weights", "kv_cache", "cuda_graph", "buffers", "optimizer", "activations", "logits",
                "asleep", "engine_context"},

@@ -239,7 +239,8 @@ static void set_step(tree *t, json_t *root)
                                           "micro_batch", "seq_len",
                                           "recompute",   "reshard",
                                           "optimizer",   "weights_dtype",
-                                          "kv_dtype",    "mem_fraction_ppm"};
+                                          "kv_dtype",    "mem_fraction_ppm",
+                                          "accumulate",  "fused"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -71,7 +71,9 @@ static rvl_model_options options_in(const json_t *step)
                                .micro_batch = option(step, "micro_batch"),
                                .seq_len = option(step, "seq_len"),
                                .flags = (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
-                                        (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0),
+                                        (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0) |
+                                        (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0),
+                               .accumulate = option(step, "accumulate"),
                                .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
                                .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
                                .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};

@@ -1450,6 +1450,7 @@ static void options_out_of_range_are_refused(void **state)
         {{.train_ranks = 4097}, "--tp", "at most 4096"},
         {{.micro_batch = 4097}, "--seq-len", "more than 16777216 tokens"},
         {{.pp = 2, .pp_rank = 2}, "--pp-rank", "the last pp - 1"},
+        {{.accumulate = 4097}, "--accumulate", "at most 4096"},
         {{.strategy = RVL_MODEL_V1}, "--strategy", "name one with --train"},
         {{.device = "h900"}, "--device", "reveille devices"},
         {{.mem_fraction_ppm = 100000},

@@ -134,6 +134,53 @@ static void nothing_is_left_but_states(void **state)
     }
 }
 
+static rvli_trained run(rvl_model *model, rvli_training_shape shape)
+{
+    rvli_trained trained;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+    return trained;
+}
+
+/* Fused, AdamW has no temporaries; nothing else changes in the passes. */
+static void a_fused_optimizer_has_no_temporaries(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b");
+    rvli_training_shape shape = programs[0].shape;
+    rvli_trained foreach = run(model, shape);
+    shape.flags |= RVL_MODEL_FUSED;
+    rvli_trained fused = run(model, shape);
+    uint64_t roots = foreach.update.held[RVL_MODEL_OPTIMIZER_TEMPORARIES];
+    /* Blocks that are not split count as a whole. */
+    assert_true(apart(roots, foreach.update.held[RVL_MODEL_OPTIMIZER] / 2) < RVLI_MIB);
+    assert_int_equal(fused.update.held[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
+    assert_int_equal(fused.update.allocated_bytes, foreach.update.allocated_bytes - roots);
+    assert_int_equal(fused.passes.allocated_bytes, foreach.passes.allocated_bytes);
+    rvl_model_close(model);
+}
+
+/* From the second micro-batch on the passes find gradients: shares with FSDP2, whole ones with DDP.
+ */
+static void gradients_stay_for_the_next_micro_batch(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b");
+    rvli_training_shape shape = programs[0].shape;
+    uint64_t share = rvl_model_parameter_count(model); /* half of them, 2 bytes each */
+    uint64_t once = run(model, shape).passes.allocated_bytes;
+    shape.accumulate = 2;
+    rvli_trained twice = run(model, shape);
+    assert_true(apart(twice.passes.allocated_bytes, once + share) < share / 100);
+    shape.accumulate = 3;
+    assert_int_equal(run(model, shape).passes.allocated_bytes, twice.passes.allocated_bytes);
+    shape.train = RVL_MODEL_TRAIN_DDP;
+    rvli_trained whole = run(model, shape);
+    shape.accumulate = 1;
+    once = run(model, shape).passes.allocated_bytes;
+    assert_true(whole.passes.allocated_bytes > once + share);
+    rvl_model_close(model);
+}
+
 /* What a device has for the trainer bounds the cache, and not what is allocated. */
 static void the_cache_goes_before_the_device_is_full(void **state)
 {
@@ -283,6 +330,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_have_what_a_card_read),
         cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(a_fused_optimizer_has_no_temporaries),
+        cmocka_unit_test(gradients_stay_for_the_next_micro_batch),
         cmocka_unit_test(the_cache_goes_before_the_device_is_full),
         cmocka_unit_test(a_step_trains_with_what_is_reserved),
         cmocka_unit_test(a_step_gives_its_cache_back),

@@ -45,7 +45,7 @@ static bool is_adamw(const rvli_training *t)
 void rvli_optimizer_step(rvli_training *t)
 {
     make_states(t);
-    if (!is_adamw(t))
+    if (!is_adamw(t) || (t->options->flags & RVL_MODEL_FUSED))
         return;
     rvli_block *roots = calloc(t->parameter_count, sizeof(rvli_block));
     if (roots == NULL) {

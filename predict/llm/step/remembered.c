@@ -45,7 +45,8 @@ static bool same(const rvli_training_shape *a, const rvli_training_shape *b)
 {
     return a->train == b->train && a->train_ranks == b->train_ranks && a->flags == b->flags &&
            a->micro_batch == b->micro_batch && a->seq_len == b->seq_len &&
-           a->optimizer == b->optimizer && a->limit_bytes == b->limit_bytes;
+           a->optimizer == b->optimizer && a->accumulate == b->accumulate &&
+           a->limit_bytes == b->limit_bytes;
 }
 
 static bool find(const rvli_remembered *memory, const rvli_training_shape *shape,

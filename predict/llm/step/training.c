@@ -136,8 +136,12 @@ static void step(rvli_training *t, rvli_trained *trained)
 {
     rvli_tape_watch(&t->tape, &trained->passes);
     t->tape.reserved_bytes = t->tape.allocator.bytes.reserved;
-    forward(t);
-    backward(t);
+    for (uint32_t pass = 0; pass == 0 || pass < t->options->accumulate; pass++) {
+        if (pass == 1)
+            rvli_buckets_rebuild(t);
+        forward(t);
+        backward(t);
+    }
     rvli_tape_watch(&t->tape, &trained->update);
     rvli_optimizer_step(t);
     rvli_tape_watch(&t->tape, NULL);

@@ -107,6 +107,7 @@ typedef struct rvli_training_shape {
     uint64_t flags;
     uint32_t micro_batch;
     uint32_t seq_len;
+    uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
     uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
 } rvli_training_shape;
