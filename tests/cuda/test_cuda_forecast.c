@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Forecasts of a real context, on the fake driver, whose calls cost what the test says: at first
+ * Forecasts of a real context, on the fake driver. Its calls cost what the test says: at first
  * what a profile says, then what this card's own transitions took.
  *
  * Calls sleep, so they never take less than they cost. On a busy machine they take more, and so do
