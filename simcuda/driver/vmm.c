@@ -27,6 +27,7 @@ typedef struct handle {
 typedef struct mapping {
     handle *of;
     size_t size_bytes;
+    uint64_t access; /* bit d: device d may reach it; none at first */
 } mapping;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -199,7 +200,7 @@ static CUresult map_locked(uint64_t addr, size_t size_bytes, handle *of)
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *made = (mapping){of, size_bytes};
+    *made = (mapping){.of = of, .size_bytes = size_bytes};
     of->mappings++;
     if (of->shared)
         rvli_contents_share(addr, size_bytes, of->place);
@@ -230,13 +231,15 @@ static bool is_filled(uint64_t base, size_t size_bytes)
     return done == size_bytes && size_bytes > 0;
 }
 
+/* On a card copies and fills of mapped memory that no device may reach are refused, as where there
+ * is none (bench/gpu/driver/sticky.py, H200, driver 580). */
 bool rvli_vmm_has_memory(uint64_t addr, size_t size_bytes)
 {
     uint64_t at = addr, base = 0;
     pthread_mutex_lock(&mutex);
     while (mappings_begun && at - addr < size_bytes) {
         const mapping *each = rvli_addrmap_floor(&mappings, at, &base);
-        if (each == NULL || at - base >= each->size_bytes)
+        if (each == NULL || at - base >= each->size_bytes || each->access == 0)
             break;
         at = base + each->size_bytes;
     }
@@ -261,16 +264,41 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
     return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr addr, size_t size_bytes, const CUmemAccessDesc *access,
-                        size_t count)
+static bool good_access(const CUmemAccessDesc *access, size_t count)
 {
-    pthread_mutex_lock(&mutex);
-    bool good = is_filled(addr, size_bytes) && access != NULL && count > 0;
-    pthread_mutex_unlock(&mutex);
+    bool good = access != NULL && count > 0;
     for (size_t i = 0; good && i < count; i++)
         good = access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
                rvli_device_exists(access[i].location.id);
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return good;
+}
+
+/* With the lock held. */
+static void set_access(mapping *of, const CUmemAccessDesc *access, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            continue;
+        uint64_t bit = UINT64_C(1) << access[i].location.id;
+        of->access =
+            access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? of->access & ~bit : of->access | bit;
+    }
+}
+
+CUresult cuMemSetAccess(CUdeviceptr addr, size_t size_bytes, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    if (!good_access(access, count))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    bool filled = is_filled(addr, size_bytes);
+    for (size_t done = 0; filled && done < size_bytes;) {
+        mapping *each = rvli_addrmap_get(&mappings, addr + done);
+        set_access(each, access, count);
+        done += each->size_bytes;
+    }
+    pthread_mutex_unlock(&mutex);
+    return filled ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool rvli_vmm_device(uint64_t addr, int *device_out)

@@ -52,6 +52,48 @@ static void memory_lies_where_it_was_made(void **state)
     assert_int_equal(cuMemAddressFree(addr, 2 * PAGE), CUDA_SUCCESS);
 }
 
+static CUresult let(CUdeviceptr addr, size_t bytes, int device, CUmemAccess_flags flags)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                                    .flags = flags};
+    return cuMemSetAccess(addr, bytes, &access, 1);
+}
+
+/* As on an H200: the context stays whole, and only what is refused does nothing. */
+static void memory_without_access_is_refused(void **state)
+{
+    const CUmemAccess_flags all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUdeviceptr addr = 0;
+    unsigned char seven = 7, got = 0;
+    (void)state;
+    assert_int_equal(cuMemAddressReserve(&addr, 2 * PAGE, 0, 0, 0), CUDA_SUCCESS);
+    map(addr, 0);
+    assert_int_equal(cuMemsetD8(addr, 7, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD8Async(addr, 7, 64, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyHtoD(addr, &seven, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoH(&got, addr, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoD(addr, addr + 64, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(let(addr, PAGE, 9, all), CUDA_ERROR_INVALID_VALUE); /* there is none */
+    assert_int_equal(let(addr, 2 * PAGE, 0, all), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyHtoD(addr, &seven, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(let(addr, PAGE, 0, all), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyHtoD(addr + PAGE - 1, &seven, 1), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS);
+    assert_int_equal(got, 7);
+    map(addr + PAGE, 0); /* a copy into what nobody may reach */
+    assert_int_equal(cuMemsetD8(addr + PAGE - 32, 9, 64), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS);
+    assert_int_equal(got, 7);
+    assert_int_equal(let(addr, PAGE, 1, all), CUDA_SUCCESS);
+    assert_int_equal(let(addr, PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_SUCCESS); /* the other may */
+    assert_int_equal(let(addr, PAGE, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyDtoH(&got, addr + PAGE - 1, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(cuMemUnmap(addr, 2 * PAGE), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressFree(addr, 2 * PAGE), CUDA_SUCCESS);
+}
+
 static int begin(void **state)
 {
     CUcontext context;
@@ -62,6 +104,7 @@ static int begin(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_lies_where_it_was_made)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_lies_where_it_was_made),
+                                       cmocka_unit_test(memory_without_access_is_refused)};
     return cmocka_run_group_tests(tests, begin, NULL);
 }
