@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# SGLang on simulated GPUs, with Reveille in the place of torch_memory_saver. Installs it once (some 11 GB), builds the
+# simulated libraries with the headers of its own packages, and runs sglang_release.py beside this. Not part of the
+# test suite: it takes some 5 minutes, and longer the first time, while SGLang compiles kernels with nvcc.
+#   tests/simcuda/sglang.sh [VERSION]      default: 0.5.23
+# REVEILLE_SGLANG: the environment to install into; default: ~/.cache/reveille-sglang/venv
+set -euo pipefail
+version=${1-0.5.23}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+environment=${REVEILLE_SGLANG-$HOME/.cache/reveille-sglang/venv}
+build=$source/build/sglang
+python=$environment/bin/python
+
+# A build of PyTorch without CUDA may lie in a folder or an index that pip is configured with.
+install() {
+    PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet "$@"
+}
+if ! "$python" -c "import importlib.metadata as m; assert m.version('sglang') == '$version'" 2>/dev/null; then
+    python3 -m venv "$environment"
+    install --upgrade pip
+    install "sglang===$version"
+    # Its requirements bring a compiler that is newer than the runtime's headers, which refuse it.
+    install "cuda-toolkit[nvcc,cccl,crt]==$("$python" -c "import importlib.metadata as m; print(m.version('cuda-toolkit'))")"
+fi
+packages=$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+headers=$packages/nvidia
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
+    -DRVL_CUBLAS_INCLUDE="$headers/cu13/include" -DRVL_CUDNN_INCLUDE="$headers/cudnn/include" \
+    -DRVL_CUTE_ARCHIVE="$packages/nvidia_cutlass_dsl/cu13/lib/libcuda_dialect_runtime_static.a" >"$source/build/sglang.log"
+cmake --build "$build" >>"$source/build/sglang.log"
+
+# The packages as a toolkit, for kernels that SGLang compiles when it first uses them.
+export CUDA_HOME=$build/cuda
+mkdir -p "$CUDA_HOME/lib64/stubs"
+for each in bin include nvvm; do
+    ln -sfn "$headers/cu13/$each" "$CUDA_HOME/$each"
+done
+ln -sfn "$headers/cu13/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
+ln -sfn "$build/simcuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
+
+export HF_HUB_OFFLINE=1 SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS=0
+export REVEILLE_AS_TORCH_MEMORY_SAVER=1 RVL_LIBRARY_DIR=$build
+run() { # GPUS ARGUMENTS
+    local gpus=$1
+    shift
+    # In the command's own environment: reveille run adds to PYTHONPATH, too.
+    timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- bash -c \
+        'PYTHONPATH=$1/python/reveille/alias:$1/python:$PYTHONPATH; export PYTHONPATH; shift; exec "$@"' \
+        saver "$source" "$python" "$source/tests/simcuda/sglang_release.py" "$@"
+}
+run 1 --backup

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: MIT
+"""SGLang on simulated GPUs, its memory saver on Reveille: start, generate, release and resume by tags.
+
+SGLang is as it was installed. Figures come from its scheduler processes by SGLang's own way to extend
+them (a custom weight loader), and from the simulated driver.
+
+    python sglang_release.py [--gpus N] [--graphs] [--backup] [-o FILE]
+"""
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import os
+import tempfile
+import time
+
+from vllm_sleep import BLOCK_TOKENS, MODELS, PAGE, block_bytes, check, config_folder, weight_bytes
+
+FIGURES = "REVEILLE_FIGURES"  # the folder where scheduler processes write theirs
+GIB = 1 << 30
+MODEL = MODELS["small"]
+PROMPT, TOKENS = [5, 6, 7, 8], 8
+# The stages of SGLang's own test, and its third tag.
+RELEASES = (("kv_cache",), ("weights",), ("cuda_graph",))
+RESUMES = (("cuda_graph",), ("weights",), ("kv_cache",))
+MARK = 3.0
+
+
+# ---- In a scheduler process ----
+
+
+def the_runner(model):
+    return next(each for each in gc.get_objects() if type(each).__name__ == "ModelRunner" and each.model is model)
+
+
+def held_by_tag():
+    """What Reveille's regions have: bytes by tag, and each allocation."""
+    import reveille
+
+    tags = {
+        name: {"active": each.active_bytes, "paused": each.paused_bytes, "host": each.host_backup_bytes}
+        for name, each in reveille.stats().tags.items()
+    }
+    pieces = [
+        (each.addr, each.size_bytes, each.tag) for context in reveille.contexts() for each in context.allocations()
+    ]
+    return tags, pieces
+
+
+def mark_of(model, named):
+    """Writes the mark to a small parameter, or reads what is there."""
+    norm = model.model.norm.weight.data
+    if "write" in named:
+        norm.fill_(MARK)
+    return norm[:4].tolist() if "write" in named or "read" in named else None
+
+
+def figures(model, named_tensors):
+    """SGLang calls this as a loader of weights. It loads none: it says what the process holds."""
+    import torch
+
+    runner = the_runner(model)
+    mark = mark_of(model, dict(named_tensors))
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    tags, pieces = held_by_tag()
+    weights = {name: (each.data_ptr(), each.nbytes) for name, each in model.named_parameters()}
+    pool = runner.token_to_kv_pool
+    caches = [(each.data_ptr(), each.nbytes) for each in (*pool.k_buffer, *pool.v_buffer)]
+    said = {
+        "used": total - free,
+        "reserved": torch.cuda.memory_reserved(),
+        "tags": tags,
+        "pieces": pieces,
+        "weights": weights,
+        "kv_cache": caches,
+        "tokens": pool.size,
+        "page": pool.page_size,
+        "before load": int(runner.pre_model_load_memory * GIB),
+        "mark": mark,
+    }
+    path = os.path.join(os.environ[FIGURES], str(torch.cuda.current_device()))
+    with open(path + ".part", "w", encoding="utf-8") as out:
+        json.dump(said, out)
+    os.rename(path + ".part", path)
+
+
+# ---- Beside it ----
+
+
+class Engine:
+    def __init__(self, arguments):
+        import sglang
+
+        self.arguments, self.share = arguments, 0.85
+        self.folder = os.environ[FIGURES] = tempfile.mkdtemp(prefix="reveille-figures-")
+        self.loader = f"{__name__ if __name__ != '__main__' else 'sglang_release'}.figures"
+        self.engine = sglang.Engine(
+            model_path=config_folder(MODEL),
+            load_format="dummy",
+            skip_tokenizer_init=True,
+            random_seed=42,
+            enable_memory_saver=True,
+            enable_weights_cpu_backup=arguments.backup,
+            mem_fraction_static=self.share,
+            tp_size=arguments.gpus,
+            disable_cuda_graph=not arguments.graphs,
+            cuda_graph_max_bs_decode=8,
+            attention_backend="triton",
+            sampling_backend="pytorch",
+            grammar_backend="none",
+            custom_weight_loader=[self.loader],
+            log_level="warning",
+        )
+        # Loaders are only called in a session of updates. It stays open: to end it would touch weights.
+        done = self.engine.begin_weight_update()
+        assert done[0], done
+
+    def ask(self, *words):
+        """What each rank says, in the order of the devices."""
+        import torch
+
+        for each in os.listdir(self.folder):
+            os.unlink(os.path.join(self.folder, each))
+        named = [(word, torch.zeros(1)) for word in words]
+        done = self.engine.update_weights_from_tensor(named, load_format=self.loader, flush_cache=False)
+        assert done[0], done
+        said = []
+        for each in sorted(os.listdir(self.folder), key=int):
+            with open(os.path.join(self.folder, each), encoding="utf-8") as read:
+                said.append(json.load(read))
+        check(len(said), self.arguments.gpus, "ranks that answer")
+        return said
+
+    def generate(self):
+        wanted = {"max_new_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
+        out = self.engine.generate(input_ids=[PROMPT] * 3, sampling_params=wanted)
+        check([len(each["output_ids"]) for each in out], [TOKENS] * 3, "tokens generated")
+        self.engine.flush_cache()  # PyTorch's idle memory goes now, and not in the middle of a release
+
+    def move(self, how, tags):
+        """Releases or resumes, and compares every rank: each tag, and bytes in use on the device."""
+        before = self.ask()
+        getattr(self.engine, f"{how}_memory_occupation")(tags=list(tags))
+        after = self.ask()
+        for was, now in zip(before, after):
+            moved = check_tags(how, tags, was["tags"], now["tags"], self.arguments.backup)
+            cached = now["reserved"] - was["reserved"]  # PyTorch's own cache, emptied by a flush
+            check(now["used"] - was["used"], cached + moved, f"in use after {how} of {tags}")
+        return after
+
+    def end(self):
+        self.engine.shutdown()
+
+
+def check_tags(how, tags, before, now, backup):
+    """Bytes that the device got (+) or lost (-) by these tags; all others are as they were."""
+    goes, comes = ("active", "paused") if how == "release" else ("paused", "active")
+    moved = 0
+    for name, was in before.items():
+        if name not in tags:
+            check(now[name], was, f"{name}, which did not {how}")
+            continue
+        size = was[goes]
+        assert size > 0 and was[comes] == 0, f"{name} before {how}: {was}"
+        backed = name == "cuda_graph" or (backup and name == "weights")  # a graph reads what its capture left
+        kept = size if backed and how == "release" else 0
+        check(now[name], {goes: 0, comes: size, "host": kept}, f"{name} after {how}")
+        moved += size
+    return -moved if how == "release" else moved
+
+
+def check_lies_in(pieces, parts, tag):
+    """Every tensor lies whole in a region of its tag."""
+    own = [(addr, addr + size) for addr, size, of in pieces if of == tag]
+    for addr, size in parts:
+        assert any(first <= addr and addr + size <= end for first, end in own), f"{tag}: {addr:#x} is elsewhere"
+
+
+def check_start(said, ranks, share, graphs):
+    token = block_bytes(MODEL, ranks) // BLOCK_TOKENS
+    weights = sum(size for _, size in said["weights"].values())
+    caches = sum(size for _, size in said["kv_cache"])
+    check(weights, weight_bytes(MODEL, ranks), "weights")
+    check(caches, (said["tokens"] + said["page"]) * token, "bytes of the KV cache")
+    check_lies_in(said["pieces"], said["weights"].values(), "weights")
+    check_lies_in(said["pieces"], said["kv_cache"], "kv_cache")
+    for tag, least in (("weights", weights), ("kv_cache", caches)):
+        held = said["tags"][tag]
+        check([held["paused"], held["host"], held["active"] % PAGE], [0, 0, 0], f"{tag} in whole pages")
+        assert held["active"] >= least, f"{tag}: {held} for {least}"
+    # SGLang: what is free after the weights, less the part of the card that is not static.
+    room = share * said["before load"] - said["tags"]["weights"]["active"]
+    assert room - GIB // 4 < caches <= room + PAGE, f"KV cache: {caches}, room for {room}"
+    assert graphs == (said["tags"].get("cuda_graph", {"active": 0})["active"] > 0), said["tags"]
+
+
+def places(said):
+    return [(each["weights"], each["kv_cache"]) for each in said]
+
+
+def stages(arguments):
+    engine = Engine(arguments)
+    engine.generate()
+    start = engine.ask("write")
+    for said in start:
+        check_start(said, arguments.gpus, engine.share, arguments.graphs)
+    rows = [("generated", engine.ask())]
+    graph_tag = "cuda_graph" in start[0]["tags"]
+    for how, steps in (("release", RELEASES), ("resume", RESUMES)):
+        for tags in steps:
+            if graph_tag or tags != ("cuda_graph",):
+                rows.append((f"{how} {' '.join(tags)}", engine.move(how, tags)))
+    check(places(rows[-1][1]), places(start), "addresses")
+    check(*([each["used"] - each["reserved"] for each in rows[row][1]] for row in (-1, 0)), "in use beside PyTorch")
+    mark = engine.ask("read")[0]["mark"]
+    check(mark, [MARK if arguments.backup else 0.0] * 4, "a weight after the cycle")
+    engine.generate()
+    # All tags at once, as the call without tags.
+    every = tuple(start[0]["tags"])
+    rows.append(("release all", engine.move("release", every)))
+    rows.append(("resume all", engine.move("resume", every)))
+    engine.generate()
+    check(places(engine.ask()), places(start), "addresses after two cycles")
+    engine.end()
+    for name, ranks in rows:
+        print(f"{name}: {[(each['used'], each['tags']) for each in ranks]}")
+    return [(name, [{"used": each["used"], "tags": each["tags"]} for each in ranks]) for name, ranks in rows]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--backup", action="store_true")
+    parser.add_argument("-o", dest="out")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    said = stages(arguments)
+    if arguments.out:
+        with open(arguments.out, "w", encoding="utf-8") as out:
+            json.dump({"version": importlib.metadata.version("sglang"), "rows": said}, out, indent=1)
+    print(f"all is as expected, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
