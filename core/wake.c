@@ -93,6 +93,8 @@ static rvl_status cut(rvl_resuming *wake)
 {
     size_t count = wake->transition.item_count;
     uint64_t bytes = 0;
+    if (count == 0)
+        return RVL_OK;
     wake->batches = calloc(count, sizeof *wake->batches);
     if (wake->arrived != NULL)
         wake->arrivals = calloc(count, sizeof *wake->arrivals);
@@ -282,20 +284,18 @@ static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
 {
     size_t failed = 0;
     rvl_status status = rvli_resume_mark(&wake->transition, options);
-    if (status == RVL_OK && wake->transition.item_count > 0) {
-        status = rvli_resume_create(&wake->transition, options->timeout_ns, &failed);
-        if (status == RVL_OK)
-            status = map_all(wake, &failed);
-        if (status == RVL_OK)
-            status = cut(wake);
-        if (status == RVL_OK)
-            status = rvli_workers_start(1, NULL, NULL, &wake->worker);
-        if (status != RVL_OK) {
-            quiesce(wake);
-            rvli_resume_fail(&wake->transition, failed);
-        }
-    } else if (status == RVL_OK) {
+    if (status != RVL_OK)
+        return status;
+    status = rvli_resume_create(&wake->transition, options->timeout_ns, &failed);
+    if (status == RVL_OK)
+        status = map_all(wake, &failed);
+    if (status == RVL_OK)
+        status = cut(wake);
+    if (status == RVL_OK)
         status = rvli_workers_start(1, NULL, NULL, &wake->worker);
+    if (status != RVL_OK && wake->transition.item_count > 0) {
+        quiesce(wake);
+        rvli_resume_fail(&wake->transition, failed);
     }
     return status;
 }
