@@ -20,7 +20,7 @@ rvl_status rvli_order_make(rvli_transition *transition, const rvl_addr *addrs, s
     size_t ordered = 0;
     if (count == 0)
         return RVL_OK; /* numbers rise: by id is as they were allocated */
-    transition->order = malloc(transition->item_count * sizeof *transition->order);
+    transition->order = malloc(transition->item_count * sizeof(rvli_move_item *));
     if (transition->order == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the order of a resume");
     rvli_lock(context);
