@@ -197,10 +197,11 @@ static bool run_cycle(const bench *b, way how, int cycle, bool whole)
     times t =
         how == ALL_AT_ONCE ? wake_at_once(b) : wake_in_order(b, how == IN_ORDER ? 1 : b->w->count);
     bool same = t.same && content_is_there(b->written, whole);
+    uint64_t bytes = b->w->count * b->w->size;
     printf("{\"work\":\"%s\",\"way\":\"%s\",\"cycle\":%d,\"bytes\":%llu,\"graph\":%s,"
            "\"pause_s\":%.6f,\"first_layer_s\":%.6f,\"layers_s\":%.6f,\"whole_s\":%.6f,"
            "\"missing_at_first\":%zu,\"content\":\"%s\"}\n",
-           b->w->name, way_names[how], cycle, (unsigned long long)(b->w->count * b->w->size),
+           b->w->name, way_names[how], cycle, (unsigned long long)bytes,
            more.graphs ? "true" : "false", pause_s, t.first_s, t.layers_s, t.whole_s, t.missing,
            same ? "same" : "DIFFERENT");
     fflush(stdout);

@@ -280,7 +280,7 @@ static void simulated_times_are_those_of_the_copies(void **state)
     scene s;
     memset(&s, 0, sizeof s);
     s.context = support_open(
-        (support_options){.memory = RVL_SIM_ACCOUNTED, .capacity_bytes = 2 * COUNT * bytes}, NULL);
+        (support_options){.memory = RVL_SIM_ACCOUNTED, .capacity_bytes = bytes * 2 * COUNT}, NULL);
     for (int i = 0; i < COUNT; i++)
         s.layers[i] = support_alloc(s.context, "weights", 0, bytes, RVL_BACKUP_HOST);
     s.tag = support_tag(s.context, "weights");
