@@ -418,7 +418,7 @@ class Saver:
 
     def start_resume(self, tags: Sequence[str], order: Any) -> Wake:
         """As resume(), and returns while contents are on their way."""
-        self._refuse_capture("resume")
+        self.refuse_capture("resume")
         self._require(tags)
         forecast = self.fits(tags)
         if not forecast:
