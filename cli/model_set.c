@@ -147,6 +147,11 @@ static bool set_fused(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_FUSED, &o->flags);
 }
 
+static bool set_mixed_precision(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_MIXED, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;
@@ -217,8 +222,9 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",   "micro-batch", "seq-len", "accumulate",
-                                        "recompute", "optimizer",   "fused",   NULL};
+    static const char *const names[] = {"reshard",    "micro-batch",     "seq-len",
+                                        "accumulate", "recompute",       "optimizer",
+                                        "fused",      "mixed-precision", NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -229,6 +235,8 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
+    if (strcmp(name, "mixed-precision") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
+        return "is a policy of FSDP: leave it out, or say --train fsdp:N";
     if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
         options->optimizer != RVL_MODEL_ADAMW_BF16)
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";

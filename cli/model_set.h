@@ -43,6 +43,8 @@
     SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
             "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
             "what the trainer steps with")                                                         \
+    SWITCH(mixed_precision, "mixed-precision", "all in bf16",                                      \
+           "FSDP: shards and gradients in fp32, the passes in bf16")                               \
     SWITCH(fused, "fused", "foreach", "AdamW works in one kernel, without temporaries")            \
     GROUP("Both")                                                                                  \
     SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \

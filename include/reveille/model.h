@@ -143,11 +143,12 @@ typedef struct rvl_model_given {
 /* Flags of a step. */
 #define RVL_MODEL_RECOMPUTE 1u /* activations are computed again, layer by layer */
 #define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
+#define RVL_MODEL_MIXED 8u     /* FSDP: shards and their gradients in fp32, the passes in bf16 */
 #define RVL_MODEL_FUSED 4u     /* AdamW in one kernel, without temporaries; without: foreach */
 
 typedef struct rvl_model_options {
     size_t struct_size;
-    uint64_t flags;     /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD, RVL_MODEL_FUSED */
+    uint64_t flags; /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD, RVL_MODEL_FUSED, RVL_MODEL_MIXED */
     const char *device; /* profile or size; NULL: "h200" */
     uint32_t tp;        /* engine: tensor parallel; 0: 1 */
     uint32_t pp;        /* engine: pipeline stages; 0: 1 */

@@ -182,6 +182,12 @@ void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
                           rvli_plan *plan_out);
 
+/* The shards are in fp32 and are themselves what the optimizer updates. */
+static inline bool rvli_is_mixed(uint64_t flags)
+{
+    return (flags & RVL_MODEL_MIXED) != 0;
+}
+
 /* One term: its allocations, and whether it was given. */
 typedef struct rvli_term {
     rvli_sizes sizes;

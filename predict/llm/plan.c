@@ -56,6 +56,13 @@ static rvl_status check_ranges(const rvl_model_options *o)
                                    "or --micro-batch");
     if (o->accumulate > ACCUMULATE_MAX)
         return refuse("--accumulate", "at most 4096 micro-batches before a step of the optimizer");
+    if (rvli_is_mixed(o->flags) && o->train != RVL_MODEL_TRAIN_FSDP)
+        return refuse("--mixed-precision",
+                      "is a policy of FSDP: say --train fsdp:N, or leave it out");
+    if (rvli_is_mixed(o->flags) && o->optimizer != RVL_MODEL_ADAMW &&
+        o->optimizer != RVL_MODEL_SGD_MOMENTUM)
+        return refuse("--mixed-precision", "its states are in fp32, as its shards: say --optimizer "
+                                           "adamw or sgd-momentum");
     if (o->pp_rank >= o->pp)
         return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
     if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
@@ -152,7 +159,8 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     *plan_out = (rvli_plan){.device = {.struct_size = sizeof plan_out->device}};
     TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
     TRY(rvli_flags_check(plan_out->options.flags,
-                         RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED,
+                         RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
+                             RVL_MODEL_MIXED,
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));

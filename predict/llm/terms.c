@@ -531,11 +531,12 @@ static void make_trainer(const maker *m)
 {
     optimizer chosen = optimizers[m->plan->options.optimizer];
     bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
-    make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, BF16_BYTES, false);
-    if (chosen.master)
+    bool mixed = rvli_is_mixed(m->plan->options.flags);
+    make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
+    if (chosen.master && !mixed)
         make_shares(m, RVL_MODEL_MASTER_WEIGHTS, 1, FP32_BYTES, false);
     make_shares(m, RVL_MODEL_OPTIMIZER, chosen.states, chosen.bytes, chosen.blocks);
-    make_shares(m, RVL_MODEL_GRADIENTS, 1, BF16_BYTES, false);
+    make_shares(m, RVL_MODEL_GRADIENTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
     if (sharded)
         make_all_gather(m);
     else

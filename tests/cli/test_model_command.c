@@ -123,6 +123,7 @@ static void bad_usage_is_named(void **state)
         {"a -o x.rvt --seq-len 2", "--seq-len changes nothing with --train none"},
         {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
         {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
+        {"a -o x.rvt --train ddp --mixed-precision", "--mixed-precision is a policy of FSDP"},
         {"a -o x.rvt --fused", "--fused changes nothing with --train none"},
         {"a -o x.rvt --accumulate 2", "--accumulate changes nothing with --train none"},
         {"a --accumulate 0", "--accumulate 0: expected a whole number from 1"},

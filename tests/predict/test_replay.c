@@ -151,7 +151,8 @@ static void test_bytes(void **state)
     rvl_replay_close(replay);
 }
 
-/* 400 MiB to a disk and back from it, as the profile's disk is fast; nothing lies in host memory. */
+/* 400 MiB to a disk and back from it, as the profile's disk is fast; nothing lies in host memory.
+ */
 static void test_disk_backups(void **state)
 {
     (void)state;

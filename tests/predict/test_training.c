@@ -159,6 +159,27 @@ static void a_fused_optimizer_has_no_temporaries(void **state)
     rvl_model_close(model);
 }
 
+/* Shards in fp32 are twice as large, and so are their gradients; there is no other master copy. */
+static void mixed_precision_keeps_shards_in_fp32(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b");
+    rvli_training_shape shape = programs[0].shape;
+    rvli_trained half = run(model, shape);
+    shape.optimizer = RVL_MODEL_ADAMW;
+    shape.flags |= RVL_MODEL_MIXED;
+    rvli_trained mixed = run(model, shape);
+    static const rvl_model_term doubled[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_OPTIMIZER,
+                                             RVL_MODEL_GRADIENTS};
+    for (size_t i = 0; i < sizeof doubled / sizeof doubled[0]; i++) {
+        uint64_t twice = 2 * half.update.held[doubled[i]];
+        assert_true(apart(mixed.update.held[doubled[i]], twice) < twice / 100);
+    }
+    assert_int_equal(mixed.update.held[RVL_MODEL_MASTER_WEIGHTS], 0);
+    assert_int_equal(mixed.passes.held[RVL_MODEL_LOGITS], half.passes.held[RVL_MODEL_LOGITS]);
+    rvl_model_close(model);
+}
+
 /* From the second micro-batch on the passes find gradients: shares with FSDP2, whole ones with DDP.
  */
 static void gradients_stay_for_the_next_micro_batch(void **state)
@@ -331,6 +352,7 @@ int main(void)
         cmocka_unit_test(programs_have_what_a_card_read),
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),
+        cmocka_unit_test(mixed_precision_keeps_shards_in_fp32),
         cmocka_unit_test(gradients_stay_for_the_next_micro_batch),
         cmocka_unit_test(the_cache_goes_before_the_device_is_full),
         cmocka_unit_test(a_step_trains_with_what_is_reserved),

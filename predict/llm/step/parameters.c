@@ -107,8 +107,8 @@ static void measure(rvli_training *t)
     for (uint32_t layer = 0; layer <= t->model->layers; layer++) {
         rvli_unit *unit = &t->units[layer];
         for (uint32_t i = 0; i < unit->count; i++)
-            unit->reduced_bytes += rvli_parameter_of(t, unit, i)->share_elements * RVLI_HALF;
-        unit->gathered_bytes = unit->reduced_bytes * ranks;
+            unit->share_bytes += rvli_parameter_of(t, unit, i)->share_elements * RVLI_HALF;
+        unit->gathered_bytes = unit->share_bytes * ranks;
     }
 }
 

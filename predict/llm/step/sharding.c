@@ -14,9 +14,16 @@
 #define INDEX_BYTES 52
 #define INDEXED_BYTES 512
 
+/* Shards in fp32 are converted before they are gathered. */
 static rvli_block take_buffer(rvli_training *t, const rvli_unit *unit)
 {
-    return rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER, unit->gathered_bytes);
+    bool mixed = rvli_is_mixed(t->options->flags);
+    rvli_block converted = rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER,
+                                        mixed ? unit->share_bytes : 0);
+    rvli_block buffer =
+        rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER, unit->gathered_bytes);
+    rvli_release(t, &converted);
+    return buffer;
 }
 
 static void copy_out(rvli_training *t, rvli_unit *unit)
@@ -105,13 +112,14 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit)
         return;
     rvli_reshard(t, unit);
     rvli_release(t, &t->reduce_input);
-    t->reduce_input = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, unit->gathered_bytes);
-    rvli_block index = rvli_activation(t, unit->gathered_bytes / INDEXED_BYTES +
-                                              (uint64_t)INDEX_BYTES * unit->count);
+    uint64_t reduced_bytes = unit->gathered_bytes / RVLI_HALF * rvli_share_bytes(t);
+    t->reduce_input = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, reduced_bytes);
+    rvli_block index =
+        rvli_activation(t, reduced_bytes / INDEXED_BYTES + (uint64_t)INDEX_BYTES * unit->count);
     rvli_release(t, &index);
     rvli_block late = drop_gradients(t, unit);
-    rvli_block share =
-        rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS, unit->reduced_bytes);
+    rvli_block share = rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS,
+                                    unit->share_bytes / RVLI_HALF * rvli_share_bytes(t));
     if (unit->reduced == NULL)
         unit->reduced = share;
     else

@@ -30,7 +30,7 @@ static bool keeps_master(const rvli_training *t)
         RVL_MODEL_OPTIMIZER_MAP(MASTER)
 #undef MASTER
     };
-    return masters[t->options->optimizer];
+    return masters[t->options->optimizer] && !rvli_is_mixed(t->options->flags);
 }
 
 /*
@@ -41,10 +41,10 @@ static void load(rvli_training *t)
 {
     for (uint32_t i = 0; i < t->parameter_count; i++)
         t->parameters[i].share = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
-                                           RVLI_HALF * t->parameters[i].share_elements);
+                                           rvli_share_bytes(t) * t->parameters[i].share_elements);
     if ((t->model->features & RVLI_HEAD) == 0) {
         rvli_block tied = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
-                                    RVLI_HALF * t->parameters[0].share_elements);
+                                    rvli_share_bytes(t) * t->parameters[0].share_elements);
         rvli_release(t, &t->parameters[0].share);
         t->parameters[0].share = tied;
     }

@@ -54,9 +54,9 @@ typedef struct rvli_unit {
     uint32_t first; /* index of its first parameter; the root's two parts lie apart */
     uint32_t count;
     uint32_t by_role[RVLI_ROLE_COUNT]; /* parameter + 1; 0: none */
-    uint64_t gathered_bytes;
-    uint64_t reduced_bytes; /* of its share */
-    rvli_block reduced;     /* the share of its gradients */
+    uint64_t gathered_bytes;           /* in bf16 */
+    uint64_t share_bytes;              /* a rank's part of these */
+    rvli_block reduced;                /* the share of its gradients */
 } rvli_unit;
 
 /* What an RMSNorm keeps for its backward pass. */
@@ -174,6 +174,12 @@ static inline void rvli_release_used(rvli_training *t, rvli_block *gradient, rvl
     bool recomputed = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     rvli_release(t, recomputed ? kept : gradient);
     rvli_release(t, recomputed ? gradient : kept);
+}
+
+/* Bytes of an element of a share, and of its gradient. */
+static inline uint64_t rvli_share_bytes(const rvli_training *t)
+{
+    return rvli_is_mixed(t->options->flags) ? RVLI_FULL : RVLI_HALF;
 }
 
 static inline rvli_unit *rvli_root(const rvli_training *t)
