@@ -246,7 +246,11 @@ class Engine:
         return after
 
     def no_room(self):
-        """The last rank has no room: none wakes up, and the reason comes here. Then all do."""
+        """The last rank has no room: none wakes up, and the reason comes here. Then all do.
+
+        False with several ranks: vLLM's executor stops at the first failure and leaves the other ranks' answers unread,
+        so that its later calls would read those.
+        """
         self.sleep(1)
         last = self.ranks - 1
         self.ask("occupy", last, GIB)
@@ -258,9 +262,12 @@ class Engine:
             assert who in str(error) and f" free on cuda:{last}" in str(error), error
         else:
             raise AssertionError("it woke up without room")
+        if self.ranks > 1:
+            return False
         check(self.ask("memory"), before, "memory after a wake-up without room")
         self.ask("occupy", None, 0)
         self.wake(None)
+        return True
 
     def wake(self, tags):
         before = self.ask("memory")
@@ -320,10 +327,6 @@ def main():
     rows.append(("KV cache awake", engine.wake(["kv_cache"])))
     check(engine.ask("addresses"), addresses, "addresses after level 1")
     engine.generate()
-    if arguments.backend == "reveille":
-        engine.no_room()
-        check(engine.ask("mark", None), [[3.0] * 4] * arguments.gpus, "a weight after a wake-up without room")
-        check(engine.ask("addresses"), addresses, "addresses after it")
 
     rows.append(("asleep, level 2", engine.sleep(2)))
     rows.append(("all awake", engine.wake(None)))
@@ -337,6 +340,11 @@ def main():
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as out:
             json.dump({"start": starts, "rows": rows}, out, indent=1)
+    if arguments.backend == "reveille":
+        engine.ask("mark", 3.0)
+        if engine.no_room():
+            check(engine.ask("mark", None), [[3.0] * 4], "a weight after a wake-up without room")
+            check(engine.ask("addresses"), addresses, "addresses after it")
     print("all is as expected")
 
 
