@@ -197,7 +197,7 @@ static int device_of(const CUmemAllocationProp *properties)
     rvli_call_begin();                                                                             \
     CUresult result = call;                                                                        \
     rvli_call_end((int)result, #symbol, kind, result == CUDA_SUCCESS ? *out : 0,                   \
-                  result == CUDA_SUCCESS ? (bytes) : 0, device)
+                  result == CUDA_SUCCESS ? (bytes) : 0, device, __builtin_return_address(0))
 #define AROUND_FREE(symbol, kind, call)                                                            \
     rvli_return_begin(#symbol, kind, id);                                                          \
     CUresult result = call;                                                                        \

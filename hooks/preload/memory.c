@@ -16,21 +16,22 @@ static uint64_t pointee(void *const *pointer)
     return (uintptr_t)*pointer;
 }
 
-static int alloc_outside(rvli_runtime_cudaMalloc next, void **pointer, size_t size)
+static int alloc_outside(rvli_runtime_cudaMalloc next, void **pointer, size_t size,
+                         const void *caller)
 {
     if (next == NULL)
         return ABSENT;
     rvli_call_begin();
     int error = next(pointer, size);
-    rvli_call_end(error, "cudaMalloc", RVLI_SEEN_ALLOC, error == 0 ? pointee(pointer) : 0, size,
-                  -1);
+    rvli_call_end(error, "cudaMalloc", RVLI_SEEN_ALLOC, error == 0 ? pointee(pointer) : 0, size, -1,
+                  caller);
     return error;
 }
 
 int cudaMalloc(void **pointer, size_t size)
 {
     if (rvli_thread_settings_get()->region != RVLI_REGION_INSIDE || pointer == NULL || size == 0)
-        return alloc_outside(RVLI_RUNTIME(cudaMalloc), pointer, size);
+        return alloc_outside(RVLI_RUNTIME(cudaMalloc), pointer, size, __builtin_return_address(0));
     int device = 0;
     rvli_runtime_cudaGetDevice get_device = RVLI_RUNTIME(cudaGetDevice);
     int error = get_device != NULL ? get_device(&device) : ABSENT;
@@ -62,7 +63,8 @@ int cudaFree(void *pointer)
             return ABSENT;                                                                         \
         rvli_call_begin();                                                                         \
         int error = next arguments;                                                                \
-        rvli_call_end(error, #name, RVLI_SEEN_ALLOC, error == 0 ? pointee(pointer) : 0, size, -1); \
+        rvli_call_end(error, #name, RVLI_SEEN_ALLOC, error == 0 ? pointee(pointer) : 0, size, -1,  \
+                      __builtin_return_address(0));                                                \
         return error;                                                                              \
     }
 

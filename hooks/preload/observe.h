@@ -27,6 +27,7 @@ typedef struct rvli_seen {
     uint64_t id;
     uint64_t size_bytes; /* 0 where memory is given back */
     int device;          /* -1: that of the thread's context */
+    const void *caller;  /* where the call came from; NULL where memory is given back */
 } rvli_seen;
 
 typedef void (*rvli_observer)(const rvli_seen *seen);
@@ -53,18 +54,18 @@ static inline void rvli_call_begin(void)
 }
 
 static inline void rvli_call_end(int error, const char *function, rvli_seen_kind kind, uint64_t id,
-                                 uint64_t size_bytes, int device)
+                                 uint64_t size_bytes, int device, const void *caller)
 {
     rvli_calls_open--;
     if (error == 0 && rvli_seen_wanted())
-        rvli_seen_tell(&(rvli_seen){function, kind, id, size_bytes, device});
+        rvli_seen_tell(&(rvli_seen){function, kind, id, size_bytes, device, caller});
 }
 
 /* Around a call that takes memory back. */
 static inline void rvli_return_begin(const char *function, rvli_seen_kind kind, uint64_t id)
 {
     if (rvli_seen_wanted())
-        rvli_seen_tell(&(rvli_seen){function, kind, id, 0, -1});
+        rvli_seen_tell(&(rvli_seen){function, kind, id, 0, -1, NULL});
     rvli_calls_open++;
 }
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hooks/message.h"
+#include "hooks/preload/nccl.h"
 #include "hooks/preload/nvtx.h"
 #include "hooks/preload/observe.h"
 #include "hooks/record/recorder.h"
@@ -37,7 +38,8 @@
 
 static void see(const rvli_seen *seen)
 {
-    const rvli_recorded what = {.size_bytes = seen->size_bytes, .device = seen->device};
+    const rvli_recorded what = {
+        .size_bytes = seen->size_bytes, .device = seen->device, .nccl = rvli_is_nccl(seen->caller)};
     switch (seen->kind) {
     case RVLI_SEEN_ALLOC:
         rvli_recorder_alloc(RVLI_RECORDED_ADDRESS, seen->id, &what);

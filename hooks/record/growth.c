@@ -18,6 +18,7 @@ static const char *const causes[RVLI_GROWTHS] = {
     [RVLI_GROWTH_KERNELS] = "kernels:",
     [RVLI_GROWTH_STREAMS] = "streams:",
     [RVLI_GROWTH_GRAPHS] = "graphs:",
+    [RVLI_GROWTH_NCCL] = "nccl:",
 };
 
 static uint64_t told_bytes[RVLI_GROWTHS][RVL_MAX_DEVICES];
@@ -40,6 +41,11 @@ static void tell(rvli_recorded_growth growth, int device, uint64_t bytes)
                                          .device = rvli_usage_device_at(device)->place,
                                          .bytes = bytes,
                                          .name = cause});
+}
+
+void rvli_record_nccl(int device, int64_t change_bytes)
+{
+    tell(RVLI_GROWTH_NCCL, device, told_bytes[RVLI_GROWTH_NCCL][device] + (uint64_t)change_bytes);
 }
 
 static void end_growth_of(rvli_recorded_growth growth, int device)
@@ -108,8 +114,8 @@ bool rvli_recorder_context_reset(int device)
     pthread_mutex_lock(&rvli_record_lock);
     if (rvli_record_has_file()) {
         rvli_record_free_addresses(device);
-        for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTHS; growth++)
-            end_growth_of(growth, device);
+        for (rvli_recorded_growth growth = 0; growth < RVLI_GROWTH_NCCL; growth++)
+            end_growth_of(growth, device); /* NCCL's is memory of cuMemCreate(): it stays */
     }
     atomic_fetch_and(&contexts_begun, ~(UINT64_C(1) << device)); /* the next is measured again */
     pthread_mutex_unlock(&rvli_record_lock);

@@ -109,6 +109,9 @@ void rvli_record_sample_all(void);
 
 /* ---- recorder_growth.c, with the lock held ---- */
 
+/* NCCL has so much more, or less, on a device. */
+void rvli_record_nccl(int device, int64_t change_bytes);
+
 void rvli_record_begin_growth(void);
 
 /* Without the lock. Whether a device has a context already, as far as it is known. */

@@ -73,7 +73,9 @@ static void write_free(uint64_t id)
 static rvli_recorded *forget_key(rvli_recorded_space space, uint64_t key)
 {
     rvli_recorded *gone = rvli_addrmap_remove(&known[space], key);
-    if (gone != NULL)
+    if (gone != NULL && gone->nccl)
+        rvli_record_nccl(gone->device, -(int64_t)gone->size_bytes);
+    else if (gone != NULL)
         write_free(gone->id);
     return gone;
 }
@@ -98,6 +100,10 @@ static void write_alloc(rvli_recorded_space space, uint64_t key, rvli_recorded *
     if ((tag != NULL && !note_tag(tag)) ||
         rvli_addrmap_insert(&known[space], key, kept) != RVL_OK) {
         rvli_pool_put(&memory, kept);
+        return;
+    }
+    if (kept->nccl) {
+        rvli_record_nccl(kept->device, (int64_t)kept->size_bytes);
         return;
     }
     kept->id = ++last_id;
@@ -178,7 +184,8 @@ void rvli_record_free_all(void)
         uint64_t at = 0;
         const rvli_recorded *each;
         while ((each = rvli_addrmap_ceil(&known[space], at, &at)) != NULL) {
-            write_free(each->id);
+            if (!each->nccl) /* its sum ends with all that grew */
+                write_free(each->id);
             at++;
         }
     }

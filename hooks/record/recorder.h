@@ -38,6 +38,7 @@ typedef struct rvli_recorded {
     uint32_t references; /* beside the first */
     rvl_backup backup;
     bool paused; /* has no memory yet */
+    bool nccl;   /* made by NCCL for itself: its bytes are told as a sum, "nccl:PID" */
 } rvli_recorded;
 
 bool rvli_recorder_on(void);
@@ -82,6 +83,8 @@ typedef enum rvli_recorded_growth {
     RVLI_GROWTH_KERNELS, /* "kernels": code, and the local memory that a kernel's threads need */
     RVLI_GROWTH_STREAMS, /* "streams" */
     RVLI_GROWTH_GRAPHS,  /* "graphs": instantiated, uploaded or launched for the first time */
+    RVLI_GROWTH_NCCL, /* "nccl": what NCCL has allocated; its calls are seen, and none is measured
+                       */
     RVLI_GROWTHS
 } rvli_recorded_growth;
 

@@ -133,6 +133,8 @@ class Trace:
                 device, size, cause = fields[3], int(fields[4]), fields[5]
                 self._add(device, stage, size - told.get((device, cause), 0))
                 told[device, cause] = size
+                if cause.startswith("nccl:"):
+                    self.allocations[stage] = self.allocations.get(stage, 0) + 1
         moved = {d: sum(map(abs, changes.values())) for d, changes in self._changes.items()}
         self._device = max(moved, key=lambda device: moved[device], default="")
 

@@ -17,6 +17,7 @@
 
 #include "cudart_fake.h"
 #include "fake.h"
+#include "nccl_fake.h"
 #include "nvtx_by_hand.h"
 #include "reveille/hooks.h"
 #include "reveille/reveille.h"
@@ -82,21 +83,24 @@ static void *get_in_region(const char *tag, bool backup, uint64_t bytes)
 
 /* ---- Every kind of event ---- */
 
+static void entry_point(const char *name, void *function_out)
+{
+    void *function = NULL;
+    NEED(cudaGetDriverEntryPointByVersion(name, &function, 12000, 0, NULL) == 0);
+    memcpy(function_out, &function, sizeof function);
+}
+
 static void driver_calls(void)
 {
-    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
-                       unsigned long long);
+    fake_create create;
     CUresult (*release)(CUmemGenericAllocationHandle);
     CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
     };
     CUmemGenericAllocationHandle handle = 0;
-    void *function = NULL;
-    NEED(cudaGetDriverEntryPointByVersion("cuMemCreate", &function, 12000, 0, NULL) == 0);
-    memcpy(&create, &function, sizeof create);
-    NEED(cudaGetDriverEntryPointByVersion("cuMemRelease", &function, 12000, 0, NULL) == 0);
-    memcpy(&release, &function, sizeof release);
+    entry_point("cuMemCreate", &create);
+    entry_point("cuMemRelease", &release);
     NEED(create(&handle, 6 * MIB, &properties, 0) == CUDA_SUCCESS);
     NEED(release(handle) == CUDA_SUCCESS);
     NEED(release(handle) != CUDA_SUCCESS); /* and is no event */
@@ -128,6 +132,35 @@ static void kinds(void)
     give(weights);
     give(nameless);
     give(NULL);
+}
+
+/* What NCCL allocates, gives back while it is suspended, and takes again. */
+static void nccl(void)
+{
+    CUresult (*take)(fake_create, int, size_t, CUmemGenericAllocationHandle *) = NULL;
+    int (*malloc_by)(fake_alloc, size_t, void **) = NULL;
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    fake_create create;
+    CUmemGenericAllocationHandle buffers = 0, scratch = 0;
+    void *state = NULL;
+    void *library = dlopen(RVL_NCCL_FAKE_PATH, RTLD_NOW);
+    NEED(library != NULL);
+    find_in(library, "fake_nccl_take", &take);
+    find_in(library, "fake_nccl_malloc", &malloc_by);
+    entry_point("cuMemCreate", &create);
+    entry_point("cuMemRelease", &release);
+    void *plain = get(2 * MIB);
+    NEED(take(create, 0, 8 * MIB, &buffers) == CUDA_SUCCESS);
+    NEED(take(create, 1, 4 * MIB, &scratch) == CUDA_SUCCESS);
+    NEED(malloc_by(cudaMallocAsync, 2 * MIB, &state) == 0);
+    NEED(fake_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, false));
+    NEED(take(create, 0, 8 * MIB, &scratch) != CUDA_SUCCESS); /* and is no event */
+    NEED(stage("asleep") == RVL_OK);
+    NEED(release(buffers) == CUDA_SUCCESS);
+    NEED(stage("awake") == RVL_OK);
+    NEED(take(create, 0, 8 * MIB, &buffers) == CUDA_SUCCESS);
+    NEED(cudaFreeAsync(state, NULL) == 0);
+    give(plain);
 }
 
 /* ---- What fails ---- */
@@ -571,7 +604,7 @@ int main(int argc, char **argv)
         SCENARIO(region_first),   SCENARIO(torch),
         SCENARIO(growth),         SCENARIO(context_gone),
         SCENARIO(nvtx_by_hand),   SCENARIO(marks_of_a_context),
-        SCENARIO(parts),
+        SCENARIO(parts),          SCENARIO(nccl),
     };
     self = argv[0];
     find("rvl_hooks_stage", &stage);

@@ -262,6 +262,33 @@ static void test_every_kind(void **state)
     assert_int_equal(peak_of(false), 32 * MIB);
 }
 
+/* NCCL's memory is one external holder, of its true size: replay knows who it is. */
+static void test_nccl(void **state)
+{
+    (void)state;
+    RUN("nccl");
+    assert_clean(1);
+    assert_string_equal(lines_of(0, false), "pro\n"
+                                            "alloc 1 0 2097152 -\n"
+                                            "sample 0 2097152\n"
+                                            "external 0 8388608 nccl\n"
+                                            "external 1 4194304 nccl\n"
+                                            "external 0 10485760 nccl\n"
+                                            "sample 0 12582912\n"
+                                            "stage asleep\n"
+                                            "external 0 2097152 nccl\n"
+                                            "sample 0 4194304\n"
+                                            "stage awake\n"
+                                            "external 0 10485760 nccl\n"
+                                            "external 0 8388608 nccl\n"
+                                            "free 1\n"
+                                            "sample 0 8388608\n"
+                                            "external 0 0 nccl\n"
+                                            "external 1 0 nccl\n"
+                                            "end\n");
+    assert_int_equal(peak_of(false), 12 * MIB);
+}
+
 static void test_what_fails(void **state)
 {
     (void)state;
@@ -669,15 +696,25 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),   cmocka_unit_test(test_what_fails),
-        cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_exec),         cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_nvtx_by_hand), cmocka_unit_test(test_nvtx_of_its_headers),
-        cmocka_unit_test(test_samples),      cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_context_gone), cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_libreveille),  cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_nvtx_by_hand),
+        cmocka_unit_test(test_nvtx_of_its_headers),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_context_gone),
+        cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_libreveille),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
