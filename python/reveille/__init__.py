@@ -11,6 +11,7 @@ them.
 """
 
 from . import _c
+from ._communicators import Communicator
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess
 from ._job import Job, JobForecast
@@ -18,7 +19,9 @@ from ._metrics import DeviceMetrics, Metrics, TagMetrics, metrics
 from ._options import profile, profiles
 from ._process import (
     HookStats,
+    add_communicator,
     backup_of,
+    communicators,
     contexts,
     cuda_graph,
     disable,
@@ -28,6 +31,7 @@ from ._process import (
     ready,
     record,
     region,
+    remove_communicator,
     resume,
     set_disk_directory,
     stage,
@@ -91,6 +95,7 @@ def version() -> str:
 __all__ = [
     "Allocation",
     "Busy",
+    "Communicator",
     "Context",
     "CorruptTrace",
     "Device",
@@ -139,7 +144,9 @@ __all__ = [
     "VersionMismatch",
     "Vetoed",
     "Wake",
+    "add_communicator",
     "backup_of",
+    "communicators",
     "configure_subprocess",
     "contexts",
     "cuda_graph",
@@ -155,6 +162,7 @@ __all__ = [
     "ready",
     "record",
     "region",
+    "remove_communicator",
     "replay",
     "resume",
     "set_disk_directory",

@@ -13,12 +13,13 @@ The store is one of torch.distributed, or anything with its ``set``, ``get``, ``
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, Callable, NamedTuple, Protocol, Union
 
 from ._handle import Ended
 from ._results import Forecast
@@ -49,6 +50,31 @@ class Prepared(Ended):
         if getattr(self, "_pointer", None):
             with contextlib.suppress(Exception):
                 self.abort()
+
+
+class Move(Protocol):
+    """What was prepared: one of the two ends it."""
+
+    def commit(self) -> None:
+        """Does the rest. Cannot fail."""
+
+    def abort(self) -> None:
+        """Brings back what was."""
+
+
+Prepare = Callable[[list[Move]], None]
+
+class Meeting(Protocol):
+    """What ranks know of each other while they do something together."""
+
+    def arrive(self) -> None:
+        """This rank has begun: the others need not miss it."""
+
+    def is_decided(self) -> bool:
+        """Whether the ranks have decided already, which they do early if one refuses."""
+
+
+Together = Callable[[list[Move], Meeting], None]
 
 
 class JobForecast(NamedTuple):
@@ -99,19 +125,25 @@ class Job:
 
     # ---- Moving together ----
 
-    def move(self, what: str, prepare: Callable[[list[Prepared]], None], timeout: float) -> None:
-        """Prepares, and commits if all ranks have prepared; else aborts, and raises JobAborted."""
-        prepared: list[Prepared] = []
+    def move(
+        self, what: str, prepare: Prepare, timeout: float, together: Together | None = None
+    ) -> None:
+        """Prepares, and commits if all ranks have prepared; else aborts, and raises JobAborted.
+
+        together: what no rank may begin before all have prepared, since each waits for the others
+        in it. Then all vote a second time.
+        """
+        prepared: list[Move] = []
         cause: Exception | None = None
-        meeting = _Round(self, what, timeout)
+        meeting = _Round(self, what, timeout, last=together is None)
         try:
-            refusal = meeting.join()
-            if refusal is None:
-                try:
-                    prepare(prepared)
-                except Exception as error:
-                    refusal, cause = _Refusal.of(self.rank, error), error
-            decision = meeting.vote(refusal)
+            decision, cause = meeting.prepare(lambda: prepare(prepared))
+            if decision is None and together is not None:
+                before, meeting = meeting, _Round(self, what, timeout)
+                before.leave()
+                decision, cause = meeting.prepare_together(
+                    functools.partial(together, prepared, meeting)
+                )
             lost = _end(prepared, commit=decision is None)
         except Exception as error:  # of the store
             decision = meeting.give_up(f"its store failed: {type(error).__name__}: {error}")
@@ -216,7 +248,7 @@ class _Refusal(NamedTuple):
         return JobAborted(message, rank=self.rank, reason=self.reason, **self.facts)
 
 
-def _end(prepared: Sequence[Prepared], *, commit: bool) -> ReveilleError | None:
+def _end(prepared: Sequence[Move], *, commit: bool) -> ReveilleError | None:
     """Ends all of them. What an abort has raised."""
     lost: ReveilleError | None = None
     for each in reversed(prepared):
@@ -233,10 +265,11 @@ def _end(prepared: Sequence[Prepared], *, commit: bool) -> ReveilleError | None:
 class _Round:
     """One call that all ranks make. Its keys begin with its number, which the store counts."""
 
-    def __init__(self, job: Job, what: str, timeout: float) -> None:
+    def __init__(self, job: Job, what: str, timeout: float, last: bool = True) -> None:
         self._job = job
         self._what = what
         self._timeout = timeout
+        self._last = last
         self._deadline = time.monotonic() + timeout
         number = job.store.add(f"{job.name}/rounds/{job.rank}", 1)
         self._prefix = f"{job.name}/{number}/"
@@ -254,6 +287,41 @@ class _Round:
             f"in a group of {size}: all ranks must make the same call",
             {"status": InvalidArgument.STATUS},
         )
+
+    def prepare(self, work: Callable[[], None]) -> tuple[_Refusal | None, Exception | None]:
+        """Joins, works and votes. What is decided, and what this rank's work has raised."""
+        refusal, cause = self.join(), None
+        if refusal is None:
+            try:
+                work()
+            except Exception as error:
+                refusal, cause = _Refusal.of(self._job.rank, error), error
+        return self.vote(refusal), cause
+
+    def prepare_together(
+        self, work: Callable[[], None]
+    ) -> tuple[_Refusal | None, Exception | None]:
+        """As prepare(). If work has waited in vain for a rank that never came, names that one."""
+
+        def waiting() -> None:
+            try:
+                work()
+            except TimedOut as error:
+                late = self._late("here/")
+                if late.rank < 0:
+                    raise
+                self.tell(late)
+                raise TimedOut(late.reason) from error
+
+        return self.prepare(waiting)
+
+    def arrive(self) -> None:
+        """This rank has begun what all do together."""
+        self._set(f"here/{self._job.rank}", "1")
+
+    def is_decided(self) -> bool:
+        """Whether a rank has refused, or all have voted."""
+        return self._is_there("decision")
 
     def vote(self, refusal: _Refusal | None) -> _Refusal | None:
         """What is decided: None is to commit."""
@@ -288,16 +356,18 @@ class _Round:
         """As tell(), by a rank that cannot go on. If the store is gone, it aborts alone."""
         refusal = _Refusal(self._job.rank, reason, {})
         try:
-            return self.tell(refusal)
+            decision = self.tell(refusal)
         except Exception:
             return refusal
+        return refusal if decision is None and not self._last else decision
 
     def leave(self) -> None:
         """The last rank removes the keys."""
         store, size = self._job.store, self._job.world_size
         with contextlib.suppress(Exception):  # they are only in the way of memory
             if store.add(self._prefix + "left", 1) == size:
-                ranks = [f"{kind}/{rank}" for kind in ("ready", "said") for rank in range(size)]
+                kinds = ("here", "ready", "said")
+                ranks = [f"{kind}/{rank}" for kind in kinds for rank in range(size)]
                 for key in itertools.chain(("plan", "ready", "decision", "left"), ranks):
                     store.delete_key(self._prefix + key)
 
@@ -335,7 +405,7 @@ class _Round:
         late = [rank for rank in ranks if not self._is_there(f"{kind}{rank}")]
         others = f" ({len(late)} ranks did not: {late[:16]})" if len(late) > 1 else ""
         reason = f"it did not answer within {self._timeout:g} s{others}: it is late, stuck or dead"
-        if not late:
+        if not late and kind != "here/":
             reason = (
                 "all ranks were ready, and the last of them did not say so within "
                 f"{self._timeout:g} s: it is stuck or dead"

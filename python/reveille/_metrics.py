@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ._communicators import COMMUNICATORS, TAG
 from ._context import OPEN_CONTEXTS, Context
 from ._process import SAVER
 from ._watch import MOVES, FailureMetrics, TransitionMetrics
@@ -76,6 +77,8 @@ def metrics() -> Metrics:
             _add(devices, device.device, device)
         for tag in of_tags:
             _add(tags, (tag.device, tag.tag), tag)
+    for tag in _communicators():
+        _add(tags, (tag.device, tag.tag), tag)
     return Metrics(
         tuple(devices.values()), tuple(tags.values()), MOVES.transitions(), MOVES.failures()
     )
@@ -111,6 +114,14 @@ def _tags(context: Context) -> Iterator[TagMetrics]:
             yield TagMetrics(
                 name, tag, stats.active_bytes, stats.paused_bytes, stats.host_backup_bytes
             )
+
+
+def _communicators() -> Iterator[TagMetrics]:
+    try:
+        for device, stats in COMMUNICATORS.stats().items():
+            yield TagMetrics(f"cuda:{device}", TAG, stats.active_bytes, stats.paused_bytes, 0)
+    except InvalidState:  # NCCL has been shut down
+        return
 
 
 def _add(rows: dict[Any, Row], key: Any, row: Row) -> None:

@@ -20,14 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, overload
 
-from . import _c, _hooks
+from . import _c, _communicators, _hooks
+from ._communicators import COMMUNICATORS, TAG, Communicator
 from ._context import Path
 from ._hooks import Hook, HookContext
 from ._job import (
     GROUP_TIMEOUT_S,
     Group,
     JobForecast,
-    Prepared,
+    Meeting,
+    Move,
     call_of,
     job_of,
     seconds,
@@ -350,26 +352,42 @@ class Saver:
     def move_together(
         self, function: str, tags: Sequence[str], group: Group, timeout: float
     ) -> None:
-        """As pause() or resume(), on all ranks of a group or on none; all tags in one move."""
+        """As pause() or resume(), on all ranks of a group or on none; all tags in one move.
 
-        def prepare(prepared: list[Prepared]) -> None:
+        Communicators move when all ranks have prepared the rest: callbacks that deregister memory
+        run before they are paused, and those that register it again after they are resumed.
+        """
+        def prepare(prepared: list[Move]) -> None:
             self.refuse_capture(function)
             self.prepare(function, tags, prepared)
 
+        def together(prepared: list[Move], meeting: Meeting) -> None:
+            movement = COMMUNICATORS.begin(function, timeout)
+            prepared.append(movement)
+            movement.start()
+            meeting.arrive()
+            movement.wait(meeting.is_decided)
+
         with self.watched(function, tags):
-            job_of(group).move(call_of(function, tags), prepare, seconds(timeout))
+            job_of(group).move(
+                call_of(function, tags),
+                prepare,
+                seconds(timeout),
+                together if TAG in tags else None,
+            )
 
     def prepare(
-        self, function: str, tags: Sequence[str], prepared: list[Prepared], **options: Any
+        self, function: str, tags: Sequence[str], prepared: list[Move], **options: Any
     ) -> None:
         """Prepares a move of the tags, or of all, in every context that has one of them."""
         self._require(tags)
         forecast = self.fits(tags) if function == "resume" else None
         if forecast is not None and not forecast:
             raise _does_not_fit(tags, forecast)
-        for context in self.hook.contexts():
+        regions = _regions(tags)
+        for context in self.hook.contexts() if regions or not tags else ():
             here = set(context.tags)
-            names = [tag for tag in tags if tag in here]
+            names = [tag for tag in regions if tag in here]
             if names or not tags:
                 prepared.append(getattr(context, f"_prepare_{function}")(names, **options))
 
@@ -380,6 +398,9 @@ class Saver:
 
     def _reading(self, tags: Sequence[str]) -> Reading:
         reading = Reading({}, {})
+        for each in COMMUNICATORS.all() if TAG in tags else ():
+            active = each.bytes or 0 if each.state == "active" else 0
+            reading.active_bytes[TAG, each.pointer] = active
         for context in self.contexts_in_use():
             here = set(context.tags)
             names = [tag for tag in tags if tag in here]
@@ -392,8 +413,9 @@ class Saver:
         return {tag for context in self.hook.contexts() for tag in context.tags}
 
     def _require(self, tags: Sequence[str]) -> None:
-        known = self._known()
-        for tag in tags:
+        regions = _regions(tags)
+        known = self._known() if regions else set()
+        for tag in regions:
             if tag not in known:
                 names = ", ".join(f'"{each}"' for each in sorted(known)) or "none yet"
                 raise NotFound(
@@ -401,20 +423,56 @@ class Saver:
                     "spelled where the region is entered",
                     tag=tag,
                 )
+        if TAG in tags:
+            COMMUNICATORS.require()
 
-    def pause(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
-        """Pauses the tags, or everything if you name none. What you ignore is no failure."""
+    def pause(
+        self,
+        tags: Sequence[str],
+        timeout: float = GROUP_TIMEOUT_S,
+        *,
+        ignore: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Pauses the tags, or all regions if you name none. What you ignore is no failure."""
         with self.watched("pause", tags), contextlib.suppress(*ignore):
-            self._move("pause", tags)
+            if TAG in tags:  # refused before a region moves
+                self.refuse_capture("pause")
+                COMMUNICATORS.require()
+            if _regions(tags) or not tags:
+                self._move("pause", _regions(tags))
+            if TAG in tags:
+                self._move_communicators("pause", timeout)
 
-    def resume(self, tags: Sequence[str], *, ignore: tuple[type[Exception], ...] = ()) -> None:
+    def resume(
+        self,
+        tags: Sequence[str],
+        timeout: float = GROUP_TIMEOUT_S,
+        *,
+        ignore: tuple[type[Exception], ...] = (),
+    ) -> None:
         """Resumes the tags. Checks that several fit together before it moves the first."""
         with self.watched("resume", tags), contextlib.suppress(*ignore):
-            if len(tags) > 1:
+            if len(tags) > 1 or TAG in tags:
                 forecast = self.fits(tags)
                 if not forecast:
                     raise _does_not_fit(tags, forecast)
-            self._move("resume", tags)
+            if TAG in tags:
+                self._move_communicators("resume", timeout)
+            if _regions(tags) or not tags:
+                self._move("resume", _regions(tags))
+
+    def _move_communicators(self, function: str, timeout: float) -> None:
+        """All or none of this process. The other ranks call it for themselves."""
+        self.refuse_capture(function)
+        movement = COMMUNICATORS.begin(function, seconds(timeout))
+        try:
+            movement.start()
+            movement.wait()
+        except BaseException:
+            with contextlib.suppress(ReveilleError):  # what is raised says what stays
+                movement.abort()
+            raise
+        movement.commit()
 
     def start_resume(self, tags: Sequence[str], order: Any) -> Wake:
         """As resume(), and returns while contents are on their way."""
@@ -425,10 +483,13 @@ class Saver:
             raise _does_not_fit(tags, forecast)
         end = MOVES.start("resume", tags, lambda: self._reading(tags))
         wake = Wake([], end)
+        regions = _regions(tags)
         try:
-            for context in self.hook.contexts():
+            if TAG in tags:
+                self._move_communicators("resume", GROUP_TIMEOUT_S)
+            for context in self.hook.contexts() if regions or not tags else ():
                 here = set(context.tags)
-                names = [tag for tag in tags if tag in here]
+                names = [tag for tag in regions if tag in here]
                 if names or not tags:
                     wake.add(context._started(names, options_of(_c.ResumeOptions(), order)))
         except BaseException as error:
@@ -463,11 +524,18 @@ class Saver:
             tag_bytes(tag)
         self._require(tags)
         found: dict[int, list[Forecast]] = {}
-        for context in self.hook.contexts():
+        regions = _regions(tags)
+        for context in self.hook.contexts() if regions or not tags else ():
             here = set(context.tags)
-            names = [tag for tag in tags if tag in here]
+            names = [tag for tag in regions if tag in here]
             if names or not tags:
                 found.setdefault(context.ordinal, []).append(context.fits(*names))
+        missing = COMMUNICATORS.missing_bytes() if TAG in tags else {}
+        for device, size in missing.items():
+            free = _communicators.free_bytes(device)
+            found.setdefault(device, []).append(
+                Forecast(size <= free, device, size, free, 0, 0, 0, 0)
+            )
         merged = [_merge(device, forecasts) for device, forecasts in found.items()]
         return min(
             merged,
@@ -513,6 +581,8 @@ class Saver:
                 devices.append(DeviceStats(**values))
             for name, of_tag in stats.tags.items():
                 tags[name] = tags[name].plus(of_tag) if name in tags else of_tag
+        for of_device in COMMUNICATORS.stats().values():
+            tags[TAG] = tags[TAG].plus(of_device) if TAG in tags else of_device
         return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
 
     def set_disk_directory(self, directory: Path) -> None:
@@ -556,6 +626,11 @@ def _refuse_expandable_segments() -> None:
             )
 
 
+def _regions(tags: Sequence[str]) -> list[str]:
+    """The tags without that of communicators."""
+    return [tag for tag in tags if tag != TAG]
+
+
 def _expandable_now() -> bool | None:
     """What PyTorch's allocator has now: a program may turn it off for a block. None: unknown."""
     try:
@@ -566,6 +641,10 @@ def _expandable_now() -> bool | None:
 
 def _check_settings(tag: str, backup: str, kind: str | None) -> None:
     tag_bytes(tag)
+    if tag == TAG:
+        raise InvalidArgument(
+            f'the tag "{TAG}" means the communicators of NCCL: name the region otherwise'
+        )
     choice(backup, _c.BACKUPS, "backup")
     if kind is not None and kind not in ("pinned", "mmap"):
         raise InvalidArgument(f"a host backup must be one of pinned, mmap, not {kind!r}")
@@ -647,13 +726,18 @@ def pause(*tags: str, group: Group | None = None, group_timeout: float = GROUP_T
     Waits for the devices. Raises NotFound for a tag that no region ever had; then nothing has
     changed. Raises Busy while the stream is being captured. Each tag is a transaction.
 
+    The tag "nccl" is the memory of NCCL's communicators. Every rank of them makes the call. It must
+    be named: regions alone are what a call without tags pauses. Raises NotSupported if NCCL is
+    older than 2.29.7; then nothing has changed.
+
     Args:
         group: a process group of torch.distributed or a Job: all its ranks pause all the tags, or
             none does and all raise JobAborted
-        group_timeout: seconds for all ranks to prepare; then none pauses
+        group_timeout: seconds for all ranks to prepare; then none pauses. So long "nccl" waits for
+            the other ranks, also without a group
     """
     if group is None:
-        SAVER.pause(tags)
+        SAVER.pause(tags, group_timeout)
     else:
         SAVER.move_together("pause", tags, group, group_timeout)
 
@@ -683,7 +767,7 @@ def resume(
             raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
         return SAVER.start_resume(tags, addresses)
     if group is None:
-        SAVER.resume(tags)
+        SAVER.resume(tags, group_timeout)
     else:
         SAVER.move_together("resume", tags, group, group_timeout)
     return None
@@ -728,6 +812,28 @@ def fits(
         return SAVER.fits(tags)
     own = functools.partial(SAVER.fits, tags)
     return job_of(group).forecast(call_of("fits", tags), own, seconds(group_timeout))
+
+
+def communicators() -> tuple[Communicator, ...]:
+    """The communicators of NCCL in this process that the tag "nccl" moves.
+
+    Those of PyTorch's process groups are known by themselves once they were used.
+    """
+    return COMMUNICATORS.all()
+
+
+def add_communicator(pointer: int) -> None:
+    """Lets the tag "nccl" move a communicator that the program has made by itself.
+
+    Args:
+        pointer: the ncclComm_t, as a number. Remove it before you destroy it
+    """
+    COMMUNICATORS.add(pointer)
+
+
+def remove_communicator(pointer: int) -> None:
+    """The tag "nccl" no longer moves this communicator, which add_communicator() has named."""
+    COMMUNICATORS.remove(pointer)
 
 
 def backup_of(tensor: Any) -> Any:

@@ -23,6 +23,7 @@ import traceback
 import warnings
 
 import reveille
+from communicators import Communicators
 from names import Names
 from owner import Owner
 from regions import Regions
@@ -213,13 +214,16 @@ class Run:
             self.regions.step()
         self.regions.end()
 
+    def communicators(self):
+        Communicators(self.random.randrange(1 << 32), self.folder).run(STEPS)
+
     def round(self):
         """One, drawn at random."""
-        rounds = (self.threads, self.interrupted, self.kill, self.torch)
+        rounds = (self.threads, self.interrupted, self.kill, self.torch, self.communicators)
         if self.rounds < len(rounds):
             chosen = rounds[self.rounds]
         else:
-            chosen = self.random.choices(rounds, (6, 12, 1, 2))[0]
+            chosen = self.random.choices(rounds, (6, 12, 1, 2, 2))[0]
         tour = {"tour": True} if self.rounds == 0 else {}
         self.rounds += 1
         chosen(**tour)
@@ -289,7 +293,7 @@ def main():
     signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
     try:
         run.names.make_errors()
-        while run.rounds < 4 or time.monotonic() < end:
+        while run.rounds < 5 or time.monotonic() < end:
             run.round()
     except BaseException:
         traceback.print_exc()

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: MIT
+"""Communicators of NCCL as a tag: ``"nccl"``. NCCL gives their memory back, and takes it again.
+
+NCCL is the one that the process has loaded; its functions are looked up, and nothing links it. A
+communicator is known if PyTorch has it in a process group, or if the program has named it.
+
+ncclCommSuspend and ncclCommResume return when all ranks of the communicator have called them, and
+nothing ends that wait. So each call runs in a thread of its own, all communicators at once: their
+order need not be the same on all ranks, and a rank that is missing costs the others their timeout
+and no more. A call that has not come back is kept. It ends when the missing rank calls, and a later
+move in the same direction waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from . import _c
+from ._results import TagStats
+from ._sizes import whole
+from .errors import InvalidArgument, InvalidState, NotSupported, ReveilleError, TimedOut
+
+TAG = "nccl"
+SONAME = "libnccl.so.2"
+NEEDED = "2.29.7"  # the first with ncclCommSuspend
+SUSPEND_MEMORY = 1
+FIRST_WAIT_S = 0.0005
+LONGEST_WAIT_S = 0.02
+GRACE_S = 5.0  # for the calls that run when another has failed
+STAT_SUSPENDABLE, STAT_SUSPENDED, STAT_PERSISTENT = 0, 1, 2
+RESULTS = (
+    "ncclSuccess",
+    "ncclUnhandledCudaError",
+    "ncclSystemError",
+    "ncclInternalError",
+    "ncclInvalidArgument",
+    "ncclInvalidUsage",
+    "ncclRemoteError",
+    "ncclInProgress",
+)
+PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "ncclGetVersion": (ctypes.POINTER(ctypes.c_int),),
+    "ncclCommCuDevice": (ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)),
+    "ncclCommUserRank": (ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)),
+    "ncclCommCount": (ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)),
+    "ncclCommSuspend": (ctypes.c_void_p, ctypes.c_int),
+    "ncclCommResume": (ctypes.c_void_p,),
+    "ncclCommMemStats": (ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64)),
+}
+MOVES = {"pause": "ncclCommSuspend", "resume": "ncclCommResume"}
+BACK = {"pause": "resume", "resume": "pause"}
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A communicator of NCCL in this process.
+
+    Attributes:
+        pointer: the ncclComm_t
+        device: number of its device
+        rank, size: this process's rank in it, and how many there are
+        state: "active", "paused", or "pausing" or "resuming" while a call of NCCL has not come back
+        bytes: what a pause gives back, or has given back; None if NCCL is too old to say
+        kept_bytes: what stays on the device; None if NCCL is too old to say
+    """
+
+    pointer: int
+    device: int
+    rank: int
+    size: int
+    state: str
+    bytes: int | None
+    kept_bytes: int | None
+
+
+class Nccl:
+    """The functions of NCCL, as the process has loaded it. What it lacks is not in ``functions``."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.functions: dict[str, Any] = {}
+        for name, parameters in PROTOTYPES.items():
+            with contextlib.suppress(AttributeError):
+                function = getattr(library, name)
+                function.argtypes, function.restype = parameters, ctypes.c_int
+                self.functions[name] = function
+        self._last_error = getattr(library, "ncclGetLastError", None)
+        if self._last_error is not None:
+            self._last_error.argtypes = (ctypes.c_void_p,)
+            self._last_error.restype = ctypes.c_char_p
+
+    def number(self, name: str, *arguments: Any, kind: Any = ctypes.c_int) -> int:
+        """What a function answers through its last parameter."""
+        value = kind()
+        result = self.functions[name](*arguments, ctypes.byref(value))
+        if result != 0:
+            raise self.error(name, result)
+        return int(value.value)
+
+    def stat(self, pointer: int, what: int) -> int:
+        """A number of ncclCommMemStats."""
+        return self.number("ncclCommMemStats", pointer, what, kind=ctypes.c_uint64)
+
+    @property
+    def version(self) -> str:
+        """Such as "2.29.7"."""
+        number = self.number("ncclGetVersion")
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+    @property
+    def can_suspend(self) -> bool:
+        """Whether it gives memory back."""
+        wanted = ("ncclCommSuspend", "ncclCommResume", "ncclCommMemStats")
+        return all(name in self.functions for name in wanted) and _parts(self.version) >= _parts(
+            NEEDED
+        )
+
+    def error(self, name: str, result: int) -> ReveilleError:
+        """The exception of a call that has failed."""
+        known = 0 <= result < len(RESULTS)
+        native = RESULTS[result] if known else f"ncclResult_t {result}"
+        text = self._last_error(None) if self._last_error is not None else None
+        why = f": {_c.some_text(text).strip()}" if text else ""
+        hint = (
+            "; NCCL refuses communicators that share memory (splitShare), and all if "
+            "NCCL_DISABLE_MEM_MANAGER is set"
+            if native == "ncclInvalidUsage"
+            else ""
+        )
+        return InvalidState(
+            f"{name} answers {native}{why}{hint}",
+            op=name,
+            tag=TAG,
+            native_code=result,
+            native_name=native,
+        )
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def loaded() -> Nccl | None:
+    """The NCCL that the process has loaded; None if it has none."""
+    for name, mode in ((SONAME, os.RTLD_NOLOAD | os.RTLD_LAZY), (None, os.RTLD_LAZY)):
+        with contextlib.suppress(OSError):
+            found = Nccl(ctypes.CDLL(name, mode=mode))
+            if "ncclGetVersion" in found.functions:
+                return found
+    return None
+
+
+@contextlib.contextmanager
+def current(device: int) -> Iterator[ctypes.CDLL]:
+    """The device is this thread's in the block. A communicator has made its context there."""
+    driver = ctypes.CDLL(os.environ.get("RVL_CUDA_LIBRARY") or "libcuda.so.1")
+    context = ctypes.c_void_p()
+    _drive(driver, "cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    try:
+        _drive(driver, "cuCtxPushCurrent_v2", context)
+        try:
+            yield driver
+        finally:
+            _drive(driver, "cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+    finally:
+        _drive(driver, "cuDevicePrimaryCtxRelease_v2", device)
+
+
+def _drive(driver: ctypes.CDLL, name: str, *arguments: Any) -> None:
+    result = getattr(driver, name)(*arguments)
+    if result != 0:
+        raise InvalidState(f"{name} answers {result}", op=name, native_code=result)
+
+
+def free_bytes(device: int) -> int:
+    """What is free on a device, by the driver."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    with current(device) as driver:
+        _drive(driver, "cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+class _Call:
+    """A call of NCCL on a communicator, in a thread of its own."""
+
+    def __init__(self, nccl: Nccl, move: str, pointer: int) -> None:
+        self.move = move
+        self._nccl = nccl
+        self._pointer = pointer
+        self._failure: ReveilleError | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._run, name=f"reveille {MOVES[move]}", daemon=True).start()
+
+    def _run(self) -> None:
+        name = MOVES[self.move]
+        arguments = (SUSPEND_MEMORY,) if self.move == "pause" else ()
+        try:
+            # NCCL puts back the device that the thread had. Device 0, which a new thread has, would
+            # get a context of this process by that, of hundreds of MiB.
+            with current(self._nccl.number("ncclCommCuDevice", self._pointer)):
+                result = self._nccl.functions[name](self._pointer, *arguments)
+            if result != 0:
+                self._failure = self._nccl.error(name, result)
+        except Exception as error:  # whatever it is, the call was not made
+            self._failure = InvalidState(f"{name}: {error}", op=name, tag=TAG)
+        finally:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has come back."""
+        return self._done.is_set()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has come back with an error."""
+        return self.done and self._failure is not None
+
+    def check(self) -> None:
+        """Raises what it failed with."""
+        if self._failure is not None:
+            raise self._failure
+
+
+class Communicators:
+    """Those of this process."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child, where none of them works."""
+        self._lock = threading.RLock()
+        self._named: dict[int, None] = {}  # by the program
+        self._calls: dict[int, _Call] = {}  # that have not been seen to come back
+        self.counts = {"pause": 0, "resume": 0}
+
+    # ---- Which there are ----
+
+    def add(self, pointer: int) -> None:
+        """One that the program has made by itself."""
+        if whole(pointer, "a communicator") <= 0:
+            raise InvalidArgument(f"a communicator must be an ncclComm_t, not {pointer}")
+        if loaded() is None:
+            raise InvalidState(f"this process has not loaded {SONAME}: make the communicator first")
+        with self._lock:
+            self._named[pointer] = None
+
+    def remove(self, pointer: int) -> None:
+        """Before the program destroys it."""
+        with self._lock:
+            self._calls.pop(pointer, None)
+            if self._named.pop(pointer, pointer) is not None:
+                raise InvalidArgument(f"the communicator {pointer:#x} was not added")
+
+    def pointers(self) -> list[int]:
+        """All that are known, each once."""
+        with self._lock:
+            named = list(self._named)
+        return list(dict.fromkeys((*named, *_of_groups())))
+
+    def all(self) -> tuple[Communicator, ...]:
+        """What is known of each."""
+        nccl = loaded()
+        if nccl is None:
+            return ()
+        return tuple(self._describe(nccl, pointer) for pointer in self.pointers())
+
+    def _describe(self, nccl: Nccl, pointer: int) -> Communicator:
+        give = keep = None
+        state = "active"
+        if nccl.can_suspend:
+            give = nccl.stat(pointer, STAT_SUSPENDABLE)
+            keep = nccl.stat(pointer, STAT_PERSISTENT)
+            state = "paused" if nccl.stat(pointer, STAT_SUSPENDED) else "active"
+        call = self._calls.get(pointer)
+        if call is not None and not call.done:
+            state = "pausing" if call.move == "pause" else "resuming"
+        device, rank, size = (
+            nccl.number(name, pointer)
+            for name in ("ncclCommCuDevice", "ncclCommUserRank", "ncclCommCount")
+        )
+        return Communicator(pointer, device, rank, size, state, give, keep)
+
+    def stats(self) -> dict[int, TagStats]:
+        """By device, as of any tag; nothing if NCCL is too old to say."""
+        found: dict[int, TagStats] = {}
+        for each in self.all():
+            if each.bytes is None:
+                continue
+            before = found.get(each.device, TagStats(0, 0, 0, 0, 0, *self.counts.values()))
+            is_active = each.state == "active"
+            found[each.device] = dataclasses.replace(
+                before,
+                active_bytes=before.active_bytes + each.bytes * is_active,
+                paused_bytes=before.paused_bytes + each.bytes * (not is_active),
+                peak_bytes=before.peak_bytes + each.bytes,
+                allocation_count=before.allocation_count + 1,
+            )
+        return found
+
+    # ---- Moving them ----
+
+    def require(self) -> None:
+        """Raises NotSupported unless they can be paused."""
+        nccl, count = loaded(), len(self.pointers())
+        if nccl is not None and count and not nccl.can_suspend:
+            raise NotSupported(
+                f"NCCL {nccl.version} cannot give its memory back; {NEEDED} and later can. It keeps "
+                f"that of {count} communicator{'s' * (count != 1)}. Install a newer {SONAME}, or "
+                f'leave out the tag "{TAG}"',
+                op=MOVES["pause"],
+                tag=TAG,
+            )
+
+    def missing_bytes(self) -> dict[int, int]:
+        """By device: what a resume takes."""
+        missing: dict[int, int] = {}
+        for each in self.all():
+            if each.state == "paused":
+                missing[each.device] = missing.get(each.device, 0) + (each.bytes or 0)
+        return missing
+
+    def begin(self, move: str, timeout: float) -> Movement:
+        """A pause or resume of all of them, which nothing has been done of."""
+        return Movement(self, move, timeout)
+
+    def start(self, move: str, pointers: Iterable[int], calls: dict[int, _Call]) -> None:
+        """Calls NCCL for each that is not there yet. A call that runs is joined, not repeated."""
+        nccl = loaded()
+        if nccl is None:
+            return
+        with self._lock:
+            joined, new = self._to_call(nccl, move, pointers)
+            calls.update(joined)
+            for pointer in new:
+                calls[pointer] = self._calls[pointer] = _Call(nccl, move, pointer)
+
+    def _to_call(
+        self, nccl: Nccl, move: str, pointers: Iterable[int]
+    ) -> tuple[dict[int, _Call], list[int]]:
+        """Calls that run, and those that nobody has called for. Raises if one moves back."""
+        joined, new = {}, []
+        for pointer in pointers:
+            call = self._calls.get(pointer)
+            if call is not None and not call.done:
+                if call.move != move:
+                    raise InvalidState(
+                        f"{MOVES[call.move]} of an earlier call has not come back: a rank of the "
+                        f"communicator has not called it. Let it {call.move}, or end the job",
+                        op=MOVES[move],
+                        tag=TAG,
+                    )
+                joined[pointer] = call
+            elif (nccl.stat(pointer, STAT_SUSPENDED) != 0) != (move == "pause"):
+                new.append(pointer)
+        return joined, new
+
+
+class Movement:
+    """A pause or resume of communicators, as one of the things that a job has prepared."""
+
+    def __init__(self, all_: Communicators, move: str, timeout: float) -> None:
+        self._all = all_
+        self._move = move
+        self._timeout = timeout
+        self._calls: dict[int, _Call] = {}
+
+    def start(self) -> None:
+        """Calls NCCL for all, and does not wait."""
+        self._all.start(self._move, self._all.pointers(), self._calls)
+
+    def wait(self, stop: Stop = lambda: False) -> None:
+        """Until all have moved. Raises the first failure, or TimedOut; early if stop() says so."""
+        _wait(self._calls, self._move, self._timeout, stop)
+
+    def commit(self) -> None:
+        """They stay as they are now."""
+        self._all.counts[self._move] += bool(self._calls)
+
+    def abort(self) -> None:
+        """Moves those back that this has moved. Raises if some cannot be."""
+        moved = [pointer for pointer, call in self._calls.items() if call.done]
+        stuck = len(self._calls) - len(moved)
+        back, calls = BACK[self._move], {}
+        self._all.start(back, moved, calls)
+        _wait(calls, back, self._timeout, lambda: False)
+        if stuck:
+            raise _stuck(self._move, stuck, self._timeout)
+
+
+def _wait(calls: dict[int, _Call], move: str, timeout: float, stop: Stop) -> None:
+    """Polls, so that Ctrl-C gets through. Where one has failed, the others get a little more time."""
+    deadline, pause_s, in_vain = time.monotonic() + timeout, FIRST_WAIT_S, False
+    while waiting := [call for call in calls.values() if not call.done]:
+        if not in_vain and (any(call.failed for call in calls.values()) or stop()):
+            in_vain, deadline = True, min(deadline, time.monotonic() + GRACE_S)
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+    for call in calls.values():
+        call.check()
+    if waiting:
+        raise _stuck(move, len(waiting), timeout)
+
+
+def _stuck(move: str, count: int, timeout: float) -> TimedOut:
+    return TimedOut(
+        f"{MOVES[move]} has not come back on {count} communicator{'s' * (count > 1)} within "
+        f"{timeout:g} s: it does when all ranks have called it. Call {move}() on the missing ones, "
+        f'or destroy the communicator. {move}("{TAG}") waits for the same call again',
+        op=MOVES[move],
+        tag=TAG,
+    )
+
+
+def _of_groups() -> Iterator[int]:
+    """Communicators of PyTorch's process groups, as far as they are made."""
+    torch, c10d = map(sys.modules.get, ("torch", "torch.distributed.distributed_c10d"))
+    world = getattr(c10d, "_world", None)
+    for group in list(getattr(world, "pg_map", ())):
+        with contextlib.suppress(RuntimeError, AttributeError, TypeError):  # not of NCCL
+            pointer = group._get_backend(torch.device("cuda"))._comm_ptr()
+            if pointer:
+                yield pointer
+
+
+COMMUNICATORS = Communicators()
+os.register_at_fork(after_in_child=COMMUNICATORS.forget)
