@@ -6,7 +6,6 @@
  * Python wheels carry copies with a digest in the name, libcudart.faf08d9a.so.13 or
  * libcudart-faf08d9a.so.13: those are led to libcudart.so.13.
  */
-#include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -34,12 +33,19 @@ unsigned la_version(unsigned version)
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
+/* isxdigit() reads a table that this library's C library, another than the program's, has not set
+ * up for threads of the program. */
+static bool is_digit(char character)
+{
+    return character != '\0' && strchr("0123456789abcdefABCDEF", character) != NULL;
+}
+
 /* Writes the name without a wheel's digest; false: it has none, or there is no room. */
 static bool plain_name(const char *file, char *to, size_t room)
 {
     const char *end = strstr(file, ".so");
     size_t digits = 0;
-    while (end != NULL && end > file + digits && isxdigit((unsigned char)end[-1 - (long)digits]))
+    while (end != NULL && end > file + digits && is_digit(end[-1 - (long)digits]))
         digits++;
     const char *mark = end != NULL ? end - digits - 1 : file;
     if (digits != DIGEST_DIGITS || mark <= file || (*mark != '.' && *mark != '-'))
