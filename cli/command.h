@@ -43,8 +43,8 @@ extern const struct command_spec replay_spec, record_spec, run_spec, report_spec
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * From here on complaints go into a text instead, one behind the other, for a caller that shows them
- * in another way. What does not fit is cut. NULL: to stderr again.
+ * From here on complaints go into a text instead, one behind the other, for a caller that shows
+ * them in another way. What does not fit is cut. NULL: to stderr again.
  */
 void complain_into(char *text, size_t size);
 
