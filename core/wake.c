@@ -3,8 +3,8 @@
  * A wake in order: a resume in batches.
  *
  * The caller's thread creates and maps everything, so lack of device memory is answered at once and
- * changes nothing. It does so before the first copy: between copies, calls of the driver for memory
- * take a millisecond (docs/decisions.md). A thread of the library then queues the contents batch by
+ * changes nothing. It does so before the first copy: between copies such calls took a millisecond
+ * each, on one card (docs/decisions.md). A thread of the library then queues the contents batch by
  * batch, some ahead of the one it waits for, compares digests, and flips states: an allocation's
  * event is its state.
  *
