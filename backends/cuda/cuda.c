@@ -217,7 +217,8 @@ static rvl_status cuda_open(const void *user_options, rvli_clock *clock, void **
  */
 static rvl_status find_costs(uint64_t capacity_bytes, rvl_profile *profile)
 {
-    for (size_t i = 0; rvl_profile_get(i, profile) == RVL_OK; i++) {
+    for (size_t i = 0; i < rvl_profile_count(); i++) {
+        (void)rvl_profile_get(i, profile);
         if ((profile->flags & RVL_PROFILE_MEASURED) && profile->capacity_bytes == capacity_bytes)
             return RVL_OK;
     }
