@@ -49,8 +49,8 @@ static void open_device(pricing_device *device, const rvl_context *of, rvli_cloc
         .lane = number,
         .clear_end_ns = clearing_ns(model, &of->clock),
         .released_bytes = model->released_bytes,
-        .host_bytes = model->ledger.host_bytes,
-        .host_made_bytes = model->ledger.host_peak_bytes,
+        .host_bytes = model->host.bytes,
+        .host_made_bytes = model->host.most_bytes,
     };
     device->free_bytes = model->free_bytes;
 }

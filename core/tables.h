@@ -133,9 +133,16 @@ static inline uint32_t rvli_weight(const rvli_allocation *allocation)
     return allocation->kind == RVLI_KIND_CARRIER ? ((const rvli_carrier *)allocation)->riders : 1;
 }
 
+/* Host memory that a device's backups have, and the most so far: core/backup/host_buffer.h. */
+typedef struct rvli_host_count {
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t most_bytes;
+} rvli_host_count;
+
 typedef struct rvli_device {
     rvli_device_facts facts;
     rvli_ledger ledger;
+    rvli_host_count host;
     rvli_block *kept;           /* released blocks kept for hand-over */
     uint64_t kept_bytes;        /* on that list */
     uint64_t released_bytes;    /* since blocks were last created */

@@ -4,18 +4,15 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "core/backup/host_buffer.h"
 
 /* ---- In host memory ---- */
 
 static rvl_status host_hold(rvli_transition *transition, const rvli_allocation *allocation,
                             rvli_backup *backup)
 {
-    rvl_context *context = transition->context;
-    rvl_status status =
-        context->ops.host_alloc(context->self, allocation->device, allocation->size, &backup->host);
-    if (status != RVL_OK)
-        rvli_error_op("host_alloc");
-    return status;
+    return rvli_host_buffer_make(transition->context, allocation->device, allocation->size,
+                                 &backup->host);
 }
 
 static rvl_status host_save(rvli_transition *transition, const rvli_allocation *allocation,
@@ -44,11 +41,10 @@ static rvl_status host_load(rvli_transition *transition, const rvli_allocation *
 /* A buffer that cannot be given back is lost to this process, and nothing depends on it. */
 static void host_drop(rvl_context *context, rvli_backup *backup)
 {
-    const rvli_backend_ops *ops = &context->ops;
     rvli_error_before before;
     rvli_error_keep(&before);
-    if (ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK &&
-        ops->host_free(context->self, backup->device, backup->host, backup->size) != RVL_OK)
+    if (rvli_host_buffer_give_back(context, backup->device, backup->host, backup->size) != RVL_OK &&
+        rvli_host_buffer_give_back(context, backup->device, backup->host, backup->size) != RVL_OK)
         rvli_log(context, RVL_LOG_WARN, "the host memory of a backup could not be given back");
     rvli_error_put_back(&before);
 }

@@ -8,6 +8,7 @@
 #include "core/backup/backup.h"
 #include "core/backup/disk_space.h"
 #include "core/backup/disk/queue.h"
+#include "core/backup/host_buffer.h"
 
 /*
  * Sixteen requests of 4 MiB keep an NVMe disk busy. On the disk of an H200 host neither more nor
@@ -60,8 +61,8 @@ static void close_transfer(rvli_disk_transfer *transfer)
     if (transfer->queue != NULL)
         rvli_disk_queue_close(transfer->queue);
     if (transfer->ring != NULL &&
-        context->ops.host_free(context->self, transfer->device, transfer->ring,
-                               SLOTS * SLOT_BYTES) != RVL_OK)
+        rvli_host_buffer_give_back(context, transfer->device, transfer->ring, SLOTS * SLOT_BYTES) !=
+            RVL_OK)
         rvli_log(context, RVL_LOG_WARN, "the buffers of a disk backup could not be given back");
     if (transfer->keeper != NULL)
         rvli_disk_share_drop(context, transfer->keeper);
@@ -72,12 +73,10 @@ static void close_transfer(rvli_disk_transfer *transfer)
 static rvl_status fill_ring(rvli_disk_transfer *transfer)
 {
     rvl_context *context = transfer->context;
-    rvl_status status = context->ops.host_alloc(context->self, transfer->device, SLOTS * SLOT_BYTES,
-                                                &transfer->ring);
-    if (status != RVL_OK) {
-        rvli_error_op("host_alloc");
+    rvl_status status =
+        rvli_host_buffer_make(context, transfer->device, SLOTS * SLOT_BYTES, &transfer->ring);
+    if (status != RVL_OK)
         return status;
-    }
     for (unsigned i = 0; i < SLOTS; i++)
         transfer->slots[i].host = (char *)transfer->ring + i * SLOT_BYTES;
     return rvli_disk_queue_open(RVLI_DISK_AUTO, SLOTS, &transfer->queue);

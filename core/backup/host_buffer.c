@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/backup/host_buffer.h"
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+
+static void raise_to(_Atomic uint64_t *most, uint64_t bytes)
+{
+    uint64_t seen = atomic_load_explicit(most, memory_order_relaxed);
+    while (seen < bytes && !atomic_compare_exchange_weak_explicit(
+                               most, &seen, bytes, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+rvl_status rvli_host_buffer_make(rvl_context *context, int device, uint64_t size, void **host_out)
+{
+    rvli_host_count *count = &context->devices[device].host;
+    rvl_status status = context->ops.host_alloc(context->self, device, size, host_out);
+    if (status != RVL_OK) {
+        rvli_error_op("host_alloc");
+        return status;
+    }
+    raise_to(&count->most_bytes,
+             atomic_fetch_add_explicit(&count->bytes, size, memory_order_relaxed) + size);
+    return RVL_OK;
+}
+
+rvl_status rvli_host_buffer_give_back(rvl_context *context, int device, void *host, uint64_t size)
+{
+    rvl_status status = context->ops.host_free(context->self, device, host, size);
+    if (status == RVL_OK)
+        atomic_fetch_sub_explicit(&context->devices[device].host.bytes, size, memory_order_relaxed);
+    return status;
+}
