@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "actions.h"
@@ -16,6 +17,7 @@
 
 #define KEEP_GRANULES 8
 #define TOURS_MAX 40
+#define FILES_CLOSE_WITHIN_MS 2000
 
 /* ---- What may be done ---- */
 
@@ -239,10 +241,17 @@ static void print_file(const char *number, const char *name)
     fprintf(stderr, "stress: open: %s %s\n", number, name);
 }
 
-/* Names those that are open if they are not as many as before. */
+/*
+ * Names those that are open if they are not as many as before. A thread that has answered another
+ * process closes its end when it next gets to run.
+ */
 static void expect_files(caller *by, size_t files)
 {
     size_t found = count_files();
+    for (int ms = 0; found != files && ms < FILES_CLOSE_WITHIN_MS; ms++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        found = count_files();
+    }
     if (found != files)
         walk_files(print_file);
     EXPECT(by, found, files);
