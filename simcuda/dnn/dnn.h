@@ -16,9 +16,10 @@
 #define RVL_SIMCUDA_DNN_H
 
 #include <cuda.h>
-#include <cudnn.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "simcuda/dnn/functions.h"
 
 /* ---- planner.c: the program's own cuDNN ---- */
 

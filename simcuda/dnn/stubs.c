@@ -6,7 +6,4 @@
     3000 /* CUDNN_STATUS_NOT_SUPPORTED: the header's prototypes are not wanted                     \
           */
 #define RVLI_ENTRY(name) RVLI_STUB(name, NOT_SUPPORTED)
-#include "cudnn_adv_entries.inc"
-#include "cudnn_cnn_entries.inc"
-#include "cudnn_graph_entries.inc"
-#include "cudnn_ops_entries.inc"
+#include "cudnn_entries.inc"

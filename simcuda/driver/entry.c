@@ -18,11 +18,12 @@
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
 
-/* NVRTC has a runtime, and compiles without it. */
+/* NVRTC has a runtime, and compiles without it. The engines of cuDNN have one, and plan without it.
+ */
 static bool does_without(const char *file)
 {
-    const char *slash = strrchr(file, '/');
-    return strncmp(slash != NULL ? slash + 1 : file, "libnvrtc", 8) == 0;
+    const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
+    return strncmp(name, "libnvrtc", 8) == 0 || strncmp(name, "libcudnn_", 9) == 0;
 }
 
 /*

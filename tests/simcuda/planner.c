@@ -3,9 +3,10 @@
  * Stands in for cuDNN's libcudnn_graph.so.9: descriptors that keep what is set, and give it back.
  * It has no handles, as the real one has none where it plans without a device, and refuses one.
  */
-#include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "simcuda/dnn/functions.h"
 
 #define ATTRIBUTES 16
 #define BYTES 4096

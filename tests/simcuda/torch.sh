@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries with the
-# headers of its own packages, and runs the torch_*.py beside this. Not part of the test suite: it takes minutes.
+# PyTorch's CUDA build on simulated GPUs. Installs it once (some 6 GB), builds the simulated libraries, and
+# runs the torch_*.py beside this. Not part of the test suite: it takes minutes.
 #   tests/simcuda/torch.sh [--short] [VERSION]      default: 2.11.0
 # --short: the parts that CI runs, two minutes. Exits with 77 where PyTorch cannot be installed within a quarter of an hour.
 # REVEILLE_TORCH: the environment to install into; default: ~/.cache/reveille-torch
@@ -31,12 +31,8 @@ if ! "$environment/bin/python" -c "import torch; assert torch.__version__.split(
     PIP_FIND_LINKS='' install "torch===$version" numpy
 fi
 "$environment/bin/python" -c "import transformers" 2>/dev/null || install transformers==5.17.0
-headers=$("$environment/bin/python" -c "
-import glob, os, torch
-print(os.path.dirname(sorted(glob.glob(os.path.dirname(torch.__path__[0]) + '/nvidia/*/include/cublasLt.h'))[-1]))")
 mkdir -p "$source/build"
-cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
-    -DRVL_CUBLAS_INCLUDE="$headers" -DRVL_CUDNN_INCLUDE="${headers%/*/*}/cudnn/include" >"$source/build/torch.log"
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF >"$source/build/torch.log"
 cmake --build "$build" >>"$source/build/torch.log"
 for program in torch_memory torch_tensors; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/$program.py"
