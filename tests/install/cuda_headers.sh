@@ -48,5 +48,5 @@ script -qec "cmake -S '$source' -B '$folder/pip' -G Ninja -DCMAKE_IGNORE_PATH='$
     -DRVL_NPM=OFF -DRVL_MPI=OFF -DRVL_BUILD_TESTS=OFF -DRVL_PYTHON=ON >'$folder/hidden' 2>&1" \
     /dev/null </dev/null >"$seen"
 expect "reveille: cuda.h was not found: without real GPUs" "$(cat "$seen")"
-expect "For all: pip install nvidia-cuda-runtime" "$(cat "$seen")"
+expect "For all: pip install nvidia-cuda-runtime nvidia-cuda-crt" "$(cat "$seen")"
 [ "$(wc -l <"$seen")" -eq 1 ]

@@ -31,6 +31,8 @@ cd "$work"
 grep -q 'peak 132.3 GiB in kv_cache_awake: fits$' replayed || fail "not the right replay"
 "$work/environment/bin/reveille" record -o run.rvt true 2>log
 grep -q "nothing was recorded" log || fail "record: $(cat log)"
+"$work/environment/bin/reveille" run -- "$python" "$source/tests/bare/gpu_program.py" >log 2>&1 || fail "run: $(cat log)"
+grep -q '^the GPU has 139.8 GiB, cuBLAS 13.1, cuBLAS of CUDA 12 12.8$' log || fail "run: $(cat log)"
 "$work/environment/bin/reveille" report "$trace" -o page.html
 grep -q uPlot page.html || fail "the page has no charts"
 
