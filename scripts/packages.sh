@@ -6,6 +6,8 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config
     libjansson-dev libzstd-dev libdeflate-dev uthash-dev liburing-dev)
 # Checks in TOML: a C++ compiler and a header.
 toml_packages=(g++ libtomlplusplus-dev)
+# Brings CUDA's headers, where there is no CUDA Toolkit.
+header_packages=("python3-venv=reveille run and reveille record, without a CUDA Toolkit")
 # What the tests need beside it.
 test_packages=(build-essential python3 python3-venv python3-pip libcmocka-dev libbsd-dev abigail-tools)
 # What else is used, and what is missing without it: PACKAGE=WHAT.
