@@ -222,9 +222,8 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",    "micro-batch",     "seq-len",
-                                        "accumulate", "recompute",       "optimizer",
-                                        "fused",      "mixed-precision", NULL};
+    static const char *const names[] = {"reshard",   "micro-batch", "accumulate",      "recompute",
+                                        "optimizer", "fused",       "mixed-precision", NULL};
     return index_of(name, names) >= 0;
 }
 

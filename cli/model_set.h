@@ -35,7 +35,8 @@
             "the new weights arrives for the update")                                              \
     SWITCH(reshard, "reshard", "all are kept", "gathered layers are freed after use")              \
     SETTING(micro_batch, "micro-batch", "N", MODEL_FROM_1, "1", "sequences")                       \
-    SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096", "tokens of a sequence")                 \
+    SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096",                                         \
+            "tokens of a sequence, in training and in the cache")                                  \
     SETTING(accumulate, "accumulate", "N", MODEL_FROM_1, "1",                                      \
             "micro-batches before the optimizer's step")                                           \
     SWITCH(recompute, "recompute", "all are kept",                                                 \

@@ -1,86 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a config.json: one row a family says what its layers have and under which names its
- * config keeps the sizes that families call differently.
+ * Reading a config.json, by what its family's row (families.c) says.
  *
  * A key that is missing, or null, takes the default of the family's own code where every published
  * model of the family shares it; where not, the config is refused.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "predict/llm/llm_internal.h"
+#include "predict/llm/config_values.h"
 
 #define CONFIG_BYTES_MAX (16u << 20)
-
-/* What a family's config says that others' do not. */
-enum {
-    READS_ATTENTION_BIAS = 1 << 0, /* of q, k, v and o alike */
-    READS_MLP_BIAS = 1 << 1,
-    TIED_BY_DEFAULT = 1 << 2,
-    TEXT_CONFIG = 1 << 3, /* the language model's keys are one level down */
-    SPARSE_STEP = 1 << 4, /* decoder_sparse_step, mlp_only_layers */
-    DEEPSEEK = 1 << 5,
-    KV_HEADS_AS_HEADS = 1 << 6, /* where the config does not give them */
-    OR_FLAT = 1 << 7,           /* TEXT_CONFIG: or at the top, as older configs have them */
-};
-
-typedef struct family {
-    const char *type;
-    uint32_t features;
-    uint32_t reads;
-    uint32_t head_dim; /* default; 0: hidden size over heads */
-    uint32_t heads;    /* defaults; 0: needed */
-    uint32_t kv_heads;
-    uint32_t vocabulary;     /* 0: needed */
-    const char *experts;     /* key; NULL: a dense family */
-    const char *expert_size; /* key of an expert's intermediate size */
-    const char *text_types;  /* TEXT_CONFIG: model_types that may be there, each with a comma */
-} family;
-
-static const family families[] = {
-    {"llama", RVLI_GQA, READS_ATTENTION_BIAS | READS_MLP_BIAS | KV_HEADS_AS_HEADS, 0, 0, 0, 0, NULL,
-     NULL, NULL},
-    {"mistral", RVLI_GQA, 0, 0, 0, 0, 0, NULL, NULL, NULL},
-    {"mixtral", RVLI_GQA, 0, 0, 0, 0, 0, "num_local_experts", "intermediate_size", NULL},
-    {"qwen2", RVLI_GQA | RVLI_QKV_BIAS, 0, 0, 0, 0, 0, NULL, NULL, NULL},
-    {"qwen3", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS, 128, 0, 0, 0, NULL, NULL, NULL},
-    {"qwen2_moe", RVLI_GQA | RVLI_QKV_BIAS | RVLI_SHARED | RVLI_SHARED_GATE, SPARSE_STEP, 0, 0, 0,
-     0, "num_experts", "moe_intermediate_size", NULL},
-    {"qwen3_moe", RVLI_GQA | RVLI_QK_NORM, READS_ATTENTION_BIAS | SPARSE_STEP, 0, 0, 0, 0,
-     "num_experts", "moe_intermediate_size", NULL},
-    {"gemma", RVLI_GQA, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0, NULL, NULL, NULL},
-    {"gemma2", RVLI_GQA | RVLI_FOUR_NORMS, READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 0, 0, 0,
-     NULL, NULL, NULL},
-    {"gemma3_text", RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM,
-     READS_ATTENTION_BIAS | TIED_BY_DEFAULT, 256, 8, 4, 262208, NULL, NULL, NULL},
-    {"gemma3", RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM,
-     READS_ATTENTION_BIAS | TIED_BY_DEFAULT | TEXT_CONFIG, 256, 8, 4, 262208, NULL, NULL,
-     "gemma3_text,"},
-    {"mistral3", RVLI_GQA, TEXT_CONFIG, 0, 0, 0, 0, NULL, NULL, "mistral, ministral3,"},
-    {"qwen2_5_vl", RVLI_GQA | RVLI_QKV_BIAS, TEXT_CONFIG | OR_FLAT, 0, 0, 0, 0, NULL, NULL,
-     "qwen2_5_vl_text,"},
-    {"deepseek", RVLI_GQA, DEEPSEEK | READS_ATTENTION_BIAS, 0, 0, 0, 0, "n_routed_experts",
-     "moe_intermediate_size", NULL},
-    {"deepseek_v2", RVLI_MLA, DEEPSEEK, 0, 0, 0, 0, "n_routed_experts", "moe_intermediate_size",
-     NULL},
-    {"deepseek_v3", RVLI_MLA | RVLI_ROUTER_BIAS, DEEPSEEK, 0, 0, 0, 0, "n_routed_experts",
-     "moe_intermediate_size", NULL},
-    {"deepseek_v32", RVLI_MLA | RVLI_ROUTER_BIAS | RVLI_INDEXER, DEEPSEEK, 0, 0, 0, 0,
-     "n_routed_experts", "moe_intermediate_size", NULL},
-};
-
-#define FAMILY_COUNT (sizeof families / sizeof families[0])
-
-const char *rvl_model_family(size_t index)
-{
-    return index < FAMILY_COUNT ? families[index].type : NULL;
-}
 
 rvl_status rvli_model_fail(rvl_status status, const char *key, const char *format, ...)
 {
@@ -94,252 +28,330 @@ rvl_status rvli_model_fail(rvl_status status, const char *key, const char *forma
     return status;
 }
 
-/* ---- Values ---- */
-
-/* The first failure stays; what is read after it means nothing. */
-typedef struct reader {
-    const json_t *root;
-    const json_t *config; /* the root, or its text_config */
-    const family *family;
-    rvl_model *model;
-    rvl_status status;
-} reader;
-
-static const json_t *value_of(const reader *r, const char *key)
-{
-    const json_t *value = json_object_get(r->config, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static void refuse(reader *r, const char *key, const char *why)
-{
-    if (r->status == RVL_OK)
-        r->status = rvli_model_fail(RVL_ERR_INVALID, key, "%s", why);
-}
-
-static bool has(const reader *r, const char *key)
-{
-    return value_of(r, key) != NULL;
-}
-
-/* fallback 0: the key must be there. */
-static uint64_t number(reader *r, const char *key, uint64_t fallback, uint64_t max)
-{
-    const json_t *value = value_of(r, key);
-    if (value == NULL && fallback == 0)
-        refuse(r, key, "missing: take the config.json that lies beside the model's weights");
-    if (value == NULL || r->status != RVL_OK)
-        return fallback > 0 ? fallback : 1;
-    json_int_t n = json_integer_value(value);
-    if (json_is_integer(value) && n >= 1 && (uint64_t)n <= max)
-        return (uint64_t)n;
-    if (r->status == RVL_OK)
-        r->status = rvli_model_fail(RVL_ERR_INVALID, key,
-                                    "impossible: expected a whole number from 1 to %llu",
-                                    (unsigned long long)max);
-    return 1;
-}
-
-static uint64_t dimension(reader *r, const char *key, uint64_t fallback)
-{
-    return number(r, key, fallback, RVLI_MODEL_DIM_MAX);
-}
-
-/* As number() of a key that is needed, but 0 and null are fine, and 0. */
-static uint64_t number_or_zero(reader *r, const char *key, uint64_t max)
-{
-    const json_t *value = json_object_get(r->config, key);
-    if (json_is_null(value) || (json_is_integer(value) && json_integer_value(value) == 0))
-        return 0;
-    return number(r, key, 0, max);
-}
-
-static bool flag(reader *r, const char *key, bool fallback)
-{
-    const json_t *value = value_of(r, key);
-    if (value == NULL)
-        return fallback;
-    if (!json_is_boolean(value))
-        refuse(r, key, "impossible: expected true or false");
-    return json_is_true(value);
-}
-
 /* ---- Parts of a config ---- */
 
-static void read_sizes(reader *r)
+/* Of two, the one that the family's class takes. */
+static bool is_tied(rvli_reader *r)
+{
+    const json_t *outer = json_object_get(r->root, "tie_word_embeddings");
+    if ((r->family->reads & RVLI_OUTER_TIE) && json_is_boolean(outer))
+        return json_is_true(outer);
+    return rvli_read_flag(r, "tie_word_embeddings", (r->family->reads & RVLI_TIED_BY_DEFAULT) != 0);
+}
+
+static void read_sizes(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    const family *f = r->family;
-    m->layers = (uint32_t)number(r, "num_hidden_layers", 0, RVLI_MODEL_LAYERS_MAX);
-    m->heads = (uint32_t)dimension(r, "num_attention_heads", f->heads);
+    const rvli_family *f = r->family;
+    rvli_layers_count(r);
+    m->heads = (uint32_t)rvli_read_dimension(r, "num_attention_heads", f->heads);
     m->dim[RVLI_DIM_ONE] = 1;
-    m->dim[RVLI_DIM_HIDDEN] = dimension(r, "hidden_size", 0);
-    m->dim[RVLI_DIM_VOCABULARY] = dimension(r, "vocab_size", f->vocabulary);
-    m->dim[RVLI_DIM_INTERMEDIATE] = dimension(r, "intermediate_size", 0);
-    if (!flag(r, "tie_word_embeddings", (f->reads & TIED_BY_DEFAULT) != 0))
+    m->dim[RVLI_DIM_HEADS] = m->heads;
+    m->dim[RVLI_DIM_HIDDEN] = rvli_read_dimension(r, "hidden_size", 0);
+    m->dim[RVLI_DIM_VOCABULARY] = rvli_read_dimension(r, "vocab_size", f->vocabulary);
+    if (!is_tied(r))
         m->features |= RVLI_HEAD;
-    if ((f->reads & READS_ATTENTION_BIAS) && flag(r, "attention_bias", false))
-        m->features |= RVLI_QKV_BIAS | RVLI_O_BIAS;
-    if ((f->reads & READS_MLP_BIAS) && flag(r, "mlp_bias", false))
-        m->features |= RVLI_MLP_BIAS;
 }
 
-static uint64_t product(reader *r, const char *key, uint64_t count, uint64_t size)
+/* Keys that give tensors to layers, by the families that read them. */
+static const struct {
+    uint32_t reads;
+    const char *key;
+    uint64_t features;
+} feature_keys[] = {
+    {RVLI_READS_ATTENTION_BIAS, "attention_bias", RVLI_QKV_BIAS | RVLI_O_BIAS},
+    {RVLI_READS_QKV_BIAS, "attention_bias", RVLI_QKV_BIAS},
+    {RVLI_READS_OUT_BIAS, "attention_out_bias", RVLI_O_BIAS},
+    {RVLI_READS_MLP_BIAS, "mlp_bias", RVLI_MLP_BIAS},
+    {RVLI_READS_USE_BIAS, "use_bias", RVLI_QKV_BIAS | RVLI_O_BIAS | RVLI_MLP_BIAS},
+    {RVLI_READS_QK_NORM, "use_qk_norm", RVLI_QK_NORM},
+};
+
+static void read_features(rvli_reader *r)
 {
-    if (count * size > RVLI_MODEL_DIM_MAX)
-        refuse(r, key, "impossible: all heads together are wider than 16777216");
-    return count * size;
+    uint32_t reads = r->family->reads;
+    for (size_t i = 0; i < sizeof feature_keys / sizeof feature_keys[0]; i++) {
+        const char *key = feature_keys[i].key;
+        bool usual = (reads & RVLI_BIASED) != 0 && strcmp(key, "attention_bias") == 0;
+        if ((reads & feature_keys[i].reads) != 0 && rvli_read_flag(r, key, usual))
+            r->model->features |= feature_keys[i].features;
+    }
 }
 
-static void read_grouped_attention(reader *r)
+static void read_grouped_attention(rvli_reader *r)
 {
     rvl_model *m = r->model;
     uint64_t heads = m->heads, head = r->family->head_dim;
-    bool copied = (r->family->reads & KV_HEADS_AS_HEADS) != 0;
-    uint64_t kv_heads = dimension(r, "num_key_value_heads", copied ? heads : r->family->kv_heads);
-    if (head == 0 && !has(r, "head_dim") && m->dim[RVLI_DIM_HIDDEN] % heads != 0)
-        refuse(r, "hidden_size", "does not divide by num_attention_heads: add head_dim");
+    bool copied = (r->family->reads & RVLI_KV_HEADS_AS_HEADS) != 0;
+    uint64_t kv_heads =
+        rvli_read_dimension(r, "num_key_value_heads", copied ? heads : r->family->kv_heads);
+    if (head == 0 && rvli_read_value(r, "head_dim") == NULL && m->dim[RVLI_DIM_HIDDEN] % heads != 0)
+        rvli_read_refuse(r, "hidden_size", "does not divide by num_attention_heads: add head_dim");
     if (head == 0)
         head = m->dim[RVLI_DIM_HIDDEN] / heads;
-    head = dimension(r, "head_dim", head);
+    head = rvli_read_dimension(r, "head_dim", head > 0 ? head : 1);
     if (heads % kv_heads != 0)
-        refuse(r, "num_key_value_heads", "impossible: num_attention_heads does not divide by it");
+        rvli_read_refuse(r, "num_key_value_heads",
+                         "impossible: num_attention_heads does not divide by it");
     m->kv_heads = (uint32_t)kv_heads;
     m->dim[RVLI_DIM_HEAD] = head;
-    m->dim[RVLI_DIM_Q] = product(r, "num_attention_heads", heads, head);
-    m->dim[RVLI_DIM_KV] = product(r, "num_key_value_heads", kv_heads, head);
+    m->dim[RVLI_DIM_Q] = rvli_read_product(r, "num_attention_heads", heads, head);
+    m->dim[RVLI_DIM_Q_OUT] =
+        m->features & RVLI_GATED_Q ? 2 * m->dim[RVLI_DIM_Q] : m->dim[RVLI_DIM_Q];
+    m->dim[RVLI_DIM_KV] = rvli_read_product(r, "num_key_value_heads", kv_heads, head);
     m->dim[RVLI_DIM_ATTENDED] = m->dim[RVLI_DIM_Q];
 }
 
-static void read_latent_attention(reader *r)
+static void read_latent_attention(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    uint64_t plain = dimension(r, "qk_nope_head_dim", 0);
-    uint64_t rotary = dimension(r, "qk_rope_head_dim", 0);
-    uint64_t value = dimension(r, "v_head_dim", 0);
-    uint64_t q_lora = number_or_zero(r, "q_lora_rank", RVLI_MODEL_DIM_MAX);
-    if (flag(r, "attention_bias", false))
-        refuse(r, "attention_bias", "true is not known of this family: set it to false");
+    uint64_t plain = rvli_read_dimension(r, "qk_nope_head_dim", 0);
+    uint64_t rotary = rvli_read_dimension(r, "qk_rope_head_dim", 0);
+    uint64_t value = rvli_read_dimension(r, "v_head_dim", 0);
+    uint64_t q_lora = rvli_read_number_or_zero(r, "q_lora_rank", RVLI_MODEL_DIM_MAX);
+    if (rvli_read_flag(r, "attention_bias", false))
+        rvli_read_refuse(r, "attention_bias", "true is not known of this family: set it to false");
     if (q_lora > 0)
         m->features |= RVLI_Q_LORA;
     m->kv_heads = m->heads;
     m->dim[RVLI_DIM_HEAD] = plain + rotary;
     m->dim[RVLI_DIM_Q_LORA] = q_lora;
-    m->dim[RVLI_DIM_KV_LORA] = dimension(r, "kv_lora_rank", 0);
+    m->dim[RVLI_DIM_KV_LORA] = rvli_read_dimension(r, "kv_lora_rank", 0);
     m->dim[RVLI_DIM_KV_DOWN] = m->dim[RVLI_DIM_KV_LORA] + rotary;
-    m->dim[RVLI_DIM_Q] = product(r, "num_attention_heads", m->heads, plain + rotary);
-    m->dim[RVLI_DIM_KV_UP] = product(r, "num_attention_heads", m->heads, plain + value);
-    m->dim[RVLI_DIM_ATTENDED] = product(r, "num_attention_heads", m->heads, value);
+    m->dim[RVLI_DIM_Q] = rvli_read_product(r, "num_attention_heads", m->heads, plain + rotary);
+    m->dim[RVLI_DIM_Q_OUT] = m->dim[RVLI_DIM_Q];
+    m->dim[RVLI_DIM_KV_UP] = rvli_read_product(r, "num_attention_heads", m->heads, plain + value);
+    m->dim[RVLI_DIM_ATTENDED] = rvli_read_product(r, "num_attention_heads", m->heads, value);
 }
 
-static void read_indexer(reader *r)
+static void read_indexer(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    uint64_t heads = dimension(r, "index_n_heads", 0);
+    uint64_t heads = rvli_read_dimension(r, "index_n_heads", 0);
     m->dim[RVLI_DIM_INDEX_HEADS] = heads;
-    m->dim[RVLI_DIM_INDEX_HEAD] = dimension(r, "index_head_dim", 0);
-    m->dim[RVLI_DIM_INDEX] = product(r, "index_n_heads", heads, m->dim[RVLI_DIM_INDEX_HEAD]);
+    m->dim[RVLI_DIM_INDEX_HEAD] = rvli_read_dimension(r, "index_head_dim", 0);
+    m->dim[RVLI_DIM_INDEX] =
+        rvli_read_product(r, "index_n_heads", heads, m->dim[RVLI_DIM_INDEX_HEAD]);
     if ((m->features & RVLI_Q_LORA) == 0)
-        refuse(r, "q_lora_rank", "missing: the indexer follows from the compressed query");
+        rvli_read_refuse(r, "q_lora_rank",
+                         "missing: the indexer follows from the compressed query");
 }
 
-static void read_experts(reader *r)
+static void read_heads(rvli_reader *r)
+{
+    if (r->model->features & RVLI_GQA)
+        read_grouped_attention(r);
+    if (r->model->features & RVLI_MLA)
+        read_latent_attention(r);
+    if (r->status == RVL_OK && (r->model->features & RVLI_INDEXER))
+        read_indexer(r);
+}
+
+/* ---- Layers with a state in the place of attention ---- */
+
+/* The type of the state, under either name; what no config says is the type of the model. */
+static void read_state_type(rvli_reader *r)
+{
+    static const char *const keys[] = {"mamba_ssm_dtype", "mamba_ssm_cache_dtype"};
+    r->model->state_bytes = 2;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *type = json_string_value(rvli_read_value(r, keys[i]));
+        if (type != NULL && strcmp(type, "float32") == 0)
+            r->model->state_bytes = 4;
+    }
+}
+
+static void read_delta_net(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    const family *f = r->family;
-    if (f->experts == NULL)
-        return;
-    m->experts =
-        (uint32_t)(f->reads & DEEPSEEK ? number_or_zero(r, f->experts, RVLI_MODEL_EXPERTS_MAX)
-                                       : number(r, f->experts, 0, RVLI_MODEL_EXPERTS_MAX));
-    if (m->experts == 0)
-        return;
-    m->experts_per_token = (uint32_t)number(r, "num_experts_per_tok", 0, RVLI_MODEL_EXPERTS_MAX);
-    if (m->experts_per_token > m->experts)
-        refuse(r, "num_experts_per_tok", "impossible: more than there are experts");
-    if ((uint64_t)m->experts * m->layers > RVLI_MODEL_ALL_EXPERTS_MAX)
-        refuse(r, f->experts, "impossible: more than 131072 experts in all layers together");
-    m->dim[RVLI_DIM_EXPERTS] = m->experts;
-    m->dim[RVLI_DIM_EXPERT_INTERMEDIATE] = dimension(r, f->expert_size, 0);
-    if (f->features & RVLI_SHARED)
-        m->dim[RVLI_DIM_SHARED_INTERMEDIATE] = dimension(r, "shared_expert_intermediate_size", 0);
-    uint64_t shared =
-        f->reads & DEEPSEEK ? number_or_zero(r, "n_shared_experts", RVLI_MODEL_EXPERTS_MAX) : 0;
-    if (shared > 0) {
+    uint64_t key_heads = rvli_read_dimension(r, "linear_num_key_heads", 0);
+    uint64_t heads = rvli_read_dimension(r, "linear_num_value_heads", 0);
+    uint64_t key = rvli_read_dimension(r, "linear_key_head_dim", 0);
+    uint64_t value = rvli_read_dimension(r, "linear_value_head_dim", 0);
+    uint64_t kernel = rvli_read_dimension(r, "linear_conv_kernel_dim", 0);
+    uint64_t keys = rvli_read_product(r, "linear_num_key_heads", key_heads, key);
+    uint64_t values = rvli_read_product(r, "linear_num_value_heads", heads, value);
+    m->delta_key_heads = (uint32_t)key_heads;
+    m->dim[RVLI_DIM_CONV_KERNEL] = kernel;
+    m->dim[RVLI_DIM_DELTA_HEADS] = heads;
+    m->dim[RVLI_DIM_DELTA_HEAD] = value;
+    m->dim[RVLI_DIM_DELTA_VALUE] = values;
+    m->dim[RVLI_DIM_DELTA_CONV] = 2 * keys + values;
+    m->dim[RVLI_DIM_DELTA_IN] = 2 * keys + 2 * values;
+    m->dim[RVLI_DIM_DELTA_RATES] = 2 * heads;
+    (void)rvli_read_product(r, "linear_conv_kernel_dim", kernel, m->dim[RVLI_DIM_DELTA_CONV]);
+    m->state_elements = rvli_read_product(r, "linear_key_head_dim", values, key);
+}
+
+/* Names of the sizes of Mamba 2: Granite's, and Nemotron's where layers are one block each. */
+typedef struct mamba_keys {
+    const char *heads;
+    const char *head;
+    const char *groups;
+    const char *state;
+    const char *kernel;
+    const char *conv_bias;
+    const char *bias;
+} mamba_keys;
+
+static const mamba_keys granite_keys = {"mamba_n_heads",  "mamba_d_head", "mamba_n_groups",
+                                        "mamba_d_state",  "mamba_d_conv", "mamba_conv_bias",
+                                        "mamba_proj_bias"};
+static const mamba_keys nemotron_keys = {"mamba_num_heads", "mamba_head_dim", "n_groups",
+                                         "ssm_state_size",  "conv_kernel",    "use_conv_bias",
+                                         "use_bias"};
+
+static void read_mamba(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    const mamba_keys *k = r->family->reads & RVLI_BLOCK_LIST ? &nemotron_keys : &granite_keys;
+    uint64_t heads = rvli_read_dimension(r, k->heads, 0);
+    uint64_t inner = rvli_read_product(r, k->heads, heads, rvli_read_dimension(r, k->head, 0));
+    uint64_t groups = rvli_read_dimension(r, k->groups, 0);
+    uint64_t state = rvli_read_dimension(r, k->state, 0);
+    uint64_t kernel = rvli_read_dimension(r, k->kernel, 0);
+    uint64_t shared = rvli_read_product(r, k->groups, 2 * groups, state);
+    m->mamba_groups = (uint32_t)groups;
+    m->dim[RVLI_DIM_CONV_KERNEL] = kernel;
+    m->dim[RVLI_DIM_MAMBA_HEADS] = heads;
+    m->dim[RVLI_DIM_MAMBA_INNER] = inner;
+    m->dim[RVLI_DIM_MAMBA_CONV] = inner + shared;
+    m->dim[RVLI_DIM_MAMBA_IN] = 2 * inner + shared + heads;
+    m->mamba_group_width = 2 * state;
+    (void)rvli_read_product(r, k->kernel, kernel, inner + shared);
+    m->state_elements = rvli_read_product(r, k->state, inner, state);
+    if (rvli_read_flag(r, k->conv_bias, true))
+        m->features |= RVLI_CONV_BIAS;
+    if (rvli_read_flag(r, k->bias, false))
+        rvli_read_refuse(r, k->bias, "true is not known of this family: set it to false");
+}
+
+static void read_state(rvli_reader *r)
+{
+    read_state_type(r);
+    if (rvli_has_layers(r->model, RVLI_LAYER_DELTA))
+        read_delta_net(r);
+    if (rvli_has_layers(r->model, RVLI_LAYER_MAMBA))
+        read_mamba(r);
+}
+
+/* ---- Experts ---- */
+
+static void read_shared_expert(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    const rvli_family *f = r->family;
+    uint64_t size = 0, expert = m->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
+    if (f->reads & RVLI_SHARED_AS_ONE)
+        size = expert;
+    else if (f->shared_size != NULL && (f->features & RVLI_SHARED))
+        size = rvli_read_dimension(r, f->shared_size, 0);
+    else if (f->shared_size != NULL)
+        size = rvli_read_number_or_zero(r, f->shared_size, RVLI_MODEL_DIM_MAX);
+    else if (f->shared != NULL)
+        size = rvli_read_product(
+            r, f->shared, rvli_read_number_or_zero(r, f->shared, RVLI_MODEL_EXPERTS_MAX), expert);
+    m->dim[RVLI_DIM_SHARED_INTERMEDIATE] = size;
+    if (size > 0)
         m->features |= RVLI_SHARED;
-        m->dim[RVLI_DIM_SHARED_INTERMEDIATE] =
-            product(r, "n_shared_experts", shared, m->dim[RVLI_DIM_EXPERT_INTERMEDIATE]);
-    }
 }
 
-static void read_dense_list(reader *r)
-{
-    const json_t *list = value_of(r, "mlp_only_layers");
-    if (list != NULL && !json_is_array(list))
-        refuse(r, "mlp_only_layers", "impossible: expected a list of layers");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t layer = json_integer_value(item);
-        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
-            refuse(r, "mlp_only_layers", "impossible: expected numbers of layers, from 0");
-        else
-            r->model->sparse[layer] = 0;
-    }
-}
-
-/* Which layers have experts. */
-static void read_sparse_layers(reader *r)
+static void read_experts(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    uint32_t reads = r->family->reads;
-    uint64_t first = 0, step = 1, offset = 0;
+    const rvli_family *f = r->family;
+    const char *chosen = f->chosen != NULL ? f->chosen : "num_experts_per_tok";
+    bool blocks = (f->reads & RVLI_BLOCK_LIST) != 0;
+    if (f->experts == NULL || (blocks && !rvli_has_layers(m, RVLI_LAYER_SPARSE)))
+        return;
+    m->experts = (uint32_t)(f->reads & RVLI_OR_DENSE
+                                ? rvli_read_number_or_zero(r, f->experts, RVLI_MODEL_EXPERTS_MAX)
+                                : rvli_read_number(r, f->experts, 0, RVLI_MODEL_EXPERTS_MAX));
     if (m->experts == 0)
         return;
-    if (reads & DEEPSEEK) {
-        first = number_or_zero(r, "first_k_dense_replace", RVLI_MODEL_LAYERS_MAX);
-        step = number(r, "moe_layer_freq", 1, RVLI_MODEL_LAYERS_MAX);
-    }
-    if (reads & SPARSE_STEP) {
-        step = number(r, "decoder_sparse_step", 1, RVLI_MODEL_LAYERS_MAX);
-        offset = 1;
-    }
-    for (uint32_t layer = 0; layer < m->layers; layer++)
-        m->sparse[layer] = layer >= first && (layer + offset) % step == 0;
-    if (reads & SPARSE_STEP)
-        read_dense_list(r);
+    m->experts_per_token = (uint32_t)rvli_read_number(r, chosen, 0, RVLI_MODEL_EXPERTS_MAX);
+    if (m->experts_per_token > m->experts)
+        rvli_read_refuse(r, chosen, "impossible: more than there are experts");
+    if ((uint64_t)m->experts * m->layers > RVLI_MODEL_ALL_EXPERTS_MAX)
+        rvli_read_refuse(r, f->experts,
+                         "impossible: more than 131072 experts in all layers together");
+    if (rvli_read_value(r, "moe_latent_size") != NULL)
+        rvli_read_refuse(r, "moe_latent_size", "not known: experts of a latent size");
+    m->dim[RVLI_DIM_EXPERTS] = m->experts;
+    m->dim[RVLI_DIM_EXPERT_INTERMEDIATE] = rvli_read_dimension(r, f->expert_size, 0);
+    read_shared_expert(r);
 }
+
+/* ---- What only some models have ---- */
+
+static void read_dense_size(rvli_reader *r)
+{
+    const char *key = r->family->dense_size;
+    if (rvli_has_layers(r->model, RVLI_LAYER_DENSE))
+        r->model->dim[RVLI_DIM_INTERMEDIATE] =
+            rvli_read_dimension(r, key != NULL ? key : "intermediate_size", 0);
+}
+
+/* Gemma 3n: several streams of hidden states, and an embedding of each token for each layer. */
+static void read_streams(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    uint64_t streams = rvli_read_number(r, "altup_num_inputs", 4, 64);
+    uint64_t each = rvli_read_dimension(r, "hidden_size_per_layer_input", 256);
+    m->dim[RVLI_DIM_ALTUP_COUNT] = streams;
+    m->dim[RVLI_DIM_ALTUP_SQUARED] = streams * streams;
+    m->dim[RVLI_DIM_ALTUP_OTHERS] =
+        rvli_read_product(r, "altup_num_inputs", streams - 1, m->dim[RVLI_DIM_HIDDEN]);
+    m->dim[RVLI_DIM_LAUREL] = rvli_read_dimension(r, "laurel_rank", 64);
+    m->dim[RVLI_DIM_PER_LAYER] = each;
+    m->dim[RVLI_DIM_PER_LAYER_ALL] =
+        rvli_read_product(r, "hidden_size_per_layer_input", m->layers, each);
+    m->dim[RVLI_DIM_PER_LAYER_VOCABULARY] =
+        rvli_read_dimension(r, "vocab_size_per_layer_input", 262144);
+}
+
+static void read_rest(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    read_dense_size(r);
+    if (m->features & RVLI_ALTUP)
+        read_streams(r);
+    /* Of ERNIE's classes that with experts has a biased head as well. */
+    if ((r->family->reads & RVLI_ERNIE_LAYERS) && (m->features & RVLI_MLP_BIAS))
+        m->features |= RVLI_HEAD_BIAS;
+}
+
+/* ---- All of it ---- */
 
 /* It stands at the top, also where the sizes do not. */
-static const json_t *quantisation_of(const reader *r)
+static const json_t *quantisation_of(const rvli_reader *r)
 {
-    const json_t *own = value_of(r, "quantization_config");
+    const json_t *own = rvli_read_value(r, "quantization_config");
     const json_t *top = json_object_get(r->root, "quantization_config");
     return own != NULL || json_is_null(top) ? own : top;
 }
 
-static rvl_status read_model(reader *r)
+/* Each part follows from those before it. */
+static void (*const parts[])(rvli_reader *r) = {
+    read_sizes,   read_features,        read_heads, rvli_layers_read, read_state,
+    read_experts, rvli_layers_read_mlp, read_rest,  rvli_tower_read};
+
+static rvl_status read_model(rvli_reader *r)
 {
     rvl_model *m = r->model;
     m->type = r->family->type;
+    m->trains = (r->family->reads & RVLI_TRAINS) != 0;
     m->features = r->family->features;
-    read_sizes(r);
-    if (r->status == RVL_OK && (m->features & RVLI_GQA))
-        read_grouped_attention(r);
-    if (r->status == RVL_OK && (m->features & RVLI_MLA))
-        read_latent_attention(r);
-    if (r->status == RVL_OK && (m->features & RVLI_INDEXER))
-        read_indexer(r);
-    if (r->status == RVL_OK)
-        read_experts(r);
-    if (r->status == RVL_OK)
-        read_sparse_layers(r);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && r->status == RVL_OK; i++)
+        parts[i](r);
     if (r->status == RVL_OK)
         rvli_quantisation_read(quantisation_of(r), m);
     if (r->status != RVL_OK)
         return r->status;
-    m->parameters = rvli_model_count(m);
+    m->parameters = rvli_model_count(m) + rvli_tower_count(m);
     if (m->parameters > RVLI_MODEL_PARAMETERS_MAX)
-        refuse(r, "hidden_size", "impossible: these sizes make more than 2^48 parameters");
+        rvli_read_refuse(r, "hidden_size",
+                         "impossible: these sizes make more than 2^48 parameters");
     return r->status;
 }
 
@@ -347,17 +359,18 @@ static rvl_status read_model(reader *r)
 
 static rvl_status unknown_family(const char *type)
 {
-    char list[208];
-    size_t length = 0;
-    list[0] = '\0';
-    for (size_t i = 0; i < FAMILY_COUNT && length < sizeof list; i++)
-        length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
-                                   families[i].type);
-    return rvli_model_fail(RVL_ERR_INVALID, "model_type", "%.40s is not known: expected one of %s",
-                           type, list);
+    size_t count = 0;
+    while (rvl_model_family(count) != NULL)
+        count++;
+    return rvli_model_fail(
+        RVL_ERR_INVALID, "model_type",
+        "%.40s is not known: expected one of the %zu families that docs/model.md "
+        "lists, such as llama, qwen3 or deepseek_v3; `reveille run` and `reveille "
+        "snapshot` need no family",
+        type, count);
 }
 
-static rvl_status find_family(reader *r)
+static rvl_status find_family(rvli_reader *r)
 {
     const json_t *type = json_object_get(r->config, "model_type");
     if (type == NULL)
@@ -365,15 +378,12 @@ static rvl_status find_family(reader *r)
                                "missing: take the config.json that lies beside the weights");
     if (!json_is_string(type))
         return rvli_model_fail(RVL_ERR_INVALID, "model_type", "impossible: expected a string");
-    for (size_t i = 0; i < FAMILY_COUNT; i++) {
-        if (strcmp(json_string_value(type), families[i].type) == 0)
-            r->family = &families[i];
-    }
+    r->family = rvli_family_find(json_string_value(type));
     return r->family != NULL ? RVL_OK : unknown_family(json_string_value(type));
 }
 
 /* Its model_type, if it has one, is the language model that the family is known with. */
-static bool is_known_text(const reader *r, const json_t *text)
+static bool is_known_text(const rvli_reader *r, const json_t *text)
 {
     const char *type = json_string_value(json_object_get(text, "model_type"));
     size_t length = type != NULL ? strlen(type) : 0;
@@ -383,10 +393,10 @@ static bool is_known_text(const reader *r, const json_t *text)
 }
 
 /* From the language model's object on; what is beside it is not looked at. */
-static rvl_status enter_text_config(reader *r)
+static rvl_status enter_text_config(rvli_reader *r)
 {
-    const json_t *text = value_of(r, "text_config");
-    if (text == NULL && (r->family->reads & OR_FLAT))
+    const json_t *text = rvli_read_value(r, "text_config");
+    if (text == NULL && (r->family->reads & RVLI_OR_FLAT))
         return RVL_OK;
     if (!json_is_object(text))
         return rvli_model_fail(RVL_ERR_INVALID, "text_config",
@@ -400,11 +410,11 @@ static rvl_status enter_text_config(reader *r)
     return RVL_OK;
 }
 
-static rvl_status read_root(reader *r)
+static rvl_status read_root(rvli_reader *r)
 {
     rvl_status status = find_family(r);
     r->root = r->config;
-    if (status == RVL_OK && (r->family->reads & TEXT_CONFIG))
+    if (status == RVL_OK && (r->family->reads & RVLI_TEXT_CONFIG))
         status = enter_text_config(r);
     return status == RVL_OK ? read_model(r) : status;
 }
@@ -432,7 +442,7 @@ rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_ou
     rvl_model *model = calloc(1, sizeof *model);
     if (model != NULL)
         model->remembered = rvli_remembered_new();
-    reader r = {.config = root, .model = model};
+    rvli_reader r = {.config = root, .model = model};
     rvl_status status =
         model == NULL || model->remembered == NULL
             ? rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a model")
@@ -542,4 +552,5 @@ void rvl_model_visit_tensors(const rvl_model *model, rvl_model_tensor_fn fn, voi
 {
     naming n = {fn, user};
     rvli_model_walk(model, name_tensor, &n);
+    rvli_tower_walk(model, name_tensor, &n);
 }

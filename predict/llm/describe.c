@@ -78,6 +78,17 @@ static void describe_terms(FILE *out, const rvl_model_step *step)
     }
 }
 
+/* Where tokens of the cache say nothing without the length of a sequence. */
+static void describe_sequence(FILE *out, const rvl_model *model, const rvli_plan *plan)
+{
+    if (rvli_has_layers(model, RVLI_LAYER_WINDOW | RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+        fprintf(
+            out,
+            "\nLayers with a window, or with a state in the place of attention: of a sequence of "
+            "%" PRIu32 "\ntokens the cache keeps %" PRIu64 " bytes.\n",
+            plan->options.seq_len, rvli_cache_sequence_bytes(model, plan));
+}
+
 char *rvli_step_describe(const rvl_model_step *step, const rvl_model *model, const rvli_plan *plan)
 {
     const rvl_model_options *o = &plan->options;
@@ -97,6 +108,7 @@ char *rvli_step_describe(const rvl_model_step *step, const rvl_model *model, con
             "%" PRIu64 "\nparameters. Bytes of this GPU, as PyTorch asks the device for them:\n",
             model->type, model->parameters);
     describe_terms(out, step);
+    describe_sequence(out, model, plan);
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(text);

@@ -16,23 +16,49 @@
 #define RVLI_MODEL_ALL_EXPERTS_MAX 131072 /* of all layers together */
 #define RVLI_MODEL_DIM_MAX (UINT64_C(1) << 24)
 #define RVLI_MODEL_PARAMETERS_MAX (UINT64_C(1) << 48)
+#define RVLI_MODEL_RULES_MAX 128
 #define RVLI_MIB (UINT64_C(1) << 20)
 
 /* What a rule or a formula may depend on. */
+#define RVLI_GQA (UINT64_C(1) << 0) /* q, k, v projections */
+#define RVLI_MLA (UINT64_C(1) << 1) /* DeepSeek's latent attention */
+#define RVLI_Q_LORA (UINT64_C(1) << 2)
+#define RVLI_QKV_BIAS (UINT64_C(1) << 3)
+#define RVLI_O_BIAS (UINT64_C(1) << 4)
+#define RVLI_QK_NORM (UINT64_C(1) << 5) /* of each head */
+#define RVLI_MLP_BIAS (UINT64_C(1) << 6)
+#define RVLI_FOUR_NORMS (UINT64_C(1) << 7) /* Gemma: before and after both blocks */
+#define RVLI_SHARED (UINT64_C(1) << 8)     /* an expert for all tokens */
+#define RVLI_SHARED_GATE (UINT64_C(1) << 9)
+#define RVLI_ROUTER_BIAS (UINT64_C(1) << 10)  /* added to the scores for the choice alone */
+#define RVLI_HEAD (UINT64_C(1) << 11)         /* not tied to the embedding */
+#define RVLI_INDEXER (UINT64_C(1) << 12)      /* DeepSeek's choice of the tokens attention sees */
+#define RVLI_WIDE_QK_NORM (UINT64_C(1) << 13) /* over all heads at once */
+#define RVLI_NORMS_BEHIND (UINT64_C(1) << 14) /* OLMo 2: after both blocks, none before */
+#define RVLI_GLM_NORMS (UINT64_C(1) << 15)    /* GLM 4: as Gemma's, under other names */
+#define RVLI_ONE_NORM (UINT64_C(1) << 16)     /* a layer is one block, with a norm before it */
+#define RVLI_NO_GATE (UINT64_C(1) << 17)      /* MLP and experts: up and down alone */
+#define RVLI_EXPERT_BIAS (UINT64_C(1) << 18)  /* the experts' and the router's */
+#define RVLI_SINKS (UINT64_C(1) << 19)        /* a logit for each head that attends to nothing */
+#define RVLI_FUSED_QKV (UINT64_C(1) << 20)    /* one parameter, in the checkpoint as well */
+#define RVLI_FUSED_UP (UINT64_C(1) << 21)     /* the same of gate and up */
+#define RVLI_GATED_Q (UINT64_C(1) << 22)      /* q_proj gives a gate for the output, too */
+#define RVLI_SPLIT_DELTA                                                                           \
+    (UINT64_C(1) << 23) /* Qwen3.5: four projections into the state, not two                       \
+                         */
+#define RVLI_CONV_BIAS (UINT64_C(1) << 24)
+#define RVLI_HEAD_BIAS (UINT64_C(1) << 25)
+#define RVLI_ALTUP (UINT64_C(1) << 26) /* Gemma 3n: four streams, embeddings for each layer */
+
+/* What a layer is made of. */
 enum {
-    RVLI_GQA = 1 << 0, /* q, k, v projections */
-    RVLI_MLA = 1 << 1, /* DeepSeek's latent attention */
-    RVLI_Q_LORA = 1 << 2,
-    RVLI_QKV_BIAS = 1 << 3,
-    RVLI_O_BIAS = 1 << 4,
-    RVLI_QK_NORM = 1 << 5,
-    RVLI_MLP_BIAS = 1 << 6,
-    RVLI_FOUR_NORMS = 1 << 7, /* Gemma: before and after both blocks */
-    RVLI_SHARED = 1 << 8,     /* an expert for all tokens */
-    RVLI_SHARED_GATE = 1 << 9,
-    RVLI_ROUTER_BIAS = 1 << 10,
-    RVLI_HEAD = 1 << 11,    /* not tied to the embedding */
-    RVLI_INDEXER = 1 << 12, /* DeepSeek's choice of the tokens that attention sees */
+    RVLI_LAYER_ATTENTION = 1 << 0,
+    RVLI_LAYER_KEYS = 1 << 1,   /* makes its own keys and values, and caches them */
+    RVLI_LAYER_WINDOW = 1 << 2, /* attention sees the last tokens alone */
+    RVLI_LAYER_DELTA = 1 << 3,  /* a gated delta net */
+    RVLI_LAYER_MAMBA = 1 << 4,  /* Mamba 2 */
+    RVLI_LAYER_DENSE = 1 << 5,  /* an MLP */
+    RVLI_LAYER_SPARSE = 1 << 6, /* experts */
 };
 
 typedef enum rvli_dim {
@@ -40,7 +66,9 @@ typedef enum rvli_dim {
     RVLI_DIM_HIDDEN,
     RVLI_DIM_VOCABULARY,
     RVLI_DIM_HEAD,
+    RVLI_DIM_HEADS,
     RVLI_DIM_Q,        /* of all heads */
+    RVLI_DIM_Q_OUT,    /* of q_proj: with its gate */
     RVLI_DIM_KV,       /* of all KV heads */
     RVLI_DIM_ATTENDED, /* input of the output projection */
     RVLI_DIM_INTERMEDIATE,
@@ -54,8 +82,60 @@ typedef enum rvli_dim {
     RVLI_DIM_INDEX_HEADS,
     RVLI_DIM_INDEX_HEAD,
     RVLI_DIM_INDEX, /* of all the indexer's heads */
+    RVLI_DIM_CONV_KERNEL,
+    RVLI_DIM_DELTA_HEADS, /* of values */
+    RVLI_DIM_DELTA_HEAD,
+    RVLI_DIM_DELTA_VALUE, /* of all heads */
+    RVLI_DIM_DELTA_CONV,  /* q, k and v of all heads */
+    RVLI_DIM_DELTA_IN,    /* the same and the gate */
+    RVLI_DIM_DELTA_RATES, /* two for each head */
+    RVLI_DIM_MAMBA_HEADS,
+    RVLI_DIM_MAMBA_INNER,
+    RVLI_DIM_MAMBA_CONV,
+    RVLI_DIM_MAMBA_IN,
+    RVLI_DIM_ALTUP_COUNT,
+    RVLI_DIM_ALTUP_SQUARED,
+    RVLI_DIM_ALTUP_OTHERS, /* hidden size of all streams but the first */
+    RVLI_DIM_LAUREL,
+    RVLI_DIM_PER_LAYER,
+    RVLI_DIM_PER_LAYER_ALL, /* of all layers */
+    RVLI_DIM_PER_LAYER_VOCABULARY,
     RVLI_DIM_COUNT
 } rvli_dim;
+
+/* Kinds of towers, by the families that have them. */
+enum {
+    RVLI_TOWER_SIGLIP = 1 << 0,  /* gemma3 */
+    RVLI_TOWER_PIXTRAL = 1 << 1, /* mistral3 */
+    RVLI_TOWER_QWEN25 = 1 << 2,
+    RVLI_TOWER_QWEN3 = 1 << 3,
+    RVLI_TOWER_LLAMA4 = 1 << 4,
+    RVLI_TOWER_KIMI = 1 << 5,
+};
+
+/* Dimensions of what turns images or sound into embeddings. towers.c has its parameters. */
+typedef enum rvli_tower_dim {
+    RVLI_TOWER_ONE,
+    RVLI_TOWER_HIDDEN,
+    RVLI_TOWER_THREE_HIDDEN, /* q, k, v in one */
+    RVLI_TOWER_INTERMEDIATE,
+    RVLI_TOWER_PATCH,     /* values of a patch of the image */
+    RVLI_TOWER_POSITIONS, /* that have embeddings */
+    RVLI_TOWER_MERGED,    /* hidden size of the patches that become one token */
+    RVLI_TOWER_OUT,
+    RVLI_TOWER_TEXT, /* hidden size of the language model */
+    RVLI_TOWER_ADAPTER,
+    RVLI_TOWER_PROJECTED, /* what the projector takes */
+    RVLI_TOWER_DIM_COUNT
+} rvli_tower_dim;
+
+typedef struct rvli_tower {
+    uint32_t kind; /* 0: none */
+    bool pools;    /* SigLIP: with a head that makes one vector of an image */
+    uint32_t layers;
+    uint32_t deep; /* layers that also feed the language model, each with a merger */
+    uint64_t dim[RVLI_TOWER_DIM_COUNT];
+} rvli_tower;
 
 /* How many elements of a matrix share a scale. */
 typedef struct rvli_scales {
@@ -76,20 +156,43 @@ void rvli_remembered_free(rvli_remembered *memory);
 struct rvl_model {
     const char *type;
     rvli_remembered *remembered;
-    uint32_t features;
+    uint64_t features;
+    bool trains; /* the program of a training step is that of its family */
     uint32_t layers;
     uint32_t heads;
     uint32_t kv_heads;
-    uint32_t experts; /* 0: a dense model */
+    uint32_t delta_key_heads;
+    uint32_t mamba_groups;
+    uint64_t mamba_group_width; /* rows of a group in Mamba's projection and convolution */
+    uint64_t state_elements;    /* of a sequence, in a layer with a state; of all ranks */
+    uint64_t state_bytes;       /* of one of the latter */
+    uint64_t window;            /* tokens that layers with a window see */
+    uint32_t experts;           /* 0: a dense model */
     uint32_t experts_per_token;
     rvl_model_dtype weights_dtype; /* as quantization_config says; AUTO: one that is not known */
     rvl_model_dtype kv_dtype;      /* the same */
     rvli_scales scales;            /* of weights_dtype */
     uint64_t dim[RVLI_DIM_COUNT];
     uint64_t parameters;
-    uint8_t sparse[RVLI_MODEL_LAYERS_MAX]; /* the layer has experts */
-    uint64_t kept[RVLI_MODEL_LAYERS_MAX];  /* rules for tensors that stay bf16, a bit each */
+    uint8_t kinds[RVLI_MODEL_LAYERS_MAX];                            /* RVLI_LAYER_* */
+    uint64_t kept[RVLI_MODEL_LAYERS_MAX][RVLI_MODEL_RULES_MAX / 64]; /* rules for tensors that stay
+                                                                        bf16, a bit each */
+    rvli_tower tower;
 };
+
+static inline bool rvli_layer_is(const rvl_model *model, uint32_t layer, unsigned kind)
+{
+    return (model->kinds[layer] & kind) != 0;
+}
+
+static inline bool rvli_has_layers(const rvl_model *model, unsigned kind)
+{
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        if (rvli_layer_is(model, layer, kind))
+            return true;
+    }
+    return false;
+}
 
 /* Options with their defaults filled in, checked. */
 typedef struct rvli_plan {
@@ -97,7 +200,8 @@ typedef struct rvli_plan {
     rvl_profile device;
     uint32_t first_layer; /* of the pipeline stage */
     uint32_t layer_count;
-    uint32_t kv_heads; /* of a rank */
+    uint32_t kv_heads;     /* of a rank */
+    uint32_t mamba_groups; /* the same */
     uint64_t vocabulary_rows;
     rvli_scales scales; /* of the engine's weights */
     bool as_config;     /* they are quantised as the config says, some of them kept */
@@ -150,8 +254,18 @@ typedef struct rvli_tensor {
 typedef void (*rvli_tensor_fn)(void *user, const rvli_tensor *tensor);
 typedef void (*rvli_bytes_fn)(void *user, uint64_t bytes);
 
-/* Every parameter, whole and unfused. */
+/* Every parameter of the language model, as the checkpoint has it. */
 void rvli_model_walk(const rvl_model *model, rvli_tensor_fn fn, void *user);
+
+/* The parameters of the tower; its layers are not those of the language model. */
+void rvli_tower_walk(const rvl_model *model, rvli_tensor_fn fn, void *user);
+
+/* The same of one rank of an engine. */
+void rvli_tower_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
+                            void *user);
+
+/* Their number. */
+uint64_t rvli_tower_count(const rvl_model *model);
 
 /* Every tensor of one rank of an engine: fused, split, quantised. */
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
@@ -177,6 +291,18 @@ uint64_t rvli_model_count(const rvl_model *model);
 
 /* The layers of a pipeline stage, in *plan. */
 void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan);
+
+/* ---- cache.c ---- */
+
+/* Bytes that a sequence of --seq-len tokens takes on the plan's stage. */
+uint64_t rvli_cache_sequence_bytes(const rvl_model *model, const rvli_plan *plan);
+
+/* Tokens of such sequences that fit; UINT64_MAX: the stage keeps nothing of them. */
+uint64_t rvli_cache_tokens(const rvl_model *model, const rvli_plan *plan, uint64_t room);
+
+/* The buffers for so many tokens. */
+void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t tokens,
+                    rvli_sizes *sizes);
 
 /* Fills in and checks options. */
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,

@@ -39,6 +39,18 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->kv_dtype = model->kv_dtype;
 }
 
+/* Its program, and the formulas of activations, are those of some families. */
+static rvl_status check_training(const rvl_model *model, const rvl_model_options *o)
+{
+    if (o->train == RVL_MODEL_TRAIN_NONE || model->trains)
+        return RVL_OK;
+    return rvli_model_fail(
+        RVL_ERR_INVALID, "--train",
+        "the training step of a %s is not known: predict its engine with --train "
+        "none, and its trainer with `reveille run` or from a snapshot",
+        model->type);
+}
+
 static rvl_status check_ranges(const rvl_model_options *o)
 {
     if ((unsigned)o->train > RVL_MODEL_TRAIN_DDP || (unsigned)o->strategy > RVL_MODEL_V2 ||
@@ -112,13 +124,18 @@ static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
                           "tp");
 }
 
-static bool has_dense_layers(const rvl_model *model)
+/* Heads of layers with a state are dealt out as those of attention. */
+static rvl_status check_states(const rvl_model *m, const rvl_model_options *o)
 {
-    for (uint32_t layer = 0; layer < model->layers; layer++) {
-        if (model->sparse[layer] == 0)
-            return true;
+    if (rvli_has_layers(m, RVLI_LAYER_DELTA)) {
+        TRY(check_division(m->delta_key_heads, o->tp, "linear_num_key_heads", "tp"));
+        TRY(check_division(m->dim[RVLI_DIM_DELTA_HEADS], o->tp, "linear_num_value_heads", "tp"));
     }
-    return false;
+    if (!rvli_has_layers(m, RVLI_LAYER_MAMBA))
+        return RVL_OK;
+    if (o->tp % m->mamba_groups != 0)
+        TRY(check_division(m->mamba_groups, o->tp, "number of Mamba groups", "tp"));
+    return check_division(m->dim[RVLI_DIM_MAMBA_HEADS], o->tp, "number of Mamba heads", "tp");
 }
 
 /* Layers that are left over go one each to the stages before the last, which has the head. */
@@ -141,13 +158,15 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
     TRY(check_division(m->heads, o->tp, "num_attention_heads", "tp"));
     if (o->tp % m->kv_heads != 0)
         TRY(check_division(m->kv_heads, o->tp, "num_key_value_heads", "tp"));
-    if (has_dense_layers(m))
+    if (rvli_has_layers(m, RVLI_LAYER_DENSE))
         TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp"));
     TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp"));
     if (o->pp > m->layers)
         return refuse("--pp", "more stages than the model has layers: lower it");
     TRY(check_experts(m, o));
+    TRY(check_states(m, o));
     plan->kv_heads = m->kv_heads > o->tp ? m->kv_heads / o->tp : 1;
+    plan->mamba_groups = m->mamba_groups > o->tp ? m->mamba_groups / o->tp : 1;
     plan->vocabulary_rows = padded / o->tp;
     rvli_plan_set_stage(m, o->pp_rank, plan);
     return RVL_OK;
@@ -164,6 +183,7 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
+    TRY(check_training(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
     plan_out->scales =
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);

@@ -106,6 +106,15 @@ static bool read_gptq(const json_t *config, rvl_model *model)
            read_group(json_object_get(config, "group_size"), &model->scales);
 }
 
+/* gpt-oss: 4-bit floats, and for 32 of a row an exponent of 8 bits. */
+static bool read_mxfp4(const json_t *config, rvl_model *model)
+{
+    (void)config;
+    model->weights_dtype = RVL_MODEL_INT4;
+    model->scales = (rvli_scales){.rows = 1, .columns = 32, .bytes = 1};
+    return true;
+}
+
 /* Which elements share a scale, by the name of the strategy. */
 static bool read_strategy(const json_t *weights, rvli_scales *scales)
 {
@@ -152,6 +161,7 @@ static const struct {
     {"awq", read_awq},
     {"gptq", read_gptq},
     {"compressed-tensors", read_compressed},
+    {"mxfp4", read_mxfp4},
 };
 
 /* ---- Modules that stay as they were ---- */
@@ -179,6 +189,18 @@ static int read_pattern(const char *pattern, sign signs[SIGNS_MAX])
         bool many = c[1] == '*';
         signs[count++] = (sign){.wanted = *c == '.' && !escaped ? '\0' : *c, .many = many};
         c += many;
+    }
+    return count;
+}
+
+/* The signs of a name in which a * stands for any text. -1: too long. */
+static int read_glob(const char *text, sign signs[SIGNS_MAX])
+{
+    int count = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        if (count == SIGNS_MAX)
+            return -1;
+        signs[count++] = (sign){.wanted = *c == '*' ? '\0' : *c, .many = *c == '*'};
     }
     return count;
 }
@@ -254,13 +276,14 @@ static const char *without_prefix(const char *text)
 static bool keep_entry(rvl_model *model, const char *text, int *anywhere)
 {
     entry e = {.text = without_prefix(text)};
-    if (strncmp(text, "re:", 3) == 0) {
-        e.is_pattern = true;
+    bool is_regex = strncmp(text, "re:", 3) == 0;
+    if (is_regex)
         e.text = text + 3;
-        e.sign_count = read_pattern(e.text, e.signs);
-        if (e.sign_count < 0 || e.sign_count == SIGNS_MAX)
-            return false;
-    }
+    e.is_pattern = is_regex || strchr(e.text, '*') != NULL;
+    if (e.is_pattern)
+        e.sign_count = is_regex ? read_pattern(e.text, e.signs) : read_glob(e.text, e.signs);
+    if (e.sign_count < 0 || e.sign_count == SIGNS_MAX)
+        return false;
     int layer = e.is_pattern ? -1 : layer_of(e.text);
     if (layer < 0 && ++*anywhere > ANYWHERE_MAX)
         return false;

@@ -15,19 +15,65 @@
 #define BF16_BYTES 2
 #define NAME_BYTES 96
 
-typedef enum scope { FIRST, EVERY_LAYER, DENSE_LAYER, SPARSE_LAYER, EXPERT, LAST } scope;
+/* Where a tensor stands: in layers, in those of a kind, for each expert; before or behind them. */
+typedef enum scope {
+    FIRST,
+    EVERY_LAYER,
+    ATTENTION_LAYER,
+    KEYS_LAYER,
+    DELTA_LAYER,
+    MAMBA_LAYER,
+    DENSE_LAYER,
+    SPARSE_LAYER,
+    EXPERT,
+    LAST
+} scope;
 
-/* By what a rank's share is smaller. KV heads are copied where there are fewer than ranks. */
-typedef enum split { WHOLE, BY_ROWS, BY_COLUMNS, BY_KV_HEADS, BY_VOCABULARY } split;
+static const unsigned kind_of_scope[] = {[EVERY_LAYER] = ~0u,
+                                         [ATTENTION_LAYER] = RVLI_LAYER_ATTENTION,
+                                         [KEYS_LAYER] = RVLI_LAYER_KEYS,
+                                         [DELTA_LAYER] = RVLI_LAYER_DELTA,
+                                         [MAMBA_LAYER] = RVLI_LAYER_MAMBA,
+                                         [DENSE_LAYER] = RVLI_LAYER_DENSE,
+                                         [SPARSE_LAYER] = RVLI_LAYER_SPARSE,
+                                         [EXPERT] = RVLI_LAYER_SPARSE,
+                                         [LAST] = 0};
+
+/* By what a rank's share is smaller. KV heads, and Mamba's groups, are copied where there are fewer
+ * than ranks. */
+typedef enum split { WHOLE, BY_ROWS, BY_COLUMNS, BY_KV_HEADS, BY_GROUPS, BY_VOCABULARY } split;
 
 /* Tensors of a group are one tensor in an engine. */
-typedef enum group { ALONE, QKV, QKV_BIAS, LATENT_DOWN, GATE_UP, GATE_UP_BIAS, SHARED_UP } group;
+typedef enum group {
+    ALONE,
+    QKV,
+    QKV_BIAS,
+    LATENT_DOWN,
+    GATE_UP,
+    GATE_UP_BIAS,
+    EXPERT_UP,
+    EXPERT_UP_BIAS,
+    SHARED_UP,
+    DELTA_IN,
+    DELTA_RATES,
+    GROUP_COUNT
+} group;
+
+/* Groups that are one parameter where a family says so: features, and the parameter's name. */
+static const struct {
+    uint64_t features;
+    const char *pattern;
+} fused[GROUP_COUNT] = {
+    [QKV] = {RVLI_FUSED_QKV, "model.layers.%L.self_attn.qkv_proj.weight"},
+    [GATE_UP] = {RVLI_FUSED_UP, "model.layers.%L.mlp.gate_up_proj.weight"},
+    [SHARED_UP] = {RVLI_FUSED_UP, "model.layers.%L.shared_mlp.input_linear.weight"},
+};
 
 typedef struct rule {
     const char *pattern;
     scope scope;
-    uint32_t needs;  /* all of these features */
-    uint32_t unless; /* none of these */
+    uint64_t needs;  /* all of these features */
+    uint64_t unless; /* none of these */
     rvli_dim rows;
     rvli_dim columns;
     split split;
@@ -37,6 +83,8 @@ typedef struct rule {
 
 #define D(name) RVLI_DIM_##name
 #define ATTENTION "model.layers.%L.self_attn."
+#define DELTA "model.layers.%L.linear_attn."
+#define MAMBA "model.layers.%L.mamba."
 #define INDEXER "model.layers.%L.self_attn.indexer."
 #define MLP "model.layers.%L.mlp."
 #define MOE_EXPERT "model.layers.%L.mlp.experts.%E."
@@ -46,45 +94,82 @@ typedef struct rule {
 static const rule rules[] = {
     {"model.embed_tokens.weight", FIRST, 0, 0, D(VOCABULARY), D(HIDDEN), BY_VOCABULARY, ALONE, 0},
 
-    {ATTENTION "q_proj.weight", EVERY_LAYER, RVLI_GQA, 0, D(Q), D(HIDDEN), BY_ROWS, QKV, 1},
-    {ATTENTION "q_proj.bias", EVERY_LAYER, RVLI_QKV_BIAS, 0, D(Q), D(ONE), BY_ROWS, QKV_BIAS, 0},
-    {ATTENTION "k_proj.weight", EVERY_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
-    {ATTENTION "k_proj.bias", EVERY_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
+    {ATTENTION "q_proj.weight", ATTENTION_LAYER, RVLI_GQA, 0, D(Q_OUT), D(HIDDEN), BY_ROWS, QKV, 1},
+    {ATTENTION "q_proj.bias", ATTENTION_LAYER, RVLI_QKV_BIAS, 0, D(Q_OUT), D(ONE), BY_ROWS,
+     QKV_BIAS, 0},
+    {ATTENTION "k_proj.weight", KEYS_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
+    {ATTENTION "k_proj.bias", KEYS_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
      0},
-    {ATTENTION "v_proj.weight", EVERY_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
-    {ATTENTION "v_proj.bias", EVERY_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
+    {ATTENTION "v_proj.weight", KEYS_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
+    {ATTENTION "v_proj.bias", KEYS_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
      0},
 
-    {ATTENTION "q_proj.weight", EVERY_LAYER, RVLI_MLA, RVLI_Q_LORA, D(Q), D(HIDDEN), BY_ROWS, ALONE,
-     1},
-    {ATTENTION "q_a_proj.weight", EVERY_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q_LORA), D(HIDDEN),
-     WHOLE, LATENT_DOWN, 1},
-    {ATTENTION "q_a_layernorm.weight", EVERY_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q_LORA), D(ONE),
-     WHOLE, ALONE, 0},
-    {ATTENTION "q_b_proj.weight", EVERY_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q), D(Q_LORA), BY_ROWS,
+    {ATTENTION "q_proj.weight", ATTENTION_LAYER, RVLI_MLA, RVLI_Q_LORA, D(Q), D(HIDDEN), BY_ROWS,
      ALONE, 1},
-    {ATTENTION "kv_a_proj_with_mqa.weight", EVERY_LAYER, RVLI_MLA, 0, D(KV_DOWN), D(HIDDEN), WHOLE,
-     LATENT_DOWN, 1},
-    {ATTENTION "kv_a_layernorm.weight", EVERY_LAYER, RVLI_MLA, 0, D(KV_LORA), D(ONE), WHOLE, ALONE,
-     0},
-    {ATTENTION "kv_b_proj.weight", EVERY_LAYER, RVLI_MLA, 0, D(KV_UP), D(KV_LORA), BY_ROWS, ALONE,
-     1},
-
-    {INDEXER "wq_b.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX), D(Q_LORA), WHOLE, ALONE, 1},
-    {INDEXER "wk.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(HIDDEN), WHOLE, ALONE, 1},
-    {INDEXER "k_norm.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
-    {INDEXER "k_norm.bias", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
-    {INDEXER "weights_proj.weight", EVERY_LAYER, RVLI_INDEXER, 0, D(INDEX_HEADS), D(HIDDEN), WHOLE,
+    {ATTENTION "q_a_proj.weight", ATTENTION_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q_LORA), D(HIDDEN),
+     WHOLE, LATENT_DOWN, 1},
+    {ATTENTION "q_a_layernorm.weight", ATTENTION_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q_LORA),
+     D(ONE), WHOLE, ALONE, 0},
+    {ATTENTION "q_b_proj.weight", ATTENTION_LAYER, RVLI_MLA | RVLI_Q_LORA, 0, D(Q), D(Q_LORA),
+     BY_ROWS, ALONE, 1},
+    {ATTENTION "kv_a_proj_with_mqa.weight", ATTENTION_LAYER, RVLI_MLA, 0, D(KV_DOWN), D(HIDDEN),
+     WHOLE, LATENT_DOWN, 1},
+    {ATTENTION "kv_a_layernorm.weight", ATTENTION_LAYER, RVLI_MLA, 0, D(KV_LORA), D(ONE), WHOLE,
      ALONE, 0},
+    {ATTENTION "kv_b_proj.weight", ATTENTION_LAYER, RVLI_MLA, 0, D(KV_UP), D(KV_LORA), BY_ROWS,
+     ALONE, 1},
 
-    {ATTENTION "o_proj.weight", EVERY_LAYER, 0, 0, D(HIDDEN), D(ATTENDED), BY_COLUMNS, ALONE, 1},
-    {ATTENTION "o_proj.bias", EVERY_LAYER, RVLI_O_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
-    {ATTENTION "q_norm.weight", EVERY_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
-    {ATTENTION "k_norm.weight", EVERY_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
+    {INDEXER "wq_b.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX), D(Q_LORA), WHOLE, ALONE, 1},
+    {INDEXER "wk.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(HIDDEN), WHOLE, ALONE,
+     1},
+    {INDEXER "k_norm.weight", KEYS_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
+    {INDEXER "k_norm.bias", KEYS_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(ONE), WHOLE, ALONE, 0},
+    {INDEXER "weights_proj.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX_HEADS), D(HIDDEN),
+     WHOLE, ALONE, 0},
 
-    {MLP "gate_proj.weight", DENSE_LAYER, 0, 0, D(INTERMEDIATE), D(HIDDEN), BY_ROWS, GATE_UP, 1},
-    {MLP "gate_proj.bias", DENSE_LAYER, RVLI_MLP_BIAS, 0, D(INTERMEDIATE), D(ONE), BY_ROWS,
-     GATE_UP_BIAS, 0},
+    {ATTENTION "o_proj.weight", ATTENTION_LAYER, 0, 0, D(HIDDEN), D(ATTENDED), BY_COLUMNS, ALONE,
+     1},
+    {ATTENTION "o_proj.bias", ATTENTION_LAYER, RVLI_O_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
+    {ATTENTION "q_norm.weight", ATTENTION_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
+    {ATTENTION "k_norm.weight", KEYS_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
+    {ATTENTION "q_norm.weight", ATTENTION_LAYER, RVLI_WIDE_QK_NORM, 0, D(Q), D(ONE), BY_ROWS, ALONE,
+     0},
+    {ATTENTION "k_norm.weight", KEYS_LAYER, RVLI_WIDE_QK_NORM, 0, D(KV), D(ONE), BY_KV_HEADS, ALONE,
+     0},
+    {ATTENTION "sinks", ATTENTION_LAYER, RVLI_SINKS, 0, D(HEADS), D(ONE), BY_ROWS, ALONE, 0},
+
+    {DELTA "in_proj_qkvz.weight", DELTA_LAYER, 0, RVLI_SPLIT_DELTA, D(DELTA_IN), D(HIDDEN), BY_ROWS,
+     DELTA_IN, 1},
+    {DELTA "in_proj_qkv.weight", DELTA_LAYER, RVLI_SPLIT_DELTA, 0, D(DELTA_CONV), D(HIDDEN),
+     BY_ROWS, DELTA_IN, 1},
+    {DELTA "in_proj_z.weight", DELTA_LAYER, RVLI_SPLIT_DELTA, 0, D(DELTA_VALUE), D(HIDDEN), BY_ROWS,
+     DELTA_IN, 1},
+    {DELTA "in_proj_ba.weight", DELTA_LAYER, 0, RVLI_SPLIT_DELTA, D(DELTA_RATES), D(HIDDEN),
+     BY_ROWS, DELTA_RATES, 1},
+    {DELTA "in_proj_b.weight", DELTA_LAYER, RVLI_SPLIT_DELTA, 0, D(DELTA_HEADS), D(HIDDEN), BY_ROWS,
+     DELTA_RATES, 1},
+    {DELTA "in_proj_a.weight", DELTA_LAYER, RVLI_SPLIT_DELTA, 0, D(DELTA_HEADS), D(HIDDEN), BY_ROWS,
+     DELTA_RATES, 1},
+    {DELTA "conv1d.weight", DELTA_LAYER, 0, 0, D(DELTA_CONV), D(CONV_KERNEL), BY_ROWS, ALONE, 0},
+    {DELTA "dt_bias", DELTA_LAYER, 0, 0, D(DELTA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
+    {DELTA "A_log", DELTA_LAYER, 0, 0, D(DELTA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
+    {DELTA "norm.weight", DELTA_LAYER, 0, 0, D(DELTA_HEAD), D(ONE), WHOLE, ALONE, 0},
+    {DELTA "out_proj.weight", DELTA_LAYER, 0, 0, D(HIDDEN), D(DELTA_VALUE), BY_COLUMNS, ALONE, 1},
+
+    {MAMBA "in_proj.weight", MAMBA_LAYER, 0, 0, D(MAMBA_IN), D(HIDDEN), BY_GROUPS, ALONE, 1},
+    {MAMBA "conv1d.weight", MAMBA_LAYER, 0, 0, D(MAMBA_CONV), D(CONV_KERNEL), BY_GROUPS, ALONE, 0},
+    {MAMBA "conv1d.bias", MAMBA_LAYER, RVLI_CONV_BIAS, 0, D(MAMBA_CONV), D(ONE), BY_GROUPS, ALONE,
+     0},
+    {MAMBA "dt_bias", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
+    {MAMBA "A_log", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
+    {MAMBA "D", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
+    {MAMBA "norm.weight", MAMBA_LAYER, 0, 0, D(MAMBA_INNER), D(ONE), BY_ROWS, ALONE, 0},
+    {MAMBA "out_proj.weight", MAMBA_LAYER, 0, 0, D(HIDDEN), D(MAMBA_INNER), BY_COLUMNS, ALONE, 1},
+
+    {MLP "gate_proj.weight", DENSE_LAYER, 0, RVLI_NO_GATE, D(INTERMEDIATE), D(HIDDEN), BY_ROWS,
+     GATE_UP, 1},
+    {MLP "gate_proj.bias", DENSE_LAYER, RVLI_MLP_BIAS, RVLI_NO_GATE, D(INTERMEDIATE), D(ONE),
+     BY_ROWS, GATE_UP_BIAS, 0},
     {MLP "up_proj.weight", DENSE_LAYER, 0, 0, D(INTERMEDIATE), D(HIDDEN), BY_ROWS, GATE_UP, 1},
     {MLP "up_proj.bias", DENSE_LAYER, RVLI_MLP_BIAS, 0, D(INTERMEDIATE), D(ONE), BY_ROWS,
      GATE_UP_BIAS, 0},
@@ -94,14 +179,20 @@ static const rule rules[] = {
     {MLP "gate.weight", SPARSE_LAYER, 0, 0, D(EXPERTS), D(HIDDEN), WHOLE, ALONE, 0},
     {MLP "gate.e_score_correction_bias", SPARSE_LAYER, RVLI_ROUTER_BIAS, 0, D(EXPERTS), D(ONE),
      WHOLE, ALONE, 0},
-    {MOE_EXPERT "gate_proj.weight", EXPERT, 0, 0, D(EXPERT_INTERMEDIATE), D(HIDDEN), BY_ROWS,
-     GATE_UP, 1},
-    {MOE_EXPERT "up_proj.weight", EXPERT, 0, 0, D(EXPERT_INTERMEDIATE), D(HIDDEN), BY_ROWS, GATE_UP,
-     1},
+    {MLP "gate.bias", SPARSE_LAYER, RVLI_EXPERT_BIAS, 0, D(EXPERTS), D(ONE), WHOLE, ALONE, 0},
+    {MOE_EXPERT "gate_proj.weight", EXPERT, 0, RVLI_NO_GATE, D(EXPERT_INTERMEDIATE), D(HIDDEN),
+     BY_ROWS, EXPERT_UP, 1},
+    {MOE_EXPERT "gate_proj.bias", EXPERT, RVLI_EXPERT_BIAS, 0, D(EXPERT_INTERMEDIATE), D(ONE),
+     BY_ROWS, EXPERT_UP_BIAS, 0},
+    {MOE_EXPERT "up_proj.weight", EXPERT, 0, 0, D(EXPERT_INTERMEDIATE), D(HIDDEN), BY_ROWS,
+     EXPERT_UP, 1},
+    {MOE_EXPERT "up_proj.bias", EXPERT, RVLI_EXPERT_BIAS, 0, D(EXPERT_INTERMEDIATE), D(ONE),
+     BY_ROWS, EXPERT_UP_BIAS, 0},
     {MOE_EXPERT "down_proj.weight", EXPERT, 0, 0, D(HIDDEN), D(EXPERT_INTERMEDIATE), BY_COLUMNS,
      ALONE, 1},
-    {SHARED "gate_proj.weight", SPARSE_LAYER, RVLI_SHARED, 0, D(SHARED_INTERMEDIATE), D(HIDDEN),
-     BY_ROWS, SHARED_UP, 1},
+    {MOE_EXPERT "down_proj.bias", EXPERT, RVLI_EXPERT_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
+    {SHARED "gate_proj.weight", SPARSE_LAYER, RVLI_SHARED, RVLI_NO_GATE, D(SHARED_INTERMEDIATE),
+     D(HIDDEN), BY_ROWS, SHARED_UP, 1},
     {SHARED "up_proj.weight", SPARSE_LAYER, RVLI_SHARED, 0, D(SHARED_INTERMEDIATE), D(HIDDEN),
      BY_ROWS, SHARED_UP, 1},
     {SHARED "down_proj.weight", SPARSE_LAYER, RVLI_SHARED, 0, D(HIDDEN), D(SHARED_INTERMEDIATE),
@@ -109,20 +200,62 @@ static const rule rules[] = {
     {MLP "shared_expert_gate.weight", SPARSE_LAYER, RVLI_SHARED_GATE, 0, D(ONE), D(HIDDEN), WHOLE,
      ALONE, 0},
 
-    {LAYER "input_layernorm.weight", EVERY_LAYER, 0, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
-    {LAYER "post_attention_layernorm.weight", EVERY_LAYER, 0, 0, D(HIDDEN), D(ONE), WHOLE, ALONE,
-     0},
+    {LAYER "norm.weight", EVERY_LAYER, RVLI_ONE_NORM, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
+    {LAYER "input_layernorm.weight", EVERY_LAYER, 0, RVLI_ONE_NORM | RVLI_NORMS_BEHIND, D(HIDDEN),
+     D(ONE), WHOLE, ALONE, 0},
+    {LAYER "post_attention_layernorm.weight", EVERY_LAYER, 0, RVLI_ONE_NORM, D(HIDDEN), D(ONE),
+     WHOLE, ALONE, 0},
     {LAYER "pre_feedforward_layernorm.weight", EVERY_LAYER, RVLI_FOUR_NORMS, 0, D(HIDDEN), D(ONE),
      WHOLE, ALONE, 0},
     {LAYER "post_feedforward_layernorm.weight", EVERY_LAYER, RVLI_FOUR_NORMS, 0, D(HIDDEN), D(ONE),
      WHOLE, ALONE, 0},
+    {LAYER "post_feedforward_layernorm.weight", EVERY_LAYER, RVLI_NORMS_BEHIND, 0, D(HIDDEN),
+     D(ONE), WHOLE, ALONE, 0},
+    {LAYER "post_self_attn_layernorm.weight", EVERY_LAYER, RVLI_GLM_NORMS, 0, D(HIDDEN), D(ONE),
+     WHOLE, ALONE, 0},
+    {LAYER "post_mlp_layernorm.weight", EVERY_LAYER, RVLI_GLM_NORMS, 0, D(HIDDEN), D(ONE), WHOLE,
+     ALONE, 0},
+
+    {LAYER "altup.correct_output_scale", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE,
+     ALONE, 0},
+    {LAYER "altup.correction_coefs.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(ALTUP_COUNT),
+     D(ALTUP_COUNT), WHOLE, ALONE, 0},
+    {LAYER "altup.prediction_coefs.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(ALTUP_SQUARED),
+     D(ALTUP_COUNT), WHOLE, ALONE, 0},
+    {LAYER "altup.modality_router.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(ALTUP_COUNT), D(HIDDEN),
+     WHOLE, ALONE, 0},
+    {LAYER "altup.router_norm.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE, ALONE,
+     0},
+    {LAYER "laurel.linear_left.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(LAUREL), D(HIDDEN), WHOLE,
+     ALONE, 1},
+    {LAYER "laurel.linear_right.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(LAUREL), WHOLE,
+     ALONE, 1},
+    {LAYER "laurel.post_laurel_norm.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE,
+     ALONE, 0},
+    {LAYER "per_layer_input_gate.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(PER_LAYER), D(HIDDEN),
+     WHOLE, ALONE, 1},
+    {LAYER "per_layer_projection.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(PER_LAYER),
+     WHOLE, ALONE, 1},
+    {LAYER "post_per_layer_input_norm.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE,
+     ALONE, 0},
 
     {"model.norm.weight", LAST, 0, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
     {"lm_head.weight", LAST, RVLI_HEAD, 0, D(VOCABULARY), D(HIDDEN), BY_VOCABULARY, ALONE, 0},
+    {"lm_head.bias", LAST, RVLI_HEAD_BIAS, 0, D(VOCABULARY), D(ONE), BY_VOCABULARY, ALONE, 0},
+    {"model.embed_tokens_per_layer.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER_VOCABULARY),
+     D(PER_LAYER_ALL), BY_ROWS, ALONE, 0},
+    {"model.per_layer_model_projection.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER_ALL), D(HIDDEN),
+     WHOLE, ALONE, 0},
+    {"model.per_layer_projection_norm.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER), D(ONE), WHOLE,
+     ALONE, 0},
+    {"model.altup_projections.weight", LAST, RVLI_ALTUP, 0, D(ALTUP_OTHERS), D(HIDDEN), WHOLE,
+     ALONE, 0},
+    {"model.altup_unembed_projections.weight", LAST, RVLI_ALTUP, 0, D(ALTUP_OTHERS), D(HIDDEN),
+     WHOLE, ALONE, 0},
 };
 
 #define RULE_COUNT (sizeof rules / sizeof rules[0])
-_Static_assert(RULE_COUNT <= 64, "rvl_model.kept has a bit for each");
+_Static_assert(RULE_COUNT <= RVLI_MODEL_RULES_MAX, "rvl_model.kept has a bit for each");
 
 static bool applies(const rule *r, const rvl_model *model)
 {
@@ -131,11 +264,7 @@ static bool applies(const rule *r, const rvl_model *model)
 
 static bool in_layer(const rule *r, const rvl_model *model, uint32_t layer)
 {
-    if (!applies(r, model))
-        return false;
-    bool sparse = model->sparse[layer] != 0;
-    return r->scope == EVERY_LAYER || (r->scope == DENSE_LAYER && !sparse) ||
-           ((r->scope == SPARSE_LAYER || r->scope == EXPERT) && sparse);
+    return applies(r, model) && (model->kinds[layer] & kind_of_scope[r->scope]) != 0;
 }
 
 /* ---- Names ---- */
@@ -164,8 +293,29 @@ void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, v
         rvli_tensor_name(rules[i].pattern, layer, 0, name, sizeof name);
         name[strlen(name) - (sizeof weight - 1)] = '\0';
         if (matches(user, name))
-            model->kept[layer] |= UINT64_C(1) << i;
+            model->kept[layer][i / 64] |= UINT64_C(1) << i % 64;
     }
+}
+
+/* ---- Groups ---- */
+
+/* A rule's rows, or those of its whole group at its first member in the layer; 0 at the others. */
+typedef uint64_t (*rows_fn)(const rule *r, const void *user);
+
+static uint64_t group_rows(size_t index, const rvl_model *model, uint32_t layer, rows_fn rows_of,
+                           const void *user)
+{
+    const rule *r = &rules[index];
+    uint64_t rows = rows_of(r, user);
+    for (size_t i = 0; r->group != ALONE && i < RULE_COUNT; i++) {
+        const rule *other = &rules[i];
+        if (i == index || other->group != r->group || !in_layer(other, model, layer))
+            continue;
+        if (i < index)
+            return 0;
+        rows += rows_of(other, user);
+    }
+    return rows;
 }
 
 /* ---- As the checkpoint has them ---- */
@@ -176,11 +326,27 @@ typedef struct walk {
     void *user;
 } walk;
 
+static uint64_t whole_rows(const rule *r, const void *user)
+{
+    const rvl_model *model = user;
+    return model->dim[r->rows];
+}
+
+static bool is_fused(const rule *r, const rvl_model *model)
+{
+    return (fused[r->group].features & model->features) != 0;
+}
+
 static void visit(const walk *w, const rule *r, uint32_t layer, uint32_t expert)
 {
     rvli_tensor tensor = {r->pattern, layer, expert, w->model->dim[r->rows],
                           w->model->dim[r->columns]};
-    w->fn(w->user, &tensor);
+    if (is_fused(r, w->model)) {
+        tensor.pattern = fused[r->group].pattern;
+        tensor.rows = group_rows((size_t)(r - rules), w->model, layer, whole_rows, w->model);
+    }
+    if (tensor.rows > 0)
+        w->fn(w->user, &tensor);
 }
 
 static void walk_scope(const walk *w, scope wanted)
@@ -196,7 +362,7 @@ static void walk_experts(const walk *w, uint32_t layer)
 {
     for (uint32_t expert = 0; expert < w->model->experts; expert++) {
         for (size_t i = 0; i < RULE_COUNT; i++) {
-            if (rules[i].scope == EXPERT)
+            if (rules[i].scope == EXPERT && applies(&rules[i], w->model))
                 visit(w, &rules[i], layer, expert);
         }
     }
@@ -227,33 +393,24 @@ void rvli_model_walk(const rvl_model *model, rvli_tensor_fn fn, void *user)
 }
 
 /* How often a rule's tensor is there. */
-static uint64_t times(const rule *r, const rvl_model *model, uint32_t sparse_layers)
+static uint64_t times(const rule *r, const rvl_model *model)
 {
-    switch (r->scope) {
-    case EVERY_LAYER:
-        return model->layers;
-    case DENSE_LAYER:
-        return model->layers - sparse_layers;
-    case SPARSE_LAYER:
-        return sparse_layers;
-    case EXPERT:
-        return (uint64_t)sparse_layers * model->experts;
-    default:
-        return 1;
-    }
+    uint64_t layers = 0;
+    if (r->scope == FIRST || r->scope == LAST)
+        return applies(r, model) ? 1 : 0;
+    for (uint32_t layer = 0; layer < model->layers; layer++)
+        layers += in_layer(r, model, layer);
+    return r->scope == EXPERT ? layers * model->experts : layers;
 }
 
 uint64_t rvli_model_count(const rvl_model *model)
 {
     uint64_t sum = 0;
-    uint32_t sparse_layers = 0;
-    for (uint32_t layer = 0; layer < model->layers; layer++)
-        sparse_layers += model->sparse[layer];
     for (size_t i = 0; i < RULE_COUNT; i++) {
         const rule *r = &rules[i];
         uint64_t elements = model->dim[r->rows] * model->dim[r->columns]; /* at most 2^48 */
-        uint64_t count = times(r, model, sparse_layers);
-        if (!applies(r, model) || elements == 0 || count == 0)
+        uint64_t count = times(r, model);
+        if (elements == 0 || count == 0)
             continue;
         if (elements > RVLI_MODEL_PARAMETERS_MAX / count)
             return RVLI_MODEL_PARAMETERS_MAX + 1;
@@ -279,14 +436,20 @@ static uint64_t ranks_of(const rule *r, const rvli_plan *plan)
     return r->scope == EXPERT ? plan->options.tp / plan->options.ep : plan->options.tp;
 }
 
-static uint64_t rank_rows(const rule *r, const engine_walk *w)
+static uint64_t rank_rows(const rule *r, const void *user)
 {
+    const engine_walk *w = user;
     uint64_t rows = w->model->dim[r->rows];
     switch (r->split) {
     case BY_ROWS:
         return rows / ranks_of(r, w->plan);
     case BY_KV_HEADS:
         return rows / w->model->kv_heads * w->plan->kv_heads;
+    case BY_GROUPS: {
+        uint64_t grouped = w->model->mamba_groups * w->model->mamba_group_width;
+        return (rows - grouped) / w->plan->options.tp +
+               w->plan->mamba_groups * w->model->mamba_group_width;
+    }
     case BY_VOCABULARY:
         return w->plan->vocabulary_rows;
     default:
@@ -327,25 +490,18 @@ static void emit(const engine_walk *w, bool quantised, uint64_t stack, uint64_t 
 /* As the config of the model says, if it is that which counts. */
 static bool is_kept(const engine_walk *w, size_t index, uint32_t layer)
 {
-    return w->plan->as_config && (w->model->kept[layer] >> index & 1) != 0;
+    return w->plan->as_config && (w->model->kept[layer][index / 64] >> index % 64 & 1) != 0;
 }
 
 /* A tensor alone, or a whole group at its first member in the layer. */
 static void emit_layer_rule(const engine_walk *w, size_t index, uint32_t layer)
 {
     const rule *r = &rules[index];
-    uint64_t rows = rank_rows(r, w);
-    for (size_t i = 0; r->group != ALONE && i < RULE_COUNT; i++) {
-        const rule *other = &rules[i];
-        if (i == index || other->group != r->group || !in_layer(other, w->model, layer))
-            continue;
-        if (i < index)
-            return;
-        rows += rank_rows(other, w);
-    }
+    uint64_t rows = group_rows(index, w->model, layer, rank_rows, w);
     uint64_t stack = r->scope == EXPERT ? w->model->experts / w->plan->options.ep : 1;
     bool quantised = r->quantised && !is_kept(w, index, layer);
-    emit(w, quantised, stack, rows, rank_columns(r, w));
+    if (rows > 0)
+        emit(w, quantised, stack, rows, rank_columns(r, w));
 }
 
 static void emit_scope(const engine_walk *w, scope wanted)
@@ -366,6 +522,8 @@ void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_
     bool last = plan->first_layer + plan->layer_count == model->layers;
     if (first)
         emit_scope(&w, FIRST);
+    if (first)
+        rvli_tower_walk_engine(model, plan, fn, user);
     for (uint32_t layer = plan->first_layer; layer < plan->first_layer + plan->layer_count; layer++)
         for (size_t i = 0; i < RULE_COUNT; i++) {
             if (in_layer(&rules[i], model, layer))

@@ -23,7 +23,6 @@
 #define WORKSPACE_BYTES (384 * RVLI_MIB)
 #define PREFILL_TOKENS 8192
 #define SAMPLED_SEQUENCES 256
-#define INDEX_BLOCK 128 /* elements of an indexer's key, fp8, that share a scale */
 
 /* bitsandbytes: states of smaller tensors stay in fp32; a scale a block. */
 #define STATE_BLOCK 256
@@ -131,6 +130,8 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
         return;
     rvli_packer_begin(&w.packer, sizes_of(m, term));
     rvli_model_walk(m->model, pack_share, &w);
+    if (term == RVL_MODEL_TRAINING_COPY)
+        rvli_tower_walk(m->model, pack_share, &w);
     rvli_packer_end(&w.packer);
 }
 
@@ -195,8 +196,9 @@ uint64_t rvli_attention_kept_bytes(const rvl_model *m)
         return BF16_BYTES * (2 * d[RVLI_DIM_Q_LORA] + 2 * d[RVLI_DIM_Q] + d[RVLI_DIM_KV_DOWN] +
                              d[RVLI_DIM_KV_LORA]) +
                2 * attended + sums;
-    uint64_t normed =
-        m->features & RVLI_QK_NORM ? BF16_BYTES * (d[RVLI_DIM_Q] + d[RVLI_DIM_KV]) : 0;
+    uint64_t normed = m->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)
+                          ? BF16_BYTES * (d[RVLI_DIM_Q] + d[RVLI_DIM_KV])
+                          : 0;
     return BF16_BYTES * (d[RVLI_DIM_Q] + 2 * d[RVLI_DIM_KV]) + attended + sums + normed;
 }
 
@@ -222,7 +224,7 @@ static uint64_t layer_activations(const rvl_model *m, uint32_t layer)
     const uint64_t *d = m->dim;
     uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : 4;
     uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + rvli_attention_kept_bytes(m);
-    if (m->sparse[layer] == 0)
+    if (!rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))
         return bytes + mlp_activations(d[RVLI_DIM_INTERMEDIATE]);
     return bytes + rvli_experts_kept_bytes(m);
 }
@@ -290,7 +292,7 @@ static uint64_t prefill_bytes(const maker *m)
         attention += 2 * (d[RVLI_DIM_KV] / model->kv_heads * m->plan->kv_heads);
     for (uint32_t layer = 0; layer < model->layers; layer++) {
         uint64_t mlp = 3 * (d[RVLI_DIM_INTERMEDIATE] / tp);
-        if (model->sparse[layer] != 0)
+        if (rvli_layer_is(model, layer, RVLI_LAYER_SPARSE))
             mlp = model->experts_per_token *
                   (3 * (d[RVLI_DIM_EXPERT_INTERMEDIATE] * m->plan->options.ep / tp) +
                    d[RVLI_DIM_HIDDEN]);
@@ -339,28 +341,8 @@ static uint64_t weights_of_stage(const maker *m, const rvli_plan *plan)
     return total;
 }
 
-/* What a token takes in one layer. */
-typedef struct cache_shape {
-    uint64_t buffers; /* K and V, or one for both where attention is latent */
-    uint64_t bytes;   /* in each of these */
-    uint64_t index_bytes;
-} cache_shape;
-
-static cache_shape shape_of_cache(const maker *m)
-{
-    const uint64_t *d = m->model->dim;
-    bool latent = (m->model->features & RVLI_MLA) != 0;
-    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN] : m->plan->kv_heads * d[RVLI_DIM_HEAD];
-    uint64_t each = m->plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES;
-    cache_shape shape = {.buffers = latent ? 1 : 2, .bytes = width * each};
-    if (m->model->features & RVLI_INDEXER)
-        shape.index_bytes = d[RVLI_DIM_INDEX_HEAD] +
-                            (d[RVLI_DIM_INDEX_HEAD] + INDEX_BLOCK - 1) / INDEX_BLOCK * FP32_BYTES;
-    return shape;
-}
-
 /* The stage that has least room decides for all: they hold the same tokens. */
-static rvl_status count_tokens(const maker *m, uint64_t allowed, uint64_t layer_bytes)
+static rvl_status count_tokens(const maker *m, uint64_t allowed)
 {
     rvli_plan plan = *m->plan;
     uint64_t own = total_of(m, RVL_MODEL_WEIGHTS);
@@ -374,20 +356,12 @@ static rvl_status count_tokens(const maker *m, uint64_t allowed, uint64_t layer_
         if (weights == UINT64_MAX)
             return rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
         uint64_t tokens =
-            allowed > weights ? (allowed - weights) / (plan.layer_count * layer_bytes) : 0;
+            allowed > weights ? rvli_cache_tokens(m->model, &plan, allowed - weights) : 0;
         if (tokens == 0)
             return no_room(weights, allowed);
         m->terms->tokens = tokens < m->terms->tokens ? tokens : m->terms->tokens;
     }
     return RVL_OK;
-}
-
-static void add_buffers(const maker *m, uint64_t count, uint64_t token_bytes)
-{
-    uint64_t granularity = m->plan->device.granularity_bytes;
-    uint64_t bytes = rvli_round_up(m->terms->tokens * token_bytes, granularity);
-    for (uint64_t i = 0; i < count && bytes > 0; i++)
-        rvli_sizes_add(sizes_of(m, RVL_MODEL_KV_CACHE), bytes);
 }
 
 static rvl_status make_cache(const maker *m)
@@ -397,15 +371,12 @@ static rvl_status make_cache(const maker *m)
     uint64_t capacity = plan->device.capacity_bytes;
     uint64_t free_before = capacity > context ? capacity - context : 0;
     uint64_t allowed = fraction_of(free_before, plan->options.mem_fraction_ppm);
-    cache_shape shape = shape_of_cache(m);
     if (is_given(m, RVL_MODEL_KV_CACHE))
         return RVL_OK;
-    rvl_status status = count_tokens(m, allowed, shape.buffers * shape.bytes + shape.index_bytes);
-    if (status != RVL_OK)
-        return status;
-    add_buffers(m, shape.buffers * plan->layer_count, shape.bytes);
-    add_buffers(m, plan->layer_count, shape.index_bytes);
-    return RVL_OK;
+    rvl_status status = count_tokens(m, allowed);
+    if (status == RVL_OK)
+        rvli_cache_add(m->model, plan, m->terms->tokens, sizes_of(m, RVL_MODEL_KV_CACHE));
+    return status;
 }
 
 /* ---- All of them ---- */

@@ -359,8 +359,8 @@ static void refuses_what_it_does_not_know(void **state)
         {CHECK("\"model\": \"x\", \"settings\": {\"pt\": 1}"), "no such setting of a step: pt"},
         {CHECK("\"model\": \"x\", \"settings\": {\"device\": \"l4\"}"),
          "a key of the check itself"},
-        {CHECK("\"model\": \"x\", \"settings\": {\"seq-len\": 1}"),
-         "setting seq-len changes nothing with --train none"},
+        {CHECK("\"model\": \"x\", \"settings\": {\"micro-batch\": 1}"),
+         "setting micro-batch changes nothing with --train none"},
         {CHECK("\"trace\": \"x\", \"devices\": [\"h100\"]"),
          "device h100: neither a size nor a profile that `reveille devices` lists: did you mean "
          "h100-80g or h100-94g?"},

@@ -120,7 +120,6 @@ static void bad_usage_is_named(void **state)
         {"a -o x.json", "-o x.json: this writes .rvt, and the name says .json: end it in .rvt"},
         {"a -o x.rvt.gz", "the name says .gz"},
         {"a -o x.rvt --micro-batch 2", "--micro-batch changes nothing with --train none: leave"},
-        {"a -o x.rvt --seq-len 2", "--seq-len changes nothing with --train none"},
         {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
         {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
         {"a -o x.rvt --train ddp --mixed-precision", "--mixed-precision is a policy of FSDP"},

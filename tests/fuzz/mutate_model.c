@@ -94,16 +94,33 @@ static json_t *some_family(tree *t)
 
 static json_t *some_word(tree *t)
 {
-    static const char *const words[] = {"mistral",    "gemma3_text",
-                                        "fp8",        "awq",
-                                        "gptq",       "compressed-tensors",
-                                        "e4m3",       "float",
-                                        "int",        "tensor",
-                                        "channel",    "group",
-                                        "block",      "lm_head",
-                                        "re:.*mlp.*", "model.layers.0",
-                                        "self_attn",  "%s%n",
-                                        "",           "bfloat16"};
+    static const char *const words[] = {"mistral",
+                                        "gemma3_text",
+                                        "fp8",
+                                        "awq",
+                                        "gptq",
+                                        "compressed-tensors",
+                                        "e4m3",
+                                        "float",
+                                        "int",
+                                        "tensor",
+                                        "channel",
+                                        "group",
+                                        "block",
+                                        "lm_head",
+                                        "re:.*mlp.*",
+                                        "model.layers.0",
+                                        "self_attn",
+                                        "%s%n",
+                                        "",
+                                        "bfloat16",
+                                        "sliding_attention",
+                                        "linear_attention",
+                                        "full_attention",
+                                        "mamba",
+                                        "M*-E",
+                                        "float32",
+                                        "sparse"};
     return pick(t, 2) == 0 ? some_family(t) : json_string(ONE_OF(t, words));
 }
 
@@ -190,8 +207,35 @@ static void set_known(tree *t, json_t *root)
                                           "moe_layer_freq",
                                           "decoder_sparse_step",
                                           "num_nextn_predict_layers",
-                                          "mlp_only_layers"};
-    static const char *const flags[] = {"tie_word_embeddings", "attention_bias", "mlp_bias"};
+                                          "mlp_only_layers",
+                                          "sliding_window",
+                                          "full_attention_interval",
+                                          "num_kv_shared_layers",
+                                          "linear_num_key_heads",
+                                          "linear_num_value_heads",
+                                          "linear_key_head_dim",
+                                          "linear_value_head_dim",
+                                          "linear_conv_kernel_dim",
+                                          "mamba_n_heads",
+                                          "mamba_d_head",
+                                          "mamba_n_groups",
+                                          "mamba_d_state",
+                                          "mamba_d_conv",
+                                          "mamba_num_heads",
+                                          "mamba_head_dim",
+                                          "n_groups",
+                                          "ssm_state_size",
+                                          "conv_kernel",
+                                          "moe_layers",
+                                          "interleave_moe_layer_step",
+                                          "moe_layer_end_index",
+                                          "shared_intermediate_size",
+                                          "altup_num_inputs",
+                                          "layer_types",
+                                          "hybrid_override_pattern"};
+    static const char *const flags[] = {
+        "tie_word_embeddings", "attention_bias", "mlp_bias", "use_bias",
+        "use_qk_norm",         "use_conv_bias"};
     json_t *nested = json_object_get(root, "text_config");
     json_t *in = json_is_object(nested) && pick(t, 4) > 0 ? nested : root;
     switch (pick(t, 8)) {
@@ -215,6 +259,8 @@ static void set_quantisation(tree *t, json_t *root)
         "{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"weight_block_size\":[128,128]}",
         "{\"quant_method\":\"fp8\",\"activation_scheme\":\"static\",\"ignored_layers\":[\"lm_"
         "head\"]}",
+        "{\"quant_method\":\"mxfp4\",\"modules_to_not_convert\":[\"model.layers.*.self_attn\",\"*"
+        "\"]}",
         "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,"
         "\"modules_to_not_convert\":[\"mlp\"]}",
         "{\"quant_method\":\"gptq\",\"bits\":8,\"group_size\":-1,\"desc_act\":true}",

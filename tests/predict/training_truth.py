@@ -33,6 +33,10 @@ PROGRAMS = [
     ("simulated", "simulated-gemma-2b-reshard", "gemma-2b", "--micro-batch 1 --seq-len 2048 --reshard"),
     ("simulated", "simulated-mistral-7b-recompute-reshard", "mistral-7b-v0.1",
      "--micro-batch 2 --seq-len 2048 --recompute --reshard"),
+    ("simulated", "simulated-ernie-4.5-0.3b", "ernie-4.5-0.3b", "--micro-batch 2 --seq-len 2048"),
+    ("simulated", "simulated-smollm3-3b", "smollm3-3b", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-granite-3.1-8b-reshard", "granite-3.1-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-hunyuan-7b-recompute", "hunyuan-7b", "--micro-batch 1 --seq-len 2048 --recompute"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -26,7 +26,7 @@ static rvli_block experts_forward(rvli_training *t, rvli_layer *layer, bool kept
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
-    if (t->model->sparse[number] != 0)
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
         return experts_forward(t, layer, kept);
     layer->gate = rvli_activation(t, inner_bytes(t));
     layer->activated = rvli_activation(t, inner_bytes(t));
@@ -62,7 +62,7 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
-    if (t->model->sparse[number] != 0)
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
         return experts_backward(t, layer, unit);
     rvli_gradient(t, unit, RVLI_ROLE_DOWN);
     rvli_block of_product = rvli_activation(t, inner_bytes(t));

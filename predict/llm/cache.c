@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an engine keeps of the sequences that it works on, a layer at a time.
+ *
+ * Attention of all tokens keeps keys and values of each; attention through a window those of the
+ * last tokens; a layer with a state in its place the same of every sequence, however long. So how
+ * many tokens a cache holds depends on how long sequences are, unless all layers see all tokens.
+ */
+#include "predict/llm/llm_internal.h"
+
+#define BF16_BYTES UINT64_C(2)
+#define FP32_BYTES UINT64_C(4)
+#define INDEX_BLOCK 128 /* elements of an indexer's key, fp8, that share a scale */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* What a token takes in a layer that keeps keys. */
+typedef struct token_shape {
+    uint64_t buffers; /* K and V, or one for both where attention is latent */
+    uint64_t bytes;   /* in each of these */
+    uint64_t index_bytes;
+} token_shape;
+
+static token_shape shape_of_token(const rvl_model *model, const rvli_plan *plan)
+{
+    const uint64_t *d = model->dim;
+    bool latent = (model->features & RVLI_MLA) != 0;
+    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN] : plan->kv_heads * d[RVLI_DIM_HEAD];
+    uint64_t each = plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES;
+    token_shape shape = {.buffers = latent ? 1 : 2, .bytes = width * each};
+    if (model->features & RVLI_INDEXER)
+        shape.index_bytes = d[RVLI_DIM_INDEX_HEAD] +
+                            (d[RVLI_DIM_INDEX_HEAD] + INDEX_BLOCK - 1) / INDEX_BLOCK * FP32_BYTES;
+    return shape;
+}
+
+/* Of all that the convolution of a rank's layer with a state runs over. */
+static uint64_t convolved(const rvl_model *model, const rvli_plan *plan)
+{
+    uint64_t tp = plan->options.tp;
+    if (rvli_has_layers(model, RVLI_LAYER_DELTA))
+        return model->dim[RVLI_DIM_DELTA_CONV] / tp;
+    return model->dim[RVLI_DIM_MAMBA_INNER] / tp + plan->mamba_groups * model->mamba_group_width;
+}
+
+/* The last inputs of the convolution, and the state itself. */
+static uint64_t state_bytes(const rvl_model *model, const rvli_plan *plan)
+{
+    return (model->dim[RVLI_DIM_CONV_KERNEL] - 1) * convolved(model, plan) * BF16_BYTES +
+           model->state_elements / plan->options.tp * model->state_bytes;
+}
+
+/* Tokens of a sequence that a layer keeps. */
+static uint64_t kept_tokens(const rvl_model *model, uint32_t layer, uint64_t sequence_tokens)
+{
+    bool all = !rvli_layer_is(model, layer, RVLI_LAYER_WINDOW) || model->window > sequence_tokens;
+    return all ? sequence_tokens : model->window;
+}
+
+uint64_t rvli_cache_sequence_bytes(const rvl_model *model, const rvli_plan *plan)
+{
+    token_shape shape = shape_of_token(model, plan);
+    uint64_t token_bytes = shape.buffers * shape.bytes + shape.index_bytes, sum = 0;
+    for (uint32_t i = plan->first_layer; i < plan->first_layer + plan->layer_count; i++) {
+        if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
+            sum += kept_tokens(model, i, plan->options.seq_len) * token_bytes;
+        else if (rvli_layer_is(model, i, RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+            sum += state_bytes(model, plan);
+    }
+    return sum;
+}
+
+uint64_t rvli_cache_tokens(const rvl_model *model, const rvli_plan *plan, uint64_t room)
+{
+    uint64_t sequence = rvli_cache_sequence_bytes(model, plan);
+    if (sequence == 0)
+        return UINT64_MAX;
+    wide tokens = (wide)room * plan->options.seq_len / sequence;
+    return tokens < UINT64_MAX ? (uint64_t)tokens : UINT64_MAX - 1;
+}
+
+static void add(const rvli_plan *plan, uint64_t count, uint64_t bytes, rvli_sizes *sizes)
+{
+    bytes = rvli_round_up(bytes, plan->device.granularity_bytes);
+    for (uint64_t i = 0; i < count && bytes > 0; i++)
+        rvli_sizes_add(sizes, bytes);
+}
+
+/* Sequences are whole where something is kept of each. */
+static uint64_t sequences_of(const rvli_plan *plan, uint64_t tokens)
+{
+    uint64_t sequences = tokens / plan->options.seq_len;
+    return sequences > 0 ? sequences : 1;
+}
+
+void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t tokens,
+                    rvli_sizes *sizes)
+{
+    token_shape shape = shape_of_token(model, plan);
+    uint32_t end = plan->first_layer + plan->layer_count;
+    for (uint32_t i = plan->first_layer; i < end; i++) {
+        uint64_t length = plan->options.seq_len;
+        uint64_t kept = (uint64_t)((wide)tokens * kept_tokens(model, i, length) / length);
+        if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
+            add(plan, shape.buffers, kept * shape.bytes, sizes);
+        else if (rvli_layer_is(model, i, RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+            add(plan, 1, sequences_of(plan, tokens) * state_bytes(model, plan), sizes);
+    }
+    for (uint32_t i = plan->first_layer; i < end; i++) {
+        if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
+            add(plan, 1, tokens * shape.index_bytes, sizes);
+    }
+}

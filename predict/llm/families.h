@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What sets a family of models apart: one row each in families.c.
+ *
+ * A row says what layers have, which sizes a config may leave out, and under which names it keeps
+ * those that families call differently. All else is read in the same way for every family.
+ */
+#ifndef RVL_PREDICT_LLM_FAMILIES_H
+#define RVL_PREDICT_LLM_FAMILIES_H
+
+#include "predict/llm/llm_internal.h"
+
+/* What a family's config says that others' do not. */
+enum {
+    RVLI_READS_QKV_BIAS = 1 << 0,       /* attention_bias: of q, k, v */
+    RVLI_READS_ATTENTION_BIAS = 1 << 1, /* of q, k, v and o alike */
+    RVLI_READS_OUT_BIAS = 1 << 2,       /* attention_out_bias */
+    RVLI_READS_MLP_BIAS = 1 << 3,
+    RVLI_READS_USE_BIAS = 1 << 4, /* use_bias: of attention and MLP */
+    RVLI_READS_QK_NORM = 1 << 5,  /* use_qk_norm */
+    RVLI_BIASED = 1 << 6,         /* what the config does not say of attention_bias is true */
+    RVLI_TIED_BY_DEFAULT = 1 << 7,
+    RVLI_TEXT_CONFIG = 1 << 8,    /* the language model's keys are one level down */
+    RVLI_OR_FLAT = 1 << 9,        /* RVLI_TEXT_CONFIG: or at the top, as older configs have them */
+    RVLI_OUTER_TIE = 1 << 10,     /* RVLI_TEXT_CONFIG: the tie at the top is the one that counts */
+    RVLI_SPARSE_STEP = 1 << 11,   /* decoder_sparse_step, mlp_only_layers */
+    RVLI_DEEPSEEK = 1 << 12,      /* first_k_dense_replace, moe_layer_freq, mlp_layer_types */
+    RVLI_ERNIE_LAYERS = 1 << 13,  /* moe_layer_start_index and what belongs to it */
+    RVLI_MOE_LIST = 1 << 14,      /* moe_layers, interleave_moe_layer_step */
+    RVLI_OR_DENSE = 1 << 15,      /* there may be no experts */
+    RVLI_SHARED_AS_ONE = 1 << 16, /* the shared expert is as large as another */
+    RVLI_KV_HEADS_AS_HEADS = 1 << 17, /* where the config does not give them */
+    RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one block a layer */
+    RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last ones use those of others */
+    RVLI_TRAINS = 1 << 20,      /* the program of a training step (step/) is this family's */
+};
+
+/* Names of keys; NULL: the usual one, or none where there is no usual one. */
+typedef struct rvli_family {
+    const char *type;
+    uint64_t features;
+    uint32_t reads;
+    uint32_t head_dim; /* default; 0: hidden size over heads */
+    uint32_t heads;    /* defaults; 0: needed */
+    uint32_t kv_heads;
+    uint32_t vocabulary;     /* 0: needed */
+    uint32_t window;         /* default of the key of windows */
+    uint32_t full_every;     /* default: every so manieth layer sees all tokens; 0: all of them */
+    uint32_t state;          /* kind of the layers that have a state in the place of attention */
+    const char *experts;     /* NULL: a dense family */
+    const char *expert_size; /* an expert's intermediate size */
+    const char *chosen;      /* experts of a token: num_experts_per_tok */
+    const char *shared;      /* number of shared experts */
+    const char *shared_size; /* of all shared experts together */
+    const char *dense_size;  /* intermediate size of layers without experts */
+    const char *window_key;  /* sliding_window */
+    const char *step_key;    /* full_every */
+    const char *text_types;  /* model_types that may be in text_config, each with a comma */
+    uint32_t tower;          /* RVLI_TOWERS_*: what vision_config is of; 0: none that is known */
+} rvli_family;
+
+/* NULL: not known. */
+const rvli_family *rvli_family_find(const char *type);
+
+#endif

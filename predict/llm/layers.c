@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What each layer is made of: attention over all tokens or the last ones, a state in its place, an
+ * MLP or experts.
+ *
+ * Configs say it in two ways: word for word in a list, or by a step (every fourth layer sees all
+ * tokens). A list counts before a step.
+ */
+#include <string.h>
+
+#include "predict/llm/config_values.h"
+
+#define ATTENTION (RVLI_LAYER_ATTENTION | RVLI_LAYER_KEYS)
+
+/* ---- Attention, or what is in its place ---- */
+
+/* The words of layer_types, older ones as well. A word that is not here is attention of all. */
+static unsigned kind_of_word(const rvli_reader *r, const char *word)
+{
+    if (strcmp(word, "sliding_attention") == 0 || strcmp(word, "chunked_attention") == 0)
+        return ATTENTION | RVLI_LAYER_WINDOW;
+    if (strcmp(word, "linear_attention") == 0 || strcmp(word, "mamba") == 0)
+        return r->family->state;
+    return ATTENTION;
+}
+
+/* A list with an item for each layer. NULL: there is none, or an empty one. */
+static const json_t *list_of(rvli_reader *r, const char *key)
+{
+    const json_t *list = rvli_read_value(r, key);
+    if (json_is_array(list) && json_array_size(list) == 0)
+        return NULL;
+    if (list != NULL && json_array_size(list) != r->model->layers)
+        rvli_read_refuse(r, key, "impossible: expected a list with an item for each layer");
+    return r->status == RVL_OK ? list : NULL;
+}
+
+static const char *word_of(rvli_reader *r, const char *key, const json_t *list, uint32_t layer)
+{
+    const char *word = json_string_value(json_array_get(list, layer));
+    if (word == NULL)
+        rvli_read_refuse(r, key, "impossible: expected a list with a word for each layer");
+    return word != NULL ? word : "";
+}
+
+static void read_words(rvli_reader *r, const json_t *list)
+{
+    for (uint32_t layer = 0; layer < r->model->layers; layer++) {
+        unsigned kind = kind_of_word(r, word_of(r, "layer_types", list, layer));
+        if (kind == 0)
+            rvli_read_refuse(r, "layer_types",
+                             "not known: a layer with a state, which this family does not have");
+        r->model->kinds[layer] = (uint8_t)kind;
+    }
+}
+
+/* Llama 4: what has rotary positions sees one chunk; 0: all. */
+static void read_rotary(rvli_reader *r, const json_t *list)
+{
+    for (uint32_t layer = 0; layer < r->model->layers; layer++) {
+        const json_t *rotary = json_array_get(list, layer);
+        if (!json_is_integer(rotary))
+            rvli_read_refuse(r, "no_rope_layers",
+                             "impossible: expected a list with 0 or 1 for each layer");
+        r->model->kinds[layer] =
+            (uint8_t)(json_integer_value(rotary) != 0 ? ATTENTION | RVLI_LAYER_WINDOW : ATTENTION);
+    }
+}
+
+/* Every so manieth layer sees all. */
+static void read_step(rvli_reader *r)
+{
+    const rvli_family *f = r->family;
+    uint64_t step = f->full_every;
+    if (f->step_key != NULL && step > 0)
+        step = rvli_read_number(r, f->step_key, step, RVLI_MODEL_LAYERS_MAX);
+    unsigned other = f->state != 0 ? f->state : ATTENTION | RVLI_LAYER_WINDOW;
+    for (uint32_t layer = 0; layer < r->model->layers; layer++)
+        r->model->kinds[layer] =
+            (uint8_t)(step > 0 && (layer + 1) % step != 0 ? other : (unsigned)ATTENTION);
+}
+
+static void read_window(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    const rvli_family *f = r->family;
+    const char *key = f->window_key != NULL ? f->window_key : "sliding_window";
+    bool none = json_is_null(json_object_get(r->config, key)) ||
+                (rvli_read_value(r, key) == NULL && f->window == 0);
+    if (!none && rvli_has_layers(m, RVLI_LAYER_WINDOW))
+        m->window = rvli_read_number(r, key, f->window, RVLI_MODEL_DIM_MAX);
+    for (uint32_t layer = 0; none && layer < m->layers; layer++)
+        m->kinds[layer] &= (uint8_t)~RVLI_LAYER_WINDOW;
+}
+
+/* Gemma 3n: the last layers use the keys and values of others. */
+static void read_shared_keys(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    uint64_t shared = rvli_read_number_or_zero(r, "num_kv_shared_layers", RVLI_MODEL_LAYERS_MAX);
+    if (shared >= m->layers)
+        rvli_read_refuse(r, "num_kv_shared_layers", "impossible: no layer is left that has keys");
+    for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++)
+        m->kinds[m->layers - 1 - i] &= (uint8_t)~RVLI_LAYER_KEYS;
+}
+
+static void read_attention(rvli_reader *r)
+{
+    const json_t *words = list_of(r, "layer_types");
+    const json_t *rotary = r->family->reads & RVLI_MOE_LIST ? list_of(r, "no_rope_layers") : NULL;
+    if (words != NULL)
+        read_words(r, words);
+    else if (rotary != NULL)
+        read_rotary(r, rotary);
+    else
+        read_step(r);
+    read_window(r);
+    if (r->family->reads & RVLI_SHARED_KEYS)
+        read_shared_keys(r);
+}
+
+/* ---- MLP or experts ---- */
+
+static void set_sparse(rvl_model *m, uint32_t layer, bool sparse)
+{
+    m->kinds[layer] &= (uint8_t) ~(RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
+    m->kinds[layer] |= sparse ? RVLI_LAYER_SPARSE : RVLI_LAYER_DENSE;
+}
+
+/* Numbers of layers, which are all to be of one sort. */
+static void read_numbers(rvli_reader *r, const char *key, bool sparse)
+{
+    const json_t *list = rvli_read_value(r, key);
+    if (list != NULL && !json_is_array(list))
+        rvli_read_refuse(r, key, "impossible: expected a list of layers");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t layer = json_integer_value(item);
+        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
+            rvli_read_refuse(r, key, "impossible: expected numbers of layers, from 0");
+        else
+            set_sparse(r->model, (uint32_t)layer, sparse);
+    }
+}
+
+static void read_sparse_words(rvli_reader *r, const json_t *list)
+{
+    for (uint32_t layer = 0; layer < r->model->layers; layer++)
+        set_sparse(r->model, layer,
+                   strcmp(word_of(r, "mlp_layer_types", list, layer), "sparse") == 0);
+}
+
+/* Layers from first to last, of which every so manieth, counted from the offset, has experts. */
+typedef struct sparse_step {
+    uint64_t first;
+    uint64_t last;
+    uint64_t step;
+    uint64_t offset;
+} sparse_step;
+
+static sparse_step read_sparse_step(rvli_reader *r)
+{
+    uint32_t reads = r->family->reads, max = RVLI_MODEL_LAYERS_MAX;
+    sparse_step s = {.last = max, .step = 1};
+    if (reads & RVLI_DEEPSEEK) {
+        s.first = rvli_read_number_or_zero(r, "first_k_dense_replace", max);
+        s.step = rvli_read_number(r, "moe_layer_freq", 1, max);
+    } else if (reads & RVLI_SPARSE_STEP) {
+        s.step = rvli_read_number(r, "decoder_sparse_step", 1, max);
+        s.offset = 1;
+    } else if (reads & RVLI_MOE_LIST) {
+        s.step = rvli_read_number(r, "interleave_moe_layer_step", 0, max);
+        s.offset = 1;
+    } else if (reads & RVLI_ERNIE_LAYERS) {
+        s.first = rvli_read_number_or_zero(r, "moe_layer_start_index", max);
+        s.last = rvli_read_number(r, "moe_layer_end_index", max, max);
+        s.step = rvli_read_number(r, "moe_layer_interval", 1, max);
+        s.offset = 1;
+    }
+    return s;
+}
+
+static void read_mlp(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    uint32_t reads = r->family->reads;
+    const json_t *words = reads & RVLI_DEEPSEEK ? list_of(r, "mlp_layer_types") : NULL;
+    bool listed = (reads & RVLI_MOE_LIST) != 0 && rvli_read_value(r, "moe_layers") != NULL;
+    if (m->experts > 0 && words != NULL) {
+        read_sparse_words(r, words);
+        return;
+    }
+    sparse_step s = {.last = 0, .step = 1};
+    if (m->experts > 0 && !listed)
+        s = read_sparse_step(r);
+    for (uint32_t layer = 0; layer < m->layers; layer++)
+        set_sparse(m, layer,
+                   m->experts > 0 && !listed && layer >= s.first && layer <= s.last &&
+                       (layer + s.offset) % s.step == 0);
+    if (m->experts > 0 && listed)
+        read_numbers(r, "moe_layers", true);
+    else if (m->experts > 0 && (reads & RVLI_SPARSE_STEP))
+        read_numbers(r, "mlp_only_layers", false);
+}
+
+/* ---- Layers of one block each ---- */
+
+/* Nemotron-H says it by words, or by signs in one string. */
+static const struct {
+    const char *words[2];
+    char sign;
+    uint8_t kind;
+} blocks[] = {{{"linear_attention", "mamba"}, 'M', RVLI_LAYER_MAMBA},
+              {{"full_attention", "attention"}, '*', ATTENTION},
+              {{"mlp", "mlp"}, '-', RVLI_LAYER_DENSE},
+              {{"moe", "moe"}, 'E', RVLI_LAYER_SPARSE}};
+
+#define BLOCKS "layers_block_type"
+#define SIGNS "hybrid_override_pattern"
+
+static uint8_t block_of_word(const char *word)
+{
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        if (strcmp(word, blocks[i].words[0]) == 0 || strcmp(word, blocks[i].words[1]) == 0)
+            return blocks[i].kind;
+    }
+    return 0;
+}
+
+static uint8_t block_of_sign(char sign)
+{
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        if (sign == blocks[i].sign)
+            return blocks[i].kind;
+    }
+    return 0;
+}
+
+static void read_blocks(rvli_reader *r)
+{
+    const json_t *list = rvli_read_value(r, BLOCKS);
+    const char *signs = json_string_value(rvli_read_value(r, SIGNS));
+    for (uint32_t layer = 0; layer < r->model->layers && r->status == RVL_OK; layer++) {
+        uint8_t kind = list != NULL ? block_of_word(word_of(r, BLOCKS, list, layer))
+                                    : block_of_sign(signs[layer]);
+        if (kind == 0)
+            rvli_read_refuse(
+                r, list != NULL ? BLOCKS : SIGNS,
+                "not known: expected blocks of Mamba 2 (M), attention (*), MLP (-) and "
+                "experts (E)");
+        r->model->kinds[layer] = kind;
+    }
+    if (r->status == RVL_OK && !rvli_has_layers(r->model, ATTENTION | RVLI_LAYER_MAMBA))
+        rvli_read_refuse(r, list != NULL ? BLOCKS : SIGNS,
+                         "impossible: no block that keeps anything of a sequence");
+}
+
+/* ---- The whole ---- */
+
+void rvli_layers_count(rvli_reader *r)
+{
+    const char *signs = json_string_value(rvli_read_value(r, SIGNS));
+    size_t count = json_array_size(rvli_read_value(r, BLOCKS));
+    if ((r->family->reads & RVLI_BLOCK_LIST) == 0) {
+        r->model->layers =
+            (uint32_t)rvli_read_number(r, "num_hidden_layers", 0, RVLI_MODEL_LAYERS_MAX);
+        return;
+    }
+    if (rvli_read_value(r, BLOCKS) == NULL)
+        count = signs != NULL ? strlen(signs) : 0;
+    if (count < 1 || count > RVLI_MODEL_LAYERS_MAX)
+        rvli_read_refuse(r, SIGNS,
+                         "missing: expected the blocks of all layers, 1024 at most, here "
+                         "or in " BLOCKS);
+    else
+        r->model->layers = (uint32_t)count;
+}
+
+void rvli_layers_read(rvli_reader *r)
+{
+    if (r->family->reads & RVLI_BLOCK_LIST)
+        read_blocks(r);
+    else
+        read_attention(r);
+}
+
+void rvli_layers_read_mlp(rvli_reader *r)
+{
+    if ((r->family->reads & RVLI_BLOCK_LIST) == 0)
+        read_mlp(r);
+}
