@@ -156,6 +156,7 @@ static const published models[] = {
     {"granite-4.0-h-tiny", "granitemoehybrid", 6939037248, 0},
     {"granite-4.0-h-micro", "granitemoehybrid", 3191396096, 0},
     {"seed-oss-36b", "seed_oss", 36151104512, 0},
+    {"seed-oss-8-layers", "seed_oss", 5908911104, 0},
     {"smollm3-3b", "smollm3", 3075098624, 326},
     {"ministral-8b-2410", "ministral", 8019808256, 0},
     {"ministral3-8b", "ministral3", 8489553920, 0},

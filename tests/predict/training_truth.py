@@ -37,6 +37,9 @@ PROGRAMS = [
     ("simulated", "simulated-smollm3-3b", "smollm3-3b", "--micro-batch 1 --seq-len 2048"),
     ("simulated", "simulated-granite-3.1-8b-reshard", "granite-3.1-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
     ("simulated", "simulated-hunyuan-7b-recompute", "hunyuan-7b", "--micro-batch 1 --seq-len 2048 --recompute"),
+    ("simulated", "simulated-ministral3-8b-reshard", "ministral3-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-seed-oss-8-layers", "seed-oss-8-layers", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-seed-oss-8-layers-recompute", "seed-oss-8-layers", "--micro-batch 1 --seq-len 2048 --recompute"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20
