@@ -24,7 +24,8 @@ const json_t *rvli_read_value(const rvli_reader *r, const char *key);
 
 void rvli_read_refuse(rvli_reader *r, const char *key, const char *why);
 
-/* A whole number from 1; or a list of equal ones, one a layer. fallback 0: the key must be there.
+/* A whole number from 1; or a list of equal ones, one for each layer. fallback 0: the key must be
+ * there.
  */
 uint64_t rvli_read_number(rvli_reader *r, const char *key, uint64_t fallback, uint64_t max);
 uint64_t rvli_read_dimension(rvli_reader *r, const char *key, uint64_t fallback);
