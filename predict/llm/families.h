@@ -45,7 +45,7 @@ typedef struct rvli_family {
     uint32_t kv_heads;
     uint32_t vocabulary;     /* 0: needed */
     uint32_t window;         /* default of the key of windows */
-    uint32_t full_every;     /* default: every so manieth layer sees all tokens; 0: all of them */
+    uint32_t full_every;     /* default: one layer in so many sees all tokens; 0: all do */
     uint32_t state;          /* kind of the layers that have a state in the place of attention */
     const char *experts;     /* NULL: a dense family */
     const char *expert_size; /* an expert's intermediate size */
@@ -56,7 +56,7 @@ typedef struct rvli_family {
     const char *window_key;  /* sliding_window */
     const char *step_key;    /* full_every */
     const char *text_types;  /* model_types that may be in text_config, each with a comma */
-    uint32_t tower;          /* RVLI_TOWERS_*: what vision_config is of; 0: none that is known */
+    uint32_t tower;          /* RVLI_TOWER_*: what vision_config is of; 0: none that is known */
 } rvli_family;
 
 /* NULL: not known. */

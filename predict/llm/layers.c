@@ -67,7 +67,7 @@ static void read_rotary(rvli_reader *r, const json_t *list)
     }
 }
 
-/* Every so manieth layer sees all. */
+/* One layer in so many sees all tokens. */
 static void read_step(rvli_reader *r)
 {
     const rvli_family *f = r->family;
@@ -150,7 +150,7 @@ static void read_sparse_words(rvli_reader *r, const json_t *list)
                    strcmp(word_of(r, "mlp_layer_types", list, layer), "sparse") == 0);
 }
 
-/* Layers from first to last, of which every so manieth, counted from the offset, has experts. */
+/* Of the layers from first to last, one in so many has experts, counted from the offset. */
 typedef struct sparse_step {
     uint64_t first;
     uint64_t last;

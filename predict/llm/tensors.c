@@ -436,6 +436,14 @@ static uint64_t ranks_of(const rule *r, const rvli_plan *plan)
     return r->scope == EXPERT ? plan->options.tp / plan->options.ep : plan->options.tp;
 }
 
+/* Mamba's projection and convolution: heads are split, groups as KV heads are. */
+static uint64_t rank_grouped(uint64_t rows, const engine_walk *w)
+{
+    uint64_t width = w->model->mamba_group_width;
+    return (rows - w->model->mamba_groups * width) / w->plan->options.tp +
+           w->plan->mamba_groups * width;
+}
+
 static uint64_t rank_rows(const rule *r, const void *user)
 {
     const engine_walk *w = user;
@@ -445,11 +453,8 @@ static uint64_t rank_rows(const rule *r, const void *user)
         return rows / ranks_of(r, w->plan);
     case BY_KV_HEADS:
         return rows / w->model->kv_heads * w->plan->kv_heads;
-    case BY_GROUPS: {
-        uint64_t grouped = w->model->mamba_groups * w->model->mamba_group_width;
-        return (rows - grouped) / w->plan->options.tp +
-               w->plan->mamba_groups * w->model->mamba_group_width;
-    }
+    case BY_GROUPS:
+        return rank_grouped(rows, w);
     case BY_VOCABULARY:
         return w->plan->vocabulary_rows;
     default:
