@@ -9,6 +9,7 @@
 #include "base/addrmap.h"
 #include "base/pool.h"
 #include "simcuda/driver/driver.h"
+#include "simcuda/driver/promised.h"
 #include "simcuda/driver/shared_contents.h"
 #include "simcuda/driver/unknown.h"
 #include "simcuda/wire/wire.h"
@@ -24,6 +25,10 @@
 #define TOTAL_COPIES 4
 
 #define MOVED_BYTES ((size_t)1 << 16) /* at once, where memory becomes shared */
+
+/* Of those that nobody has read yet, so many may stay. When one is added, a few others go. */
+#define PROMISES_MOST 64
+#define PROMISES_AT_ONCE 4
 
 /* Bytes of device memory. Those that are not known are 0. */
 typedef struct frame {
@@ -61,12 +66,20 @@ size_t rvli_contents_limit(void)
     return limit_bytes;
 }
 
-static size_t most_bytes(void)
+size_t rvli_contents_most(void)
 {
     size_t copies = rvli_contents_limit() <= SIZE_MAX / TOTAL_COPIES
                         ? rvli_contents_limit() * TOTAL_COPIES
                         : SIZE_MAX;
     return copies > TOTAL_BYTES ? copies : TOTAL_BYTES;
+}
+
+/* Lets go of the lock, and then of promises that nobody needs any more. */
+static void leave(void)
+{
+    rvli_promise *ended = rvli_promise_take_ended();
+    pthread_mutex_unlock(&mutex);
+    rvli_promise_end_all(ended);
 }
 
 /* ---- Which bytes of a frame are known ---- */
@@ -140,7 +153,7 @@ static frame *get_or_make(uint64_t base)
     frame *of = get(base);
     if (of != NULL)
         return of;
-    if (frames.count >= most_bytes() / FRAME_BYTES)
+    if (frames.count >= rvli_contents_most() / FRAME_BYTES)
         drop(TAILQ_FIRST(&ages));
     of = rvli_pool_get(&pool);
     if (of == NULL)
@@ -259,6 +272,7 @@ static size_t alike(uint64_t addr, size_t bytes, rvli_shared_place *where_out)
 static void write_locked(uint64_t to, const void *from, size_t bytes)
 {
     rvli_shared_place where;
+    rvli_promised_cut(to, bytes);
     for (size_t done = 0, part; done < bytes; done += part) {
         part = alike(to + done, bytes - done, &where);
         if (where.size_bytes > 0)
@@ -285,6 +299,7 @@ static bool read_locked(uint64_t from, void *to, size_t bytes)
 static void forget_locked(uint64_t addr, size_t bytes)
 {
     rvli_shared_place where;
+    rvli_promised_cut(addr, bytes);
     for (size_t done = 0, part; done < bytes; done += part) {
         part = alike(addr + done, bytes - done, &where);
         if (where.size_bytes > 0)
@@ -321,13 +336,16 @@ static void write_known_locked(uint64_t to, const char *bytes_read, const bool *
 static void move_locked(uint64_t to, uint64_t from, char *room, size_t bytes)
 {
     bool *known = (bool *)(room + bytes);
+    rvli_promised_part *promised = NULL;
     if (read_locked(from, room, bytes)) {
         write_locked(to, room, bytes);
         return;
     }
     list_known(from, known, bytes);
+    size_t count = rvli_promised_list(from, bytes, &promised);
     forget_locked(to, bytes);
     write_known_locked(to, room, known, bytes);
+    rvli_promised_copy(to, promised, count);
 }
 
 /*
@@ -359,6 +377,70 @@ static void copy_frames(uint64_t to, uint64_t from, size_t bytes, bool from_host
     }
 }
 
+/* ---- What is promised ---- */
+
+/* Without the lock: who reads these addresses waits for what is promised to them. */
+static void settle(uint64_t addr, size_t bytes)
+{
+    while (rvli_promised_count() > 0) {
+        pthread_mutex_lock(&mutex);
+        rvli_promise *of = rvli_promised_find(addr, bytes);
+        leave();
+        if (of == NULL)
+            return;
+        (void)rvli_promise_keep(of, true);
+        pthread_mutex_lock(&mutex);
+        rvli_promise_give(of, write_known_locked);
+        rvli_promise_let_go(of);
+        leave();
+    }
+}
+
+/* The oldest goes where it belongs, if it has come. false: it is still on its way, or there are
+ * few. */
+static bool settle_oldest(int most)
+{
+    pthread_mutex_lock(&mutex);
+    rvli_promise *of = rvli_promised_oldest(most);
+    leave();
+    if (of == NULL)
+        return false;
+    bool brought = rvli_promise_keep(of, false);
+    pthread_mutex_lock(&mutex);
+    if (brought)
+        rvli_promise_give(of, write_known_locked);
+    rvli_promise_let_go(of);
+    leave();
+    return brought;
+}
+
+bool rvli_contents_promise(uint64_t addr, size_t bytes, const rvli_bringer *bringer, void *user)
+{
+    pthread_mutex_lock(&mutex);
+    forget_locked(addr, bytes);
+    bool promised = rvli_promised_add(addr, bytes, bringer, user);
+    leave();
+    for (int i = 0; i < PROMISES_AT_ONCE && settle_oldest(PROMISES_MOST); i++)
+        ;
+    return promised;
+}
+
+void rvli_contents_tidy(void)
+{
+    while (settle_oldest(0))
+        ;
+}
+
+int rvli_contents_promises(void)
+{
+    return rvli_promised_count();
+}
+
+void rvli_contents_settle(uint64_t addr, size_t bytes)
+{
+    settle(addr, bytes);
+}
+
 /* ---- What others call ---- */
 
 void rvli_contents_write(uint64_t to, const void *from, size_t bytes)
@@ -371,7 +453,7 @@ void rvli_contents_write(uint64_t to, const void *from, size_t bytes)
         forget_locked(to, bytes);
     if (!kept)
         copy_frames(to, (uintptr_t)from, bytes, true);
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void rvli_contents_fill(uint64_t to, unsigned value, size_t count, size_t unit_bytes)
@@ -388,7 +470,7 @@ void rvli_contents_fill(uint64_t to, unsigned value, size_t count, size_t unit_b
         part = bytes - done < sizeof pattern ? bytes - done : sizeof pattern;
         write_locked(to + done, pattern, part);
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void rvli_contents_move(uint64_t to, uint64_t from, size_t bytes)
@@ -399,7 +481,7 @@ void rvli_contents_move(uint64_t to, uint64_t from, size_t bytes)
         move_locked(to, from, room, bytes);
     else
         forget_locked(to, bytes);
-    pthread_mutex_unlock(&mutex);
+    leave();
     free(room);
 }
 
@@ -407,7 +489,7 @@ void rvli_contents_forget(uint64_t addr, size_t bytes)
 {
     pthread_mutex_lock(&mutex);
     forget_locked(addr, bytes);
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 /* Also of a forked child: somebody else may have held its lock. */
@@ -416,15 +498,36 @@ void rvli_contents_forget_all(void)
     pthread_mutex_init(&mutex, NULL);
     begun = false; /* what was kept is the parent's, and left as it is */
     rvli_shared_contents_forget_file();
+    rvli_promised_forget();
     reading.how = RVLI_READING_KEPT;
 }
 
 bool rvli_contents_read(uint64_t from, void *to, size_t bytes)
 {
+    settle(from, bytes);
     pthread_mutex_lock(&mutex);
     bool known = read_locked(from, to, bytes);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return known;
+}
+
+void rvli_contents_read_known(uint64_t from, void *to, bool *known, size_t bytes)
+{
+    settle(from, bytes);
+    pthread_mutex_lock(&mutex);
+    if (read_locked(from, to, bytes))
+        memset(known, true, bytes);
+    else
+        list_known(from, known, bytes);
+    leave();
+}
+
+void rvli_contents_write_known(uint64_t to, const void *from, const bool *known, size_t bytes)
+{
+    pthread_mutex_lock(&mutex);
+    forget_locked(to, bytes);
+    write_known_locked(to, from, known, bytes);
+    leave();
 }
 
 bool rvli_contents_knows(uint64_t addr)
@@ -432,7 +535,7 @@ bool rvli_contents_knows(uint64_t addr)
     bool known;
     pthread_mutex_lock(&mutex);
     list_known(addr, &known, 1);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return known;
 }
 
@@ -463,7 +566,7 @@ void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place)
     pthread_mutex_lock(&mutex);
     begin();
     rvli_shared_place *made = NULL;
-    if (rvli_addrmap_get(&shared, addr) == NULL && rvli_shared_contents_begin(most_bytes()))
+    if (rvli_addrmap_get(&shared, addr) == NULL && rvli_shared_contents_begin(rvli_contents_most()))
         made = malloc(sizeof *made);
     if (made != NULL && rvli_addrmap_insert(&shared, addr, made) == RVL_OK) {
         *made = (rvli_shared_place){.place = place, .size_bytes = bytes};
@@ -471,7 +574,7 @@ void rvli_contents_share(uint64_t addr, size_t bytes, uint64_t place)
     } else {
         free(made); /* this process sees its own alone, as before */
     }
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void rvli_contents_unshare(uint64_t addr)
@@ -479,7 +582,7 @@ void rvli_contents_unshare(uint64_t addr)
     pthread_mutex_lock(&mutex);
     if (begun)
         free(rvli_addrmap_remove(&shared, addr));
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 /* ---- Copies to the host ---- */
@@ -491,7 +594,7 @@ static void note_backup(const void *to, uint64_t from, size_t bytes)
     forget_frames((uintptr_t)to, bytes);
     if (bytes > rvli_contents_limit())
         copy_frames((uintptr_t)to, from, bytes, false);
-    pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void rvli_contents_reading(rvli_reading how, uint64_t given, const char *place)
@@ -524,6 +627,16 @@ static int join(size_t *unit_bytes, int dimensions, const int64_t *sizes, const 
         whole *= sizes[--dimensions];
     *unit_bytes *= (size_t)whole;
     return dimensions;
+}
+
+/* How many bytes lie from the first element to the last. */
+static size_t reach_of(size_t unit_bytes, int dimensions, const int64_t *sizes,
+                       const int64_t *strides)
+{
+    int64_t last = 0;
+    for (int i = 0; i < dimensions; i++)
+        last += (sizes[i] - 1) * strides[i];
+    return (size_t)(last + 1) * unit_bytes;
 }
 
 typedef struct piece {
@@ -567,9 +680,10 @@ bool rvli_contents_read_strided(uint64_t addr, size_t unit_bytes, int dimensions
     piece at = {addr, to};
     size_t piece_bytes = unit_bytes;
     int left = join(&piece_bytes, dimensions, sizes, strides);
+    settle(addr, reach_of(unit_bytes, dimensions, sizes, strides));
     pthread_mutex_lock(&mutex);
     bool known = walk(&at, piece_bytes, unit_bytes, left, sizes, strides, read_piece);
-    pthread_mutex_unlock(&mutex);
+    leave();
     return known;
 }
 
@@ -581,5 +695,5 @@ void rvli_contents_write_strided(uint64_t addr, size_t unit_bytes, int dimension
     int left = join(&piece_bytes, dimensions, sizes, strides);
     pthread_mutex_lock(&mutex);
     (void)walk(&at, piece_bytes, unit_bytes, left, sizes, strides, write_piece);
-    pthread_mutex_unlock(&mutex);
+    leave();
 }

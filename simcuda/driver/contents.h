@@ -19,8 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The largest copy that is kept, in bytes. */
+/* The largest copy that is kept, in bytes, and how much all that is kept may be. */
 size_t rvli_contents_limit(void);
+size_t rvli_contents_most(void);
 
 /* Device memory gets these bytes, all the same byte, or those of other device memory. */
 void rvli_contents_write(uint64_t to, const void *from, size_t bytes);
@@ -44,12 +45,45 @@ void rvli_contents_unshare(uint64_t addr);
 /* Fills host memory; what is unknown is 0. Answers whether all of it is known. Tells nobody. */
 bool rvli_contents_read(uint64_t from, void *to, size_t bytes);
 
-/* Whether the byte at an address is known. */
+/* The same with a byte for each that says whether it is known. */
+void rvli_contents_read_known(uint64_t from, void *to, bool *known, size_t bytes);
+void rvli_contents_write_known(uint64_t to, const void *from, const bool *known, size_t bytes);
+
+/* Whether the byte at an address is known. Waits for nobody. */
 bool rvli_contents_knows(uint64_t addr);
 
 /* A copy to the host as the program asked for it: rvli_contents_read() as this thread's reading()
  * has it, and an unknown byte is told. */
 void rvli_contents_copy_out(void *to, uint64_t from, size_t bytes);
+
+/* ---- What others bring (promised.h) ---- */
+
+typedef struct rvli_bringer {
+    /*
+     * Fills `bytes` and says which of them are known; they begin as zero and unknown. Called once
+     * with success, by one thread at a time, without a lock. Waits only if it may; false: it would
+     * have to.
+     */
+    bool (*bring)(void *user, char *bytes, bool *known, bool wait);
+
+    /* Nobody needs it any more, whether it was brought or not. */
+    void (*end)(void *user);
+} rvli_bringer;
+
+/*
+ * Device memory gets what is brought; it is asked for when somebody reads it. false: there is no
+ * memory for that, the content is unknown, and `user` is still the caller's.
+ */
+bool rvli_contents_promise(uint64_t addr, size_t bytes, const rvli_bringer *bringer, void *user);
+
+/* How many promises there are. */
+int rvli_contents_promises(void);
+
+/* Takes what has come already, the oldest first, so that nobody keeps it for this process. */
+void rvli_contents_tidy(void);
+
+/* Waits for what is promised to these addresses, as every read does. */
+void rvli_contents_settle(uint64_t addr, size_t bytes);
 
 /* ---- What copies to the host see on this thread ---- */
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simcuda/machine/deposits.h"
+
 typedef struct seat {
     rvli_client *holder; /* NULL: nobody has come, or who came has left */
     bool came;
@@ -20,6 +22,7 @@ struct rvli_meeting {
     uint32_t ranks;
     uint32_t came;
     uint32_t held;
+    rvli_deposits deposits;
     seat seats[];
 };
 
@@ -41,6 +44,31 @@ static rvli_meeting *find(const rvli_machine *machine, uint64_t id)
     return each;
 }
 
+rvli_meeting *rvli_meeting_find(rvli_machine *machine, uint64_t id)
+{
+    return find(machine, id);
+}
+
+rvli_seat rvli_meeting_seat(const rvli_meeting *meeting, uint32_t rank, rvli_client **holder_out)
+{
+    *holder_out = rank < meeting->ranks ? meeting->seats[rank].holder : NULL;
+    if (rank >= meeting->ranks)
+        return RVLI_SEAT_NONE;
+    if (*holder_out != NULL)
+        return RVLI_SEAT_HELD;
+    return meeting->seats[rank].came ? RVLI_SEAT_LEFT : RVLI_SEAT_EMPTY;
+}
+
+uint32_t rvli_meeting_ranks(const rvli_meeting *meeting)
+{
+    return meeting->ranks;
+}
+
+rvli_deposits *rvli_meeting_deposits(rvli_meeting *meeting)
+{
+    return &meeting->deposits;
+}
+
 static rvli_meeting *begin(rvli_machine *machine, const char *name, uint32_t ranks)
 {
     rvli_meeting *made = calloc(1, sizeof *made + ranks * sizeof *made->seats);
@@ -54,10 +82,11 @@ static rvli_meeting *begin(rvli_machine *machine, const char *name, uint32_t ran
     return made;
 }
 
-static void drop_if_empty(rvli_machine *machine, rvli_meeting *meeting)
+/* What was brought stays for those who have not taken it yet, also where they have left. */
+void rvli_meeting_drop_if_empty(rvli_machine *machine, rvli_meeting *meeting)
 {
     rvli_meeting **link = &machine->meetings;
-    if (meeting->held > 0)
+    if (meeting->held > 0 || meeting->deposits.count > 0)
         return;
     while (*link != meeting)
         link = &(*link)->next;
@@ -154,7 +183,8 @@ void rvli_meeting_part(rvli_machine *machine, rvli_client *client, uint64_t id, 
     if (meeting == NULL || rank >= meeting->ranks || meeting->seats[rank].holder != client)
         return;
     leave(meeting, rank);
-    drop_if_empty(machine, meeting);
+    rvli_deposits_settle(machine, meeting, NULL);
+    rvli_meeting_drop_if_empty(machine, meeting);
 }
 
 void rvli_meeting_forget(rvli_machine *machine, rvli_client *client)
@@ -165,6 +195,7 @@ void rvli_meeting_forget(rvli_machine *machine, rvli_client *client)
         for (uint32_t rank = 0; rank < each->ranks; rank++)
             if (each->seats[rank].holder == client)
                 leave(each, rank);
-        drop_if_empty(machine, each);
+        rvli_deposits_settle(machine, each, client);
+        rvli_meeting_drop_if_empty(machine, each);
     }
 }

@@ -33,6 +33,20 @@ rvl_status rvli_meeting_ask(rvli_machine *machine, uint64_t id, char text[RVLI_W
 rvl_status rvli_meeting_read(rvli_machine *machine, uint64_t id, uint32_t rank,
                              uint64_t *brought_out);
 
+/* The meeting with an id, for what its ranks bring each other (deposits.h). NULL: there is none. */
+rvli_meeting *rvli_meeting_find(rvli_machine *machine, uint64_t id);
+
+typedef enum rvli_seat {
+    RVLI_SEAT_NONE, /* the meeting has no such rank */
+    RVLI_SEAT_EMPTY,
+    RVLI_SEAT_HELD,
+    RVLI_SEAT_LEFT,
+} rvli_seat;
+
+/* holder_out: who holds it, else NULL. */
+rvli_seat rvli_meeting_seat(const rvli_meeting *meeting, uint32_t rank, rvli_client **holder_out);
+uint32_t rvli_meeting_ranks(const rvli_meeting *meeting);
+
 /* A rank of a process leaves; the process leaves all its seats. */
 void rvli_meeting_part(rvli_machine *machine, rvli_client *client, uint64_t id, uint32_t rank);
 void rvli_meeting_forget(rvli_machine *machine, rvli_client *client);

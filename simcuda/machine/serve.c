@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "simcuda/machine/deposits.h"
 #include "simcuda/machine/internal.h"
 #include "simcuda/machine/meeting.h"
 #include "simcuda/machine/shared.h"
@@ -212,10 +213,17 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_shared_import(machine, client, request, RVLI_SHARED_BY_FILE, answer);
     case RVLI_WIRE_CONTENTS:
         return give_contents(machine, file_out);
+    case RVLI_WIRE_BRING:
+        return rvli_deposits_bring(machine, client, request, &answer->place);
+    case RVLI_WIRE_COME:
+        return rvli_deposits_come(machine, client, request);
+    case RVLI_WIRE_TAKE:
+        return rvli_deposits_take(machine, client, request, answer);
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
     case RVLI_WIRE_UNKNOWN:
+    case RVLI_WIRE_TAKEN:
         break;
     }
     return RVL_ERR_INVALID;
@@ -224,7 +232,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
     return request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
-           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN;
+           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
+           request->kind == RVLI_WIRE_TAKEN;
 }
 
 static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
@@ -235,6 +244,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         give_host(machine, client, request->bytes);
     else if (request->kind == RVLI_WIRE_PART)
         rvli_meeting_part(machine, client, request->id, request->rank);
+    else if (request->kind == RVLI_WIRE_TAKEN)
+        rvli_deposits_taken(machine, client, request);
     else
         rvli_unknown_count(&machine->unknown, request->bytes, request->text);
 }

@@ -108,6 +108,19 @@ static uint64_t room_for_contents(uint64_t bytes)
     return 2 * ((bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES);
 }
 
+uint64_t rvli_shared_take_place(rvli_shared *shared, uint64_t bytes)
+{
+    uint64_t place = shared->contents_end;
+    shared->contents_end += room_for_contents(bytes);
+    return place;
+}
+
+void rvli_shared_give_place(const rvli_shared *shared, uint64_t place, uint64_t bytes)
+{
+    (void)fallocate(shared->contents, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)place,
+                    (off_t)room_for_contents(bytes));
+}
+
 static rvl_status enter(rvli_shared *shared, piece *made)
 {
     rvl_status status = rvli_intmap_reserve(&shared->by_id);
@@ -118,8 +131,7 @@ static rvl_status enter(rvli_shared *shared, piece *made)
     made->key = ++shared->last_key;
     if (made->key == 0)
         made->key = ++shared->last_key;
-    made->place = shared->contents_end;
-    shared->contents_end += room_for_contents(made->bytes);
+    made->place = rvli_shared_take_place(shared, made->bytes);
     (void)rvli_intmap_insert(&shared->by_id, made->id, (uintptr_t)made); /* there is room */
     (void)rvli_intmap_insert(&shared->by_key, made->key, (uintptr_t)made);
     return RVL_OK;
@@ -158,8 +170,7 @@ static void let_go(rvli_machine *machine, piece *of)
     rvli_intmap_remove(&shared->by_key, of->key, NULL);
     if (of->bytes > 0) {
         (void)rvl_free(machine->context, of->id);
-        (void)fallocate(shared->contents, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                        (off_t)of->place, (off_t)room_for_contents(of->bytes));
+        rvli_shared_give_place(shared, of->place, of->bytes);
     }
     free(of);
 }

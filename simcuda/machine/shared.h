@@ -51,6 +51,10 @@ rvl_status rvli_shared_import(rvli_machine *machine, rvli_client *client,
 /* A process has it once less; what nobody has is freed. Also memory that was never exported. */
 void rvli_shared_release(rvli_machine *machine, rvli_client *client, uint64_t id);
 
+/* A place for contents of so many bytes that are no memory, and its end. */
+uint64_t rvli_shared_take_place(rvli_shared *shared, uint64_t bytes);
+void rvli_shared_give_place(const rvli_shared *shared, uint64_t place, uint64_t bytes);
+
 /* Where contents of shared memory are kept. A copy, which becomes the caller's; -1. */
 int rvli_shared_contents(const rvli_shared *shared);
 

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Operations between ranks. Each is checked, and complete when it is asked for: no rank waits for
- * another, and no bytes travel between processes.
+ * another in a call.
  *
- * Where the driver keeps what memory contains, the receiving buffer gets what this rank has sent
- * itself, in the place of every rank: ranks are taken to bring the same. A sum, a product, a
- * maximum or an average of them is what this rank brings, too. What another rank alone has (a
- * broadcast by another root, a receive) leaves the buffer as it is.
+ * First the receiving buffer gets what this rank has sent itself, in the place of every rank: so
+ * the driver sees the buffers, and a communicator of one rank is done. Where there are others, what
+ * they bring takes its place (carry.h).
  */
-#include "simcuda/nccl/comm.h"
+#include <stdlib.h>
+#include <string.h>
 
-static const unsigned char bytes_of_type[RVLI_NCCL_TYPES] = {
-    [RVLI_NCCL_INT8] = 1,     [RVLI_NCCL_UINT8] = 1,       [RVLI_NCCL_INT32] = 4,
-    [RVLI_NCCL_UINT32] = 4,   [RVLI_NCCL_INT64] = 8,       [RVLI_NCCL_UINT64] = 8,
-    [RVLI_NCCL_FLOAT16] = 2,  [RVLI_NCCL_FLOAT32] = 4,     [RVLI_NCCL_FLOAT64] = 8,
-    [RVLI_NCCL_BFLOAT16] = 2, [RVLI_NCCL_FLOAT8_E4M3] = 1, [RVLI_NCCL_FLOAT8_E5M2] = 1,
-};
+#include "simcuda/nccl/carry.h"
+#include "simcuda/nccl/comm.h"
+#include "simcuda/nccl/reduce.h"
 
 /* ---- Checks ---- */
 
@@ -36,7 +33,7 @@ static rvli_nccl_result check(rvli_comm *comm, size_t count, rvli_nccl_type type
                               comm->ranks - 1);
     if (count > SIZE_MAX / 8 / (size_t)comm->ranks)
         return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT, "%zu elements are too many", count);
-    *bytes_out = count * bytes_of_type[type];
+    *bytes_out = count * rvli_type_bytes(type);
     return RVLI_NCCL_SUCCESS;
 }
 
@@ -78,6 +75,8 @@ static const void *part_of(const void *from, int rank, size_t bytes)
 
 /* ---- Operations to reduce by ---- */
 
+#define SCALAR_ON_DEVICE 0 /* ncclScalarDevice */
+
 rvli_nccl_result ncclRedOpCreatePreMulSum(int *operation, void *scalar, rvli_nccl_type type,
                                           int residence, rvli_comm *comm)
 {
@@ -89,6 +88,15 @@ rvli_nccl_result ncclRedOpCreatePreMulSum(int *operation, void *scalar, rvli_ncc
         return rvli_nccl_fail(RVLI_NCCL_INVALID_ARGUMENT,
                               "ncclRedOpCreatePreMulSum: there is no scalar, or no place for the "
                               "operation");
+    rvli_scalar *more = realloc(comm->scalars, (comm->operations + 1) * sizeof *more);
+    if (more == NULL)
+        return rvli_nccl_fail(RVLI_NCCL_SYSTEM_ERROR, "out of host memory");
+    comm->scalars = more;
+    more[comm->operations] = (rvli_scalar){.type = type};
+    if (residence == SCALAR_ON_DEVICE)
+        more[comm->operations].on_device = (CUdeviceptr)scalar;
+    else
+        memcpy(more[comm->operations].value, scalar, bytes);
     *operation = RVLI_NCCL_OPERATIONS + (int)comm->operations++;
     return RVLI_NCCL_SUCCESS;
 }
@@ -110,6 +118,26 @@ static rvli_nccl_result with_memory(rvli_comm *comm, rvli_nccl_result checked)
     return checked == RVLI_NCCL_SUCCESS ? rvli_comm_use_memory(comm) : checked;
 }
 
+/* What all ranks call, where each brings so many parts and gets so many. */
+static rvli_carried all_call(rvli_comm *comm, const char *name, CUstream stream, size_t bytes,
+                             int brought, int got)
+{
+    return (rvli_carried){.comm = comm,
+                          .name = name,
+                          .stream = stream,
+                          .bytes = bytes,
+                          .from_bytes = bytes * (size_t)brought,
+                          .largest = bytes * (size_t)(brought > got ? brought : got),
+                          .peer = -1};
+}
+
+static void set_reduction(rvli_carried *call, rvli_nccl_type type, int operation)
+{
+    call->reduces = true;
+    call->type = type;
+    call->operation = operation;
+}
+
 rvli_nccl_result ncclReduce(const void *from, void *to, size_t count, rvli_nccl_type type,
                             int operation, int root, rvli_comm *comm, CUstream stream)
 {
@@ -118,9 +146,16 @@ rvli_nccl_result ncclReduce(const void *from, void *to, size_t count, rvli_nccl_
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
     result = with_memory(comm, result);
-    if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
+    if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put(to, 0, from, bytes, stream);
+    rvli_carried call = all_call(comm, "ncclReduce", stream, bytes, 1, 1);
+    bool is_root = comm->rank == root;
+    call.way = is_root ? RVLI_CARRY_REDUCE : RVLI_CARRY_NOTHING;
+    set_reduction(&call, type, operation);
+    call.from = from;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, is_root ? put(to, 0, from, bytes, stream) : result);
 }
 
 rvli_nccl_result ncclBroadcast(const void *from, void *to, size_t count, rvli_nccl_type type,
@@ -128,9 +163,16 @@ rvli_nccl_result ncclBroadcast(const void *from, void *to, size_t count, rvli_nc
 {
     size_t bytes;
     rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
-    if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
+    if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put(to, 0, from, bytes, stream);
+    rvli_carried call = all_call(comm, "ncclBroadcast", stream, bytes, 1, 1);
+    bool is_root = comm->rank == root;
+    call.way = RVLI_CARRY_ONE;
+    call.source = root;
+    call.from = is_root ? from : NULL;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, is_root ? put(to, 0, from, bytes, stream) : result);
 }
 
 rvli_nccl_result ncclBcast(void *buffer, size_t count, rvli_nccl_type type, int root,
@@ -147,7 +189,15 @@ rvli_nccl_result ncclAllReduce(const void *from, void *to, size_t count, rvli_nc
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
     result = with_memory(comm, result);
-    return result == RVLI_NCCL_SUCCESS ? put(to, 0, from, bytes, stream) : result;
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    rvli_carried call = all_call(comm, "ncclAllReduce", stream, bytes, 1, 1);
+    call.way = RVLI_CARRY_REDUCE;
+    set_reduction(&call, type, operation);
+    call.from = from;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, put(to, 0, from, bytes, stream));
 }
 
 rvli_nccl_result ncclReduceScatter(const void *from, void *to, size_t count, rvli_nccl_type type,
@@ -160,7 +210,14 @@ rvli_nccl_result ncclReduceScatter(const void *from, void *to, size_t count, rvl
     result = with_memory(comm, result);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put(to, 0, part_of(from, comm->rank, bytes), bytes, stream);
+    rvli_carried call = all_call(comm, "ncclReduceScatter", stream, bytes, comm->ranks, 1);
+    call.way = RVLI_CARRY_REDUCE;
+    set_reduction(&call, type, operation);
+    call.from = from;
+    call.to = to;
+    call.at = (size_t)comm->rank * bytes;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, put(to, 0, part_of(from, comm->rank, bytes), bytes, stream));
 }
 
 rvli_nccl_result ncclAllGather(const void *from, void *to, size_t count, rvli_nccl_type type,
@@ -168,10 +225,16 @@ rvli_nccl_result ncclAllGather(const void *from, void *to, size_t count, rvli_nc
 {
     size_t bytes;
     rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
-    return result == RVLI_NCCL_SUCCESS ? put_all(comm, to, from, bytes, stream) : result;
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    rvli_carried call = all_call(comm, "ncclAllGather", stream, bytes, 1, comm->ranks);
+    call.way = RVLI_CARRY_EACH;
+    call.from = from;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, put_all(comm, to, from, bytes, stream));
 }
 
-/* Every rank sends this one what this one sends itself. */
 rvli_nccl_result ncclAlltoAll(const void *from, void *to, size_t count, rvli_nccl_type type,
                               rvli_comm *comm, CUstream stream)
 {
@@ -179,7 +242,13 @@ rvli_nccl_result ncclAlltoAll(const void *from, void *to, size_t count, rvli_ncc
     rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
     if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put_all(comm, to, part_of(from, comm->rank, bytes), bytes, stream);
+    rvli_carried call = all_call(comm, "ncclAlltoAll", stream, bytes, comm->ranks, comm->ranks);
+    call.way = RVLI_CARRY_EACH;
+    call.from = from;
+    call.to = to;
+    call.at = (size_t)comm->rank * bytes;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, put_all(comm, to, part_of(from, comm->rank, bytes), bytes, stream));
 }
 
 rvli_nccl_result ncclGather(const void *from, void *to, size_t count, rvli_nccl_type type, int root,
@@ -187,9 +256,15 @@ rvli_nccl_result ncclGather(const void *from, void *to, size_t count, rvli_nccl_
 {
     size_t bytes;
     rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
-    if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
+    if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put_all(comm, to, from, bytes, stream);
+    rvli_carried call = all_call(comm, "ncclGather", stream, bytes, 1, comm->ranks);
+    bool is_root = comm->rank == root;
+    call.way = is_root ? RVLI_CARRY_EACH : RVLI_CARRY_NOTHING;
+    call.from = from;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, is_root ? put_all(comm, to, from, bytes, stream) : result);
 }
 
 rvli_nccl_result ncclScatter(const void *from, void *to, size_t count, rvli_nccl_type type,
@@ -197,9 +272,19 @@ rvli_nccl_result ncclScatter(const void *from, void *to, size_t count, rvli_nccl
 {
     size_t bytes;
     rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
-    if (result != RVLI_NCCL_SUCCESS || comm->rank != root)
+    if (result != RVLI_NCCL_SUCCESS)
         return result;
-    return put(to, 0, part_of(from, comm->rank, bytes), bytes, stream);
+    rvli_carried call = all_call(comm, "ncclScatter", stream, bytes, comm->ranks, 1);
+    bool is_root = comm->rank == root;
+    call.way = RVLI_CARRY_ONE;
+    call.source = root;
+    call.from = is_root ? from : NULL;
+    call.to = to;
+    call.at = (size_t)comm->rank * bytes;
+    rvli_carry_read(&call);
+    if (is_root)
+        result = put(to, 0, part_of(from, comm->rank, bytes), bytes, stream);
+    return rvli_carry(&call, result);
 }
 
 /* ---- One to one ---- */
@@ -208,18 +293,29 @@ rvli_nccl_result ncclSend(const void *from, size_t count, rvli_nccl_type type, i
                           rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    (void)from;
-    (void)stream;
-    return check(comm, count, type, peer, &bytes);
+    rvli_nccl_result result = check(comm, count, type, peer, &bytes);
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    rvli_carried call = all_call(comm, "ncclSend", stream, bytes, 1, 1);
+    call.from = from;
+    call.peer = peer;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, result);
 }
 
 rvli_nccl_result ncclRecv(void *to, size_t count, rvli_nccl_type type, int peer, rvli_comm *comm,
                           CUstream stream)
 {
     size_t bytes;
-    (void)to;
-    (void)stream;
-    return check(comm, count, type, peer, &bytes);
+    rvli_nccl_result result = check(comm, count, type, peer, &bytes);
+    if (result != RVLI_NCCL_SUCCESS)
+        return result;
+    rvli_carried call = all_call(comm, "ncclRecv", stream, bytes, 1, 1);
+    call.way = RVLI_CARRY_ONE;
+    call.source = call.peer = peer;
+    call.to = to;
+    rvli_carry_read(&call);
+    return rvli_carry(&call, result);
 }
 
 RVLI_NCCL_ALSO(ncclRedOpCreatePreMulSum)

@@ -2,7 +2,8 @@
 /*
  * What the files of the simulated NCCL, libnccl.so.2, share. It stands on the driver's public
  * functions. Ranks find each other by the machine's meetings (simcuda/machine/meeting.h), and no
- * rank waits for another after that: an operation is complete when it is asked for.
+ * rank waits for another after that: an operation is complete when it is asked for. What it brings
+ * is waited for when it is read (carry.h).
  */
 #ifndef RVL_SIMCUDA_NCCL_COMM_H
 #define RVL_SIMCUDA_NCCL_COMM_H
@@ -22,6 +23,13 @@ typedef enum rvli_comm_state {
 
 #define RVLI_COMM_NAME_BYTES 33 /* 32 hexadecimal digits */
 
+/* The factor of an operation that a program has made. */
+typedef struct rvli_scalar {
+    rvli_nccl_type type;
+    CUdeviceptr on_device; /* 0: it is here */
+    char value[sizeof(double)];
+} rvli_scalar;
+
 struct ncclComm {
     uint64_t mark; /* RVLI_COMM_MARK: it is one */
     rvli_comm_state state;
@@ -33,10 +41,14 @@ struct ncclComm {
     bool used;   /* by a collective, and has the memory for it */
     bool told;   /* that it waits */
     bool sized;  /* ranks is known, and not assumed */
+    bool alone;  /* others are not started: nobody brings what they would */
     unsigned children;
     unsigned moves;      /* times that it was suspended or resumed */
     unsigned operations; /* made by ncclRedOpCreatePreMulSum() */
-    uint64_t meeting;    /* 0: it has left */
+    rvli_scalar *scalars;
+    uint64_t carried;     /* operations of all ranks that have carried something */
+    uint64_t (*pairs)[2]; /* those with each rank: receives, sends */
+    uint64_t meeting;     /* 0: it has left */
     uint64_t began_ns;
     uint64_t suspendable_bytes, total_bytes; /* total_bytes: with what stays */
     char name[RVLI_COMM_NAME_BYTES];
@@ -46,6 +58,14 @@ struct ncclComm {
 /* Keeps why something failed, for ncclGetLastError(), and answers the result. */
 rvli_nccl_result rvli_nccl_fail(rvli_nccl_result result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+#define RVLI_NCCL_TIMEOUT_VARIABLE "REVEILLE_NCCL_TIMEOUT_S"
+#define RVLI_NCCL_TELL_AFTER_S 10
+#define RVLI_SECOND_NS UINT64_C(1000000000)
+
+/* How long a rank waits for others. */
+uint64_t rvli_nccl_now_ns(void);
+uint64_t rvli_nccl_timeout_ns(void);
 
 /* A failure of the driver. */
 rvli_nccl_result rvli_nccl_driven(CUresult result);

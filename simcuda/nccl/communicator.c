@@ -17,19 +17,16 @@
 #include "simcuda/driver/client.h"
 #include "simcuda/nccl/comm.h"
 
-#define TIMEOUT_VARIABLE "REVEILLE_NCCL_TIMEOUT_S"
 #define TIMEOUT_USUAL_S 600
-#define TELL_AFTER_S 10
 #define POLL_NS_MIN 200000
 #define POLL_NS_MAX 20000000
-#define SECOND_NS UINT64_C(1000000000)
 #define DEVICES_MAX 64
 
-static uint64_t now_ns(void)
+uint64_t rvli_nccl_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * RVLI_SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 /* ---- Names ---- */
@@ -105,11 +102,11 @@ static void part(uint64_t *meeting, int rank)
     *meeting = 0;
 }
 
-static uint64_t timeout_ns(void)
+uint64_t rvli_nccl_timeout_ns(void)
 {
-    const char *text = getenv(TIMEOUT_VARIABLE);
+    const char *text = getenv(RVLI_NCCL_TIMEOUT_VARIABLE);
     unsigned long seconds = text != NULL ? strtoul(text, NULL, 10) : 0;
-    return (seconds > 0 ? seconds : TIMEOUT_USUAL_S) * SECOND_NS;
+    return (seconds > 0 ? seconds : TIMEOUT_USUAL_S) * RVLI_SECOND_NS;
 }
 
 /* Asks once whether all have come. RVLI_NCCL_IN_PROGRESS: not yet. */
@@ -118,7 +115,7 @@ static rvli_nccl_result have_met(rvli_comm *comm, uint64_t meeting)
     rvli_wire_answer answer;
     rvli_wire_request request = {.kind = RVLI_WIRE_MET, .id = meeting};
     rvl_status status = rvli_client_send(&request, &answer);
-    uint64_t waited_ns = now_ns() - comm->began_ns;
+    uint64_t waited_ns = rvli_nccl_now_ns() - comm->began_ns;
     if (status == RVL_OK)
         return RVLI_NCCL_SUCCESS;
     if (status == RVL_ERR_STATE)
@@ -127,12 +124,13 @@ static rvli_nccl_result have_met(rvli_comm *comm, uint64_t meeting)
                               comm->ranks, answer.text);
     if (status != RVL_ERR_BUSY)
         return failed_to_ask(status);
-    if (waited_ns >= timeout_ns())
-        return rvli_nccl_fail(RVLI_NCCL_SYSTEM_ERROR,
-                              "rank %d of %d has waited %" PRIu64 " s for ranks that have not "
-                              "come: %s. Start them, or give more time by " TIMEOUT_VARIABLE,
-                              comm->rank, comm->ranks, waited_ns / SECOND_NS, answer.text);
-    if (!comm->told && waited_ns >= TELL_AFTER_S * SECOND_NS) {
+    if (waited_ns >= rvli_nccl_timeout_ns())
+        return rvli_nccl_fail(
+            RVLI_NCCL_SYSTEM_ERROR,
+            "rank %d of %d has waited %" PRIu64 " s for ranks that have not "
+            "come: %s. Start them, or give more time by " RVLI_NCCL_TIMEOUT_VARIABLE,
+            comm->rank, comm->ranks, waited_ns / RVLI_SECOND_NS, answer.text);
+    if (!comm->told && waited_ns >= RVLI_NCCL_TELL_AFTER_S * RVLI_SECOND_NS) {
         fprintf(stderr, "reveille: NCCL: rank %d of %d waits for ranks that have not come: %s\n",
                 comm->rank, comm->ranks, answer.text);
         comm->told = true;
@@ -160,7 +158,7 @@ rvli_nccl_result rvli_comm_meet(rvli_comm *comm, const char *what, uint64_t *mee
     if (comm->ranks == 1 || !comm->sized)
         return RVLI_NCCL_SUCCESS;
     make_child_name(name, comm->name, comm->moves++, what, 0);
-    comm->began_ns = now_ns();
+    comm->began_ns = rvli_nccl_now_ns();
     comm->told = false;
     return meet(name, comm->rank, comm->ranks, 0, meeting_out);
 }
@@ -211,15 +209,19 @@ static rvli_nccl_result check_config(const rvli_nccl_config *config)
 static rvli_comm *make_comm(int rank, int ranks, int device, const rvli_nccl_config *config)
 {
     rvli_comm *made = calloc(1, sizeof *made);
-    if (made == NULL)
+    if (made != NULL)
+        made->pairs = calloc((size_t)ranks, sizeof *made->pairs);
+    if (made == NULL || made->pairs == NULL) {
+        free(made);
         return NULL;
+    }
     made->mark = RVLI_COMM_MARK;
     made->rank = rank;
     made->ranks = ranks;
     made->device = device;
     made->sized = true;
     made->blocking = !is_set(config, config != NULL ? config->blocking : 0) || config->blocking;
-    made->began_ns = now_ns();
+    made->began_ns = rvli_nccl_now_ns();
     return made;
 }
 
@@ -228,19 +230,23 @@ static void free_comm(rvli_comm *comm)
     rvli_comm_give_memory(comm);
     part(&comm->meeting, comm->rank);
     comm->mark = 0;
+    free(comm->scalars);
+    free(comm->pairs);
     free(comm);
 }
 
 /* As NCCL, which refuses two ranks of one GPU. Where all are of one machine, more ranks than GPUs
  * are two of one. */
-static rvli_nccl_result check_devices(const rvli_comm *comm)
+static rvli_nccl_result check_devices(rvli_comm *comm)
 {
     int holders[DEVICES_MAX];
     for (int i = 0; i < DEVICES_MAX; i++)
         holders[i] = -1;
     for (int rank = 0; rank < comm->ranks && rank <= DEVICES_MAX; rank++) {
         uint64_t device;
-        if (!brought_by(comm->meeting, rank, &device) || device >= DEVICES_MAX)
+        bool came = brought_by(comm->meeting, rank, &device);
+        comm->alone = comm->alone || !came; /* all have come who are started */
+        if (!came || device >= DEVICES_MAX)
             continue;
         if (holders[device] >= 0)
             return rvli_nccl_fail(RVLI_NCCL_INVALID_USAGE,
@@ -498,6 +504,7 @@ static rvli_nccl_result begin_split(void *job)
     if (s->made == NULL)
         return rvli_nccl_fail(RVLI_NCCL_SYSTEM_ERROR, "out of host memory");
     s->made->sized = known;
+    s->made->alone = !known;
     make_child_name(s->made->name, s->parent->name, s->child, "color", s->color);
     return meet(s->made->name, rank, ranks, (uint64_t)s->made->device, &s->made->meeting);
 }
@@ -540,7 +547,7 @@ rvli_nccl_result ncclCommSplit(rvli_comm *comm, int color, int key, rvli_comm **
     if (config != NULL)
         s->config = *config;
     s->configured = config != NULL;
-    comm->began_ns = now_ns();
+    comm->began_ns = rvli_nccl_now_ns();
     comm->told = false;
     make_child_name(name, comm->name, s->child, "split", 0);
     result = meet(name, comm->rank, comm->ranks, (uint64_t)(uint32_t)color << 32 | (uint32_t)key,

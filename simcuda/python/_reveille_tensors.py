@@ -32,7 +32,7 @@ _Tensor = torch.Tensor
 _PLAIN = torch.Tensor.__torch_dispatch__
 _modes_below = torch._C._len_torch_dispatch_stack
 
-# PyDLL: these are short, and never wait for somebody who waits for Python.
+# PyDLL: these are short, and never wait for somebody who waits for Python: see _settle().
 _driver = ctypes.PyDLL(_DRIVER)
 
 
@@ -53,6 +53,10 @@ _forget = _function("forget", None, _ADDR, _BYTES)
 _knows = _function("knows", ctypes.c_bool, _ADDR)
 _reading = _function("reading", None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
 LIMIT = _function("limit", ctypes.c_size_t)()
+_promises = _function("promises", ctypes.c_int)
+# This one waits for other ranks, and their threads of this process may need Python for that.
+_wait = ctypes.CDLL(_DRIVER).rvli_contents_settle
+_wait.restype, _wait.argtypes = None, (_ADDR, _BYTES)
 
 
 class Unknown(Exception):
@@ -74,10 +78,25 @@ def _is_plain(tensor):
     )
 
 
+def _reach(tensor):
+    """Bytes from the first element to the last."""
+    if tensor.is_contiguous():
+        return tensor.nbytes
+    steps = zip(tensor.size(), tensor.stride())
+    return (sum((n - 1) * step for n, step in steps) + 1) * tensor.element_size()
+
+
+def _settle(tensor):
+    """Waits for what other ranks bring to it, if they do."""
+    if _promises() and tensor.nbytes <= LIMIT and _is_plain(tensor):
+        _wait(tensor.data_ptr(), _reach(tensor))
+
+
 def _content(tensor):
     """A copy on the CPU. Raises Unknown."""
     if not tensor.numel():
         return torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
+    _settle(tensor)
     if tensor.nbytes > LIMIT or not _knows(tensor.data_ptr()) or not _is_plain(tensor):
         raise Unknown
     copy = torch.empty(tensor.size(), dtype=tensor.dtype, device="cpu")
@@ -130,12 +149,8 @@ def _watch(storage):
 def _lose(tensor):
     if tensor.layout is not torch.strided:
         return
-    reach = tensor.nbytes
-    if reach and not tensor.is_contiguous():
-        steps = zip(tensor.size(), tensor.stride())
-        reach = (sum((n - 1) * step for n, step in steps) + 1) * tensor.element_size()
-    if reach:
-        _forget(tensor.data_ptr(), reach)
+    if tensor.nbytes:
+        _forget(tensor.data_ptr(), _reach(tensor))
 
 
 # ---- What an operator does ----
@@ -440,7 +455,16 @@ class SmallTensors(TorchDispatchMode):
             except Unknown:
                 pass
         out = self.read(plan, func, args, kwargs) if plan.reads else func(*args, **kwargs)
+        if plan.collective:
+            self.watch((args, tuple(kwargs.values()), out))
         return self.lose(plan, out, args, kwargs)
+
+    @staticmethod
+    def watch(tensors):
+        """The simulated NCCL keeps what its buffers hold, which goes with them, too."""
+        for each in _tensors(tensors):
+            if each.is_cuda and each.layout is torch.strided and 0 < each.nbytes <= LIMIT:
+                _watch(each.untyped_storage())
 
     @staticmethod
     def lose(plan, out, args, kwargs):

@@ -7,8 +7,8 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, except for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART and
- * RVLI_WIRE_UNKNOWN: nobody waits for those.
+ * A request is answered, except for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
+ * RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 3u
+#define RVLI_WIRE_VERSION 4u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -69,7 +69,28 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_OPEN,        /* id: the key, bytes: the owner */
     RVLI_WIRE_IMPORT,      /* id: the key in a ticket */
     RVLI_WIRE_CONTENTS,    /* -> a file descriptor: where contents of shared memory are */
+
+    /*
+     * What ranks bring each other by an operation of NCCL (simcuda/machine/deposits.h). All have
+     * id: the meeting of the communicator, rank, sequence, and from and to: RVLI_WIRE_ALL, or the
+     * two ranks of a send and its receive.
+     */
+    RVLI_WIRE_BRING, /* bytes -> place: for them, in the file of RVLI_WIRE_CONTENTS; as COME */
+    RVLI_WIRE_COME,  /* bytes: rvli_wire_come. The rank takes part, and has brought what it does.
+                        RVL_ERR_BUSY: it is too far ahead of others */
+    RVLI_WIRE_TAKE,  /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
+                        unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
+    RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */
 } rvli_wire_kind;
+
+/* How a rank takes part in an operation. */
+typedef enum rvli_wire_come {
+    RVLI_WIRE_GIVES, /* it needs nothing of what others bring */
+    RVLI_WIRE_GETS,  /* it may ask for that, until it says RVLI_WIRE_TAKEN */
+    RVLI_WIRE_ENDS,  /* it has waited long enough: the communicator brings nothing from now on */
+} rvli_wire_come;
+
+#define RVLI_WIRE_ALL UINT32_MAX /* an operation of all ranks */
 
 /* When a communicator takes memory: when it is made, and with its first collective. */
 typedef enum rvli_wire_nccl_part {
@@ -77,7 +98,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_CONTENTS
+#define RVLI_WIRE_LAST RVLI_WIRE_TAKEN
 
 typedef struct rvli_wire_request {
     uint32_t kind;
@@ -86,6 +107,9 @@ typedef struct rvli_wire_request {
     uint64_t id;
     uint32_t rank;
     uint32_t ranks;
+    uint64_t sequence;
+    uint32_t from;
+    uint32_t to;
     char text[RVLI_WIRE_TEXT_BYTES];
 } rvli_wire_request;
 

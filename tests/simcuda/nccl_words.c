@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nccl_contents.h"
 #include "simcuda/nccl/nccl.h"
 
 #define RANKS_MAX 8
@@ -324,6 +325,7 @@ int nccl_words(char **words)
     while (*words != NULL) {
         int taken = act_alone(*words);
         taken = taken > 0 ? taken : act(words);
+        taken = taken > 0 ? taken : nccl_contents_act(comm, words, find);
         if (taken == 0) {
             fprintf(stderr, "%s: no such word of NCCL\n", *words);
             return 9;

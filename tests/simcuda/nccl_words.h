@@ -14,11 +14,12 @@
  *     shrink RANK   the same, without one rank
  *     who           rank and number of ranks, as RANK/RANKS
  *     reduce        all collectives of 256 floats
- *     sum           the first element of a sum over all ranks of [RANK's own 5]
  *     destroy       suspend   resume   stats   async   alloc BYTES   memfree   window   unknown
  *     memory        bytes in use on this rank's device
  *     device N      held SECONDS
  *     end           kills itself
+ *
+ * and those of nccl_contents.h.
  *
  * Each call prints its result, and NCCL's words for what failed on stderr. Answers the exit status.
  */

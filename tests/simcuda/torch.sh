@@ -40,6 +40,8 @@ done
 if [ -n "$short" ]; then
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" fsdp
+    timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
+        --nproc-per-node 2 "$source/tests/simcuda/torch_contents.py"
     timeout 300 "$build/cli/reveille" run -- "$environment/bin/python" "$source/tests/simcuda/torch_dnn.py"
     exec timeout 300 "$environment/bin/python" "$source/tests/simcuda/four_ways.py" "$build/cli/reveille" --only qwen2.5-0.5b
 fi
@@ -47,6 +49,9 @@ for how in fsdp ddp; do
     timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
         --nproc-per-node 2 "$source/tests/simcuda/torch_ranks.py" $how
 done
+timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" -m torch.distributed.run \
+    --nproc-per-node 2 "$source/tests/simcuda/torch_contents.py"
+timeout 300 "$build/cli/reveille" run --gpus 2 -- "$environment/bin/python" "$source/tests/simcuda/torch_contents.py" ends
 timeout 300 "$build/cli/reveille" run --rank 3 --world 64 -- "$environment/bin/python" \
     "$source/tests/simcuda/torch_ranks.py" fsdp
 for program in torch_dnn torch_compile; do

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/machine/deposits.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "simcuda/machine/shared.h"
+
+/* How one rank takes part. */
+typedef struct part {
+    const rvli_client *client; /* NULL: it has neither brought anything nor come */
+    uint64_t place;
+    uint64_t bytes; /* 0: what it has is unknown, or it has nothing */
+    bool came;
+    bool done; /* it takes nothing any more */
+} part;
+
+struct rvli_deposit {
+    rvli_deposit *next;
+    uint64_t sequence;
+    uint32_t from, to; /* RVLI_WIRE_ALL: of all ranks */
+    uint32_t count;    /* a part for each rank; else the sender's and the receiver's */
+    uint32_t open;     /* parts that are not done */
+    part parts[];
+};
+
+/* ---- Finding ---- */
+
+static uint32_t rank_of(const rvli_deposit *of, uint32_t index)
+{
+    return of->from == RVLI_WIRE_ALL ? index : index == 0 ? of->from : of->to;
+}
+
+static bool is_of(const rvli_deposit *of, const rvli_wire_request *request)
+{
+    return of->sequence == request->sequence && of->from == request->from && of->to == request->to;
+}
+
+static rvli_deposit *find(const rvli_deposits *all, const rvli_wire_request *request)
+{
+    rvli_deposit *each = all->first;
+    while (each != NULL && !is_of(each, request))
+        each = each->next;
+    return each;
+}
+
+/* The part that a request is about: a rank's, where it sends to itself the part that it asks for.
+ */
+static part *part_of(rvli_deposit *of, uint32_t rank, bool gets)
+{
+    if (of->from == RVLI_WIRE_ALL)
+        return rank < of->count ? &of->parts[rank] : NULL;
+    if (rank == (gets ? of->to : of->from))
+        return &of->parts[gets];
+    return NULL;
+}
+
+/* ---- The end of an operation ---- */
+
+static void drop(rvli_machine *machine, rvli_deposits *all, rvli_deposit *gone)
+{
+    rvli_deposit **link = &all->first, *before = NULL;
+    while (*link != gone) {
+        before = *link;
+        link = &before->next;
+    }
+    *link = gone->next;
+    if (all->last == gone)
+        all->last = before;
+    all->count--;
+    all->parts -= gone->count;
+    for (uint32_t i = 0; i < gone->count; i++)
+        if (gone->parts[i].bytes > 0)
+            rvli_shared_give_place(machine->shared, gone->parts[i].place, gone->parts[i].bytes);
+    free(gone);
+}
+
+static void give_up(rvli_machine *machine, rvli_deposits *all)
+{
+    while (all->first != NULL)
+        drop(machine, all, all->first);
+    all->given_up = true;
+}
+
+static void finish(rvli_deposit *of, part *done)
+{
+    of->open -= !done->done;
+    done->done = true;
+}
+
+/* A rank that has left and had not come never will. */
+static void finish_those_that_left(const rvli_meeting *meeting, rvli_deposit *of,
+                                   const rvli_client *ended)
+{
+    rvli_client *holder;
+    for (uint32_t i = 0; i < of->count; i++) {
+        part *each = &of->parts[i];
+        bool left = rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT;
+        if ((left && !each->came) || (ended != NULL && each->client == ended))
+            finish(of, each);
+    }
+}
+
+void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rvli_client *ended)
+{
+    rvli_deposits *all = rvli_meeting_deposits(meeting);
+    rvli_deposit *next;
+    for (rvli_deposit *each = all->first; each != NULL; each = next) {
+        next = each->next;
+        finish_those_that_left(meeting, each, ended);
+        if (each->open == 0)
+            drop(machine, all, each);
+    }
+}
+
+/* ---- Its beginning ---- */
+
+static bool names_ranks(const rvli_meeting *meeting, const rvli_wire_request *request)
+{
+    uint32_t ranks = rvli_meeting_ranks(meeting);
+    bool all = request->from == RVLI_WIRE_ALL && request->to == RVLI_WIRE_ALL;
+    return all || (request->from < ranks && request->to < ranks);
+}
+
+static rvli_deposit *make(const rvli_meeting *meeting, const rvli_wire_request *request)
+{
+    uint32_t count = request->from == RVLI_WIRE_ALL ? rvli_meeting_ranks(meeting) : 2;
+    rvli_deposit *made = calloc(1, sizeof *made + count * sizeof *made->parts);
+    if (made == NULL)
+        return NULL;
+    made->sequence = request->sequence;
+    made->from = request->from;
+    made->to = request->to;
+    made->count = made->open = count;
+    finish_those_that_left(meeting, made, NULL);
+    return made;
+}
+
+static rvl_status find_or_make(const rvli_meeting *meeting, rvli_deposits *all,
+                               const rvli_wire_request *request, rvli_deposit **found_out)
+{
+    *found_out = find(all, request);
+    if (*found_out != NULL)
+        return RVL_OK;
+    if (all->given_up)
+        return RVL_ERR_STATE;
+    if (all->count >= RVLI_DEPOSITS_MAX || all->parts >= RVLI_DEPOSIT_PARTS_MAX)
+        return RVL_ERR_BUSY;
+    rvli_deposit *made = make(meeting, request);
+    if (made == NULL)
+        return RVL_ERR_HOST_OOM;
+    *(all->last != NULL ? &all->last->next : &all->first) = made;
+    all->last = *found_out = made;
+    all->count++;
+    all->parts += made->count;
+    return RVL_OK;
+}
+
+/* ---- Requests ---- */
+
+/* The meeting in which a process has the rank that it says. */
+static rvli_meeting *meeting_of(rvli_machine *machine, const rvli_client *client,
+                                const rvli_wire_request *request)
+{
+    rvli_client *holder = NULL;
+    rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
+    if (meeting == NULL || !names_ranks(meeting, request))
+        return NULL;
+    (void)rvli_meeting_seat(meeting, request->rank, &holder);
+    return holder == client ? meeting : NULL;
+}
+
+rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
+                               const rvli_wire_request *request, uint64_t *place_out)
+{
+    if (request->bytes == 0 || request->bytes > RVLI_DEPOSIT_BYTES_MAX)
+        return RVL_ERR_INVALID;
+    rvli_meeting *meeting = meeting_of(machine, client, request);
+    if (meeting == NULL)
+        return RVL_ERR_NOT_FOUND;
+    rvli_deposit *of = NULL;
+    rvl_status status = find_or_make(meeting, rvli_meeting_deposits(meeting), request, &of);
+    if (status != RVL_OK)
+        return status;
+    part *own = part_of(of, request->rank, false);
+    if (own == NULL)
+        return RVL_ERR_INVALID;
+    if (own->came || own->bytes > 0)
+        return RVL_ERR_STATE;
+    own->client = client;
+    own->bytes = request->bytes;
+    own->place = *place_out = rvli_shared_take_place(machine->shared, request->bytes);
+    return RVL_OK;
+}
+
+rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request)
+{
+    rvli_meeting *meeting = meeting_of(machine, client, request);
+    if (meeting == NULL)
+        return RVL_ERR_NOT_FOUND;
+    if (request->bytes > RVLI_WIRE_ENDS)
+        return RVL_ERR_INVALID;
+    rvli_deposit *of = NULL;
+    rvli_deposits *all = rvli_meeting_deposits(meeting);
+    if (request->bytes == RVLI_WIRE_ENDS) {
+        give_up(machine, all);
+        return RVL_OK;
+    }
+    rvl_status status = find_or_make(meeting, all, request, &of);
+    if (status != RVL_OK)
+        return status;
+    bool gets = request->bytes == RVLI_WIRE_GETS;
+    part *own = part_of(of, request->rank, gets);
+    if (own == NULL || own->came)
+        return own == NULL ? RVL_ERR_INVALID : RVL_ERR_STATE;
+    own->client = client;
+    own->came = true;
+    if (!gets)
+        finish(of, own);
+    if (of->open == 0)
+        drop(machine, all, of);
+    return RVL_OK;
+}
+
+/* Also for a rank that has left since it came. */
+static part *taker(rvli_deposit *of, const rvli_client *client, uint32_t rank)
+{
+    part *own = part_of(of, rank, true);
+    return own != NULL && own->came && own->client == client ? own : NULL;
+}
+
+rvl_status rvli_deposits_take(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request, rvli_wire_answer *answer)
+{
+    rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
+    rvli_deposit *of = meeting != NULL ? find(rvli_meeting_deposits(meeting), request) : NULL;
+    if (of == NULL)
+        return RVL_OK; /* unknown: nothing is carried there any more */
+    const part *giver =
+        request->bytes <= UINT32_MAX ? part_of(of, (uint32_t)request->bytes, false) : NULL;
+    if (giver == NULL || taker(of, client, request->rank) == NULL)
+        return RVL_ERR_INVALID;
+    if (giver->came) {
+        answer->count = giver->bytes > 0;
+        answer->place = giver->place;
+        answer->total_bytes = giver->bytes;
+        return RVL_OK;
+    }
+    rvli_client *holder;
+    rvli_seat seat = rvli_meeting_seat(meeting, (uint32_t)request->bytes, &holder);
+    return seat == RVLI_SEAT_LEFT || machine->store != NULL ? RVL_ERR_STATE : RVL_ERR_BUSY;
+}
+
+void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
+                         const rvli_wire_request *request)
+{
+    rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
+    rvli_deposits *all = meeting != NULL ? rvli_meeting_deposits(meeting) : NULL;
+    rvli_deposit *of = all != NULL ? find(all, request) : NULL;
+    part *own = of != NULL ? taker(of, client, request->rank) : NULL;
+    if (own == NULL)
+        return;
+    finish(of, own);
+    if (of->open == 0)
+        drop(machine, all, of);
+    rvli_meeting_drop_if_empty(machine, meeting);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the ranks of a communicator bring each other, operation by operation. A rank brings when it
+ * calls the operation, and takes when its program reads the result, so no rank waits for another in
+ * a call. The bytes lie in the file of shared contents (shared.h); here is who has brought what and
+ * who still may take it.
+ *
+ * A communicator is the meeting that made it. An operation of it has a number, and so has every
+ * send of one rank to another with its receive. It is forgotten when no rank can take any more:
+ * each has taken, or has said that it needs nothing, or its process has ended; or it has left and
+ * never came.
+ *
+ * The file bounds the bytes. The number of operations that somebody may still take from is bounded,
+ * too: a rank that is so far ahead of others has to wait, as a card's queue of launches would have
+ * it. If that takes too long it ends this, and what the communicator would bring is unknown.
+ */
+#ifndef RVL_SIMCUDA_MACHINE_DEPOSITS_H
+#define RVL_SIMCUDA_MACHINE_DEPOSITS_H
+
+#include "simcuda/machine/internal.h"
+#include "simcuda/machine/meeting.h"
+
+#define RVLI_DEPOSITS_MAX 1024u             /* operations of a communicator */
+#define RVLI_DEPOSIT_PARTS_MAX (1u << 18)   /* ranks in all of them */
+#define RVLI_DEPOSIT_BYTES_MAX (1ull << 40) /* of one */
+
+typedef struct rvli_deposit rvli_deposit;
+
+/* Of one meeting. All zeroes is none. */
+typedef struct rvli_deposits {
+    rvli_deposit *first, *last;
+    uint32_t count;
+    uint64_t parts;
+    bool given_up; /* nothing is brought any more */
+} rvli_deposits;
+
+rvli_deposits *rvli_meeting_deposits(rvli_meeting *meeting);
+void rvli_meeting_drop_if_empty(rvli_machine *machine, rvli_meeting *meeting);
+
+/* A place for what a rank brings. RVL_ERR_NOT_FOUND: it is no rank of the communicator, or has
+ * left; RVL_ERR_INVALID; RVL_ERR_STATE: it has come already; RVL_ERR_HOST_OOM: also of too many. */
+rvl_status rvli_deposits_bring(rvli_machine *machine, rvli_client *client,
+                               const rvli_wire_request *request, uint64_t *place_out);
+
+/* A rank takes part from now on, and what it has brought can be taken. As rvli_deposits_bring(). */
+rvl_status rvli_deposits_come(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request);
+
+/* What a rank has brought. RVL_ERR_BUSY: it has not come; RVL_ERR_STATE: and never will. */
+rvl_status rvli_deposits_take(rvli_machine *machine, rvli_client *client,
+                              const rvli_wire_request *request, rvli_wire_answer *answer);
+
+void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
+                         const rvli_wire_request *request);
+
+/* After ranks have left a meeting; ended: with their process, or NULL. */
+void rvli_deposits_settle(rvli_machine *machine, rvli_meeting *meeting, const rvli_client *ended);
+
+#endif

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/nccl/carry.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "simcuda/driver/client.h"
+#include "simcuda/driver/contents.h"
+#include "simcuda/driver/shared_contents.h"
+#include "simcuda/nccl/reduce.h"
+
+#define POLL_NS_MIN 200000
+#define POLL_NS_MAX 5000000
+
+/* What has been promised to a rank, and where to ask for it. It outlives its communicator. */
+typedef struct job {
+    rvli_wire_request key; /* meeting, rank, sequence, from, to */
+    const char *name;
+    rvli_carry_way way;
+    rvli_nccl_type type;
+    rvli_reduction reduction;
+    int ranks;
+    int source;
+    size_t bytes;
+    size_t at;
+} job;
+
+/* ---- Waiting ---- */
+
+typedef struct patience {
+    uint64_t began_ns, waited_ns;
+    struct timespec moment;
+    bool told;
+} patience;
+
+static patience begin_patience(void)
+{
+    return (patience){.began_ns = rvli_nccl_now_ns(), .moment.tv_nsec = POLL_NS_MIN};
+}
+
+/* Waits a moment. false: for too long already. */
+static bool wait_on(patience *of)
+{
+    if (of->waited_ns >= rvli_nccl_timeout_ns())
+        return false;
+    nanosleep(&of->moment, NULL);
+    of->moment.tv_nsec =
+        of->moment.tv_nsec < POLL_NS_MAX / 2 ? of->moment.tv_nsec * 2 : POLL_NS_MAX;
+    of->waited_ns = rvli_nccl_now_ns() - of->began_ns;
+    return true;
+}
+
+/* Once, after a while. */
+static bool is_to_be_told(patience *of)
+{
+    bool now = !of->told && of->waited_ns >= RVLI_NCCL_TELL_AFTER_S * RVLI_SECOND_NS;
+    of->told = of->told || now;
+    return now;
+}
+
+/* ---- Asking ---- */
+
+/* Once for a communicator: what is missing there is missing in all that follows, too. */
+static void tell_gone(const job *of, int giver)
+{
+    static _Atomic uint64_t told;
+    if (atomic_exchange(&told, of->key.id) != of->key.id)
+        fprintf(stderr,
+                "reveille: NCCL: rank %" PRIu32 " of %d reads what %s brings, and rank %d has left "
+                "without calling it: this is unknown\n",
+                of->key.rank, of->ranks, of->name, giver);
+}
+
+static void tell_waits(const job *of, int giver)
+{
+    fprintf(stderr,
+            "reveille: NCCL: rank %" PRIu32 " of %d reads what %s brings, and waits for rank %d, "
+            "which has not called it\n",
+            of->key.rank, of->ranks, of->name, giver);
+}
+
+static void tell_late(const job *of, int giver, uint64_t waited_ns)
+{
+    fprintf(stderr,
+            "reveille: NCCL: rank %" PRIu32 " of %d has waited %" PRIu64 " s for rank %d to call "
+            "%s: what it brings is unknown. Give more time by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
+            of->key.rank, of->ranks, waited_ns / RVLI_SECOND_NS, giver, of->name);
+}
+
+static rvl_status ask(const job *of, int giver, rvli_wire_answer *answer)
+{
+    rvli_wire_request request = of->key;
+    request.kind = RVLI_WIRE_TAKE;
+    request.bytes = (uint64_t)giver;
+    return rvli_client_send(&request, answer);
+}
+
+/* Waits until a rank has come, if it may. false: it is still missing. *place_out: of no bytes if
+ * unknown. */
+static bool find_brought(const job *of, int giver, bool wait, rvli_shared_place *place_out)
+{
+    rvli_wire_answer answer = {0};
+    rvl_status status;
+    patience waiting = begin_patience();
+    *place_out = (rvli_shared_place){0};
+    while ((status = ask(of, giver, &answer)) == RVL_ERR_BUSY && wait && wait_on(&waiting))
+        if (is_to_be_told(&waiting))
+            tell_waits(of, giver);
+    if (status == RVL_ERR_BUSY && !wait)
+        return false;
+    if (status == RVL_ERR_BUSY)
+        tell_late(of, giver, waiting.waited_ns);
+    else if (status == RVL_ERR_STATE)
+        tell_gone(of, giver);
+    else if (status == RVL_OK && answer.count > 0)
+        *place_out = (rvli_shared_place){.place = answer.place, .size_bytes = answer.total_bytes};
+    return true;
+}
+
+/* A part of what a rank has brought; one that brings less than was agreed brings nothing. */
+static bool take_part(const job *of, int giver, char *bytes, bool *known, bool wait)
+{
+    rvli_shared_place place;
+    if (!find_brought(of, giver, wait, &place))
+        return false;
+    memset(known, false, of->bytes);
+    if (place.size_bytes < of->at + of->bytes || !rvli_shared_contents_begin(rvli_contents_most()))
+        return true;
+    place.at = of->at;
+    (void)rvli_shared_contents_read(&place, bytes, of->bytes);
+    rvli_shared_contents_list(&place, known, of->bytes);
+    return true;
+}
+
+/* ---- Reducing ---- */
+
+/* A number is known if all of its bytes are. */
+static void know_whole_numbers(const job *of, bool *known)
+{
+    size_t each = rvli_type_bytes(of->type);
+    for (size_t at = 0; at < of->bytes; at += each)
+        if (memchr(known + at, false, each) != NULL)
+            memset(known + at, false, each);
+}
+
+static bool add_ranks(const job *of, char *bytes, bool *known, char *room, bool wait)
+{
+    bool *known_there = (bool *)room + of->bytes;
+    size_t count = of->bytes / rvli_type_bytes(of->type);
+    if (!take_part(of, 0, bytes, known, wait))
+        return false;
+    for (int rank = 1; rank < of->ranks; rank++) {
+        if (!take_part(of, rank, room, known_there, wait))
+            return false;
+        rvli_reduce_into(of->type, of->reduction, bytes, room, count);
+        for (size_t i = 0; i < of->bytes; i++)
+            known[i] = known[i] && known_there[i];
+    }
+    if (of->reduction == RVLI_REDUCE_AVERAGE)
+        rvli_reduce_after_average(of->type, bytes, count, of->ranks);
+    know_whole_numbers(of, known);
+    return true;
+}
+
+static bool reduce(const job *of, char *bytes, bool *known, bool wait)
+{
+    char *room = calloc(2, of->bytes);
+    bool done = room == NULL || add_ranks(of, bytes, known, room, wait);
+    free(room);
+    return done;
+}
+
+/* ---- The promise ---- */
+
+static bool bring(void *user, char *bytes, bool *known, bool wait)
+{
+    const job *of = user;
+    if (of->way == RVLI_CARRY_ONE)
+        return take_part(of, of->source, bytes, known, wait);
+    if (of->way == RVLI_CARRY_REDUCE)
+        return reduce(of, bytes, known, wait);
+    for (int rank = 0; rank < of->ranks; rank++) {
+        size_t at = (size_t)rank * of->bytes;
+        if (!take_part(of, rank, bytes + at, known + at, wait))
+            return false;
+    }
+    return true;
+}
+
+static void end(void *user)
+{
+    rvli_wire_request request = ((job *)user)->key;
+    request.kind = RVLI_WIRE_TAKEN;
+    rvli_client_post(&request);
+    free(user);
+}
+
+static const rvli_bringer bringer = {bring, end};
+
+/* ---- What this rank brings ---- */
+
+static size_t bytes_got(const rvli_carried *call)
+{
+    return call->way == RVLI_CARRY_EACH      ? call->bytes * (size_t)call->comm->ranks
+           : call->way == RVLI_CARRY_NOTHING ? 0
+                                             : call->bytes;
+}
+
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool is_carried(const rvli_carried *call)
+{
+    return !call->comm->alone && !call->captured && call->largest > 0 &&
+           call->largest <= rvli_contents_limit();
+}
+
+static bool *known_of(const rvli_carried *call)
+{
+    return (bool *)call->snapshot + call->from_bytes;
+}
+
+static bool any_known(const rvli_carried *call)
+{
+    return call->snapshot != NULL && memchr(known_of(call), true, call->from_bytes) != NULL;
+}
+
+/* The factor of an operation that the program has made. false: it is unknown. */
+static bool read_scalar(const rvli_comm *comm, int operation, rvli_nccl_type type, char *scalar)
+{
+    const rvli_scalar *made = &comm->scalars[operation - RVLI_NCCL_OPERATIONS];
+    if (made->on_device == 0)
+        memcpy(scalar, made->value, sizeof made->value);
+    return made->type == type &&
+           (made->on_device == 0 ||
+            rvli_contents_read(made->on_device, scalar, rvli_type_bytes(type)));
+}
+
+static void scale(rvli_carried *call)
+{
+    char scalar[sizeof(double)] = {0};
+    size_t count = call->from_bytes / rvli_type_bytes(call->type);
+    if (call->operation == RVLI_REDUCE_AVERAGE)
+        rvli_reduce_before_average(call->type, call->snapshot, count, call->comm->ranks);
+    if (call->operation < RVLI_NCCL_OPERATIONS)
+        return;
+    if (read_scalar(call->comm, call->operation, call->type, scalar))
+        rvli_reduce_scale(call->type, call->snapshot, count, scalar);
+    else
+        memset(known_of(call), false, call->from_bytes);
+}
+
+/* A rank without others gets what it has, unless that is multiplied. */
+static bool is_local(const rvli_carried *call)
+{
+    return call->comm->ranks == 1 && call->peer < 0;
+}
+
+static bool is_multiplied(const rvli_carried *call)
+{
+    return call->reduces && call->operation >= RVLI_NCCL_OPERATIONS;
+}
+
+void rvli_carry_read(rvli_carried *call)
+{
+    call->snapshot = NULL;
+    if (is_local(call) && !is_multiplied(call))
+        return;
+    call->captured = is_captured(call->stream);
+    if (!is_carried(call) || call->from == NULL)
+        return;
+    call->snapshot = malloc(2 * call->from_bytes);
+    if (call->snapshot == NULL)
+        return; /* unknown */
+    rvli_contents_read_known((CUdeviceptr)call->from, call->snapshot, known_of(call),
+                             call->from_bytes);
+    if (call->reduces)
+        scale(call);
+}
+
+static void tell_ahead(const rvli_carried *call)
+{
+    fprintf(stderr,
+            "reveille: NCCL: rank %d of %d calls %s, and waits: others are too many operations "
+            "behind\n",
+            call->comm->rank, call->comm->ranks, call->name);
+}
+
+static void tell_ended(const rvli_carried *call, uint64_t waited_ns)
+{
+    fprintf(stderr,
+            "reveille: NCCL: rank %d of %d has waited %" PRIu64 " s for others, which are too many "
+            "operations behind: what this communicator brings is unknown from now on. Give more "
+            "time by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
+            call->comm->rank, call->comm->ranks, waited_ns / RVLI_SECOND_NS);
+}
+
+/*
+ * Takes part. A rank that is far ahead waits here, as it would for a card's queue of launches. What
+ * has come for it meanwhile is taken, so that it does not hold up the others.
+ */
+static rvl_status take_part_in(const rvli_carried *call, const rvli_wire_request *request,
+                               rvli_wire_answer *answer)
+{
+    rvl_status status;
+    patience waiting = begin_patience();
+    while ((status = rvli_client_send(request, answer)) == RVL_ERR_BUSY && wait_on(&waiting)) {
+        rvli_contents_tidy();
+        if (is_to_be_told(&waiting))
+            tell_ahead(call);
+    }
+    if (status == RVL_ERR_BUSY) {
+        rvli_wire_request end = *request;
+        end.kind = RVLI_WIRE_COME;
+        end.bytes = RVLI_WIRE_ENDS;
+        (void)rvli_client_send(&end, answer);
+        tell_ended(call, waiting.waited_ns);
+    }
+    return status;
+}
+
+/* Runs of known bytes, to a place where all are unknown. */
+static void write_known(const rvli_carried *call, const rvli_shared_place *place)
+{
+    const bool *known = known_of(call);
+    for (size_t i = 0, run; i < call->from_bytes; i += run) {
+        for (run = 1; i + run < call->from_bytes && known[i + run] == known[i]; run++)
+            ;
+        rvli_shared_place part = *place;
+        part.at = i;
+        if (known[i])
+            rvli_shared_contents_write(&part, call->snapshot + i, run);
+    }
+}
+
+static void give(const rvli_carried *call, rvli_wire_request request)
+{
+    rvli_wire_answer answer;
+    request.kind = RVLI_WIRE_BRING;
+    request.bytes = call->from_bytes;
+    if (!rvli_shared_contents_begin(rvli_contents_most()) ||
+        take_part_in(call, &request, &answer) != RVL_OK)
+        return;
+    const rvli_shared_place place = {.place = answer.place, .size_bytes = call->from_bytes};
+    write_known(call, &place);
+}
+
+/* ---- What is unknown ---- */
+
+typedef struct loss {
+    CUdeviceptr addr;
+    size_t bytes;
+} loss;
+
+static void lose(void *user)
+{
+    const loss *of = user;
+    rvli_contents_forget(of->addr, of->bytes);
+}
+
+static CUresult graph_of(CUstream stream, CUgraph *graph_out)
+{
+    CUstreamCaptureStatus status;
+#if CUDA_VERSION >= 13000
+    return cuStreamGetCaptureInfo(stream, &status, NULL, graph_out, NULL, NULL, NULL);
+#else
+    return cuStreamGetCaptureInfo_v2(stream, &status, NULL, graph_out, NULL, NULL);
+#endif
+}
+
+/* A graph brings nothing: at each launch what it gets is unknown. */
+static CUresult lose_at_launch(CUstream stream, CUdeviceptr addr, size_t bytes)
+{
+    CUgraph graph = NULL;
+    CUuserObject owner;
+    loss *made = malloc(sizeof *made);
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *made = (loss){addr, bytes};
+    CUresult result = cuUserObjectCreate(&owner, made, free, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    result = graph_of(stream, &graph);
+    if (result == CUDA_SUCCESS)
+        result = cuGraphRetainUserObject(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS) {
+        (void)cuUserObjectRelease(owner, 1);
+        return result;
+    }
+    return cuLaunchHostFunc(stream, lose, made);
+}
+
+/* What others would bring: nobody does. This rank's own part is there already. */
+static rvli_nccl_result get_nothing(const rvli_carried *call)
+{
+    CUdeviceptr to = (CUdeviceptr)call->to;
+    size_t own = (size_t)call->comm->rank * call->bytes, all = bytes_got(call);
+    if (all == 0 || (call->way == RVLI_CARRY_ONE && call->source == call->comm->rank))
+        return RVLI_NCCL_SUCCESS;
+    if (call->captured)
+        return rvli_nccl_driven(lose_at_launch(call->stream, to, all));
+    if (call->way != RVLI_CARRY_EACH) {
+        rvli_contents_forget(to, all);
+        return RVLI_NCCL_SUCCESS;
+    }
+    rvli_contents_forget(to, own);
+    rvli_contents_forget(to + own + call->bytes, all - own - call->bytes);
+    return RVLI_NCCL_SUCCESS;
+}
+
+/* ---- The operation ---- */
+
+/* Sends and receives of a pair are counted apart: others need not know of them. */
+static rvli_wire_request next_key(rvli_comm *comm, const rvli_carried *call)
+{
+    rvli_wire_request key = {.id = comm->meeting,
+                             .rank = (uint32_t)comm->rank,
+                             .from = RVLI_WIRE_ALL,
+                             .to = RVLI_WIRE_ALL};
+    if (call->peer < 0) {
+        key.sequence = comm->carried++;
+        return key;
+    }
+    bool sends = call->way == RVLI_CARRY_NOTHING;
+    key.from = (uint32_t)(sends ? comm->rank : call->peer);
+    key.to = (uint32_t)(sends ? call->peer : comm->rank);
+    key.sequence = comm->pairs[call->peer][sends]++;
+    return key;
+}
+
+/* Whether this rank reads what others bring. */
+static bool gets(const rvli_carried *call)
+{
+    return call->way == RVLI_CARRY_EACH || (call->way == RVLI_CARRY_REDUCE && any_known(call)) ||
+           (call->way == RVLI_CARRY_ONE && (call->source != call->comm->rank || call->peer >= 0));
+}
+
+static void promise(const rvli_carried *call, const rvli_wire_request *key)
+{
+    job *made = malloc(sizeof *made);
+    if (made != NULL)
+        *made = (job){.key = *key,
+                      .name = call->name,
+                      .way = call->way,
+                      .type = call->type,
+                      .reduction = call->operation < RVLI_NCCL_OPERATIONS
+                                       ? (rvli_reduction)call->operation
+                                       : RVLI_REDUCE_SUM,
+                      .ranks = call->comm->ranks,
+                      .source = call->source,
+                      .bytes = call->bytes,
+                      .at = call->at};
+    if (made == NULL ||
+        !rvli_contents_promise((CUdeviceptr)call->to, bytes_got(call), &bringer, made)) {
+        rvli_contents_forget((CUdeviceptr)call->to, bytes_got(call));
+        if (made != NULL)
+            end(made);
+    }
+}
+
+/* Without the machine's consent nothing is brought: what this rank gets is unknown. */
+static void exchange(const rvli_carried *call)
+{
+    rvli_wire_answer answer;
+    rvli_wire_request key = next_key(call->comm, call), come = key;
+    bool reads = gets(call);
+    if (any_known(call))
+        give(call, key);
+    come.kind = RVLI_WIRE_COME;
+    come.bytes = reads ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
+    bool came = take_part_in(call, &come, &answer) == RVL_OK;
+    if (reads && came)
+        promise(call, &key);
+    else if (reads || call->way == RVLI_CARRY_REDUCE)
+        rvli_contents_forget((CUdeviceptr)call->to, bytes_got(call));
+}
+
+/* Its own, multiplied. */
+static void reduce_alone(const rvli_carried *call)
+{
+    if (call->snapshot != NULL)
+        rvli_contents_write_known((CUdeviceptr)call->to, call->snapshot, known_of(call),
+                                  call->bytes);
+    else
+        rvli_contents_forget((CUdeviceptr)call->to, call->bytes);
+}
+
+rvli_nccl_result rvli_carry(rvli_carried *call, rvli_nccl_result result)
+{
+    bool local = is_local(call);
+    if (result == RVLI_NCCL_SUCCESS && local && is_multiplied(call) && !call->captured)
+        reduce_alone(call);
+    else if (result == RVLI_NCCL_SUCCESS && !local && is_carried(call))
+        exchange(call);
+    else if (result == RVLI_NCCL_SUCCESS && !local)
+        result = get_nothing(call);
+    free(call->snapshot);
+    return result;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks bring each other by operations of NCCL, as their programs read it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/simcuda/nccl_ranks.h"
+#include "tests/support/folder.h"
+#include "tests/support/run_command.h"
+
+/* Words of ranks after they have a communicator. */
+static void run(int ranks, const char *words)
+{
+    char all[2048];
+    snprintf(all, sizeof all, "init id $1 %d %s", ranks, words);
+    assert_int_equal(run_ranks(ranks, all), 0);
+    check_line(1, "0");
+}
+
+/* All that a rank printed after its communicator was made. */
+static void check_rank(int rank, const char *expected)
+{
+    char name[] = {(char)('0' + rank), '\0'}, text[8192];
+    folder_read(name, text, sizeof text);
+    const char *after = strchr(text, '\n'); /* of device */
+    after = after != NULL ? strchr(after + 1, '\n') : NULL;
+    assert_non_null(after);
+    assert_string_equal(after + 1, expected);
+}
+
+static void check_all(int ranks, const char *expected)
+{
+    for (int rank = 0; rank < ranks; rank++)
+        check_rank(rank, expected);
+}
+
+static void check_unknown_reads(const char *how_often)
+{
+    char text[8192];
+    folder_read("machine", text, sizeof text);
+    if (how_often == NULL)
+        assert_null(strstr(text, "only a kernel"));
+    else
+        check_contains(text, how_often);
+}
+
+/* ---- Numbers ---- */
+
+/* Rank 0 has the first numbers, rank 1 the second. */
+static void check_numbers(const char *type, const char *operation, const char *first,
+                          const char *second, const char *expected)
+{
+    char words[256], lines[64];
+    snprintf(words, sizeof words, "put %s $([ $1 = 0 ] && echo %s || echo %s) allreduce %s get 2",
+             type, first, second, operation);
+    snprintf(lines, sizeof lines, "0\n%s \n", expected);
+    run(2, words);
+    check_all(2, lines);
+    check_unknown_reads(NULL);
+}
+
+static void numbers_of_every_type(void **state)
+{
+    (void)state;
+    check_numbers("i8", "sum", "100,-5", "101,-6", "-55 -11");
+    check_numbers("u8", "sum", "200,1", "201,2", "145 3");
+    check_numbers("i32", "max", "-7,7", "3,-3", "3 7");
+    check_numbers("u32", "min", "4000000000,1", "5,2", "5 1");
+    check_numbers("i64", "prod", "-3000000000,2", "3,4", "-9000000000 8");
+    check_numbers("u64", "avg", "18446744073709551613,6", "1,3", "9223372036854775807 4");
+    check_numbers("f16", "sum", "3c00,4000", "4000,4000", "4200 4400");
+    check_numbers("bf16", "prod", "3f80,4040", "4000,4040", "4000 4110");
+    check_numbers("f32", "avg", "0.25,-1", "0.75,4", "0.5 1.5");
+    check_numbers("f64", "sum", "0.1,1e300", "0.2,1e300",
+                  "0.30000000000000004 2.0000000000000001e+300");
+    check_numbers("e4m3", "sum", "38,44", "40,44", "44 4c");
+    check_numbers("e5m2", "min", "3c,bc", "40,3c", "3c bc");
+}
+
+/* By ncclRedOpCreatePreMulSum(): each rank has a factor of its own. */
+static void factors_of_ranks(void **state)
+{
+    (void)state;
+    run(2, "put f32 2,3 factor $((10 * $1 + 1)) allreduce mul get 2");
+    check_all(2, "0\n24 36 \n");
+    run(2, "put f32 2,3 factoron $((10 * $1 + 1)) reducescatter mul get 1");
+    check_rank(0, "0\n24 \n");
+    check_rank(1, "0\n36 \n");
+    run(1, "put f32 2,3 factor 5 allreduce mul get 2");
+    check_all(1, "0\n10 15 \n");
+}
+
+/* ---- Operations ---- */
+
+static void all_operations(void **state)
+{
+    (void)state;
+    run(3, "put i32 $1,10,2$1 allreduce sum get 3 broadcast 1 get 3 allgather get 9");
+    check_all(3, "0\n3 30 63 \n0\n1 10 21 \n0\n0 10 20 1 10 21 2 10 22 \n");
+    check_unknown_reads(NULL);
+    run(3, "put i32 $1,1$1,2$1 alltoall get 3 scatter 2 get 1 reducescatter sum get 1");
+    check_rank(0, "0\n0 1 2 \n0\n2 \n0\n3 \n");
+    check_rank(1, "0\n10 11 12 \n0\n12 \n0\n33 \n");
+    check_rank(2, "0\n20 21 22 \n0\n22 \n0\n63 \n");
+    check_unknown_reads(NULL);
+    run(3, "put i32 $1,1 reduceto max 2 get 2 gather 1 get 6");
+    check_rank(0, "0\n0 0 \n0\n0 0 0 0 0 0 \n"); /* it is not the root: nothing was written */
+    check_rank(1, "0\n0 0 \n0\n0 1 1 1 2 1 \n");
+    check_rank(2, "0\n2 1 \n0\n2 1 0 0 0 0 \n");
+}
+
+static void sends_and_receives(void **state)
+{
+    (void)state;
+    /* In a ring, two after another, beside an operation of all. */
+    run(3, "put i32 $1,5 send $((($1 + 1) % 3)) put i32 1$1,6 send $((($1 + 1) % 3)) allreduce max "
+           "recv $((($1 + 2) % 3)) get 2 recv $((($1 + 2) % 3)) get 2");
+    check_rank(0, "0\n0\n0\n0\n2 5 \n0\n12 6 \n");
+    check_rank(1, "0\n0\n0\n0\n0 5 \n0\n10 6 \n");
+    check_rank(2, "0\n0\n0\n0\n1 5 \n0\n11 6 \n");
+    run(2, "put i32 7,$1 send $1 recv $1 get 2"); /* to itself */
+    check_rank(0, "0\n0\n7 0 \n");
+    check_rank(1, "0\n0\n7 1 \n");
+    run(1, "put i32 7,8 recv 0 send 0 get 2"); /* in the other order, as in a group */
+    check_all(1, "0\n0\n7 8 \n");
+}
+
+/* What was received is sent on, copied and written over before anybody reads it. */
+static void nobody_waits_before_a_read(void **state)
+{
+    (void)state;
+    run(2, "put i32 1,2 held $1 allreduce sum onward onward get 2");
+    check_all(2, "0\n0\n0\n8 16 \n");
+    run(2, "put i32 1,2 $([ $1 = 1 ] && echo held 1) allreduce sum copied over 9 get 2");
+    check_all(2, "0\n2 9 \n");
+    run(2, "put i32 1,2 allreduce sum allreduce max get 2"); /* the first is never read */
+    check_all(2, "0\n0\n1 2 \n");
+}
+
+static void a_communicator_that_is_gone(void **state)
+{
+    (void)state;
+    run(2, "put i32 1,$1 held $1 allreduce sum destroy get 2");
+    check_all(2, "0\n0\n2 1 \n");
+}
+
+static void those_of_a_split(void **state)
+{
+    (void)state;
+    run(4, "split $(($1 % 2)) 0 put i32 $1 allreduce sum get 1");
+    check_rank(0, "0\n0\n2 \n");
+    check_rank(3, "0\n0\n4 \n");
+}
+
+/* ---- What is unknown ---- */
+
+static void what_a_rank_does_not_know(void **state)
+{
+    (void)state;
+    /* One number of rank 1 is unknown: its sum is, and its own place in what is gathered. */
+    run(2, "put i32 1,$([ $1 = 0 ] && echo 2 || echo -) allreduce sum get 1 get 2 allgather get 3 "
+           "get 4");
+    check_all(2, "0\n2 \n2 0 \n0\n1 2 1 \n1 2 1 0 \n");
+    check_unknown_reads("4 times the program read what only a kernel");
+    run(2, "put i32 $([ $1 = 0 ] && echo 2 || echo -) allreduce sum get 1 broadcast 0 get 1");
+    check_all(2, "0\n0 \n0\n2 \n");
+    check_unknown_reads("2 times");
+}
+
+static void beyond_the_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_shell("rm -f id; " COMMAND_WORD " run --gpus 2 --keep-contents 8 -- sh -c '" PROGRAM
+                  " nccl id id; rank() { " PROGRAM
+                  " nccl device $1 init id $1 2 put i32 1,2 allreduce sum get 2 put i32 1,2,3 "
+                  "allreduce sum get 3 allgather get 3 put i32 4 allgather get 2; }; rank 1 >1 & "
+                  "rank 0 >0; wait' >table 2>machine"),
+        0);
+    check_all(2, "0\n2 4 \n0\n0 0 0 \n0\n0 0 0 \n0\n4 4 \n");
+    check_unknown_reads("4 times");
+    assert_int_equal(
+        run_shell("rm -f id; " COMMAND_WORD " run --gpus 2 --keep-contents 0 -- sh -c '" PROGRAM
+                  " nccl id id; rank() { " PROGRAM
+                  " nccl device $1 init id $1 2 put i32 1 allreduce sum get 1; }; rank 1 >1 & "
+                  "rank 0 >0; wait' >table 2>machine"),
+        0);
+    check_all(2, "0\n0 \n");
+}
+
+static void in_a_graph(void **state)
+{
+    (void)state;
+    run(2, "put i32 1,2 captured sum get 2 allreduce sum get 2");
+    check_all(2, "0\n0 0 \n0\n2 4 \n");
+    check_unknown_reads("2 times");
+}
+
+static void ranks_that_are_not_started(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_shell("rm -f id; " COMMAND_WORD " run --rank 1 --world 4 -- " PROGRAM
+                  " nccl id id init id 1 4 put i32 5 allreduce sum get 1 broadcast 0 get 1 "
+                  "broadcast 1 get 1 allgather get 4 recv 2 get 1 2>machine"),
+        0);
+    const char *const lines[] = {"0 ", "0", "0 ", "0", "5 ", "0", "0 5 0 0 ", "0", "0 "};
+    for (int i = 0; i < (int)(sizeof lines / sizeof *lines); i++)
+        check_line(3 + i, lines[i]);
+    check_unknown_reads("4 times");
+}
+
+/* ---- Ranks that end, or do not come ---- */
+
+static void a_rank_that_ends_after_it_has_brought(void **state)
+{
+    (void)state;
+    run(2, "put i32 3,$1 allreduce sum $([ $1 = 1 ] && echo end) held 1 get 2");
+    check_rank(0, "0\n6 1 \n");
+    check_unknown_reads(NULL);
+}
+
+static void a_rank_that_ends_before(void **state)
+{
+    (void)state;
+    run(2, "put i32 3 $([ $1 = 1 ] && echo held 1 end) allreduce sum get 1 allreduce max get 1");
+    check_rank(0, "0\n0 \n0\n0 \n"); /* it goes on, and knows nothing */
+    check_unknown_reads("2 times");
+    assert_int_equal(run_shell("grep -c 'rank 0 of 2 reads what ncclAllReduce brings, and rank 1 "
+                               "has left without calling it' err"),
+                     0);
+    check_line(0, "1"); /* told once */
+}
+
+static void a_rank_that_does_not_come(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; REVEILLE_NCCL_TIMEOUT_S=1 " COMMAND_WORD
+                               " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; " PROGRAM
+                               " nccl device 1 init id 1 2 held 3 >1 2>&1 & " PROGRAM
+                               " nccl device 0 init id 0 2 put i32 3 allreduce sum get 1 >0; wait' "
+                               ">table 2>err"),
+                     0);
+    check_rank(0, "0\n0 \n");
+    check_file("err", "rank 0 of 2 has waited 1 s for rank 1 to call ncclAllReduce");
+    check_file("err", "REVEILLE_NCCL_TIMEOUT_S");
+}
+
+static void a_rank_that_is_late_is_named(void **state)
+{
+    (void)state;
+    run(2, "put i32 3 $([ $1 = 1 ] && echo held 11) allreduce sum get 1");
+    check_all(2, "0\n6 \n");
+    check_file("err", "rank 0 of 2 reads what ncclAllReduce brings, and waits for rank 1, which "
+                      "has not called it");
+}
+
+/* ---- Bounds ---- */
+
+static void many_operations(void **state)
+{
+    (void)state;
+    /* Rank 0 is soon too far ahead, and waits for rank 1. */
+    run(2, "put i8 1 held $1 many 5000 allreduce sum get 1");
+    check_all(2, "0\n0\n2 \n");
+    run(2,
+        "put i8 $([ $1 = 0 ] && echo - || echo 1) held $1 many 2000 put i8 1 allreduce sum get 1");
+    check_all(2, "0\n0\n2 \n");
+}
+
+static void a_rank_that_is_far_ahead_for_too_long(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; REVEILLE_NCCL_TIMEOUT_S=1 " COMMAND_WORD
+                               " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; rank() { " PROGRAM
+                               " nccl device $1 init id $1 2 put i8 1 held $((3 * $1)) many 2000 "
+                               "allreduce sum get 1; }; rank 1 >1 & rank 0 >0; wait' >table 2>err"),
+                     0);
+    check_all(2, "0\n0\n0 \n");
+    check_file("err",
+               "rank 0 of 2 has waited 1 s for others, which are too many operations behind");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_of_every_type),
+        cmocka_unit_test(factors_of_ranks),
+        cmocka_unit_test(all_operations),
+        cmocka_unit_test(sends_and_receives),
+        cmocka_unit_test(nobody_waits_before_a_read),
+        cmocka_unit_test(a_communicator_that_is_gone),
+        cmocka_unit_test(those_of_a_split),
+        cmocka_unit_test(what_a_rank_does_not_know),
+        cmocka_unit_test(beyond_the_limit),
+        cmocka_unit_test(in_a_graph),
+        cmocka_unit_test(ranks_that_are_not_started),
+        cmocka_unit_test(a_rank_that_ends_after_it_has_brought),
+        cmocka_unit_test(a_rank_that_ends_before),
+        cmocka_unit_test(a_rank_that_does_not_come),
+        cmocka_unit_test(a_rank_that_is_late_is_named),
+        cmocka_unit_test(many_operations),
+        cmocka_unit_test(a_rank_that_is_far_ahead_for_too_long),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
