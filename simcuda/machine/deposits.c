@@ -97,7 +97,10 @@ static void finish_those_that_left(const rvli_meeting *meeting, rvli_deposit *of
     for (uint32_t i = 0; i < of->count; i++) {
         part *each = &of->parts[i];
         bool left = rvli_meeting_seat(meeting, rank_of(of, i), &holder) == RVLI_SEAT_LEFT;
-        if ((left && !each->came) || (ended != NULL && each->client == ended))
+        bool gone = ended != NULL && each->client == ended;
+        if (gone)
+            each->client = NULL; /* another may get this address */
+        if (gone || (left && !each->came))
             finish(of, each);
     }
 }

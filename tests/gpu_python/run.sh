@@ -94,7 +94,7 @@ devices=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/
 if [ "${devices:-0}" -gt 1 ]; then
     program two_devices_torch "$python" "$here/two_devices.py" torch
     program two_devices_preload env LD_PRELOAD="$preload" "$python" "$here/two_devices.py" preload
-    if [ -z "${REVEILLE_MACHINE-}" ]; then # NCCL of simulated GPUs carries no content
+    if [ -z "${REVEILLE_MACHINE-}" ]; then # its sums are large, and in graphs: unknown on simulated GPUs
         ranks=("$python" -m torch.distributed.run --nproc-per-node "$devices" "$here/ranks.py")
         program ranks "${ranks[@]}" ranks
         program ranks_unregistered env NCCL_GRAPH_REGISTER=0 NCCL_LOCAL_REGISTER=0 "${ranks[@]}" ranks_unregistered
