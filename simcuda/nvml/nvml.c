@@ -28,6 +28,7 @@ typedef enum nvml_result {
     NVML_NOT_FOUND = 6,
     NVML_INSUFFICIENT_SIZE = 7,
     NVML_DRIVER_NOT_LOADED = 9,
+    NVML_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_UNKNOWN = 999,
 } nvml_result;
 
@@ -47,6 +48,19 @@ typedef struct nvml_memory_v2 {
 
 #define MEMORY_V2 ((unsigned)(sizeof(nvml_memory_v2) | 2u << 24))
 
+/* Confidential computing. 0 in each: there is none, it is off. */
+typedef struct nvml_confidential {
+    unsigned environment, feature, developer_tools;
+} nvml_confidential;
+
+typedef struct nvml_confidential_settings {
+    unsigned version;
+    nvml_confidential state;
+    unsigned several_gpus;
+} nvml_confidential_settings;
+
+#define SETTINGS_V1 ((unsigned)(sizeof(nvml_confidential_settings) | 1u << 24))
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users; /* nvmlInit less nvmlShutdown */
 static int count;
@@ -60,6 +74,8 @@ const char *nvmlErrorString(nvml_result result);
 nvml_result nvmlSystemGetDriverVersion(char *text, unsigned length);
 nvml_result nvmlSystemGetCudaDriverVersion(int *version);
 nvml_result nvmlSystemGetCudaDriverVersion_v2(int *version);
+nvml_result nvmlSystemGetConfComputeState(nvml_confidential *state);
+nvml_result nvmlSystemGetConfComputeSettings(nvml_confidential_settings *settings);
 nvml_result nvmlDeviceGetCount(unsigned *number);
 nvml_result nvmlDeviceGetCount_v2(unsigned *number);
 nvml_result nvmlDeviceGetHandleByIndex(unsigned index, nvml_device **device);
@@ -140,6 +156,8 @@ const char *nvmlErrorString(nvml_result result)
         return "Insufficient Size";
     case NVML_DRIVER_NOT_LOADED:
         return "Driver Not Loaded";
+    case NVML_ARGUMENT_VERSION_MISMATCH:
+        return "Argument Version Mismatch";
     case NVML_UNKNOWN:
         break;
     }
@@ -179,6 +197,24 @@ nvml_result nvmlSystemGetCudaDriverVersion_v2(int *version)
 nvml_result nvmlSystemGetCudaDriverVersion(int *version)
 {
     return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+nvml_result nvmlSystemGetConfComputeState(nvml_confidential *state)
+{
+    nvml_result result = begun(state);
+    if (result == NVML_SUCCESS)
+        *state = (nvml_confidential){0};
+    return result;
+}
+
+nvml_result nvmlSystemGetConfComputeSettings(nvml_confidential_settings *settings)
+{
+    nvml_result result = begun(settings);
+    if (result == NVML_SUCCESS && settings->version != SETTINGS_V1)
+        return NVML_ARGUMENT_VERSION_MISMATCH;
+    if (result == NVML_SUCCESS)
+        *settings = (nvml_confidential_settings){.version = SETTINGS_V1};
+    return result;
 }
 
 /* ---- Devices ---- */

@@ -9,10 +9,10 @@
  *     device N       result     unknown   result           pairs N        microseconds a pair
  *     tables         result of asking for the driver's private ones
  *     nvml N         bytes in use, as NVML says
- *     wheel FILE     devices that a library with its own copy of the runtime sees
- *     opens FILE     whether it is the driver that is opened by this name; -1: nothing is
- *     nccl WORD...   as tests/simcuda/nccl_words.c says
- *     streams N      result             kernel    result, of one of PTX
+ *     confidential V confidential computing as NVML says by version V of its structure; 0: all is
+ * off wheel FILE     devices that a library with its own copy of the runtime sees opens FILE
+ * whether it is the driver that is opened by this name; -1: nothing is nccl WORD...   as
+ * tests/simcuda/nccl_words.c says streams N      result             kernel    result, of one of PTX
  *     graph          result, of one without a node
  *     exit N         ends so
  */
@@ -73,22 +73,45 @@ static CUresult unmap(size_t bytes)
     return result == CUDA_SUCCESS ? cuMemAddressFree((CUdeviceptr)last, bytes) : result;
 }
 
-/* Bytes in use as NVML says, or its error below 0. Opened by name, as everybody does. */
+/* A function of NVML, which everybody opens by name. */
+static uintptr_t of_nvml(const char *name)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void *function = library != NULL ? dlsym(library, name) : NULL;
+    if (function == NULL)
+        exit(100);
+    return (uintptr_t)function;
+}
+
+/* Bytes in use as NVML says, or its error below 0. */
 static long long ask_nvml(unsigned index)
 {
     unsigned long long memory[3]; /* total, free, used */
-    void *device = NULL, *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (library == NULL)
-        return -1000;
-    int (*init)(void) = (int (*)(void))(uintptr_t)dlsym(library, "nvmlInit_v2");
+    void *device = NULL;
+    int (*init)(void) = (int (*)(void))of_nvml("nvmlInit_v2");
     int (*find)(unsigned, void **) =
-        (int (*)(unsigned, void **))(uintptr_t)dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
-    int (*ask)(void *, void *) =
-        (int (*)(void *, void *))(uintptr_t)dlsym(library, "nvmlDeviceGetMemoryInfo");
+        (int (*)(unsigned, void **))of_nvml("nvmlDeviceGetHandleByIndex_v2");
+    int (*ask)(void *, void *) = (int (*)(void *, void *))of_nvml("nvmlDeviceGetMemoryInfo");
     int result = init();
     result = result == 0 ? find(index, &device) : result;
     result = result == 0 ? ask(device, memory) : result;
     return result == 0 ? (long long)memory[2] : -(long long)result;
+}
+
+/* The sum of all that NVML says about confidential computing by both functions, or an error below
+ * 0. */
+static long long ask_confidential(unsigned version)
+{
+    unsigned state[3] = {9, 9, 9}; /* environment, feature, tools of developers */
+    unsigned settings[5] = {sizeof settings | version << 24, 9, 9, 9, 9}; /* and several GPUs */
+    int (*ask_state)(void *) = (int (*)(void *))of_nvml("nvmlSystemGetConfComputeState");
+    int (*ask_settings)(void *) = (int (*)(void *))of_nvml("nvmlSystemGetConfComputeSettings");
+    int result = ask_settings(settings);
+    result = result == 0 ? ask_state(state) : result;
+    unsigned said = state[0] + state[1] + state[2];
+    for (int each = 1; each < 5; each++)
+        said += settings[each];
+    return result == 0 ? (long long)said : -(long long)result;
 }
 
 static long long opens_driver(const char *file)
@@ -176,6 +199,8 @@ static int act(char **words)
         say(make_streams((long)value));
     else if (strcmp(word, "nvml") == 0)
         say(ask_nvml((unsigned)value));
+    else if (strcmp(word, "confidential") == 0)
+        say(ask_confidential((unsigned)value));
     else if (strcmp(word, "opens") == 0)
         say(opens_driver(words[1]));
     else if (strcmp(word, "wheel") == 0)

@@ -194,6 +194,15 @@ static void nvml_says_the_same(void **state)
     assert_int_equal(printed(5), -2); /* NVML_ERROR_INVALID_ARGUMENT */
 }
 
+static void nvml_knows_no_confidential_computing(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("", "confidential 1 nvml 0 confidential 1 confidential 2"), 0);
+    assert_int_equal(printed(0), -1); /* NVML_ERROR_UNINITIALIZED */
+    assert_int_equal(printed(2), 0);
+    assert_int_equal(printed(3), -25); /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
+}
+
 /* Wheels of Python carry copies of CUDA's libraries, with a digest in the name. */
 static void a_copy_in_a_wheel_is_not_taken(void **state)
 {
@@ -552,6 +561,7 @@ int main(void)
         cmocka_unit_test(a_profile_says_what_the_driver_takes),
         cmocka_unit_test(a_profiles_figures_may_not_fit),
         cmocka_unit_test(nvml_says_the_same),
+        cmocka_unit_test(nvml_knows_no_confidential_computing),
         cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
         cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
