@@ -140,6 +140,9 @@ const command_spec run_spec = {
                          "the names of CUDA's libraries lead to simulated ones."},
             {"PYTHONPATH", "Ours comes first: a sitecustomize.py, through which small tensors of "
                            "PyTorch are computed for real. It runs the one that it hides."},
+            {"CUDA_VISIBLE_DEVICES", "Is taken away, since it names the GPUs that are here. The "
+                                     "command may set it for its processes: it then names "
+                                     "simulated GPUs."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-record(1), reveille-replay(1), reveille-devices(1); "
                 "docs/run.md in the sources",

@@ -82,6 +82,7 @@ static bool set_environment(const simulation *what, const char *library, const c
            record_add_path("LD_AUDIT", library, false) &&
            record_add_path("PYTHONPATH", python, true) &&
            setenv("TRITON_LIBCUDA_PATH", folder, 1) == 0 &&
+           unsetenv("CUDA_VISIBLE_DEVICES") == 0 && /* names the GPUs that are here */
            (what->nvtx == NULL || (setenv("REVEILLE_STAGES_NVTX", what->nvtx, 1) == 0 &&
                                    setenv("NVTX_INJECTION64_PATH", driver, 1) == 0));
 }

@@ -51,7 +51,8 @@ CUresult rvli_current_device(int *device_out)
 static CUresult take_share(int device)
 {
     rvli_wire_answer answer;
-    return rvli_result(rvli_client_ask(RVLI_WIRE_CONTEXT, device, 0, NULL, &answer));
+    return rvli_result(
+        rvli_client_ask(RVLI_WIRE_CONTEXT, rvli_device_number(device), 0, NULL, &answer));
 }
 
 static CUresult check(CUdevice device)

@@ -2,27 +2,39 @@
 /* Devices: how many there are, and what they are. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "simcuda/driver/cards.h"
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/driver.h"
-
-#define DEVICES_MAX 64
+#include "simcuda/driver/visible.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
-static int described; /* so many devices have their facts here */
-static uint64_t bytes[DEVICES_MAX];
-static const rvli_card *card_of[DEVICES_MAX];
-static rvli_driver_figures figures[DEVICES_MAX];
+static int visible = -1;              /* devices that this process sees; -1: not known yet */
+static int numbers[RVLI_DEVICES_MAX]; /* the machine's own of each */
+static int described;                 /* so many devices have their facts here */
+static uint64_t bytes[RVLI_DEVICES_MAX];
+static const rvli_card *card_of[RVLI_DEVICES_MAX];
+static rvli_driver_figures figures[RVLI_DEVICES_MAX];
+
+/* What the environment says when CUDA is first used holds for the process. */
+static void look_which(void)
+{
+    if (visible < 0)
+        visible =
+            rvli_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), rvli_client_devices(), numbers);
+}
 
 static rvl_status describe(void)
 {
     rvli_wire_answer answer;
     rvl_status status = rvli_client_open();
-    for (; status == RVL_OK && described < rvli_client_devices(); described++) {
-        status = rvli_client_ask(RVLI_WIRE_DEVICE, described, 0, NULL, &answer);
+    if (status == RVL_OK)
+        look_which();
+    for (; status == RVL_OK && described < visible; described++) {
+        status = rvli_client_ask(RVLI_WIRE_DEVICE, numbers[described], 0, NULL, &answer);
         if (status != RVL_OK)
             break;
         bytes[described] = answer.total_bytes;
@@ -52,7 +64,20 @@ void rvli_device_forget(void)
 
 bool rvli_device_exists(int device)
 {
-    return device >= 0 && device < rvli_client_devices();
+    return device >= 0 && device < visible;
+}
+
+int rvli_device_number(int device)
+{
+    return numbers[device];
+}
+
+int rvli_device_of_number(int number)
+{
+    int device = visible - 1;
+    while (device >= 0 && numbers[device] != number)
+        device--;
+    return device;
 }
 
 const rvli_card *rvli_device_card(int device)
@@ -78,9 +103,10 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&mutex);
     rvl_status status = describe();
-    initialized = initialized || status == RVL_OK;
+    bool found = status == RVL_OK && visible > 0;
+    initialized = initialized || found;
     pthread_mutex_unlock(&mutex);
-    return status == RVL_OK ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult cuDriverGetVersion(int *version)
@@ -106,7 +132,7 @@ CUresult cuDeviceGetCount(int *count)
     if (result == CUDA_SUCCESS && count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *count = rvli_client_devices();
+        *count = visible;
     return result;
 }
 
@@ -128,7 +154,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     return result;
 }
 
-/* One that says what it is: "reveille-sim" and the device's number. */
+/* One that says what it is: "reveille-sim" and the device's number (RVLI_UUID_TEXT). */
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
     CUresult result = known(device, uuid);
@@ -136,7 +162,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
         return result;
     memset(uuid, 0, sizeof *uuid);
     memcpy(uuid->bytes, "reveille-sim", 12);
-    uuid->bytes[15] = (char)device;
+    uuid->bytes[15] = (char)numbers[device];
     return CUDA_SUCCESS;
 }
 
@@ -154,7 +180,7 @@ CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
     if (result == CUDA_SUCCESS && length < 13)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        snprintf(text, (size_t)length, "0000:%02x:00.0", device + 1);
+        snprintf(text, (size_t)length, "0000:%02x:00.0", numbers[device] + 1);
     return result;
 }
 
@@ -274,7 +300,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         *value = card->bus_bits;
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        *value = device + 1;
+        *value = numbers[device] + 1;
         break;
     default:
         *value = of_limits(attribute);

@@ -213,7 +213,8 @@ bool rvli_range_take(uint64_t base, rvli_range_kind kind, rvli_range *range_out)
 CUresult rvli_physical_take_once(int device, size_t size_bytes, const char *kind, uint64_t *id_out)
 {
     rvli_wire_answer answer;
-    rvl_status status = rvli_client_ask(RVLI_WIRE_ALLOC, device, size_bytes, kind, &answer);
+    rvl_status status =
+        rvli_client_ask(RVLI_WIRE_ALLOC, rvli_device_number(device), size_bytes, kind, &answer);
     if (status == RVL_OK)
         *id_out = answer.id;
     return rvli_result(status);
@@ -501,7 +502,8 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     if (result == CUDA_SUCCESS && (free_bytes == NULL || total_bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = rvli_result(rvli_client_ask(RVLI_WIRE_MEMORY, device, 0, NULL, &answer));
+        result = rvli_result(
+            rvli_client_ask(RVLI_WIRE_MEMORY, rvli_device_number(device), 0, NULL, &answer));
     if (result != CUDA_SUCCESS)
         return result;
     *free_bytes = answer.free_bytes;

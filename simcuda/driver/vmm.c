@@ -411,7 +411,12 @@ static CUresult import(uint64_t key, handle *made)
     CUresult result = rvli_result(rvli_client_send(&request, &answer));
     if (result != CUDA_SUCCESS)
         return result;
-    *made = (handle){.device = (int)answer.count,
+    int device = rvli_device_of_number((int)answer.count);
+    if (device < 0) { /* assumed: not tried on a card */
+        rvli_physical_give(answer.id);
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *made = (handle){.device = device,
                      .size_bytes = answer.total_bytes,
                      .machine_id = answer.id,
                      .owners = 1,

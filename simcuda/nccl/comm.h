@@ -35,6 +35,7 @@ struct ncclComm {
     rvli_comm_state state;
     rvli_nccl_result result; /* asynchronous */
     int rank, ranks, device;
+    int card; /* the machine's number of the device */
     bool blocking;
     bool shares; /* the memory of the one it was split from */
     bool holds;  /* memory of its own */

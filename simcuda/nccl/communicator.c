@@ -206,6 +206,14 @@ static rvli_nccl_result check_config(const rvli_nccl_config *config)
     return RVLI_NCCL_SUCCESS;
 }
 
+/* Which of the machine's devices it is, whatever CUDA_VISIBLE_DEVICES shows; below 0: none. */
+static int card_of(int device)
+{
+    int bus = 0;
+    CUresult result = cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device);
+    return result == CUDA_SUCCESS ? bus - 1 : -1;
+}
+
 static rvli_comm *make_comm(int rank, int ranks, int device, const rvli_nccl_config *config)
 {
     rvli_comm *made = calloc(1, sizeof *made);
@@ -219,6 +227,7 @@ static rvli_comm *make_comm(int rank, int ranks, int device, const rvli_nccl_con
     made->rank = rank;
     made->ranks = ranks;
     made->device = device;
+    made->card = card_of(device);
     made->sized = true;
     made->blocking = !is_set(config, config != NULL ? config->blocking : 0) || config->blocking;
     made->began_ns = rvli_nccl_now_ns();
@@ -357,7 +366,7 @@ static rvli_nccl_result hand_out(rvli_comm *comm, rvli_comm **out)
 static rvli_nccl_result join(rvli_comm *comm, rvli_comm **out)
 {
     rvli_nccl_result result =
-        meet(comm->name, comm->rank, comm->ranks, (uint64_t)comm->device, &comm->meeting);
+        meet(comm->name, comm->rank, comm->ranks, (uint64_t)comm->card, &comm->meeting);
     bool in_meeting = result == RVLI_NCCL_SUCCESS;
     if (in_meeting)
         result = hand_out(comm, out);
@@ -506,7 +515,7 @@ static rvli_nccl_result begin_split(void *job)
     s->made->sized = known;
     s->made->alone = !known;
     make_child_name(s->made->name, s->parent->name, s->child, "color", s->color);
-    return meet(s->made->name, rank, ranks, (uint64_t)s->made->device, &s->made->meeting);
+    return meet(s->made->name, rank, ranks, (uint64_t)s->made->card, &s->made->meeting);
 }
 
 static rvli_nccl_result end_split(void *job)

@@ -14,14 +14,14 @@
 static void give_part(const rvli_comm *comm, rvli_wire_nccl_part part)
 {
     rvli_wire_answer answer;
-    (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->device, part, NULL, &answer);
+    (void)rvli_client_ask(RVLI_WIRE_NCCL_GIVE, comm->card, part, NULL, &answer);
 }
 
 /* Sizes are added up the first time: a resume takes what there was. */
 static rvli_nccl_result take_part(rvli_comm *comm, rvli_wire_nccl_part part, bool first)
 {
     rvli_wire_answer answer;
-    rvl_status status = rvli_client_ask(RVLI_WIRE_NCCL_TAKE, comm->device, part, NULL, &answer);
+    rvl_status status = rvli_client_ask(RVLI_WIRE_NCCL_TAKE, comm->card, part, NULL, &answer);
     if (status == RVL_ERR_DEVICE_OOM)
         return rvli_nccl_driven(CUDA_ERROR_OUT_OF_MEMORY);
     if (status != RVL_OK)

@@ -14,6 +14,7 @@
 
 #include "simcuda/driver/cards.h"
 #include "simcuda/driver/client.h"
+#include "simcuda/driver/visible.h"
 #include "simcuda/wire/stub.h"
 
 #define DEVICES_MAX 64
@@ -95,7 +96,7 @@ nvml_result nvmlDeviceGetComputeRunningProcesses(nvml_device *device, unsigned *
 nvml_result nvmlDeviceGetComputeRunningProcesses_v3(nvml_device *device, unsigned *number,
                                                     void *list);
 
-/* ---- Beginning and end ---- */
+/* ---- Beginning and end. CUDA_VISIBLE_DEVICES means nothing to NVML. ---- */
 
 static nvml_result find_devices(void)
 {
@@ -250,7 +251,7 @@ nvml_result nvmlDeviceGetHandleByIndex(unsigned index, nvml_device **device)
 /* As the driver's cuDeviceGetUuid() says it: "reveille-sim" and the device's number. */
 static void write_uuid(const nvml_device *device, char text[64])
 {
-    snprintf(text, 64, "GPU-72657665-696c-6c65-2d73-696d000000%02x", (unsigned)device->index);
+    snprintf(text, 64, RVLI_UUID_TEXT "%02x", (unsigned)device->index);
 }
 
 nvml_result nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device **device)

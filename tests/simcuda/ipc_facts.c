@@ -865,13 +865,38 @@ static void devices(void)
     end(&of);
 }
 
+/* A peer that sees the second device alone, and calls it its first. */
+static void visible(void)
+{
+    void *addr;
+    int file = -1;
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    peer of = start();
+    long long was = used();
+    CUmemGenericAllocationHandle handle = create(A_FILE);
+    NEED(cuMemExportToShareableHandle(&file, handle, A_FILE, 0));
+    say("import from a device that it does not see: %s", ask_with(&of, IMPORT, file));
+    close(file);
+    NEED(cuMemRelease(handle));
+    say("all is given back: %+lld", settled() - was);
+    NEED(cudaSetDevice(1));
+    NEED(cudaMalloc(&addr, SIZE));
+    write_byte(addr, 'd');
+    NEED(cudaIpcGetMemHandle(&of.last.memory, addr));
+    SAY("open from the one that it sees: %s, reads %c", ask_for(&of, OPEN, 1),
+        peer_reads(&of, of.last.addr));
+    SAY("it is of its first: %s, %d", ask_of(&of, DEVICE_OF, of.last.addr), (int)of.last.value);
+    end(&of);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"memory", memory}, {"ends", ends},         {"events", events},
-                 {"files", files},   {"unmapped", unmapped}, {"devices", devices}};
+    } parts[] = {{"memory", memory},  {"ends", ends},         {"events", events},
+                 {"files", files},    {"unmapped", unmapped}, {"devices", devices},
+                 {"visible", visible}};
     if (argc > 1 && strcmp(argv[1], "peer") == 0)
         return be_peer();
     NEED(cudaFree(NULL));

@@ -9,10 +9,13 @@
  *     device N       result     unknown   result           pairs N        microseconds a pair
  *     tables         result of asking for the driver's private ones
  *     nvml N         bytes in use, as NVML says
- *     confidential V confidential computing as NVML says by version V of its structure; 0: all is
- * off wheel FILE     devices that a library with its own copy of the runtime sees opens FILE
- * whether it is the driver that is opened by this name; -1: nothing is nccl WORD...   as
- * tests/simcuda/nccl_words.c says streams N      result             kernel    result, of one of PTX
+ *     confidential V  what NVML says of it, by version V of its structure; 0: all is off
+ *     sees LIST      CUDA_VISIBLE_DEVICES from now on, and the number of devices, or an error
+ *     uuid N         its last byte      bus N     its PCI bus
+ *     wheel FILE     devices that a library with its own copy of the runtime sees
+ *     opens FILE     whether it is the driver that is opened by this name; -1: nothing is
+ *     nccl WORD...   as tests/simcuda/nccl_words.c says
+ *     streams N      result             kernel    result, of one of PTX
  *     graph          result, of one without a node
  *     exit N         ends so
  */
@@ -114,6 +117,28 @@ static long long ask_confidential(unsigned version)
     return result == 0 ? (long long)said : -(long long)result;
 }
 
+static long long sees(const char *list)
+{
+    int count = 0;
+    setenv("CUDA_VISIBLE_DEVICES", list, 1);
+    cudaError_t error = cudaGetDeviceCount(&count);
+    return error == cudaSuccess ? count : -(long long)error;
+}
+
+static long long ask_uuid(int device)
+{
+    struct cudaDeviceProp of;
+    cudaError_t error = cudaGetDeviceProperties(&of, device);
+    return error == cudaSuccess ? of.uuid.bytes[15] : -(long long)error;
+}
+
+static long long ask_bus(int device)
+{
+    char text[16];
+    cudaError_t error = cudaDeviceGetPCIBusId(text, sizeof text, device);
+    return error == cudaSuccess ? strtol(text + 5, NULL, 16) : -(long long)error;
+}
+
 static long long opens_driver(const char *file)
 {
     void *opened = dlopen(file, RTLD_NOW);
@@ -201,6 +226,12 @@ static int act(char **words)
         say(ask_nvml((unsigned)value));
     else if (strcmp(word, "confidential") == 0)
         say(ask_confidential((unsigned)value));
+    else if (strcmp(word, "sees") == 0)
+        say(sees(words[1]));
+    else if (strcmp(word, "uuid") == 0)
+        say(ask_uuid((int)value));
+    else if (strcmp(word, "bus") == 0)
+        say(ask_bus((int)value));
     else if (strcmp(word, "opens") == 0)
         say(opens_driver(words[1]));
     else if (strcmp(word, "wheel") == 0)

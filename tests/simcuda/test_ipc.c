@@ -22,6 +22,16 @@ static void it_is_counted_once(void **state)
     check_printed("\"peak_bytes\":1101398016"); /* on the second nothing but contexts */
 }
 
+static void devices_that_a_process_does_not_see(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell(RUN "--gpus 2 -- " PROGRAM " visible 2>err"), 0);
+    check_printed("import from a device that it does not see: cudaErrorInvalidDevice\n"
+                  "all is given back: +0\n"
+                  "open from the one that it sees: cudaSuccess, reads d\n"
+                  "it is of its first: cudaSuccess, 0\n");
+}
+
 /* The machine has one file for each descriptor that is open, and keeps some for processes to come.
  */
 static void there_can_be_no_more_descriptors(void **state)
@@ -47,6 +57,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_counted_once),
+        cmocka_unit_test(devices_that_a_process_does_not_see),
         cmocka_unit_test(there_can_be_no_more_descriptors),
         cmocka_unit_test(files_have_a_limit),
     };

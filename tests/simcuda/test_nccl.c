@@ -92,6 +92,25 @@ static void two_ranks_of_one_device(void **state)
     check_file("err", "Duplicate GPU detected: rank 0 and rank 1 both on CUDA device 0");
 }
 
+/* Each rank sees one device, which it calls 0. */
+static void ranks_that_see_one_device(void **state)
+{
+    (void)state;
+    const char line[] = "rm -f id [0-9]; " COMMAND_WORD " run --gpus 2 -- sh -c '" PROGRAM
+                        " nccl id id >made; rank() { CUDA_VISIBLE_DEVICES=$2 " PROGRAM
+                        " nccl init id $1 2 reduce memory; }; rank 1 %s >1 2>&1 & rank 0 1 "
+                        "2>err; wait' 2>machine";
+    char words[1024];
+    snprintf(words, sizeof words, line, "0");
+    assert_int_equal(run_shell(words), 0);
+    check_line(0, "0");
+    check_number(2, WORKING);
+    snprintf(words, sizeof words, line, "1");
+    assert_int_equal(run_shell(words), 0);
+    check_line(0, "5"); /* ncclInvalidUsage */
+    check_file("err", "Duplicate GPU detected");
+}
+
 static void a_rank_that_comes_twice(void **state)
 {
     (void)state;
@@ -403,6 +422,7 @@ int main(void)
         cmocka_unit_test(who_is_missing_is_named),
         cmocka_unit_test(who_has_ended_is_named),
         cmocka_unit_test(two_ranks_of_one_device),
+        cmocka_unit_test(ranks_that_see_one_device),
         cmocka_unit_test(a_rank_that_comes_twice),
         cmocka_unit_test(split_by_color_and_key),
         cmocka_unit_test(split_without_a_color),

@@ -203,6 +203,68 @@ static void nvml_knows_no_confidential_computing(void **state)
     assert_int_equal(printed(3), -25); /* NVML_ERROR_ARGUMENT_VERSION_MISMATCH */
 }
 
+/* A process that sees the second GPU alone calls it 0; NVML keeps its number. */
+static void a_process_sees_the_devices_it_lists(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--gpus 3", "sees 2,1 uuid 0 bus 0 uuid 1 uuid 2 malloc 4194304 memory "
+                                        "nvml 0 nvml 2 device 1 memory device 2 sees 0"),
+                     0);
+    assert_int_equal(printed(0), 2);
+    assert_int_equal(printed(1), 2);
+    assert_int_equal(printed(2), 3);
+    assert_int_equal(printed(3), 1);
+    assert_int_equal(printed(4), -101); /* cudaErrorInvalidDevice */
+    assert_int_equal(printed(6), CONTEXT + 4194304);
+    assert_int_equal(printed(7), 0);
+    assert_int_equal(printed(8), CONTEXT + 4194304);
+    assert_int_equal(printed(10), CONTEXT);
+    assert_int_equal(printed(11), 101);
+    assert_int_equal(printed(12), 2); /* too late */
+}
+
+/* How many devices the list shows, and the number of the first. */
+static void check_seen(const char *list, long long count, long long first)
+{
+    char words[256];
+    snprintf(words, sizeof words, "sees '%s' uuid 0", list);
+    assert_int_equal(run_on("--gpus 3", words), 0);
+    if (printed(0) != count || printed(1) != first)
+        fail_msg("%s shows %lld, first %lld: expected %lld, %lld", list, printed(0), printed(1),
+                 count, first);
+}
+
+static void lists_of_devices_are_read_as_cuda_reads_them(void **state)
+{
+    (void)state;
+    const long long none = -100; /* cudaErrorNoDevice */
+    check_seen("1", 1, 1);
+    check_seen(" 2, 0", 2, 2);
+    check_seen("1,3,0", 1, 1); /* there is no 3: what follows is not seen */
+    check_seen("2,-1,0", 1, 2);
+    check_seen("GPU-72657665-696c-6c65-2d73-696d00000002", 1, 2);
+    check_seen("gpu-72657665-696c-6c65-2d73-696d00000001,GPU-72657665-696c-6c65-2d73-696d00000000",
+               2, 1);
+    check_seen("GPU-72", none, none); /* begins three */
+    check_seen("", none, none);
+    check_seen("-1", none, none);
+    check_seen("NoDevFiles", none, none);
+    check_seen(",1", none, none);
+    check_seen("1,0,1", none, none);
+    check_seen("18446744073709551617", none, none);
+}
+
+/* What the shell's variable names are real GPUs. */
+static void the_list_outside_is_not_taken(void **state)
+{
+    (void)state;
+    setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+    int code = run_on("--gpus 2", "device 1 memory");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    assert_int_equal(code, 0);
+    assert_int_equal(printed(1), CONTEXT);
+}
+
 /* Wheels of Python carry copies of CUDA's libraries, with a digest in the name. */
 static void a_copy_in_a_wheel_is_not_taken(void **state)
 {
@@ -561,6 +623,9 @@ int main(void)
         cmocka_unit_test(a_profile_says_what_the_driver_takes),
         cmocka_unit_test(a_profiles_figures_may_not_fit),
         cmocka_unit_test(nvml_says_the_same),
+        cmocka_unit_test(a_process_sees_the_devices_it_lists),
+        cmocka_unit_test(lists_of_devices_are_read_as_cuda_reads_them),
+        cmocka_unit_test(the_list_outside_is_not_taken),
         cmocka_unit_test(nvml_knows_no_confidential_computing),
         cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
         cmocka_unit_test(a_program_of_cuda_12),
