@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # SGLang on simulated GPUs, with Reveille in the place of torch_memory_saver. Installs it once (some 11 GB), builds the
 # simulated libraries with the headers of its own packages, and runs sglang_release.py beside this. Not part of the
-# test suite: it takes some 5 minutes, and longer the first time, while SGLang compiles kernels with nvcc.
+# test suite: it takes some 10 minutes, and the first time as long again, while SGLang compiles kernels with nvcc.
 #   tests/simcuda/sglang.sh [VERSION]      default: 0.5.23
 # REVEILLE_SGLANG: the environment to install into; default: ~/.cache/reveille-sglang/venv
 set -euo pipefail
@@ -39,7 +39,7 @@ done
 ln -sfn "$headers/cu13/lib/libcudart.so.13" "$CUDA_HOME/lib64/libcudart.so"
 ln -sfn "$build/simcuda/libcuda.so.1" "$CUDA_HOME/lib64/stubs/libcuda.so"
 
-export HF_HUB_OFFLINE=1 SGLANG_MEMORY_SAVER_CUDA_GRAPH=1 SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS=0
+export HF_HUB_OFFLINE=1 SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS=0
 export REVEILLE_AS_TORCH_MEMORY_SAVER=1 RVL_LIBRARY_DIR=$build
 run() { # GPUS ARGUMENTS
     local gpus=$1
@@ -49,4 +49,8 @@ run() { # GPUS ARGUMENTS
         'PYTHONPATH=$1/python/reveille/alias:$1/python:$PYTHONPATH; export PYTHONPATH; shift; exec "$@"' \
         saver "$source" "$python" "$source/tests/simcuda/sglang_release.py" "$@"
 }
-run 1 --backup
+run 1 stages --backup -o "$build/eager.json"
+run 1 stages --graphs default -o "$build/default.json"
+run 1 stages --graphs released -o "$build/graphs.json"
+run 2 stages --gpus 2 --graphs released -o "$build/two.json"
+run 2 instances -o "$build/instances.json"

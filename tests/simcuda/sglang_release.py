@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: MIT
 """SGLang on simulated GPUs, its memory saver on Reveille: start, generate, release and resume by tags.
 
+stages: one engine, its tags in stages and all at once, an update of a weight, and a second release.
+instances: two engines, each on GPUs of its own, and the end of one that is told to resume what is not released.
+
 SGLang is as it was installed. Figures come from its scheduler processes by SGLang's own way to extend
 them (a custom weight loader), and from the simulated driver.
 
-    python sglang_release.py [--gpus N] [--graphs] [--backup] [-o FILE]
+    python sglang_release.py [stages|instances] [--gpus N] [--graphs none|default|released] [--backup] [-o FILE]
 """
 
 import argparse
 import gc
 import importlib.metadata
 import json
+import multiprocessing
 import os
 import tempfile
 import time
@@ -24,7 +28,16 @@ PROMPT, TOKENS = [5, 6, 7, 8], 8
 # The stages of SGLang's own test, and its third tag.
 RELEASES = (("kv_cache",), ("weights",), ("cuda_graph",))
 RESUMES = (("cuda_graph",), ("weights",), ("kv_cache",))
-MARK = 3.0
+MARK, UPDATED = 3.0, 5.0
+END_S = 60  # for the processes of an engine to end
+# CUDA graphs of the steps that decode, and of prefill. SGLang releases its graphs if SGLANG_MEMORY_SAVER_CUDA_GRAPH is
+# set, and then refuses its default for prefill.
+SIZES = {"cuda_graph_max_bs_decode": 8, "cuda_graph_max_bs_prefill": 256}
+GRAPHS = {
+    "none": {"disable_cuda_graph": True},
+    "default": SIZES,
+    "released": {**SIZES, "cuda_graph_backend_prefill": "disabled"},
+}
 
 
 # ---- In a scheduler process ----
@@ -90,10 +103,11 @@ def figures(model, named_tensors):
 
 
 class Engine:
-    def __init__(self, arguments):
+    def __init__(self, arguments, share=0.85, first_gpu=0):
         import sglang
 
-        self.arguments, self.share = arguments, 0.85
+        self.arguments, self.share = arguments, share
+        os.environ["SGLANG_MEMORY_SAVER_CUDA_GRAPH"] = str(int(arguments.graphs == "released"))
         self.folder = os.environ[FIGURES] = tempfile.mkdtemp(prefix="reveille-figures-")
         self.loader = f"{__name__ if __name__ != '__main__' else 'sglang_release'}.figures"
         self.engine = sglang.Engine(
@@ -103,10 +117,10 @@ class Engine:
             random_seed=42,
             enable_memory_saver=True,
             enable_weights_cpu_backup=arguments.backup,
-            mem_fraction_static=self.share,
+            mem_fraction_static=share,
             tp_size=arguments.gpus,
-            disable_cuda_graph=not arguments.graphs,
-            cuda_graph_max_bs_decode=8,
+            base_gpu_id=first_gpu,
+            **GRAPHS[arguments.graphs],
             attention_backend="triton",
             sampling_backend="pytorch",
             grammar_backend="none",
@@ -139,10 +153,32 @@ class Engine:
         check([len(each["output_ids"]) for each in out], [TOKENS] * 3, "tokens generated")
         self.engine.flush_cache()  # PyTorch's idle memory goes now, and not in the middle of a release
 
+    def update(self):
+        """A trainer's new value for a small parameter, by SGLang's own call."""
+        import torch
+
+        new = torch.full((MODEL["hidden_size"],), UPDATED, dtype=torch.bfloat16)
+        done = self.engine.update_weights_from_tensor([("model.norm.weight", new)], flush_cache=False)
+        assert done[0], done
+
+    def occupation(self, how, tags):
+        getattr(self.engine, f"{how}_memory_occupation")(tags=list(tags))
+
+    def release_again(self, tags):
+        """A second release is refused, or SGLang takes it; either way nothing changes. True: it was refused."""
+        before, refused = self.ask(), False
+        try:
+            self.occupation("release", tags)
+        except RuntimeError as error:  # SGLang newer than 0.5.23
+            assert "already released" in str(error), error
+            refused = True
+        check(self.ask(), before, f"all figures after a second release of {tags}")
+        return refused
+
     def move(self, how, tags):
         """Releases or resumes, and compares every rank: each tag, and bytes in use on the device."""
         before = self.ask()
-        getattr(self.engine, f"{how}_memory_occupation")(tags=list(tags))
+        self.occupation(how, tags)
         after = self.ask()
         for was, now in zip(before, after):
             moved = check_tags(how, tags, was["tags"], now["tags"], self.arguments.backup)
@@ -193,11 +229,30 @@ def check_start(said, ranks, share, graphs):
     # SGLang: what is free after the weights, less the part of the card that is not static.
     room = share * said["before load"] - said["tags"]["weights"]["active"]
     assert room - GIB // 4 < caches <= room + PAGE, f"KV cache: {caches}, room for {room}"
-    assert graphs == (said["tags"].get("cuda_graph", {"active": 0})["active"] > 0), said["tags"]
+    assert (graphs == "released") == (said["tags"].get("cuda_graph", {"active": 0})["active"] > 0), said["tags"]
 
 
 def places(said):
-    return [(each["weights"], each["kv_cache"]) for each in said]
+    return [(each["weights"], each["kv_cache"], sorted(each["pieces"])) for each in said]
+
+
+def tags_of(said):
+    """SGLang's, as far as this engine has them. Reveille also has "nccl": SGLang leaves its communicators alone."""
+    return {tag for tags in RELEASES for tag in tags} & set(said[0]["tags"])
+
+
+def staged(engine, tags_held):
+    """Releases in stages, a second time in between, and resumes in stages. The figures after each."""
+    rows, refused = [], []
+    for how, steps in (("release", RELEASES), ("resume", RESUMES)):
+        for tags in steps:
+            if not set(tags) <= tags_held:
+                continue
+            rows.append((f"{how} {' '.join(tags)}", engine.move(how, tags)))
+            if (how, tags) == ("release", ("kv_cache",)):
+                refused.append(engine.release_again(tags))
+    print("a second release of kv_cache:", "refused" if refused[0] else "SGLang takes it; nothing changed")
+    return rows
 
 
 def stages(arguments):
@@ -206,21 +261,18 @@ def stages(arguments):
     start = engine.ask("write")
     for said in start:
         check_start(said, arguments.gpus, engine.share, arguments.graphs)
-    rows = [("generated", engine.ask())]
-    graph_tag = "cuda_graph" in start[0]["tags"]
-    for how, steps in (("release", RELEASES), ("resume", RESUMES)):
-        for tags in steps:
-            if graph_tag or tags != ("cuda_graph",):
-                rows.append((f"{how} {' '.join(tags)}", engine.move(how, tags)))
+    held = tags_of(start)
+    rows = [("generated", engine.ask()), *staged(engine, held)]
     check(places(rows[-1][1]), places(start), "addresses")
     check(*([each["used"] - each["reserved"] for each in rows[row][1]] for row in (-1, 0)), "in use beside PyTorch")
-    mark = engine.ask("read")[0]["mark"]
-    check(mark, [MARK if arguments.backup else 0.0] * 4, "a weight after the cycle")
+    check([each["mark"] for each in engine.ask("read")], [[MARK if arguments.backup else 0.0] * 4] * arguments.gpus,
+          "a weight after the cycle")
+    engine.update()
+    check([each["mark"] for each in engine.ask("read")], [[UPDATED] * 4] * arguments.gpus, "an updated weight")
     engine.generate()
     # All tags at once, as the call without tags.
-    every = tuple(start[0]["tags"])
-    rows.append(("release all", engine.move("release", every)))
-    rows.append(("resume all", engine.move("resume", every)))
+    rows.append(("release all", engine.move("release", held)))
+    rows.append(("resume all", engine.move("resume", held)))
     engine.generate()
     check(places(engine.ask()), places(start), "addresses after two cycles")
     engine.end()
@@ -229,19 +281,156 @@ def stages(arguments):
     return [(name, [{"used": each["used"], "tags": each["tags"]} for each in ranks]) for name, ranks in rows]
 
 
+# ---- Several instances ----
+
+
+def serve(pipe, arguments, share, first_gpu):
+    """An engine in a process of its own, told what to do."""
+    engine = Engine(arguments, share, first_gpu)
+    engine.generate()
+    pipe.send("ready")
+    while (order := pipe.recv()) is not None:
+        name, *words = order
+        try:
+            pipe.send(getattr(engine, name)(*words))
+        except Exception as error:
+            pipe.send(error)
+    engine.end()
+    pipe.send("ended")
+
+
+class Instance:
+    def __init__(self, arguments, share, first_gpu):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=serve, args=(other, arguments, share, first_gpu))
+        self.process.start()
+        other.close()
+        check(self.pipe.recv(), "ready", f"the engine from GPU {first_gpu} on")
+
+    def tell(self, *order):
+        self.pipe.send(order)
+        said = self.pipe.recv()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def end(self):
+        self.pipe.send(None)
+        check(self.pipe.recv(), "ended", "the end of an instance")
+        self.process.join()
+
+    def resume_again(self, tags):
+        """A resume of what is not released: refused, or SGLang's scheduler fails and ends its engine. True: refused."""
+        try:
+            self.tell("occupation", "resume", tags)
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            assert self.process.exitcode != 0, "the engine ended without an error"
+            return False
+        except RuntimeError as error:  # SGLang newer than 0.5.23
+            assert "not currently released" in str(error), error
+            return True
+        raise AssertionError(f"SGLang resumed {tags}, which were not released")
+
+
+def in_use(device):
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free
+
+
+def use_as_trainer(device, size):
+    """What an engine has released is there for another process."""
+    import torch
+
+    before = in_use(device)
+    copy = torch.empty(size, dtype=torch.uint8, device=device)
+    check(in_use(device) - before, copy.nbytes, "in use by the trainer")
+    del copy
+    torch.cuda.empty_cache()
+    check(in_use(device), before, "in use after the trainer")
+
+
+def await_in_use(expected):
+    """SGLang's processes end one after the other; what they had is free when the last has ended."""
+    latest = time.monotonic() + END_S
+    while (now := [in_use(each) for each in range(len(expected))]) != expected and time.monotonic() < latest:
+        time.sleep(0.1)
+    check(now, expected, "in use after the end of an engine")
+
+
+def instances(arguments):
+    """Two engines, each on GPUs of its own: what one releases, and its end, are its own alone."""
+    engines = []
+    try:
+        engines.append(Instance(arguments, 0.83, arguments.gpus))
+        free = [in_use(each) for each in range(arguments.gpus)]
+        engines.append(Instance(arguments, 0.83, 0))
+        rows = each_in_stages(arguments, *engines)
+        end_by_misuse(engines[1], engines[0], free)
+        engines[0].end()
+        return rows
+    finally:
+        for each in engines:
+            each.process.kill()  # without effect on one that has ended
+
+
+def each_in_stages(arguments, *engines):
+    rows = []
+    for number, one in enumerate(engines):
+        other = engines[1 - number]
+        first_gpu = (1 - number) * arguments.gpus
+        meanwhile, start = other.tell("ask"), one.tell("ask")
+        for how, steps in (("release", RELEASES), ("resume", RESUMES)):
+            for tags in steps:
+                if set(tags) <= tags_of(start):
+                    said = one.tell("move", how, tags)
+                    rows.append((f"GPU {first_gpu}: {how} {tags[0]}", [each["used"] for each in said]))
+            if how == "release":
+                use_as_trainer(first_gpu, start[0]["tags"]["kv_cache"]["active"])
+        check(places(one.tell("ask")), places(start), "addresses")
+        check(other.tell("ask"), meanwhile, "the other engine meanwhile")
+        one.tell("generate")
+        other.tell("generate")
+    for row in rows:
+        print(*row)
+    return rows
+
+
+def end_by_misuse(wrong, other, free):
+    """An engine that ends leaves its GPUs as they were without it, and the other engine as it was."""
+    meanwhile = held_of(other)
+    refused = wrong.resume_again(("kv_cache",))
+    print("a resume of what is not released:", "refused" if refused else "SGLang ends this engine")
+    if refused:
+        wrong.tell("generate")
+        wrong.end()
+    await_in_use(free)
+    check(held_of(other), meanwhile, "the other engine after that")
+    other.tell("generate")
+
+
+def held_of(engine):
+    """Without what is in use by all: SGLang's processes have contexts on each other's GPUs."""
+    return [{name: value for name, value in each.items() if name != "used"} for each in engine.tell("ask")]
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("what", nargs="?", choices=("stages", "instances"), default="stages")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--graphs", choices=GRAPHS, default="none")
     parser.add_argument("--backup", action="store_true")
     parser.add_argument("-o", dest="out")
     arguments = parser.parse_args()
     began = time.monotonic()
-    said = stages(arguments)
+    said = {"stages": stages, "instances": instances}[arguments.what](arguments)
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as out:
             json.dump({"version": importlib.metadata.version("sglang"), "rows": said}, out, indent=1)
-    print(f"all is as expected, {time.monotonic() - began:.0f} s")
+    print(f"{arguments.what}: all is as expected, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":
