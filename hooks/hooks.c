@@ -69,6 +69,17 @@ rvl_status rvl_hooks_get_context_at(size_t index, int *device_out, rvl_context *
     return rvli_saver_context_at(index, device_out, context_out);
 }
 
+rvl_status rvl_hooks_get_nccl_bytes(int device, uint64_t *bytes_out)
+{
+    if (bytes_out == NULL || device < 0)
+        return rvli_error(RVL_ERR_INVALID, "bytes_out is NULL, or the device's number negative");
+    return rvli_recorder_nccl_bytes(device, bytes_out)
+               ? RVL_OK
+               : rvli_error(RVL_ERR_NOT_FOUND,
+                            "nothing is recorded of this device: start the program by "
+                            "`reveille record`, and use the device");
+}
+
 /* ---- Marks ---- */
 
 rvl_status rvl_hooks_stage(const char *name)

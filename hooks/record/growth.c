@@ -48,6 +48,19 @@ void rvli_record_nccl(int device, int64_t change_bytes)
     tell(RVLI_GROWTH_NCCL, device, told_bytes[RVLI_GROWTH_NCCL][device] + (uint64_t)change_bytes);
 }
 
+bool rvli_recorder_nccl_bytes(int device, uint64_t *bytes_out)
+{
+    if (!rvli_recorder_on())
+        return false;
+    pthread_mutex_lock(&rvli_record_lock);
+    bool known = rvli_record_has_file() && device < (int)RVL_MAX_DEVICES &&
+                 (rvli_record_devices_used() >> device & 1) != 0;
+    if (known)
+        *bytes_out = told_bytes[RVLI_GROWTH_NCCL][device];
+    pthread_mutex_unlock(&rvli_record_lock);
+    return known;
+}
+
 static void end_growth_of(rvli_recorded_growth growth, int device)
 {
     if (told_bytes[growth][device] > 0)

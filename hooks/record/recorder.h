@@ -105,6 +105,12 @@ void rvli_recorder_growth_end(rvli_recorded_growth growth, int device, uint64_t 
 bool rvli_recorder_context_reset(int device);
 bool rvli_recorder_context_released(int device);
 
+/*
+ * What NCCL holds on a device, by the calls that were seen. false: nothing is recorded of the
+ * device.
+ */
+bool rvli_recorder_nccl_bytes(int device, uint64_t *bytes_out);
+
 /* ---- Marks: RVL_ERR_IO if the trace cannot be written, RVL_ERR_HOST_OOM ---- */
 
 rvl_status rvli_recorder_stage(const char *name);

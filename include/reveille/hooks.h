@@ -59,6 +59,14 @@ RVL_API rvl_status rvl_hooks_resume(const char *tag);
 RVL_API rvl_status rvl_hooks_stage(const char *name);
 RVL_API rvl_status rvl_hooks_step(void);
 
+/*
+ * What NCCL has allocated for itself on a CUDA device of a number and still holds, as the preload
+ * library records it (nccl:PID, docs/record.md). It tells what a version of NCCL keeps that cannot
+ * say so itself. Returns RVL_OK; RVL_ERR_NOT_FOUND if the process is not recorded, or has used no
+ * such device; RVL_ERR_INVALID. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_hooks_get_nccl_bytes(int device, uint64_t *bytes_out);
+
 /* "preload" or "torch". Static string. Since 0.1. */
 RVL_API const char *rvl_hooks_mode(void);
 

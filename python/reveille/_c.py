@@ -566,6 +566,7 @@ HOOK_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_hooks_check_settings": (c_int, []),
     "rvl_hooks_get_context": (c_int, [c_int, POINTER(c_void_p)]),
     "rvl_hooks_get_context_at": (c_int, [c_size_t, POINTER(c_int), POINTER(c_void_p)]),
+    "rvl_hooks_get_nccl_bytes": (c_int, [c_int, POINTER(c_uint64)]),
     "rvl_hooks_pause": (c_int, [c_char_p]),
     "rvl_hooks_resume": (c_int, [c_char_p]),
     "rvl_hooks_stage": (c_int, [c_char_p]),

@@ -26,7 +26,7 @@ from typing import Any, Callable
 
 from . import _c
 from ._results import TagStats
-from ._sizes import whole
+from ._sizes import format_size, whole
 from .errors import InvalidArgument, InvalidState, NotSupported, ReveilleError, TimedOut
 
 TAG = "nccl"
@@ -312,15 +312,18 @@ class Communicators:
 
     def require(self) -> None:
         """Raises NotSupported unless they can be paused."""
-        nccl, count = loaded(), len(self.pointers())
-        if nccl is not None and count and not nccl.can_suspend:
-            raise NotSupported(
-                f"NCCL {nccl.version} cannot give its memory back; {NEEDED} and later can. It keeps "
-                f"that of {count} communicator{'s' * (count != 1)}. Install a newer {SONAME}, or "
-                f'leave out the tag "{TAG}"',
-                op=MOVES["pause"],
-                tag=TAG,
-            )
+        nccl, all_ = loaded(), self.all()
+        if nccl is None or not all_ or nccl.can_suspend:
+            return
+        many = "s" * (len(all_) != 1)
+        raise NotSupported(
+            f"NCCL {nccl.version} cannot give its memory back; {NEEDED} and later can. Its "
+            f"{len(all_)} communicator{many} here keep{'s' * (not many)} "
+            f"{_kept_text({each.device for each in all_})}. Install a newer {SONAME} (of PyPI's "
+            f'nvidia-nccl-cu13 or nvidia-nccl-cu12), or leave out the tag "{TAG}"',
+            op=MOVES["pause"],
+            tag=TAG,
+        )
 
     def missing_bytes(self) -> dict[int, int]:
         """By device: what a resume takes."""
@@ -422,6 +425,22 @@ def _stuck(move: str, count: int, timeout: float) -> TimedOut:
         op=MOVES[move],
         tag=TAG,
     )
+
+
+def _kept_text(devices: set[int]) -> str:
+    """What NCCL holds on them, if this process is recorded; else how to learn it."""
+    kept = {device: recorded_bytes(device) for device in sorted(devices)}
+    if None in kept.values():
+        return "an unknown number of bytes: `reveille record` tells it as nccl:PID"
+    return ", ".join(f"{format_size(size or 0)} on cuda:{device}" for device, size in kept.items())
+
+
+def recorded_bytes(device: int) -> int | None:
+    """What NCCL has allocated on a device and still holds, by the recording of this process."""
+    find = getattr(_c.core(), "rvl_hooks_get_nccl_bytes", None)
+    size = ctypes.c_uint64()
+    known = find is not None and find(device, ctypes.byref(size)) == 0
+    return size.value if known else None
 
 
 def _of_groups() -> Iterator[int]:

@@ -31,6 +31,7 @@
 static const char *self;
 static rvl_status (*stage)(const char *name);
 static rvl_status (*step)(void);
+static rvl_status (*nccl_bytes)(int device, uint64_t *bytes_out);
 static rvl_status (*hooks_pause)(const char *tag);
 static rvl_status (*hooks_resume)(const char *tag);
 static void (*set_tag)(const char *tag);
@@ -134,6 +135,14 @@ static void kinds(void)
     give(NULL);
 }
 
+/* What libreveille tells of it, for a version of NCCL that cannot. */
+static uint64_t nccl_bytes_of(int device)
+{
+    uint64_t bytes = UINT64_MAX;
+    NEED(nccl_bytes(device, &bytes) == RVL_OK);
+    return bytes;
+}
+
 /* What NCCL allocates, gives back while it is suspended, and takes again. */
 static void nccl(void)
 {
@@ -149,18 +158,28 @@ static void nccl(void)
     find_in(library, "fake_nccl_malloc", &malloc_by);
     entry_point("cuMemCreate", &create);
     entry_point("cuMemRelease", &release);
+    NEED(nccl_bytes(0, &(uint64_t){0}) == RVL_ERR_NOT_FOUND); /* the device was not used yet */
     void *plain = get(2 * MIB);
+    NEED(nccl_bytes_of(0) == 0);
     NEED(take(create, 0, 8 * MIB, &buffers) == CUDA_SUCCESS);
+    NEED(nccl_bytes_of(0) == 8 * MIB);
     NEED(take(create, 1, 4 * MIB, &scratch) == CUDA_SUCCESS);
     NEED(malloc_by(cudaMallocAsync, 2 * MIB, &state) == 0);
     NEED(fake_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, false));
     NEED(take(create, 0, 8 * MIB, &scratch) != CUDA_SUCCESS); /* and is no event */
     NEED(stage("asleep") == RVL_OK);
     NEED(release(buffers) == CUDA_SUCCESS);
+    NEED(nccl_bytes_of(0) == 2 * MIB);
     NEED(stage("awake") == RVL_OK);
     NEED(take(create, 0, 8 * MIB, &buffers) == CUDA_SUCCESS);
+    NEED(nccl_bytes_of(0) == 10 * MIB && nccl_bytes_of(1) == 4 * MIB);
     NEED(cudaFreeAsync(state, NULL) == 0);
+    NEED(nccl_bytes_of(0) == 8 * MIB);
     give(plain);
+    NEED(nccl_bytes(-1, &(uint64_t){0}) == RVL_ERR_INVALID);
+    NEED(nccl_bytes(0, NULL) == RVL_ERR_INVALID);
+    NEED(nccl_bytes(2, &(uint64_t){0}) == RVL_ERR_NOT_FOUND);
+    NEED(nccl_bytes(1 << 20, &(uint64_t){0}) == RVL_ERR_NOT_FOUND);
 }
 
 /* ---- What fails ---- */
@@ -609,6 +628,7 @@ int main(int argc, char **argv)
     self = argv[0];
     find("rvl_hooks_stage", &stage);
     find("rvl_hooks_step", &step);
+    find("rvl_hooks_get_nccl_bytes", &nccl_bytes);
     find("rvl_hooks_pause", &hooks_pause);
     find("rvl_hooks_resume", &hooks_resume);
     find("tms_set_current_tag", &set_tag);

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Installs the Python package into a fresh virtual environment, from the root of the repository and
 # from python, and runs its tests there. Exits 77 where that cannot be tried.
-# usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE_LIBRARY [CUDART_FAKE_LIBRARY]]
+# usage: run.sh PYTHON BUILD_DIR SOURCE_DIR [CUDA_FAKE [CUDART_FAKE [NCCL_FAKE]]], paths of libraries
 set -euo pipefail
 python=$1 build=$2 source=$3
-export RVL_TEST_CUDA_FAKE=${4-} RVL_TEST_CUDART_FAKE=${5-}
+export RVL_TEST_CUDA_FAKE=${4-} RVL_TEST_CUDART_FAKE=${5-} RVL_TEST_NCCL_FAKE=${6-}
 venv=$build/python/venv
 pip_s=150 # at most, where an index takes calls and does not answer
 

@@ -8,9 +8,10 @@ import time
 import fake_nccl
 import pytest
 import reveille
+from conftest import SOURCE
 from fake_nccl import MIB, FakeNccl
 from job import Ranks, facts_of
-from reveille import _communicators, _watch
+from reveille import _c, _communicators, _watch
 
 SIZE = 3
 BYTES = 484 * MIB
@@ -100,20 +101,89 @@ def test_numbers_of_it(one, monkeypatch):
     assert states() == ["active", "active"]
 
 
-def test_an_older_one_says_what_is_needed(one, monkeypatch, tmp_path):
+@pytest.fixture
+def old(one, monkeypatch, tmp_path):
+    """One of an NCCL that cannot suspend."""
     fake = FakeNccl(tmp_path, "2.28.9")
-    pointer = fake.add("old", 0, 1)
+    assert fake.add("old", 0, 1) == one[1]
     fake_nccl.use(monkeypatch.setattr, fake)
-    assert pointer == one[1]
-    (known,) = reveille.communicators()
-    assert known == reveille.Communicator(pointer, 0, 0, 1, "active", None, None)
+    return fake
+
+
+def refused():
+    """What a pause of an old one says; nothing was called."""
     with pytest.raises(reveille.NotSupported) as raised:
         reveille.pause("nccl")
-    assert str(raised.value).startswith(
-        "NCCL 2.28.9 cannot give its memory back; 2.29.7 and later can. It keeps that of 1 "
-    )
-    assert raised.value.tag == "nccl" and fake.calls == []
+    assert raised.value.tag == "nccl"
     assert not any(each.tag == "nccl" for each in reveille.metrics().tags)
+    return str(raised.value)
+
+
+def test_an_older_one_says_what_is_needed(old):
+    (known,) = reveille.communicators()
+    assert known == reveille.Communicator(known.pointer, 0, 0, 1, "active", None, None)
+    assert refused() == (
+        "NCCL 2.28.9 cannot give its memory back; 2.29.7 and later can. Its 1 communicator here "
+        "keeps an unknown number of bytes: `reveille record` tells it as nccl:PID. Install a newer "
+        "libnccl.so.2 (of PyPI's nvidia-nccl-cu13 or nvidia-nccl-cu12), or leave out the tag "
+        '"nccl"'
+    )
+    assert old.calls == []
+
+
+def test_an_older_one_says_what_it_keeps(old, monkeypatch):
+    """As the recording of the process has it, for each device of a communicator."""
+    reveille.add_communicator(old.add("second", 0, 1, device=1))
+    recorded = {0: BYTES, 1: 4 * MIB}
+    monkeypatch.setattr(_communicators, "recorded_bytes", recorded.get)
+    assert "Its 2 communicators here keep 484.0 MiB on cuda:0, 4.0 MiB on cuda:1. In" in refused()
+    del recorded[1]
+    assert "Its 2 communicators here keep an unknown number of bytes: `reveille rec" in refused()
+
+
+RECORDED = """
+import ctypes, os, pathlib, sys
+
+sys.path.insert(0, os.environ["HELPERS"])
+import fake_nccl, reveille
+from reveille import _communicators
+
+cuda = ctypes.CDLL(os.environ["RVL_CUDA_LIBRARY"])
+nccl = ctypes.CDLL(os.environ["RVL_TEST_NCCL_FAKE"])  # what calls from it is NCCL's memory
+create, handle = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuGetProcAddress_v2(
+    b"cuMemCreate", ctypes.byref(create), 12000, ctypes.c_uint64(0), None
+) == 0
+fake = fake_nccl.FakeNccl(pathlib.Path("."), "2.28.9")
+fake_nccl.use(setattr, fake)
+reveille.add_communicator(fake.add("old", 0, 1))
+assert _communicators.recorded_bytes(0) is None  # the device was not used yet
+assert nccl.fake_nccl_take(create, 0, ctypes.c_size_t(8 << 20), ctypes.byref(handle)) == 0
+assert _communicators.recorded_bytes(0) == 8 << 20
+try:
+    reveille.pause("nccl")
+except reveille.NotSupported as error:
+    assert "communicator here keeps 8.0 MiB on cuda:0. Install" in str(error), error
+else:
+    raise AssertionError("nothing was refused")
+"""
+
+
+def test_what_it_keeps_is_recorded(run_python, tmp_path):
+    """By the preload library, which sees the calls of NCCL's library."""
+    fakes = {name: os.environ.get(name) for name in ("RVL_TEST_CUDA_FAKE", "RVL_TEST_NCCL_FAKE")}
+    if not all(fakes.values()):
+        pytest.skip("the fake CUDA driver was not built: RVL_TEST_CUDA_FAKE is not set")
+    done = run_python(
+        "-c",
+        RECORDED,
+        RVL_CUDA_LIBRARY=fakes["RVL_TEST_CUDA_FAKE"],
+        LD_PRELOAD=str(_c.hook_library_path("preload")),
+        RVL_RECORD=str(tmp_path / "run.rvt"),
+        HELPERS=str(SOURCE / "tests/python"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_without_any_there_is_nothing_to_do(monkeypatch):

@@ -143,6 +143,7 @@ static void mark(caller *by)
     ANSWER(by, MAY_OK, rvl_hooks_stage, "rollout");
     ANSWER(by, MAY(RVL_ERR_INVALID), rvl_hooks_stage, "");
     ANSWER_NONE(by, MAY_OK, rvl_hooks_step);
+    ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_get_nccl_bytes, 0, &(uint64_t){0});
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_pause, "never");
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_hooks_resume, "never");
 }
