@@ -135,6 +135,7 @@ class Job:
         """
         prepared: list[Move] = []
         cause: Exception | None = None
+        agreed = True
         meeting = _Round(self, what, timeout, last=together is None)
         try:
             decision, cause = meeting.prepare(lambda: prepare(prepared))
@@ -147,14 +148,16 @@ class Job:
             lost = _end(prepared, commit=decision is None)
         except Exception as error:  # of the store
             decision = meeting.give_up(f"its store failed: {type(error).__name__}: {error}")
-            lost, cause = _end(prepared, commit=decision is None), error
+            lost, cause, agreed = _end(prepared, commit=decision is None), error, False
         except BaseException as interruption:  # what was decided is decided
             decision = meeting.give_up(f"interrupted: {type(interruption).__name__}")
             _end(prepared, commit=decision is None)
             raise
         meeting.leave()
         if decision is not None:
-            raise decision.exception(what, self.world_size, lost) from (cause or lost)
+            aborted = decision.exception(what, self.world_size, lost)
+            aborted.agreed &= agreed
+            raise aborted from (cause or lost)
 
     def forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
         """The forecasts of all ranks, in their order."""
@@ -245,7 +248,8 @@ class _Refusal(NamedTuple):
         message = f"no rank has moved: {who}: {self.reason}"
         if lost is not None:
             message += f"; and this rank could not undo all that it had prepared: {lost}"
-        return JobAborted(message, rank=self.rank, reason=self.reason, **self.facts)
+        agreed = lost is None and self.facts.get("status") != TimedOut.STATUS
+        return JobAborted(message, rank=self.rank, reason=self.reason, agreed=agreed, **self.facts)
 
 
 def _end(prepared: Sequence[Move], *, commit: bool) -> ReveilleError | None:

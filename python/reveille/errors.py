@@ -183,14 +183,23 @@ class JobAborted(ReveilleError):
     Attributes:
         rank: the rank that could not, -1 if nobody knows
         reason: its message
+        agreed: whether all ranks that answer raise this. False if one is late or dead, if the
+            store failed for this rank, or if this rank could not undo all
     """
 
     def __init__(
-        self, message: str = "", *, rank: int = -1, reason: str = "", **facts: Any
+        self,
+        message: str = "",
+        *,
+        rank: int = -1,
+        reason: str = "",
+        agreed: bool = True,
+        **facts: Any,
     ) -> None:
         super().__init__(message, **facts)
         self.rank = rank
         self.reason = reason
+        self.agreed = agreed
 
 
 def error_of(status: int, message: str, **facts: Any) -> ReveilleError:

@@ -22,7 +22,7 @@ from typing import Any
 from . import _alias, _c
 from ._job import Job
 from ._sleep import SleepAllocator
-from .errors import InvalidArgument, InvalidState, NotSupported
+from .errors import InvalidArgument, InvalidState, JobAborted, NotSupported
 
 LOGGER = logging.getLogger("reveille")
 NAME = "reveille"
@@ -37,6 +37,7 @@ class Allocator:
     default_tag = "default"
 
     def __init__(self, ranks: Callable[[], Job | None] = lambda: None) -> None:
+        self._ranks = ranks
         self._own = SleepAllocator("vllm:", ranks)
 
     @contextlib.contextmanager
@@ -56,11 +57,13 @@ class Allocator:
 
         All tags go on all ranks of the engine, or none does and it raises why.
         """
-        self._own.sleep(_tags(offload_tags, self.default_tag))
+        with self._told_once():
+            self._own.sleep(_tags(offload_tags, self.default_tag))
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
         """Gives up the memory of these tags alone, without their content."""
-        self._own.discard(_tags(tags, self.default_tag))
+        with self._told_once():
+            self._own.discard(_tags(tags, self.default_tag))
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """Takes the memory back: of all, or without the deferrable tags that are not named.
@@ -70,10 +73,26 @@ class Allocator:
         from vllm.device_allocator import DEFERRABLE_TAGS
 
         asked = None if tags is None else _tags(tags, self.default_tag)
-        self._own.wake_up(
-            lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
-            f"wake_up({'' if asked is None else sorted(asked)})",
-        )
+        with self._told_once():
+            self._own.wake_up(
+                lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
+                f"wake_up({'' if asked is None else sorted(asked)})",
+            )
+
+    @contextlib.contextmanager
+    def _told_once(self) -> Iterator[None]:
+        """If all ranks refuse, vLLM's executor hears of the last one's refusal alone."""
+        try:
+            yield
+        except JobAborted as aborted:
+            job = self._ranks()
+            if job is None or not aborted.agreed or job.rank == job.world_size - 1:
+                raise
+            try:
+                from ._vllm_executor import ToldByTheLastRank
+            except ImportError:  # a vLLM with another executor
+                raise aborted from aborted.__cause__
+            raise ToldByTheLastRank.instead_of(aborted) from aborted.__cause__
 
     def get_current_usage(self) -> int:
         """Bytes that are allocated, awake and asleep."""

@@ -143,5 +143,6 @@ class Member:
             getattr(self.context, function)(*tags, group=self.job, **options)
         except reveille.JobAborted as error:
             assert (self.states(), self.used()) == before
+            self.agreed = error.agreed
             return facts_of(error)
         raise AssertionError(f"{function} did not abort")

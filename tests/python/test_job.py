@@ -49,6 +49,7 @@ def test_each_of_64_ranks_runs_out_of_memory_in_turn(tmp_path):
             if rank == round_:
                 member.context.external("neighbour", "58MiB")
             seen.append(member.aborted("resume"))
+            assert member.agreed
             if rank == round_:
                 member.context.external("neighbour", 0)
         member.context.resume(group=member.job)
@@ -136,6 +137,7 @@ def test_a_late_rank_hears_what_was_decided(tmp_path):
         if rank == 1:
             time.sleep(1.2)
         first = member.aborted("pause", group_timeout=0.4)
+        assert not member.agreed
         member.context.pause(group=member.job)
         return [first, member.states()]
 
@@ -177,6 +179,7 @@ def test_a_store_that_fails_aborts_on_this_rank(tmp_path):
 
         store.compare_set, usual = fail, store.compare_set
         seen = member.aborted("pause")
+        assert not member.agreed  # the others may have moved
         store.compare_set = usual
         member.context.pause(group=member.job)
         return seen
@@ -249,4 +252,4 @@ def test_facts_of_the_exception():
     error = reveille.JobAborted("message", rank=3, reason="why", status=-6, requested_bytes=5)
     assert facts_of(error) == ["message", 3, "why", -6, 5]
     assert isinstance(error, reveille.ReveilleError)
-    assert error.status_name == "RVL_ERR_DEVICE_OOM"
+    assert error.status_name == "RVL_ERR_DEVICE_OOM" and error.agreed

@@ -469,3 +469,148 @@ def test_ranks_sleep_and_wake_as_one(engine, tmp_path):
         STORE=str(tmp_path),
         HELPERS=str(SOURCE / "tests/python"),
     )
+
+
+EXECUTOR = """
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    from vllm.v1.executor import Executor
+    import reveille._sleep, reveille.vllm
+    RANKS = 3
+
+    class Worker:
+        def __init__(self, rank):
+            self.rank = rank
+            store = FileStore(os.environ["STORE"])
+            self.allocator = reveille.vllm.Allocator(lambda: reveille.Job(store, rank, RANKS))
+            with self.allocator.use_memory_pool("weights"):
+                self.weights = full(4, 7 + rank)
+        def sleep(self):
+            self.allocator.sleep("weights")
+        def discard(self):
+            self.allocator.discard("weights")
+        def wake_up(self):
+            self.allocator.wake_up()
+            self.weights.tolist()  # what follows in vLLM uses the memory
+        def occupy(self, rank):
+            self.other = full(62, 1) if rank == self.rank else None
+            torch.cuda.empty_cache()
+        def refuse(self, rank, error):
+            # what happens on one rank when it prepares
+            def raises(*_arguments, **_options):
+                raise error
+            saver = self.allocator._own._saver
+            vars(saver).pop("prepare", None)
+            if rank == self.rank:
+                saver.prepare = raises
+        def state(self):
+            return [self.rank, self.allocator.asleep]
+        def value(self):
+            return set(self.weights.tolist()) == {7 + self.rank}
+
+    executor = Executor(RANKS, Worker)
+    def state(asleep):
+        return [[rank, asleep] for rank in range(RANKS)]
+    def refused_by(rank, method, *arguments):
+        error = None
+        try:
+            executor.collective_rpc(method, *arguments)
+        except RuntimeError as raised:
+            error = str(raised)
+        assert error and f"rank {rank} of {RANKS} cannot {method}(" in error, error
+        return error
+"""
+
+
+@pytest.fixture
+def executor(plugin, tmp_path):
+    def run_it(program):
+        plugin(
+            textwrap.dedent(EXECUTOR) + textwrap.dedent(program),
+            STORE=str(tmp_path),
+            HELPERS=str(SOURCE / "tests/python"),
+        )
+
+    return run_it
+
+
+def test_the_executor_goes_on_after_a_refusal(executor):
+    """Each rank in turn has no room. The next calls of the executor get their own answers."""
+    executor("""
+    for rank in range(RANKS):
+        executor.collective_rpc("sleep")
+        assert executor.collective_rpc("state") == state(True)
+        executor.collective_rpc("occupy", rank)
+        error = refused_by(rank, "wake_up")
+        assert "needs 4.0 MiB, 2.0 MiB free on cuda:0" in error, error
+        assert executor.collective_rpc("state") == state(True)
+        refused_by(rank, "wake_up")
+        executor.collective_rpc("occupy", None)
+        assert executor.collective_rpc("wake_up") == [None] * RANKS
+        assert executor.collective_rpc("state") == state(False)
+        assert executor.collective_rpc("value") == [True] * RANKS
+    """)
+
+
+@pytest.mark.parametrize("call", ["sleep", "discard"])
+def test_the_executor_goes_on_after_a_refused_sleep(executor, call):
+    executor(f"""
+    for rank in range(RANKS):
+        executor.collective_rpc("refuse", rank, reveille.Busy("a stream is being captured"))
+        assert "a stream is being captured" in refused_by(rank, "{call}")
+        assert executor.collective_rpc("state") == state(False)
+        executor.collective_rpc("refuse", None, None)
+        executor.collective_rpc("{call}")
+        assert executor.collective_rpc("state") == state(True)
+        executor.collective_rpc("wake_up")
+    """)
+
+
+def test_a_late_rank_is_told_of_at_once(executor):
+    """The executor must not wait for the last rank's answer, which may never come."""
+    executor("""
+    import time
+    class Late(Worker):
+        def wake_up(self):
+            if self.rank == RANKS - 1:
+                time.sleep(3)
+            super().wake_up()
+    reveille._sleep.RANKS_TIMEOUT_S = 0.5
+    executor = Executor(RANKS, Late)
+    executor.collective_rpc("sleep")
+    started = time.monotonic()
+    assert "late, stuck or dead" in refused_by(RANKS - 1, "wake_up")
+    assert time.monotonic() - started < 2.5
+    """)
+
+
+def test_what_a_rank_before_the_last_raises(engine, tmp_path):
+    """The same exception, which vLLM's worker takes for an answer. Else it is a plain one."""
+    engine(
+        """
+    from vllm.v1.outputs import AsyncModelRunnerOutput
+    import reveille.vllm
+    class Ranks:
+        rank, world_size = 0, 2
+        def move(self, what, prepare, timeout):
+            cause = reveille.OutOfDeviceMemory("no room", requested_bytes=5)
+            raise reveille.JobAborted(
+                "none has moved", rank=1, reason="no room", agreed=self.agreed, requested_bytes=5
+            ) from cause
+    ranks = Ranks()
+    allocator = reveille.vllm.Allocator(lambda: ranks)
+    def raised(agreed, rank=0):
+        ranks.agreed, ranks.rank = agreed, rank
+        error = refused(allocator.sleep, "weights")
+        assert isinstance(error, reveille.JobAborted) and str(error) == "none has moved"
+        assert (error.rank, error.reason, error.requested_bytes) == (1, "no room", 5)
+        assert isinstance(error.__cause__, reveille.OutOfDeviceMemory)
+        return isinstance(error, AsyncModelRunnerOutput)
+    assert raised(agreed=True)
+    assert not raised(agreed=False)
+    assert not raised(agreed=True, rank=1)
+    sys.modules["vllm.v1.outputs"] = None  # as in a vLLM that has none
+    del sys.modules["reveille._vllm_executor"]
+    assert not raised(agreed=True)
+    """
+    )

@@ -246,28 +246,24 @@ class Engine:
         return after
 
     def no_room(self):
-        """The last rank has no room: none wakes up, and the reason comes here. Then all do.
+        """Each rank in turn has no room: none wakes up, and the reason comes here. Then all do.
 
-        False with several ranks: vLLM's executor stops at the first failure and leaves the other ranks' answers unread,
-        so that its later calls would read those.
+        vLLM's executor stops at the first failure, and has to have read the other ranks' answers by then.
         """
-        self.sleep(1)
-        last = self.ranks - 1
-        self.ask("occupy", last, GIB)
-        before = self.ask("memory")
-        try:
-            self.llm.wake_up()
-        except Exception as error:
-            who = f"rank {last} of {self.ranks} cannot wake_up()" if last else "resume of "
-            assert who in str(error) and f" free on cuda:{last}" in str(error), error
-        else:
-            raise AssertionError("it woke up without room")
-        if self.ranks > 1:
-            return False
-        check(self.ask("memory"), before, "memory after a wake-up without room")
-        self.ask("occupy", None, 0)
-        self.wake(None)
-        return True
+        for rank in range(self.ranks):
+            self.sleep(1)
+            self.ask("occupy", rank, GIB)
+            before = self.ask("memory")
+            try:
+                self.llm.wake_up()
+            except Exception as error:
+                who = f"rank {rank} of {self.ranks} cannot wake_up()" if self.ranks > 1 else "resume of "
+                assert who in str(error) and f" free on cuda:{rank}" in str(error), error
+            else:
+                raise AssertionError("it woke up without room")
+            check(self.ask("memory"), before, "memory after a wake-up without room")
+            self.ask("occupy", None, 0)
+            self.wake(None)
 
     def wake(self, tags):
         before = self.ask("memory")
@@ -342,9 +338,10 @@ def main():
             json.dump({"start": starts, "rows": rows}, out, indent=1)
     if arguments.backend == "reveille":
         engine.ask("mark", 3.0)
-        if engine.no_room():
-            check(engine.ask("mark", None), [[3.0] * 4], "a weight after a wake-up without room")
-            check(engine.ask("addresses"), addresses, "addresses after it")
+        engine.no_room()
+        check(engine.ask("mark", None), [[3.0] * 4] * engine.ranks, "a weight after a wake-up without room")
+        check(engine.ask("addresses"), addresses, "addresses after it")
+        engine.generate()
     print("all is as expected")
 
 
