@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ._communicators import COMMUNICATORS, TAG
 from ._context import OPEN_CONTEXTS, Context
 from ._process import SAVER
+from ._results import state_of
 from ._watch import MOVES, FailureMetrics, TransitionMetrics
 from .errors import Forked, InvalidState
 
@@ -48,6 +49,11 @@ class TagMetrics:
     active_bytes: int
     paused_bytes: int
     host_backup_bytes: int
+
+    @property
+    def state(self) -> str:
+        """ "active", "paused", "mixed" if part of it is paused, or "empty"."""
+        return state_of(self.active_bytes, self.paused_bytes)
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,13 @@ class DeviceStats:
     oom: Oom | None
 
 
+def state_of(active_bytes: int, paused_bytes: int) -> str:
+    """A tag's state, in a word."""
+    if active_bytes and paused_bytes:
+        return "mixed"
+    return "paused" if paused_bytes else "active" if active_bytes else "empty"
+
+
 @dataclass(frozen=True)
 class TagStats:
     """Counters of a tag, over all devices. peak_bytes is the sum of the devices' peaks."""
@@ -136,6 +143,11 @@ class TagStats:
     allocation_count: int
     pauses: int
     resumes: int
+
+    @property
+    def state(self) -> str:
+        """ "active", "paused", "mixed" if part of it is paused, or "empty"."""
+        return state_of(self.active_bytes, self.paused_bytes)
 
     def plus(self, other: TagStats) -> TagStats:
         """The sum of both."""

@@ -81,6 +81,24 @@ def test_bytes_by_device_tag_and_state(gpu):
     assert by_device() == [("sim:0", 8 * MIB, 2 * MIB, 8 * MIB, 0)]
 
 
+def test_the_state_of_a_tag(gpu):
+    def state(tag):
+        of_metrics = {each.tag: each.state for each in reveille.metrics().tags}
+        assert gpu.stats().tags[tag].state == of_metrics[tag]
+        return of_metrics[tag]
+
+    first = gpu.alloc("10MiB", "policy")
+    assert state("policy") == "active"
+    gpu.pause("policy")
+    assert state("policy") == "paused"
+    second = gpu.alloc("2MiB", "policy")
+    assert state("policy") == "mixed"
+    gpu.free(first)
+    assert state("policy") == "active"
+    gpu.free(second)
+    assert state("policy") == "empty"
+
+
 def test_contexts_are_summed_by_device_and_a_closed_one_is_gone(gpu):
     with reveille.Context(devices=["64MiB", "64MiB"], memory="accounted") as other:
         other.alloc(2 * MIB, "cache", device=0)
