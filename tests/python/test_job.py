@@ -65,6 +65,93 @@ def test_each_of_64_ranks_runs_out_of_memory_in_turn(tmp_path):
     assert requested == 12 * MIB
 
 
+class Failing:
+    """A store of which one call fails, once."""
+
+    def __init__(self, store):
+        self._store = store
+        self.until = 0  # it fails: 0 is never
+        self.failed = ""
+
+    def __getattr__(self, name):
+        usual = getattr(self._store, name)
+
+        def call(*arguments):
+            self.until -= 1
+            if self.until == 0:
+                self.failed = name
+                raise OSError(f"{name}: the connection was closed")
+            return usual(*arguments)
+
+        return call
+
+
+def test_each_call_of_the_store_fails_on_each_of_64_ranks(tmp_path):
+    """One failed call is no reason to differ: either all have moved, or none has."""
+    size, calls = 64, 6
+
+    def body(rank, store):
+        store = Failing(store)
+        member, seen, failed = Member(rank, store, size), [], ""
+        for round_ in range(size):
+            moves = ("pause", "resume")[member.states() == PAUSED]
+            if rank == round_:
+                store.until = 2 + round_ % calls  # the first counts the rounds
+            try:
+                getattr(member.context, moves)(group=member.job)
+                seen.append("moved")
+            except reveille.JobAborted as error:
+                seen.append(str(error))
+            store.until, failed, store.failed = 0, failed or store.failed, ""
+            assert member.states() in (PAUSED, ACTIVE)
+        return [seen, failed]
+
+    answers, _ranks = run(tmp_path, size, body)
+    for round_, outcomes in enumerate(zip(*(seen for seen, _failed in answers))):
+        failed = answers[round_][1]
+        told = set(outcomes)
+        assert len(told) == 1, (round_, failed, told)
+        if told != {"moved"}:
+            (message,) = told
+            assert f"rank {round_} of {size} cannot " in message
+            assert f"its store failed: OSError: {failed}: the connection was closed" in message
+    assert {failed for _seen, failed in answers} >= {"compare_set", "set", "add", "check"}
+
+
+def test_each_of_64_ranks_is_killed(tmp_path):
+    """Sixteen at a time, while they prepare and before they vote, until one is left. The others name
+    them, have moved nothing, and go on without them."""
+    size, at_once, timeout_s = 64, 16, 5
+
+    def body(rank, store):
+        member, seen = Member(rank, store, size), []
+
+        def die(*_arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        for first in range(0, size, at_once):
+            member.job = reveille.Job(store, rank - first, size - first, name=f"from {first}")
+            if rank < min(first + at_once, size - 1):
+                if rank % 2:
+                    member.context.tag("weights", before_unmap=die)
+                else:
+                    store.set = die
+            seen.append(member.aborted("pause", "weights", group_timeout=timeout_s))
+            assert not member.agreed
+        return seen
+
+    answers, _ranks = run(tmp_path, size, body)
+    assert answers[:-1] == [signal.SIGKILL] * (size - 1)
+    for round_, (message, rank, _reason, status, _bytes) in enumerate(answers[-1]):
+        left = size - round_ * at_once
+        dead = list(range(min(at_once, left - 1)))
+        assert (rank, status) == (0, reveille.TimedOut.STATUS)
+        assert message == (
+            f'no rank has moved: rank 0 of {left} cannot pause("weights"): it did not answer within '
+            f"{timeout_s} s ({len(dead)} ranks did not: {dead}): it is late, stuck or dead"
+        )
+
+
 def test_the_content_of_all_survives_an_abort(tmp_path):
     import ctypes
 
