@@ -144,8 +144,14 @@ class Saver:
 
     def contexts_in_use(self) -> Iterator[HookContext]:
         """The contexts of the hook library, if it is in the process: opens none."""
-        there = self._hook is not None or (self._wanted != "torch" and _hooks.preloaded())
-        return self.hook.contexts() if there else iter(())
+        return self.hook.contexts() if self.is_there else iter(())
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the hook library is in the process: it was opened, or preloaded."""
+        return self._hook is not None or (
+            self._wanted != "torch" and _hooks.preloaded() is not None
+        )
 
     def _new_pool(self) -> Any:
         cuda = _cuda_with_pools()

@@ -11,10 +11,12 @@ works in torch mode. As in that package, pausing a tag that no region ever had d
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
+from . import _c
 from ._hooks import configure_subprocess
 from ._process import SAVER, Saver
 from ._scope import scope
@@ -134,9 +136,9 @@ class TorchMemorySaver:
         _ = self._saver.hook
 
     @property
-    def _impl(self) -> Any:
-        wrapper = SimpleNamespace(cdll=self._saver.hook.library)
-        return SimpleNamespace(_binary_wrapper=wrapper, _hook_mode=self._saver.hook.mode)
+    def _impl(self) -> _TorchMemorySaverImpl | None:
+        """None while there is no hook library, whose settings programs would change."""
+        return _only_impl() if self._saver.is_there else None
 
 
 def _backup(host: bool, disk: bool, kind: str | None) -> str:
@@ -145,6 +147,54 @@ def _backup(host: bool, disk: bool, kind: str | None) -> str:
     if kind is not None and not host:
         raise InvalidArgument("cpu_backup_backend requires enable_cpu_backup=True")
     return "host" if host else "disk" if disk else "none"
+
+
+# ---- The insides of the other package ----
+
+
+class BinaryWrapper:
+    """The C functions of a hook library, as cdll."""
+
+    def __init__(self, path_binary: str | ctypes.CDLL) -> None:
+        opened = isinstance(path_binary, ctypes.CDLL)
+        self.cdll = path_binary if opened else ctypes.CDLL(path_binary)
+        _c.declare(self.cdll, _c.SAVER_PROTOTYPES)
+
+    def set_config(
+        self,
+        *,
+        tag: str,
+        interesting_region: bool,
+        enable_cpu_backup: bool,
+        cpu_backup_backend: str | None = None,
+        enable_disk_backup: bool = False,
+    ) -> None:
+        """What the calling thread's next allocations become."""
+        self.cdll.tms_set_current_tag(tag.encode())
+        self.cdll.tms_set_interesting_region(interesting_region)
+        self.cdll.tms_set_enable_cpu_backup(enable_cpu_backup)
+        if cpu_backup_backend is not None:
+            self.cdll.tms_set_cpu_backup_backend(cpu_backup_backend.encode())
+        self.cdll.tms_set_enable_disk_backup(enable_disk_backup)
+
+
+class _TorchMemorySaverImpl(TorchMemorySaver):
+    """What is behind ``_impl``. Programs set attributes of it.
+
+    Some replace its class's ``_with_region_config``, so that regions may lie in regions. Here they
+    may, and nobody calls it.
+    """
+
+    def __init__(self, hook_mode: str | None = None) -> None:
+        if hook_mode is not None:
+            self._saver.mode = hook_mode
+        self._hook_mode = self._saver.hook.mode
+        self._binary_wrapper = BinaryWrapper(self._saver.hook.library)
+
+
+@functools.cache
+def _only_impl() -> _TorchMemorySaverImpl:
+    return _TorchMemorySaverImpl()
 
 
 torch_memory_saver = TorchMemorySaver()

@@ -576,6 +576,9 @@ def test_the_insides_of_the_other_package(run, run_python):
     path = os.pathsep.join([folder, variables()["PYTHONPATH"]])
     program = """
     from torch_memory_saver.binary_wrapper import BinaryWrapper
+    from torch_memory_saver.entrypoint import TorchMemorySaver, _TorchMemorySaverImpl
+    assert isinstance(reveille.torch_memory_saver.torch_memory_saver, TorchMemorySaver)
+    assert _TorchMemorySaverImpl is reveille.torch_memory_saver._TorchMemorySaverImpl
     from torch_memory_saver.hooks.base import HookMode, HookUtilBase
     from torch_memory_saver.hooks.mode_preload import HookUtilModePreload
     from torch_memory_saver.hooks.mode_torch import HookUtilModeTorch
@@ -600,6 +603,57 @@ def test_the_insides_of_the_other_package(run, run_python):
     assert importlib.metadata.version("torch_memory_saver") == "0.0.10+reveille"
     """
     run(program, PYTHONPATH=path)
+
+
+def test_settings_through_the_insides(run):
+    """As programs of slime and miles change them, for what must not be given up."""
+    run("""
+    from reveille.torch_memory_saver import _TorchMemorySaverImpl, torch_memory_saver as saver
+    if os.environ["MODE"] == "torch":
+        assert saver._impl is None and saver.hook_mode is None  # asking has opened nothing
+        saver._ensure_initialized()
+    inner = saver._impl
+    assert type(inner) is _TorchMemorySaverImpl and inner is saver._impl
+    assert inner._hook_mode == os.environ["MODE"]
+    inner._mark = ["kept"]
+    assert saver._impl._mark == ["kept"]
+    _TorchMemorySaverImpl._with_region_config = None  # regions may lie in regions anyway
+    cdll = inner._binary_wrapper.cdll
+
+    with saver.region(tag="weights", enable_cpu_backup=True):
+        assert cdll.tms_get_interesting_region() and cdll.tms_get_enable_cpu_backup()
+        weights = full(4, 7)
+        with saver.region(tag="gradients"):
+            gradients = full(8, 9)
+        before = cdll.tms_get_interesting_region()
+        cdll.tms_set_interesting_region(False)
+        assert not cdll.tms_get_interesting_region()
+        cdll.tms_set_interesting_region(before)
+        more = full(2, 5)
+    assert not cdll.tms_get_interesting_region()
+    assert {name: tag.active_bytes // MIB for name, tag in reveille.stats().tags.items()} == {
+        "weights": 6, "gradients": 8}
+
+    inner._binary_wrapper.set_config(tag="raw", interesting_region=True, enable_cpu_backup=True,
+                                     cpu_backup_backend="mmap")
+    assert cdll.tms_get_current_tag() == b"raw" and cdll.tms_get_cpu_backup_backend() == b"mmap"
+    inner._binary_wrapper.set_config(tag="default", interesting_region=False,
+                                     enable_cpu_backup=False, enable_disk_backup=True)
+    assert cdll.tms_get_enable_disk_backup() and cdll.tms_get_cpu_backup_backend() == b"mmap"
+    cdll.tms_set_enable_disk_backup(False)
+    inner.pause("weights")
+    assert [set(saver.get_cpu_backup(each, zero_copy=True).tolist()) for each in (weights, more)] == [
+        {7}, {5}]
+    assert saver.get_cpu_backup(gradients, zero_copy=True) is None  # not backed up, and not paused
+    inner.resume("weights")
+    assert saver.get_cpu_backup(weights, zero_copy=True) is None
+    assert [set(each.tolist()) for each in (weights, more, gradients)] == [{7}, {5}, {9}]
+    """)
+
+
+def test_a_launcher_finds_disk_backups_in_the_file():
+    """miles looks for the setting's name in the bytes of the library that it preloads."""
+    assert b"TMS_INIT_ENABLE_DISK_BACKUP" in _c.hook_library_path("preload").read_bytes()
 
 
 @pytest.mark.parametrize("value", ["maybe", ""])
@@ -667,11 +721,20 @@ def test_the_preload_library_by_its_other_name(run_python):
     if not library.exists():
         pytest.skip("the package is not installed")
     program = """
+    from reveille.torch_memory_saver import torch_memory_saver as saver
     weights = full(4, 7)
-    reveille.pause()
-    assert used() == 0
-    reveille.resume()
-    assert set(weights.tolist()) == {7}
+    with saver.region(tag="disposable", enable_cpu_backup=False):
+        gradients = full(8, 9)
+    cdll = saver._impl._binary_wrapper.cdll
+    assert cdll.tms_get_interesting_region() and cdll.tms_get_enable_cpu_backup()
+    with saver.disable():
+        reduced = full(2, 5)
+    saver.pause()
+    assert used() == 2 and set(reduced.tolist()) == {5}
+    assert set(saver.get_cpu_backup(weights, zero_copy=True).tolist()) == {7}
+    assert saver.get_cpu_backup(gradients, zero_copy=True) is None
+    saver.resume()
+    assert set(weights.tolist()) == {7} and used() == 14
     """
     environment = {**variables(), "LD_PRELOAD": str(library)}
     environment.update({"TMS_INIT_ENABLE": "1", "TMS_INIT_ENABLE_CPU_BACKUP": "1"})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Where torch_memory_saver has its class."""
+"""Where torch_memory_saver has its classes."""
 
-from reveille.torch_memory_saver import TorchMemorySaver
+from reveille.torch_memory_saver import TorchMemorySaver, _TorchMemorySaverImpl
 
-__all__ = ["TorchMemorySaver"]
+__all__ = ["TorchMemorySaver", "_TorchMemorySaverImpl"]
