@@ -116,6 +116,7 @@ class Saver:
         self._open_regions: set[object] = set()  # of all threads
         self._open_graphs: set[object] = set()  # of all threads
         self._used_up: list[Any] = []  # pools that go when no region is open
+        self._plain: bool | None = None  # whether expandable segments stay out of pools; untried
         self._allocator: Any = None  # after the pools, so that it goes after them
         self._wakes = Wakes()
         self._lock = threading.RLock()  # a region begins, or pools go: not both at once
@@ -166,11 +167,31 @@ class Saver:
     def _pool(self, tag: str, backup: str, kind: str) -> Any:
         key = (tag, backup, kind, _torch().cuda.current_device())
         if key not in self._pools:
-            _refuse_expandable_segments()
+            self._refuse_expandable_segments()
             pool = self._new_pool()
             if self._pools.setdefault(key, pool) is not pool:  # another thread was first
                 self._used_up.append(pool)
         return self._pools[key]
+
+    def _refuse_expandable_segments(self) -> None:
+        """Where they are on, unless PyTorch leaves them out of pools with an allocator."""
+        variable = _expandable_by()
+        if variable is None or (self.hook.mode == "torch" and self._pools_are_plain()):
+            return
+        other = ", or start the program without LD_PRELOAD" if self.hook.mode == "preload" else ""
+        raise NotSupported(
+            f"PyTorch keeps expandable segments out of regions: take expandable_segments:True out "
+            f"of {variable}{other}"
+        )
+
+    def _pools_are_plain(self) -> bool:
+        """Whether a pool with our allocator has segments that are not expandable. Tried once."""
+        if self._plain is None:
+            torch = _torch()
+            with self._open_region(), self._passing_pool(self._new_pool()):
+                probe = torch.empty((1,), dtype=torch.uint8, device="cuda")
+            self._plain = not _is_expandable(probe.data_ptr())
+        return self._plain
 
     # ---- The thread's settings ----
 
@@ -223,7 +244,7 @@ class Saver:
         cuda = _cuda_with_pools()
         settings = self._settings_of(tag, backup, kind)
         if own_pool:
-            _refuse_expandable_segments()
+            self._refuse_expandable_segments()
             with self._open_region(), self._passing_pool(self._new_pool()), self._using(settings):
                 yield
             return
@@ -273,7 +294,7 @@ class Saver:
         if self.hook.mode == "torch":
             options["pool"] = self._graph_pool(settings, options.get("pool"))
         else:
-            _refuse_expandable_segments()
+            self._refuse_expandable_segments()
         with self._open_graph(), torch.cuda.graph(graph, **options), self._using(settings):
             yield
 
@@ -622,14 +643,22 @@ class Saver:
 # ---- Small parts ----
 
 
-def _refuse_expandable_segments() -> None:
+def _expandable_by() -> str | None:
+    """The variable that turns PyTorch's expandable segments on; None: they are off."""
     for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         setting = os.environ.get(variable, "").replace(" ", "").lower()
         if "expandable_segments:true" in setting and _expandable_now() is not False:
-            raise NotSupported(
-                f"PyTorch keeps expandable segments out of regions: take "
-                f"expandable_segments:True out of {variable}"
-            )
+            return variable
+    return None
+
+
+def _is_expandable(address: int) -> bool:
+    """Whether it lies in an expandable segment, which PyTorch maps by itself."""
+    return any(
+        each["is_expandable"]
+        for each in _torch().cuda.memory_snapshot()
+        if each["address"] <= address < each["address"] + each["total_size"]
+    )
 
 
 def _regions(tags: Sequence[str]) -> list[str]:

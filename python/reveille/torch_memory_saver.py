@@ -137,7 +137,7 @@ class TorchMemorySaver:
 
     @property
     def _impl(self) -> _TorchMemorySaverImpl | None:
-        """None while there is no hook library, whose settings programs would change."""
+        """None while there is no hook library: programs use it to change the settings of one."""
         return _only_impl() if self._saver.is_there else None
 
 

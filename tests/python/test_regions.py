@@ -251,9 +251,55 @@ def test_what_is_refused(run):
     assert used() == 2
     weights.contiguous_here = False
     assert "contiguous" in str(refused(reveille.backup_of, weights))
-    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments: True"
-    assert "PYTORCH_CUDA_ALLOC_CONF" in str(refused(entered, reveille.region("more")))
     """)
+
+
+EXPANDABLE = """
+    def graph():
+        return entered(reveille.cuda_graph(torch.cuda.CUDAGraph(), tag="graph"))
+    refusals = [str(refused(call)) for call in (lambda: entered(reveille.region("weights")), graph)]
+    assert len(set(refusals)) == 1, refusals
+    assert "expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF" in refusals[0]
+    assert refusals[0].endswith("ALLOC_CONF, or start the program without LD_PRELOAD") == (
+        os.environ["MODE"] == "preload"), refusals
+    torch.cuda.empty_cache()  # of what was tried
+    assert used() == 0
+"""
+
+
+def test_expandable_segments(run):
+    """PyTorch leaves them out of pools with an allocator, which regions have in torch mode."""
+    program = """
+    with reveille.region("weights", backup="host"):
+        weights = full(4, 7)
+    plain = full(2, 1)
+    with reveille.cuda_graph(torch.cuda.CUDAGraph(), tag="graph"):
+        inner = full(2, 3)
+    torch.cuda.empty_cache()
+    assert used() == 8
+    reveille.pause()
+    assert used() == 2 and set(plain.tolist()) == {1}
+    reveille.resume()
+    assert set(weights.tolist()) == {7} and used() == 8
+    """
+    run(
+        f"""
+    if os.environ["MODE"] == "preload":
+        {textwrap.indent(textwrap.dedent(EXPANDABLE), "        ").strip()}
+        sys.exit()
+    {program}
+    """,
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments: True",
+    )
+
+
+def test_expandable_segments_in_all_pools(run):
+    """A PyTorch that has them there, too, is found out and refused."""
+    run(
+        EXPANDABLE,
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+        STUB_EXPANDABLE_IN_ALL_POOLS="1",
+    )
 
 
 def test_settings_are_back_after_an_exception(run):

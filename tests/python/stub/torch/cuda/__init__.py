@@ -17,6 +17,7 @@ _device = 0
 _thread = threading.local()  # a current stream is of a thread
 _ids = itertools.count(1)
 _free = {}  # (pool, size): segments that nobody uses
+_segments = {}  # by address
 _current = []
 _pools = weakref.WeakValueDictionary()
 _gone = set()  # pools that are: empty_cache() gives back their free segments, and the default pool's
@@ -58,8 +59,10 @@ class Segment:
     def __init__(self, address, size, pool, device):
         self.address, self.size, self.device = address, size, device
         self.pool, self.allocator = pool.id, pool.allocator
+        _segments[address] = self
 
     def give_back(self):
+        del _segments[self.address]
         if self.allocator is not None:
             self.allocator.free(self.address, self.size, self.device)
         elif _process.cudaFree(ctypes.c_void_p(self.address)) != 0:
@@ -97,6 +100,20 @@ def _segment(pool, size):
     pointer = ctypes.c_void_p()
     failed = _process.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size))
     return None if failed else pointer.value
+
+
+def memory_snapshot():
+    """As PyTorch 2.11 and 2.14 do it: expandable segments are left out of pools with an allocator."""
+    on = memory._snapshot()["allocator_settings"]["expandable_segments"]
+    everywhere = "STUB_EXPANDABLE_IN_ALL_POOLS" in os.environ
+    return [
+        {
+            "address": each.address,
+            "total_size": each.size,
+            "is_expandable": on and (everywhere or each.allocator is None),
+        }
+        for each in _segments.values()
+    ]
 
 
 def empty_cache():
