@@ -33,8 +33,9 @@ bool simulate_find_library(char path[PATH_MAX])
         path[0] = '\0';
     }
     if (path[0] == '\0')
-        complain(0, "there is no " AUDIT_LIBRARY " beside this command: install it (a build "
-                    "without the CUDA headers has none)");
+        complain(0,
+                 "there is no " AUDIT_LIBRARY " beside this command: install it. A build without "
+                 "CUDA's headers has none: scripts/cuda-headers in the sources brings them");
     else if (strpbrk(path, " :") != NULL)
         complain(0, "%s: LD_AUDIT cannot hold a path with a space or a colon: install it elsewhere",
                  path);

@@ -60,7 +60,8 @@ bool record_find_library(char path[PATH_MAX])
             return good_library(path);
     }
     complain(0, "there is no " LIBRARY " beside this command: install it, or name it in "
-                "RVL_PRELOAD (a build without the CUDA backend has none)");
+                "RVL_PRELOAD. A build without CUDA's headers has none: scripts/cuda-headers in the "
+                "sources brings them");
     return false;
 }
 
