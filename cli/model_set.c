@@ -67,6 +67,8 @@ static bool set_train(rvl_model_options *o, const char *text)
         o->train = RVL_MODEL_TRAIN_DDP;
     else if (strncmp(text, "fsdp:", 5) == 0 && parse_number(text + 5, &ranks) && ranks > 0)
         o->train = RVL_MODEL_TRAIN_FSDP;
+    else if (strncmp(text, "megatron:", 9) == 0 && parse_number(text + 9, &ranks) && ranks > 0)
+        o->train = RVL_MODEL_TRAIN_MEGATRON;
     else
         return false;
     o->train_ranks = ranks;
@@ -152,6 +154,21 @@ static bool set_mixed_precision(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_MIXED, &o->flags);
 }
 
+static bool set_sequence_parallel(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_SEQUENCE_PARALLEL, &o->flags);
+}
+
+static bool set_recompute_attention(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_SELECTIVE, &o->flags);
+}
+
+static bool set_bf16_gradients(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_BF16_GRADIENTS, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;
@@ -173,6 +190,11 @@ SET_NUMBER(ep, 1)
 SET_NUMBER(micro_batch, 1)
 SET_NUMBER(seq_len, 1)
 SET_NUMBER(accumulate, 1)
+SET_NUMBER(train_tp, 1)
+SET_NUMBER(train_pp, 1)
+SET_NUMBER(train_stage, 0)
+SET_NUMBER(train_cp, 1)
+SET_NUMBER(train_ep, 1)
 #undef SET_NUMBER
 
 #define NO_GROUP(title)
@@ -227,14 +249,27 @@ static bool is_of_trainer(const char *name)
     return index_of(name, names) >= 0;
 }
 
+static bool is_of_megatron(const char *name)
+{
+    static const char *const names[] = {
+        "train-tp", "train-pp",          "train-stage",         "train-cp",
+        "train-ep", "sequence-parallel", "recompute-attention", "bf16-gradients",
+        NULL};
+    return index_of(name, names) >= 0;
+}
+
 const char *model_setting_idle(const rvl_model_options *options, const char *name,
                                const char *sought)
 {
     if (is_of_trainer(name) && options->train == RVL_MODEL_TRAIN_NONE)
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
+    if (is_of_megatron(name) && options->train != RVL_MODEL_TRAIN_MEGATRON)
+        return "is a setting of Megatron: leave it out, or say --train megatron:N";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
-    if (strcmp(name, "mixed-precision") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
+    if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON)
+        return "changes nothing with --train megatron, which gathers no layers: leave it out";
+    if (strcmp(name, "mixed-precision") == 0 && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a policy of FSDP: leave it out, or say --train fsdp:N";
     if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
         options->optimizer != RVL_MODEL_ADAMW_BF16)

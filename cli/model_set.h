@@ -30,9 +30,24 @@
     SETTING(kv_dtype, "kv-dtype", "bf16|fp8", "bf16 or fp8", "what the config says, or bf16",      \
             "type of the KV cache")                                                                \
     GROUP("Trainer")                                                                               \
-    SETTING(train, "train", "fsdp:N|ddp|none", "fsdp:N, ddp or none", "none",                      \
-            "fsdp:N: sharded over N GPUs; none: the trainer runs elsewhere, and a whole copy of "  \
-            "the new weights arrives for the update")                                              \
+    SETTING(train, "train", "fsdp:N|ddp|megatron:N|none", "fsdp:N, ddp, megatron:N or none",       \
+            "none",                                                                                \
+            "fsdp:N: sharded over N GPUs; megatron:N: split over N GPUs by the settings that "     \
+            "begin with train-, the rest is data parallel; none: the trainer runs elsewhere, and " \
+            "a whole copy of the new weights arrives for the update")                              \
+    SETTING(train_tp, "train-tp", "N", MODEL_FROM_1, "1", "Megatron: tensor parallel")             \
+    SETTING(train_pp, "train-pp", "N", MODEL_FROM_1, "1", "Megatron: pipeline stages, by 1F1B")    \
+    SETTING(train_stage, "train-stage", "N", "a whole number from 0 to 16777216", "0",             \
+            "Megatron: the stage that is predicted")                                               \
+    SETTING(train_cp, "train-cp", "N", MODEL_FROM_1, "1", "Megatron: context parallel")            \
+    SETTING(train_ep, "train-ep", "N", MODEL_FROM_1, "1",                                          \
+            "Megatron: expert parallel, over the ranks of a stage")                                \
+    SWITCH(sequence_parallel, "sequence-parallel", "whole on each rank",                           \
+           "Megatron: the sequence is split over train-tp between matrices")                       \
+    SWITCH(recompute_attention, "recompute-attention", "all are kept",                             \
+           "Megatron: attention alone is computed again")                                          \
+    SWITCH(bf16_gradients, "bf16-gradients", "fp32",                                               \
+           "Megatron: gradients are added up and reduced in bf16")                                 \
     SWITCH(reshard, "reshard", "all are kept", "gathered layers are freed after use")              \
     SETTING(micro_batch, "micro-batch", "N", MODEL_FROM_1, "1", "sequences")                       \
     SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096",                                         \

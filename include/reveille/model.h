@@ -98,7 +98,8 @@ typedef enum rvl_model_term {
 typedef enum rvl_model_train {
     RVL_MODEL_TRAIN_NONE = 0, /* the trainer runs elsewhere; its weights arrive as training_copy */
     RVL_MODEL_TRAIN_FSDP,     /* weights, gradients, optimizer sharded over train_ranks GPUs */
-    RVL_MODEL_TRAIN_DDP       /* all of them whole */
+    RVL_MODEL_TRAIN_DDP,      /* all of them whole */
+    RVL_MODEL_TRAIN_MEGATRON  /* split over train_ranks GPUs by tensors, layers, tokens, experts */
 } rvl_model_train;
 
 /* How engine and trainer share the GPU: docs/strategies.md. */
@@ -145,17 +146,23 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
 #define RVL_MODEL_MIXED 8u     /* FSDP: shards and their gradients in fp32, the passes in bf16 */
 #define RVL_MODEL_FUSED 4u     /* AdamW in one kernel, without temporaries; without: foreach */
+/* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
+#define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
+#define RVL_MODEL_SELECTIVE 0x20000u /* Megatron: attention alone is computed again */
+#define RVL_MODEL_BF16_GRADIENTS                                                                   \
+    0x40000u /* Megatron: the buffer of gradients is bf16, not fp32                                \
+              */
 
 typedef struct rvl_model_options {
     size_t struct_size;
-    uint64_t flags; /* RVL_MODEL_RECOMPUTE, RVL_MODEL_RESHARD, RVL_MODEL_FUSED, RVL_MODEL_MIXED */
+    uint64_t flags;     /* RVL_MODEL_RECOMPUTE and those that follow it */
     const char *device; /* profile or size; NULL: "h200" */
     uint32_t tp;        /* engine: tensor parallel; 0: 1 */
     uint32_t pp;        /* engine: pipeline stages; 0: 1 */
     uint32_t pp_rank;   /* the stage that is predicted */
     uint32_t ep;        /* engine: expert parallel, within tp; 0: 1 */
     rvl_model_train train;
-    uint32_t train_ranks;      /* FSDP; 0: 1 */
+    uint32_t train_ranks;      /* FSDP, Megatron: of all kinds; 0: 1 */
     uint32_t mem_fraction_ppm; /* engine: weights and KV cache, in millionths; 0: 900000 */
     rvl_model_strategy strategy;
     rvl_wake wake;        /* together: v3 resumes all of the engine at its first resume */
@@ -169,9 +176,15 @@ typedef struct rvl_model_options {
     size_t note_count;
     const rvl_model_given *given;
     size_t given_count;
-    size_t given_size;   /* sizeof(rvl_model_given) */
-    uint32_t accumulate; /* micro-batches before the optimizer's step; 0: 1 */
-    uint32_t reserved;   /* 0 */
+    size_t given_size;    /* sizeof(rvl_model_given) */
+    uint32_t accumulate;  /* micro-batches before the optimizer's step; 0: 1 */
+    uint32_t reserved;    /* 0 */
+    uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, as of those that follow */
+    uint32_t train_pp;    /* pipeline stages, by 1F1B */
+    uint32_t train_cp;    /* context parallel */
+    uint32_t train_ep;    /* expert parallel, over the ranks of a stage */
+    uint32_t train_stage; /* the pipeline stage that is predicted */
+    uint32_t reserved2;   /* 0 */
 } rvl_model_options;
 
 /*

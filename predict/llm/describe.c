@@ -46,6 +46,14 @@ static void describe_wake(FILE *out, const rvl_model_options *o)
             o->name, o->tp, o->device, wakes[strategy_of(o)]);
 }
 
+static void describe_megatron(FILE *out, const rvl_model_options *o)
+{
+    fprintf(out,
+            "Megatron over %" PRIu32 " GPUs (tensor parallel %" PRIu32 ", pipeline %" PRIu32
+            ",\ncontext %" PRIu32 ", expert %" PRIu32 "; stage %" PRIu32 ")",
+            o->train_ranks, o->train_tp, o->train_pp, o->train_cp, o->train_ep, o->train_stage);
+}
+
 static void describe_full_step(FILE *out, const rvl_model_options *o)
 {
     static const char digits[] = {
@@ -53,6 +61,8 @@ static void describe_full_step(FILE *out, const rvl_model_options *o)
     fprintf(out, "One full step of %s on %s, ", o->name, o->device);
     if (o->train == RVL_MODEL_TRAIN_FSDP)
         fprintf(out, "FSDP over %" PRIu32 " GPUs", o->train_ranks);
+    else if (o->train == RVL_MODEL_TRAIN_MEGATRON)
+        describe_megatron(out, o);
     else
         fprintf(out, "DDP");
     fprintf(out,

@@ -308,6 +308,9 @@ void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t toke
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
                           rvli_plan *plan_out);
 
+/* What megatron-core refuses, and settings of Megatron without it. */
+rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *options);
+
 /* The shards are in fp32 and are themselves what the optimizer updates. */
 static inline bool rvli_is_mixed(uint64_t flags)
 {

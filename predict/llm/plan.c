@@ -20,7 +20,9 @@ static rvl_status refuse(const char *key, const char *why)
 
 static void fill_defaults(const rvl_model *model, rvl_model_options *o)
 {
-    uint32_t *ones[] = {&o->tp, &o->pp, &o->ep, &o->train_ranks, &o->micro_batch, &o->accumulate};
+    uint32_t *ones[] = {&o->tp,          &o->pp,         &o->ep,       &o->train_ranks,
+                        &o->micro_batch, &o->accumulate, &o->train_tp, &o->train_pp,
+                        &o->train_cp,    &o->train_ep};
     for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
         if (*ones[i] == 0)
             *ones[i] = 1;
@@ -53,7 +55,7 @@ static rvl_status check_training(const rvl_model *model, const rvl_model_options
 
 static rvl_status check_ranges(const rvl_model_options *o)
 {
-    if ((unsigned)o->train > RVL_MODEL_TRAIN_DDP || (unsigned)o->strategy > RVL_MODEL_V2 ||
+    if ((unsigned)o->train > RVL_MODEL_TRAIN_MEGATRON || (unsigned)o->strategy > RVL_MODEL_V2 ||
         (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
         (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT)
         return refuse("", "an option has a value that its type does not have");
@@ -62,7 +64,7 @@ static rvl_status check_ranges(const rvl_model_options *o)
     if (o->mem_fraction_ppm > PPM)
         return refuse("--mem-fraction", "more than the whole: expected at most 1");
     if (o->tp > RANKS_MAX || o->pp > RANKS_MAX || o->train_ranks > RANKS_MAX)
-        return refuse("--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp)");
+        return refuse("--tp", "at most 4096 ranks a kind of parallelism (tp, pp, fsdp, megatron)");
     if (o->micro_batch > TOKENS_MAX / o->seq_len)
         return refuse("--seq-len", "a micro-batch of more than 16777216 tokens: lower it, "
                                    "or --micro-batch");
@@ -179,11 +181,13 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     TRY(rvli_options_read(&plan_out->options, sizeof plan_out->options, options));
     TRY(rvli_flags_check(plan_out->options.flags,
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
-                             RVL_MODEL_MIXED,
-                         plan_out->options.reserved));
+                             RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
+                             RVL_MODEL_BF16_GRADIENTS,
+                         plan_out->options.reserved | plan_out->options.reserved2));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(check_training(model, &plan_out->options));
+    TRY(rvli_plan_check_megatron(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
     plan_out->scales =
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);

@@ -6,13 +6,14 @@
 #include "base/element.h"
 #include "base/options.h"
 #include "predict/llm/llm_internal.h"
+#include "predict/llm/step/megatron/rank.h"
 #include "predict/llm/step/training.h"
 
 #define BF16_BYTES UINT64_C(2)
 #define FP32_BYTES UINT64_C(4)
 #define GIB (UINT64_C(1) << 30)
 #define PPM UINT64_C(1000000)
-#define PASSES_MAX 3 /* later ones find what the third finds */
+#define PASSES_MAX 3 /* later ones find what the third finds, beside those in flight */
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 
 /* Not in any config. Measured, or published: docs/model.md. */
@@ -48,7 +49,7 @@ const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
         RVL_MODEL_TERM_MAP(TAG)
 #undef TAG
     };
-    if (term == RVL_MODEL_SHARDED_WEIGHTS && train == RVL_MODEL_TRAIN_DDP)
+    if (term == RVL_MODEL_SHARDED_WEIGHTS && train >= RVL_MODEL_TRAIN_DDP)
         return "training_weights";
     return tags[term];
 }
@@ -263,11 +264,11 @@ static rvl_status make_activations(const maker *m)
 }
 
 /* As the head gives them; in fp32, for the loss; the gradient of these. The last is training's. */
-static void make_logits(const maker *m)
+static void make_logits(const maker *m, uint64_t context_ranks, uint64_t vocabulary)
 {
     const rvl_model_options *o = &m->plan->options;
     rvli_packer packer;
-    uint64_t elements = (uint64_t)o->micro_batch * o->seq_len * m->model->dim[RVLI_DIM_VOCABULARY];
+    uint64_t elements = (uint64_t)o->micro_batch * o->seq_len / context_ranks * vocabulary;
     if (is_given(m, RVL_MODEL_LOGITS))
         return;
     rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_LOGITS));
@@ -456,18 +457,32 @@ static uint64_t limit_of(const maker *m)
     return alone && capacity > contexts ? capacity - contexts : 0;
 }
 
-/* What does not fit is shown as it would be with more memory. */
-static rvl_status run_program(const maker *m, rvli_trained *trained_out)
+static rvli_training_shape shape_of(const rvl_model_options *o)
 {
-    const rvl_model_options *o = &m->plan->options;
     rvli_training_shape shape = {.train = o->train,
                                  .train_ranks = o->train_ranks,
                                  .flags = o->flags,
                                  .micro_batch = o->micro_batch,
                                  .seq_len = o->seq_len,
-                                 .accumulate =
-                                     o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX,
                                  .optimizer = o->optimizer};
+    uint32_t passes = PASSES_MAX;
+    if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
+        shape.tp = o->train_tp;
+        shape.pp = o->train_pp;
+        shape.cp = o->train_cp;
+        shape.ep = o->train_ep;
+        shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
+        shape.stage = o->train_stage;
+        passes += o->train_pp - o->train_stage;
+    }
+    shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
+    return shape;
+}
+
+/* What does not fit is shown as it would be with more memory. */
+static rvl_status run_program(const maker *m, rvli_trained *trained_out)
+{
+    rvli_training_shape shape = shape_of(&m->plan->options);
     uint64_t limit = limit_of(m);
     rvli_trained bounded;
     rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
@@ -498,8 +513,28 @@ static rvl_status train_by_program(const maker *m)
     return RVL_OK;
 }
 
+/* A rank of Megatron: its stage, its part of each matrix, its share of the optimizer. */
+static void make_rank(const maker *m)
+{
+    rvli_training_shape shape = shape_of(&m->plan->options);
+    rvli_packer packers[COUNT(state_terms)];
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        rvli_packer_begin(&packers[i], sizes_of(m, state_terms[i]));
+    if (!rvli_rank_pack(m->model, &shape, packers))
+        sizes_of(m, state_terms[0])->failed = true;
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        rvli_packer_end(&packers[i]);
+    if (shape.stage + 1 == shape.pp)
+        make_logits(m, shape.cp,
+                    rvli_rank_vocabulary(m->model->dim[RVLI_DIM_VOCABULARY], shape.tp));
+}
+
 static void make_trainer(const maker *m)
 {
+    if (m->plan->options.train == RVL_MODEL_TRAIN_MEGATRON) {
+        make_rank(m);
+        return;
+    }
     optimizer chosen = optimizers[m->plan->options.optimizer];
     bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
     bool mixed = rvli_is_mixed(m->plan->options.flags);
@@ -512,7 +547,7 @@ static void make_trainer(const maker *m)
         make_all_gather(m);
     else
         make_shares(m, RVL_MODEL_GRADIENT_BUCKETS, 1, BF16_BYTES, false);
-    make_logits(m);
+    make_logits(m, 1, m->model->dim[RVLI_DIM_VOCABULARY]);
 }
 
 static rvl_status make_all(const maker *m)
@@ -542,6 +577,7 @@ static rvl_status make_all(const maker *m)
 
 static bool has_place(rvl_model_term term, rvl_model_train train)
 {
+    bool by_terms = train == RVL_MODEL_TRAIN_FSDP || train == RVL_MODEL_TRAIN_DDP;
     switch (term) {
     case RVL_MODEL_WEIGHTS:
     case RVL_MODEL_KV_CACHE:
@@ -556,8 +592,11 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
         return train == RVL_MODEL_TRAIN_FSDP;
     case RVL_MODEL_GRADIENT_BUCKETS:
         return train == RVL_MODEL_TRAIN_DDP;
-    default:
+    case RVL_MODEL_CUDA_GRAPH:
+    case RVL_MODEL_BUFFERS:
         return train != RVL_MODEL_TRAIN_NONE;
+    default:
+        return by_terms; /* Megatron's come from the program alone */
     }
 }
 

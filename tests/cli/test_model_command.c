@@ -64,6 +64,26 @@ static void takes_every_option(void **state)
     remove_file("x.rvt");
 }
 
+static void trains_by_megatron(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_command("model -o x.rvt --train megatron:32 --train-tp 2 --train-pp 4 --train-stage 3 "
+                    "--train-cp 2 --train-ep 4 --sequence-parallel --recompute-attention "
+                    "--bf16-gradients --fused --accumulate 8 --seq-len 2048 " CONFIGS
+                    "qwen3-30b-a3b.json"),
+        0);
+    check_printed("training_weights");
+    check_printed("master_weights");
+    assert_null(strstr(answer.out, "optimizer_temporaries"));
+    assert_int_equal(run_command("--version; head -n 60 x.rvt"), 0);
+    check_printed(
+        "# One full step of qwen3_moe on h200, Megatron over 32 GPUs (tensor parallel 2, "
+        "pipeline 4,\n# context 2, expert 4; stage 3) and an engine of tensor parallel 1");
+    assert_int_equal(run_command("replay x.rvt"), 0);
+    remove_file("x.rvt");
+}
+
 static void helps(void **state)
 {
     (void)state;
@@ -106,8 +126,12 @@ static void bad_usage_is_named(void **state)
         {"a --weights-dtype fp16", "--weights-dtype fp16: expected bf16, fp8, int4 or int8"},
         {"a --weights-dtype ''", "expected bf16, fp8, int4 or int8"},
         {"a --kv-dtype int4", "--kv-dtype int4: expected bf16 or fp8"},
-        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp or none"},
-        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp or none"},
+        {"a --train fsdp", "--train fsdp: expected fsdp:N, ddp, megatron:N or none"},
+        {"a --train fsdp:0", "--train fsdp:0: expected fsdp:N, ddp, megatron:N or none"},
+        {"a --train megatron", "--train megatron: expected fsdp:N, ddp, megatron:N or none"},
+        {"a --train megatron:0", "--train megatron:0: expected fsdp:N, ddp, megatron:N or none"},
+        {"a --train-tp 0", "--train-tp 0: expected a whole number from 1"},
+        {"a --train-stage x", "--train-stage x: expected a whole number from 0"},
         {"a --optimizer adam", "--optimizer adam: expected adamw, adamw-bf16"},
         {"a --strategy v4", "--strategy v4: expected v0, v1, v2 or v3"},
         {"a --wake up", "--wake up: expected staged or together"},
@@ -123,6 +147,20 @@ static void bad_usage_is_named(void **state)
         {"a -o x.rvt --recompute", "--recompute changes nothing with --train none"},
         {"a -o x.rvt --reshard", "--reshard changes nothing with --train none"},
         {"a -o x.rvt --train ddp --mixed-precision", "--mixed-precision is a policy of FSDP"},
+        {"a -o x.rvt --train ddp --train-tp 2",
+         "--train-tp is a setting of Megatron: leave it out"},
+        {"a -o x.rvt --train fsdp:2 --train-pp 2", "--train-pp is a setting of Megatron"},
+        {"a -o x.rvt --train fsdp:2 --train-stage 1", "--train-stage is a setting of Megatron"},
+        {"a -o x.rvt --train fsdp:2 --train-cp 2", "--train-cp is a setting of Megatron"},
+        {"a -o x.rvt --train-ep 2", "--train-ep is a setting of Megatron"},
+        {"a -o x.rvt --sequence-parallel", "--sequence-parallel is a setting of Megatron"},
+        {"a -o x.rvt --train ddp --recompute-attention",
+         "--recompute-attention is a setting of Megatron"},
+        {"a -o x.rvt --train ddp --bf16-gradients", "--bf16-gradients is a setting of Megatron"},
+        {"a -o x.rvt --train megatron:2 --reshard",
+         "--reshard changes nothing with --train megatr"},
+        {"a -o x.rvt --train megatron:2 --mixed-precision",
+         "--mixed-precision is a policy of FSDP"},
         {"a -o x.rvt --fused", "--fused changes nothing with --train none"},
         {"a -o x.rvt --accumulate 2", "--accumulate changes nothing with --train none"},
         {"a --accumulate 0", "--accumulate 0: expected a whole number from 1"},
@@ -203,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_its_terms_and_writes_a_trace),
         cmocka_unit_test(takes_every_option),
+        cmocka_unit_test(trains_by_megatron),
         cmocka_unit_test(helps),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_names_file_key_and_remedy),

@@ -286,7 +286,10 @@ static void set_step(tree *t, json_t *root)
                                           "recompute",   "reshard",
                                           "optimizer",   "weights_dtype",
                                           "kv_dtype",    "mem_fraction_ppm",
-                                          "accumulate",  "fused"};
+                                          "accumulate",  "fused",
+                                          "train_tp",    "train_pp",
+                                          "train_cp",    "train_ep",
+                                          "train_stage", "megatron"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -65,6 +65,11 @@ static rvl_model_options options_in(const json_t *step)
                                .ep = option(step, "ep"),
                                .train = (rvl_model_train)option(step, "train"),
                                .train_ranks = option(step, "train_ranks"),
+                               .train_tp = option(step, "train_tp"),
+                               .train_pp = option(step, "train_pp"),
+                               .train_cp = option(step, "train_cp"),
+                               .train_ep = option(step, "train_ep"),
+                               .train_stage = option(step, "train_stage"),
                                .mem_fraction_ppm = option(step, "mem_fraction_ppm"),
                                .strategy = (rvl_model_strategy)option(step, "strategy"),
                                .wake = (rvl_wake)option(step, "wake"),
@@ -72,7 +77,8 @@ static rvl_model_options options_in(const json_t *step)
                                .seq_len = option(step, "seq_len"),
                                .flags = (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
                                         (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0) |
-                                        (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0),
+                                        (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0) |
+                                        option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
                                .accumulate = option(step, "accumulate"),
                                .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
                                .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),

@@ -1768,7 +1768,7 @@ static void options_out_of_range_are_refused(void **state)
         const char *key;
         const char *part;
     } cases[] = {
-        {{.train = (rvl_model_train)3}, "", "a value that its type does not have"},
+        {{.train = (rvl_model_train)4}, "", "a value that its type does not have"},
         {{.strategy = (rvl_model_strategy)4}, "", "a value that its type does not have"},
         {{.wake = (rvl_wake)2}, "", "a value that its type does not have"},
         {{.weights_dtype = (rvl_model_dtype)5}, "", "a value that its type does not have"},

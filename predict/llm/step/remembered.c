@@ -45,8 +45,9 @@ static bool same(const rvli_training_shape *a, const rvli_training_shape *b)
 {
     return a->train == b->train && a->train_ranks == b->train_ranks && a->flags == b->flags &&
            a->micro_batch == b->micro_batch && a->seq_len == b->seq_len &&
-           a->optimizer == b->optimizer && a->accumulate == b->accumulate &&
-           a->limit_bytes == b->limit_bytes;
+           a->optimizer == b->optimizer && a->accumulate == b->accumulate && a->tp == b->tp &&
+           a->pp == b->pp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
+           a->stage == b->stage && a->limit_bytes == b->limit_bytes;
 }
 
 static bool find(const rvli_remembered *memory, const rvli_training_shape *shape,

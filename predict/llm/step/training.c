@@ -6,6 +6,7 @@
  * one reserves no more than the one before it, as a training does in the long run.
  */
 #include "predict/llm/step/training.h"
+#include "predict/llm/step/megatron/rank.h"
 
 #include <stdlib.h>
 
@@ -159,6 +160,8 @@ static void end(rvli_training *t)
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
                              rvli_tape_fn told, void *user, rvli_trained *trained_out)
 {
+    if (shape->train == RVL_MODEL_TRAIN_MEGATRON)
+        return rvli_rank_run(model, shape, told, user, trained_out);
     rvli_training t = {.model = model,
                        .options = shape,
                        .sharded = shape->train == RVL_MODEL_TRAIN_FSDP,

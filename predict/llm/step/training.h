@@ -109,7 +109,8 @@ typedef struct rvli_training_shape {
     uint32_t seq_len;
     uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
-    uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
+    uint32_t tp, pp, cp, ep, dp, stage; /* of Megatron */
+    uint64_t limit_bytes;               /* what the device has for the trainer; 0: without bound */
 } rvli_training_shape;
 
 typedef struct rvli_training {

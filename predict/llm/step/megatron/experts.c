@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Experts of a layer, dealt out over ranks (megatron/core/transformer/moe: alltoall dispatcher,
+ * SequentialMLP).
+ *
+ * Routing is taken to be even: a rank sends as many tokens as it gets. Tokens are laid out by the
+ * rank that they go to, sent, and laid out by expert where a rank has several. What experts give
+ * goes back the same way.
+ */
+#include "predict/llm/step/megatron/rank.h"
+
+#define INDEX_BYTES UINT64_C(8)
+
+/* Tokens that this rank sends, once for each expert that they chose. */
+static uint64_t sent_tokens(const rvli_rank *r)
+{
+    uint64_t tokens = r->part_bytes / RVLI_HALF / r->model->dim[RVLI_DIM_HIDDEN];
+    return tokens * r->model->experts_per_token;
+}
+
+static uint64_t sent_bytes(const rvli_rank *r)
+{
+    return RVLI_HALF * sent_tokens(r) * r->model->dim[RVLI_DIM_HIDDEN];
+}
+
+/* What has one element for each intermediate value of an expert. */
+static uint64_t inner_bytes(const rvli_rank *r)
+{
+    return RVLI_HALF * sent_tokens(r) / r->experts * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
+}
+
+/* The same tokens in another order. */
+static void move(rvli_rank *r, rvli_block *tokens)
+{
+    rvli_block moved = rvli_rank_take(r, sent_bytes(r));
+    rvli_rank_drop(r, tokens);
+    *tokens = moved;
+}
+
+/* Probabilities of all experts in bf16; which were chosen, and with what weight. */
+static void route(rvli_rank *r, rvli_routed *routed, bool kept)
+{
+    uint64_t tokens = sent_tokens(r) / r->model->experts_per_token;
+    routed->scores = rvli_rank_take(r, RVLI_HALF * tokens * r->model->experts +
+                                           (INDEX_BYTES + RVLI_FULL) * sent_tokens(r));
+    if (!kept)
+        rvli_rank_drop(r, &routed->scores);
+}
+
+static void dispatch(rvli_rank *r, rvli_routed *routed, rvli_block *sent)
+{
+    *sent = rvli_rank_take(r, sent_bytes(r));
+    routed->tokens = rvli_rank_take(r, sent_bytes(r));
+}
+
+static rvli_block run_experts(rvli_rank *r, rvli_routed *routed, bool kept)
+{
+    for (uint64_t i = 0; i < r->experts; i++) {
+        routed->fc1[i] = rvli_rank_take(r, 2 * inner_bytes(r));
+        routed->activated[i] = rvli_rank_take(r, inner_bytes(r));
+        if (!kept)
+            rvli_rank_drop(r, &routed->fc1[i]);
+        r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->experts);
+        if (!kept)
+            rvli_rank_drop(r, &routed->activated[i]);
+    }
+    if (r->experts == 1) {
+        rvli_block output = r->expert_outputs[0];
+        r->expert_outputs[0] = NULL;
+        return output;
+    }
+    rvli_block output = rvli_rank_take(r, sent_bytes(r));
+    for (uint64_t i = 0; i < r->experts; i++)
+        rvli_rank_drop(r, &r->expert_outputs[i]);
+    return output;
+}
+
+rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
+{
+    rvli_routed *routed = &layer->routed;
+    rvli_block sent, received = NULL;
+    route(r, routed, kept);
+    dispatch(r, routed, &sent);
+    if (r->experts > 1) {
+        received = routed->tokens;
+        routed->tokens = rvli_rank_take(r, sent_bytes(r));
+    }
+    rvli_block output = run_experts(r, routed, kept);
+    if (r->experts > 1)
+        move(r, &output);
+    move(r, &output);
+    rvli_block summed = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, &output);
+    rvli_rank_drop(r, &sent);
+    rvli_rank_drop(r, &received);
+    if (!kept)
+        rvli_rank_drop(r, &routed->tokens);
+    return summed;
+}
+
+static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_block *gradient)
+{
+    uint64_t elements =
+        r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] * r->model->dim[RVLI_DIM_HIDDEN];
+    rvli_block of_activated = rvli_rank_take(r, inner_bytes(r));
+    rvli_block of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * elements);
+    if (i == 0)
+        rvli_rank_drop(r, gradient);
+    rvli_rank_drop(r, &routed->activated[i]);
+    rvli_rank_drop(r, &of_weight);
+    rvli_block of_fc1 = rvli_rank_take(r, 2 * inner_bytes(r));
+    rvli_rank_drop(r, &of_activated);
+    rvli_rank_drop(r, &routed->fc1[i]);
+    r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->experts);
+    of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, 2 * RVLI_HALF * elements);
+    rvli_rank_drop(r, &of_fc1);
+    if (i == 0)
+        rvli_rank_drop(r, &routed->tokens);
+    rvli_rank_drop(r, &of_weight);
+}
+
+static rvli_block run_experts_backward(rvli_rank *r, rvli_routed *routed, rvli_block *gradient)
+{
+    for (uint64_t i = r->experts; i > 0; i--)
+        expert_backward(r, routed, i - 1, gradient);
+    if (r->experts == 1) {
+        rvli_block output = r->expert_outputs[0];
+        r->expert_outputs[0] = NULL;
+        return output;
+    }
+    rvli_block output = rvli_rank_take(r, sent_bytes(r));
+    for (uint64_t i = r->experts; i > 0; i--)
+        rvli_rank_drop(r, &r->expert_outputs[i - 1]);
+    move(r, &output);
+    return output;
+}
+
+rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
+{
+    rvli_block gradient = rvli_rank_take(r, sent_bytes(r));
+    move(r, &gradient);
+    if (r->experts > 1)
+        move(r, &gradient);
+    gradient = run_experts_backward(r, &layer->routed, &gradient);
+    move(r, &gradient);
+    rvli_block summed = rvli_rank_take(r, r->part_bytes);
+    rvli_block of_input = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, &summed);
+    rvli_rank_drop(r, &gradient);
+    rvli_rank_drop(r, &layer->routed.scores);
+    rvli_block of_router = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, &layer->mlp_input);
+    rvli_block sum = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, &of_input);
+    rvli_rank_drop(r, &of_router);
+    return sum;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parameters of a rank, in the order of megatron-core's modules.
+ *
+ * Buffers have them in the reverse order, each from a multiple of 64 elements on, and are divided
+ * evenly among data-parallel ranks whatever lies where (megatron/core/distributed/
+ * param_and_grad_buffer.py). The first of these ranks is meant here.
+ */
+#include <stdlib.h>
+
+#include "predict/llm/step/megatron/rank.h"
+
+#define START_ELEMENTS 64
+#define END_ELEMENTS 128
+#define PADDING 128 /* of the vocabulary, for each rank */
+
+uint64_t rvli_rank_vocabulary(uint64_t vocabulary, uint32_t tp)
+{
+    return rvli_round_up(vocabulary, (uint64_t)PADDING * tp) / tp;
+}
+
+static void add(rvli_rank *r, uint64_t elements, bool is_expert)
+{
+    if (elements == 0 || r->tape.failed)
+        return;
+    if (r->parameter_count == r->parameter_room) {
+        uint32_t room = r->parameter_room > 0 ? 2 * r->parameter_room : 256;
+        rvli_rank_parameter *parameters = realloc(r->parameters, room * sizeof *parameters);
+        if (parameters == NULL) {
+            r->tape.failed = true;
+            return;
+        }
+        r->parameters = parameters;
+        r->parameter_room = room;
+    }
+    r->parameters[r->parameter_count++] =
+        (rvli_rank_parameter){.elements = elements, .is_expert = is_expert};
+}
+
+static void add_layer(rvli_rank *r, uint32_t number)
+{
+    const rvl_model *model = r->model;
+    uint64_t hidden = model->dim[RVLI_DIM_HIDDEN], qkv = r->q_width + 2 * r->kv_width;
+    uint64_t head = model->features & RVLI_QK_NORM ? model->dim[RVLI_DIM_HEAD] : 0;
+    add(r, hidden, false);
+    add(r, hidden * r->q_width, false);
+    add(r, qkv * hidden, false);
+    add(r, model->features & RVLI_QKV_BIAS ? qkv : 0, false);
+    add(r, head, false);
+    add(r, head, false);
+    add(r, hidden, false);
+    if (!rvli_layer_is(model, r->first_layer + number, RVLI_LAYER_SPARSE)) {
+        add(r, 2 * r->inner * hidden, false);
+        add(r, r->inner * hidden, false);
+        return;
+    }
+    uint64_t expert = model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] * hidden;
+    add(r, model->experts * hidden, false);
+    for (uint64_t i = 0; i < r->experts; i++) {
+        add(r, 2 * expert, true);
+        add(r, expert, true);
+    }
+}
+
+/* What of [start, end) lies in the first share. */
+static uint64_t overlap(uint64_t start, uint64_t end, uint64_t share)
+{
+    uint64_t last = end < share ? end : share;
+    return last > start ? last - start : 0;
+}
+
+/* Elements of a buffer, padded. */
+static uint64_t lay(rvli_rank *r, bool is_expert, uint64_t share)
+{
+    uint64_t at = 0;
+    for (uint32_t i = r->parameter_count; i > 0; i--) {
+        rvli_rank_parameter *parameter = &r->parameters[i - 1];
+        if (parameter->is_expert != is_expert)
+            continue;
+        at = rvli_round_up(at, START_ELEMENTS);
+        parameter->share_elements = overlap(at, at + parameter->elements, share);
+        at += parameter->elements;
+    }
+    return at;
+}
+
+static void divide(rvli_rank *r, bool is_expert)
+{
+    uint64_t ranks = (uint64_t)r->options->dp * r->options->cp;
+    if (is_expert)
+        ranks = ranks * r->options->tp / r->options->ep;
+    uint64_t elements = rvli_round_up(lay(r, is_expert, 0), END_ELEMENTS);
+    elements = rvli_round_up(elements, ranks);
+    lay(r, is_expert, elements / ranks);
+}
+
+void rvli_rank_make_parameters(rvli_rank *r)
+{
+    uint64_t hidden = r->model->dim[RVLI_DIM_HIDDEN];
+    add(r, r->has_embedding ? r->vocabulary * hidden : 0, false);
+    for (uint32_t layer = 0; layer < r->layer_count; layer++)
+        add_layer(r, layer);
+    add(r, r->has_head ? hidden : 0, false);
+    add(r, r->has_head && !(r->is_tied && r->has_embedding) ? r->vocabulary * hidden : 0, false);
+    divide(r, false);
+    divide(r, true);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A training step of one rank of Megatron as a program (docs/model.md, "Megatron").
+ *
+ * The order of allocations and frees is that of megatron-core 0.16: its layers, its 1F1B schedule,
+ * its gradient buffers and its distributed optimizer, as memory histories of such programs show it.
+ * A rank has the layers of its pipeline stage, its part of each matrix, its experts, and the tokens
+ * that context parallelism leaves it.
+ */
+#ifndef RVL_PREDICT_LLM_STEP_MEGATRON_RANK_H
+#define RVL_PREDICT_LLM_STEP_MEGATRON_RANK_H
+
+#include "predict/llm/step/training.h"
+
+typedef struct rvli_rank_parameter {
+    uint64_t elements;       /* of this rank */
+    uint64_t share_elements; /* of these, what the first data-parallel rank updates */
+    bool is_expert;          /* in the second buffer */
+    rvli_block first;        /* as the module makes it, before there are buffers */
+    rvli_block main;         /* in fp32 */
+    rvli_block gradient;     /* in fp32, where the buffer has bf16 */
+    rvli_block states[2];
+    rvli_block root; /* of the second, while the optimizer steps */
+} rvli_rank_parameter;
+
+/* One of the two buffers of weights and gradients: of all parameters, or of experts. */
+typedef struct rvli_rank_buffer {
+    rvli_block weights;
+    rvli_block gradients;
+} rvli_rank_buffer;
+
+/* What rotary positions leave of q or k. */
+typedef struct rvli_rotated {
+    rvli_block cosine;
+    rvli_block sine;
+    rvli_block output;
+} rvli_rotated;
+
+/* What the experts of a layer keep. */
+typedef struct rvli_routed {
+    rvli_block scores;
+    rvli_block tokens;     /* that the rank got, by expert */
+    rvli_block *fc1;       /* of each expert */
+    rvli_block *activated; /* the same */
+} rvli_routed;
+
+/* What a layer keeps of a micro-batch. */
+typedef struct rvli_rank_layer {
+    rvli_block input; /* of the residual; the first layer's may be the schedule's */
+    rvli_block attention_scale;
+    rvli_block attention_input;
+    rvli_block qkv;
+    rvli_block q_copy; /* laid out by heads */
+    rvli_block q_scale;
+    rvli_block k_scale;
+    rvli_rotated q;
+    rvli_rotated k;
+    rvli_block attended;
+    rvli_block sums;
+    rvli_block middle;
+    rvli_block mlp_scale;
+    rvli_block mlp_input;
+    rvli_block fc1;
+    rvli_block activated;
+    rvli_routed routed;
+} rvli_rank_layer;
+
+/* A micro-batch between its passes. */
+typedef struct rvli_in_flight {
+    rvli_rank_layer *layers;
+    rvli_block received; /* from the stage before */
+} rvli_in_flight;
+
+typedef struct rvli_rank {
+    const rvl_model *model;
+    const rvli_training_shape *options;
+    rvli_tape tape;
+    uint32_t first_layer;
+    uint32_t layer_count;
+    uint32_t warm_up; /* micro-batches ahead of the first backward pass */
+    bool has_embedding;
+    bool has_head;
+    bool is_tied;
+    bool splits_sequence;
+    uint64_t tokens;       /* of a micro-batch */
+    uint64_t hidden_bytes; /* of all of these */
+    uint64_t part_bytes;   /* of those that this rank keeps between its matrices */
+    uint64_t q_width;
+    uint64_t kv_width;
+    uint64_t heads;
+    uint64_t groups; /* heads of keys and values */
+    uint64_t inner;
+    uint64_t vocabulary; /* rows */
+    uint64_t experts;    /* of this rank */
+    rvli_rank_parameter *parameters;
+    uint32_t parameter_count;
+    uint32_t parameter_room;
+    rvli_rank_buffer buffers[2];
+    rvli_block workspaces[2];
+    rvli_block angles;   /* of the positions: kept for good */
+    rvli_block gathered; /* the sequence of all ranks: one buffer for all layers */
+    rvli_in_flight *flights;
+    rvli_rank_layer *layers;    /* of all flights */
+    rvli_block *expert_blocks;  /* two for each expert of these */
+    rvli_block *expert_outputs; /* while the experts of a layer run */
+    rvli_block hidden;          /* between layers, forward */
+    rvli_block last_scale;
+    rvli_block last_hidden;
+    rvli_block last_input;
+    rvli_block logits;  /* in fp32 */
+    rvli_block of_head; /* the gradient of a tied head, until the embedding's is there */
+    rvli_block flow;    /* the gradient between layers, backward */
+    bool flow_is_lent;  /* it is the schedule's */
+    rvli_block received_gradient;
+    rvli_block sent_gradient; /* of the input, until the next is there */
+    rvli_block used_input;    /* of the last backward pass */
+} rvli_rank;
+
+static inline rvli_block rvli_rank_take(rvli_rank *r, uint64_t bytes)
+{
+    return rvli_take(&r->tape, RVL_MODEL_ACTIVATIONS, bytes);
+}
+
+static inline void rvli_rank_drop(rvli_rank *r, rvli_block *block)
+{
+    rvli_drop(&r->tape, *block);
+    *block = NULL;
+}
+
+static inline bool rvli_rank_recomputes(const rvli_rank *r)
+{
+    return (r->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+}
+
+/* ---- parameters.c ---- */
+
+void rvli_rank_make_parameters(rvli_rank *r);
+
+/* Rows of the vocabulary of a rank, padded as Megatron-LM does. */
+uint64_t rvli_rank_vocabulary(uint64_t vocabulary, uint32_t tp);
+
+/* ---- state.c: buffers of weights and gradients, main weights, the optimizer ---- */
+
+void rvli_rank_load(rvli_rank *r);
+void rvli_rank_zero_gradients(rvli_rank *r);
+void rvli_rank_update(rvli_rank *r);
+
+/* ---- linear.c: matrices that are split, norms, and the sum with the residual ---- */
+
+/* cuBLAS's workspace of autograd's forward or backward thread; the first call makes it. */
+void rvli_rank_workspace(rvli_rank *r, bool backward);
+/* Before a matrix that is split by columns: the whole sequence, where each rank has a part. */
+void rvli_rank_gather(rvli_rank *r);
+/* What a matrix that is split by rows gives: summed over ranks, and split where the sequence is. */
+rvli_block rvli_rank_rows(rvli_rank *r);
+/* Its backward pass: the gradient of its input; what was kept of that goes. */
+rvli_block rvli_rank_rows_backward(rvli_rank *r, uint64_t input_bytes, uint64_t weight_elements,
+                                   rvli_block *kept);
+/* Of one that is split by columns: takes the gradient of what it gave. */
+rvli_block rvli_rank_columns_backward(rvli_rank *r, uint64_t weight_elements, rvli_block *gradient,
+                                      rvli_block *kept);
+rvli_block rvli_rank_norm(rvli_rank *r, rvli_block *scale, bool kept);
+/* Takes the gradient of what the norm gave; input: what it was of, or NULL where that stays. */
+rvli_block rvli_rank_norm_backward(rvli_rank *r, rvli_block *gradient, rvli_block *input,
+                                   rvli_block *scale);
+/* Adds to the gradient that flows. */
+void rvli_rank_join(rvli_rank *r, rvli_block *gradient);
+
+/* ---- attention.c, experts.c, layer.c ---- */
+
+rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept);
+/* Answers the gradient of the norm's output. */
+rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer);
+rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept);
+rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer);
+void rvli_rank_layer_forward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number);
+/* first: its input is the schedule's. */
+void rvli_rank_layer_backward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent);
+
+/* ---- ends.c: embedding, head and loss ---- */
+
+void rvli_rank_embed(rvli_rank *r);
+void rvli_rank_embed_backward(rvli_rank *r);
+void rvli_rank_loss(rvli_rank *r);
+void rvli_rank_loss_backward(rvli_rank *r);
+
+/* ---- schedule.c ---- */
+
+/* What lives from step to step: weights, main weights, the optimizer's states. false: no memory. */
+bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,
+                    rvli_packer packers[3]);
+
+/* As rvli_training_run(), of RVL_MODEL_TRAIN_MEGATRON. */
+rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shape,
+                         rvli_tape_fn told, void *user, rvli_trained *trained_out);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One forward and one backward pass in turn (1F1B, megatron/core/pipeline_parallel/schedules.py):
+ * stage p of P runs P - p - 1 micro-batches ahead, and so has P - p of them in flight.
+ *
+ * What a stage sends to the next is freed behind it. What it received stays until the next is
+ * there.
+ */
+#include <stdlib.h>
+
+#include "predict/llm/step/megatron/rank.h"
+
+#define STEPS_MAX 5
+
+/* ---- Passes of one micro-batch ---- */
+
+static rvli_in_flight *flight_of(rvli_rank *r, uint32_t number)
+{
+    return &r->flights[number % (r->warm_up + 1)];
+}
+
+static void forward(rvli_rank *r, uint32_t number)
+{
+    rvli_in_flight *flight = flight_of(r, number);
+    r->hidden = flight->received;
+    rvli_rank_embed(r);
+    for (uint32_t i = 0; i < r->layer_count; i++)
+        rvli_rank_layer_forward(r, &flight->layers[i], i);
+    if (r->has_head)
+        rvli_rank_loss(r);
+}
+
+static void backward(rvli_rank *r, uint32_t number)
+{
+    rvli_in_flight *flight = flight_of(r, number);
+    r->flow = r->received_gradient;
+    r->flow_is_lent = true;
+    if (r->has_head)
+        rvli_rank_loss_backward(r);
+    else
+        rvli_rank_workspace(r, true);
+    for (uint32_t i = r->layer_count; i > 0; i--)
+        rvli_rank_layer_backward(r, &flight->layers[i - 1], i - 1, i == 1 && !r->has_embedding);
+    if (r->has_embedding) {
+        rvli_rank_embed_backward(r);
+        return;
+    }
+    rvli_rank_drop(r, &r->sent_gradient);
+    r->sent_gradient = r->flow;
+    r->flow = NULL;
+    r->used_input = flight->received;
+    flight->received = NULL;
+}
+
+/* ---- What stages send to each other ---- */
+
+static void receive_input(rvli_rank *r, uint32_t number)
+{
+    if (!r->has_embedding)
+        flight_of(r, number)->received = rvli_rank_take(r, r->part_bytes);
+}
+
+static void receive_gradient(rvli_rank *r)
+{
+    if (r->has_head)
+        return;
+    rvli_block gradient = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, &r->received_gradient);
+    r->received_gradient = gradient;
+}
+
+/* The last stage has kept nothing of it. */
+static void sent(rvli_rank *r)
+{
+    if (!r->has_head)
+        rvli_rank_drop(r, &r->hidden);
+}
+
+static void run_schedule(rvli_rank *r)
+{
+    uint32_t count = r->options->accumulate > 0 ? r->options->accumulate : 1;
+    uint32_t ahead = r->warm_up;
+    for (uint32_t i = 0; i < ahead; i++) {
+        receive_input(r, i);
+        forward(r, i);
+        sent(r);
+    }
+    if (ahead < count)
+        receive_input(r, ahead);
+    for (uint32_t i = ahead; i < count; i++) {
+        forward(r, i);
+        if (ahead == 0)
+            rvli_rank_drop(r, &r->used_input);
+        receive_gradient(r);
+        sent(r);
+        backward(r, i - ahead);
+        if (i + 1 < count)
+            receive_input(r, i + 1);
+        if (ahead > 0)
+            rvli_rank_drop(r, &r->used_input);
+    }
+    for (uint32_t i = count - ahead; i < count; i++) {
+        receive_gradient(r);
+        backward(r, i);
+        rvli_rank_drop(r, &r->used_input);
+    }
+    rvli_rank_drop(r, &r->used_input);
+    rvli_rank_drop(r, &r->received_gradient);
+    rvli_rank_drop(r, &r->sent_gradient);
+}
+
+/* ---- All of a training ---- */
+
+static void measure(rvli_rank *r)
+{
+    const rvli_training_shape *o = r->options;
+    const uint64_t *d = r->model->dim;
+    uint32_t count = o->accumulate > 0 ? o->accumulate : 1;
+    r->layer_count = r->model->layers / o->pp;
+    r->first_layer = o->stage * r->layer_count;
+    r->has_embedding = o->stage == 0;
+    r->has_head = o->stage + 1 == o->pp;
+    r->is_tied = (r->model->features & RVLI_HEAD) == 0;
+    r->splits_sequence = (o->flags & RVL_MODEL_SEQUENCE_PARALLEL) != 0;
+    r->warm_up = o->pp - o->stage - 1 < count ? o->pp - o->stage - 1 : count;
+    r->tokens = (uint64_t)o->micro_batch * o->seq_len / o->cp;
+    r->hidden_bytes = RVLI_HALF * r->tokens * d[RVLI_DIM_HIDDEN];
+    r->part_bytes = r->splits_sequence ? r->hidden_bytes / o->tp : r->hidden_bytes;
+    r->q_width = d[RVLI_DIM_Q] / o->tp;
+    r->kv_width = d[RVLI_DIM_KV] / o->tp;
+    r->heads = r->model->heads / o->tp;
+    r->groups = r->model->kv_heads / o->tp;
+    r->inner = d[RVLI_DIM_INTERMEDIATE] / o->tp;
+    r->vocabulary = rvli_rank_vocabulary(d[RVLI_DIM_VOCABULARY], o->tp);
+    r->experts = r->model->experts / o->ep;
+}
+
+/* Each layer of each flight has its part of what is made for experts. */
+static void deal_experts(rvli_rank *r, size_t layers)
+{
+    for (size_t i = 0; i < layers; i++) {
+        r->layers[i].routed.fc1 = r->expert_blocks + 2 * i * r->experts;
+        r->layers[i].routed.activated = r->layers[i].routed.fc1 + r->experts;
+    }
+}
+
+static void make_flights(rvli_rank *r)
+{
+    size_t count = r->warm_up + 1, layers = count * r->layer_count;
+    size_t experts = r->experts > 0 ? r->experts : 1;
+    r->flights = calloc(count, sizeof *r->flights);
+    r->layers = calloc(layers, sizeof *r->layers);
+    r->expert_blocks = calloc(2 * layers * experts, sizeof *r->expert_blocks);
+    r->expert_outputs = calloc(experts, sizeof *r->expert_outputs);
+    if (r->flights == NULL || r->layers == NULL || r->expert_blocks == NULL ||
+        r->expert_outputs == NULL) {
+        r->tape.failed = true;
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        r->flights[i].layers = r->layers + i * r->layer_count;
+    deal_experts(r, layers);
+}
+
+static void step(rvli_rank *r, rvli_trained *trained)
+{
+    rvli_rank_zero_gradients(r);
+    rvli_tape_watch(&r->tape, &trained->passes);
+    r->tape.reserved_bytes = r->tape.allocator.bytes.reserved;
+    run_schedule(r);
+    rvli_tape_watch(&r->tape, &trained->update);
+    rvli_rank_update(r);
+    rvli_tape_watch(&r->tape, NULL);
+}
+
+static void pack(rvli_packer *packer, uint64_t bytes)
+{
+    if (bytes > 0)
+        rvli_packer_add(packer, bytes);
+}
+
+bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,
+                    rvli_packer packers[3])
+{
+    rvli_rank r = {.model = model, .options = shape};
+    uint64_t elements[2] = {0};
+    measure(&r);
+    rvli_rank_make_parameters(&r);
+    for (uint32_t i = 0; i < r.parameter_count; i++) {
+        const rvli_rank_parameter *parameter = &r.parameters[i];
+        elements[parameter->is_expert] += parameter->elements;
+        pack(&packers[1], RVLI_FULL * parameter->share_elements);
+        for (int state = 0; state < 2; state++)
+            pack(&packers[2], RVLI_FULL * parameter->share_elements);
+    }
+    pack(&packers[0], RVLI_HALF * elements[0]);
+    pack(&packers[0], RVLI_HALF * elements[1]);
+    free(r.parameters);
+    return !r.tape.failed;
+}
+
+static void end(rvli_rank *r)
+{
+    free(r->parameters);
+    free(r->flights);
+    free(r->layers);
+    free(r->expert_blocks);
+    free(r->expert_outputs);
+    rvli_tape_end(&r->tape);
+}
+
+rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shape,
+                         rvli_tape_fn told, void *user, rvli_trained *trained_out)
+{
+    rvli_rank r = {.model = model, .options = shape};
+    uint64_t before = 0;
+    rvli_tape_begin(&r.tape, shape->limit_bytes);
+    r.tape.told = told;
+    r.tape.user = user;
+    measure(&r);
+    make_flights(&r);
+    if (!r.tape.failed)
+        rvli_rank_make_parameters(&r);
+    if (!r.tape.failed)
+        rvli_rank_load(&r);
+    for (int i = 0; i < STEPS_MAX && !r.tape.failed; i++) {
+        *trained_out = (rvli_trained){0};
+        step(&r, trained_out);
+        if (i > 1 && r.tape.reserved_bytes == before)
+            break;
+        before = r.tape.reserved_bytes;
+    }
+    trained_out->reserved_bytes = r.tape.reserved_bytes;
+    bool failed = r.tape.failed;
+    end(&r);
+    return failed ? RVL_ERR_HOST_OOM : RVL_OK;
+}

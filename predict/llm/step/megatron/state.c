@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What lives from step to step: one buffer of bf16 weights and one of gradients, and of this rank's
+ * share the main weights in fp32 and Adam's moments (megatron/core/optimizer/distrib_optimizer.py).
+ *
+ * The module's own weights are made first, and go when they have been copied into the buffer.
+ */
+#include "predict/llm/step/megatron/rank.h"
+
+static uint64_t gradient_bytes(const rvli_rank *r)
+{
+    return r->options->flags & RVL_MODEL_BF16_GRADIENTS ? RVLI_HALF : RVLI_FULL;
+}
+
+static uint64_t elements_of(const rvli_rank *r, bool is_expert)
+{
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < r->parameter_count; i++)
+        elements += r->parameters[i].is_expert == is_expert ? r->parameters[i].elements : 0;
+    return elements;
+}
+
+/* In the order of the buffers. */
+static void for_each(rvli_rank *r, bool is_expert,
+                     void (*act)(rvli_rank *rank, rvli_rank_parameter *parameter))
+{
+    for (uint32_t i = r->parameter_count; i > 0; i--) {
+        if (r->parameters[i - 1].is_expert == is_expert)
+            act(r, &r->parameters[i - 1]);
+    }
+}
+
+static void drop_first(rvli_rank *r, rvli_rank_parameter *parameter)
+{
+    rvli_rank_drop(r, &parameter->first);
+}
+
+static void make_buffer(rvli_rank *r, bool is_expert)
+{
+    rvli_rank_buffer *buffer = &r->buffers[is_expert];
+    uint64_t elements = elements_of(r, is_expert);
+    buffer->weights = rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * elements);
+    buffer->gradients = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, gradient_bytes(r) * elements);
+    for_each(r, is_expert, drop_first);
+}
+
+/* A copy in bf16 passes. */
+static void make_main(rvli_rank *r, rvli_rank_parameter *parameter)
+{
+    uint64_t elements = parameter->share_elements;
+    rvli_block half = rvli_take(&r->tape, RVL_MODEL_MASTER_WEIGHTS, RVLI_HALF * elements);
+    parameter->main = rvli_take(&r->tape, RVL_MODEL_MASTER_WEIGHTS, RVLI_FULL * elements);
+    rvli_rank_drop(r, &half);
+}
+
+void rvli_rank_load(rvli_rank *r)
+{
+    for (uint32_t i = 0; i < r->parameter_count; i++)
+        r->parameters[i].first =
+            rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * r->parameters[i].elements);
+    make_buffer(r, false);
+    make_buffer(r, true);
+    for_each(r, false, make_main);
+    for_each(r, true, make_main);
+}
+
+void rvli_rank_zero_gradients(rvli_rank *r)
+{
+    for (uint32_t i = 0; i < r->parameter_count; i++)
+        rvli_rank_drop(r, &r->parameters[i].gradient);
+}
+
+/* ---- The optimizer ---- */
+
+/* Of a bf16 gradient the optimizer makes a copy in fp32, which stays until the next step begins. */
+static void copy_gradient(rvli_rank *r, rvli_rank_parameter *parameter)
+{
+    if (gradient_bytes(r) == RVLI_HALF)
+        parameter->gradient =
+            rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_FULL * parameter->share_elements);
+}
+
+static void make_states(rvli_rank *r, rvli_rank_parameter *parameter)
+{
+    for (int i = 0; i < 2 && parameter->states[i] == NULL; i++)
+        parameter->states[i] =
+            rvli_take(&r->tape, RVL_MODEL_OPTIMIZER, RVLI_FULL * parameter->share_elements);
+}
+
+static void take_root(rvli_rank *r, rvli_rank_parameter *parameter)
+{
+    parameter->root =
+        rvli_take(&r->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES, RVLI_FULL * parameter->share_elements);
+}
+
+static void drop_roots(rvli_rank *r)
+{
+    for (uint32_t i = 0; i < r->parameter_count; i++)
+        rvli_rank_drop(r, &r->parameters[i].root);
+}
+
+/* Experts have an optimizer of their own. PyTorch's foreach AdamW, which Megatron takes without
+ * TransformerEngine and Apex, has the roots of all its second moments at once. */
+void rvli_rank_update(rvli_rank *r)
+{
+    for_each(r, false, copy_gradient);
+    for_each(r, true, copy_gradient);
+    for (int is_expert = 0; is_expert < 2; is_expert++) {
+        for_each(r, is_expert != 0, make_states);
+        if ((r->options->flags & RVL_MODEL_FUSED) == 0)
+            for_each(r, is_expert != 0, take_root);
+        drop_roots(r);
+    }
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A step of Megatron as a program, against PyTorch's own figures.
+ *
+ * tests/simcuda/programs/megatron_train.py ran megatron-core's model, schedule, buffers and
+ * optimizer as one rank on a simulated H200: the most that was allocated and reserved in its last
+ * step (tests/simcuda/truth/megatron-*.json). Then what is refused, and how a step ends without
+ * memory.
+ */
+#include "tests/support/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/llm/step/training.h"
+#include "tests/support/short_memory.h"
+
+SHORT_MALLOC
+SHORT_CALLOC
+SHORT_REALLOC
+
+#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
+#define PATH_BYTES 256
+#define CONFIG_BYTES 4096
+#define ALLOCATED_PERCENT 0.15
+#define RESERVED_PERCENT 2.0
+
+/* With another number of layers; 0: as it is. */
+static rvl_model *open_model(const char *name, unsigned layers)
+{
+    char path[PATH_BYTES], text[CONFIG_BYTES], cut[CONFIG_BYTES];
+    rvl_model *model = NULL;
+    snprintf(path, sizeof path, CONFIGS "%s.json", name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    text[length] = '\0';
+    fclose(file);
+    char *count = strstr(text, "\"num_hidden_layers\": ");
+    assert_non_null(count);
+    count += strlen("\"num_hidden_layers\": ");
+    if (layers > 0)
+        snprintf(cut, sizeof cut, "%.*s%u%s", (int)(count - text), text, layers,
+                 strchr(count, ','));
+    const char *config = layers > 0 ? cut : text;
+    assert_int_equal(rvl_model_parse(config, strlen(config), &model), RVL_OK);
+    return model;
+}
+
+/* ---- Against programs that ran ---- */
+
+typedef struct program {
+    const char *name;
+    const char *config;
+    unsigned layers;
+    rvli_training_shape shape;
+    uint64_t allocated; /* the most in the last step, as PyTorch read it */
+    uint64_t reserved;
+} program;
+
+#define RANK(tp_, pp_, cp_, ep_, dp_)                                                              \
+    .train = RVL_MODEL_TRAIN_MEGATRON, .optimizer = RVL_MODEL_ADAMW, .tp = (tp_), .pp = (pp_),     \
+    .cp = (cp_), .ep = (ep_), .dp = (dp_)
+#define BATCH(micro_batch_, seq_len_, accumulate_)                                                 \
+    .micro_batch = (micro_batch_), .seq_len = (seq_len_), .accumulate = (accumulate_)
+
+static const program programs[] = {
+    {"tp2", "llama-3.2-1b", 0, {RANK(2, 1, 1, 1, 1), BATCH(2, 2048, 1)}, 16013497856, 17351835648},
+    {"tp2 sp",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 1), BATCH(2, 4096, 1), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+     19756627456,
+     20011024384},
+    {"pp2, first",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4)},
+     16551805952,
+     17353932800},
+    {"pp2, last",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1},
+     16568615936,
+     17987272704},
+    {"dp2", "qwen3-0.6b", 0, {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2)}, 16746907648, 19599982592},
+    {"tp2 pp2 dp2 sp, recompute",
+     "llama-3.1-8b",
+     0,
+     {RANK(2, 2, 1, 1, 2), BATCH(1, 4096, 4),
+      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
+     28211217408,
+     29200744448},
+    {"tp4 sp, selective, bf16 gradients",
+     "qwen2.5-7b",
+     0,
+     {RANK(4, 1, 1, 1, 1), BATCH(1, 4096, 2),
+      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS},
+     45876429824,
+     47670362112},
+    {"pp4, second",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 6), .stage = 1},
+     8623209472,
+     8751415296},
+    {"dp4, bf16 gradients",
+     "qwen2.5-0.5b",
+     0,
+     {RANK(1, 1, 1, 1, 4), BATCH(2, 2048, 1), .flags = RVL_MODEL_BF16_GRADIENTS},
+     11503617024,
+     13453230080},
+    {"cp2", "llama-3.2-1b", 0, {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1)}, 19164306944, 19732103168},
+    {"tp2, recompute",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_RECOMPUTE},
+     14952543744,
+     16886267904},
+    {"ep4 tp2 sp",
+     "qwen3-30b-a3b",
+     3,
+     {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+     9907006464,
+     11091836928},
+    {"ep8, recompute",
+     "mixtral-8x7b-v0.1",
+     2,
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1), .flags = RVL_MODEL_RECOMPUTE},
+     10614434816,
+     11641290752},
+    {"ep2", "qwen3-30b-a3b", 2, {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1)}, 21287682048, 24362614784},
+};
+
+static double percent(uint64_t predicted, uint64_t read)
+{
+    return ((double)predicted / (double)read - 1) * 100;
+}
+
+static bool is_near(uint64_t predicted, uint64_t read, double bound)
+{
+    return percent(predicted, read) <= bound && percent(predicted, read) >= -bound;
+}
+
+static uint64_t most_allocated(const rvli_trained *trained)
+{
+    uint64_t passes = trained->passes.allocated_bytes, update = trained->update.allocated_bytes;
+    return passes > update ? passes : update;
+}
+
+/* Small tensors, and the first compilation of a kernel, are left out. */
+static void programs_have_what_was_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const program *p = &programs[i];
+        rvl_model *model = open_model(p->config, p->layers);
+        rvli_trained trained;
+        assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
+        uint64_t allocated = most_allocated(&trained);
+        bool near = is_near(allocated, p->allocated, ALLOCATED_PERCENT) &&
+                    is_near(trained.reserved_bytes, p->reserved, RESERVED_PERCENT);
+        if (!near)
+            print_error("%s: allocated %+.3f %%, reserved %+.3f %%\n", p->name,
+                        percent(allocated, p->allocated),
+                        percent(trained.reserved_bytes, p->reserved));
+        assert_true(near);
+        rvl_model_close(model);
+    }
+}
+
+/* ---- The program itself ---- */
+
+typedef struct ledger {
+    uint64_t events;
+    int64_t bytes[RVL_MODEL_TERM_COUNT];
+} ledger;
+
+static void note(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    ledger *l = user;
+    assert_int_equal(stream, RVLI_STREAM_COMPUTE);
+    l->events++;
+    l->bytes[holder] += bytes;
+    assert_true(l->bytes[holder] >= 0);
+}
+
+static ledger run_told(const rvl_model *model, rvli_training_shape shape)
+{
+    ledger l = {0};
+    rvli_trained trained;
+    assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+    assert_true(l.events > 500);
+    return l;
+}
+
+/* Positions, the buffer that gathers sequences, and what the optimizer and the buffers have. */
+static void nothing_is_left_but_states(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        uint32_t tp, pp, cp, ep;
+        uint64_t flags;
+    } cases[] = {
+        {"llama-3.1-8b", 1, 1, 1, 1, 0},
+        {"llama-3.1-8b", 2, 4, 2, 1, RVL_MODEL_SEQUENCE_PARALLEL},
+        {"llama-3.1-8b", 4, 2, 1, 1, RVL_MODEL_RECOMPUTE},
+        {"qwen2.5-7b", 2, 2, 1, 1, RVL_MODEL_SELECTIVE},
+        {"qwen3-8b", 8, 1, 1, 1, RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
+        {"mistral-7b-v0.1", 1, 2, 4, 1, RVL_MODEL_BF16_GRADIENTS},
+        {"mixtral-8x7b-v0.1", 1, 2, 1, 8, 0},
+        {"qwen3-30b-a3b", 2, 1, 1, 4, RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = open_model(cases[i].config, 0);
+        for (uint32_t stage = 0; stage < cases[i].pp; stage++) {
+            rvli_training_shape shape = {
+                RANK(cases[i].tp, cases[i].pp, cases[i].cp, cases[i].ep, 8), BATCH(1, 256, 6),
+                .flags = cases[i].flags, .stage = stage};
+            ledger l = run_told(model, shape);
+            int64_t weights = l.bytes[RVL_MODEL_SHARDED_WEIGHTS];
+            int64_t gathered = cases[i].flags & RVL_MODEL_SEQUENCE_PARALLEL
+                                   ? (int64_t)(512 / cases[i].cp * model->dim[RVLI_DIM_HIDDEN])
+                                   : 0;
+            int64_t copies = cases[i].flags & RVL_MODEL_BF16_GRADIENTS
+                                 ? l.bytes[RVL_MODEL_MASTER_WEIGHTS]
+                                 : weights;
+            assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS],
+                             gathered + (int64_t)(4 * 256 * model->dim[RVLI_DIM_HEAD]));
+            assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
+            assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
+            assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], weights + copies);
+            assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 2 * l.bytes[RVL_MODEL_MASTER_WEIGHTS]);
+        }
+        rvl_model_close(model);
+    }
+}
+
+/* The weights of all stages, of all tensor-parallel ranks, are those of the model. */
+static void ranks_have_all_parameters(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen3-30b-a3b", 0);
+    uint64_t parameters = rvl_model_parameter_count(model), elements = 0;
+    for (uint32_t stage = 0; stage < 4; stage++) {
+        ledger l = run_told(
+            model, (rvli_training_shape){RANK(1, 4, 1, 1, 2), BATCH(1, 64, 1), .stage = stage});
+        elements += (uint64_t)l.bytes[RVL_MODEL_SHARDED_WEIGHTS] / 2;
+        assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS], l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+    }
+    assert_int_equal(elements, parameters);
+    rvl_model_close(model);
+}
+
+/* Stage p of four has 4 - p micro-batches in flight, or as many as there are. */
+static void earlier_stages_have_more_in_flight(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b", 0);
+    uint64_t held[4], one = 0;
+    for (uint32_t stage = 1; stage < 3; stage++) {
+        for (uint32_t count = 1; count <= 4; count++) {
+            rvli_training_shape shape = {RANK(1, 4, 1, 1, 8), BATCH(1, 1024, count),
+                                         .stage = stage};
+            rvli_trained trained;
+            assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+            held[count - 1] = trained.passes.held[RVL_MODEL_ACTIVATIONS];
+        }
+        one = stage == 1 ? held[1] - held[0] : one;
+        assert_true(is_near(held[1] - held[0], one, 1));
+        assert_true(one > UINT64_C(100) << 20);
+        if (stage == 1)
+            assert_true(is_near(held[2] - held[1], one, 1));
+        else
+            assert_true(held[2] - held[1] < one / 10);
+        assert_true(held[3] - held[2] < one / 10);
+    }
+    rvl_model_close(model);
+}
+
+/* ---- As a step shows it ---- */
+
+static rvl_model_options options_of(const program *p)
+{
+    const rvli_training_shape *s = &p->shape;
+    return (rvl_model_options){.struct_size = sizeof(rvl_model_options),
+                               .flags = s->flags,
+                               .train = s->train,
+                               .train_ranks = s->tp * s->pp * s->cp * s->dp,
+                               .train_tp = s->tp,
+                               .train_pp = s->pp,
+                               .train_cp = s->cp,
+                               .train_ep = s->ep,
+                               .train_stage = s->stage,
+                               .micro_batch = s->micro_batch,
+                               .seq_len = s->seq_len,
+                               .accumulate = s->accumulate,
+                               .optimizer = s->optimizer};
+}
+
+/* The trainer's terms of the fuller moment are what is reserved, and states are packed. */
+static void a_step_has_its_terms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const program *p = &programs[i];
+        rvl_model *model = open_model(p->config, p->layers);
+        rvl_model_options options = options_of(p);
+        rvl_model_step *step;
+        assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+        uint64_t weights = rvl_model_step_bytes(step, RVL_MODEL_SHARDED_WEIGHTS);
+        uint64_t states = rvl_model_step_bytes(step, RVL_MODEL_OPTIMIZER);
+        uint64_t main = rvl_model_step_bytes(step, RVL_MODEL_MASTER_WEIGHTS);
+        assert_string_equal(rvl_model_step_tag(step, RVL_MODEL_SHARDED_WEIGHTS),
+                            "training_weights");
+        assert_true(states > 2 * main - 44 * RVLI_MIB && states < 2 * main + 44 * RVLI_MIB);
+        assert_true(main <= 2 * weights * 102 / 100);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_ALL_GATHER), 0);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_GRADIENT_BUCKETS), 0);
+        if (p->shape.stage + 1 < p->shape.pp)
+            assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_LOGITS), 0);
+        rvl_model_step_close(step);
+        rvl_model_close(model);
+    }
+}
+
+/* ---- What is refused ---- */
+
+static void check_refused(const char *config, rvl_model_options options, const char *key,
+                          const char *part)
+{
+    rvl_model *model = open_model(config, 0);
+    rvl_model_step *step = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    options.struct_size = sizeof options;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
+    assert_null(step);
+    rvl_last_error(&error);
+    assert_string_equal(error.key, key);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("%s: \"%s\" lacks \"%s\"", key, error.message, part);
+    rvl_model_close(model);
+}
+
+#define MEGATRON(ranks) .train = RVL_MODEL_TRAIN_MEGATRON, .train_ranks = (ranks)
+
+static void what_megatron_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        rvl_model_options options;
+        const char *key;
+        const char *part;
+    } cases[] = {
+        {"gemma-2b", {MEGATRON(2)}, "--train", "qwen3 and qwen3_moe: say fsdp:N or ddp"},
+        {"llama-3.2-1b",
+         {MEGATRON(6), .train_tp = 4},
+         "--train",
+         "4 does not divide the ranks of Megatron (it is train-tp x train-pp x train-cp), 6"},
+        {"qwen2.5-0.5b",
+         {MEGATRON(4), .train_tp = 4},
+         "--train-tp",
+         "4 does not divide num_attention_heads, 14: choose another"},
+        {"llama-3.2-1b",
+         {MEGATRON(16), .train_tp = 16},
+         "--train-tp",
+         "16 does not divide num_key_value_heads, 8"},
+        {"llama-3.2-1b",
+         {MEGATRON(3), .train_pp = 3},
+         "--train-pp",
+         "3 does not divide num_hidden_layers, 16"},
+        {"llama-3.2-1b", {MEGATRON(32), .train_pp = 32}, "--train-pp", "32 does not divide"},
+        {"llama-3.2-1b",
+         {MEGATRON(4), .train_pp = 4, .train_stage = 4},
+         "--train-stage",
+         "the first is 0, the last train-pp - 1"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .train_cp = 2, .seq_len = 1002},
+         "--seq-len",
+         "4 does not divide the sequence"},
+        {"llama-3.2-1b",
+         {MEGATRON(8), .train_tp = 8, .seq_len = 1002, .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+         "--seq-len",
+         "which --sequence-parallel splits, 1002"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+         "--sequence-parallel",
+         "which is 1: leave it out"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .flags = RVL_MODEL_SELECTIVE | RVL_MODEL_RECOMPUTE},
+         "--recompute-attention",
+         "is part of --recompute"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .optimizer = RVL_MODEL_SGD},
+         "--optimizer",
+         "worked out for adamw"},
+        {"llama-3.2-1b", {MEGATRON(2), .train_ep = 2}, "--train-ep", "no experts: leave it out"},
+        {"mixtral-8x7b-v0.1",
+         {MEGATRON(6), .train_ep = 3},
+         "--train-ep",
+         "3 does not divide the number of experts, 8"},
+        {"mixtral-8x7b-v0.1",
+         {MEGATRON(4), .train_ep = 8},
+         "--train-ep",
+         "8 does not divide the ranks of a pipeline stage, 4"},
+        {"mixtral-8x7b-v0.1",
+         {MEGATRON(2), .train_tp = 2},
+         "--sequence-parallel",
+         "only with it: say it"},
+        {"llama-3.2-1b", {MEGATRON(2), .train_tp = 1u << 20}, "--train-tp", "at most 4096"},
+        {"llama-3.2-1b",
+         {.train = RVL_MODEL_TRAIN_DDP, .train_pp = 2},
+         "--train-tp",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+         "--sequence-parallel",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {.train = RVL_MODEL_TRAIN_FSDP, .flags = RVL_MODEL_SELECTIVE},
+         "--recompute-attention",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {.flags = RVL_MODEL_BF16_GRADIENTS},
+         "--bf16-gradients",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .flags = RVL_MODEL_MIXED},
+         "--mixed-precision",
+         "is a policy of FSDP"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_refused(cases[i].config, cases[i].options, cases[i].key, cases[i].part);
+}
+
+/* Its terms come from the program alone. */
+static void no_term_of_its_trainer_is_given(void **state)
+{
+    (void)state;
+    static const rvl_model_term terms[] = {
+        RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS, RVL_MODEL_OPTIMIZER,
+        RVL_MODEL_GRADIENTS,       RVL_MODEL_ALL_GATHER,     RVL_MODEL_GRADIENT_BUCKETS,
+        RVL_MODEL_ACTIVATIONS,     RVL_MODEL_LOGITS,         RVL_MODEL_CACHED};
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+        const rvl_model_given given = {.term = terms[i], .bytes = 1 << 20};
+        check_refused("llama-3.2-1b",
+                      (rvl_model_options){MEGATRON(2), .given = &given, .given_count = 1,
+                                          .given_size = sizeof given},
+                      "--given", "no place in a step with this --train");
+    }
+}
+
+/* ---- Without memory ---- */
+
+static void no_memory_is_told(void **state)
+{
+    (void)state;
+    static const program small = {
+        "", "mixtral-8x7b-v0.1", 2, {RANK(1, 2, 1, 8, 8), BATCH(1, 64, 2)}, 0, 0};
+    rvl_model *model = open_model(small.config, small.layers);
+    rvl_model_options options = options_of(&small);
+    long tries = 0;
+    for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; tries++) {
+        rvl_model_step *step = NULL;
+        short_memory_left = tries;
+        status = rvl_model_step_make(model, &options, &step);
+        short_memory_left = -1;
+        if (status != RVL_OK) {
+            assert_int_equal(status, RVL_ERR_HOST_OOM);
+            assert_null(step);
+        }
+        rvl_model_step_close(step);
+    }
+    assert_true(tries > 10);
+    rvl_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_have_what_was_read),
+        cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(ranks_have_all_parameters),
+        cmocka_unit_test(earlier_stages_have_more_in_flight),
+        cmocka_unit_test(a_step_has_its_terms),
+        cmocka_unit_test(what_megatron_refuses),
+        cmocka_unit_test(no_term_of_its_trainer_is_given),
+        cmocka_unit_test(no_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

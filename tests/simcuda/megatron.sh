@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# megatron-core on simulated GPUs: makes tests/simcuda/truth/megatron-*.json. Not part of the test suite: it takes a
+# quarter of an hour. torch.sh must have run before: this needs its environment and its build.
+#   tests/simcuda/megatron.sh [FOLDER]      FOLDER: where the figures go; default: tests/simcuda/truth
+# REVEILLE_TORCH as in torch.sh. REVEILLE_MEGATRON: where megatron-core lies; default: ~/.cache/reveille-megatron
+set -euo pipefail
+source=$(cd "$(dirname "$0")/../.." && pwd)
+out=$(realpath "${1-$source/tests/simcuda/truth}")
+environment=${REVEILLE_TORCH-$HOME/.cache/reveille-torch}
+megatron=${REVEILLE_MEGATRON-$HOME/.cache/reveille-megatron}
+reveille=$source/build/torch/cli/reveille
+configs=$source/tests/data/configs
+
+[ -x "$reveille" ] || {
+    echo "SKIP: run tests/simcuda/torch.sh first"
+    exit 77
+}
+[ -d "$megatron/megatron" ] ||
+    timeout 600 python3 -m pip install --quiet --no-deps --target "$megatron" megatron-core==0.16.1 einops==0.8.2
+export PYTHONPATH=$megatron
+
+# train NAME RANK WORLD CONFIG OPTION...: one rank of a job
+train() {
+    local name=$1 rank=$2 world=$3 config=$4
+    shift 4
+    timeout 600 "$reveille" run --rank "$rank" --world "$world" --device h200 -- "$environment/bin/python" \
+        "$source/tests/simcuda/programs/megatron_train.py" "$configs/$config.json" \
+        --out "$out/megatron-$name.json" "$@"
+}
+
+train tp2 0 2 llama-3.2-1b --tp 2 --seq-len 2048 --micro-batch 2
+train tp2-sp 0 2 llama-3.2-1b --tp 2 --sp --seq-len 4096 --micro-batch 2
+train pp2-first 0 2 llama-3.2-1b --pp 2 --seq-len 2048 --accumulate 4
+train pp2-last 1 2 llama-3.2-1b --pp 2 --seq-len 2048 --accumulate 4
+train dp2 0 2 qwen3-0.6b --seq-len 4096 --accumulate 2
+train tp2-pp2-dp2-sp-recompute 2 8 llama-3.1-8b --tp 2 --pp 2 --sp --seq-len 4096 --accumulate 4 --recompute full
+train tp4-sp-selective-bf16 0 4 qwen2.5-7b --tp 4 --sp --seq-len 4096 --accumulate 2 --recompute selective --bf16-gradients
+train ep2 0 2 qwen3-30b-a3b --ep 2 --seq-len 1024 --layers 2
+train pp4-second 1 4 llama-3.2-1b --pp 4 --seq-len 4096 --accumulate 6
+train dp4-bf16 0 4 qwen2.5-0.5b --micro-batch 2 --seq-len 2048 --bf16-gradients
+train tp2-recompute 0 2 llama-3.2-1b --tp 2 --recompute full --seq-len 8192
+train ep4-tp2-sp 0 8 qwen3-30b-a3b --tp 2 --sp --ep 4 --seq-len 2048 --layers 3 --accumulate 2
+train ep8-recompute 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full
+train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096
+"$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille"
