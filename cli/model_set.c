@@ -169,6 +169,11 @@ static bool set_bf16_gradients(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_BF16_GRADIENTS, &o->flags);
 }
 
+static bool set_nccl(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_NCCL, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;

@@ -66,7 +66,9 @@
     SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \
             "how they share the GPU, see docs/strategies.md in the sources")                       \
     SETTING(wake, "wake", "staged|together", "staged or together", "staged",                       \
-            "together: v3 resumes all of the engine at once")
+            "together: v3 resumes all of the engine at once")                                      \
+    SWITCH(nccl, "nccl", "left out",                                                               \
+           "NCCL's own buffers are counted, for each communicator of engine and trainer")
 
 /*
  * Sets the option of that name ("tp", "mem-fraction"; switches take yes or no). A device is not

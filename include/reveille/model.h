@@ -85,7 +85,9 @@ RVL_API const char *rvl_model_family(size_t index);
     X(OPTIMIZER_TEMPORARIES, "optimizer_temporaries",                                              \
       "what the optimizer's step has for a moment")                                                \
     X(BLAS_WORKSPACES, "blas_workspaces", "what the trainer's matrix products work in")            \
-    X(CACHED, "cached", "free in PyTorch's segments while the trainer trains")
+    X(CACHED, "cached", "free in PyTorch's segments while the trainer trains")                     \
+    X(ENGINE_NCCL, "engine_nccl", "NCCL's buffers for the engine's communicators")                 \
+    X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
@@ -148,10 +150,9 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_FUSED 4u     /* AdamW in one kernel, without temporaries; without: foreach */
 /* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
-#define RVL_MODEL_SELECTIVE 0x20000u /* Megatron: attention alone is computed again */
-#define RVL_MODEL_BF16_GRADIENTS                                                                   \
-    0x40000u /* Megatron: the buffer of gradients is bf16, not fp32                                \
-              */
+#define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
+#define RVL_MODEL_BF16_GRADIENTS 0x40000u /* Megatron: the buffer of gradients is not fp32 */
+#define RVL_MODEL_NCCL 0x80000u           /* NCCL's buffers are counted, by communicators */
 
 typedef struct rvl_model_options {
     size_t struct_size;

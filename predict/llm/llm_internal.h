@@ -308,6 +308,16 @@ void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t toke
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
                           rvli_plan *plan_out);
 
+/* Communicators of NCCL that a rank has: those for collectives, and those that only send. */
+typedef struct rvli_communicators {
+    uint64_t collective;
+    uint64_t sending;
+} rvli_communicators;
+
+rvli_communicators rvli_nccl_of_engine(const rvl_model_options *options);
+rvli_communicators rvli_nccl_of_trainer(const rvl_model *model, const rvl_model_options *options);
+uint64_t rvli_nccl_bytes(rvli_communicators count);
+
 /* What megatron-core refuses, and settings of Megatron without it. */
 rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *options);
 

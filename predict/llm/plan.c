@@ -174,6 +174,16 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
     return RVL_OK;
 }
 
+static rvl_status check_nccl(const rvl_model *model, const rvl_model_options *o)
+{
+    bool any = rvli_nccl_bytes(rvli_nccl_of_engine(o)) > 0 ||
+               rvli_nccl_bytes(rvli_nccl_of_trainer(model, o)) > 0;
+    if ((o->flags & RVL_MODEL_NCCL) == 0 || any)
+        return RVL_OK;
+    return refuse("--nccl", "nothing communicates: engine and trainer have one rank each; leave "
+                            "it out");
+}
+
 rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *options,
                           rvli_plan *plan_out)
 {
@@ -182,12 +192,13 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     TRY(rvli_flags_check(plan_out->options.flags,
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
-                             RVL_MODEL_BF16_GRADIENTS,
+                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL,
                          plan_out->options.reserved | plan_out->options.reserved2));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(check_training(model, &plan_out->options));
     TRY(rvli_plan_check_megatron(model, &plan_out->options));
+    TRY(check_nccl(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
     plan_out->scales =
         plan_out->as_config ? model->scales : rvli_scales_of(plan_out->options.weights_dtype);

@@ -178,6 +178,14 @@ static void external(player *p, int process, rvl_model_term term, bool there)
                               .name = tag_of(p, term)});
 }
 
+/* A process comes or goes, with its context and what NCCL has in it. */
+static void process(player *p, int which, bool there)
+{
+    external(p, which, which == ENGINE ? RVL_MODEL_ENGINE_CONTEXT : RVL_MODEL_TRAINER_CONTEXT,
+             there);
+    external(p, which, which == ENGINE ? RVL_MODEL_ENGINE_NCCL : RVL_MODEL_TRAINER_NCCL, there);
+}
+
 /* ---- Without a trainer ---- */
 
 static bool wakes_whole(const player *p)
@@ -192,6 +200,7 @@ static void play_wake(player *p)
     step_mark(p);
     stage(p, "asleep");
     external(p, ENGINE, RVL_MODEL_ASLEEP, true);
+    external(p, ENGINE, RVL_MODEL_ENGINE_NCCL, true);
     alloc_some(p, ENGINE, RVL_MODEL_WEIGHTS, SIZE_MAX, RVL_BACKUP_NONE, flags);
     alloc_some(p, ENGINE, RVL_MODEL_KV_CACHE, SIZE_MAX, RVL_BACKUP_NONE, flags);
     stage(p, "weights_awake");
@@ -277,8 +286,8 @@ static void play_v0(player *p)
     step_mark(p);
     stage(p, "rollout");
     note(p, "Launched once; caching allocators keep what they have for good.");
-    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, true);
-    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    process(p, ENGINE, true);
+    process(p, TRAINER, true);
     alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
     alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
     alloc_training(p, RVLI_MOMENT_PASSES);
@@ -291,7 +300,7 @@ static void play_v0(player *p)
 
 static void launch_engine(player *p)
 {
-    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, true);
+    process(p, ENGINE, true);
     alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
 }
 
@@ -302,10 +311,10 @@ static void play_v1(player *p)
     launch_engine(p);
     note(p, "The engine is shut down.");
     release(p, ENGINE, ENGINE_TERMS);
-    external(p, ENGINE, RVL_MODEL_ENGINE_CONTEXT, false);
+    process(p, ENGINE, false);
     stage(p, "log_probabilities");
     note(p, "The trainer is launched; it loads its state from disk.");
-    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    process(p, TRAINER, true);
     alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
     log_probabilities(p);
     stage(p, "train");
@@ -315,7 +324,7 @@ static void play_v1(player *p)
     note(p, "The trainer gathers the weights and saves them and its state to disk, then it ends.");
     gather(p);
     release(p, TRAINER, STATE_TERMS);
-    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, false);
+    process(p, TRAINER, false);
     note(p,
          "The engine is launched again; it loads the weights from disk and captures its graphs.");
     launch_engine(p);
@@ -328,7 +337,7 @@ static void play_up_to_the_update(player *p)
     step_mark(p);
     stage(p, "rollout");
     note(p, "The trainer's state is offloaded to the host before the engine starts.");
-    external(p, TRAINER, RVL_MODEL_TRAINER_CONTEXT, true);
+    process(p, TRAINER, true);
     alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_HOST);
     pause(p, TRAINER, STATE_TERMS);
     launch_engine(p);

@@ -368,7 +368,7 @@ static rvl_status count_tokens(const maker *m, uint64_t allowed)
 static rvl_status make_cache(const maker *m)
 {
     const rvli_plan *plan = m->plan;
-    uint64_t context = total_of(m, RVL_MODEL_ENGINE_CONTEXT);
+    uint64_t context = total_of(m, RVL_MODEL_ENGINE_CONTEXT) + total_of(m, RVL_MODEL_ENGINE_NCCL);
     uint64_t capacity = plan->device.capacity_bytes;
     uint64_t free_before = capacity > context ? capacity - context : 0;
     uint64_t allowed = fraction_of(free_before, plan->options.mem_fraction_ppm);
@@ -386,6 +386,13 @@ static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
 {
     if (!is_given(m, term))
         rvli_sizes_add(sizes_of(m, term), bytes);
+}
+
+static void make_nccl(const maker *m, rvl_model_term term, rvli_communicators count)
+{
+    uint64_t bytes = rvli_nccl_bytes(count);
+    if ((m->plan->options.flags & RVL_MODEL_NCCL) && bytes > 0)
+        make_constant(m, term, bytes);
 }
 
 /* ---- Training, as the program of a step shows it ---- */
@@ -450,8 +457,9 @@ static void keep_first(const maker *m, rvl_model_term term)
 /* While it trains, nothing of the engine is on the device but its context, except in v0. */
 static uint64_t limit_of(const maker *m)
 {
-    uint64_t contexts =
-        total_of(m, RVL_MODEL_ENGINE_CONTEXT) + total_of(m, RVL_MODEL_TRAINER_CONTEXT);
+    uint64_t contexts = total_of(m, RVL_MODEL_ENGINE_CONTEXT) +
+                        total_of(m, RVL_MODEL_TRAINER_CONTEXT) +
+                        total_of(m, RVL_MODEL_ENGINE_NCCL) + total_of(m, RVL_MODEL_TRAINER_NCCL);
     uint64_t capacity = m->plan->device.capacity_bytes;
     bool alone = m->plan->options.strategy != RVL_MODEL_V0;
     return alone && capacity > contexts ? capacity - contexts : 0;
@@ -555,6 +563,8 @@ static rvl_status make_all(const maker *m)
     rvl_status status = RVL_OK;
     make_constant(m, RVL_MODEL_ENGINE_CONTEXT, CONTEXT_BYTES);
     make_constant(m, RVL_MODEL_TRAINER_CONTEXT, TRAINER_CONTEXT_BYTES);
+    make_nccl(m, RVL_MODEL_ENGINE_NCCL, rvli_nccl_of_engine(&m->plan->options));
+    make_nccl(m, RVL_MODEL_TRAINER_NCCL, rvli_nccl_of_trainer(m->model, &m->plan->options));
     if (!is_given(m, RVL_MODEL_WEIGHTS))
         make_engine_weights(m);
     if (m->plan->options.train == RVL_MODEL_TRAIN_NONE) {
@@ -583,6 +593,7 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
     case RVL_MODEL_KV_CACHE:
     case RVL_MODEL_ENGINE_CONTEXT:
     case RVL_MODEL_TRAINER_CONTEXT:
+    case RVL_MODEL_ENGINE_NCCL:
         return true;
     case RVL_MODEL_TRAINING_COPY:
     case RVL_MODEL_TRAINER_RESIDUE:
@@ -594,6 +605,7 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
         return train == RVL_MODEL_TRAIN_DDP;
     case RVL_MODEL_CUDA_GRAPH:
     case RVL_MODEL_BUFFERS:
+    case RVL_MODEL_TRAINER_NCCL:
         return train != RVL_MODEL_TRAIN_NONE;
     default:
         return by_terms; /* Megatron's come from the program alone */
@@ -635,6 +647,15 @@ static rvl_status take_given(const maker *m)
     return RVL_OK;
 }
 
+/* What a card reads while the engine sleeps has NCCL's buffers in it. */
+static rvl_status check_asleep(const maker *m)
+{
+    if ((m->plan->options.flags & RVL_MODEL_NCCL) && is_given(m, RVL_MODEL_ASLEEP))
+        return rvli_model_fail(RVL_ERR_INVALID, "--nccl",
+                               "the given size of asleep has NCCL's buffers in it: leave it out");
+    return RVL_OK;
+}
+
 static bool any_failed(const rvli_terms *terms)
 {
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
@@ -649,6 +670,8 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
     maker m = {model, plan, terms_out};
     *terms_out = (rvli_terms){0};
     rvl_status status = take_given(&m);
+    if (status == RVL_OK)
+        status = check_asleep(&m);
     if (status == RVL_OK)
         status = make_all(&m);
     if (any_failed(terms_out))

@@ -70,11 +70,12 @@ static void trains_by_megatron(void **state)
     assert_int_equal(
         run_command("model -o x.rvt --train megatron:32 --train-tp 2 --train-pp 4 --train-stage 3 "
                     "--train-cp 2 --train-ep 4 --sequence-parallel --recompute-attention "
-                    "--bf16-gradients --fused --accumulate 8 --seq-len 2048 " CONFIGS
+                    "--bf16-gradients --fused --nccl --accumulate 8 --seq-len 2048 " CONFIGS
                     "qwen3-30b-a3b.json"),
         0);
     check_printed("training_weights");
     check_printed("master_weights");
+    check_printed("3.7 GiB   4020240384"); /* trainer_nccl */
     assert_null(strstr(answer.out, "optimizer_temporaries"));
     assert_int_equal(run_command("--version; head -n 60 x.rvt"), 0);
     check_printed(

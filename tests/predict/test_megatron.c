@@ -57,6 +57,7 @@ typedef struct program {
     rvli_training_shape shape;
     uint64_t allocated; /* the most in the last step, as PyTorch read it */
     uint64_t reserved;
+    uint64_t nccl_mib; /* what was in use beyond that and what any program has: its communicators */
 } program;
 
 #define RANK(tp_, pp_, cp_, ep_, dp_)                                                              \
@@ -66,72 +67,106 @@ typedef struct program {
     .micro_batch = (micro_batch_), .seq_len = (seq_len_), .accumulate = (accumulate_)
 
 static const program programs[] = {
-    {"tp2", "llama-3.2-1b", 0, {RANK(2, 1, 1, 1, 1), BATCH(2, 2048, 1)}, 16013497856, 17351835648},
+    {"tp2",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 1), BATCH(2, 2048, 1)},
+     16013497856,
+     17351835648,
+     1742},
     {"tp2 sp",
      "llama-3.2-1b",
      0,
      {RANK(2, 1, 1, 1, 1), BATCH(2, 4096, 1), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
      19756627456,
-     20011024384},
+     20011024384,
+     1742},
     {"pp2, first",
      "llama-3.2-1b",
      0,
      {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4)},
      16551805952,
-     17353932800},
+     17353932800,
+     1938},
     {"pp2, last",
      "llama-3.2-1b",
      0,
      {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1},
      16568615936,
-     17987272704},
-    {"dp2", "qwen3-0.6b", 0, {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2)}, 16746907648, 19599982592},
+     17987272704,
+     1938},
+    {"dp2",
+     "qwen3-0.6b",
+     0,
+     {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2)},
+     16746907648,
+     19599982592,
+     1742},
     {"tp2 pp2 dp2 sp, recompute",
      "llama-3.1-8b",
      0,
      {RANK(2, 2, 1, 1, 2), BATCH(1, 4096, 4),
       .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
      28211217408,
-     29200744448},
+     29200744448,
+     2422},
     {"tp4 sp, selective, bf16 gradients",
      "qwen2.5-7b",
      0,
      {RANK(4, 1, 1, 1, 1), BATCH(1, 4096, 2),
       .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS},
      45876429824,
-     47670362112},
+     47670362112,
+     1742},
     {"pp4, second",
      "llama-3.2-1b",
      0,
      {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 6), .stage = 1},
      8623209472,
-     8751415296},
+     8751415296,
+     1454},
     {"dp4, bf16 gradients",
      "qwen2.5-0.5b",
      0,
      {RANK(1, 1, 1, 1, 4), BATCH(2, 2048, 1), .flags = RVL_MODEL_BF16_GRADIENTS},
      11503617024,
-     13453230080},
-    {"cp2", "llama-3.2-1b", 0, {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1)}, 19164306944, 19732103168},
+     13453230080,
+     1742},
+    {"cp2",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1)},
+     19164306944,
+     19732103168,
+     1742},
     {"tp2, recompute",
      "llama-3.2-1b",
      0,
      {RANK(2, 1, 1, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_RECOMPUTE},
      14952543744,
-     16886267904},
+     16886267904,
+     1742},
     {"ep4 tp2 sp",
      "qwen3-30b-a3b",
      3,
      {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
      9907006464,
-     11091836928},
+     11091836928,
+     3194},
     {"ep8, recompute",
      "mixtral-8x7b-v0.1",
      2,
      {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1), .flags = RVL_MODEL_RECOMPUTE},
      10614434816,
-     11641290752},
-    {"ep2", "qwen3-30b-a3b", 2, {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1)}, 21287682048, 24362614784},
+     11641290752,
+     2226},
+    {"ep2",
+     "qwen3-30b-a3b",
+     2,
+     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1)},
+     21287682048,
+     24362614784,
+     2226},
 };
 
 static double percent(uint64_t predicted, uint64_t read)
@@ -327,6 +362,121 @@ static void a_step_has_its_terms(void **state)
     }
 }
 
+/* ---- NCCL ---- */
+
+#define SENDING_MIB UINT64_C(320)
+#define SIMULATED_SENDING_MIB UINT64_C(196) /* simulated sends take nothing */
+
+static uint64_t nccl_of(const rvl_model *model, rvl_model_options options, rvl_model_term term)
+{
+    rvl_model_step *step;
+    options.struct_size = sizeof options;
+    options.flags |= RVL_MODEL_NCCL;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    uint64_t bytes = rvl_model_step_bytes(step, term);
+    rvl_model_step_close(step);
+    assert_int_equal(bytes % RVLI_MIB, 0);
+    return bytes / RVLI_MIB;
+}
+
+/* Simulated communicators of these programs were counted by what they took. The attention that ran
+ * in place of TransformerEngine's has none for context parallelism. */
+static void communicators_are_those_that_were_made(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const program *p = &programs[i];
+        rvl_model *model = open_model(p->config, p->layers);
+        uint64_t expected = p->nccl_mib;
+        expected += p->shape.pp > 1 ? SENDING_MIB - SIMULATED_SENDING_MIB : 0;
+        expected += p->shape.cp > 1 ? SENDING_MIB : 0;
+        uint64_t mib = nccl_of(model, options_of(p), RVL_MODEL_TRAINER_NCCL);
+        if (mib != expected)
+            print_error("%s: %llu MiB\n", p->name, (unsigned long long)mib);
+        assert_int_equal(mib, expected);
+        rvl_model_close(model);
+    }
+}
+
+/* 290 MiB once in a process, 484 for a communicator with collectives, 320 for one that sends. */
+static void engines_and_other_trainers_have_communicators(void **state)
+{
+    (void)state;
+    static const struct {
+        rvl_model_options options;
+        uint64_t engine;
+        uint64_t trainer;
+    } cases[] = {
+        {{.tp = 2}, 774, 0},
+        {{.tp = 2, .pp = 2}, 1094, 0},
+        {{.pp = 4}, 610, 0},
+        {{.tp = 2, .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2}, 774, 774},
+        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 64}, 0, 774},
+        {{.train = RVL_MODEL_TRAIN_DDP}, 0, 774},
+        {{.tp = 2, .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 1}, 774, 0},
+        {{.tp = 2, .train = RVL_MODEL_TRAIN_MEGATRON, .train_ranks = 1}, 774, 0},
+    };
+    rvl_model *model = open_model("llama-3.2-1b", 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(nccl_of(model, cases[i].options, RVL_MODEL_ENGINE_NCCL), cases[i].engine);
+        assert_int_equal(nccl_of(model, cases[i].options, RVL_MODEL_TRAINER_NCCL),
+                         cases[i].trainer);
+    }
+    rvl_model_close(model);
+}
+
+/* Bytes of a cause at an end of the trace: after its first event, and after its last. */
+static void find_external(const rvl_model_step *step, const char *name, uint64_t *first_out,
+                          uint64_t *last_out)
+{
+    size_t count;
+    assert_int_equal(rvl_model_step_get_events(step, NULL, 0, 0, &count), RVL_OK);
+    rvl_trace_event *events = calloc(count, sizeof *events);
+    assert_non_null(events);
+    assert_int_equal(rvl_model_step_get_events(step, events, sizeof *events, count, &count),
+                     RVL_OK);
+    *first_out = *last_out = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind != RVL_EVENT_EXTERNAL || strcmp(events[i].name, name) != 0)
+            continue;
+        *first_out = *first_out == UINT64_MAX ? events[i].bytes : *first_out;
+        *last_out = events[i].bytes;
+    }
+    free(events);
+}
+
+/* It is there as long as its process, and the cache has so much less room. */
+static void communicators_live_with_their_process(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b", 0);
+    for (int strategy = RVL_MODEL_V3; strategy <= RVL_MODEL_V2; strategy++) {
+        rvl_model_options options = {.struct_size = sizeof options,
+                                     .tp = 2,
+                                     .train = RVL_MODEL_TRAIN_DDP,
+                                     .strategy = (rvl_model_strategy)strategy};
+        rvl_model_step *without, *with;
+        uint64_t first, last;
+        assert_int_equal(rvl_model_step_make(model, &options, &without), RVL_OK);
+        options.flags = RVL_MODEL_NCCL;
+        assert_int_equal(rvl_model_step_make(model, &options, &with), RVL_OK);
+        find_external(without, "engine_nccl", &first, &last);
+        assert_int_equal(first, UINT64_MAX);
+        find_external(with, "engine_nccl", &first, &last);
+        assert_int_equal(first, 774 * RVLI_MIB);
+        assert_int_equal(last, first);
+        find_external(with, "trainer_nccl", &first, &last);
+        assert_int_equal(first, 774 * RVLI_MIB);
+        assert_int_equal(last, strategy == RVL_MODEL_V1 ? 0 : first);
+        uint64_t less = rvl_model_step_bytes(without, RVL_MODEL_KV_CACHE) -
+                        rvl_model_step_bytes(with, RVL_MODEL_KV_CACHE);
+        assert_true(is_near(less, 774 * RVLI_MIB * 9 / 10, 10));
+        rvl_model_step_close(without);
+        rvl_model_step_close(with);
+    }
+    rvl_model_close(model);
+}
+
 /* ---- What is refused ---- */
 
 static void check_refused(const char *config, rvl_model_options options, const char *key,
@@ -454,13 +604,27 @@ static void no_term_of_its_trainer_is_given(void **state)
     }
 }
 
+/* What was measured asleep has NCCL's buffers in it. */
+static void nccl_is_not_counted_twice(void **state)
+{
+    (void)state;
+    const rvl_model_given given = {.term = RVL_MODEL_ASLEEP, .bytes = 1 << 30};
+    check_refused("llama-3.2-1b",
+                  (rvl_model_options){.tp = 2,
+                                      .flags = RVL_MODEL_NCCL,
+                                      .given = &given,
+                                      .given_count = 1,
+                                      .given_size = sizeof given},
+                  "--nccl", "the given size of asleep has NCCL's buffers in it");
+}
+
 /* ---- Without memory ---- */
 
 static void no_memory_is_told(void **state)
 {
     (void)state;
     static const program small = {
-        "", "mixtral-8x7b-v0.1", 2, {RANK(1, 2, 1, 8, 8), BATCH(1, 64, 2)}, 0, 0};
+        "", "mixtral-8x7b-v0.1", 2, {RANK(1, 2, 1, 8, 8), BATCH(1, 64, 2)}, 0, 0, 0};
     rvl_model *model = open_model(small.config, small.layers);
     rvl_model_options options = options_of(&small);
     long tries = 0;
@@ -487,6 +651,10 @@ int main(void)
         cmocka_unit_test(ranks_have_all_parameters),
         cmocka_unit_test(earlier_stages_have_more_in_flight),
         cmocka_unit_test(a_step_has_its_terms),
+        cmocka_unit_test(communicators_are_those_that_were_made),
+        cmocka_unit_test(engines_and_other_trainers_have_communicators),
+        cmocka_unit_test(communicators_live_with_their_process),
+        cmocka_unit_test(nccl_is_not_counted_twice),
         cmocka_unit_test(what_megatron_refuses),
         cmocka_unit_test(no_term_of_its_trainer_is_given),
         cmocka_unit_test(no_memory_is_told),

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NCCL's own buffers, by the communicators that a rank has.
+ *
+ * Measured with two ranks on H200s with NVLink, without NVLS (docs/fidelity.md, "What NCCL takes").
+ * A communicator takes memory for its channels when it is made, more with its first collective, and
+ * other memory with its first send. Kernels' stacks and the like come once in a process. Other
+ * numbers of ranks are taken to cost the same: that has not been measured.
+ */
+#include "predict/llm/llm_internal.h"
+
+#define PROCESS_BYTES (290 * RVLI_MIB)
+#define COLLECTIVE_BYTES (484 * RVLI_MIB)
+#define SENDING_BYTES (320 * RVLI_MIB) /* as PyTorch makes it for a send */
+
+uint64_t rvli_nccl_bytes(rvli_communicators count)
+{
+    uint64_t bytes = count.collective * COLLECTIVE_BYTES + count.sending * SENDING_BYTES;
+    return bytes > 0 ? PROCESS_BYTES + bytes : 0;
+}
+
+rvli_communicators rvli_nccl_of_engine(const rvl_model_options *o)
+{
+    return (rvli_communicators){.collective = o->tp > 1, .sending = o->pp > 1};
+}
+
+/* A stage that shares a tied embedding with another sums its gradients with it. */
+static bool shares_embedding(const rvl_model *model, const rvl_model_options *o)
+{
+    bool is_end = o->train_stage == 0 || o->train_stage + 1 == o->train_pp;
+    return o->train_pp > 1 && is_end && (model->features & RVLI_HEAD) == 0;
+}
+
+/* Of all ranks there are two: of the job, and for the norm of all gradients. */
+static rvli_communicators of_megatron(const rvl_model *model, const rvl_model_options *o)
+{
+    uint32_t stage_ranks = o->train_ranks / o->train_pp;
+    rvli_communicators count = {.collective = o->train_ranks > 1 ? 2 : 0};
+    count.collective += o->train_tp > 1;
+    count.collective += stage_ranks > o->train_tp;
+    count.collective += o->train_ep > 1;
+    count.collective += model->experts > 0 && stage_ranks > o->train_ep;
+    count.collective += shares_embedding(model, o);
+    count.sending += o->train_pp > 1;
+    count.sending += o->train_cp > 1;
+    return count;
+}
+
+rvli_communicators rvli_nccl_of_trainer(const rvl_model *model, const rvl_model_options *o)
+{
+    switch (o->train) {
+    case RVL_MODEL_TRAIN_FSDP:
+        return (rvli_communicators){.collective = o->train_ranks > 1};
+    case RVL_MODEL_TRAIN_DDP:
+        return (rvli_communicators){.collective = 1};
+    case RVL_MODEL_TRAIN_MEGATRON:
+        return of_megatron(model, o);
+    default:
+        return (rvli_communicators){0};
+    }
+}
