@@ -13,7 +13,7 @@
 #define FP32_BYTES UINT64_C(4)
 #define GIB (UINT64_C(1) << 30)
 #define PPM UINT64_C(1000000)
-#define PASSES_MAX 3 /* later ones find what the third finds, beside those in flight */
+#define PASSES_MAX 3 /* later ones find what the third finds */
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 
 /* Not in any config. Measured, or published: docs/model.md. */
@@ -473,7 +473,7 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
                                  .micro_batch = o->micro_batch,
                                  .seq_len = o->seq_len,
                                  .optimizer = o->optimizer};
-    uint32_t passes = PASSES_MAX;
+    shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
     if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
         shape.tp = o->train_tp;
         shape.pp = o->train_pp;
@@ -481,9 +481,9 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
         shape.ep = o->train_ep;
         shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
         shape.stage = o->train_stage;
-        passes += o->train_pp - o->train_stage;
+        uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
+        shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
     }
-    shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
     return shape;
 }
 

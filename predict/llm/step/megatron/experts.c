@@ -5,7 +5,7 @@
  *
  * Routing is taken to be even: a rank sends as many tokens as it gets. Tokens are laid out by the
  * rank that they go to, sent, and laid out by expert where a rank has several. What experts give
- * goes back the same way.
+ * goes back the same way. Many experts of a rank are taken in lots, each as one large expert.
  */
 #include "predict/llm/step/megatron/rank.h"
 
@@ -23,10 +23,10 @@ static uint64_t sent_bytes(const rvli_rank *r)
     return RVLI_HALF * sent_tokens(r) * r->model->dim[RVLI_DIM_HIDDEN];
 }
 
-/* What has one element for each intermediate value of an expert. */
+/* What has one element for each intermediate value of a lot. */
 static uint64_t inner_bytes(const rvli_rank *r)
 {
-    return RVLI_HALF * sent_tokens(r) / r->experts * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
+    return RVLI_HALF * sent_tokens(r) / r->lots * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
 }
 
 /* The same tokens in another order. */
@@ -55,22 +55,22 @@ static void dispatch(rvli_rank *r, rvli_routed *routed, rvli_block *sent)
 
 static rvli_block run_experts(rvli_rank *r, rvli_routed *routed, bool kept)
 {
-    for (uint64_t i = 0; i < r->experts; i++) {
+    for (uint64_t i = 0; i < r->lots; i++) {
         routed->fc1[i] = rvli_rank_take(r, 2 * inner_bytes(r));
         routed->activated[i] = rvli_rank_take(r, inner_bytes(r));
         if (!kept)
             rvli_rank_drop(r, &routed->fc1[i]);
-        r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->experts);
+        r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->lots);
         if (!kept)
             rvli_rank_drop(r, &routed->activated[i]);
     }
-    if (r->experts == 1) {
+    if (r->lots == 1) {
         rvli_block output = r->expert_outputs[0];
         r->expert_outputs[0] = NULL;
         return output;
     }
     rvli_block output = rvli_rank_take(r, sent_bytes(r));
-    for (uint64_t i = 0; i < r->experts; i++)
+    for (uint64_t i = 0; i < r->lots; i++)
         rvli_rank_drop(r, &r->expert_outputs[i]);
     return output;
 }
@@ -81,12 +81,12 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     rvli_block sent, received = NULL;
     route(r, routed, kept);
     dispatch(r, routed, &sent);
-    if (r->experts > 1) {
+    if (r->lots > 1) {
         received = routed->tokens;
         routed->tokens = rvli_rank_take(r, sent_bytes(r));
     }
     rvli_block output = run_experts(r, routed, kept);
-    if (r->experts > 1)
+    if (r->lots > 1)
         move(r, &output);
     move(r, &output);
     rvli_block summed = rvli_rank_take(r, r->part_bytes);
@@ -100,8 +100,8 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 
 static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_block *gradient)
 {
-    uint64_t elements =
-        r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] * r->model->dim[RVLI_DIM_HIDDEN];
+    uint64_t elements = r->experts / r->lots * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] *
+                        r->model->dim[RVLI_DIM_HIDDEN];
     rvli_block of_activated = rvli_rank_take(r, inner_bytes(r));
     rvli_block of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * elements);
     if (i == 0)
@@ -111,7 +111,7 @@ static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_
     rvli_block of_fc1 = rvli_rank_take(r, 2 * inner_bytes(r));
     rvli_rank_drop(r, &of_activated);
     rvli_rank_drop(r, &routed->fc1[i]);
-    r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->experts);
+    r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->lots);
     of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, 2 * RVLI_HALF * elements);
     rvli_rank_drop(r, &of_fc1);
     if (i == 0)
@@ -121,15 +121,15 @@ static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_
 
 static rvli_block run_experts_backward(rvli_rank *r, rvli_routed *routed, rvli_block *gradient)
 {
-    for (uint64_t i = r->experts; i > 0; i--)
+    for (uint64_t i = r->lots; i > 0; i--)
         expert_backward(r, routed, i - 1, gradient);
-    if (r->experts == 1) {
+    if (r->lots == 1) {
         rvli_block output = r->expert_outputs[0];
         r->expert_outputs[0] = NULL;
         return output;
     }
     rvli_block output = rvli_rank_take(r, sent_bytes(r));
-    for (uint64_t i = r->experts; i > 0; i--)
+    for (uint64_t i = r->lots; i > 0; i--)
         rvli_rank_drop(r, &r->expert_outputs[i - 1]);
     move(r, &output);
     return output;
@@ -139,7 +139,7 @@ rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
 {
     rvli_block gradient = rvli_rank_take(r, sent_bytes(r));
     move(r, &gradient);
-    if (r->experts > 1)
+    if (r->lots > 1)
         move(r, &gradient);
     gradient = run_experts_backward(r, &layer->routed, &gradient);
     move(r, &gradient);

@@ -40,7 +40,7 @@ typedef struct rvli_rotated {
 typedef struct rvli_routed {
     rvli_block scores;
     rvli_block tokens;     /* that the rank got, by expert */
-    rvli_block *fc1;       /* of each expert */
+    rvli_block *fc1;       /* of each lot of experts */
     rvli_block *activated; /* the same */
 } rvli_routed;
 
@@ -92,6 +92,7 @@ typedef struct rvli_rank {
     uint64_t inner;
     uint64_t vocabulary; /* rows */
     uint64_t experts;    /* of this rank */
+    uint64_t lots;       /* that these are taken in */
     rvli_rank_parameter *parameters;
     uint32_t parameter_count;
     uint32_t parameter_room;
@@ -101,7 +102,7 @@ typedef struct rvli_rank {
     rvli_block gathered; /* the sequence of all ranks: one buffer for all layers */
     rvli_in_flight *flights;
     rvli_rank_layer *layers;    /* of all flights */
-    rvli_block *expert_blocks;  /* two for each expert of these */
+    rvli_block *expert_blocks;  /* two for each lot of experts */
     rvli_block *expert_outputs; /* while the experts of a layer run */
     rvli_block hidden;          /* between layers, forward */
     rvli_block last_scale;

@@ -11,6 +11,7 @@
 #include "predict/llm/step/megatron/rank.h"
 
 #define STEPS_MAX 5
+#define LOTS_MAX 16 /* of experts: a program for each of them would take long */
 
 /* ---- Passes of one micro-batch ---- */
 
@@ -111,6 +112,15 @@ static void run_schedule(rvli_rank *r)
 
 /* ---- All of a training ---- */
 
+/* The most that divide the experts evenly. */
+static uint64_t lots_of(uint64_t experts)
+{
+    uint64_t lots = experts < LOTS_MAX ? experts : LOTS_MAX;
+    while (lots > 1 && experts % lots != 0)
+        lots--;
+    return lots;
+}
+
 static void measure(rvli_rank *r)
 {
     const rvli_training_shape *o = r->options;
@@ -133,25 +143,26 @@ static void measure(rvli_rank *r)
     r->inner = d[RVLI_DIM_INTERMEDIATE] / o->tp;
     r->vocabulary = rvli_rank_vocabulary(d[RVLI_DIM_VOCABULARY], o->tp);
     r->experts = r->model->experts / o->ep;
+    r->lots = lots_of(r->experts);
 }
 
 /* Each layer of each flight has its part of what is made for experts. */
 static void deal_experts(rvli_rank *r, size_t layers)
 {
     for (size_t i = 0; i < layers; i++) {
-        r->layers[i].routed.fc1 = r->expert_blocks + 2 * i * r->experts;
-        r->layers[i].routed.activated = r->layers[i].routed.fc1 + r->experts;
+        r->layers[i].routed.fc1 = &r->expert_blocks[2 * i * r->lots];
+        r->layers[i].routed.activated = &r->expert_blocks[(2 * i + 1) * r->lots];
     }
 }
 
 static void make_flights(rvli_rank *r)
 {
     size_t count = r->warm_up + 1, layers = count * r->layer_count;
-    size_t experts = r->experts > 0 ? r->experts : 1;
+    size_t lots = r->lots > 0 ? r->lots : 1;
     r->flights = calloc(count, sizeof *r->flights);
     r->layers = calloc(layers, sizeof *r->layers);
-    r->expert_blocks = calloc(2 * layers * experts, sizeof *r->expert_blocks);
-    r->expert_outputs = calloc(experts, sizeof *r->expert_outputs);
+    r->expert_blocks = calloc(2 * layers * lots, sizeof(rvli_block));
+    r->expert_outputs = calloc(lots, sizeof(rvli_block));
     if (r->flights == NULL || r->layers == NULL || r->expert_blocks == NULL ||
         r->expert_outputs == NULL) {
         r->tape.failed = true;
