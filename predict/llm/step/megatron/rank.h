@@ -175,7 +175,7 @@ rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer);
 rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept);
 rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer);
 void rvli_rank_layer_forward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number);
-/* first: its input is the schedule's. */
+/* lent: its input is the schedule's. */
 void rvli_rank_layer_backward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent);
 
 /* ---- ends.c: embedding, head and loss ---- */
