@@ -188,13 +188,23 @@ static void read_llama4(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(PROJECTED)] = dimension(r, "vision_output_dim", 0);
 }
 
+/* Published configs have names of their own ("vt_"); transformers then takes its defaults. */
+static uint64_t of_kimi(rvli_reader *r, const char *key, const char *published, uint64_t fallback)
+{
+    return dimension(r, key, dimension(r, published, fallback));
+}
+
 static void read_kimi(rvli_reader *r, rvli_tower *tower)
 {
     uint64_t patch = dimension(r, "patch_size", 14);
-    read_usual(r, tower, "num_hidden_layers");
+    uint64_t height = of_kimi(r, "pos_emb_height", "init_pos_emb_height", 64);
+    uint64_t width = of_kimi(r, "pos_emb_width", "init_pos_emb_width", 64);
+    uint64_t layers = rvli_read_number(r, "vt_num_hidden_layers", 27, TOWER_LAYERS_MAX);
+    tower->layers = (uint32_t)rvli_read_number(r, "num_hidden_layers", layers, TOWER_LAYERS_MAX);
+    tower->dim[D(HIDDEN)] = of_kimi(r, "hidden_size", "vt_hidden_size", 1152);
+    tower->dim[D(INTERMEDIATE)] = of_kimi(r, "intermediate_size", "vt_intermediate_size", 4304);
     tower->dim[D(PATCH)] = 3 * patch * patch;
-    tower->dim[D(POSITIONS)] =
-        dimension(r, "pos_emb_height", 64) * dimension(r, "pos_emb_width", 64);
+    tower->dim[D(POSITIONS)] = height * width;
     tower->dim[D(MERGED)] = 4 * tower->dim[D(HIDDEN)];
     tower->dim[D(OUT)] = tower->dim[D(TEXT)];
 }

@@ -387,6 +387,35 @@ static void sizes_may_be_at_the_top_or_below(void **state)
     rvl_model_close(model);
 }
 
+/* Kimi's tower is the same under the names of transformers, under those of the published config,
+ * and where neither is there. */
+static void names_of_a_tower_may_be_either(void **state)
+{
+    (void)state;
+    static const char *const towers[] = {
+        "{\"hidden_size\":1152,\"num_hidden_layers\":27,\"intermediate_size\":4304}",
+        "{\"vt_hidden_size\":1152,\"vt_num_hidden_layers\":27,\"vt_intermediate_size\":4304}", "{}",
+        "{\"vt_num_hidden_layers\":26}"};
+    const uint64_t layer = 4 * 1152 * 1152 + 2 * 4304 * 1152 + 4 * 1152 + 4304 + 1152 + 4 * 1152;
+    uint64_t counts[4];
+    for (size_t i = 0; i < 4; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"kimi_k25\",\"text_config\":{\"model_type\":\"kimi_k2\","
+                 "\"hidden_size\":512,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+                 "\"intermediate_size\":1024,\"vocab_size\":1000,\"kv_lora_rank\":64,"
+                 "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"
+                 "\"q_lora_rank\":null,\"n_routed_experts\":null},\"vision_config\":%s}",
+                 towers[i]);
+        rvl_model *model = parse_model(text);
+        counts[i] = rvl_model_parameter_count(model);
+        rvl_model_close(model);
+    }
+    assert_int_equal(counts[0], counts[1]);
+    assert_int_equal(counts[0], counts[2]);
+    assert_int_equal(counts[0] - counts[3], layer);
+}
+
 static void unknown_families_are_refused_with_a_way_out(void **state)
 {
     (void)state;
@@ -2063,6 +2092,7 @@ int main(void)
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(unknown_families_are_refused_with_a_way_out),
         cmocka_unit_test(impossible_values_are_refused),
+        cmocka_unit_test(names_of_a_tower_may_be_either),
         cmocka_unit_test(impossible_layers_are_refused),
         cmocka_unit_test(caches_keep_what_layers_need),
         cmocka_unit_test(part_of_a_sequence_may_be_all),
