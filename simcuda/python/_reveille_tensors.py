@@ -463,6 +463,8 @@ class SmallTensors(TorchDispatchMode):
     def watch(tensors):
         """The simulated NCCL keeps what its buffers hold, which goes with them, too."""
         for each in _tensors(tensors):
+            if type(each).__torch_dispatch__ is not _PLAIN:
+                continue  # it stands for another, and has no memory
             if each.is_cuda and each.layout is torch.strided and 0 < each.nbytes <= LIMIT:
                 _watch(each.untyped_storage())
 

@@ -12,6 +12,8 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
@@ -130,13 +132,14 @@ def branches():
 
 
 def clipped():
-    """The norm of gradients that all ranks share: each brings its own part of it."""
-    weight = torch.nn.Parameter(torch.zeros(4, device="cuda"))
-    weight.grad = of(RANK).cuda()
-    norm = torch.nn.utils.get_total_norm([weight.grad]) ** 2
-    dist.all_reduce(norm)
-    expected = sum(float(torch.linalg.vector_norm(of(rank)) ** 2) for rank in range(RANKS))
-    assert abs(norm.item() - expected) < 1e-4, (norm.item(), expected)
+    """Gradients in shards, as FSDP2 has them: the norm is one for all, and each shard is scaled by it."""
+    mesh = init_device_mesh("cuda", (RANKS,))
+    weight = torch.nn.Parameter(DTensor.from_local(torch.zeros(4, device="cuda"), mesh, [Shard(0)]))
+    weight.grad = DTensor.from_local(of(RANK).cuda(), mesh, [Shard(0)])
+    norm = torch.nn.utils.clip_grad_norm_([weight], 1.0)
+    expected = torch.linalg.vector_norm(torch.cat([of(rank) for rank in range(RANKS)]))
+    torch.testing.assert_close(norm.full_tensor().cpu(), expected)
+    torch.testing.assert_close(weight.grad.to_local().cpu(), of(RANK) / expected)
 
 
 def one_after_another():
