@@ -27,7 +27,7 @@
 #define MOVED_BYTES ((size_t)1 << 16) /* at once, where memory becomes shared */
 
 /* Of those that nobody has read yet, so many may stay. When one is added, a few others go. */
-#define PROMISES_MOST 64
+#define PROMISES_MOST 16
 #define PROMISES_AT_ONCE 4
 
 /* Bytes of device memory. Those that are not known are 0. */

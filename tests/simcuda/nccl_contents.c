@@ -9,6 +9,7 @@
 
 #define NUMBERS_MAX 64
 #define BUFFER_BYTES 4096
+#define LARGE_BYTES ((size_t)1 << 20)
 
 static const struct {
     const char *name;
@@ -25,7 +26,6 @@ static const struct {
 static const char *const operations[] = {"sum", "prod", "max", "min", "avg"};
 
 static char *from, *to, *other;
-static size_t buffer_bytes = BUFFER_BYTES;
 static size_t type_index, count;
 static char factor[8];
 static void *factor_at;
@@ -80,9 +80,9 @@ static void print(const char *number)
 
 static void make_buffers(void)
 {
-    if (from == NULL && (cudaMalloc((void **)&from, buffer_bytes) != cudaSuccess ||
-                         cudaMalloc((void **)&to, buffer_bytes) != cudaSuccess ||
-                         cudaMalloc((void **)&other, buffer_bytes) != cudaSuccess))
+    if (from == NULL && (cudaMalloc((void **)&from, BUFFER_BYTES) != cudaSuccess ||
+                         cudaMalloc((void **)&to, BUFFER_BYTES) != cudaSuccess ||
+                         cudaMalloc((void **)&other, BUFFER_BYTES) != cudaSuccess))
         exit(7);
 }
 
@@ -140,7 +140,7 @@ static int captured(rvli_comm *comm, int operation)
     if (cudaStreamEndCapture(stream, &graph) != cudaSuccess ||
         cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
         return 98;
-    cudaMemset(to, 1, buffer_bytes);
+    cudaMemset(to, 1, BUFFER_BYTES);
     if (cudaGraphLaunch(made, stream) != cudaSuccess || cudaGraphExecDestroy(made) != cudaSuccess ||
         cudaGraphDestroy(graph) != cudaSuccess)
         return 99;
@@ -152,6 +152,24 @@ static int many(rvli_comm *comm, int times)
     int result = 0;
     for (int i = 0; i < times && result == 0; i++)
         result = (int)FIND(ncclAllReduce)(from, other + i % 4096, 1, RVLI_NCCL_INT8, 0, comm, NULL);
+    return result;
+}
+
+static int large(rvli_comm *comm, int times)
+{
+    char *ones, *buffers, first = 9, last = 9;
+    int result = 0;
+    cudaMalloc((void **)&ones, LARGE_BYTES);
+    cudaMalloc((void **)&buffers, (size_t)times * LARGE_BYTES);
+    cudaMemset(ones, 1, LARGE_BYTES);
+    for (int i = 0; i < times && result == 0; i++)
+        result = (int)FIND(ncclAllReduce)(ones, buffers + (size_t)i * LARGE_BYTES, LARGE_BYTES,
+                                          RVLI_NCCL_INT8, 0, comm, NULL);
+    cudaMemcpy(&first, buffers, 1, cudaMemcpyDeviceToHost);
+    cudaMemcpy(&last, buffers + (size_t)(times - 1) * LARGE_BYTES, 1, cudaMemcpyDeviceToHost);
+    printf("%d %d\n", first, last);
+    cudaFree(ones);
+    cudaFree(buffers);
     return result;
 }
 
@@ -178,6 +196,8 @@ static int act_on(rvli_comm *comm, char **words)
         return say((int)FIND(ncclSend)(from, count, type, rank, comm, NULL)), 2;
     if (strcmp(word, "recv") == 0)
         return say((int)FIND(ncclRecv)(to, count, type, rank, comm, NULL)), 2;
+    if (strcmp(word, "large") == 0)
+        return say(large(comm, rank)), 2;
     if (strcmp(word, "many") == 0)
         return say(many(comm, rank)), 2;
     if (strcmp(word, "allreduce") == 0)
@@ -235,8 +255,6 @@ int nccl_contents_act(rvli_comm *comm, char **words, void *(*find)(const char *n
 {
     const char *named = words[1] != NULL ? words[1] : "";
     find_name = find;
-    if (strcmp(words[0], "grow") == 0)
-        return buffer_bytes = (size_t)atoll(named), 2;
     if (strcmp(words[0], "put") == 0)
         return make_buffers(), put(named, words[2]), 3;
     if (strcmp(words[0], "get") == 0)

@@ -19,7 +19,8 @@
  *     captured OP   allreduce in a graph, which is launched
  *     get N         prints N numbers of what was received, which waits for them
  *     many N        allreduce of one number, so often, and nothing is read
- *     grow N        buffers of so many bytes
+ *     large N       allreduce of 1 MiB of ones, so often, to as many buffers; prints the first
+ *                   byte of the first one and of the last one
  *
  * Answers how many words were taken, 0 where it is none of these.
  */

@@ -286,6 +286,15 @@ static void a_rank_that_is_far_ahead_for_too_long(void **state)
                "rank 0 of 2 has waited 1 s for others, which are too many operations behind");
 }
 
+/* 64 MiB are kept of what is brought, with as much for what of it is known. */
+static void more_than_there_is_room_for(void **state)
+{
+    (void)state;
+    run(2, "put i8 1 large 8 held $((2 * $1)) large 40 allreduce sum get 1");
+    check_all(2, "2 2\n0\n0 0\n0\n0\n2 \n"); /* unknown, and then all is free again */
+    check_unknown_reads("4 times");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_late_is_named),
         cmocka_unit_test(many_operations),
         cmocka_unit_test(a_rank_that_is_far_ahead_for_too_long),
+        cmocka_unit_test(more_than_there_is_room_for),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -16,7 +16,7 @@
 #include "simcuda/driver/contents.h"
 
 #define BYTES 100
-#define PROMISES_MOST 64 /* that stay unread (simcuda/driver/contents.c) */
+#define PROMISES_MOST 16 /* that stay unread (simcuda/driver/contents.c) */
 #define THREADS 4
 
 /* Who brings the alphabet, over and over, and knows all of it but one byte. */
