@@ -125,6 +125,16 @@ class Job:
 
     # ---- Moving together ----
 
+    def _begin(self, what: str, timeout: float, last: bool = True) -> _Round:
+        """The next round. Raises JobAborted on this rank alone if the store does not count it."""
+        try:
+            return _Round(self, what, timeout, last)
+        except Exception as error:
+            reason = f"its store failed: {type(error).__name__}: {error}"
+            aborted = _Refusal(self.rank, reason, {}).exception(what, self.world_size, None)
+            aborted.agreed = False
+            raise aborted from error
+
     def move(
         self, what: str, prepare: Prepare, timeout: float, together: Together | None = None
     ) -> None:
@@ -136,7 +146,7 @@ class Job:
         prepared: list[Move] = []
         cause: Exception | None = None
         agreed = True
-        meeting = _Round(self, what, timeout, last=together is None)
+        meeting = self._begin(what, timeout, last=together is None)
         try:
             decision, cause = meeting.prepare(lambda: prepare(prepared))
             if decision is None and together is not None:
@@ -161,7 +171,7 @@ class Job:
 
     def forecast(self, what: str, own: Callable[[], Forecast], timeout: float) -> JobForecast:
         """The forecasts of all ranks, in their order."""
-        meeting = _Round(self, what, timeout)
+        meeting = self._begin(what, timeout)
         try:
             refusal, text = meeting.join(), ""
             if refusal is None:
@@ -229,6 +239,27 @@ def job_of(group: Group) -> Job:
 
 # ---- One round ----
 
+# By store, job and rank: the last round, and how many after it the store may have counted or not.
+_LAST_ROUND: dict[tuple[int, str, int], int] = {}
+_UNSURE: dict[tuple[int, str, int], int] = {}
+
+
+def _next_round(job: Job) -> int:
+    """Its number, which the store counts, so that it outlives this process.
+
+    If the store fails, it may have counted all the same. The others have that round behind them, so
+    this rank must have, too: the next call looks, and makes up for it.
+    """
+    key, who = f"{job.name}/rounds/{job.rank}", (id(job.store), job.name, job.rank)
+    unsure = _UNSURE.get(who, 0)
+    _UNSURE[who] = unsure + 1
+    missed = _LAST_ROUND.get(who, 0) + unsure - job.store.add(key, 0) if unsure else 0
+    number = int(job.store.add(key, 1 + missed))
+    del _UNSURE[who]
+    _LAST_ROUND[who] = number
+    return number
+
+
 
 class _Refusal(NamedTuple):
     """Why a job aborts: the rank that cannot, its reason, its numbers."""
@@ -275,8 +306,7 @@ class _Round:
         self._timeout = timeout
         self._last = last
         self._deadline = time.monotonic() + timeout
-        number = job.store.add(f"{job.name}/rounds/{job.rank}", 1)
-        self._prefix = f"{job.name}/{number}/"
+        self._prefix = f"{job.name}/{_next_round(job)}/"
 
     def join(self) -> _Refusal | None:
         """Whether this rank wants what the first of them wants."""

@@ -119,8 +119,8 @@ def test_each_call_of_the_store_fails_on_each_of_64_ranks(tmp_path):
 
 
 def test_each_of_64_ranks_is_killed(tmp_path):
-    """Sixteen at a time, while they prepare and before they vote, until one is left. The others name
-    them, have moved nothing, and go on without them."""
+    """Sixteen at a time, while they prepare and before they vote, until one is left. The others
+    name them, have moved nothing, and go on without them."""
     size, at_once, timeout_s = 64, 16, 5
 
     def body(rank, store):
@@ -147,8 +147,8 @@ def test_each_of_64_ranks_is_killed(tmp_path):
         dead = list(range(min(at_once, left - 1)))
         assert (rank, status) == (0, reveille.TimedOut.STATUS)
         assert message == (
-            f'no rank has moved: rank 0 of {left} cannot pause("weights"): it did not answer within '
-            f"{timeout_s} s ({len(dead)} ranks did not: {dead}): it is late, stuck or dead"
+            f'no rank has moved: rank 0 of {left} cannot pause("weights"): it did not answer '
+            f"within {timeout_s} s ({len(dead)} ranks did not: {dead}): it is late, stuck or dead"
         )
 
 
@@ -273,6 +273,38 @@ def test_a_store_that_fails_aborts_on_this_rank(tmp_path):
 
     answers, _ranks = run(tmp_path, 1, body)
     assert "its store failed: OSError: the connection was closed" in answers[0][2]
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_round_that_the_store_does_not_count(tmp_path, counted):
+    """The rank raises, the others miss it, and all are in step again with the next call."""
+
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        member.context.pause(group=member.job)
+        usual, failures = store.add, []
+
+        def fail(key, amount):
+            if amount and len(failures) < 2 and "/rounds/" in key:
+                failures.append(key)
+                if counted:
+                    usual(key, amount)
+                raise OSError("the connection was closed")
+            return usual(key, amount)
+
+        if rank == 1:
+            store.add = fail
+        seen = [member.aborted("resume", group_timeout=5) for _ in range(2)]
+        assert not member.agreed
+        member.context.resume(group=member.job)
+        assert member.context.fits(group=member.job)
+        return [seen, member.states()]
+
+    answers, _ranks = run(tmp_path, 3, body)
+    assert [states for _seen, states in answers] == [ACTIVE] * 3
+    for rank, (seen, _states) in enumerate(answers):
+        why = "its store failed: OSError: the" if rank == 1 else "did not answer within 5 s"
+        assert all(each[1] == 1 and why in each[2] for each in seen), seen
 
 
 def test_ctrl_c_while_the_others_are_awaited(tmp_path):
