@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/packet.h"
 #include "base/shown.h"
 #include "base/text.h"
 
@@ -144,12 +145,7 @@ int rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns)
 
 bool rvli_ipc_peer(int socket, pid_t *process_out)
 {
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid())
-        return false;
-    *process_out = peer.pid;
-    return true;
+    return rvli_packet_peer(socket, process_out);
 }
 
 /* ---- Messages ---- */
@@ -159,40 +155,11 @@ rvli_ipc_message rvli_ipc_message_of(rvli_ipc_kind kind)
     return (rvli_ipc_message){.magic = MESSAGE_MAGIC, .kind = (uint32_t)kind};
 }
 
-#define CONTROL_BYTES CMSG_SPACE(RVLI_IPC_BLOCKS * sizeof(int))
+_Static_assert(RVLI_IPC_BLOCKS <= RVLI_PACKET_FDS, "a packet takes the blocks of a message");
 
 bool rvli_ipc_send(int socket, const rvli_ipc_message *message, const int *fds, unsigned fd_count)
 {
-    _Alignas(struct cmsghdr) char control[CONTROL_BYTES] = {0};
-    struct iovec part = {(void *)(uintptr_t)message, sizeof *message};
-    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd_count > 0) {
-        packet.msg_control = control;
-        packet.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
-    }
-    ssize_t sent;
-    do
-        sent = sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    return sent == (ssize_t)sizeof *message;
-}
-
-static unsigned take_descriptors(struct msghdr *packet, int *fds_out)
-{
-    unsigned count = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header != NULL;
-         header = CMSG_NXTHDR(packet, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-            continue;
-        count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds_out, CMSG_DATA(header), count * sizeof(int));
-    }
-    return count;
+    return rvli_packet_send(socket, message, sizeof *message, fds, fd_count, MSG_DONTWAIT);
 }
 
 /* A peer's words go into error records and messages of this process. */
@@ -204,35 +171,32 @@ static void take_text(rvli_ipc_message *message)
     rvli_shown(RVLI_SHOWN_PLAIN, text, message->text, sizeof message->text);
 }
 
+static void close_all(const int *fds, unsigned count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
 rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_out,
                             unsigned fd_capacity, unsigned *fd_count_out)
 {
-    _Alignas(struct cmsghdr) char control[CONTROL_BYTES] = {0};
-    int fds[RVLI_IPC_BLOCKS];
-    struct iovec part = {message_out, sizeof *message_out};
-    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd_capacity > 0) {
-        packet.msg_control = control;
-        packet.msg_controllen = sizeof control;
-    }
-    ssize_t bytes;
-    do
-        bytes = recvmsg(socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (bytes < 0 && errno == EINTR);
-    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    unsigned count = 0;
+    switch (rvli_packet_take(socket, message_out, sizeof *message_out, fds_out, fd_capacity, &count,
+                             MSG_DONTWAIT)) {
+    case RVLI_PACKET_NONE:
         return RVL_ERR_TIMEOUT;
-    if (bytes <= 0)
+    case RVLI_PACKET_CLOSED:
         return RVL_ERR_NOT_FOUND;
-    unsigned count = fd_capacity > 0 ? take_descriptors(&packet, fds) : 0;
-    if (bytes != (ssize_t)sizeof *message_out || message_out->magic != MESSAGE_MAGIC ||
-        (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || count > fd_capacity) {
-        while (count > 0)
-            close(fds[--count]);
+    case RVLI_PACKET_WRONG:
+        return RVL_ERR_INVALID;
+    default:
+        break;
+    }
+    if (message_out->magic != MESSAGE_MAGIC) {
+        close_all(fds_out, count);
         return RVL_ERR_INVALID;
     }
     take_text(message_out);
-    if (count > 0)
-        memcpy(fds_out, fds, count * sizeof *fds);
     *fd_count_out = count;
     return RVL_OK;
 }
