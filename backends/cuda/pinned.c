@@ -475,8 +475,10 @@ rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *spa
 {
     const char *from = at;
     *span_out = (rvli_pinned_span){.bytes = size};
-    if (!is_ours(from, 1)) /* base and size are constant while somebody holds the pool */
+    if (!is_ours(from, 1)) { /* base and size are constant while somebody holds the pool */
+        span_out->pageable = true;
         return RVL_OK;
+    }
     chunk *c = chunk_at(from);
     span_out->bytes = span_in_chunk(from, from + size);
     if (state_of(c) == CHUNK_PINNED)
