@@ -12,6 +12,7 @@
 #include "core/blocks.h"
 #include "core/coalesce.h"
 #include "core/backup/disk_space.h"
+#include "core/backup/store/client.h"
 #include "core/learn_ops.h"
 #include "core/log_ops.h"
 #include "core/prefetch.h"
@@ -20,7 +21,9 @@
 #include "core/backup/disk/file.h"
 #include "reveille/record.h"
 
-#define KNOWN_FLAGS (RVL_CONTEXT_LOG_OPS | RVL_CONTEXT_NO_VERIFY | RVL_CONTEXT_DISK_TMPFS)
+#define KNOWN_FLAGS                                                                                \
+    (RVL_CONTEXT_LOG_OPS | RVL_CONTEXT_NO_VERIFY | RVL_CONTEXT_DISK_TMPFS |                        \
+     RVL_CONTEXT_STORE_OVERFLOW)
 
 #define FIRST_STAGE "start"
 
@@ -91,6 +94,7 @@ static void free_context(rvl_context *context)
     free(context->devices);
     rvli_disk_remover_delete(context->disk_remover);
     free(context->disk_directory);
+    rvli_store_client_delete(context->store);
     rvli_index_destroy(&context->by_addr);
     rvli_pool_destroy(&context->allocation_pool);
     rvli_pool_destroy(&context->carrier_pool);
@@ -137,6 +141,16 @@ static rvl_status set_disk_directory(rvl_context *context, const rvl_context_opt
     return status == RVL_OK ? rvli_disk_remover_new(&context->disk_remover) : status;
 }
 
+static rvl_status set_store(rvl_context *context, const rvl_context_options *options)
+{
+    context->store_overflow = (options->flags & RVL_CONTEXT_STORE_OVERFLOW) != 0;
+    if (context->store_overflow && (options->store_path == NULL || options->disk_directory == NULL))
+        return rvli_error(RVL_ERR_INVALID, "RVL_CONTEXT_STORE_OVERFLOW is for a store_path with a "
+                                           "disk_directory beside it: name both");
+    return options->store_path != NULL ? rvli_store_client_new(options->store_path, &context->store)
+                                       : RVL_OK;
+}
+
 /* The tables' first entries: process 0 and the stage before the first mark. */
 static rvl_status fill_tables(rvl_context *context, const rvl_context_options *options)
 {
@@ -164,6 +178,8 @@ rvl_status rvli_context_open_ops(const rvli_backend_ops *ops,
     uint64_t before_bytes[RVL_MAX_DEVICES];
     rvli_listener_tell_opening(ops, before_bytes);
     status = set_disk_directory(context, &options);
+    if (status == RVL_OK)
+        status = set_store(context, &options);
     if (status == RVL_OK)
         status = open_backend(context, ops, &options);
     if (status == RVL_OK)

@@ -90,6 +90,20 @@ static rvl_status release_all(rvli_transition *transition, size_t *failed_out)
     return RVL_OK;
 }
 
+/* The allocation has the backup that was filled, in place of another one if it had that. */
+static void take_backup(rvl_context *context, rvli_move_item *item)
+{
+    rvli_allocation *allocation = item->allocation;
+    rvli_content_saved(item);
+    if (item->backup == allocation->backup)
+        return;
+    item->discarded = allocation->backup;
+    if (item->discarded != NULL)
+        rvli_backup_uncount(context, allocation->tag, item->discarded);
+    rvli_backup_count(context, allocation->tag, item->backup);
+    allocation->backup = item->backup;
+}
+
 static void commit_item(rvl_context *context, rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
@@ -101,12 +115,8 @@ static void commit_item(rvl_context *context, rvli_move_item *item)
     holder->pauses += rvli_weight(allocation);
     ledger->pauses += rvli_weight(allocation);
     ledger->backup_out_bytes += item->copied_bytes;
-    if (item->backup == NULL)
-        return;
-    rvli_content_saved(item);
-    if (item->backup != allocation->backup)
-        rvli_backup_count(context, allocation->tag, item->backup);
-    allocation->backup = item->backup;
+    if (item->backup != NULL)
+        take_backup(context, item);
 }
 
 /* What was retained is no longer the content: there is none. */
@@ -202,14 +212,9 @@ static bool restore_item(rvli_transition *transition, rvli_move_item *item)
 /* Its content stays with the backup: all of it was saved before the first block was released. */
 static void lose_item(rvl_context *context, rvli_move_item *item)
 {
-    rvli_allocation *allocation = item->allocation;
-    rvli_allocation_lose(allocation);
-    if (item->backup == NULL)
-        return;
-    rvli_content_saved(item);
-    if (allocation->backup != item->backup)
-        rvli_backup_count(context, allocation->tag, item->backup);
-    allocation->backup = item->backup;
+    rvli_allocation_lose(item->allocation);
+    if (item->backup != NULL)
+        take_backup(context, item);
 }
 
 /* false, and the error record says why: it is lost. */
@@ -233,6 +238,8 @@ static bool undo_item(rvli_transition *transition, rvli_move_item *item)
     }
     rvli_unlock(context);
     rvli_backup_drop(context, unused);
+    rvli_backup_drop(context, item->discarded);
+    item->discarded = NULL;
     return restored;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/backup/backup_disk.h"
+#include "core/backup/backup_shared.h"
 #include "core/fail.h"
 
 /* ---- Preparing ---- */
@@ -24,6 +25,7 @@ static void hold(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
     rvli_disk_end(transition); /* its buffers: the content is saved, or back */
+    rvli_shared_end(transition);
     transition->spent_ns = rvli_clock_now(&context->clock) - transition->start_ns;
     rvli_lock(context);
     for (size_t i = 0; i < transition->tag_count; i++)

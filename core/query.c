@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/backup/backup.h"
 #include "core/backup/disk_space.h"
+#include "core/backup/store/client.h"
 
 /* ---- Allocations ---- */
 
@@ -13,7 +14,7 @@
 static const rvli_backup *host_backup(const rvli_allocation *allocation)
 {
     const rvli_backup *backup = rvli_mover(allocation)->backup;
-    return backup != NULL && backup->store == &rvli_host_store ? backup : NULL;
+    return backup != NULL && backup->store != &rvli_disk_store ? backup : NULL;
 }
 
 static rvl_allocation describe(const rvli_allocation *allocation)
@@ -92,8 +93,8 @@ typedef struct backup_place {
     uint64_t size;   /* from there to the end of the allocation */
 } backup_place;
 
-/* The backup of a store that holds the content of addr. With the lock held. */
-static rvl_status find_backup(rvl_context *context, rvl_addr addr, const rvli_backup_store *store,
+/* The backup on disk, or in host memory, with the content of addr. With the lock held. */
+static rvl_status find_backup(rvl_context *context, rvl_addr addr, bool on_disk,
                               backup_place *place_out)
 {
     rvli_allocation *allocation = NULL;
@@ -102,10 +103,11 @@ static rvl_status find_backup(rvl_context *context, rvl_addr addr, const rvli_ba
         return status;
     const rvli_allocation *mover =
         allocation != NULL && !allocation->freeing ? rvli_mover(allocation) : NULL;
-    bool held = mover != NULL && mover->backup != NULL && mover->backup->store == store;
+    bool held = mover != NULL && mover->backup != NULL &&
+                (mover->backup->store == &rvli_disk_store) == on_disk;
     /* One that was retained may be older than the content. */
     if (!held || mover->state == RVL_STATE_ACTIVE || mover->state == RVL_STATE_PAUSING)
-        return rvli_error(RVL_ERR_NOT_FOUND, store == &rvli_disk_store
+        return rvli_error(RVL_ERR_NOT_FOUND, on_disk
                                                  ? "no disk backup is held for this address now"
                                                  : "no host backup is held for this address now");
     if (context->devices[allocation->device].facts.host_accounted)
@@ -128,7 +130,7 @@ rvl_status rvl_backup_find(rvl_context *context, rvl_addr addr, const void **hos
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
-    status = find_backup(context, addr, &rvli_host_store, &place);
+    status = find_backup(context, addr, false, &place);
     if (status == RVL_OK) {
         *host_out = (const char *)place.backup->host + place.offset;
         *size_out = place.size;
@@ -147,7 +149,7 @@ rvl_status rvl_backup_find_file(rvl_context *context, rvl_addr addr, int *fd_out
     if (status != RVL_OK)
         return status;
     rvli_lock(context);
-    status = find_backup(context, addr, &rvli_disk_store, &place);
+    status = find_backup(context, addr, true, &place);
     if (status == RVL_OK) {
         const rvli_disk_share *share = place.backup->disk;
         *fd_out = share->in->file.fd;
@@ -215,12 +217,16 @@ rvl_status rvl_host_get_memory(rvl_context *context, rvl_host_memory *memory_out
         rvli_error_op("host_memory");
         return status;
     }
+    const rvli_store_bytes in_store =
+        context->store != NULL ? rvli_store_counted(context->store) : (rvli_store_bytes){0};
     const rvl_host_memory memory = {
         .used_bytes = facts.used_bytes,
         .pinned_bytes = facts.pinned_bytes,
         .pageable_bytes = facts.pageable_bytes,
         .staged_copy_bytes = facts.staged_copy_bytes,
         .registering_refused = facts.registering_refused,
+        .store_bytes = in_store.kept,
+        .store_found_bytes = in_store.found,
     };
     return rvli_result_write(memory_out, &memory, sizeof memory);
 }

@@ -167,10 +167,12 @@ struct rvl_context {
 
     rvl_log_fn log;
     void *log_user;
-    uint64_t keep_bytes;  /* budget of kept blocks, all devices */
-    uint64_t kept_bytes;  /* what has a place in it: kept, or taken and nobody's yet */
-    bool verify;          /* content is compared with its digests when it comes back */
-    char *disk_directory; /* of backups; NULL: none */
+    uint64_t keep_bytes;             /* budget of kept blocks, all devices */
+    uint64_t kept_bytes;             /* what has a place in it: kept, or taken and nobody's yet */
+    bool verify;                     /* content is compared with its digests when it comes back */
+    char *disk_directory;            /* of backups; NULL: none */
+    struct rvli_store_client *store; /* where host backups go; NULL: into own memory */
+    bool store_overflow;             /* what that has no room for goes to disk */
     struct rvli_disk_remover *disk_remover; /* NULL: without a directory */
 
     pthread_mutex_t lock;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/backup/backup_disk.h"
+#include "core/backup/backup_shared.h"
 #include "core/backup/disk_space.h"
 
 /* ---- The set of tags ---- */
@@ -124,6 +125,7 @@ void rvli_transition_end(rvli_transition *transition)
     rvli_announce_moved(context);
     rvli_unlock(context);
     rvli_disk_end(transition);
+    rvli_shared_end(transition);
     rvli_disk_space_clear(context);
     for (size_t i = 0; i < transition->item_count; i++)
         free(transition->items[i].digests);

@@ -42,8 +42,9 @@ struct rvl_transition {
     uint64_t device_mask;            /* owners of the items */
     uint64_t access_mask;            /* devices that can reach them */
     struct rvli_disk_transfer *disk; /* files and buffers of disk backups; NULL: none needed yet */
-    uint64_t start_ns;               /* context clock */
-    uint64_t spent_ns;               /* until it was prepared */
+    struct rvli_shared_transfer *shared; /* what fills the store of the node; NULL: likewise */
+    uint64_t start_ns;                   /* context clock */
+    uint64_t spent_ns;                   /* until it was prepared */
     rvl_event_kind kind;
     bool skip_content;            /* no backup, or no restore */
     rvl_guard guard;              /* the one that is asked */

@@ -134,6 +134,13 @@ static const char *read_directory(const char *variable)
     return copy != NULL ? copy : DEFAULT_DIRECTORY;
 }
 
+/* NULL: it is not set, or empty. */
+static const char *read_path(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0' ? strdup(value) : NULL;
+}
+
 /* Reveille cuts pieces by what disks like; the number is checked all the same. */
 static void check_number(const char *variable)
 {
@@ -174,6 +181,8 @@ static void read_environment(void)
     process.disk_directory = read_directory("TMS_DISK_BACKUP_DIR");
     check_number("TMS_DISK_BACKUP_CHUNK_MB");
     process.ipc_timeout_ms = read_milliseconds("RVL_IPC_TIMEOUT_MS", 2000);
+    process.store_path = read_path("REVEILLE_STORE");
+    process.store_overflow = read_second_of("REVEILLE_STORE_FULL", "refuse", "disk");
     process.keep_host = !read_second_of("RVL_HOST_KEEP", "all", "none");
     if (process.thread.host_backup && process.thread.disk_backup)
         refuse("TMS_INIT_ENABLE_DISK_BACKUP", getenv("TMS_INIT_ENABLE_DISK_BACKUP"),

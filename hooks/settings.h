@@ -37,6 +37,8 @@ typedef struct rvli_process_settings {
     bool retain;
     bool keep_host; /* host memory of backups is kept for the next pause */
     const char *disk_directory;
+    const char *store_path;  /* of host backups; NULL: in own memory */
+    bool store_overflow;     /* what it has no room for goes to disk */
     unsigned ipc_timeout_ms; /* how long a pause or an import waits for other processes */
 } rvli_process_settings;
 

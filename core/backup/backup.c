@@ -27,8 +27,8 @@ static rvl_status host_save(rvli_transition *transition, const rvli_allocation *
     return status;
 }
 
-static rvl_status host_load(rvli_transition *transition, const rvli_allocation *allocation,
-                            const rvli_backup *backup)
+rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
+                          const rvli_backup *backup)
 {
     rvl_context *context = transition->context;
     rvl_status status = context->ops.copy_to_device(
@@ -53,15 +53,26 @@ const rvli_backup_store rvli_host_store = {
     .name = "host",
     .hold = host_hold,
     .save = host_save,
-    .load = host_load,
+    .load = rvli_host_load,
     .drop = host_drop,
 };
 
 /* ---- Any ---- */
 
-static const rvli_backup_store *store_of(rvl_backup policy)
+bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy)
 {
-    return policy == RVL_BACKUP_DISK ? &rvli_disk_store : &rvli_host_store;
+    return context->store != NULL && policy == RVL_BACKUP_HOST &&
+           !context->devices[device].facts.host_accounted;
+}
+
+static const rvli_backup_store *store_of(const rvl_context *context,
+                                         const rvli_allocation *allocation)
+{
+    rvl_backup policy = (rvl_backup)allocation->policy;
+    if (policy == RVL_BACKUP_DISK)
+        return &rvli_disk_store;
+    return rvli_backup_is_shared(context, allocation->device, policy) ? &rvli_shared_store
+                                                                      : &rvli_host_store;
 }
 
 rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup policy)
@@ -75,14 +86,14 @@ rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup 
     return RVL_OK;
 }
 
-rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *allocation,
-                            rvli_backup **backup_out)
+static rvl_status hold(rvli_transition *transition, const rvli_allocation *allocation,
+                       const rvli_backup_store *store, rvli_backup **backup_out)
 {
     rvli_backup *backup = malloc(sizeof *backup);
     if (backup == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup");
     *backup = (rvli_backup){
-        .store = store_of((rvl_backup)allocation->policy),
+        .store = store,
         .size = allocation->size,
         .device = allocation->device,
     };
@@ -92,6 +103,18 @@ rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *
     else
         free(backup);
     return status;
+}
+
+rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *allocation,
+                            rvli_backup **backup_out)
+{
+    return hold(transition, allocation, store_of(transition->context, allocation), backup_out);
+}
+
+rvl_status rvli_backup_hold_on_disk(rvli_transition *transition, const rvli_allocation *allocation,
+                                    rvli_backup **backup_out)
+{
+    return hold(transition, allocation, &rvli_disk_store, backup_out);
 }
 
 void rvli_backup_drop(rvl_context *context, rvli_backup *backup)

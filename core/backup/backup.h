@@ -15,6 +15,7 @@
 #include "core/transition.h"
 
 struct rvli_disk_share;
+struct rvli_shared_segments;
 
 typedef struct rvli_backup_store {
     const char *name;
@@ -37,7 +38,10 @@ struct rvli_backup {
     uint8_t device;
     bool current; /* digests are there, and those of what it holds */
     union {
-        void *host; /* contiguous, since callers read it through a pointer */
+        struct {
+            void *host; /* contiguous, since callers read it through a pointer */
+            struct rvli_shared_segments *segments; /* of one in the store of the node */
+        };
         struct rvli_disk_share *disk;
     };
     rvli_digest *digests; /* one for each granule; NULL: none */
@@ -45,6 +49,8 @@ struct rvli_backup {
 
 /* Host memory. */
 extern const rvli_backup_store rvli_host_store;
+/* The store of the node: core/backup/backup_shared.h. */
+extern const rvli_backup_store rvli_shared_store;
 /* Files: core/backup/backup_disk.h. */
 extern const rvli_backup_store rvli_disk_store;
 
@@ -54,9 +60,19 @@ extern const rvli_backup_store rvli_disk_store;
  */
 rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup policy);
 
+/* Queues the copy back of what lies in host memory, wherever. */
+rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
+                          const rvli_backup *backup);
+
+/* Whether a policy's backups on a device lie in the store of the node. */
+bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);
+
 /* A backup for an allocation, by its policy. RVL_ERR_HOST_OOM, RVL_ERR_DISK_FULL, RVL_ERR_IO. */
 rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *allocation,
                             rvli_backup **backup_out);
+/* The same on disk, whatever the policy. */
+rvl_status rvli_backup_hold_on_disk(rvli_transition *transition, const rvli_allocation *allocation,
+                                    rvli_backup **backup_out);
 /* Gives it back; NULL is fine. Never with the lock held. */
 void rvli_backup_drop(rvl_context *context, rvli_backup *backup);
 

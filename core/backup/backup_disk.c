@@ -301,12 +301,22 @@ void rvli_disk_abort(rvli_transition *transition)
 
 /* ---- The store ---- */
 
+/* Whether a pause may put an item's backup into its file: also what the store has no room for. */
+static bool may_take_disk(const rvl_context *context, const rvli_move_item *item)
+{
+    const rvli_allocation *allocation = item->allocation;
+    if (allocation->policy == RVL_BACKUP_DISK)
+        return true;
+    return context->store_overflow && item->backup == NULL &&
+           rvli_backup_is_shared(context, allocation->device, (rvl_backup)allocation->policy);
+}
+
 /* What all disk backups that a pause may make take in its file. */
 static uint64_t file_bytes(const rvli_transition *transition)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < transition->item_count; i++)
-        if (transition->items[i].allocation->policy == RVL_BACKUP_DISK)
+        if (may_take_disk(transition->context, &transition->items[i]))
             bytes += transition->items[i].allocation->size;
     return bytes;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/backup/backup.h"
 #include "core/backup/backup_disk.h"
+#include "core/backup/backup_shared.h"
 #include "core/copies.h"
 
 static const rvli_device_facts *facts_of(const rvli_transition *transition,
@@ -45,11 +46,14 @@ static bool has_policy(const rvli_move_item *item)
     return item->allocation->policy != RVL_BACKUP_NONE;
 }
 
-/* Whether digests of an item are worth their reading: to check what comes back, or to compare. */
+/* Whether digests of an item are worth their reading: to check what comes back, or to find it. */
 static bool wants_digests(const rvli_transition *transition, const rvli_move_item *item)
 {
-    return facts_of(transition, item->allocation)->digests &&
-           (transition->context->verify || item->allocation->tag->retain_backups);
+    const rvli_allocation *allocation = item->allocation;
+    return facts_of(transition, allocation)->digests &&
+           (transition->context->verify || allocation->tag->retain_backups ||
+            rvli_backup_is_shared(transition->context, allocation->device,
+                                  (rvl_backup)allocation->policy));
 }
 
 /* Takes up the backups that were retained, and learns what has changed since. */
@@ -98,7 +102,7 @@ static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item
 }
 
 /* Buffers are made while earlier ones are being filled. */
-static rvl_status save_item(rvli_transition *transition, rvli_move_item *item)
+static rvl_status save_by_policy(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_status status = RVL_OK;
     if (item->backup != NULL && item->backup->current && item->digests != NULL)
@@ -109,6 +113,38 @@ static rvl_status save_item(rvli_transition *transition, rvli_move_item *item)
             status = queue_digests(transition, item, false);
     }
     return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
+}
+
+/* To disk, what was for the store. A backup that was retained there is replaced by the commit. */
+static rvl_status save_on_disk(rvli_transition *transition, rvli_move_item *item)
+{
+    rvl_context *context = transition->context;
+    rvli_backup *retained = item->allocation->backup;
+    rvli_backup *in_store = item->backup;
+    item->backup = NULL;
+    item->copied_bytes = 0;
+    if (in_store != retained)
+        rvli_backup_drop(context, in_store);
+    rvli_lock(context);
+    if (retained != NULL)
+        retained->current = false; /* some of it may be the new content */
+    rvli_unlock(context);
+    rvl_status status = rvli_backup_hold_on_disk(transition, item->allocation, &item->backup);
+    return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
+}
+
+static rvl_status save_item(rvli_transition *transition, rvli_move_item *item)
+{
+    rvli_error_before before;
+    rvli_error_keep(&before);
+    rvl_status status = save_by_policy(transition, item);
+    if (status != RVL_ERR_HOST_OOM || !transition->context->store_overflow ||
+        !rvli_shared_was_full(transition))
+        return status;
+    status = save_on_disk(transition, item);
+    if (status == RVL_OK)
+        rvli_error_put_back(&before);
+    return status;
 }
 
 rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out)

@@ -48,8 +48,18 @@ static rvli_saved_context *find_context(int device, const char *directory)
     return NULL;
 }
 
+/* Where its files go: those of disk backups, or what a store has no room for. NULL: nowhere. */
+static const char *directory_of(const rvli_saved_context *in)
+{
+    const rvli_process_settings *settings = rvli_settings();
+    bool overflows = settings->store_path != NULL && settings->store_overflow;
+    return in->directory == NULL && overflows ? settings->disk_directory : in->directory;
+}
+
 static rvl_status open_context(rvli_saved_context *in)
 {
+    const rvli_process_settings *settings = rvli_settings();
+    bool overflows = settings->store_path != NULL && settings->store_overflow;
     const rvl_cuda_options cuda = {
         .struct_size = sizeof cuda,
         .devices = &in->device,
@@ -59,8 +69,10 @@ static rvl_status open_context(rvli_saved_context *in)
     const rvl_context_options options = {
         .struct_size = sizeof options,
         .backend_options = &cuda,
-        .disk_directory = in->directory,
-        .flags = RVL_CONTEXT_DISK_TMPFS, /* as torch_memory_saver allows it */
+        .disk_directory = directory_of(in),
+        .store_path = settings->store_path,
+        .flags = RVL_CONTEXT_DISK_TMPFS /* as torch_memory_saver allows it */ |
+                 (overflows ? RVL_CONTEXT_STORE_OVERFLOW : 0u),
     };
     rvl_status status = rvl_context_open("cuda", &options, &in->context);
     if (status != RVL_OK)
@@ -81,8 +93,8 @@ static rvl_status add_context(int device, const char *directory, rvli_saved_cont
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a context");
     in->device = device;
     in->directory = directory;
-    if (directory != NULL)
-        rvli_saver_make_directories(directory);
+    if (directory_of(in) != NULL)
+        rvli_saver_make_directories(directory_of(in));
     rvl_status status = open_context(in);
     if (status != RVL_OK) {
         free(in);

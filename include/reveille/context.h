@@ -49,6 +49,9 @@ typedef void (*rvl_log_fn)(void *user, rvl_log_level level, const char *message)
 #define RVL_CONTEXT_DISK_TMPFS                                                                     \
     4u /* allow disk_directory to be on tmpfs; backups there use host                              \
           memory */
+#define RVL_CONTEXT_STORE_OVERFLOW                                                                 \
+    8u /* host backups that the store at store_path has no room for go to                          \
+          disk_directory */
 
 typedef struct rvl_context_options {
     size_t struct_size;
@@ -60,13 +63,16 @@ typedef struct rvl_context_options {
     uint64_t keep_bytes;         /* released blocks kept per context for the next request of the
                                     same size and properties; 0: none are kept */
     const char *disk_directory;  /* where files of disk backups are made; NULL: nowhere */
+    const char *store_path;      /* of a store (reveille/store.h), where host backups are put:
+                                    what processes hold alike is kept once; NULL: none */
 } rvl_context_options;
 
 /*
  * Opens a context on the backend of the given name ("sim", "cuda").
  * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_BACKEND if this build has no such backend;
  * RVL_ERR_VERSION if options hold fields this library does not know; RVL_ERR_HOST_OOM;
- * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used; or what the
+ * RVL_ERR_INVALID or RVL_ERR_IO if disk_directory is on tmpfs or cannot be used, or no store
+ * answers at store_path; or what the
  * backend answers: RVL_ERR_NO_DRIVER, RVL_ERR_DRIVER_TOO_OLD, RVL_ERR_NO_DEVICE. options may be
  * NULL and need not outlive the call. *context_out is owned by the caller, who closes it with
  * rvl_context_close(). Thread-safe. Since 0.1.

@@ -13,6 +13,7 @@
 #include "reveille/sim.h"
 #include "reveille/stats.h"
 #include "reveille/status.h"
+#include "reveille/store.h"
 #include "reveille/transition.h"
 #include "reveille/version.h"
 #include "reveille/wake.h"

@@ -128,6 +128,8 @@ typedef struct rvl_host_memory {
     uint64_t pageable_bytes;      /* likewise, where the driver refused (ulimit -l, cgroup) */
     uint64_t staged_copy_bytes;   /* copied from and to pageable memory through pinned buffers */
     uint64_t registering_refused; /* times the driver refused to register memory */
+    uint64_t store_bytes;         /* of this context's backups in a store; used_bytes has none */
+    uint64_t store_found_bytes;   /* of those: the store had them, others may have put them there */
 } rvl_host_memory;
 
 /*

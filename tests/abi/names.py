@@ -12,11 +12,11 @@ from pathlib import Path
 # Acts on the whole library or on memory: the noun is understood.
 PLAIN = {"alloc", "free", "pause", "resume", "stage", "step", "last_error", "version"}
 NOUNS = """address allocation backup clock context cuda device external hooks host import listener model
-model_step pause process profile record replay resume size snapshot stage state status string tag
+model_step pause process profile record replay resume size snapshot stage state status store string tag
 timeline trace trace_reader trace_writer transition""".split()
 # What a call does, as the word behind its noun.
 VERBS = """abort add begin cancel check close commit copy define discard export find finish flush forecast
-free get load make next open parse pause prepare release replay resume run set stage start step stop
+free get load make next open parse pause prepare release replay resume run serve set stage start step stop
 synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.
 UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",

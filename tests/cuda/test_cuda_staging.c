@@ -4,8 +4,11 @@
  * ring comes back as it was, statistics say so, and a copy that fails half-way leaves nothing in
  * use.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backends/cuda/pinned.h"
 #include "fake.h"
@@ -309,6 +312,82 @@ static void a_device_lost_half_way_is_closed(void **state)
     assert_int_equal(left.streams, 0);
 }
 
+/* ---- In the store of the node ---- */
+
+static pid_t start_store(const rvl_store_options *options)
+{
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t owner = fork();
+    if (owner == 0) {
+        rvl_store *store = NULL;
+        if (rvl_store_open(options, &store) != RVL_OK || write(ready[1], "r", 1) != 1)
+            _exit(1);
+        _exit(rvl_store_serve(store, -1) == RVL_OK ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return owner;
+}
+
+static rvl_context *open_with_store(const char *path)
+{
+    rvl_context *context = NULL;
+    const rvl_context_options options = {.struct_size = sizeof options, .store_path = path};
+    assert_int_equal(rvl_context_open("cuda", &options, &context), RVL_OK);
+    return context;
+}
+
+/* Nothing is pinned but the rings, and the second context keeps no byte of its own. */
+static void segments_of_a_store_go_through_the_ring(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/reveille-staging-XXXXXX";
+    int name = mkstemp(path);
+    assert_true(name >= 0);
+    close(name);
+    assert_int_equal(unlink(path), 0);
+    const rvl_store_options options = {
+        .struct_size = sizeof options, .path = path, .budget_bytes = WEIGHTS_BYTES + 16 * MIB};
+    const fake_config config = {.devices = 1, .capacity_bytes = 512 * MIB};
+    pid_t owner = start_store(&options);
+    fake_configure(&config);
+    assert_int_equal(cuInit(0), CUDA_SUCCESS);
+    scene scenes[2];
+    for (int i = 0; i < 2; i++) {
+        scene *s = &scenes[i];
+        s->context = open_with_store(path);
+        s->addr = support_alloc(s->context, "weights", 0, WEIGHTS_BYTES, RVL_BACKUP_HOST);
+        s->tag = support_tag(s->context, "weights");
+        gpu_fill(s->context, 0, s->addr, WEIGHTS_BYTES, 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(do_pause(&scenes[i]), RVL_OK);
+        rvl_host_memory memory = host_memory(&scenes[i]);
+        assert_int_equal(memory.store_bytes, WEIGHTS_BYTES);
+        assert_int_equal(memory.store_found_bytes, (uint64_t)i * WEIGHTS_BYTES);
+        assert_int_equal(memory.used_bytes, 0);
+        assert_int_equal(memory.pinned_bytes, 0);
+        assert_int_equal(memory.staged_copy_bytes, (uint64_t)(i + 1) * WEIGHTS_BYTES);
+    }
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(rvl_store_get_stats(path, &stats), RVL_OK);
+    assert_int_equal(stats.kept_bytes, WEIGHTS_BYTES);
+    assert_int_equal(stats.referenced_bytes, 2 * WEIGHTS_BYTES);
+    assert_int_equal(stats.user_count, 2);
+    kill(owner, SIGKILL); /* what is mapped stays */
+    assert_int_equal(waitpid(owner, NULL, 0), owner);
+    assert_int_equal(unlink(path), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(do_resume(&scenes[i]), RVL_OK);
+        check_content(&scenes[i]);
+        assert_int_equal(rvl_context_close(scenes[i].context, NULL), RVL_OK);
+    }
+    check_nothing_left();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +399,7 @@ int main(void)
         cmocka_unit_test(every_size_is_copied),
         cmocka_unit_test(a_copy_that_fails_is_undone),
         cmocka_unit_test(a_ring_in_use_is_waited_for),
+        cmocka_unit_test(segments_of_a_store_go_through_the_ring),
         cmocka_unit_test(a_device_lost_half_way_is_closed),
     };
     setenv("RVL_CUDA_LIBRARY", RVL_CUDA_FAKE_PATH, 1);

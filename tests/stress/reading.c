@@ -258,6 +258,21 @@ static void refuse_transitions(owner *o)
     ANSWER(by, MAY(RVL_ERR_VERSION), rvl_pause, context, tags, 1, &newer.known);
 }
 
+/* What no store can be: nothing is made, and nobody is asked. */
+static void refuse_stores(caller *by)
+{
+    const uint32_t invalid = MAY(RVL_ERR_INVALID);
+    rvl_store *store = NULL;
+    const rvl_store_options nowhere = {.struct_size = sizeof nowhere,
+                                       .path = "/nowhere/at/all/store"};
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    ANSWER(by, invalid, rvl_store_open, NULL, &store);
+    ANSWER(by, MAY(RVL_ERR_IO), rvl_store_open, &nowhere, &store);
+    ANSWER(by, invalid, rvl_store_serve, store, -1);
+    ANSWER(by, MAY(RVL_ERR_IO), rvl_store_get_stats, nowhere.path, &stats);
+    CALL(by, rvl_store_close, store);
+}
+
 static void refuse_the_rest(owner *o)
 {
     caller *by = &o->by;
@@ -277,6 +292,7 @@ static void refuse_the_rest(owner *o)
     ANSWER(by, no_device, rvl_device_synchronize, context, o->in->devices);
     ANSWER(by, invalid, rvl_tag_set_retain_backups, context, UINT32_MAX, true);
     ANSWER(by, invalid, rvl_host_trim, NULL, 0);
+    refuse_stores(by);
     ANSWER(by, no_device, rvl_device_get_summary, context, o->in->devices, NULL, 0);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_allocation_find, context, 1, &found);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_stage_get_stats, context, UINT32_MAX, 0, &stage);

@@ -31,8 +31,11 @@ rvl_context *support_open(support_options options, fault_injector **fault_out)
         .backend_options = &sim,
         .process_name = "test",
         .keep_bytes = options.keep_bytes,
-        .flags = (options.no_verify ? RVL_CONTEXT_NO_VERIFY : 0u) | RVL_CONTEXT_DISK_TMPFS,
+        .flags = (options.no_verify ? RVL_CONTEXT_NO_VERIFY : 0u) |
+                 (options.store_overflow ? RVL_CONTEXT_STORE_OVERFLOW : 0u) |
+                 RVL_CONTEXT_DISK_TMPFS,
         .disk_directory = options.disk_directory,
+        .store_path = options.store_path,
     };
     rvl_context *context = NULL;
     rvl_status status =

@@ -30,6 +30,8 @@ typedef struct support_options {
     uint64_t keep_bytes;
     const char *disk_directory; /* in memory is fine */
     bool no_verify;
+    const char *store_path;
+    bool store_overflow;
 } support_options;
 
 /* Opens a context; fault_out may be NULL: no call fails then. Fails the test if it cannot. */

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reveille store: the owner of the store of a node, and how it stands.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "options.h"
+#include "reveille/sim.h"
+#include "reveille/store.h"
+
+#define BUDGET_VARIABLE "REVEILLE_HOST_BUDGET"
+
+typedef struct arguments {
+    uint64_t budget_bytes;
+    bool status;
+    bool json;
+} arguments;
+
+const command_spec store_spec = {
+    .name = "store",
+    .summary = "keep one host backup of what processes hold alike",
+    .usage = "[--budget SIZE] PATH\n--status [--json] PATH",
+    .description =
+        "Owns a store: host backups of all processes that name its PATH, in which equal content is "
+        "kept once. It makes a socket at PATH, prints a line when it can be reached, and serves "
+        "until it is interrupted. Processes of other users are refused. Programs use it with "
+        "`REVEILLE_STORE=PATH` in their environment, or with `store_path` in the options of a "
+        "context.\n\n"
+        "Content outlives the store: a process that is paused has its own mapped, and resumes "
+        "without it. A pause needs it. Start it again at the same PATH if it has ended.",
+    .options =
+        (const option_spec[]){
+            {.kind = OPTION_SIZE,
+             .name = "budget",
+             .value = "SIZE",
+             .help = "host memory that all processes may take together, such as 512GiB",
+             .usual = "`REVEILLE_HOST_BUDGET`; else no limit",
+             .field = offsetof(arguments, budget_bytes)},
+            {.kind = OPTION_FLAG,
+             .name = "status",
+             .help = "print what the store at PATH keeps, and end",
+             .field = offsetof(arguments, status)},
+            OPTION_OF_JSON(offsetof(arguments, json)),
+            {.kind = OPTION_END},
+        },
+    .exits = (const text_entry[]){{"0", "interrupted, or printed"},
+                                  {"2", "bad usage, or the PATH cannot be used"},
+                                  {"1", "an internal failure"},
+                                  {NULL, NULL}},
+    .examples =
+        (const text_entry[]){
+            {"reveille store --budget 512GiB /run/user/1000/reveille.sock",
+             "Keep the backups of this node's processes, in at most 512 GiB."},
+            {"reveille store --status --json /run/user/1000/reveille.sock | jq .kept_bytes",
+             "How much host memory they take."},
+            {NULL, NULL}},
+    .environment =
+        (const text_entry[]){{BUDGET_VARIABLE, "The budget, if `--budget` is not given."},
+                             {NULL, NULL}},
+    .see_also = "reveille(1), rvl_store_open(3)",
+};
+
+/* Says why a call failed. The path and the store's answers are input. */
+static int explain(rvl_status status)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    (void)rvl_last_error(&error);
+    int code = status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT;
+    return complain(code, "%s%s%s%s%s%s", error.file, error.file[0] != '\0' ? ": " : "",
+                    error.message, error.native_name[0] != '\0' ? " (" : "", error.native_name,
+                    error.native_name[0] != '\0' ? ")" : "");
+}
+
+/* ---- How it stands ---- */
+
+static void print_table(const rvl_store_stats *stats)
+{
+    char kept[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], referenced[SIZE_TEXT_BYTES];
+    printf("kept        %s of %s\n", format_size(stats->kept_bytes + stats->promised_bytes, kept),
+           stats->budget_bytes > 0 ? format_size(stats->budget_bytes, budget) : "no budget");
+    printf("without it  %s\n", format_size(stats->referenced_bytes, referenced));
+    printf("segments    %" PRIu64 "\n", stats->segment_count);
+    printf("users       %" PRIu64 "\n", stats->user_count);
+}
+
+static void print_json(const rvl_store_stats *stats)
+{
+    printf("{\"schema\":1,\"budget_bytes\":%" PRIu64 ",\"kept_bytes\":%" PRIu64
+           ",\"promised_bytes\":%" PRIu64 ",\"referenced_bytes\":%" PRIu64
+           ",\"segment_count\":%" PRIu64 ",\"user_count\":%" PRIu64 "}\n",
+           stats->budget_bytes, stats->kept_bytes, stats->promised_bytes, stats->referenced_bytes,
+           stats->segment_count, stats->user_count);
+}
+
+static int print_status(const char *path, bool json)
+{
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    rvl_status status = rvl_store_get_stats(path, &stats);
+    if (status != RVL_OK)
+        return explain(status);
+    if (json)
+        print_json(&stats);
+    else
+        print_table(&stats);
+    return EXIT_FITS;
+}
+
+/* ---- The owner ---- */
+
+/* Each segment takes a descriptor. */
+static void lift_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Blocked, so that they wait to be read; a descriptor that can be read once one has come. */
+static int catch_signals(void)
+{
+    sigset_t caught;
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGINT);
+    sigaddset(&caught, SIGTERM);
+    return sigprocmask(SIG_BLOCK, &caught, NULL) == 0 ? signalfd(-1, &caught, SFD_CLOEXEC) : -1;
+}
+
+static int serve(const char *path, uint64_t budget_bytes)
+{
+    const rvl_store_options options = {
+        .struct_size = sizeof options, .path = path, .budget_bytes = budget_bytes};
+    rvl_store *store = NULL;
+    lift_descriptors();
+    int interrupted = catch_signals();
+    if (interrupted < 0)
+        return complain(EXIT_INTERNAL, "signals cannot be waited for");
+    rvl_status status = rvl_store_open(&options, &store);
+    if (status == RVL_OK) {
+        say("store at %s\n", path);
+        fflush(stdout);
+        status = rvl_store_serve(store, interrupted);
+    }
+    int code = status == RVL_OK ? EXIT_FITS : explain(status);
+    rvl_store_close(store);
+    close(interrupted);
+    return code;
+}
+
+/* false: it has been said what is wrong with the variable. */
+static bool read_budget(uint64_t *bytes_out)
+{
+    const char *value = getenv(BUDGET_VARIABLE);
+    if (value == NULL || value[0] == '\0' ||
+        (rvl_size_parse(value, bytes_out) == RVL_OK && *bytes_out > 0))
+        return true;
+    options_refuse(&store_spec, "store: " BUDGET_VARIABLE " is no size: %s: set one such as 512GiB",
+                   value);
+    return false;
+}
+
+int command_store(int argc, char **argv)
+{
+    arguments parsed = {0};
+    option_line line;
+    if (!options_parse(&store_spec, argc, argv, &parsed, &line))
+        return line.status;
+    if (line.first != argc - 1)
+        return options_refuse(&store_spec, "store: one PATH is needed, of the socket");
+    bool budget = options_given(&store_spec, &line, "budget");
+    if (parsed.status && budget)
+        return options_refuse(&store_spec, "store: --budget is for the start of a store");
+    if (parsed.json && !parsed.status)
+        return options_refuse(&store_spec, "store: --json is for --status");
+    if (parsed.status)
+        return print_status(argv[line.first], parsed.json);
+    if (!budget && !read_budget(&parsed.budget_bytes))
+        return EXIT_BAD_INPUT;
+    return serve(argv[line.first], parsed.budget_bytes);
+}

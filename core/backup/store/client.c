@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/backup/store/client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "base/packet.h"
+#include "base/shown.h"
+#include "base/text.h"
+#include "core/backup/store/message.h"
+
+struct rvli_store_client {
+    pthread_mutex_t lock;
+    struct sockaddr_un address;
+    int socket; /* -1: broken */
+    uint64_t connection;
+    rvli_store_bytes bytes;
+};
+
+/* ---- The connection ---- */
+
+static rvl_status no_owner(const struct sockaddr_un *address, int number)
+{
+    rvli_error(RVL_ERR_IO, "no store of this user answers at its path: start one there "
+                           "(reveille store PATH)");
+    rvli_error_errno(number);
+    rvli_error_place(address->sun_path, 0, 0);
+    return RVL_ERR_IO;
+}
+
+/* With the lock held. */
+static rvl_status renew(rvli_store_client *client)
+{
+    char byte;
+    if (client->socket >= 0 && recv(client->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+        (errno == EAGAIN || errno == EWOULDBLOCK))
+        return RVL_OK;
+    if (client->socket >= 0)
+        close(client->socket);
+    client->socket = rvli_store_connect(&client->address);
+    if (client->socket < 0)
+        return no_owner(&client->address, errno);
+    client->connection++;
+    return RVL_OK;
+}
+
+/* An answer that comes late would be taken for the next one: the connection ends. */
+static rvl_status give_up(rvli_store_client *client)
+{
+    if (client->socket >= 0)
+        close(client->socket);
+    client->socket = -1;
+    return no_owner(&client->address, EPIPE);
+}
+
+/* With the lock held. A descriptor that comes with the answer is the caller's. */
+static rvl_status ask(rvli_store_client *client, rvli_store_message *message, int fd, int *fd_out)
+{
+    unsigned count = 0;
+    *fd_out = -1;
+    message->magic = RVLI_STORE_MAGIC;
+    if (client->socket < 0 ||
+        !rvli_packet_send(client->socket, message, sizeof *message, &fd, fd >= 0 ? 1 : 0, 0) ||
+        rvli_packet_take(client->socket, message, sizeof *message, fd_out, 1, &count, 0) !=
+            RVLI_PACKET_TAKEN)
+        return give_up(client);
+    bool has_file = count > 0;
+    if (message->magic == RVLI_STORE_MAGIC && has_file == (message->kind == RVLI_STORE_FOUND))
+        return RVL_OK;
+    if (has_file)
+        close(*fd_out);
+    *fd_out = -1;
+    return give_up(client);
+}
+
+/* What is said to an owner that is gone needs no saying. */
+static void tell(rvli_store_client *client, uint64_t connection, rvli_store_message message)
+{
+    message.magic = RVLI_STORE_MAGIC;
+    pthread_mutex_lock(&client->lock);
+    if (client->socket >= 0 && client->connection == connection &&
+        !rvli_packet_send(client->socket, &message, sizeof message, NULL, 0, 0)) {
+        close(client->socket);
+        client->socket = -1;
+    }
+    pthread_mutex_unlock(&client->lock);
+}
+
+rvl_status rvli_store_client_new(const char *path, rvli_store_client **client_out)
+{
+    struct sockaddr_un address;
+    rvl_status status = rvli_store_address(path, &address);
+    if (status != RVL_OK)
+        return status;
+    rvli_store_client *client = calloc(1, sizeof *client);
+    if (client == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a store's connection");
+    pthread_mutex_init(&client->lock, NULL);
+    client->address = address;
+    client->socket = -1;
+    status = renew(client); /* nobody else has it yet */
+    if (status == RVL_OK)
+        *client_out = client;
+    else
+        rvli_store_client_delete(client);
+    return status;
+}
+
+void rvli_store_client_delete(rvli_store_client *client)
+{
+    if (client == NULL)
+        return;
+    if (client->socket >= 0)
+        close(client->socket);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+}
+
+rvl_status rvli_store_client_renew(rvli_store_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    rvl_status status = renew(client);
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* ---- Room ---- */
+
+static rvl_status no_room(const rvli_store_client *client, const rvli_store_message *answer)
+{
+    char message[sizeof((rvl_error *)0)->message];
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&text, "the store has no room: ");
+    rvli_text_add_u64(&text, answer->kept_bytes + answer->promised_bytes);
+    rvli_text_add(&text, " bytes in use");
+    if (answer->budget_bytes != UINT64_MAX) {
+        rvli_text_add(&text, " of a budget of ");
+        rvli_text_add_u64(&text, answer->budget_bytes);
+        rvli_text_add(&text, ": resume what is paused, or start it with a larger one");
+    } else {
+        rvli_text_add(&text, ", and no file descriptor left: raise its ulimit -n");
+    }
+    rvli_error(RVL_ERR_HOST_OOM, message);
+    rvli_error_place(client->address.sun_path, 0, 0);
+    return RVL_ERR_HOST_OOM;
+}
+
+rvl_status rvli_store_reserve(rvli_store_client *client, uint64_t bytes, uint64_t *connection_out)
+{
+    int fd = -1;
+    rvli_store_message message = {.kind = RVLI_STORE_RESERVE, .bytes = bytes};
+    pthread_mutex_lock(&client->lock);
+    rvl_status status = ask(client, &message, -1, &fd);
+    if (status == RVL_OK && message.kind == RVLI_STORE_FULL)
+        status = no_room(client, &message);
+    else if (status == RVL_OK)
+        *connection_out = client->connection;
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+void rvli_store_return(rvli_store_client *client, uint64_t bytes, uint64_t connection)
+{
+    tell(client, connection, (rvli_store_message){.kind = RVLI_STORE_RETURN, .bytes = bytes});
+}
+
+/* ---- Segments ---- */
+
+/* What came must be what cannot change, whatever the owner says. With the lock held. */
+static rvl_status check_found(rvli_store_client *client, uint64_t bytes, int *fd)
+{
+    if (*fd < 0 || rvli_store_is_sealed(*fd, bytes))
+        return RVL_OK;
+    close(*fd);
+    *fd = -1;
+    (void)give_up(client);
+    return rvli_error(RVL_ERR_IO, "the store has answered with a segment that is not sealed");
+}
+
+rvl_status rvli_store_find(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
+                           rvli_store_place *place_out, int *fd_out)
+{
+    int fd = -1;
+    rvli_store_message message = {.kind = RVLI_STORE_FIND, .digest = digest, .bytes = bytes};
+    pthread_mutex_lock(&client->lock);
+    rvl_status status = ask(client, &message, -1, &fd);
+    if (status == RVL_OK)
+        status = check_found(client, bytes, &fd);
+    if (status == RVL_OK) {
+        *place_out = (rvli_store_place){message.id, client->connection};
+        *fd_out = fd;
+    }
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+rvl_status rvli_store_add(rvli_store_client *client, rvli_digest digest, uint64_t bytes, int fd,
+                          bool apart, rvli_store_place *place_out, int *fd_out)
+{
+    int first = -1;
+    rvli_store_message message = {
+        .kind = RVLI_STORE_ADD, .digest = digest, .bytes = bytes, .apart = apart};
+    pthread_mutex_lock(&client->lock);
+    rvl_status status = ask(client, &message, fd, &first);
+    if (status == RVL_OK && message.kind == RVLI_STORE_REFUSED)
+        status = rvli_error(RVL_ERR_IO, "the store has refused a segment: it has no memory left, "
+                                        "or no file descriptor");
+    if (status == RVL_OK)
+        status = check_found(client, bytes, &first);
+    if (status == RVL_OK) {
+        *place_out = (rvli_store_place){message.id, client->connection};
+        *fd_out = first;
+    }
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+void rvli_store_drop(rvli_store_client *client, rvli_store_place place)
+{
+    if (place.id != 0)
+        tell(client, place.connection,
+             (rvli_store_message){.kind = RVLI_STORE_DROP, .id = place.id});
+}
+
+/* ---- Counting ---- */
+
+void rvli_store_count(rvli_store_client *client, int64_t kept_bytes, int64_t found_bytes)
+{
+    pthread_mutex_lock(&client->lock);
+    client->bytes.kept += (uint64_t)kept_bytes;
+    client->bytes.found += (uint64_t)found_bytes;
+    pthread_mutex_unlock(&client->lock);
+}
+
+rvli_store_bytes rvli_store_counted(rvli_store_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    rvli_store_bytes bytes = client->bytes;
+    pthread_mutex_unlock(&client->lock);
+    return bytes;
+}
+
+/* ---- Totals ---- */
+
+rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out)
+{
+    rvli_store_client *client = NULL;
+    int fd = -1;
+    rvli_store_message message = {.kind = RVLI_STORE_ASK};
+    rvl_status status = rvli_store_client_new(path, &client);
+    if (status != RVL_OK)
+        return status;
+    status = ask(client, &message, -1, &fd);
+    rvli_store_client_delete(client);
+    if (status != RVL_OK)
+        return status;
+    const rvl_store_stats stats = {
+        .budget_bytes = message.budget_bytes == UINT64_MAX ? 0 : message.budget_bytes,
+        .kept_bytes = message.kept_bytes,
+        .promised_bytes = message.promised_bytes,
+        .referenced_bytes = message.referenced_bytes,
+        .segment_count = message.segment_count,
+        .user_count = message.user_count - 1, /* without the one that asks */
+    };
+    return rvli_result_write(stats_out, &stats, sizeof stats);
+}

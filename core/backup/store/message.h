@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a user and the owner of a store say to each other. A message is one packet of a fixed size:
+ *
+ *   user                           owner
+ *   RESERVE bytes              ->
+ *                              <-  DONE, or FULL
+ *   RETURN bytes               ->  room that was reserved and not used
+ *   FIND digest, bytes         ->
+ *                              <-  FOUND id and a descriptor, or NONE
+ *   ADD digest, bytes and a
+ *       descriptor             ->  a sealed segment, in place of as many reserved bytes
+ *                              <-  DONE id; FOUND as above, if another was first and `apart` is not
+ *                                  set; or REFUSED
+ *   DROP id                    ->  one reference of FOUND or DONE
+ *   ASK                        ->
+ *                              <-  DONE with the totals
+ *
+ * RETURN and DROP are not answered. What is not a message ends the connection, and the end of a
+ * connection drops and returns all that it had.
+ */
+#ifndef RVL_CORE_BACKUP_STORE_MESSAGE_H
+#define RVL_CORE_BACKUP_STORE_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/un.h>
+
+#include "base/digest.h"
+#include "reveille/store.h"
+
+#define RVLI_STORE_MAGIC UINT64_C(0x0165726f74534c52) /* "RLStore", version 1 */
+
+typedef enum rvli_store_kind {
+    RVLI_STORE_RESERVE = 1,
+    RVLI_STORE_RETURN,
+    RVLI_STORE_FIND,
+    RVLI_STORE_ADD,
+    RVLI_STORE_DROP,
+    RVLI_STORE_ASK,
+    RVLI_STORE_DONE,
+    RVLI_STORE_FULL,
+    RVLI_STORE_FOUND,
+    RVLI_STORE_NONE,
+    RVLI_STORE_REFUSED
+} rvli_store_kind;
+
+typedef struct rvli_store_message {
+    uint64_t magic; /* also the version */
+    uint32_t kind;  /* rvli_store_kind */
+    uint32_t apart; /* ADD: its content differs from what has the same digest */
+    uint64_t id;
+    uint64_t bytes;
+    rvli_digest digest;
+    uint64_t budget_bytes; /* the totals: DONE of ASK, and FULL */
+    uint64_t kept_bytes;
+    uint64_t promised_bytes;
+    uint64_t referenced_bytes;
+    uint64_t segment_count;
+    uint64_t user_count;
+} rvli_store_message;
+
+/* The address of a path. RVL_ERR_INVALID: none, or too long a one. */
+rvl_status rvli_store_address(const char *path, struct sockaddr_un *address_out);
+
+/* A socket that is connected to the owner at an address, who is of this user. -1: errno says. */
+int rvli_store_connect(const struct sockaddr_un *address);
+
+/* Whether a descriptor is of a file of this size that nobody can change any more. */
+bool rvli_store_is_sealed(int fd, uint64_t bytes);
+
+/* Whether it could be made one. Nobody may have it mapped to write. */
+bool rvli_store_seal(int fd);
+
+#endif

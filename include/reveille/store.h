@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store: one backup a node of what its processes hold alike.
+ *
+ * An owner process keeps segments of content in sealed shared memory. Contexts with a store_path
+ * put their host backups there. What another has put there already, compared byte by byte, is kept
+ * once. Only processes of the owner's user are served. `reveille store` runs an owner; these calls
+ * are for programs that do so themselves.
+ */
+#ifndef REVEILLE_STORE_H
+#define REVEILLE_STORE_H
+
+#include "reveille/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvl_store rvl_store;
+
+typedef struct rvl_store_options {
+    size_t struct_size;
+    const char *path;      /* of its socket, at most 107 bytes */
+    uint64_t budget_bytes; /* host memory that all users may take together; 0: no limit */
+} rvl_store_options;
+
+/*
+ * Opens a store: makes its socket, which users can reach from here on, and wait. A socket that an
+ * owner has left behind is replaced. Returns RVL_OK; RVL_ERR_INVALID (no path, or too long a one);
+ * RVL_ERR_BUSY (a store answers there already); RVL_ERR_VERSION; RVL_ERR_IO; RVL_ERR_HOST_OOM.
+ * *store_out is owned by the caller, who closes it with rvl_store_close(). Since 0.1.
+ */
+RVL_API rvl_status rvl_store_open(const rvl_store_options *options, rvl_store **store_out);
+
+/*
+ * Serves users until stop_fd can be read; -1: for good. Nothing is read from it. One thread at a
+ * time. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_IO or RVL_ERR_HOST_OOM. Since 0.1.
+ */
+RVL_API rvl_status rvl_store_serve(rvl_store *store, int stop_fd);
+
+/*
+ * Closes a store and removes its socket. Users keep what they have mapped. NULL is fine. Nobody may
+ * serve it at the time. Since 0.1.
+ */
+RVL_API void rvl_store_close(rvl_store *store);
+
+typedef struct rvl_store_stats {
+    size_t struct_size;
+    uint64_t budget_bytes;     /* 0: no limit */
+    uint64_t kept_bytes;       /* host memory of all segments, each counted once */
+    uint64_t promised_bytes;   /* to users that are filling a segment */
+    uint64_t referenced_bytes; /* what users would take without a store: each counts its own */
+    uint64_t segment_count;
+    uint64_t user_count; /* connections: one for each open context with a store_path */
+} rvl_store_stats;
+
+/*
+ * Asks the store at a path. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (none answers there).
+ * Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
