@@ -48,6 +48,7 @@ ALLOC_PAUSED = 4
 CONTEXT_LOG_OPS = 1
 CONTEXT_NO_VERIFY = 2
 CONTEXT_DISK_TMPFS = 4
+CONTEXT_STORE_OVERFLOW = 8
 TAG_RETAIN_BACKUPS = 1
 PAUSE_DISCARD = 1
 RESUME_NO_RESTORE = 1
@@ -126,6 +127,7 @@ class ContextOptions(Sized):
         ("log_user", c_void_p),
         ("keep_bytes", c_uint64),
         ("disk_directory", c_char_p),
+        ("store_path", c_char_p),
     ]
 
 
@@ -381,6 +383,8 @@ class HostMemory(Sized):
         ("pageable_bytes", c_uint64),
         ("staged_copy_bytes", c_uint64),
         ("registering_refused", c_uint64),
+        ("store_bytes", c_uint64),
+        ("store_found_bytes", c_uint64),
     ]
 
 

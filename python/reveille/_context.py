@@ -79,6 +79,8 @@ class Context:
         verify: bool = True,
         disk_directory: Path | None = None,
         disk_tmpfs: bool = False,
+        store: Path | None = None,
+        store_overflow: bool = False,
         log: Log | None = None,
         log_ops: bool = False,
     ) -> None:
@@ -97,6 +99,8 @@ class Context:
             verify: compare restored content with digests of what was backed up
             disk_directory: where files of disk backups are made
             disk_tmpfs: allow disk_directory to be in memory
+            store: the socket of a `reveille store`, where host backups are put
+            store_overflow: what the store has no room for goes to disk_directory
             log: called with a level ("error", "warn", "info", "debug") and a line of text
             log_ops: log every call of the backend
         """
@@ -116,6 +120,7 @@ class Context:
                 (log_ops, _c.CONTEXT_LOG_OPS),
                 (not verify, _c.CONTEXT_NO_VERIFY),
                 (disk_tmpfs, _c.CONTEXT_DISK_TMPFS),
+                (store_overflow, _c.CONTEXT_STORE_OVERFLOW),
             ),
             backend_options=own_pointer,
             process_name=None if process_name is None else name_bytes(process_name, "process_name"),
@@ -124,6 +129,7 @@ class Context:
             disk_directory=(
                 None if disk_directory is None else path_bytes(disk_directory, "disk_directory")
             ),
+            store_path=None if store is None else path_bytes(store, "store"),
         )
         self._handle = Handle(backend, callbacks, _c.core())
         self._wakes = Wakes()

@@ -192,6 +192,8 @@ class HostMemory:
     pageable_bytes: int
     staged_copy_bytes: int
     registering_refused: int
+    store_bytes: int
+    store_found_bytes: int
 
 
 @dataclass(frozen=True)
