@@ -280,6 +280,36 @@ static void keep_none(void)
     EXPECT(holds(at, 1), true);
 }
 
+/* With REVEILLE_STORE. */
+static void in_store(void)
+{
+    uint8_t *at = in_region("r", HOST, 0, 14);
+    uint8_t *same = in_region("r", HOST, 0, 14);
+    EXPECT(h.tms_pause("r"), 0);
+    EXPECT(host_memory().store_bytes, 2 * SIZE);
+    EXPECT(host_memory().store_found_bytes, SIZE);
+    EXPECT(host_memory().used_bytes, 0);
+    const uint8_t *backup = h.tms_get_cpu_backup_pointer(at, SIZE);
+    EXPECT(registered(backup), false);
+    EXPECT(holds(backup, 14), true);
+    EXPECT(h.tms_resume("r"), 0);
+    EXPECT(host_memory().store_bytes, 0);
+    EXPECT(holds(at, 14), true);
+    EXPECT(holds(same, 14), true);
+}
+
+/* With a store that has no room, and REVEILLE_STORE_FULL=disk. */
+static void store_full(void)
+{
+    uint8_t *at = in_region("r", HOST, 0, 15);
+    EXPECT(h.tms_pause("r"), 0);
+    EXPECT(host_memory().store_bytes, 0);
+    EXPECT(host_memory().used_bytes, 0);
+    EXPECT(h.tms_get_cpu_backup_pointer(at, SIZE) == NULL, true);
+    EXPECT(h.tms_resume("r"), 0);
+    EXPECT(holds(at, 15), true);
+}
+
 /* ---- Backups on disk ---- */
 
 static uint64_t count_files(const char *directory, uint64_t *bytes_out)
@@ -524,6 +554,8 @@ const scenario abi_scenarios[] = {
     SCENARIO(retained_free),
     SCENARIO(reclaim),
     SCENARIO(keep_none),
+    SCENARIO(in_store),
+    SCENARIO(store_full),
     SCENARIO(disk),
     SCENARIO(disk_directories),
     SCENARIO(disk_retained),

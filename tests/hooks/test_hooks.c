@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "reveille/store.h"
 #include "reveille/version.h"
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
@@ -186,6 +187,59 @@ static void test_host_backups(void **state)
         {.scenario = "keep_none", .modes = BOTH, .environment = {"RVL_HOST_KEEP=none"}});
 }
 
+/* A store in the test's folder. Answers its process. */
+static pid_t start_store(const char *path, uint64_t budget_bytes)
+{
+    const rvl_store_options options = {
+        .struct_size = sizeof options, .path = path, .budget_bytes = budget_bytes};
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t owner = fork();
+    if (owner == 0) {
+        rvl_store *store = NULL;
+        if (rvl_store_open(&options, &store) != RVL_OK || write(ready[1], "r", 1) != 1)
+            _exit(1);
+        _exit(rvl_store_serve(store, -1) == RVL_OK ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return owner;
+}
+
+static void end_store(pid_t owner)
+{
+    kill(owner, SIGKILL);
+    assert_int_equal(waitpid(owner, NULL, 0), owner);
+}
+
+static void test_backups_in_a_store(void **state)
+{
+    (void)state;
+    char path[80], variable[100];
+    snprintf(path, sizeof path, "%s/store", folder);
+    snprintf(variable, sizeof variable, "REVEILLE_STORE=%s", path);
+    pid_t owner = start_store(path, UINT64_C(32) << 20);
+    RUN({.scenario = "in_store", .modes = BOTH, .environment = {variable}},
+        {.scenario = "settings", .modes = BOTH, .environment = {"REVEILLE_STORE="}},
+        REFUSED("REVEILLE_STORE_FULL=never", "REVEILLE_STORE_FULL"));
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(rvl_store_get_stats(path, &stats), RVL_OK);
+    end_store(owner);
+    owner = start_store(path, 1);
+    RUN({.scenario = "store_full",
+         .modes = BOTH,
+         .environment = {variable, "REVEILLE_STORE_FULL=disk", "TMS_DISK_BACKUP_DIR=here"}},
+        {.scenario = "store_full",
+         .modes = BOTH,
+         .signal = SIGABRT,
+         .says = {"the store has no room: 0 bytes in use of a budget of 1", "RVL_ERR_HOST_OOM"},
+         .environment = {variable}});
+    end_store(owner);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void test_disk_backups(void **state)
 {
     (void)state;
@@ -298,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_environment_that_is_not_understood),
         cmocka_unit_test(test_pausing),
         cmocka_unit_test(test_host_backups),
+        cmocka_unit_test(test_backups_in_a_store),
         cmocka_unit_test(test_disk_backups),
         cmocka_unit_test(test_memory_that_is_short),
         cmocka_unit_test(test_failures_end_the_process),
