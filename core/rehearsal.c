@@ -82,12 +82,7 @@ static rvl_status copy_backup(rvl_context *rehearsal, const rvli_backup *from, b
     rvli_backup *to = malloc(sizeof *to);
     if (to == NULL)
         return no_memory();
-    /* One in the store of the node is host memory, as far as a price goes. */
-    *to = (rvli_backup){
-        .store = from->store == &rvli_disk_store ? &rvli_disk_store : &rvli_host_store,
-        .size = from->size,
-        .device = from->device,
-    };
+    *to = (rvli_backup){.store = from->store, .size = from->size, .device = from->device};
     rvl_status status = copy_digests(rehearsal, from, changed, to);
     if (status == RVL_OK && to->store == &rvli_disk_store)
         status = rvli_disk_share_new(rehearsal, NULL, to->size, &to->disk);

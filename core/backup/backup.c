@@ -15,8 +15,8 @@ static rvl_status host_hold(rvli_transition *transition, const rvli_allocation *
                                  &backup->host);
 }
 
-static rvl_status host_save(rvli_transition *transition, const rvli_allocation *allocation,
-                            rvli_backup *backup, uint64_t offset, uint64_t size)
+rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *allocation,
+                          rvli_backup *backup, uint64_t offset, uint64_t size)
 {
     rvl_context *context = transition->context;
     rvl_status status =
@@ -52,7 +52,7 @@ static void host_drop(rvl_context *context, rvli_backup *backup)
 const rvli_backup_store rvli_host_store = {
     .name = "host",
     .hold = host_hold,
-    .save = host_save,
+    .save = rvli_host_save,
     .load = rvli_host_load,
     .drop = host_drop,
 };

@@ -60,7 +60,9 @@ extern const rvli_backup_store rvli_disk_store;
  */
 rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup policy);
 
-/* Queues the copy back of what lies in host memory, wherever. */
+/* Queue copies from the device to host memory, wherever it lies, and back. */
+rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *allocation,
+                          rvli_backup *backup, uint64_t offset, uint64_t size);
 rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
                           const rvli_backup *backup);
 

@@ -392,10 +392,13 @@ static rvl_status shared_hold(rvli_transition *transition, const rvli_allocation
     return RVL_OK;
 }
 
-/* Whole segments, each once in a transition. */
+/* Whole segments, each once in a transition. In a rehearsal there are none, and copies are priced.
+ */
 static rvl_status shared_save(rvli_transition *transition, const rvli_allocation *allocation,
                               rvli_backup *backup, uint64_t offset, uint64_t size)
 {
+    if (backup->segments == NULL)
+        return rvli_host_save(transition, allocation, backup, offset, size);
     uint64_t each = backup->segments->segment_bytes;
     rvl_status status = open_transfer(transition);
     for (uint64_t i = offset / each; i * each < offset + size && status == RVL_OK; i++)
@@ -407,6 +410,8 @@ static rvl_status shared_save(rvli_transition *transition, const rvli_allocation
 
 static void shared_drop(rvl_context *context, rvli_backup *backup)
 {
+    if (backup->segments == NULL)
+        return;
     munmap(backup->host, backup->size);
     for (uint64_t i = 0; i < count_of(backup); i++)
         forget(context->store, backup, i);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -202,7 +203,7 @@ static void await_stats(uint64_t users, uint64_t kept, uint64_t referenced)
 
 /* ---- Users ---- */
 
-typedef enum order { FILL, CHANGE, PAUSE, RESUME, CHECK, MEMORY, FORK, FREE, END } order;
+typedef enum order { FILL, CHANGE, PAUSE, RESUME, ABORT, FORESEE, CHECK, FORK, FREE, END } order;
 
 typedef struct request {
     order what;
@@ -221,6 +222,7 @@ typedef struct answer {
     bool happened;      /* what was to, in the course of a PAUSE or RESUME */
     rvl_state states[2];
     rvl_host_memory memory;
+    rvl_forecast forecast;
     uint64_t disk_bytes;
     pid_t child;
     rvl_error error;
@@ -267,6 +269,23 @@ static pid_t linger(void)
     return child;
 }
 
+/* A pause that is prepared and taken back. */
+static rvl_status prepare_and_abort(const content *of)
+{
+    rvl_transition *prepared = NULL;
+    rvl_status status = rvl_pause_prepare(of->context, NULL, 0, NULL, &prepared);
+    return status == RVL_OK ? rvl_transition_abort(prepared) : status;
+}
+
+/* The forecast of what comes next, a resume or a pause. */
+static rvl_status foresee(const content *of, answer *said)
+{
+    said->forecast.struct_size = sizeof said->forecast;
+    return support_state(of->context, of->large) == RVL_STATE_PAUSED
+               ? rvl_resume_forecast(of->context, NULL, 0, NULL, &said->forecast)
+               : rvl_pause_forecast(of->context, NULL, 0, NULL, &said->forecast);
+}
+
 static void answer_request(const content *of, const request *asked, answer *said)
 {
     switch (asked->what) {
@@ -286,6 +305,12 @@ static void answer_request(const content *of, const request *asked, answer *said
                       support_holds(of->small, SMALL, asked->seed + 100);
         said->word = *(volatile uint64_t *)(uintptr_t)(of->large + SEGMENT);
         said->digest = rvli_digest_of((const void *)(uintptr_t)of->small, SMALL);
+        break;
+    case ABORT:
+        said->status = prepare_and_abort(of);
+        break;
+    case FORESEE:
+        said->status = foresee(of, said);
         break;
     case FORK:
         said->child = linger();
@@ -572,6 +597,97 @@ static void pauses_at_the_same_time_share(void **state)
     for (size_t i = 0; i < 4; i++)
         user_end(users[i]);
     owner_stop(of);
+}
+
+typedef struct mover {
+    rvl_context *context;
+    rvl_tag tag;
+    rvl_addr addr;
+    bool good;
+} mover;
+
+static void *move_often(void *argument)
+{
+    mover *m = argument;
+    m->good = true;
+    for (int i = 0; i < 10; i++)
+        m->good = m->good && rvl_pause(m->context, &m->tag, 1, NULL) == RVL_OK &&
+                  rvl_resume(m->context, &m->tag, 1, NULL) == RVL_OK &&
+                  support_holds(m->addr, SMALL, 21);
+    m->good = m->good && rvl_pause(m->context, &m->tag, 1, NULL) == RVL_OK;
+    return NULL;
+}
+
+/* Of one context, over one connection. */
+static void threads_share_a_connection(void **state)
+{
+    (void)state;
+    owner of = owner_start(0);
+    mover movers[3];
+    pthread_t threads[3];
+    rvl_context *context =
+        support_open((support_options){.memory = RVL_SIM_BACKED, .store_path = path}, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        const char *const names[] = {"a", "b", "c"};
+        movers[i].context = context;
+        movers[i].addr = support_alloc(context, names[i], 0, SMALL, RVL_BACKUP_HOST);
+        movers[i].tag = support_tag(context, names[i]);
+        support_fill(movers[i].addr, SMALL, 21);
+    }
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, move_often, &movers[i]), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(movers[i].good);
+    }
+    await_stats(1, SMALL, 3 * SMALL);
+    rvl_host_memory memory = {.struct_size = sizeof memory};
+    assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
+    assert_int_equal(memory.store_bytes, 3 * SMALL);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+    owner_stop(of);
+}
+
+static void an_aborted_pause_leaves_nothing(void **state)
+{
+    (void)state;
+    owner of = owner_start(CONTENT);
+    user only = user_start((user_options){0});
+    fill(only, 19);
+    expect(only, (request){.what = ABORT}, RVL_OK, RVL_STATE_ACTIVE);
+    check(only, 19);
+    await_stats(1, 0, 0);
+    pause_user(only);
+    await_stats(1, CONTENT, CONTENT);
+    resume_user(only);
+    check(only, 19);
+    user_end(only);
+    owner_stop(of);
+}
+
+/* Forecasts know host bytes of a backup in a store, retained ones too, and ask no store. */
+static void forecasts_ask_no_store(void **state)
+{
+    (void)state;
+    for (int retain = 0; retain < 2; retain++) {
+        owner of = owner_start(0);
+        user only = user_start((user_options){.retain = retain});
+        fill(only, 20);
+        uint64_t wanted[] = {CONTENT, retain ? 0 : CONTENT, retain ? 0 : CONTENT};
+        for (int i = 0; i < 3; i++) {
+            answer said = tell(only, (request){.what = FORESEE});
+            assert_int_equal(said.status, RVL_OK);
+            assert_true(said.forecast.fits);
+            assert_int_equal(said.forecast.host_bytes, wanted[i]);
+            assert_true(said.forecast.time_ns > 0 && said.forecast.time_ns < 1000000000);
+            if (i % 2 == 0)
+                pause_user(only);
+            else
+                resume_user(only);
+        }
+        user_end(only);
+        owner_stop(of);
+    }
 }
 
 static void freeing_drops_the_reference(void **state)
@@ -1141,6 +1257,9 @@ int main(void)
         cmocka_unit_test(different_content_is_kept_apart),
         cmocka_unit_test(a_change_copies_its_segment),
         cmocka_unit_test(pauses_at_the_same_time_share),
+        cmocka_unit_test(threads_share_a_connection),
+        cmocka_unit_test(an_aborted_pause_leaves_nothing),
+        cmocka_unit_test(forecasts_ask_no_store),
         cmocka_unit_test(freeing_drops_the_reference),
         cmocka_unit_test(a_budget_too_small_refuses_the_whole),
         cmocka_unit_test(what_has_no_room_goes_to_disk),
