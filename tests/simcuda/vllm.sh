@@ -44,6 +44,7 @@ run() { # MODEL GPUS [OPTIONS]
     timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
         env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
 }
+timeout 300 env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_executor.py"
 run small 1
 run small 1 --graphs -o "$build/cumem.json"
 run small 1 --graphs --backend reveille --same-as "$build/cumem.json"
