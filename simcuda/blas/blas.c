@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLAS. A call that computes is taken, and does nothing: it allocates no memory that its caller
- * does not give it. Handles keep what is set, since PyTorch reads it back. Names are the header's;
- * its prototypes are not wanted, since one function here stands for hundreds.
+ * cuBLAS. A call that computes launches a kernel (simcuda/wire/kernel.h), and does nothing else: it
+ * allocates no memory that its caller does not give it. Handles keep what is set, since PyTorch
+ * reads it back. Names are the header's; its prototypes are not wanted, since one function here
+ * stands for hundreds.
  *
  * A handle has device memory of its own: a workspace of 64 MiB, and two small pieces. These are the
  * three allocations that cublasCreate() of cuBLAS 13.1 makes on an H200, as `reveille record` saw
@@ -13,13 +14,16 @@
 #include <cuda.h>
 #include <stdlib.h>
 
+#include "simcuda/blas/blas.h"
 #include "simcuda/wire/current.h"
+#include "simcuda/wire/kernel.h"
 
-#define SUCCESS 0
+#define SUCCESS RVLI_BLAS_SUCCESS
 #define NOT_INITIALIZED 1
 #define ALLOC_FAILED 3
 #define INVALID_VALUE 7
-#define NOT_SUPPORTED 15
+#define EXECUTION_FAILED 13
+#define NOT_SUPPORTED RVLI_BLAS_NOT_SUPPORTED
 
 static const size_t own_bytes[] = {1024, 128 << 10, 64 << 20};
 #define OWN_PIECES (sizeof own_bytes / sizeof *own_bytes)
@@ -124,6 +128,16 @@ int cublasSetWorkspace_v2(handle *of, void *workspace, size_t size_bytes)
     return SUCCESS;
 }
 
+int rvli_blas_compute(void *with, const rvli_product *product)
+{
+    const handle *of = with;
+    if (of == NULL)
+        return NOT_INITIALIZED;
+    CUresult result = product != NULL ? rvli_product_launch(product, of->stream)
+                                      : rvli_library_kernel(of->stream);
+    return result == CUDA_SUCCESS ? SUCCESS : EXECUTION_FAILED;
+}
+
 int cublasGetVersion_v2(handle *of, int *version)
 {
     (void)of;
@@ -133,11 +147,12 @@ int cublasGetVersion_v2(handle *of, int *version)
 
 const char *cublasGetStatusName(int status)
 {
-    return status == SUCCESS           ? "CUBLAS_STATUS_SUCCESS"
-           : status == NOT_INITIALIZED ? "CUBLAS_STATUS_NOT_INITIALIZED"
-           : status == ALLOC_FAILED    ? "CUBLAS_STATUS_ALLOC_FAILED"
-           : status == NOT_SUPPORTED   ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                       : "CUBLAS_STATUS_INVALID_VALUE";
+    return status == SUCCESS            ? "CUBLAS_STATUS_SUCCESS"
+           : status == NOT_INITIALIZED  ? "CUBLAS_STATUS_NOT_INITIALIZED"
+           : status == ALLOC_FAILED     ? "CUBLAS_STATUS_ALLOC_FAILED"
+           : status == EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED"
+           : status == NOT_SUPPORTED    ? "CUBLAS_STATUS_NOT_SUPPORTED"
+                                        : "CUBLAS_STATUS_INVALID_VALUE";
 }
 
 const char *cublasGetStatusString(int status)

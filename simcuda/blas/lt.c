@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLASLt: a product is described, an algorithm asked for, and the product taken. The one
- * algorithm needs no workspace; what PyTorch sets aside for one comes from its own allocator,
- * whatever is answered.
+ * cuBLASLt: a product is described, an algorithm asked for, and the product taken: a kernel
+ * (product.h). The one algorithm needs no workspace and splits no product; what PyTorch sets aside
+ * for one comes from its own allocator, whatever is answered.
  */
 #include "simcuda/blas/lt.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "simcuda/blas/product.h"
 
 int cublasLtCreate(rvli_lt_handle **handle)
 {
@@ -28,14 +30,60 @@ size_t cublasLtGetVersion(void)
     return RVLI_BLAS_VERSION;
 }
 
-/* ---- Descriptions: of no content that anybody reads ---- */
+/* ---- Descriptions: what a product's kernel goes by is kept in them ---- */
 
-#define DESCRIBED(type, create_arguments, prefix)                                                  \
+#define TRANSPOSED_A 3 /* CUBLASLT_MATMUL_DESC_TRANSA; of B the next */
+#define TRANSPOSED_B 4
+#define REAL_32 0 /* CUDA_R_32F, and others of cudaDataType */
+#define REAL_64 1
+#define COMPLEX_32 4
+#define COMPLEX_64 5
+#define LAYOUT_TYPE 0  /* CUBLASLT_MATRIX_LAYOUT_TYPE */
+#define LAYOUT_COUNT 5 /* CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT */
+
+typedef struct layout {
+    uint64_t rows, columns;
+    uint32_t type;
+    uint32_t count;
+} layout;
+_Static_assert(sizeof(layout) <= sizeof(rvli_lt_layout), "a layout has room for it");
+
+typedef struct operation {
+    uint32_t a_transposed, b_transposed;
+} operation;
+_Static_assert(sizeof(operation) <= sizeof(rvli_lt_product), "so has an operation");
+
+/* Where an attribute is kept; NULL: nobody reads it. */
+static uint32_t *of_operation(rvli_lt_product *described, int attribute)
+{
+    operation *of = (operation *)described;
+    return attribute == TRANSPOSED_A   ? &of->a_transposed
+           : attribute == TRANSPOSED_B ? &of->b_transposed
+                                       : NULL;
+}
+
+static uint32_t *of_layout(rvli_lt_layout *described, int attribute)
+{
+    layout *of = (layout *)described;
+    return attribute == LAYOUT_TYPE ? &of->type : attribute == LAYOUT_COUNT ? &of->count : NULL;
+}
+
+static uint32_t *of_preference(rvli_lt_preference *described, int attribute)
+{
+    (void)described;
+    (void)attribute;
+    return NULL;
+}
+
+#define DESCRIBED(type, create_arguments, prefix, place_of)                                        \
     int prefix##Create create_arguments                                                            \
     {                                                                                              \
         *made = calloc(1, sizeof **made);                                                          \
         return *made != NULL ? RVLI_BLAS_SUCCESS : RVLI_BLAS_ALLOC_FAILED;                         \
     }                                                                                              \
+    DESCRIBED_FURTHER(type, prefix, place_of)
+
+#define DESCRIBED_FURTHER(type, prefix, place_of)                                                  \
     int prefix##Destroy(type *described)                                                           \
     {                                                                                              \
         free(described);                                                                           \
@@ -43,22 +91,34 @@ size_t cublasLtGetVersion(void)
     }                                                                                              \
     int prefix##SetAttribute(type *described, int attribute, const void *value, size_t size_bytes) \
     {                                                                                              \
-        (void)attribute;                                                                           \
-        (void)value;                                                                               \
-        (void)size_bytes;                                                                          \
-        return described == NULL ? RVLI_BLAS_INVALID_VALUE : RVLI_BLAS_SUCCESS;                    \
+        if (described == NULL)                                                                     \
+            return RVLI_BLAS_INVALID_VALUE;                                                        \
+        uint32_t *place = place_of(described, attribute);                                          \
+        if (place != NULL && value != NULL && size_bytes == sizeof *place)                         \
+            memcpy(place, value, sizeof *place);                                                   \
+        return RVLI_BLAS_SUCCESS;                                                                  \
     }
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* what is described is nobody's concern */
-DESCRIBED(rvli_lt_product, (rvli_lt_product * *made, int compute, int scale), cublasLtMatmulDesc)
-DESCRIBED(rvli_lt_preference, (rvli_lt_preference * *made), cublasLtMatmulPreference)
-DESCRIBED(rvli_lt_layout,
-          (rvli_lt_layout * *made, int type, uint64_t rows, uint64_t columns, int64_t leading),
-          cublasLtMatrixLayout)
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the rest is nobody's concern */
+DESCRIBED(rvli_lt_product, (rvli_lt_product * *made, int compute, int scale), cublasLtMatmulDesc,
+          of_operation)
+DESCRIBED(rvli_lt_preference, (rvli_lt_preference * *made), cublasLtMatmulPreference, of_preference)
+DESCRIBED_FURTHER(rvli_lt_layout, cublasLtMatrixLayout, of_layout)
+
+int cublasLtMatrixLayoutCreate(rvli_lt_layout **made, int type, uint64_t rows, uint64_t columns,
+                               int64_t leading)
+{
+    rvli_lt_layout *created = calloc(1, sizeof *created);
+    if (created == NULL)
+        return RVLI_BLAS_ALLOC_FAILED;
+    *(layout *)created = (layout){rows, columns, (uint32_t)type, 1};
+    *made = created;
+    return RVLI_BLAS_SUCCESS;
+}
 
 /* ---- Products ---- */
 
-int cublasLtMatmulAlgoGetHeuristic(rvli_lt_handle *handle, rvli_lt_product *operation,
+int cublasLtMatmulAlgoGetHeuristic(rvli_lt_handle *handle, rvli_lt_product *described,
                                    rvli_lt_layout *a, rvli_lt_layout *b, rvli_lt_layout *c,
                                    rvli_lt_layout *d, rvli_lt_preference *preference, int wanted,
                                    rvli_lt_found results[], int *found)
@@ -72,11 +132,35 @@ int cublasLtMatmulAlgoGetHeuristic(rvli_lt_handle *handle, rvli_lt_product *oper
     return RVLI_BLAS_SUCCESS;
 }
 
-int cublasLtMatmul(rvli_lt_handle *handle, rvli_lt_product *operation, const void *alpha,
+/* The type of the first factor decides. */
+static rvli_precision precision_of(uint32_t type)
+{
+    return type == REAL_64 || type == COMPLEX_64   ? RVLI_PRECISION_64
+           : type == REAL_32 || type == COMPLEX_32 ? RVLI_PRECISION_32
+                                                   : RVLI_PRECISION_16;
+}
+
+static rvli_product product_of(const operation *of, const layout *a, const layout *d)
+{
+    return (rvli_product){.precision = precision_of(a->type),
+                          .a_transposed = of->a_transposed != 0,
+                          .b_transposed = of->b_transposed != 0,
+                          .batched = d->count > 1,
+                          .m = d->rows,
+                          .n = d->columns,
+                          .k = of->a_transposed != 0 ? a->rows : a->columns};
+}
+
+int cublasLtMatmul(rvli_lt_handle *handle, rvli_lt_product *described, const void *alpha,
                    const void *a, rvli_lt_layout *a_layout, const void *b, rvli_lt_layout *b_layout,
                    const void *beta, const void *c, rvli_lt_layout *c_layout, void *d,
                    rvli_lt_layout *d_layout, const rvli_lt_algorithm *algorithm, void *workspace,
                    size_t workspace_bytes, void *stream)
 {
-    return operation == NULL ? RVLI_BLAS_INVALID_VALUE : RVLI_BLAS_SUCCESS;
+    if (described == NULL || a_layout == NULL || d_layout == NULL)
+        return RVLI_BLAS_INVALID_VALUE;
+    const rvli_product product = product_of((const operation *)described, (const layout *)a_layout,
+                                            (const layout *)d_layout);
+    return rvli_product_launch(&product, stream) == CUDA_SUCCESS ? RVLI_BLAS_SUCCESS
+                                                                 : RVLI_BLAS_EXECUTION_FAILED;
 }

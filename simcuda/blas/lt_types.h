@@ -13,6 +13,7 @@
 #define RVLI_BLAS_SUCCESS 0
 #define RVLI_BLAS_ALLOC_FAILED 3
 #define RVLI_BLAS_INVALID_VALUE 7
+#define RVLI_BLAS_EXECUTION_FAILED 13
 #define RVLI_BLAS_NOT_SUPPORTED 15
 
 /* Descriptions are opaque; callers may have them on their stack. */

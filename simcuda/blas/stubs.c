@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuBLAS's functions that blas.c does not have. One that computes is taken and does nothing: it
- * uses no memory that its caller does not give it. The others are not simulated
- * (simcuda/wire/stub.h).
+ * cuBLAS's functions that blas.c does not have. One that computes is taken (blas.h): it uses no
+ * memory that its caller does not give it. The others are not simulated (simcuda/wire/stub.h).
+ *
+ * All have a handle first. A product has what is transposed and three sizes behind it: these six
+ * words lie in registers, and other functions' are not read.
  */
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "simcuda/blas/blas.h"
 #include "simcuda/wire/stub.h"
-
-#define SUCCESS 0
-#define NOT_SUPPORTED 15
 
 /* cublasSgemm, cublasGemmEx, cublasIsamax: a letter for the type, or what BLAS calls the operation.
  */
@@ -27,19 +27,56 @@ static bool computes(const char *name)
            (strchr("SDCZHI", name[0]) != NULL && islower((unsigned char)name[1]));
 }
 
-static int stand_in(const char *name, void *caller, atomic_flag *told)
+typedef struct words {
+    void *handle;
+    int a_transposed, b_transposed;
+    uint64_t sizes[3]; /* 32 bits each, or 64 where the name says so */
+} words;
+
+/* cublasSgemm_v2, cublasDgemmBatched_64, cublasGemmEx. Grouped ones have lists of sizes. */
+static bool is_product(const char *name)
 {
+    name += strlen("cublas");
+    if (strchr("SDCZH", name[0]) != NULL)
+        name++;
+    return (strncmp(name, "gemm", 4) == 0 || strncmp(name, "Gemm", 4) == 0) &&
+           strstr(name, "Grouped") == NULL;
+}
+
+static rvli_product product_of(const char *name, const words *of)
+{
+    const char type = name[strlen("cublas")];
+    const uint64_t mask = strstr(name, "_64") != NULL ? UINT64_MAX : UINT32_MAX;
+    return (rvli_product){.precision = type == 'S' || type == 'C'   ? RVLI_PRECISION_32
+                                       : type == 'D' || type == 'Z' ? RVLI_PRECISION_64
+                                                                    : RVLI_PRECISION_16,
+                          .a_transposed = of->a_transposed != 0,
+                          .b_transposed = of->b_transposed != 0,
+                          .batched = strstr(name, "Batched") != NULL,
+                          .m = of->sizes[0] & mask,
+                          .n = of->sizes[1] & mask,
+                          .k = of->sizes[2] & mask};
+}
+
+static int stand_in(const char *name, const words *of, void *caller, atomic_flag *told)
+{
+    if (is_product(name)) {
+        const rvli_product product = product_of(name, of);
+        return rvli_blas_compute(of->handle, &product);
+    }
     if (computes(name))
-        return SUCCESS;
+        return rvli_blas_compute(of->handle, NULL);
     rvli_stub_tell(name, caller, told);
-    return NOT_SUPPORTED;
+    return RVLI_BLAS_NOT_SUPPORTED;
 }
 
 #define RVLI_ENTRY(name)                                                                           \
-    __attribute__((weak)) int name(void);                                                          \
-    int name(void)                                                                                 \
+    __attribute__((weak)) int name(void *handle, int a, int b, uint64_t m, uint64_t n,             \
+                                   uint64_t k);                                                    \
+    int name(void *handle, int a, int b, uint64_t m, uint64_t n, uint64_t k)                       \
     {                                                                                              \
         static atomic_flag told = ATOMIC_FLAG_INIT;                                                \
-        return stand_in(#name, __builtin_return_address(0), &told);                                \
+        const words given = {handle, a, b, {m, n, k}};                                             \
+        return stand_in(#name, &given, __builtin_return_address(0), &told);                        \
     }
 #include "cublas_entries.inc"

@@ -2,7 +2,8 @@
 /*
  * Graphs of operations, their heuristics and plans. Descriptors are the planner's own. What is
  * different here: a handle stays here, and where cuDNN would go from a handle to its device, the
- * planner is given the device's properties. A plan that is executed does nothing.
+ * planner is given the device's properties. A plan that is executed launches a kernel that does
+ * nothing.
  *
  * cuDNN finds the handle of heuristics and engines through their graph, and that of a plan in the
  * plan. So graphs and plans that a handle was set to are kept in a table.
@@ -225,5 +226,5 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                               1, &count, (void *)&workspace);
     if (status == CUDNN_STATUS_SUCCESS && workspace_bytes > 0 && workspace == NULL)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the plan has no workspace");
-    return rvli_dnn_planned(status);
+    return status == CUDNN_STATUS_SUCCESS ? rvli_dnn_launch(handle) : rvli_dnn_planned(status);
 }

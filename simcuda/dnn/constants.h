@@ -18,6 +18,7 @@
     X(CUDNN_STATUS_INTERNAL_ERROR, 4000)                                                           \
     X(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, 4003)                                    \
     X(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, 4004)                                  \
+    X(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER, 5001)                                             \
     /* Descriptors of graphs */                                                                    \
     X(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                                                     \
     X(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                                          \

@@ -56,6 +56,9 @@ struct cudnnContext {
     CUdeviceptr own;
 };
 
+/* Launches what a call computes (simcuda/wire/kernel.h). */
+cudnnStatus_t rvli_dnn_launch(cudnnHandle_t handle);
+
 /* ---- properties.c ---- */
 
 /* What a device is, as cuDNN writes it for itself. The text is the caller's to free; NULL: no such

@@ -14,6 +14,7 @@
 
 #include "simcuda/dnn/dnn.h"
 #include "simcuda/wire/current.h"
+#include "simcuda/wire/kernel.h"
 
 static cudnnStatus_t describe(const rvli_planner *planner, int device,
                               cudnnBackendDescriptor_t *made_out)
@@ -116,6 +117,14 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *streamId)
         return rvli_dnn_fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "handle or stream is NULL");
     *streamId = handle->stream;
     return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t rvli_dnn_launch(cudnnHandle_t handle)
+{
+    return rvli_library_kernel(handle->stream) == CUDA_SUCCESS
+               ? CUDNN_STATUS_SUCCESS
+               : rvli_dnn_fail(CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER,
+                               "the kernel cannot be launched on the handle's stream");
 }
 
 /* ---- Versions: the real library's, or the newest known one where there is none ---- */

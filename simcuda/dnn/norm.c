@@ -55,6 +55,12 @@ cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     return none(handle, bnOps, sizeInBytes);
 }
 
+static cudnnStatus_t run(cudnnHandle_t handle, cudnnBatchNormOps_t operations)
+{
+    cudnnStatus_t status = answer(handle, operations);
+    return status == CUDNN_STATUS_SUCCESS ? rvli_dnn_launch(handle) : status;
+}
+
 cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t bnOps, const void *alpha,
     const void *beta, cudnnTensorDescriptor_t xDesc, const void *xData,
@@ -65,7 +71,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     cudnnActivationDescriptor_t activationDesc, void *workspace, size_t workSpaceSizeInBytes,
     void *reserveSpace, size_t reserveSpaceSizeInBytes)
 {
-    return answer(handle, bnOps);
+    return run(handle, bnOps);
 }
 
 cudnnStatus_t cudnnBatchNormalizationBackwardEx(
@@ -80,7 +86,7 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     cudnnActivationDescriptor_t activationDesc, void *workSpace, size_t workSpaceSizeInBytes,
     void *reserveSpace, size_t reserveSpaceSizeInBytes)
 {
-    return answer(handle, bnOps);
+    return run(handle, bnOps);
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
@@ -89,5 +95,5 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     cudnnTensorDescriptor_t bnScaleBiasMeanVarDesc, const void *bnScale, const void *bnBias,
     const void *estimatedMean, const void *estimatedVariance, double epsilon)
 {
-    return answer(handle, CUDNN_BATCHNORM_OPS_BN);
+    return run(handle, CUDNN_BATCHNORM_OPS_BN);
 }

@@ -335,6 +335,12 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
 
 /* ---- Runs ---- */
 
+static cudnnStatus_t run(cudnnHandle_t handle, cudnnRNNDescriptor_t network)
+{
+    cudnnStatus_t status = known(handle, network);
+    return status == CUDNN_STATUS_SUCCESS ? rvli_dnn_launch(handle) : status;
+}
+
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
                               cudnnForwardMode_t fwdMode, const int32_t devSeqLengths[],
                               cudnnRNNDataDescriptor_t xDesc, const void *x,
@@ -344,7 +350,7 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc
                               size_t weightSpaceSize, const void *weightSpace, size_t workSpaceSize,
                               void *workSpace, size_t reserveSpaceSize, void *reserveSpace)
 {
-    return known(handle, rnnDesc);
+    return run(handle, rnnDesc);
 }
 
 cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
@@ -357,7 +363,7 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
                                       size_t workSpaceSize, void *workSpace,
                                       size_t reserveSpaceSize, void *reserveSpace)
 {
-    return known(handle, rnnDesc);
+    return run(handle, rnnDesc);
 }
 
 cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc,
@@ -369,5 +375,5 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
                                          size_t workSpaceSize, void *workSpace,
                                          size_t reserveSpaceSize, void *reserveSpace)
 {
-    return known(handle, rnnDesc);
+    return run(handle, rnnDesc);
 }

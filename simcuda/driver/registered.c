@@ -26,7 +26,8 @@ struct registered_fat {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static rvli_intmap kernels; /* by the address that is launched */
+static rvli_intmap kernels;   /* by the address that is launched */
+static rvli_intmap libraries; /* rvli_loaded by the number of a library's kernel */
 
 void rvli_registered_forget(void)
 {
@@ -93,6 +94,32 @@ CUresult rvli_registered_load(int device, const void *host)
         result = rvli_loaded_kernel(device, &of->of->image, &of->of->at,
                                     rvli_image_entry(&of->of->image, of->name), &of->at);
     }
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* Kernels of libraries stay, as their code does. */
+static rvli_loaded *need_library(uint64_t number)
+{
+    uint64_t found;
+    if (rvli_intmap_get(&libraries, number, &found))
+        return (rvli_loaded *)(uintptr_t)found;
+    rvli_loaded *made = calloc(1, sizeof *made);
+    if (made != NULL && rvli_intmap_insert(&libraries, number, (uintptr_t)made) == RVL_OK)
+        return made;
+    free(made);
+    return NULL;
+}
+
+CUresult rvli_registered_library(int device, uint64_t number, uint64_t code_bytes)
+{
+    const rvli_image none = {0};
+    const rvli_entry entry = {.code_bytes = code_bytes};
+    rvli_loaded image_at = {0};
+    pthread_mutex_lock(&mutex);
+    rvli_loaded *at = need_library(number);
+    CUresult result = at != NULL ? rvli_loaded_kernel(device, &none, &image_at, &entry, at)
+                                 : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_unlock(&mutex);
     return result;
 }

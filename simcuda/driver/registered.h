@@ -11,6 +11,7 @@
 #define RVL_SIMCUDA_REGISTERED_H
 
 #include <cuda.h>
+#include <stdint.h>
 
 /* A fat binary, by the wrapper that compilers write. NULL: no host memory. */
 void *rvli_registered_begin(const void *wrapper);
@@ -20,6 +21,12 @@ void rvli_registered_kernel(void *handle, const void *host, const char *name);
 
 /* Code of a library that is not there, and that may fail an assert(), is on a device. */
 CUresult rvli_registered_assert(int device);
+
+/*
+ * Loads a kernel of a library that is not there, as its first launch does: the library's number for
+ * it, and what its code takes. CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult rvli_registered_library(int device, uint64_t number, uint64_t code_bytes);
 
 /* It is unloaded, and its kernels with it. */
 void rvli_registered_end(void *handle);

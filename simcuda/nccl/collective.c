@@ -6,6 +6,10 @@
  * First the receiving buffer gets what this rank has sent itself, in the place of every rank: so
  * the driver sees the buffers, and a communicator of one rank is done. Where there are others, what
  * they bring takes its place (carry.h).
+ *
+ * An operation among several ranks launches a kernel (simcuda/wire/kernel.h): all of a group that
+ * are one communicator's have one together. One of no elements launches none, nor does a rank
+ * without others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +17,7 @@
 #include "simcuda/nccl/carry.h"
 #include "simcuda/nccl/comm.h"
 #include "simcuda/nccl/reduce.h"
+#include "simcuda/wire/kernel.h"
 
 /* ---- Checks ---- */
 
@@ -73,6 +78,19 @@ static const void *part_of(const void *from, int rank, size_t bytes)
     return (const char *)from + (size_t)rank * bytes;
 }
 
+/* ---- Kernels ---- */
+
+static rvli_nccl_result launch(rvli_comm *comm, size_t bytes, CUstream stream)
+{
+    uint64_t group = rvli_group_number();
+    if (comm->ranks == 1 || bytes == 0 || (group != 0 && comm->group == group))
+        return RVLI_NCCL_SUCCESS;
+    rvli_nccl_result result = rvli_nccl_driven(rvli_library_kernel(stream));
+    if (result == RVLI_NCCL_SUCCESS)
+        comm->group = group;
+    return result;
+}
+
 /* ---- Operations to reduce by ---- */
 
 #define SCALAR_ON_DEVICE 0 /* ncclScalarDevice */
@@ -112,10 +130,13 @@ rvli_nccl_result ncclRedOpDestroy(int operation, rvli_comm *comm)
 
 /* ---- Collectives ---- */
 
-/* What is as it should be takes the memory of a communicator's first collective. */
-static rvli_nccl_result with_memory(rvli_comm *comm, rvli_nccl_result checked)
+/* What is as it should be takes the memory of a communicator's first collective, and is launched.
+ */
+static rvli_nccl_result begin(rvli_comm *comm, rvli_nccl_result checked, size_t bytes,
+                              CUstream stream)
 {
-    return checked == RVLI_NCCL_SUCCESS ? rvli_comm_use_memory(comm) : checked;
+    rvli_nccl_result result = checked == RVLI_NCCL_SUCCESS ? rvli_comm_use_memory(comm) : checked;
+    return result == RVLI_NCCL_SUCCESS ? launch(comm, bytes, stream) : result;
 }
 
 /* What all ranks call, where each brings so many parts and gets so many. */
@@ -145,7 +166,7 @@ rvli_nccl_result ncclReduce(const void *from, void *to, size_t count, rvli_nccl_
     rvli_nccl_result result = check(comm, count, type, root, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
-    result = with_memory(comm, result);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclReduce", stream, bytes, 1, 1);
@@ -162,7 +183,8 @@ rvli_nccl_result ncclBroadcast(const void *from, void *to, size_t count, rvli_nc
                                int root, rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
+    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclBroadcast", stream, bytes, 1, 1);
@@ -188,7 +210,7 @@ rvli_nccl_result ncclAllReduce(const void *from, void *to, size_t count, rvli_nc
     rvli_nccl_result result = check(comm, count, type, 0, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
-    result = with_memory(comm, result);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclAllReduce", stream, bytes, 1, 1);
@@ -207,7 +229,7 @@ rvli_nccl_result ncclReduceScatter(const void *from, void *to, size_t count, rvl
     rvli_nccl_result result = check(comm, count, type, 0, &bytes);
     if (result == RVLI_NCCL_SUCCESS)
         result = check_operation(comm, operation);
-    result = with_memory(comm, result);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclReduceScatter", stream, bytes, comm->ranks, 1);
@@ -224,7 +246,8 @@ rvli_nccl_result ncclAllGather(const void *from, void *to, size_t count, rvli_nc
                                rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
+    rvli_nccl_result result = check(comm, count, type, 0, &bytes);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclAllGather", stream, bytes, 1, comm->ranks);
@@ -239,7 +262,8 @@ rvli_nccl_result ncclAlltoAll(const void *from, void *to, size_t count, rvli_ncc
                               rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = with_memory(comm, check(comm, count, type, 0, &bytes));
+    rvli_nccl_result result = check(comm, count, type, 0, &bytes);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclAlltoAll", stream, bytes, comm->ranks, comm->ranks);
@@ -255,7 +279,8 @@ rvli_nccl_result ncclGather(const void *from, void *to, size_t count, rvli_nccl_
                             rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
+    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclGather", stream, bytes, 1, comm->ranks);
@@ -271,7 +296,8 @@ rvli_nccl_result ncclScatter(const void *from, void *to, size_t count, rvli_nccl
                              int root, rvli_comm *comm, CUstream stream)
 {
     size_t bytes;
-    rvli_nccl_result result = with_memory(comm, check(comm, count, type, root, &bytes));
+    rvli_nccl_result result = check(comm, count, type, root, &bytes);
+    result = begin(comm, result, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclScatter", stream, bytes, comm->ranks, 1);
@@ -294,6 +320,8 @@ rvli_nccl_result ncclSend(const void *from, size_t count, rvli_nccl_type type, i
 {
     size_t bytes;
     rvli_nccl_result result = check(comm, count, type, peer, &bytes);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = launch(comm, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclSend", stream, bytes, 1, 1);
@@ -308,6 +336,8 @@ rvli_nccl_result ncclRecv(void *to, size_t count, rvli_nccl_type type, int peer,
 {
     size_t bytes;
     rvli_nccl_result result = check(comm, count, type, peer, &bytes);
+    if (result == RVLI_NCCL_SUCCESS)
+        result = launch(comm, bytes, stream);
     if (result != RVLI_NCCL_SUCCESS)
         return result;
     rvli_carried call = all_call(comm, "ncclRecv", stream, bytes, 1, 1);

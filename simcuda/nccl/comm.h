@@ -50,6 +50,7 @@ struct ncclComm {
     uint64_t carried;     /* operations of all ranks that have carried something */
     uint64_t (*pairs)[2]; /* those with each rank: receives, sends */
     uint64_t meeting;     /* 0: it has left */
+    uint64_t group;       /* the last one that has launched its kernel */
     uint64_t began_ns;
     uint64_t suspendable_bytes, total_bytes; /* total_bytes: with what stays */
     char name[RVLI_COMM_NAME_BYTES];
@@ -94,6 +95,9 @@ rvli_nccl_result rvli_comm_use_memory(rvli_comm *comm);
 
 /* Between ncclGroupStart() and ncclGroupEnd(). */
 bool rvli_group_is_open(void);
+
+/* Which group is open; 0: none. No two have the same number. */
+uint64_t rvli_group_number(void);
 
 /* What a group still has to do when it ends: see that a communicator is made, and hand it out. */
 rvli_nccl_result rvli_group_add(rvli_nccl_result (*begin)(void *), rvli_nccl_result (*end)(void *),

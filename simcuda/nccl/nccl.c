@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Version, results, and groups of calls. */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,12 +96,19 @@ typedef struct job {
     void *what;
 } job;
 
+static atomic_uint_fast64_t groups;
 static __thread unsigned depth;
+static __thread uint64_t number;
 static __thread job *jobs;
 
 bool rvli_group_is_open(void)
 {
     return depth > 0;
+}
+
+uint64_t rvli_group_number(void)
+{
+    return depth > 0 ? number : 0;
 }
 
 rvli_nccl_result rvli_group_add(rvli_nccl_result (*begin)(void *), rvli_nccl_result (*end)(void *),
@@ -118,7 +126,8 @@ rvli_nccl_result rvli_group_add(rvli_nccl_result (*begin)(void *), rvli_nccl_res
 
 rvli_nccl_result ncclGroupStart(void)
 {
-    depth++;
+    if (depth++ == 0)
+        number = atomic_fetch_add(&groups, 1) + 1;
     return RVLI_NCCL_SUCCESS;
 }
 

@@ -14,6 +14,7 @@
 #include "simcuda/nccl/nccl.h"
 
 #define RANKS_MAX 8
+#define NODES_MOST 16 /* of a graph */
 #define ELEMENTS 256
 
 static rvli_comm *comm;
@@ -187,6 +188,62 @@ static rvli_nccl_result reduce(void)
     return RVLI_NCCL_SUCCESS;
 }
 
+/* Collectives in place, while a stream is captured: prints how many kernels the graph has. */
+static rvli_nccl_result capture(void)
+{
+    void *place;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphNode_t nodes[NODES_MOST];
+    enum cudaGraphNodeType type;
+    size_t count = NODES_MOST, kernels = 0;
+    if (cudaMalloc(&place, ELEMENTS * sizeof(float)) != cudaSuccess ||
+        cudaStreamCreate(&stream) != cudaSuccess ||
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+        return RVLI_NCCL_CUDA_ERROR;
+    rvli_nccl_result result = RVLI_NCCL_SUCCESS;
+    for (int i = 0; i < 5 && result == RVLI_NCCL_SUCCESS; i++) {
+        if (i == 2)
+            FIND(ncclGroupStart)();
+        result = FIND(ncclAllReduce)(place, place, i == 1 ? 0 : ELEMENTS, RVLI_NCCL_FLOAT32, 0,
+                                     comm, stream);
+    }
+    FIND(ncclSend)(place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, stream);
+    FIND(ncclGroupEnd)();
+    FIND(ncclSend)(place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, stream);
+    FIND(ncclRecv)(place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, stream);
+    if (cudaStreamEndCapture(stream, &graph) != cudaSuccess ||
+        cudaGraphGetNodes(graph, nodes, &count) != cudaSuccess)
+        return RVLI_NCCL_CUDA_ERROR;
+    for (size_t i = 0; i < count; i++)
+        kernels +=
+            cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+    printf("%zu kernels\n", kernels);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    cudaFree(place);
+    return result;
+}
+
+/* An operation on a stream with a lost capture. */
+static rvli_nccl_result capture_lost(void)
+{
+    void *place;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    if (cudaMalloc(&place, ELEMENTS * sizeof(float)) != cudaSuccess ||
+        cudaStreamCreate(&stream) != cudaSuccess ||
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+        return RVLI_NCCL_CUDA_ERROR;
+    cudaStreamSynchronize(stream);
+    rvli_nccl_result result =
+        FIND(ncclAllReduce)(place, place, ELEMENTS, RVLI_NCCL_FLOAT32, 0, comm, stream);
+    cudaStreamEndCapture(stream, &graph);
+    cudaStreamDestroy(stream);
+    cudaFree(place);
+    return result;
+}
+
 /* What NCCL refuses: each prints its result. */
 static void bad(void)
 {
@@ -252,6 +309,10 @@ static int act_alone(const char *word)
         who();
     else if (strcmp(word, "reduce") == 0)
         say(reduce());
+    else if (strcmp(word, "capture") == 0)
+        say(capture());
+    else if (strcmp(word, "lost") == 0)
+        say(capture_lost());
     else if (strcmp(word, "bad") == 0)
         bad();
     else if (strcmp(word, "destroy") == 0)

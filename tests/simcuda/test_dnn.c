@@ -24,6 +24,7 @@ cudnnStatus_t cudnnGetReductionWorkspaceSize(cudnnHandle_t handle, const void *r
 
 #define GOOD CUDNN_STATUS_SUCCESS
 #define TEXT_BYTES 4096
+#define NODES_MOST 8 /* of a graph */
 
 static cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type)
 {
@@ -316,26 +317,32 @@ static void a_plan_has_a_handle_or_not(void **state)
     assert_int_equal(cudnnDestroy(handle), GOOD);
 }
 
+static void set_workspace(cudnnBackendDescriptor_t plan, int64_t size_bytes,
+                          cudnnBackendDescriptor_t pack, void *workspace)
+{
+    assert_int_equal(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                              CUDNN_TYPE_INT64, 1, &size_bytes),
+                     GOOD);
+    assert_int_equal(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                              CUDNN_TYPE_VOID_PTR, 1, (void *)&workspace),
+                     GOOD);
+}
+
 static void a_plan_runs_with_its_workspace(void **state)
 {
-    int64_t workspace_bytes = 4096;
+    const int64_t workspace_bytes = 4096;
     void *workspace = NULL;
     (void)state;
     cudnnHandle_t handle = new_handle();
     cudnnBackendDescriptor_t plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     cudnnBackendDescriptor_t pack = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    assert_int_equal(cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                              CUDNN_TYPE_INT64, 1, &workspace_bytes),
-                     GOOD);
-    assert_int_equal(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                              CUDNN_TYPE_VOID_PTR, 1, (void *)&workspace),
-                     GOOD);
+    set_workspace(plan, workspace_bytes, pack, workspace);
     assert_int_equal(cudnnBackendFinalize(pack), GOOD);
     assert_int_equal(cudnnBackendExecute(handle, plan, pack), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
     assert_int_equal(cudnnBackendFinalize(plan), GOOD);
     assert_int_equal(cudnnBackendExecute(handle, plan, pack), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
     check_reason("the plan has no workspace");
-    workspace = &workspace_bytes;
+    workspace = &handle;
     assert_int_equal(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
                                               CUDNN_TYPE_VOID_PTR, 1, (void *)&workspace),
                      GOOD);
@@ -344,6 +351,62 @@ static void a_plan_runs_with_its_workspace(void **state)
     drop(plan);
     drop(pack);
     assert_int_equal(cudnnDestroy(handle), GOOD);
+}
+
+/* Kernels of a graph, once a stream was captured. */
+static size_t captured_kernels(CUstream stream)
+{
+    CUgraph graph;
+    CUgraphNode nodes[NODES_MOST];
+    CUgraphNodeType type;
+    size_t count = NODES_MOST, kernels = 0;
+    assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    assert_int_equal(cuGraphGetNodes(graph, nodes, &count), CUDA_SUCCESS);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(cuGraphNodeGetType(nodes[i], &type), CUDA_SUCCESS);
+        kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
+    }
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return kernels;
+}
+
+static cudnnStatus_t normalize(cudnnHandle_t handle)
+{
+    return cudnnBatchNormalizationForwardInference(handle, CUDNN_BATCHNORM_SPATIAL_PERSISTENT, NULL,
+                                                   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                                   NULL, NULL, 1e-5);
+}
+
+static void what_is_computed_is_captured(void **state)
+{
+    CUstream stream;
+    (void)state;
+    cudnnHandle_t handle = new_handle();
+    cudnnBackendDescriptor_t plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    cudnnBackendDescriptor_t pack = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set_workspace(plan, 0, pack, NULL);
+    assert_int_equal(cudnnBackendFinalize(plan), GOOD);
+    assert_int_equal(cudnnBackendFinalize(pack), GOOD);
+    assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(cudnnSetStream(handle, (cudaStream_t)stream), GOOD);
+    assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cudnnBackendExecute(handle, plan, pack), GOOD);
+    assert_int_equal(normalize(handle), GOOD);
+    assert_int_equal(cudnnRNNForward(handle, NULL, CUDNN_FWD_MODE_TRAINING, NULL, NULL, NULL, NULL,
+                                     NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, 0,
+                                     NULL),
+                     CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    assert_int_equal(captured_kernels(stream), 2);
+
+    assert_int_equal(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(cudnnBackendExecute(handle, plan, pack),
+                     CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER);
+    check_reason("the kernel cannot be launched on the handle's stream");
+    drop(plan);
+    drop(pack);
+    assert_int_equal(cudnnDestroy(handle), GOOD);
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
 /* ---- The older functions ---- */
@@ -704,6 +767,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(heuristics_and_engines_are_for_the_device),
         cmocka_unit_test(a_plan_has_a_handle_or_not),
         cmocka_unit_test(a_plan_runs_with_its_workspace),
+        cmocka_unit_test(what_is_computed_is_captured),
         cmocka_unit_test(tensors_and_filters_are_read_back),
         cmocka_unit_test(networks_have_the_sizes_that_are_known),
         cmocka_unit_test(weights_lie_where_they_should),

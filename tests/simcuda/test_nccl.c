@@ -255,6 +255,21 @@ static void alone_it_takes_nothing(void **state)
     check_line(4, "0");
 }
 
+/* Of seven operations the one of no elements launches nothing, and the four of a group one kernel.
+ * A rank without others launches none. */
+static void captured_operations_are_nodes(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(2, "init id $1 2 capture lost reduce"), 0);
+    check_line(2, "4 kernels");
+    check_line(3, "0");
+    check_line(4, "1"); /* ncclUnhandledCudaError */
+    check_line(5, "0");
+    assert_int_equal(run_ranks(1, "init id 0 1 capture"), 0);
+    check_line(2, "0 kernels");
+    check_line(3, "0");
+}
+
 static void suspended_and_resumed(void **state)
 {
     (void)state;
@@ -434,6 +449,7 @@ int main(void)
         cmocka_unit_test(no_room_for_a_collective),
         cmocka_unit_test(what_destroying_gives_back),
         cmocka_unit_test(alone_it_takes_nothing),
+        cmocka_unit_test(captured_operations_are_nodes),
         cmocka_unit_test(suspended_and_resumed),
         cmocka_unit_test(suspending_waits_for_all),
         cmocka_unit_test(a_rank_that_ends_instead_of_suspending),

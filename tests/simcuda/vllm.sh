@@ -41,8 +41,10 @@ rm -rf "$site"
 run() { # MODEL GPUS [OPTIONS]
     local model=$1 gpus=$2
     shift 2
-    timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
-        env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
+    # In the environment of reveille run, which adds to PYTHONPATH: without its own part nothing is computed, and the
+    # engine waits forever for the number of its tokens.
+    PYTHONPATH=$site timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
+        "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
 }
 timeout 300 env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_executor.py"
 run small 1
