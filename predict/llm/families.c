@@ -235,7 +235,8 @@ static const rvli_family families[] = {
      GRANITE_EXPERTS},
     {.type = "seed_oss",
      .features = RVLI_GQA,
-     .reads = RVLI_TRAINS | RVLI_READS_QKV_BIAS | RVLI_READS_OUT_BIAS | RVLI_READS_MLP_BIAS | RVLI_BIASED,
+     .reads = RVLI_TRAINS | RVLI_READS_QKV_BIAS | RVLI_READS_OUT_BIAS | RVLI_READS_MLP_BIAS |
+              RVLI_BIASED,
      .head_dim = 128},
     {.type = "smollm3",
      .features = RVLI_GQA,

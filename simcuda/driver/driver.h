@@ -29,7 +29,8 @@ CUresult rvli_driver_ready(void);
 /* Whether there is such a device. */
 bool rvli_device_exists(int device);
 
-/* The machine's number of a device that this process sees, and the other way: -1 if it sees none. */
+/* The machine's number of a device that this process sees, and the other way: -1 if it sees none.
+ */
 int rvli_device_number(int device);
 int rvli_device_of_number(int number);
 
