@@ -102,6 +102,38 @@ static bool set_optimizer(rvl_model_options *o, const char *text)
     return index >= 0;
 }
 
+static bool set_attention(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"", "cudnn", "flash", "efficient", "math", NULL};
+    int index = index_of(text, words);
+    if (index >= 1)
+        o->attention = (rvl_model_attention)index;
+    return index >= 1;
+}
+
+static bool set_loss(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"plain", "chunked", "fused", NULL};
+    uint32_t chunks = 0;
+    int index = index_of(text, words);
+    if (strncmp(text, "chunked:", 8) == 0 && parse_number(text + 8, &chunks) && chunks > 0)
+        index = RVL_MODEL_LOSS_CHUNKED;
+    if (index < 0)
+        return false;
+    o->loss = (rvl_model_loss)index;
+    o->loss_chunks = chunks;
+    return true;
+}
+
+static bool set_lora_targets(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"peft", "all-linear", NULL};
+    int index = index_of(text, words);
+    if (index >= 0)
+        o->lora_targets = (rvl_model_lora_targets)index;
+    return index >= 0;
+}
+
 static bool set_weights_dtype(rvl_model_options *o, const char *text)
 {
     static const char *const words[] = {"", "bf16", "fp8", "int4", "int8", NULL};
@@ -174,6 +206,11 @@ static bool set_nccl(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_NCCL, &o->flags);
 }
 
+static bool set_reduce_fp32(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_REDUCE_FP32, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;
@@ -200,6 +237,7 @@ SET_NUMBER(train_pp, 1)
 SET_NUMBER(train_stage, 0)
 SET_NUMBER(train_cp, 1)
 SET_NUMBER(train_ep, 1)
+SET_NUMBER(lora_rank, 1)
 #undef SET_NUMBER
 
 #define NO_GROUP(title)
@@ -249,8 +287,10 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",   "micro-batch", "accumulate",      "recompute",
-                                        "optimizer", "fused",       "mixed-precision", NULL};
+    static const char *const names[] = {"reshard",   "micro-batch", "accumulate", "recompute",
+                                        "attention", "loss",        "optimizer",  "mixed-precision",
+                                        "fused",     "reduce-fp32", "lora",       "lora-targets",
+                                        NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -263,6 +303,33 @@ static bool is_of_megatron(const char *name)
     return index_of(name, names) >= 0;
 }
 
+static bool is_of_transformers(const char *name)
+{
+    static const char *const names[] = {"attention", "loss", "lora", "lora-targets", NULL};
+    return index_of(name, names) >= 0;
+}
+
+/* What the program of a step alone knows: the formulas do not. */
+static bool is_of_program(const rvl_model_options *options, const char *name)
+{
+    static const char *const names[] = {"accumulate", "loss", "fused", "reduce-fp32", NULL};
+    bool flat = options->attention != RVL_MODEL_ATTENTION_MATH;
+    return index_of(name, names) >= 0 || (flat && strcmp(name, "attention") == 0);
+}
+
+/* With a given size of one of these the trainer's terms are formulas (docs/model.md). */
+static bool is_training_given(const rvl_model_options *options)
+{
+    bool adds_up = options->train != RVL_MODEL_TRAIN_MEGATRON;
+    for (size_t i = 0; adds_up && i < options->given_count; i++) {
+        rvl_model_term term = options->given[i].term;
+        bool of_step = term >= RVL_MODEL_SHARDED_WEIGHTS && term <= RVL_MODEL_LOGITS;
+        if (of_step || (term >= RVL_MODEL_OPTIMIZER_TEMPORARIES && term <= RVL_MODEL_CACHED))
+            return true;
+    }
+    return false;
+}
+
 const char *model_setting_idle(const rvl_model_options *options, const char *name,
                                const char *sought)
 {
@@ -270,15 +337,25 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
     if (is_of_megatron(name) && options->train != RVL_MODEL_TRAIN_MEGATRON)
         return "is a setting of Megatron: leave it out, or say --train megatron:N";
+    if (is_of_transformers(name) && options->train == RVL_MODEL_TRAIN_MEGATRON)
+        return "changes nothing with --train megatron, which has other layers: leave it out";
+    if (is_of_program(options, name) && is_training_given(options))
+        return "changes nothing where --given says the size of one of the trainer's terms: leave "
+               "one of them out";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON)
         return "changes nothing with --train megatron, which gathers no layers: leave it out";
-    if (strcmp(name, "mixed-precision") == 0 && options->train != RVL_MODEL_TRAIN_FSDP)
+    bool of_fsdp = strcmp(name, "mixed-precision") == 0 || strcmp(name, "reduce-fp32") == 0;
+    if (of_fsdp && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a policy of FSDP: leave it out, or say --train fsdp:N";
+    if (strcmp(name, "reduce-fp32") == 0 && (options->flags & RVL_MODEL_MIXED))
+        return "changes nothing with --mixed-precision, which reduces in fp32: leave it out";
     if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
         options->optimizer != RVL_MODEL_ADAMW_BF16)
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";
+    if (strcmp(name, "lora-targets") == 0 && options->lora_rank == 0)
+        return "changes nothing without --lora: say --lora RANK, or leave it out";
     if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
         return "changes nothing with this --strategy: only v3 wakes in stages";
     if (strcmp(name, "mem-fraction") != 0)

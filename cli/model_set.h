@@ -56,11 +56,23 @@
             "micro-batches before the optimizer's step")                                           \
     SWITCH(recompute, "recompute", "all are kept",                                                 \
            "activations are computed again, layer by layer")                                       \
+    SETTING(attention, "attention", "cudnn|flash|efficient|math",                                  \
+            "cudnn, flash, efficient or math", "cudnn on Hopper and B200, else flash",             \
+            "which of PyTorch's attentions trains")                                                \
+    SETTING(loss, "loss", "plain|chunked[:N]|fused",                                               \
+            "plain, chunked, chunked:N with N from 1 to 4096, or fused", "plain",                  \
+            "chunked: N parts of the tokens, 8 if not said; fused: Liger's kernel")                \
+    SETTING(lora_rank, "lora", "RANK", MODEL_FROM_1, "all is trained",                             \
+            "adapters of this rank are trained, in fp32, and all else is frozen")                  \
+    SETTING(lora_targets, "lora-targets", "peft|all-linear", "peft or all-linear", "peft",         \
+            "layers with adapters; peft: q and v; all-linear: all of attention and MLP")           \
     SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
             "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
             "what the trainer steps with")                                                         \
     SWITCH(mixed_precision, "mixed-precision", "all in bf16",                                      \
            "FSDP: shards and gradients in fp32, the passes in bf16")                               \
+    SWITCH(reduce_fp32, "reduce-fp32", "as they are",                                              \
+           "FSDP: bf16 gradients are summed over ranks in fp32")                                   \
     SWITCH(fused, "fused", "foreach", "AdamW works in one kernel, without temporaries")            \
     GROUP("Both")                                                                                  \
     SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \

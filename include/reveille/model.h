@@ -136,6 +136,28 @@ typedef enum rvl_model_optimizer {
         RVL_MODEL_OPTIMIZER_COUNT
 } rvl_model_optimizer;
 
+/* Which of its ways PyTorch takes for attention in training. */
+typedef enum rvl_model_attention {
+    RVL_MODEL_ATTENTION_AUTO = 0, /* as PyTorch: cuDNN on Hopper and B200, else flash */
+    RVL_MODEL_ATTENTION_CUDNN,
+    RVL_MODEL_ATTENTION_FLASH,
+    RVL_MODEL_ATTENTION_EFFICIENT,
+    RVL_MODEL_ATTENTION_MATH
+} rvl_model_attention;
+
+/* How head and loss are worked out in training. */
+typedef enum rvl_model_loss {
+    RVL_MODEL_LOSS_PLAIN = 0, /* all logits at once */
+    RVL_MODEL_LOSS_CHUNKED,   /* loss_chunks parts of the tokens, one after the other */
+    RVL_MODEL_LOSS_FUSED      /* Liger's fused linear cross entropy */
+} rvl_model_loss;
+
+/* Which linear layers get adapters of LoRA. */
+typedef enum rvl_model_lora_targets {
+    RVL_MODEL_LORA_PEFT = 0,  /* PEFT's default: q and v */
+    RVL_MODEL_LORA_ALL_LINEAR /* all of attention and MLP */
+} rvl_model_lora_targets;
+
 /* A term of known size, better than a formula gives it. 0 bytes leave it out. */
 typedef struct rvl_model_given {
     rvl_model_term term;
@@ -144,10 +166,11 @@ typedef struct rvl_model_given {
 } rvl_model_given;
 
 /* Flags of a step. */
-#define RVL_MODEL_RECOMPUTE 1u /* activations are computed again, layer by layer */
-#define RVL_MODEL_RESHARD 2u   /* FSDP: frees gathered layers after use; without: keeps all */
-#define RVL_MODEL_MIXED 8u     /* FSDP: shards and their gradients in fp32, the passes in bf16 */
-#define RVL_MODEL_FUSED 4u     /* AdamW in one kernel, without temporaries; without: foreach */
+#define RVL_MODEL_RECOMPUTE 1u    /* activations are computed again, layer by layer */
+#define RVL_MODEL_RESHARD 2u      /* FSDP: frees gathered layers after use; without: keeps all */
+#define RVL_MODEL_MIXED 8u        /* FSDP: shards and their gradients in fp32, the passes in bf16 */
+#define RVL_MODEL_REDUCE_FP32 16u /* FSDP: bf16 gradients are summed over ranks in fp32 */
+#define RVL_MODEL_FUSED 4u        /* AdamW in one kernel, without temporaries; without: foreach */
 /* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
 #define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
@@ -177,15 +200,19 @@ typedef struct rvl_model_options {
     size_t note_count;
     const rvl_model_given *given;
     size_t given_count;
-    size_t given_size;    /* sizeof(rvl_model_given) */
-    uint32_t accumulate;  /* micro-batches before the optimizer's step; 0: 1 */
-    uint32_t reserved;    /* 0 */
+    size_t given_size;   /* sizeof(rvl_model_given) */
+    uint32_t accumulate; /* micro-batches before the optimizer's step; 0: 1 */
+    rvl_model_attention attention;
     uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, as of those that follow */
     uint32_t train_pp;    /* pipeline stages, by 1F1B */
     uint32_t train_cp;    /* context parallel */
     uint32_t train_ep;    /* expert parallel, over the ranks of a stage */
     uint32_t train_stage; /* the pipeline stage that is predicted */
-    uint32_t reserved2;   /* 0 */
+    rvl_model_loss loss;
+    uint32_t loss_chunks; /* of RVL_MODEL_LOSS_CHUNKED; 0: 8 */
+    uint32_t lora_rank;   /* adapters are trained, all else is frozen; 0: all is trained */
+    rvl_model_lora_targets lora_targets;
+    uint32_t reserved; /* 0 */
 } rvl_model_options;
 
 /*

@@ -267,6 +267,13 @@ void rvli_tower_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_
 /* Their number. */
 uint64_t rvli_tower_count(const rvl_model *model);
 
+/* Whether PEFT knows which layers of the model's family get adapters if nobody says it. */
+bool rvli_has_lora_default(const rvl_model *model);
+
+/* Whether LoRA has an adapter beside a parameter, and its two matrices. A rank of 0 has none. */
+bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_tensor *tensor,
+                     rvli_tensor parts_out[2]);
+
 /* Every tensor of one rank of an engine: fused, split, quantised. */
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
                             void *user);

@@ -2,6 +2,8 @@
 /*
  * Options: defaults filled in, and everything that a step could stumble over refused beforehand.
  */
+#include <string.h>
+
 #include "base/options.h"
 #include "predict/llm/llm_internal.h"
 
@@ -12,6 +14,9 @@
 #define TOKENS_MAX (1u << 24)
 #define PPM 1000000
 #define ACCUMULATE_MAX 4096
+#define CHUNKS_MAX 4096
+#define DEFAULT_CHUNKS 8
+#define LORA_RANK_MAX 65536
 
 static rvl_status refuse(const char *key, const char *why)
 {
@@ -57,7 +62,10 @@ static rvl_status check_ranges(const rvl_model_options *o)
 {
     if ((unsigned)o->train > RVL_MODEL_TRAIN_MEGATRON || (unsigned)o->strategy > RVL_MODEL_V2 ||
         (unsigned)o->wake > RVL_WAKE_TOGETHER || (unsigned)o->weights_dtype > RVL_MODEL_INT8 ||
-        (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT)
+        (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT ||
+        (unsigned)o->attention > RVL_MODEL_ATTENTION_MATH ||
+        (unsigned)o->loss > RVL_MODEL_LOSS_FUSED ||
+        (unsigned)o->lora_targets > RVL_MODEL_LORA_ALL_LINEAR)
         return refuse("", "an option has a value that its type does not have");
     if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
         return refuse("--kv-dtype", "a KV cache is bf16 or fp8");
@@ -77,6 +85,16 @@ static rvl_status check_ranges(const rvl_model_options *o)
         o->optimizer != RVL_MODEL_SGD_MOMENTUM)
         return refuse("--mixed-precision", "its states are in fp32, as its shards: say --optimizer "
                                            "adamw or sgd-momentum");
+    if ((o->flags & RVL_MODEL_REDUCE_FP32) && o->train != RVL_MODEL_TRAIN_FSDP)
+        return refuse("--reduce-fp32", "is a policy of FSDP: say --train fsdp:N, or leave it out");
+    if ((o->flags & RVL_MODEL_REDUCE_FP32) && rvli_is_mixed(o->flags))
+        return refuse(
+            "--reduce-fp32",
+            "changes nothing with --mixed-precision, which reduces in fp32: leave it out");
+    if (o->loss_chunks != 0 && o->loss != RVL_MODEL_LOSS_CHUNKED)
+        return refuse("--loss", "a number of chunks goes with chunked: say --loss chunked:N");
+    if (o->loss_chunks > CHUNKS_MAX)
+        return refuse("--loss", "at most 4096 chunks");
     if (o->pp_rank >= o->pp)
         return refuse("--pp-rank", "there is no such stage: the first is 0, the last pp - 1");
     if (o->train == RVL_MODEL_TRAIN_NONE && o->strategy == RVL_MODEL_V1)
@@ -92,6 +110,68 @@ static rvl_status check_ranges(const rvl_model_options *o)
                       "a kv_cache_scheme that is not known (8 bits of type float is): say what the "
                       "cache is with --kv-dtype");
     return RVL_OK;
+}
+
+static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
+{
+    if (o->lora_rank == 0)
+        return o->lora_targets == RVL_MODEL_LORA_PEFT
+                   ? RVL_OK
+                   : refuse("--lora-targets",
+                            "changes nothing without --lora: say --lora RANK too");
+    if (o->lora_rank > LORA_RANK_MAX)
+        return refuse("--lora", "at most a rank of 65536");
+    if (o->train == RVL_MODEL_TRAIN_NONE)
+        return refuse("--lora", "changes nothing with --train none: say how it trains");
+    if (m->experts > 0 || (m->features & RVLI_MLA))
+        return refuse("--lora",
+                      "adapters are predicted for dense models with q, k and v alone, not "
+                      "beside experts or latent attention: leave it out");
+    if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
+        return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
+                                        "say --lora-targets all-linear");
+    if (rvli_is_mixed(o->flags) || (o->flags & RVL_MODEL_REDUCE_FP32))
+        return refuse("--lora", "adapters are in fp32, and so is their reduction: leave out "
+                                "--mixed-precision and --reduce-fp32");
+    if (o->optimizer == RVL_MODEL_ADAMW_BF16)
+        return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
+                                "adamw, adamw-8bit, sgd-momentum or sgd");
+    return RVL_OK;
+}
+
+/* What the family lets a trainer choose. */
+static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
+{
+    const char *ours = o->lora_rank > 0                  ? "--lora"
+                       : o->loss != RVL_MODEL_LOSS_PLAIN ? "--loss"
+                                                         : NULL;
+    ours = o->attention != RVL_MODEL_ATTENTION_AUTO ? "--attention" : ours;
+    if (o->train == RVL_MODEL_TRAIN_MEGATRON && ours != NULL)
+        return refuse(ours, "changes nothing with --train megatron: leave it out");
+    if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
+        return refuse("--attention", "changes nothing with latent attention, which is predicted as "
+                                     "one block (docs/model.md): leave it out");
+    if (o->attention == RVL_MODEL_ATTENTION_EFFICIENT && m->kv_heads != m->heads)
+        return refuse("--attention",
+                      "efficient has no kernels for heads of q that share k and v, as this "
+                      "model's do: choose cudnn, flash or math");
+    return check_lora(m, o);
+}
+
+/*
+ * What PyTorch tries first (torch/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): cuDNN on
+ * devices of compute capability 9.0 and 10.0. A device of size alone is taken for an H200.
+ */
+static rvl_model_attention first_attention(const rvl_profile *device)
+{
+    static const char *const with_cudnn[] = {"h200", "h100", "b200"};
+    if (device->name == NULL)
+        return RVL_MODEL_ATTENTION_CUDNN;
+    for (size_t i = 0; i < sizeof with_cudnn / sizeof with_cudnn[0]; i++) {
+        if (strncmp(device->name, with_cudnn[i], strlen(with_cudnn[i])) == 0)
+            return RVL_MODEL_ATTENTION_CUDNN;
+    }
+    return RVL_MODEL_ATTENTION_FLASH;
 }
 
 static rvl_status check_division(uint64_t size, uint64_t ranks, const char *key, const char *by)
@@ -192,8 +272,8 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     TRY(rvli_flags_check(plan_out->options.flags,
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
-                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL,
-                         plan_out->options.reserved | plan_out->options.reserved2));
+                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_REDUCE_FP32,
+                         plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(check_training(model, &plan_out->options));
@@ -207,5 +287,10 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
         return refuse("--device", "neither a size nor a profile that `reveille devices` lists");
     if (status != RVL_OK)
         return status;
+    TRY(check_trainer(model, &plan_out->options));
+    if (plan_out->options.loss == RVL_MODEL_LOSS_CHUNKED && plan_out->options.loss_chunks == 0)
+        plan_out->options.loss_chunks = DEFAULT_CHUNKS;
+    if (plan_out->options.attention == RVL_MODEL_ATTENTION_AUTO)
+        plan_out->options.attention = first_attention(&plan_out->device);
     return split(model, plan_out);
 }

@@ -98,6 +98,8 @@ typedef struct share_walk {
     unsigned states;
     unsigned bytes;
     bool blocks;
+    const rvl_model_options *options;
+    bool trained_only; /* of LoRA's adapters alone, where there are some */
 } share_walk;
 
 /* FSDP2 splits every parameter by its rows, the last shards padded. */
@@ -106,17 +108,31 @@ static uint64_t share_of(const rvli_tensor *tensor, uint64_t ranks)
     return (tensor->rows + ranks - 1) / ranks * tensor->columns;
 }
 
-static void pack_share(void *user, const rvli_tensor *tensor)
+static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
 {
-    share_walk *w = user;
     uint64_t elements = share_of(tensor, w->ranks);
     bool in_blocks = w->blocks && elements >= STATE_8BIT_ELEMENTS_MIN;
-    uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : w->bytes;
+    uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : bytes;
     for (unsigned state = 0; state < w->states; state++) {
         rvli_packer_add(&w->packer, elements * each);
         if (in_blocks)
             rvli_packer_add(&w->packer, (elements + STATE_BLOCK - 1) / STATE_BLOCK * FP32_BYTES);
     }
+}
+
+/* Adapters, and their gradients, are in fp32. */
+static void pack_share(void *user, const rvli_tensor *tensor)
+{
+    share_walk *w = user;
+    const rvl_model_options *o = w->options;
+    rvli_tensor parts[2];
+    if (!w->trained_only)
+        pack_one(w, tensor, w->bytes);
+    if (!rvli_adapter_of(o->lora_rank, o->lora_targets, tensor, parts))
+        return;
+    uint64_t bytes = w->bytes == BF16_BYTES ? FP32_BYTES : w->bytes;
+    pack_one(w, &parts[0], bytes);
+    pack_one(w, &parts[1], bytes);
 }
 
 static void make_shares(const maker *m, rvl_model_term term, unsigned states, unsigned bytes,
@@ -126,7 +142,10 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
     share_walk w = {.ranks = sharded ? m->plan->options.train_ranks : 1,
                     .states = states,
                     .bytes = bytes,
-                    .blocks = blocks};
+                    .blocks = blocks,
+                    .options = &m->plan->options,
+                    .trained_only =
+                        m->plan->options.lora_rank > 0 && term != RVL_MODEL_SHARDED_WEIGHTS};
     if (is_given(m, term))
         return;
     rvli_packer_begin(&w.packer, sizes_of(m, term));
@@ -219,12 +238,21 @@ uint64_t rvli_experts_kept_bytes(const rvl_model *m)
     return m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
 }
 
+/* math keeps the softmax of all scores, and q, k, v for every head, in fp32. */
+static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o)
+{
+    return o->attention == RVL_MODEL_ATTENTION_MATH
+               ? FP32_BYTES * (m->heads * (uint64_t)o->seq_len + 3 * m->dim[RVLI_DIM_Q])
+               : 0;
+}
+
 /* Bytes a token that a layer keeps for its backward pass. */
-static uint64_t layer_activations(const rvl_model *m, uint32_t layer)
+static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o, uint32_t layer)
 {
     const uint64_t *d = m->dim;
     uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : 4;
-    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + rvli_attention_kept_bytes(m);
+    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + rvli_attention_kept_bytes(m) +
+                     math_activations(m, o);
     if (!rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))
         return bytes + mlp_activations(d[RVLI_DIM_INTERMEDIATE]);
     return bytes + rvli_experts_kept_bytes(m);
@@ -245,7 +273,7 @@ static rvl_status make_activations(const maker *m)
     if (is_given(m, RVL_MODEL_ACTIVATIONS))
         return RVL_OK;
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
-        uint64_t each = layer_activations(m->model, layer);
+        uint64_t each = layer_activations(m->model, o, layer);
         largest = each > largest ? each : largest;
     }
     if (largest > STEP_BYTES_MAX / tokens / m->model->layers)
@@ -254,7 +282,7 @@ static rvl_status make_activations(const maker *m)
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
         uint64_t each = (o->flags & RVL_MODEL_RECOMPUTE)
                             ? BF16_BYTES * m->model->dim[RVLI_DIM_HIDDEN]
-                            : layer_activations(m->model, layer);
+                            : layer_activations(m->model, o, layer);
         rvli_packer_add(&packer, tokens * each);
     }
     if (o->flags & RVL_MODEL_RECOMPUTE)
@@ -472,7 +500,12 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
                                  .flags = o->flags,
                                  .micro_batch = o->micro_batch,
                                  .seq_len = o->seq_len,
-                                 .optimizer = o->optimizer};
+                                 .optimizer = o->optimizer,
+                                 .attention = o->attention,
+                                 .loss = o->loss,
+                                 .loss_chunks = o->loss_chunks,
+                                 .lora_rank = o->lora_rank,
+                                 .lora_targets = o->lora_targets};
     shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
     if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
         shape.tp = o->train_tp;
@@ -547,7 +580,7 @@ static void make_trainer(const maker *m)
     bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
     bool mixed = rvli_is_mixed(m->plan->options.flags);
     make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
-    if (chosen.master && !mixed)
+    if (chosen.master && !mixed && m->plan->options.lora_rank == 0)
         make_shares(m, RVL_MODEL_MASTER_WEIGHTS, 1, FP32_BYTES, false);
     make_shares(m, RVL_MODEL_OPTIMIZER, chosen.states, chosen.bytes, chosen.blocks);
     make_shares(m, RVL_MODEL_GRADIENTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);

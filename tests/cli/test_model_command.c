@@ -47,8 +47,8 @@ static void takes_every_option(void **state)
         run_command(
             "model --output x.rvt --device 80GiB --tp 2 --pp 2 --pp-rank 1 --ep 2 "
             "--mem-fraction 0.875 --weights-dtype fp8 --kv-dtype fp8 --train fsdp:16 --reshard "
-            "--micro-batch 2 --seq-len 1024 --accumulate 2 --recompute --optimizer adamw --fused "
-            "--strategy v3 "
+            "--micro-batch 2 --seq-len 1024 --accumulate 2 --recompute --attention flash "
+            "--loss chunked:4 --optimizer adamw --reduce-fp32 --fused --strategy v3 "
             "--wake together --given cuda_graph=2GiB --given buffers=0 --name Mine "
             "--note 'a note' " CONFIGS "qwen3-30b-a3b.json"),
         0);
@@ -162,6 +162,28 @@ static void bad_usage_is_named(void **state)
          "--reshard changes nothing with --train megatr"},
         {"a -o x.rvt --train megatron:2 --mixed-precision",
          "--mixed-precision is a policy of FSDP"},
+        {"a -o x.rvt --train ddp --reduce-fp32", "--reduce-fp32 is a policy of FSDP"},
+        {"a -o x.rvt --train fsdp:2 --mixed-precision --reduce-fp32",
+         "--reduce-fp32 changes nothing with --mixed-precision"},
+        {"a -o x.rvt --reduce-fp32", "--reduce-fp32 changes nothing with --train none"},
+        {"a -o x.rvt --attention math", "--attention changes nothing with --train none"},
+        {"a -o x.rvt --loss fused", "--loss changes nothing with --train none"},
+        {"a -o x.rvt --train ddp --loss fused --given cached=0",
+         "--loss changes nothing where --given says the size of one of the trainer's terms"},
+        {"a -o x.rvt --train ddp --accumulate 2 --given sharded_weights=0",
+         "--accumulate changes nothing where --given"},
+        {"a -o x.rvt --train ddp --attention flash --given logits=1GiB",
+         "--attention changes nothing where --given"},
+        {"a -o x.rvt --train megatron:2 --loss fused", "--loss changes nothing with --train megat"},
+        {"a -o x.rvt --train megatron:2 --lora 8", "--lora changes nothing with --train megat"},
+        {"a --lora 0", "--lora 0: expected a whole number from 1 to 16777216"},
+        {"a -o x.rvt --lora 8", "--lora changes nothing with --train none"},
+        {"a -o x.rvt --train ddp --lora-targets all-linear",
+         "--lora-targets changes nothing without --lora: say --lora RANK"},
+        {"a --lora-targets q", "--lora-targets q: expected peft or all-linear"},
+        {"a --attention eager", "--attention eager: expected cudnn, flash, efficient or math"},
+        {"a --loss chunked:0", "--loss chunked:0: expected plain, chunked, chunked:N with N from"},
+        {"a --loss chunks", "--loss chunks: expected plain, chunked, chunked:N with N from 1 to"},
         {"a -o x.rvt --fused", "--fused changes nothing with --train none"},
         {"a -o x.rvt --accumulate 2", "--accumulate changes nothing with --train none"},
         {"a --accumulate 0", "--accumulate 0: expected a whole number from 1"},

@@ -89,9 +89,11 @@ static line as_line(const char *words)
 
 /* ---- Tables: which keys may stand where ---- */
 
+#define KEYS_MAX 24
+
 typedef enum table { ROOT, CHECK, SETTINGS, BUDGETS, GIVEN, TABLES } table;
 
-static const char *const known[TABLES][20] = {
+static const char *const known[TABLES][KEYS_MAX] = {
     [ROOT] = {"schema", "baseline", "tolerance_percent", "checks"},
     [CHECK] = {"name", "trace", "model", "devices", "wake", "conductor", "budgets", "settings",
                "tolerance_percent"},
@@ -99,7 +101,7 @@ static const char *const known[TABLES][20] = {
         {"tp",        "pp",       "pp-rank",    "ep",          "mem-fraction",    "weights-dtype",
          "kv-dtype",  "train",    "reshard",    "micro-batch", "seq-len",         "recompute",
          "optimizer", "strategy", "accumulate", "fused",       "mixed-precision", "given",
-         "wake",      "device"},
+         "wake",      "device",   "attention",  "loss",        "reduce-fp32",     "lora"},
     [BUDGETS] = {"train", "rollout", "start", "update_weights", "\"a stage\""},
     [GIVEN] = {"weights", "kv_cache", "cuda_graph", "buffers", "optimizer", "activations", "logits",
                "asleep", "engine_context"},
@@ -130,7 +132,7 @@ static table table_at(const text *t, uint32_t at)
 static const char *some_key(text *t, table of)
 {
     uint32_t count = 0;
-    while (count < 20 && known[of][count] != NULL)
+    while (count < KEYS_MAX && known[of][count] != NULL)
         count++;
     return known[of][pick(t, count)];
 }

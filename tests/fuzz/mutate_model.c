@@ -289,7 +289,10 @@ static void set_step(tree *t, json_t *root)
                                           "accumulate",  "fused",
                                           "train_tp",    "train_pp",
                                           "train_cp",    "train_ep",
-                                          "train_stage", "megatron"};
+                                          "train_stage", "megatron",
+                                          "attention",   "loss",
+                                          "loss_chunks", "reduce_fp32",
+                                          "lora_rank",   "lora_targets"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

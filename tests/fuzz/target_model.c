@@ -75,11 +75,18 @@ static rvl_model_options options_in(const json_t *step)
                                .wake = (rvl_wake)option(step, "wake"),
                                .micro_batch = option(step, "micro_batch"),
                                .seq_len = option(step, "seq_len"),
-                               .flags = (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
-                                        (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0) |
-                                        (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0) |
-                                        option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
+                               .flags =
+                                   (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
+                                   (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0) |
+                                   (option(step, "reduce_fp32") != 0 ? RVL_MODEL_REDUCE_FP32 : 0) |
+                                   (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0) |
+                                   option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
                                .accumulate = option(step, "accumulate"),
+                               .attention = (rvl_model_attention)option(step, "attention"),
+                               .loss = (rvl_model_loss)option(step, "loss"),
+                               .loss_chunks = option(step, "loss_chunks"),
+                               .lora_rank = option(step, "lora_rank"),
+                               .lora_targets = (rvl_model_lora_targets)option(step, "lora_targets"),
                                .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
                                .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
                                .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};

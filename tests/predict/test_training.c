@@ -60,21 +60,68 @@ static uint64_t apart(uint64_t a, uint64_t b)
 }
 
 /* Small tensors of a few KiB are left out: 0.01 % of what is allocated. */
+static void assert_as_read(const rvl_model *model, const program *p)
+{
+    rvli_trained trained;
+    assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
+    uint64_t allocated = trained.passes.allocated_bytes;
+    bool near = apart(allocated, p->allocated) <= p->allocated / 10000;
+    if (trained.reserved_bytes != p->reserved || !near)
+        print_error("%s: allocated %llu, reserved %llu; read %llu, %llu\n", p->config,
+                    (unsigned long long)allocated, (unsigned long long)trained.reserved_bytes,
+                    (unsigned long long)p->allocated, (unsigned long long)p->reserved);
+    assert_true(near);
+    assert_int_equal(trained.reserved_bytes, p->reserved);
+}
+
 static void programs_have_what_a_card_read(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
-        const program *p = &programs[i];
-        rvl_model *model = open_model(p->config);
-        rvli_trained trained;
-        assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
-        uint64_t allocated = trained.passes.allocated_bytes;
-        bool near = apart(allocated, p->allocated) <= p->allocated / 10000;
-        if (trained.reserved_bytes != p->reserved || !near)
-            print_error("%s: allocated %llu, reserved %llu\n", p->config,
-                        (unsigned long long)allocated, (unsigned long long)trained.reserved_bytes);
-        assert_true(near);
-        assert_int_equal(trained.reserved_bytes, p->reserved);
+        rvl_model *model = open_model(programs[i].config);
+        assert_as_read(model, &programs[i]);
+        rvl_model_close(model);
+    }
+}
+
+/* ---- Against simulated GPUs: the first layers of a model, for settings that no card has run ----
+ */
+
+#define LLAMA3 FSDP, .micro_batch = 2, .seq_len = 1024 /* llama-3.2-1b, three layers */
+#define LORA                                                                                       \
+    .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 2, .optimizer = RVL_MODEL_ADAMW,                 \
+    .micro_batch = 2, .seq_len = 1024, .lora_rank = 16
+#define LLAMA2 FSDP, .micro_batch = 2, .seq_len = 1000 /* llama-2-7b, two layers */
+
+static const struct {
+    uint32_t layers;
+    program program;
+} settings[] = {
+    {3, {"llama-3.2-1b", {LLAMA3, .attention = RVL_MODEL_ATTENTION_FLASH}, 6147427328, 7983857664}},
+    {3, {"llama-3.2-1b", {LLAMA3, .attention = RVL_MODEL_ATTENTION_MATH}, 7065190400, 9070182400}},
+    {2, {"llama-2-7b", {LLAMA2, .attention = RVL_MODEL_ATTENTION_MATH}, 5884618752, 8229224448}},
+    {2,
+     {"llama-2-7b", {LLAMA2, .attention = RVL_MODEL_ATTENTION_EFFICIENT}, 5272537088, 7860125696}},
+    {3,
+     {"llama-3.2-1b",
+      {LLAMA3, .loss = RVL_MODEL_LOSS_CHUNKED, .loss_chunks = 8},
+      5370452480,
+      6750732288}},
+    {3, {"llama-3.2-1b", {LLAMA3, .loss = RVL_MODEL_LOSS_FUSED}, 3669676032, 5144313856}},
+    {3, {"llama-3.2-1b", {LLAMA3, .flags = RVL_MODEL_REDUCE_FP32}, 6147427328, 8636071936}},
+    {3, {"llama-3.2-1b", {LORA}, 5126913024, 6358564864}},
+    {3,
+     {"llama-3.2-1b", {LORA, .lora_targets = RVL_MODEL_LORA_ALL_LINEAR}, 5549472768, 6880755712}},
+    {3, {"llama-3.2-1b", {LORA, .flags = RVL_MODEL_RECOMPUTE}, 4601016320, 5909774336}},
+};
+
+static void settings_have_what_a_simulated_gpu_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        rvl_model *model = open_model(settings[i].program.config);
+        model->layers = settings[i].layers;
+        assert_as_read(model, &settings[i].program);
         rvl_model_close(model);
     }
 }
@@ -97,6 +144,34 @@ static void note(void *user, int64_t bytes, rvli_stream stream, rvl_model_term h
     assert_true(l->streams[stream] >= 0);
 }
 
+static void assert_nothing_left(const rvl_model *model, const rvli_training_shape *shape)
+{
+    ledger l = {0};
+    rvli_trained trained;
+    assert_int_equal(rvli_training_run(model, shape, note, &l, &trained), RVL_OK);
+    assert_true(l.events > 1000);
+    assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
+    assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
+    assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
+    assert_int_equal(l.bytes[RVL_MODEL_ALL_GATHER], 0);
+    assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
+    assert_int_equal(l.streams[RVLI_STREAM_GATHER], 0);
+    assert_int_equal(l.streams[RVLI_STREAM_REDUCE], 0);
+    assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 4 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+    assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS], 2 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+}
+
+/* Each attention and each loss once; chunks that do not divide the tokens, and more than these. */
+static const struct {
+    rvl_model_attention attention;
+    rvl_model_loss loss;
+    uint32_t chunks;
+    uint64_t flags;
+} kinds[] = {{RVL_MODEL_ATTENTION_CUDNN, RVL_MODEL_LOSS_PLAIN, 0, 0},
+             {RVL_MODEL_ATTENTION_FLASH, RVL_MODEL_LOSS_CHUNKED, 7, RVL_MODEL_REDUCE_FP32},
+             {RVL_MODEL_ATTENTION_EFFICIENT, RVL_MODEL_LOSS_FUSED, 0, 0},
+             {RVL_MODEL_ATTENTION_MATH, RVL_MODEL_LOSS_CHUNKED, 1000, 0}};
+
 /* Of every family, with every setting: what is left is what lives from step to step. */
 static void nothing_is_left_but_states(void **state)
 {
@@ -107,31 +182,60 @@ static void nothing_is_left_but_states(void **state)
         rvl_model *model = open_model(names[i]);
         for (uint64_t flags = 0; flags < 4; flags++) {
             for (int train = RVL_MODEL_TRAIN_FSDP; train <= RVL_MODEL_TRAIN_DDP; train++) {
-                ledger l = {0};
-                rvli_trained trained;
-                const rvli_training_shape shape = {.train = (rvl_model_train)train,
-                                                   .train_ranks = 3,
-                                                   .flags = flags,
-                                                   .micro_batch = 1,
-                                                   .seq_len = 64,
-                                                   .optimizer = RVL_MODEL_ADAMW};
-                assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
-                assert_true(l.events > 1000);
-                assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
-                assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
-                assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
-                assert_int_equal(l.bytes[RVL_MODEL_ALL_GATHER], 0);
-                assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
-                assert_int_equal(l.streams[RVLI_STREAM_GATHER], 0);
-                assert_int_equal(l.streams[RVLI_STREAM_REDUCE], 0);
-                assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER],
-                                 4 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
-                assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS],
-                                 2 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+                for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
+                    const rvli_training_shape shape = {.train = (rvl_model_train)train,
+                                                       .train_ranks = 3,
+                                                       .flags = flags | kinds[kind].flags,
+                                                       .micro_batch = 1,
+                                                       .seq_len = 64,
+                                                       .accumulate = 1 + (uint32_t)kind % 2,
+                                                       .optimizer = RVL_MODEL_ADAMW,
+                                                       .attention = kinds[kind].attention,
+                                                       .loss = kinds[kind].loss,
+                                                       .loss_chunks = kinds[kind].chunks};
+                    assert_nothing_left(model, &shape);
+                }
             }
         }
         rvl_model_close(model);
     }
+}
+
+/* As many as PEFT's print_trainable_parameters() says. */
+static void adapters_alone_have_gradients_and_states(void **state)
+{
+    (void)state;
+    static const struct {
+        rvl_model_lora_targets targets;
+        int64_t adapters;
+    } cases[] = {{RVL_MODEL_LORA_PEFT, 1703936}, {RVL_MODEL_LORA_ALL_LINEAR, 11272192}};
+    rvl_model *model = open_model("llama-3.2-1b");
+    for (size_t i = 0; i < 2; i++) {
+        for (uint64_t flags = 0; flags < 4; flags++) {
+            ledger l = {0};
+            rvli_trained trained;
+            const rvli_training_shape shape = {
+                .train = (flags & RVL_MODEL_RESHARD) ? RVL_MODEL_TRAIN_FSDP : RVL_MODEL_TRAIN_DDP,
+                .train_ranks = 1,
+                .flags = flags,
+                .micro_batch = 1,
+                .seq_len = 64,
+                .accumulate = 2,
+                .optimizer = RVL_MODEL_ADAMW,
+                .lora_rank = 16,
+                .lora_targets = cases[i].targets};
+            assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+            assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 2 * 4 * cases[i].adapters);
+            assert_int_equal(l.bytes[RVL_MODEL_SHARDED_WEIGHTS],
+                             2 * (int64_t)rvl_model_parameter_count(model) + 4 * cases[i].adapters);
+            assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS], 0);
+            assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
+            assert_int_equal(l.bytes[RVL_MODEL_ALL_GATHER], 0);
+            assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
+            assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
+        }
+    }
+    rvl_model_close(model);
 }
 
 static rvli_trained run(rvl_model *model, rvli_training_shape shape)
@@ -322,7 +426,60 @@ static void shapes_are_remembered_apart(void **state)
     assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &alone), RVL_OK);
     assert_memory_equal(&other, &alone, sizeof other);
     assert_true(other.reserved_bytes < first.reserved_bytes);
+    shape = programs[1].shape;
+    shape.attention = RVL_MODEL_ATTENTION_MATH;
+    assert_int_equal(rvli_training_recall(model, &shape, &other), RVL_OK);
+    assert_true(other.passes.allocated_bytes > first.passes.allocated_bytes);
+    shape.loss = RVL_MODEL_LOSS_CHUNKED;
+    shape.loss_chunks = 2;
+    assert_int_equal(rvli_training_recall(model, &shape, &alone), RVL_OK);
+    shape.loss_chunks = 64;
+    assert_int_equal(rvli_training_recall(model, &shape, &again), RVL_OK);
+    assert_true(alone.passes.held[RVL_MODEL_LOGITS] < other.passes.held[RVL_MODEL_LOGITS]);
+    assert_true(again.passes.held[RVL_MODEL_LOGITS] < alone.passes.held[RVL_MODEL_LOGITS]);
+    shape = programs[1].shape;
+    shape.lora_rank = 8;
+    assert_int_equal(rvli_training_recall(model, &shape, &alone), RVL_OK);
+    shape.lora_rank = 64;
+    assert_int_equal(rvli_training_recall(model, &shape, &again), RVL_OK);
+    shape.lora_targets = RVL_MODEL_LORA_ALL_LINEAR;
+    assert_int_equal(rvli_training_recall(model, &shape, &other), RVL_OK);
+    assert_true(alone.update.held[RVL_MODEL_OPTIMIZER] < again.update.held[RVL_MODEL_OPTIMIZER]);
+    assert_true(again.update.held[RVL_MODEL_OPTIMIZER] < other.update.held[RVL_MODEL_OPTIMIZER]);
     rvl_model_close(model);
+}
+
+static uint64_t attended_on(const char *device, rvl_model_attention attention)
+{
+    rvl_model *model = open_model("llama-3.2-1b");
+    rvl_model_options options = options_of(&programs[0]);
+    rvl_model_step *step;
+    options.device = device;
+    options.attention = attention;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    uint64_t peak = peak_of_train(step);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+    return peak;
+}
+
+/* As PyTorch: cuDNN from Hopper on, flash before it, and on what is no data centre's. */
+static void the_device_chooses_the_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        rvl_model_attention first;
+    } cases[] = {{"h200", RVL_MODEL_ATTENTION_CUDNN},
+                 {"h100-80g", RVL_MODEL_ATTENTION_CUDNN},
+                 {"b200", RVL_MODEL_ATTENTION_CUDNN},
+                 {"100GiB", RVL_MODEL_ATTENTION_CUDNN},
+                 {"a100-80g", RVL_MODEL_ATTENTION_FLASH}};
+    assert_int_not_equal(attended_on("h200", RVL_MODEL_ATTENTION_CUDNN),
+                         attended_on("h200", RVL_MODEL_ATTENTION_MATH));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(attended_on(cases[i].device, RVL_MODEL_ATTENTION_AUTO),
+                         attended_on(cases[i].device, cases[i].first));
 }
 
 static void no_memory_is_told(void **state)
@@ -330,6 +487,7 @@ static void no_memory_is_told(void **state)
     (void)state;
     rvl_model *model = open_model("llama-3.2-1b");
     rvl_model_options options = options_of(&programs[0]);
+    options.loss = RVL_MODEL_LOSS_CHUNKED;
     long tries = 0;
     for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; tries++) {
         rvl_model_step *step = NULL;
@@ -350,7 +508,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_have_what_a_card_read),
+        cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
         cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),
         cmocka_unit_test(mixed_precision_keeps_shards_in_fp32),
         cmocka_unit_test(gradients_stay_for_the_next_micro_batch),
@@ -358,6 +518,7 @@ int main(void)
         cmocka_unit_test(a_step_trains_with_what_is_reserved),
         cmocka_unit_test(a_step_gives_its_cache_back),
         cmocka_unit_test(shapes_are_remembered_apart),
+        cmocka_unit_test(the_device_chooses_the_attention),
         cmocka_unit_test(no_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

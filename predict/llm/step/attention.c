@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention of a decoder layer: projections, norms of q and k where a family has them, rotary
- * positions, and scaled_dot_product_attention by cuDNN, which PyTorch takes first on Hopper and
- * later.
- *
- * cuDNN's backward pass has a workspace: a copy in fp32 of what the gradient of q adds up in, as
- * much for each part of the sequence that runs at once (two), and the sums of each row once more.
+ * positions, and around scaled_dot_product_attention (sdpa.c).
  */
 #include "predict/llm/step/training.h"
-
-#define SEEDS_BYTES 256
 
 static uint64_t q_bytes(const rvli_training *t)
 {
@@ -26,14 +20,15 @@ static uint64_t hidden_bytes(const rvli_training *t)
     return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
 }
 
-static uint64_t sums_bytes(const rvli_training *t)
-{
-    return RVLI_FULL * t->tokens * t->model->heads;
-}
-
 static bool has_norms(const rvli_training *t)
 {
     return (t->model->features & RVLI_QK_NORM) != 0;
+}
+
+/* Below the first layer nothing is trained: k has a gradient if an adapter made it. */
+static bool has_gradient_of_k(const rvli_training *t, uint32_t number)
+{
+    return rvli_wants_gradient(t, number, RVLI_ROLE_K) || rvli_is_adapted(t, number, RVLI_ROLE_K);
 }
 
 /* ---- Forward ---- */
@@ -76,34 +71,28 @@ static rvli_block latent_forward(rvli_training *t, rvli_layer *layer, bool kept)
     return output;
 }
 
-rvli_block rvli_attention_forward(rvli_training *t, rvli_layer *layer, bool kept)
+rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
+    rvli_layer *layer = &t->layers[number];
     if (t->model->features & RVLI_MLA)
         return latent_forward(t, layer, kept);
-    rvli_block q = rvli_activation(t, q_bytes(t));
+    rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
     q = normed(t, q, t->model->heads, &layer->q_norm, kept);
-    rvli_block k = rvli_activation(t, kv_bytes(t));
-    k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept);
-    layer->v = rvli_activation(t, kv_bytes(t));
+    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept && has_gradient_of_k(t, number));
+    layer->v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
     layer->q = rotate(t, q_bytes(t));
     layer->k = rotate(t, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
-    layer->attended = rvli_activation(t, q_bytes(t));
-    layer->sums = rvli_activation(t, sums_bytes(t));
-    if (!kept)
-        rvli_release(t, &layer->sums);
-    rvli_block output = rvli_activation(t, hidden_bytes(t));
-    if (!kept) {
-        rvli_release(t, &layer->attended);
-        rvli_release(t, &layer->q);
-        rvli_release(t, &layer->k);
-        rvli_release(t, &layer->v);
+    rvli_sdpa_forward(t, layer, kept);
+    rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
+    rvli_sdpa_done(t, layer, kept);
+    if (!kept || rvli_is_frozen(t))
         rvli_release(t, &layer->attention_input);
-    }
     return output;
 }
 
@@ -130,20 +119,6 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block g
     return first_half;
 }
 
-/* Of one projection: a linear layer without a bias has its weight's gradient first. */
-static rvli_block project_backward(rvli_training *t, rvli_unit *unit, rvli_role weight,
-                                   rvli_role bias, uint64_t width)
-{
-    if (unit->by_role[bias] == 0)
-        rvli_gradient(t, unit, weight);
-    rvli_block of_input = rvli_activation(t, hidden_bytes(t));
-    if (unit->by_role[bias] != 0) {
-        rvli_gradient(t, unit, weight);
-        rvli_gradient_summed(t, unit, bias, t->tokens, width);
-    }
-    return of_input;
-}
-
 /* q and k: through their norm, and made contiguous. */
 static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t bytes, uint64_t heads,
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
@@ -166,44 +141,47 @@ static rvli_block latent_backward(rvli_training *t, rvli_layer *layer)
     return of_input;
 }
 
+static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    of_k = normed_backward(t, &t->units[number], kv_bytes(t), t->model->kv_heads, &layer->k_norm,
+                           RVLI_ROLE_K_NORM, of_k);
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, &of_k, of_input);
+    rvli_release(t, &of_k);
+    rvli_add(t, of_input, &part, true);
+}
+
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_unit *unit = &t->units[number];
-    rvli_gradient(t, unit, RVLI_ROLE_O);
-    if (t->model->features & RVLI_MLA)
+    rvli_sum of_attended = {0}, of_input = {0};
+    rvli_block of_output = NULL; /* the flow's, which stays */
+    if (t->model->features & RVLI_MLA) {
+        rvli_gradient(t, &t->units[number], RVLI_ROLE_O);
         return latent_backward(t, layer);
-    rvli_block of_attended = rvli_activation(t, q_bytes(t));
-    rvli_block of_q = rvli_activation(t, q_bytes(t));
-    rvli_block of_k = rvli_activation(t, kv_bytes(t));
-    rvli_block of_v = rvli_activation(t, kv_bytes(t));
-    rvli_block workspace = rvli_activation(t, 4 * q_bytes(t) + sums_bytes(t) + SEEDS_BYTES);
-    rvli_release(t, &workspace);
-    rvli_release(t, &of_attended);
-    rvli_release(t, &layer->k);
-    rvli_release(t, &layer->q);
-    rvli_release(t, &layer->v);
-    rvli_release(t, &layer->sums);
-    rvli_release(t, &layer->attended);
-    of_k = rotate_backward(t, kv_bytes(t), of_k, false);
-    of_q = rotate_backward(t, q_bytes(t), of_q, number == 0);
-
-    uint64_t width = t->model->dim[RVLI_DIM_KV];
-    rvli_block by_v = project_backward(t, unit, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, width);
-    rvli_release(t, &of_v);
-    of_k = normed_backward(t, unit, kv_bytes(t), t->model->kv_heads, &layer->k_norm,
-                           RVLI_ROLE_K_NORM, of_k);
-    rvli_block by_k = project_backward(t, unit, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, width);
-    rvli_release(t, &of_k);
-    rvli_block sum = rvli_activation(t, hidden_bytes(t));
-    rvli_release(t, &by_v);
-    rvli_release(t, &by_k);
-    of_q = normed_backward(t, unit, q_bytes(t), t->model->heads, &layer->q_norm, RVLI_ROLE_Q_NORM,
-                           of_q);
-    rvli_block by_q =
-        project_backward(t, unit, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, t->model->dim[RVLI_DIM_Q]);
-    rvli_release(t, &of_q);
+    }
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
+    rvli_release(t, &of_output);
+    rvli_add(t, &of_attended, &part, true);
+    rvli_attention_gradients of = {0};
+    rvli_sdpa_backward(t, layer, &of_attended.block, &of);
+    if (has_gradient_of_k(t, number))
+        of.k = rotate_backward(t, kv_bytes(t), of.k, false);
+    else
+        rvli_release(t, &of.k);
+    of.q = rotate_backward(t, q_bytes(t), of.q, number == 0);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of.v, &of_input);
+    rvli_release(t, &of.v);
+    rvli_add(t, &of_input, &part, true);
+    if (has_gradient_of_k(t, number))
+        k_backward(t, number, of.k, &of_input);
+    of.q = normed_backward(t, &t->units[number], q_bytes(t), t->model->heads, &layer->q_norm,
+                           RVLI_ROLE_Q_NORM, of.q);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of.q, &of_input);
+    rvli_release(t, &of.q);
     rvli_release(t, &layer->attention_input);
-    rvli_release(t, &by_q); /* added in place */
-    return sum;
+    rvli_add(t, &of_input, &part, true);
+    return of_input.block;
 }

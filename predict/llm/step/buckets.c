@@ -26,7 +26,7 @@ static void broadcast(rvli_training *t)
     uint64_t bytes = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
-        bytes += RVLI_HALF * t->parameters[i].elements;
+        bytes += t->parameters[i].element_bytes * t->parameters[i].elements;
         count++;
         if (bytes < BROADCAST_BYTES && i + 1 < t->parameter_count)
             continue;
@@ -37,12 +37,17 @@ static void broadcast(rvli_training *t)
     }
 }
 
+static uint64_t gradient_bytes(const rvli_parameter *parameter)
+{
+    return parameter->trained ? parameter->element_bytes * parameter->elements : 0;
+}
+
 void rvli_buckets_make(rvli_training *t)
 {
     uint64_t bytes = 0;
     broadcast(t);
     for (uint32_t i = 0; i < t->parameter_count; i++)
-        bytes += RVLI_HALF * t->parameters[i].elements;
+        bytes += gradient_bytes(&t->parameters[i]);
     t->first_bucket = take(t, bytes);
 }
 
@@ -64,8 +69,12 @@ static void fill(filling *f, uint64_t bytes)
 
 static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
 {
+    if (unit->adapters[role] != 0) {
+        fill(f, gradient_bytes(&f->t->parameters[unit->adapters[role]]));
+        fill(f, gradient_bytes(&f->t->parameters[unit->adapters[role] - 1]));
+    }
     if (unit->by_role[role] != 0)
-        fill(f, RVLI_HALF * f->t->parameters[unit->by_role[role] - 1].elements);
+        fill(f, gradient_bytes(&f->t->parameters[unit->by_role[role] - 1]));
 }
 
 /* A layer's, as the backward pass has them. */
@@ -83,7 +92,7 @@ static void fill_layer(filling *f, rvli_unit *unit)
     for (uint32_t i = 0; i < unit->count; i++) {
         const rvli_parameter *parameter = rvli_parameter_of(f->t, unit, i);
         if (parameter->role == RVLI_ROLE_OTHER)
-            fill(f, RVLI_HALF * parameter->elements);
+            fill(f, gradient_bytes(parameter));
     }
 }
 
@@ -99,4 +108,6 @@ void rvli_buckets_rebuild(rvli_training *t)
         fill_layer(&f, &t->units[layer - 1]);
     f.least_bytes = 0;
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDING);
+    if (rvli_is_frozen(t))
+        fill(&f, 0); /* adapters come last then */
 }

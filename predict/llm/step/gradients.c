@@ -51,7 +51,10 @@ static uint64_t partial_sums(uint64_t rows, uint64_t width)
 
 static void make(rvli_training *t, rvli_parameter *parameter)
 {
-    rvli_block made = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * parameter->elements);
+    if (!parameter->trained)
+        return;
+    rvli_block made =
+        rvli_take(&t->tape, RVL_MODEL_GRADIENTS, parameter->element_bytes * parameter->elements);
     if (parameter->gradient == NULL)
         parameter->gradient = made;
     else
@@ -62,6 +65,11 @@ void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role)
 {
     if (unit->by_role[role] != 0)
         make(t, &t->parameters[unit->by_role[role] - 1]);
+}
+
+void rvli_adapter_gradient(rvli_training *t, rvli_unit *unit, rvli_role role, uint32_t index)
+{
+    make(t, &t->parameters[unit->adapters[role] - 1 + index]);
 }
 
 void rvli_gradient_others(rvli_training *t, rvli_unit *unit)
@@ -76,7 +84,7 @@ void rvli_gradient_others(rvli_training *t, rvli_unit *unit)
 void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
                           uint64_t width)
 {
-    if (unit->by_role[role] == 0)
+    if (unit->by_role[role] == 0 || !t->parameters[unit->by_role[role] - 1].trained)
         return;
     rvli_gradient(t, unit, role);
     rvli_block sums = rvli_activation(t, partial_sums(rows, width));

@@ -16,9 +16,10 @@ static uint64_t width(const rvli_training *t)
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
+    bool norm_kept = kept && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     layer->attention_input =
-        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
-    rvli_block attended = rvli_attention_forward(t, layer, kept);
+        rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
+    rvli_block attended = rvli_attention_forward(t, number, kept);
     layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &attended);
     layer->mlp_input = rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
@@ -56,8 +57,9 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
                                   RVLI_ROLE_NORM_BEFORE_MLP, gradient);
     rvli_release(t, &gradient); /* added to that of the residual, in place */
     gradient = rvli_attention_backward(t, number);
-    gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
-                                  RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
+    if (gradient != NULL)
+        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
+                                      RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
     rvli_release(t, &layer->input);
     rvli_release(t, &gradient);
 }

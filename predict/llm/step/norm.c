@@ -19,7 +19,7 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     }
     rvli_block normed = rvli_activation(t, RVLI_HALF * elements);
     rvli_block output = rvli_activation(t, RVLI_HALF * elements);
-    if (kept == NULL)
+    if (kept == NULL || rvli_is_frozen(t))
         rvli_release(t, &normed);
     rvli_release(t, &scaled);
     rvli_release(t, &variance);
@@ -56,7 +56,7 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
 {
     uint64_t elements = rows * width;
     rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
-    rvli_block of_weight = rvli_activation(t, RVLI_HALF * elements);
+    rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
     rvli_release(t, &gradient);

@@ -30,7 +30,8 @@ static void make_states(rvli_training *t)
     unsigned count = kinds[t->options->optimizer].states;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
-        for (unsigned state = 0; state < count && parameter->states[state] == NULL; state++)
+        unsigned states = parameter->trained ? count : 0;
+        for (unsigned state = 0; state < states && parameter->states[state] == NULL; state++)
             parameter->states[state] =
                 rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter->share_elements));
     }
@@ -53,8 +54,9 @@ void rvli_optimizer_step(rvli_training *t)
         return;
     }
     for (uint32_t i = 0; i < t->parameter_count; i++)
-        roots[i] = rvli_take(&t->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES,
-                             state_bytes(t, t->parameters[i].share_elements));
+        roots[i] = rvli_take(
+            &t->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES,
+            t->parameters[i].trained ? state_bytes(t, t->parameters[i].share_elements) : 0);
     for (uint32_t i = t->parameter_count; i > 0; i--)
         rvli_release(t, &roots[i - 1]);
     free(roots);

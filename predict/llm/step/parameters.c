@@ -70,6 +70,29 @@ static void add_to_unit(rvli_training *t, rvli_unit *unit, rvli_role role)
     unit->by_role[role] = t->parameter_count;
 }
 
+/* Two thin matrices beside a layer's weight. */
+static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
+                         const rvli_tensor *tensor)
+{
+    rvli_tensor parts[2];
+    if (!rvli_adapter_of(t->options->lora_rank, t->options->lora_targets, tensor, parts))
+        return;
+    uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
+    unit->adapters[role] = t->parameter_count + 1;
+    for (int i = 0; i < 2; i++) {
+        rvli_parameter *parameter = add(t);
+        if (parameter == NULL)
+            return;
+        *parameter = (rvli_parameter){.role = RVLI_ROLE_ADAPTER,
+                                      .trained = true,
+                                      .element_bytes = RVLI_FULL,
+                                      .elements = parts[i].rows * parts[i].columns,
+                                      .share_elements =
+                                          (parts[i].rows + ranks - 1) / ranks * parts[i].columns};
+        unit->count++;
+    }
+}
+
 /* A stack of experts is one parameter; FSDP2 deals its experts out. */
 static void take(void *user, const rvli_tensor *tensor)
 {
@@ -88,9 +111,12 @@ static void take(void *user, const rvli_tensor *tensor)
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
     uint64_t rows = (tensor->rows + ranks - 1) / ranks;
     *parameter = (rvli_parameter){.role = role,
+                                  .trained = !rvli_is_frozen(t),
+                                  .element_bytes = RVLI_HALF,
                                   .elements = tensor->rows * tensor->columns,
                                   .share_elements = is_expert ? 0 : rows * tensor->columns};
     add_to_unit(t, unit, role);
+    take_adapter(t, unit, role, tensor);
 }
 
 static void measure(rvli_training *t)
@@ -106,8 +132,11 @@ static void measure(rvli_training *t)
     }
     for (uint32_t layer = 0; layer <= t->model->layers; layer++) {
         rvli_unit *unit = &t->units[layer];
-        for (uint32_t i = 0; i < unit->count; i++)
-            unit->share_bytes += rvli_parameter_of(t, unit, i)->share_elements * RVLI_HALF;
+        for (uint32_t i = 0; i < unit->count; i++) {
+            const rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
+            unit->share_bytes += parameter->share_elements * parameter->element_bytes;
+            unit->trained_elements += parameter->trained ? parameter->share_elements : 0;
+        }
         unit->gathered_bytes = unit->share_bytes * ranks;
     }
 }

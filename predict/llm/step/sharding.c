@@ -30,7 +30,8 @@ static void copy_out(rvli_training *t, rvli_unit *unit)
 {
     for (uint32_t i = 0; i < unit->count; i++) {
         rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
-        uint64_t bytes = parameter->share_elements * t->options->train_ranks * RVLI_HALF;
+        uint64_t bytes =
+            parameter->share_elements * t->options->train_ranks * parameter->element_bytes;
         parameter->whole = rvli_take(&t->tape, RVL_MODEL_ALL_GATHER, bytes);
     }
 }
@@ -106,20 +107,47 @@ static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
     return late;
 }
 
+/* Of the shares of gradients; and what these are reduced in. */
+static uint64_t gradient_element_bytes(const rvli_training *t)
+{
+    return rvli_is_frozen(t) ? RVLI_FULL : rvli_share_bytes(t);
+}
+
+static uint64_t reduced_element_bytes(const rvli_training *t)
+{
+    return t->options->flags & RVL_MODEL_REDUCE_FP32 ? RVLI_FULL : gradient_element_bytes(t);
+}
+
+/* The share of the sum, in the type of the shards: what was summed in another is converted. */
+static rvli_block take_share(rvli_training *t, const rvli_unit *unit)
+{
+    uint64_t elements = unit->trained_elements;
+    rvli_block sum = rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS,
+                                  elements * reduced_element_bytes(t));
+    if (reduced_element_bytes(t) == gradient_element_bytes(t))
+        return sum;
+    rvli_block converted = rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS,
+                                        elements * gradient_element_bytes(t));
+    rvli_release(t, &sum);
+    return converted;
+}
+
 void rvli_reduce(rvli_training *t, rvli_unit *unit)
 {
     if (!t->sharded)
         return;
     rvli_reshard(t, unit);
+    if (unit->trained_elements == 0)
+        return;
     rvli_release(t, &t->reduce_input);
-    uint64_t reduced_bytes = unit->gathered_bytes / RVLI_HALF * rvli_share_bytes(t);
+    uint64_t reduced_bytes =
+        unit->trained_elements * t->options->train_ranks * reduced_element_bytes(t);
     t->reduce_input = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, reduced_bytes);
     rvli_block index =
         rvli_activation(t, reduced_bytes / INDEXED_BYTES + (uint64_t)INDEX_BYTES * unit->count);
     rvli_release(t, &index);
     rvli_block late = drop_gradients(t, unit);
-    rvli_block share = rvli_take_on(&t->tape, RVLI_STREAM_REDUCE, RVL_MODEL_GRADIENTS,
-                                    unit->share_bytes / RVLI_HALF * rvli_share_bytes(t));
+    rvli_block share = take_share(t, unit);
     if (unit->reduced == NULL)
         unit->reduced = share;
     else

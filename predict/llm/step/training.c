@@ -31,7 +31,8 @@ static bool keeps_master(const rvli_training *t)
         RVL_MODEL_OPTIMIZER_MAP(MASTER)
 #undef MASTER
     };
-    return masters[t->options->optimizer] && !rvli_is_mixed(t->options->flags);
+    return masters[t->options->optimizer] && !rvli_is_mixed(t->options->flags) &&
+           !rvli_is_frozen(t);
 }
 
 /*
@@ -40,9 +41,13 @@ static bool keeps_master(const rvli_training *t)
  */
 static void load(rvli_training *t)
 {
-    for (uint32_t i = 0; i < t->parameter_count; i++)
-        t->parameters[i].share = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
-                                           rvli_share_bytes(t) * t->parameters[i].share_elements);
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        rvli_parameter *parameter = &t->parameters[i];
+        bool adapter = parameter->role == RVLI_ROLE_ADAPTER;
+        uint64_t each = adapter ? RVLI_FULL : rvli_share_bytes(t);
+        parameter->share =
+            rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS, each * parameter->share_elements);
+    }
     if ((t->model->features & RVLI_HEAD) == 0) {
         rvli_block tied = rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS,
                                     rvli_share_bytes(t) * t->parameters[0].share_elements);
@@ -91,18 +96,32 @@ static void forward(rvli_training *t)
     rvli_loss_forward(t);
 }
 
+/* A product's gradient is a transposed view, to which autograd does not add. */
+static bool is_head_product(const rvli_training *t)
+{
+    return t->options->loss == RVL_MODEL_LOSS_PLAIN ||
+           (t->options->loss == RVL_MODEL_LOSS_CHUNKED && t->options->loss_chunks == 1);
+}
+
 static void embedding_backward(rvli_training *t)
 {
     rvli_unit *root = rvli_root(t);
     rvli_parameter *embedding = &t->parameters[root->by_role[RVLI_ROLE_EMBEDDING] - 1];
+    if (!embedding->trained) {
+        rvli_release(t, &t->flow);
+        return;
+    }
     rvli_block of_head = embedding->gradient; /* NULL: not tied */
     embedding->gradient = NULL;
     rvli_gradient(t, root, RVLI_ROLE_EMBEDDING);
     rvli_release(t, &t->flow);
     if (of_head == NULL)
         return;
-    rvli_block sum = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * embedding->elements);
-    rvli_release(t, &of_head);
+    rvli_block sum = of_head;
+    if (is_head_product(t)) {
+        sum = rvli_take(&t->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * embedding->elements);
+        rvli_release(t, &of_head);
+    }
     rvli_release(t, &embedding->gradient);
     embedding->gradient = sum;
 }
@@ -154,6 +173,7 @@ static void end(rvli_training *t)
     free(t->parameters);
     free(t->units);
     free(t->layers);
+    free(t->chunks);
     rvli_tape_end(&t->tape);
 }
 
@@ -167,11 +187,12 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
                        .sharded = shape->train == RVL_MODEL_TRAIN_FSDP,
                        .tokens = (uint64_t)shape->micro_batch * shape->seq_len,
                        .units = calloc(model->layers + 1, sizeof(rvli_unit)),
-                       .layers = calloc(model->layers, sizeof(rvli_layer))};
+                       .layers = calloc(model->layers, sizeof(rvli_layer)),
+                       .chunks = calloc((size_t)shape->loss_chunks + 1, sizeof(rvli_block))};
     rvli_tape_begin(&t.tape, shape->limit_bytes);
     t.tape.told = told;
     t.tape.user = user;
-    t.tape.failed = t.units == NULL || t.layers == NULL;
+    t.tape.failed = t.units == NULL || t.layers == NULL || t.chunks == NULL;
     if (!t.tape.failed)
         rvli_parameters_make(&t);
     if (!t.tape.failed)

@@ -35,11 +35,14 @@ typedef enum rvli_role {
     RVLI_ROLE_NORM_BEFORE_ATTENTION,
     RVLI_ROLE_NORM_BEFORE_MLP,
     RVLI_ROLE_LAST_NORM,
+    RVLI_ROLE_ADAPTER, /* of LoRA: found by the role of the layer that it stands beside */
     RVLI_ROLE_COUNT
 } rvli_role;
 
 typedef struct rvli_parameter {
     rvli_role role;
+    bool trained;            /* has a gradient, and states of the optimizer */
+    uint64_t element_bytes;  /* gathered, and of the gradient */
     uint64_t elements;       /* whole */
     uint64_t share_elements; /* of a rank, padded */
     rvli_block share;
@@ -53,10 +56,12 @@ typedef struct rvli_parameter {
 typedef struct rvli_unit {
     uint32_t first; /* index of its first parameter; the root's two parts lie apart */
     uint32_t count;
-    uint32_t by_role[RVLI_ROLE_COUNT]; /* parameter + 1; 0: none */
-    uint64_t gathered_bytes;           /* in bf16 */
-    uint64_t share_bytes;              /* a rank's part of these */
-    rvli_block reduced;                /* the share of its gradients */
+    uint32_t by_role[RVLI_ROLE_COUNT];  /* parameter + 1; 0: none */
+    uint32_t adapters[RVLI_ROLE_COUNT]; /* the first of two of a role's layer, in the same way */
+    uint64_t gathered_bytes;            /* in bf16, adapters in fp32 */
+    uint64_t share_bytes;               /* a rank's part of these */
+    uint64_t trained_elements;          /* of the part, what has a gradient */
+    rvli_block reduced;                 /* the share of its gradients */
 } rvli_unit;
 
 /* What an RMSNorm keeps for its backward pass. */
@@ -65,6 +70,12 @@ typedef struct rvli_norm {
     rvli_block scale; /* of each row */
     rvli_block normed;
 } rvli_norm;
+
+/* What an adapter of LoRA keeps: its input, and what its first matrix gave. */
+typedef struct rvli_adapter {
+    rvli_block input;
+    rvli_block inner;
+} rvli_adapter;
 
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
@@ -77,7 +88,11 @@ typedef struct rvli_layer {
     rvli_block k;
     rvli_block v;
     rvli_block attended;
-    rvli_block sums; /* of each row's exponentials, logarithms */
+    rvli_block sums;    /* of each row's exponentials, logarithms */
+    rvli_block softmax; /* by math: of all scores */
+    rvli_block wide_q;  /* and what was multiplied, in fp32, for every head of q */
+    rvli_block wide_k;
+    rvli_block wide_v;
     rvli_norm before_mlp;
     rvli_block mlp_input;
     rvli_block gate;
@@ -86,7 +101,8 @@ typedef struct rvli_layer {
     rvli_block product;
     rvli_block experts; /* of a sparse layer: all that its MLP keeps */
     rvli_block latent;  /* of latent attention: all that it keeps */
-    rvli_block middle;  /* between attention and MLP, while it is needed */
+    rvli_adapter adapters[RVLI_ROLE_COUNT];
+    rvli_block middle; /* between attention and MLP, while it is needed */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -110,7 +126,12 @@ typedef struct rvli_training_shape {
     uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
     uint32_t tp, pp, cp, ep, dp, stage; /* of Megatron */
-    uint64_t limit_bytes;               /* what the device has for the trainer; 0: without bound */
+    rvl_model_attention attention;      /* AUTO: as cuDNN */
+    rvl_model_loss loss;
+    uint32_t loss_chunks; /* of a chunked loss, at least 1 */
+    uint32_t lora_rank;   /* 0: all is trained */
+    rvl_model_lora_targets lora_targets;
+    uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
 } rvli_training_shape;
 
 typedef struct rvli_training {
@@ -134,7 +155,9 @@ typedef struct rvli_training {
     rvli_norm last_norm;
     rvli_block last_hidden;
     rvli_block log_probabilities;
-    rvli_block flow; /* the gradient between layers, backward */
+    rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
+    rvli_block of_head; /* of a fused loss: the gradient of the head, until the backward pass */
+    rvli_block flow;    /* the gradient between layers, backward */
 } rvli_training;
 
 /* What a run of the program has shown. */
@@ -183,6 +206,12 @@ static inline uint64_t rvli_share_bytes(const rvli_training *t)
     return rvli_is_mixed(t->options->flags) ? RVLI_FULL : RVLI_HALF;
 }
 
+/* With LoRA all is frozen but the adapters. */
+static inline bool rvli_is_frozen(const rvli_training *t)
+{
+    return t->options->lora_rank > 0;
+}
+
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
@@ -207,6 +236,9 @@ void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role);
 void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
                           uint64_t width);
 
+/* That of the first (0) or second (1) matrix of a role's adapter. */
+void rvli_adapter_gradient(rvli_training *t, rvli_unit *unit, rvli_role role, uint32_t index);
+
 /* Those of parameters without a role. */
 void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
 
@@ -218,12 +250,51 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
 
+/* ---- linear.c ---- */
+
+/* A gradient that several parts add up to, as autograd does: a first part that is a product is a
+ * transposed view, to which it does not add in place. */
+typedef struct rvli_sum {
+    rvli_block block;
+    bool is_product;
+} rvli_sum;
+
+void rvli_add(rvli_training *t, rvli_sum *sum, rvli_block *part, bool is_product);
+
+bool rvli_is_adapted(const rvli_training *t, uint32_t number, rvli_role role);
+
+/* Whether what goes into a role's layer has a gradient: below the first there is nothing to train.
+ */
+bool rvli_wants_gradient(const rvli_training *t, uint32_t number, rvli_role role);
+
+/* Answers the output. */
+rvli_block rvli_linear_forward(rvli_training *t, uint32_t number, rvli_role role, bool kept);
+
+/* Answers the product that is part of *of_input, NULL: it has none; the adapter's part is there.
+ * *of_output is then what the caller releases. bias: RVLI_ROLE_OTHER: none. */
+rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role role, rvli_role bias,
+                                rvli_block *of_output, rvli_sum *of_input);
+
 /* ---- attention.c, mlp.c: between their norm and what is added to the residual ---- */
 
 /* Answers the output; takes layer->attention_input. */
-rvli_block rvli_attention_forward(rvli_training *t, rvli_layer *layer, bool kept);
-/* Answers the gradient of the input. */
+rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept);
+/* Answers the gradient of the input; NULL: it has none. */
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number);
+
+/* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
+
+typedef struct rvli_attention_gradients {
+    rvli_block q, k, v;
+} rvli_attention_gradients;
+
+/* Makes layer->attended from layer->q, k and v. */
+void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept);
+/* Behind the output projection: drops what nobody needs any more. */
+void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept);
+/* Takes the gradient of layer->attended. */
+void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                        rvli_attention_gradients *gradients_out);
 
 /* partial: recomputing stops before the last product. */
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);

@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Training of a model of transformers by FSDP2: three steps, and what PyTorch's allocator says after each part.
+"""Training of a model of transformers by FSDP2 or DDP: three steps, and what PyTorch's allocator says after each part.
 
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
-On a card or below `reveille run`. Rank 0 writes.
+On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import types
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 import transformers
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
 
 NOT_OF_THE_MODEL = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype")
 STEPS = 3
+CHUNKS = 8
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
+ALL_LINEAR = "all-linear"
 
 
 def arguments():
@@ -27,33 +36,99 @@ def arguments():
     parser.add_argument("--seq-len", type=int, default=2048)
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--reshard", action="store_true")
+    parser.add_argument("--ddp", action="store_true")
+    parser.add_argument("--reduce-fp32", action="store_true")
+    parser.add_argument("--attention", choices=sorted(BACKENDS), help="default: what PyTorch takes first")
+    parser.add_argument("--loss", default="plain", help="plain, chunked, chunked:N, or fused")
+    parser.add_argument("--lora", type=int, metavar="RANK")
+    parser.add_argument("--lora-targets", choices=("peft", ALL_LINEAR), default="peft")
+    parser.add_argument("--layers", type=int, help="instead of the config's")
     parser.add_argument("--snapshot", help="where PyTorch's memory snapshot of rank 0 goes")
     return parser.parse_args()
 
 
-def sharded(options):
-    """The model on this rank's card, its layers sharded, with weights of no meaning."""
+def configured(options):
     with open(options.config, encoding="utf-8") as file:
         fields = json.load(file)
     kind = transformers.CONFIG_MAPPING[fields["model_type"]]
-    config = kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
-    model.config.use_cache = False
-    if options.recompute:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
-    for layer in model.model.layers:
-        fully_shard(layer, reshard_after_forward=options.reshard)
-    fully_shard(model, reshard_after_forward=options.reshard)
-    model.to_empty(device="cuda")
+    if options.layers:
+        fields["num_hidden_layers"] = options.layers
+    return kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
+
+
+def adapted(model, options):
+    from peft import LoraConfig, get_peft_model
+
+    targets = options.lora_targets if options.lora_targets == ALL_LINEAR else None
+    return get_peft_model(model, LoraConfig(r=options.lora, target_modules=targets, task_type="CAUSAL_LM"))
+
+
+def fill(model):
+    """Weights of no meaning, and the angles of the positions."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(0, 0.02) if parameter.dim() > 1 else parameter.fill_(1)
+            if parameter.is_floating_point():
+                parameter.normal_(0, 0.02) if parameter.dim() > 1 else parameter.fill_(1)
         for name, buffer in model.named_buffers():
             if "inv_freq" in name:
                 count = buffer.numel()
                 buffer.copy_(1.0 / (10000 ** (torch.arange(0, count, device="cuda").float() / count)))
+
+
+def chunked_loss(head, hidden, labels, chunks):
+    """Cross entropy of the tokens in parts, as torchtune's LinearCrossEntropyLoss has it."""
+    sums = [F.cross_entropy(head(part).float(), each, reduction="sum", ignore_index=-100)
+            for part, each in zip(hidden.chunk(chunks), labels.chunk(chunks))]  # fmt: skip
+    return torch.stack(sums).sum() / labels.numel()
+
+
+def fused_loss(head, hidden, labels, chunks):
+    from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+
+    return LigerFusedLinearCrossEntropyLoss()(head.weight, hidden, labels)
+
+
+def with_loss(model, kind):
+    """Replaces head and loss, inside of what FSDP sees as the model's forward pass."""
+    name, _, count = kind.partition(":")
+    loss = {"chunked": chunked_loss, "fused": fused_loss}[name]
+
+    def forward(self, input_ids, labels):
+        hidden = self.model(input_ids=input_ids, use_cache=False).last_hidden_state
+        shifted = F.pad(labels, (0, 1), value=-100)[..., 1:].contiguous().view(-1)
+        hidden = hidden.view(-1, hidden.shape[-1])
+        return {"loss": loss(self.lm_head, hidden, shifted, int(count or CHUNKS))}
+
+    model.forward = types.MethodType(forward, model)
+
+
+def sharded(options):
+    """The model on this rank's card, its layers sharded, with weights of no meaning."""
+    config = configured(options)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    model.config.use_cache = False
+    base = model
+    if options.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if options.loss != "plain":
+        with_loss(base, options.loss)
+    if options.lora:
+        with torch.device("meta"):
+            model = adapted(model, options)
+        if options.recompute:
+            model.enable_input_require_grads()
+    model.train()
+    if not options.ddp:
+        policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if options.reduce_fp32 else None)
+        for layer in base.model.layers:
+            fully_shard(layer, reshard_after_forward=options.reshard, mp_policy=policy)
+        fully_shard(model, reshard_after_forward=options.reshard, mp_policy=policy)
+    model.to_empty(device="cuda")
+    fill(model)
+    if options.ddp:
+        base.tie_weights()
+        model = DistributedDataParallel(model)
     return model, config
 
 
@@ -68,11 +143,15 @@ def memory():
     }
 
 
-def step(model, optimizer, ids):
+def attention(options):
+    return sdpa_kernel(BACKENDS[options.attention]) if options.attention else contextlib.nullcontext()
+
+
+def step(model, optimizer, ids, options):
     torch.cuda.reset_peak_memory_stats()
     read = {}
-    with torch.profiler.record_function("stage:train"):
-        loss = model(input_ids=ids, labels=ids).loss
+    with torch.profiler.record_function("stage:train"), attention(options):
+        loss = model(input_ids=ids, labels=ids)["loss"]
         read["after_forward"] = memory()
         loss.backward()
         read["after_backward"] = memory()
@@ -91,13 +170,14 @@ def main():
     dist.init_process_group("nccl")
     torch.manual_seed(0)
     model, config = sharded(options)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, foreach=True)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, foreach=True)
     read = {"loaded": memory()}
     ids = torch.randint(0, config.vocab_size, (options.micro_batch, options.seq_len), device="cuda")
     if options.snapshot and rank == 0:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context=None)
     for number in range(STEPS):
-        read[f"step{number}"] = step(model, optimizer, ids)
+        read[f"step{number}"] = step(model, optimizer, ids, options)
     if rank == 0:
         if options.snapshot:
             torch.cuda.memory._dump_snapshot(options.snapshot)

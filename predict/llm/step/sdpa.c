@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scaled_dot_product_attention, by each of PyTorch's four ways (aten/src/ATen/native/transformers).
+ *
+ * cuDNN, flash attention and the memory-efficient kernels keep q, k, v, what they give, and a sum
+ * for each row. They differ in what the backward pass works in. cuDNN: a copy in fp32 of what the
+ * gradient of q adds up in, as much for each part of the sequence that runs at once (two), and the
+ * sums once more. Flash: the same copy once, and gradients of k and v for every head of q.
+ * Efficient: the same copy in blocks of rows, each with a lock.
+ *
+ * math is plain operations in fp32: it has all scores, and keeps their softmax.
+ */
+#include "predict/llm/step/training.h"
+
+#define SEEDS_BYTES 256
+#define FLASH_ROWS 128
+#define EFFICIENT_SUM_ROWS 32
+#define EFFICIENT_ROWS 128
+#define EFFICIENT_LOCK_BYTES 16
+
+static uint64_t q_elements(const rvli_training *t)
+{
+    return t->tokens * t->model->dim[RVLI_DIM_Q];
+}
+
+static uint64_t kv_elements(const rvli_training *t)
+{
+    return t->tokens * t->model->dim[RVLI_DIM_KV];
+}
+
+/* Rows of all heads, each sequence rounded up. */
+static uint64_t rows_by(const rvli_training *t, uint64_t step)
+{
+    return t->options->micro_batch * rvli_round_up(t->options->seq_len, step) * t->model->heads;
+}
+
+/* Whether heads of q share one of k and v. */
+static bool is_grouped(const rvli_training *t)
+{
+    return t->model->kv_heads != t->model->heads;
+}
+
+static uint64_t sums_bytes(const rvli_training *t)
+{
+    bool padded = t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT;
+    return RVLI_FULL * rows_by(t, padded ? EFFICIENT_SUM_ROWS : 1);
+}
+
+/* ---- math ---- */
+
+static uint64_t scores(const rvli_training *t)
+{
+    return rows_by(t, 1) * t->options->seq_len;
+}
+
+/* Where a row has no token that it may see: a byte for each score, and one for each row. */
+static void find_empty_rows(rvli_training *t)
+{
+    rvli_block each = rvli_activation(t, scores(t));
+    rvli_block all = rvli_activation(t, rows_by(t, 1));
+    rvli_release(t, &all);
+    rvli_release(t, &each);
+}
+
+static rvli_block causal_mask(rvli_training *t)
+{
+    uint64_t pairs = (uint64_t)t->options->seq_len * t->options->seq_len;
+    rvli_block ones = rvli_activation(t, pairs);
+    rvli_block lower = rvli_activation(t, pairs);
+    rvli_release(t, &ones);
+    rvli_block mask = rvli_activation(t, RVLI_FULL * pairs);
+    rvli_release(t, &lower);
+    return mask;
+}
+
+/* What one call of math has in fp32 until it returns. */
+typedef struct whole {
+    rvli_block q, k, v;
+    rvli_block scaled_q;
+    rvli_block mask;
+    rvli_block repeated_k; /* for each head of q */
+} whole;
+
+static void math_scores(rvli_training *t, rvli_layer *layer, whole *w)
+{
+    bool grouped = is_grouped(t);
+    w->repeated_k = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
+    layer->wide_v = rvli_activation(t, grouped ? RVLI_FULL * q_elements(t) : 0);
+    rvli_block scaled_k = rvli_activation(t, RVLI_FULL * q_elements(t));
+    layer->wide_q = rvli_activation(t, RVLI_FULL * q_elements(t));
+    /* Heads that were repeated lie as the product needs them. */
+    layer->wide_k = grouped ? scaled_k : rvli_activation(t, RVLI_FULL * q_elements(t));
+    rvli_block plain = rvli_activation(t, RVLI_FULL * scores(t));
+    if (!grouped)
+        rvli_release(t, &scaled_k);
+    rvli_block masked = rvli_activation(t, RVLI_FULL * scores(t));
+    rvli_release(t, &plain);
+    layer->softmax = rvli_activation(t, RVLI_FULL * scores(t));
+    find_empty_rows(t);
+    rvli_release(t, &masked);
+}
+
+static void drop_kept_by_math(rvli_training *t, rvli_layer *layer)
+{
+    rvli_release(t, &layer->wide_q);
+    rvli_release(t, &layer->wide_k);
+    rvli_release(t, &layer->wide_v);
+    rvli_release(t, &layer->softmax);
+}
+
+static void math_forward(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    whole w = {.q = rvli_activation(t, RVLI_FULL * q_elements(t)),
+               .k = rvli_activation(t, RVLI_FULL * kv_elements(t)),
+               .v = rvli_activation(t, RVLI_FULL * kv_elements(t)),
+               .scaled_q = rvli_activation(t, RVLI_FULL * q_elements(t))};
+    w.mask = causal_mask(t);
+    math_scores(t, layer, &w);
+    rvli_block half = rvli_activation(t, RVLI_HALF * scores(t));
+    if (!is_grouped(t))
+        layer->wide_v = rvli_activation(t, RVLI_FULL * kv_elements(t));
+    rvli_block full = rvli_activation(t, RVLI_FULL * q_elements(t));
+    rvli_block output = rvli_activation(t, RVLI_HALF * q_elements(t));
+    rvli_release(t, &full);
+    if (!kept)
+        drop_kept_by_math(t, layer);
+    rvli_release(t, &w.repeated_k);
+    rvli_release(t, &w.scaled_q);
+    rvli_release(t, &w.mask);
+    rvli_release(t, &w.v);
+    rvli_release(t, &w.k);
+    rvli_release(t, &w.q);
+    rvli_release(t, &half);
+    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t)); /* tokens first */
+    rvli_release(t, &output);
+}
+
+/* Answers the gradient of what was repeated, summed over those that shared it. */
+static rvli_block sum_of_group(rvli_training *t, rvli_block *repeated)
+{
+    rvli_block sum = *repeated;
+    if (is_grouped(t)) {
+        sum = rvli_activation(t, RVLI_FULL * kv_elements(t));
+        rvli_release(t, repeated);
+    }
+    *repeated = NULL;
+    return sum;
+}
+
+static rvli_block to_half(rvli_training *t, uint64_t elements, rvli_block *full)
+{
+    rvli_block half = rvli_activation(t, RVLI_HALF * elements);
+    rvli_release(t, full);
+    return half;
+}
+
+static void math_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                          rvli_attention_gradients *gradients_out)
+{
+    uint64_t wide = RVLI_FULL * q_elements(t), all = RVLI_FULL * scores(t);
+    rvli_release(t, &layer->attended);
+    rvli_block full = rvli_activation(t, wide);
+    rvli_release(t, of_attended);
+    rvli_block contiguous = rvli_activation(t, wide);
+    rvli_release(t, &full);
+    rvli_block of_v = rvli_activation(t, wide);
+    rvli_block of_softmax = rvli_activation(t, all);
+    rvli_release(t, &contiguous);
+    rvli_release(t, &layer->wide_v);
+    rvli_block of_scores = rvli_activation(t, all);
+    rvli_block passing = rvli_activation(t, all);
+    rvli_release(t, &passing);
+    rvli_release(t, &of_softmax);
+    rvli_release(t, &layer->softmax);
+    rvli_block of_scaled_k = rvli_activation(t, wide);
+    rvli_block of_scaled_q = rvli_activation(t, wide);
+    rvli_release(t, &of_scores);
+    drop_kept_by_math(t, layer);
+    rvli_block of_k = rvli_activation(t, wide);
+    rvli_release(t, &of_scaled_k);
+    of_v = sum_of_group(t, &of_v);
+    of_k = sum_of_group(t, &of_k);
+    rvli_block of_q = rvli_activation(t, wide);
+    rvli_release(t, &of_scaled_q);
+    gradients_out->v = to_half(t, kv_elements(t), &of_v);
+    gradients_out->k = to_half(t, kv_elements(t), &of_k);
+    gradients_out->q = to_half(t, q_elements(t), &of_q);
+}
+
+/* ---- Kernels that keep no scores ---- */
+
+/* torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd */
+static void flash_works(rvli_training *t)
+{
+    uint64_t head = t->model->dim[RVLI_DIM_HEAD];
+    uint64_t width = head <= 192 ? rvli_round_up(head, 32) : 256;
+    uint64_t rows = rows_by(t, FLASH_ROWS);
+    uint64_t repeated = is_grouped(t) ? RVLI_HALF * q_elements(t) : 0;
+    rvli_block products = rvli_activation(t, RVLI_FULL * rows);
+    rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * width);
+    rvli_block of_k = rvli_activation(t, repeated);
+    rvli_block of_v = rvli_activation(t, repeated);
+    rvli_release(t, &of_v);
+    rvli_release(t, &of_k);
+    rvli_release(t, &of_q);
+    rvli_release(t, &products);
+}
+
+/* torch/aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h */
+static void efficient_works(rvli_training *t)
+{
+    uint64_t rows = rows_by(t, EFFICIENT_ROWS);
+    rvli_block products = rvli_activation(t, RVLI_FULL * rows_by(t, 1));
+    rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * t->model->dim[RVLI_DIM_HEAD] +
+                                             rows / EFFICIENT_ROWS * EFFICIENT_LOCK_BYTES);
+    rvli_release(t, &products);
+    rvli_release(t, &of_q);
+}
+
+static void cudnn_works(rvli_training *t)
+{
+    rvli_block of_q =
+        rvli_activation(t, 2 * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
+    rvli_release(t, &of_q);
+}
+
+static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                            rvli_attention_gradients *gradients_out)
+{
+    gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
+    gradients_out->k = rvli_activation(t, RVLI_HALF * kv_elements(t));
+    gradients_out->v = rvli_activation(t, RVLI_HALF * kv_elements(t));
+    if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
+        flash_works(t);
+    else if (t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT)
+        efficient_works(t);
+    else
+        cudnn_works(t);
+    rvli_release(t, of_attended);
+    rvli_release(t, &layer->k);
+    rvli_release(t, &layer->q);
+    rvli_release(t, &layer->v);
+    rvli_release(t, &layer->sums);
+    rvli_release(t, &layer->attended);
+}
+
+/* ---- Any ---- */
+
+static bool is_math(const rvli_training *t)
+{
+    return t->options->attention == RVL_MODEL_ATTENTION_MATH;
+}
+
+void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    if (is_math(t)) {
+        math_forward(t, layer, kept);
+        return;
+    }
+    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
+    layer->sums = rvli_activation(t, sums_bytes(t));
+    if (!kept)
+        rvli_release(t, &layer->sums);
+}
+
+void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    if (!kept)
+        rvli_release(t, &layer->attended);
+    if (kept && !is_math(t))
+        return;
+    rvli_release(t, &layer->q);
+    rvli_release(t, &layer->k);
+    rvli_release(t, &layer->v);
+}
+
+void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                        rvli_attention_gradients *gradients_out)
+{
+    if (is_math(t))
+        math_backward(t, layer, of_attended, gradients_out);
+    else
+        kernel_backward(t, layer, of_attended, gradients_out);
+}
