@@ -14,6 +14,7 @@ endfunction()
 
 rvl_need(jansson jansson libjansson-dev)
 rvl_need(zstd libzstd libzstd-dev)
+rvl_need(lz4 liblz4 liblz4-dev)
 # The archive, where there is one: the library then needs it no more at run time.
 rvl_need(libdeflate libdeflate libdeflate-dev)
 find_library(RVL_DEFLATE_LIBRARY NAMES libdeflate.a deflate HINTS ${libdeflate_LIBRARY_DIRS})

@@ -3,7 +3,7 @@
 
 # What the libraries and the command are built with.
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config
-    libjansson-dev libzstd-dev libdeflate-dev uthash-dev liburing-dev)
+    libjansson-dev libzstd-dev liblz4-dev libdeflate-dev uthash-dev liburing-dev)
 # Checks in TOML: a C++ compiler and a header.
 toml_packages=(g++ libtomlplusplus-dev)
 # Brings CUDA's headers, where there is no CUDA Toolkit.

@@ -3,11 +3,13 @@
 #include "simcuda/driver/image.h"
 
 #include <elf.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <lz4.h>
 #include <zstd.h>
 
 /*
@@ -23,6 +25,7 @@
 #define PART_PTX 1u
 #define PART_CUBIN 2u
 #define PART_COMPRESSED 0xf000u /* each bit a way to compress */
+#define PART_LZ4 0x2000u        /* by nvcc of CUDA 12 */
 #define PART_ZSTD 0x8000u
 
 typedef struct wrapper {
@@ -153,17 +156,30 @@ static rvli_image_error read_plain(unsigned kind, const char *body, size_t size_
                               : rvli_ptx_read(body, strnlen(body, size_bytes), major, minor, image);
 }
 
-/* What it is expanded to is needed while it is read, and no longer. */
-static rvli_image_error read_zstd(const part_header *part, const char *body, int major, int minor,
-                                  rvli_image *image)
+/* To no more than so many bytes; 0: it is not what it says. */
+static size_t expand(uint64_t way, const char *from, size_t bytes, char *to, size_t most_bytes)
 {
-    if (part->compressed_bytes > part->bytes || part->expanded_bytes > EXPANDED_MOST)
+    if (way == PART_LZ4) {
+        int expanded = LZ4_decompress_safe(from, to, (int)bytes, (int)most_bytes);
+        return expanded > 0 ? (size_t)expanded : 0;
+    }
+    size_t expanded = ZSTD_decompress(to, most_bytes, from, bytes);
+    return ZSTD_isError(expanded) ? 0 : expanded;
+}
+
+/* What it is expanded to is needed while it is read, and no longer. */
+static rvli_image_error read_compressed(const part_header *part, const char *body, int major,
+                                        int minor, rvli_image *image)
+{
+    if (part->compressed_bytes > part->bytes || part->compressed_bytes > INT_MAX ||
+        part->expanded_bytes > EXPANDED_MOST)
         return RVLI_IMAGE_INVALID;
     char *expanded = malloc(part->expanded_bytes + 1);
     if (expanded == NULL)
         return RVLI_IMAGE_OUT_OF_HOST;
-    size_t bytes = ZSTD_decompress(expanded, part->expanded_bytes, body, part->compressed_bytes);
-    rvli_image_error error = ZSTD_isError(bytes) || bytes != part->expanded_bytes
+    size_t bytes = expand(part->flags & PART_COMPRESSED, body, part->compressed_bytes, expanded,
+                          part->expanded_bytes);
+    rvli_image_error error = bytes == 0 || bytes != part->expanded_bytes
                                  ? RVLI_IMAGE_INVALID
                                  : read_plain(part->kind, expanded, bytes, major, minor, image);
     free(expanded);
@@ -173,9 +189,10 @@ static rvli_image_error read_zstd(const part_header *part, const char *body, int
 static rvli_image_error read_part(const part_header *part, const char *body, int major, int minor,
                                   rvli_image *image)
 {
-    if ((part->flags & PART_COMPRESSED) == PART_ZSTD)
-        return read_zstd(part, body, major, minor, image);
-    if (part->flags & PART_COMPRESSED) {
+    uint64_t way = part->flags & PART_COMPRESSED;
+    if (way == PART_LZ4 || way == PART_ZSTD)
+        return read_compressed(part, body, major, minor, image);
+    if (way != 0) {
         image->sealed = true;
         image->version = part->architecture;
         return RVLI_IMAGE_OK;

@@ -32,11 +32,11 @@ MUST_HAVE = [
     r"reveille/lib/reveille-cuda/libnvidia-ml\.so\.1",
     r"reveille/lib/reveille-cuda/python/sitecustomize\.py",
     r"reveille/alias/torch_memory_saver_hook_mode_preload\.abi3\.so",
-    r"reveille/licences/lib(jansson|zstd|deflate|uring|tomlplusplus)",
+    r"reveille/licences/lib(jansson|zstd|lz4|deflate|uring|tomlplusplus)",
     r"reveille\.pth",
     r"reveille-[0-9.]+\.dist-info/licenses/LICENSE",
 ]
-MUST_NOT_HAVE = [r"mpi", r"libjansson.*\.so", r"libzstd.*\.so", r"reveille\.libs/", r"\.h$"]
+MUST_NOT_HAVE = [r"mpi", r"libjansson.*\.so", r"lib(zstd|lz4).*\.so", r"reveille\.libs/", r"\.h$"]
 
 
 def check_files(names: list[str]) -> list[str]:
