@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # SGLang on simulated GPUs, with Reveille in the place of torch_memory_saver. Installs it once (some 11 GB), builds the
-# simulated libraries with the headers of its own packages, and runs sglang_release.py beside this. Not part of the
+# simulated libraries (those of CuTe DSL with its archive), and runs sglang_release.py beside this. Not part of the
 # test suite: it takes some 10 minutes, and the first time as long again, while SGLang compiles kernels with nvcc.
 #   tests/simcuda/sglang.sh [VERSION]      default: 0.5.23
 # REVEILLE_SGLANG: the environment to install into; default: ~/.cache/reveille-sglang/venv
@@ -26,7 +26,6 @@ fi
 packages=$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 headers=$packages/nvidia
 cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
-    -DRVL_CUBLAS_INCLUDE="$headers/cu13/include" -DRVL_CUDNN_INCLUDE="$headers/cudnn/include" \
     -DRVL_CUTE_ARCHIVE="$packages/nvidia_cutlass_dsl/cu13/lib/libcuda_dialect_runtime_static.a" >"$source/build/sglang.log"
 cmake --build "$build" >>"$source/build/sglang.log"
 

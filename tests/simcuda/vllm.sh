@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries with the headers of its
-# own packages, and runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
+# vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
+# runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
 # parallelism on two; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 15
 # minutes.
 #   tests/simcuda/vllm.sh [VERSION]      default: 0.33.0
@@ -27,9 +27,7 @@ if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm') == '
     PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS='' "$environment/bin/pip" install --quiet -r "$wheel/needs.txt"
     "$environment/bin/pip" install --quiet --no-deps "$wheel"/vllm*.whl
 fi
-headers=$("$python" -c "import nvidia; print(nvidia.__path__[0])")
-cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF \
-    -DRVL_CUBLAS_INCLUDE="$headers/cu13/include" -DRVL_CUDNN_INCLUDE="$headers/cudnn/include" >"$source/build/vllm.log"
+cmake -S "$source" -B "$build" -G Ninja -DRVL_BUILD_TESTS=OFF -DRVL_BUILD_BENCH=OFF >"$source/build/vllm.log"
 cmake --build "$build" >>"$source/build/vllm.log"
 
 # No network; FlashInfer's sampler is compiled by nvcc when it is first used, which takes minutes: vLLM's own is taken.
