@@ -323,7 +323,7 @@ typedef struct rvli_communicators {
 
 rvli_communicators rvli_nccl_of_engine(const rvl_model_options *options);
 rvli_communicators rvli_nccl_of_trainer(const rvl_model *model, const rvl_model_options *options);
-uint64_t rvli_nccl_bytes(rvli_communicators count);
+uint64_t rvli_plan_nccl_bytes(rvli_communicators count);
 
 /* What megatron-core refuses, and settings of Megatron without it. */
 rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *options);

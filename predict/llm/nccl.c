@@ -13,7 +13,7 @@
 #define COLLECTIVE_BYTES (484 * RVLI_MIB)
 #define SENDING_BYTES (320 * RVLI_MIB) /* as PyTorch makes it for a send */
 
-uint64_t rvli_nccl_bytes(rvli_communicators count)
+uint64_t rvli_plan_nccl_bytes(rvli_communicators count)
 {
     uint64_t bytes = count.collective * COLLECTIVE_BYTES + count.sending * SENDING_BYTES;
     return bytes > 0 ? PROCESS_BYTES + bytes : 0;

@@ -256,8 +256,8 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
 
 static rvl_status check_nccl(const rvl_model *model, const rvl_model_options *o)
 {
-    bool any = rvli_nccl_bytes(rvli_nccl_of_engine(o)) > 0 ||
-               rvli_nccl_bytes(rvli_nccl_of_trainer(model, o)) > 0;
+    bool any = rvli_plan_nccl_bytes(rvli_nccl_of_engine(o)) > 0 ||
+               rvli_plan_nccl_bytes(rvli_nccl_of_trainer(model, o)) > 0;
     if ((o->flags & RVL_MODEL_NCCL) == 0 || any)
         return RVL_OK;
     return refuse("--nccl", "nothing communicates: engine and trainer have one rank each; leave "

@@ -418,7 +418,7 @@ static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
 
 static void make_nccl(const maker *m, rvl_model_term term, rvli_communicators count)
 {
-    uint64_t bytes = rvli_nccl_bytes(count);
+    uint64_t bytes = rvli_plan_nccl_bytes(count);
     if ((m->plan->options.flags & RVL_MODEL_NCCL) && bytes > 0)
         make_constant(m, term, bytes);
 }
