@@ -154,6 +154,8 @@ static void a_later_promise_takes_its_place(void **state)
     promise(&second, 0);
     assert_int_equal(atomic_load(&first.ended), 2);
     assert_int_equal(atomic_load(&first.brought), 1); /* the second time nobody asked */
+    rvli_contents_forget(memory, 200);                /* it is not there when this ends */
+    assert_int_equal(atomic_load(&second.ended), 2);
 }
 
 static void strides_are_read_as_one(void **state)
