@@ -50,6 +50,13 @@ rvl_package(command reveille utils "GPU memory predicted and recorded: the comma
 plans sizes, draws reports, and records what programs do with GPU memory.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libreveille0 ${own}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS reveille-mpi)
+# Python compiles what `reveille run` gives it, beside it, if root runs a program.
+set(leaves ${CMAKE_BINARY_DIR}/debian/prerm)
+file(CONFIGURE OUTPUT ${leaves} CONTENT
+  "#!/bin/sh\nset -e\nrm -rf ${CMAKE_INSTALL_FULL_LIBDIR}/reveille-cuda/python/__pycache__\n")
+file(CHMOD ${leaves} PERMISSIONS
+  OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA ${leaves})
 
 # In a package of its own: nobody else needs MPI.
 rvl_package(mpi reveille-mpi utils "GPU memory predicted: sweeps over several machines"

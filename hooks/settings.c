@@ -138,7 +138,12 @@ static const char *read_directory(const char *variable)
 static const char *read_path(const char *variable)
 {
     const char *value = getenv(variable);
-    return value != NULL && value[0] != '\0' ? strdup(value) : NULL;
+    if (value == NULL || value[0] == '\0')
+        return NULL;
+    const char *copy = strdup(value); /* the program may change its environment */
+    if (copy == NULL)
+        refuse(variable, value, "a path that there is host memory for");
+    return copy;
 }
 
 /* Reveille cuts pieces by what disks like; the number is checked all the same. */

@@ -59,9 +59,8 @@ void rvli_pinned_trim(uint64_t keep_bytes);
 
 /*
  * Waits until the memory at `at` is there; *span_out gets how many of the size bytes from there on
- * lie in one chunk. Memory that is not the pool's is there as a whole, and
- * taken to be pageable. RVL_ERR_HOST_OOM: it could
- * not be made.
+ * lie in one chunk. Memory that is not the pool's is there as a whole, and taken to be pageable.
+ * RVL_ERR_HOST_OOM: it could not be made.
  */
 rvl_status rvli_pinned_wait(const void *at, uint64_t size, rvli_pinned_span *span_out);
 

@@ -14,11 +14,7 @@
 #include <string.h>
 
 #include "predict/llm/step/training.h"
-#include "tests/support/short_memory.h"
-
-SHORT_MALLOC
-SHORT_CALLOC
-SHORT_REALLOC
+#include "tests/predict/step_memory.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
 #define PATH_BYTES 256
@@ -636,19 +632,7 @@ static void no_memory_is_told(void **state)
         "", "mixtral-8x7b-v0.1", 2, {RANK(1, 2, 1, 8, 8), BATCH(1, 64, 2)}, 0, 0, 0};
     rvl_model *model = open_model(small.config, small.layers);
     rvl_model_options options = options_of(&small);
-    long tries = 0;
-    for (rvl_status status = RVL_ERR_HOST_OOM; status != RVL_OK; tries++) {
-        rvl_model_step *step = NULL;
-        short_memory_left = tries;
-        status = rvl_model_step_make(model, &options, &step);
-        short_memory_left = -1;
-        if (status != RVL_OK) {
-            assert_int_equal(status, RVL_ERR_HOST_OOM);
-            assert_null(step);
-        }
-        rvl_model_step_close(step);
-    }
-    assert_true(tries > 10);
+    check_step_without_memory(model, &options);
     rvl_model_close(model);
 }
 

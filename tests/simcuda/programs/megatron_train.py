@@ -27,6 +27,8 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
+from stages import memory
+
 STEPS = 3
 # 0.16.1 uses this name without TransformerEngine too, and has it only with one.
 moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
@@ -146,17 +148,6 @@ def build(options, fields):
     model.cuda()
     model.bfloat16()
     return config, model
-
-
-def memory():
-    free, total = torch.cuda.mem_get_info()
-    return {
-        "allocated": torch.cuda.memory_allocated(),
-        "reserved": torch.cuda.memory_reserved(),
-        "max_allocated": torch.cuda.max_memory_allocated(),
-        "max_reserved": torch.cuda.max_memory_reserved(),
-        "used": total - free,
-    }
 
 
 def batches(options, fields):

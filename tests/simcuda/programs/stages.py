@@ -18,6 +18,18 @@ def wait_asleep():
         raise RuntimeError("the driver does not let the program sleep while it waits")
 
 
+def memory():
+    """What PyTorch's allocator and the device say now, in bytes."""
+    free, total = torch.cuda.mem_get_info()
+    return {
+        "allocated": torch.cuda.memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "max_allocated": torch.cuda.max_memory_allocated(),
+        "max_reserved": torch.cuda.max_memory_reserved(),
+        "used": total - free,
+    }
+
+
 class Stages:
     """Readings by stage, kept in FOLDER/RANK.json. Make it before any memory on the device."""
 

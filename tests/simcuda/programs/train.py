@@ -20,6 +20,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
+from stages import memory
+
 NOT_OF_THE_MODEL = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype")
 STEPS = 3
 CHUNKS = 8
@@ -130,17 +132,6 @@ def sharded(options):
         base.tie_weights()
         model = DistributedDataParallel(model)
     return model, config
-
-
-def memory():
-    free, total = torch.cuda.mem_get_info()
-    return {
-        "allocated": torch.cuda.memory_allocated(),
-        "reserved": torch.cuda.memory_reserved(),
-        "max_allocated": torch.cuda.max_memory_allocated(),
-        "max_reserved": torch.cuda.max_memory_reserved(),
-        "used": total - free,
-    }
 
 
 def attention(options):
