@@ -89,22 +89,52 @@ static line as_line(const char *words)
 
 /* ---- Tables: which keys may stand where ---- */
 
-#define KEYS_MAX 24
+#define KEYS_MAX 40
 
 typedef enum table { ROOT, CHECK, SETTINGS, BUDGETS, GIVEN, TABLES } table;
 
 static const char *const known[TABLES][KEYS_MAX] = {
     [ROOT] = {"schema", "baseline", "tolerance_percent", "checks"},
     [CHECK] = {"name", "trace", "model", "devices", "wake", "conductor", "budgets", "settings",
-               "tolerance_percent"},
-    [SETTINGS] =
-        {"tp",        "pp",       "pp-rank",    "ep",          "mem-fraction",    "weights-dtype",
-         "kv-dtype",  "train",    "reshard",    "micro-batch", "seq-len",         "recompute",
-         "optimizer", "strategy", "accumulate", "fused",       "mixed-precision", "given",
-         "wake",      "device",   "attention",  "loss",        "reduce-fp32",     "lora"},
+               "tolerance_percent", "command", "gpus", "rank", "world", "host_memory",
+               "keep_contents", "stages_nvtx", "timeout"},
+    [SETTINGS] = {"tp",
+                  "pp",
+                  "pp-rank",
+                  "ep",
+                  "mem-fraction",
+                  "weights-dtype",
+                  "kv-dtype",
+                  "train",
+                  "train-tp",
+                  "train-pp",
+                  "train-stage",
+                  "train-cp",
+                  "train-ep",
+                  "sequence-parallel",
+                  "recompute-attention",
+                  "bf16-gradients",
+                  "reshard",
+                  "micro-batch",
+                  "seq-len",
+                  "recompute",
+                  "optimizer",
+                  "strategy",
+                  "accumulate",
+                  "fused",
+                  "mixed-precision",
+                  "given",
+                  "wake",
+                  "device",
+                  "attention",
+                  "loss",
+                  "reduce-fp32",
+                  "lora",
+                  "lora-targets",
+                  "nccl"},
     [BUDGETS] = {"train", "rollout", "start", "update_weights", "\"a stage\""},
     [GIVEN] = {"weights", "kv_cache", "cuda_graph", "buffers", "optimizer", "activations", "logits",
-               "asleep", "engine_context"},
+               "asleep", "engine_context", "engine_nccl", "gradients"},
 };
 
 static bool begins(line l, const char *words)
@@ -159,10 +189,27 @@ static const char *good_value(text *t, const char *key)
                  {"weights-dtype", "\"fp8\""},
                  {"kv-dtype", "\"bf16\""},
                  {"reshard", "true"},
+                 {"nccl", "true"},
+                 {"fused", "\"yes\""},
+                 {"mixed-precision", "false"},
+                 {"reduce-fp32", "true"},
+                 {"sequence-parallel", "true"},
+                 {"recompute-attention", "\"no\""},
+                 {"bf16-gradients", "true"},
+                 {"attention", "\"math\""},
+                 {"lora-targets", "\"all-linear\""},
+                 {"host_memory", "\"512GiB\""},
+                 {"keep_contents", "0"},
+                 {"stages_nvtx", "\"stage:\""},
                  {"recompute", "false"},
                  {"strategy", "\"v2\""},
                  {"given", "{ cuda_graph = \"2.5GiB\" }"}};
-    static const char *const trains[] = {"\"ddp\"", "\"none\"", "\"fsdp:8\"", "\"fsdp:2\""};
+    static const char *const trains[] = {"\"ddp\"", "\"none\"", "\"fsdp:8\"", "\"megatron:8\""};
+    static const char *const losses[] = {"\"plain\"", "\"chunked\"", "\"chunked:4\"", "\"fused\""};
+    static const char *const optimizers[] = {"\"adamw\"", "\"adamw-bf16\"", "\"adamw-8bit\"",
+                                             "\"sgd\""};
+    static const char *const commands[] = {"\"python train.py | tee log\"",
+                                           "[\"bin/train\", \"-v\"]", "['/usr/bin/env']"};
     static const char *const names[] = {"\"a\"", "\"7b, as configured\"", "\"\\u00e9\\t\\\"\"",
                                         "\"\"\"many\nlines\"\"\"", "'c'"};
     static const char *const numbers[] = {"1", "2", "4", "0.5", "8", "4096"};
@@ -172,6 +219,12 @@ static const char *good_value(text *t, const char *key)
         return ONE_OF(t, lists);
     if (strcmp(key, "devices") == 0)
         return ONE_OF(t, devices);
+    if (strcmp(key, "command") == 0)
+        return ONE_OF(t, commands);
+    if (strcmp(key, "loss") == 0)
+        return ONE_OF(t, losses);
+    if (strcmp(key, "optimizer") == 0 && pick(t, 2) == 0)
+        return ONE_OF(t, optimizers);
     if (strcmp(key, "train") == 0 && pick(t, 2) == 0)
         return ONE_OF(t, trains);
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
@@ -275,13 +328,14 @@ static void set_key(text *t)
 
 static void add_check(text *t)
 {
+    static const char *const subjects[] = {"model = \"config.json\"", "trace = [\"a.rvt\"]",
+                                           "command = [\"python\", \"train.py\"]"};
     char name[32];
     snprintf(name, sizeof name, "name = \"c%u\"", (unsigned)pick(t, 1000));
     const line parts[] = {as_line(name)};
     put_in(t, t->count, as_line("[[checks]]"));
     put_in(t, t->count, make_line(t, parts, 1));
-    put_in(t, t->count,
-           as_line(pick(t, 2) == 0 ? "model = \"config.json\"" : "trace = [\"a.rvt\"]"));
+    put_in(t, t->count, as_line(ONE_OF(t, subjects)));
 }
 
 /* Only a check that has none of it yet can take one. */

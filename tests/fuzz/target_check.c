@@ -11,7 +11,7 @@
 #include "check/check.h"
 #include "fuzz.h"
 
-#define TOML_PATH "fuzz.toml"
+#define TOML_PATH "folder/fuzz.toml" /* what it names lies in the folder */
 #define JSON_PATH "fuzz.json"
 #define WRAP __attribute__((visibility("default")))
 
@@ -59,11 +59,30 @@ int __wrap_complain(int status, const char *format, ...)
 
 /* ---- What is read ---- */
 
+/* What the run of a command relies on. */
+static void check_command_is_whole(const check_item *item)
+{
+    const simulation *what = &item->simulated;
+    require(item->words[0] != NULL && *item->words[0] != '\0');
+    require(item->program != NULL && *item->program != '\0');
+    require(what->gpus >= 1 && what->gpus <= RVL_MAX_DEVICES);
+    require(what->world <= SIMULATE_RANKS_MAX);
+    require(what->world > 0 ? what->rank < what->world : what->rank == 0);
+    require(what->host_bytes <= INT64_MAX && what->keep_bytes <= INT64_MAX);
+    require(what->nvtx == NULL || *what->nvtx != '\0');
+    require(item->timeout_s >= 0);
+    require(item->conductor == NULL && item->options.given_count == 0);
+}
+
 static void check_item_is_whole(const check_file *file, const check_item *item)
 {
     require(item->name != NULL && *item->name != '\0');
-    require((item->model != NULL) != (item->trace_count > 0));
+    require((item->model != NULL) + (item->trace_count > 0) + (item->words != NULL) == 1);
     require(item->device_count > 0);
+    for (size_t i = 0; i < item->device_count; i++)
+        require(item->devices[i] != NULL || item->words == NULL);
+    if (item->words != NULL)
+        check_command_is_whole(item);
     require(item->tolerance_percent >= 0 && item->tolerance_percent <= 100);
     for (size_t i = 0; i < item->budget_count; i++)
         require(item->budgets[i].bytes > 0 && item->budgets[i].bytes <= INT64_MAX);
