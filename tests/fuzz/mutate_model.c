@@ -292,11 +292,19 @@ static void set_step(tree *t, json_t *root)
                                           "train_stage", "megatron",
                                           "attention",   "loss",
                                           "loss_chunks", "reduce_fp32",
-                                          "lora_rank",   "lora_targets"};
+                                          "lora_rank",   "lora_targets",
+                                          "mixed",       "nccl",
+                                          "device"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());
         step = json_object_get(root, "_step");
+    }
+    if (pick(t, 12) == 0) {
+        json_object_set_new(
+            step, "given",
+            json_pack("[[i, o]]", (int)pick(t, RVL_MODEL_TERM_COUNT + 1), some_number(t)));
+        return;
     }
     const char *name = ONE_OF(t, options);
     uint32_t small = pick(t, 6);

@@ -14,6 +14,7 @@
 /* What is done once for each matrix takes long for many: what is wrong with a few is found sooner.
  */
 #define MATRICES_MAX 32u
+#define GIVEN_MAX 4u
 
 typedef struct totals {
     uint64_t elements;
@@ -54,42 +55,69 @@ static uint32_t option(const json_t *step, const char *name)
     return (uint32_t)json_integer_value(json_object_get(step, name));
 }
 
+static uint64_t flag(const json_t *step, const char *name, uint64_t of)
+{
+    return option(step, name) != 0 ? of : 0;
+}
+
+/* Most models fit on the first one; which attention trains is another one's to say. */
+static const char *device_in(const json_t *step)
+{
+    static const char *const devices[] = {"1024TiB", "h200", "b200", "a100-80g"};
+    return devices[option(step, "device") % (sizeof devices / sizeof devices[0])];
+}
+
+/* Sizes of terms by their numbers, of which one that there is not is to be refused. */
+static size_t read_given(const json_t *step, rvl_model_given given[GIVEN_MAX])
+{
+    const json_t *list = json_object_get(step, "given"), *pair;
+    size_t count = 0, index;
+    json_array_foreach(list, index, pair)
+    {
+        if (count < GIVEN_MAX)
+            given[count++] = (rvl_model_given){
+                .term = (rvl_model_term)json_integer_value(json_array_get(pair, 0)),
+                .bytes = (uint64_t)json_integer_value(json_array_get(pair, 1))};
+    }
+    return count;
+}
+
 /* Enumerations are taken as they are: out of bounds is to be refused. */
 static rvl_model_options options_in(const json_t *step)
 {
-    return (rvl_model_options){.struct_size = sizeof(rvl_model_options),
-                               .device = "1024TiB",
-                               .tp = option(step, "tp"),
-                               .pp = option(step, "pp"),
-                               .pp_rank = option(step, "pp_rank"),
-                               .ep = option(step, "ep"),
-                               .train = (rvl_model_train)option(step, "train"),
-                               .train_ranks = option(step, "train_ranks"),
-                               .train_tp = option(step, "train_tp"),
-                               .train_pp = option(step, "train_pp"),
-                               .train_cp = option(step, "train_cp"),
-                               .train_ep = option(step, "train_ep"),
-                               .train_stage = option(step, "train_stage"),
-                               .mem_fraction_ppm = option(step, "mem_fraction_ppm"),
-                               .strategy = (rvl_model_strategy)option(step, "strategy"),
-                               .wake = (rvl_wake)option(step, "wake"),
-                               .micro_batch = option(step, "micro_batch"),
-                               .seq_len = option(step, "seq_len"),
-                               .flags =
-                                   (option(step, "recompute") != 0 ? RVL_MODEL_RECOMPUTE : 0) |
-                                   (option(step, "reshard") != 0 ? RVL_MODEL_RESHARD : 0) |
-                                   (option(step, "reduce_fp32") != 0 ? RVL_MODEL_REDUCE_FP32 : 0) |
-                                   (option(step, "fused") != 0 ? RVL_MODEL_FUSED : 0) |
-                                   option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
-                               .accumulate = option(step, "accumulate"),
-                               .attention = (rvl_model_attention)option(step, "attention"),
-                               .loss = (rvl_model_loss)option(step, "loss"),
-                               .loss_chunks = option(step, "loss_chunks"),
-                               .lora_rank = option(step, "lora_rank"),
-                               .lora_targets = (rvl_model_lora_targets)option(step, "lora_targets"),
-                               .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
-                               .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
-                               .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};
+    return (rvl_model_options){
+        .struct_size = sizeof(rvl_model_options),
+        .device = device_in(step),
+        .tp = option(step, "tp"),
+        .pp = option(step, "pp"),
+        .pp_rank = option(step, "pp_rank"),
+        .ep = option(step, "ep"),
+        .train = (rvl_model_train)option(step, "train"),
+        .train_ranks = option(step, "train_ranks"),
+        .train_tp = option(step, "train_tp"),
+        .train_pp = option(step, "train_pp"),
+        .train_cp = option(step, "train_cp"),
+        .train_ep = option(step, "train_ep"),
+        .train_stage = option(step, "train_stage"),
+        .mem_fraction_ppm = option(step, "mem_fraction_ppm"),
+        .strategy = (rvl_model_strategy)option(step, "strategy"),
+        .wake = (rvl_wake)option(step, "wake"),
+        .micro_batch = option(step, "micro_batch"),
+        .seq_len = option(step, "seq_len"),
+        .flags = flag(step, "recompute", RVL_MODEL_RECOMPUTE) |
+                 flag(step, "reshard", RVL_MODEL_RESHARD) | flag(step, "mixed", RVL_MODEL_MIXED) |
+                 flag(step, "reduce_fp32", RVL_MODEL_REDUCE_FP32) |
+                 flag(step, "fused", RVL_MODEL_FUSED) | flag(step, "nccl", RVL_MODEL_NCCL) |
+                 option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
+        .accumulate = option(step, "accumulate"),
+        .attention = (rvl_model_attention)option(step, "attention"),
+        .loss = (rvl_model_loss)option(step, "loss"),
+        .loss_chunks = option(step, "loss_chunks"),
+        .lora_rank = option(step, "lora_rank"),
+        .lora_targets = (rvl_model_lora_targets)option(step, "lora_targets"),
+        .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
+        .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
+        .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};
 }
 
 static bool try_step(const rvl_model *model, const uint8_t *data, size_t size)
@@ -97,7 +125,11 @@ static bool try_step(const rvl_model *model, const uint8_t *data, size_t size)
     rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
     json_t *config = json_loadb((const char *)data, size, 0, NULL);
-    const rvl_model_options options = options_in(json_object_get(config, "_step"));
+    rvl_model_given given[GIVEN_MAX];
+    rvl_model_options options = options_in(json_object_get(config, "_step"));
+    options.given = given;
+    options.given_size = sizeof given[0];
+    options.given_count = read_given(json_object_get(config, "_step"), given);
     json_decref(config);
     rvl_status status = rvl_model_step_make(model, &options, &step);
     rvl_last_error(&error);
