@@ -27,6 +27,7 @@
 #include "hooks/guard.h"
 #include "hooks/ipc/export_internal.h"
 #include "hooks/ipc/import.h"
+#include "hooks/ipc/ipc.h"
 #include "reveille/reveille.h"
 
 #define WRAP __attribute__((visibility("default")))
@@ -87,6 +88,7 @@ WRAP int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_
 WRAP bool __wrap_rvli_ipc_wait(int socket, uint64_t end_ns);
 WRAP int __wrap_rvli_ipc_connect(uint32_t process, uint64_t nonce, uint64_t end_ns);
 WRAP rvl_status __wrap_rvli_saver_context(int device, rvl_context **context_out);
+WRAP bool __wrap_rvli_saver_find(rvl_addr addr, rvl_context **context_out, rvl_addr *begin_out);
 WRAP void __wrap_rvli_say(const char *text);
 WRAP void __wrap_rvli_say_error(const char *what);
 int __real_epoll_wait(int events, struct epoll_event *event, int count, int timeout);
@@ -176,6 +178,18 @@ rvl_status __wrap_rvli_saver_context(int device, rvl_context **context_out)
 }
 
 /* What it is given has a peer's words in it. */
+/* Memory that a handle can be had of: what has a slot. */
+bool __wrap_rvli_saver_find(rvl_addr addr, rvl_context **context_out, rvl_addr *begin_out)
+{
+    for (unsigned i = 0; i < WHO; i++)
+        if (addr != 0 && now.slots[i].addr == addr) {
+            *context_out = context;
+            *begin_out = addr;
+            return true;
+        }
+    return false;
+}
+
 void __wrap_rvli_say(const char *text)
 {
     require(text[0] != '\0');
@@ -368,14 +382,34 @@ static void alloc_slot(slot *s, const fuzz_ipc_step *step)
         require(rvl_alloc(context, (1 + step->value % 40) * GRANULE, &options, &s->addr) == RVL_OK);
 }
 
+static int device_0(int *device_out)
+{
+    *device_out = 0;
+    return RVLI_CUDA_SUCCESS;
+}
+
+/* A process may not open what is its own, nor anything by a handle that has changed. */
+static void open_own(const rvli_ipc_handle *handle, const fuzz_ipc_step *step)
+{
+    rvli_ipc_handle damaged = *handle;
+    uint64_t addr = 77;
+    int error = RVLI_CUDA_SUCCESS;
+    require(rvli_ipc_open(handle, device_0, &addr, &error) && error == RVLI_CUDA_INVALID_CONTEXT);
+    damaged.bytes[step->value % sizeof damaged] ^= (char)(1 + step->status % 127);
+    if (rvli_ipc_open(&damaged, device_0, &addr, &error)) /* false: it is no handle of ours */
+        require(error == RVLI_CUDA_INVALID_HANDLE);
+    require(addr == 77);
+}
+
 static void export_slot(slot *s, const fuzz_ipc_step *step)
 {
-    rvli_ipc_handle handle, damaged;
+    rvli_ipc_handle handle;
     rvli_ipc_name name;
     bool whole = false;
-    rvl_status status = rvli_ipc_export(context, s->addr, &handle);
-    if (status != RVL_OK) {
-        require(rvli_error_get()->message[0] != '\0');
+    int error = RVLI_CUDA_UNKNOWN;
+    require(rvli_ipc_get(s->addr, &handle, &error) == (s->addr != 0));
+    if (error != RVLI_CUDA_SUCCESS) {
+        require(s->addr == 0 || rvli_error_get()->message[0] != '\0');
         return;
     }
     require(rvli_ipc_read_handle(&handle, &name, &whole) && whole);
@@ -383,10 +417,7 @@ static void export_slot(slot *s, const fuzz_ipc_step *step)
     require(s->export_id == 0 || s->export_id == name.export_id ||
             rvli_ipc_find_export(s->export_id) == NULL);
     s->export_id = name.export_id;
-    damaged = handle;
-    damaged.bytes[step->value % sizeof damaged] ^= (char)(1 + step->status % 127);
-    whole = false;
-    require(!rvli_ipc_read_handle(&damaged, &name, &whole) || !whole);
+    open_own(&handle, step);
 }
 
 /* All of a tag is paused, and its handles good no more; or nothing has changed. */
@@ -419,11 +450,12 @@ static void import(unsigned number)
                                 .export_id = number,
                                 .size_bytes = GRANULE};
     rvli_ipc_write_handle(&name, &handle);
+    int error = RVLI_CUDA_SUCCESS;
     imports = true;
-    rvl_status status = rvli_ipc_import(&handle, &name, 0, &addr);
+    require(rvli_ipc_open(&handle, device_0, &addr, &error));
     imports = false;
-    require((status == RVL_OK) == (addr != 77));
-    if (status == RVL_OK) {
+    require((error == RVLI_CUDA_SUCCESS) == (addr != 77));
+    if (error == RVLI_CUDA_SUCCESS) {
         require(who->addr == 0 || who->addr == addr);
         who->addr = addr;
         who->references++;
@@ -435,10 +467,11 @@ static void import(unsigned number)
 
 static void release(exporter *who)
 {
-    rvl_status status = RVL_ERR_IO;
+    int error = RVLI_CUDA_UNKNOWN;
+    require(!rvli_ipc_close(77, &error)); /* nothing was opened there */
     if (who->references == 0)
         return;
-    require(rvli_ipc_release(who->addr, &status) && status == RVL_OK);
+    require(rvli_ipc_close(who->addr, &error) && error == RVLI_CUDA_SUCCESS);
     who->addr = --who->references == 0 ? 0 : who->addr;
 }
 
