@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Contexts: which device a thread works on. The driver takes its share of a device with the first
- * context that a process has there (simcuda/machine/serve.c), and keeps it until the process ends.
+ * Contexts: which device a thread works on. The driver takes its share of a device for each
+ * (simcuda/machine/serve.c), and gives it back when the context is destroyed. What was allocated in
+ * it goes with it. Memory that belongs to a device (of pools, graphs and code) goes with the last
+ * context that the process has there.
+ *
+ * A device's primary context is made when it is retained. It is destroyed when nobody has it any
+ * more, and when it is reset, after which those who have it still must release it. The next who
+ * retains it makes it again, with the same handle. A destroyed context may still be current
+ * somewhere: its calls answer CUDA_ERROR_CONTEXT_IS_DESTROYED.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,21 +22,32 @@
 #define DEPTH_MAX 64
 
 struct CUctx_st {
+    CUcontext next; /* made after it, alive or not, if it is no primary one */
     int device;
-    bool primary;
+    unsigned number; /* 0: a primary one */
+    atomic_bool alive;
     unsigned flags;
     unsigned users; /* of a primary one */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st primaries[DEVICES_MAX];
+static CUcontext own; /* of the program's making; handles stay, so that no later one is the same */
+static unsigned numbers;
+static unsigned alive[DEVICES_MAX]; /* contexts of a device */
 static __thread CUcontext stack[DEPTH_MAX];
 static __thread int depth;
 
 void rvli_context_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
-    memset(primaries, 0, sizeof primaries);
+    memset(alive, 0, sizeof alive);
+    for (int device = 0; device < DEVICES_MAX; device++) {
+        primaries[device].alive = false;
+        primaries[device].users = 0;
+    }
+    for (CUcontext each = own; each != NULL; each = each->next)
+        each->alive = false;
     depth = 0;
 }
 
@@ -44,15 +63,43 @@ CUresult rvli_current_device(int *device_out)
         return result;
     if (current() == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (!current()->alive)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *device_out = current()->device;
     return CUDA_SUCCESS;
 }
 
-static CUresult take_share(int device)
+unsigned rvli_current_context(void)
+{
+    return current() != NULL ? current()->number : 0;
+}
+
+/* ---- Made and destroyed, with the lock held ---- */
+
+static CUresult make(CUcontext context, int device)
 {
     rvli_wire_answer answer;
-    return rvli_result(
+    CUresult result = rvli_result(
         rvli_client_ask(RVLI_WIRE_CONTEXT, rvli_device_number(device), 0, NULL, &answer));
+    if (result != CUDA_SUCCESS)
+        return result;
+    context->device = device;
+    context->alive = true;
+    alive[device]++;
+    return CUDA_SUCCESS;
+}
+
+static void destroy(CUcontext context)
+{
+    const rvli_wire_request gone = {.kind = RVLI_WIRE_CONTEXT_GIVE,
+                                    .device = rvli_device_number(context->device)};
+    if (!context->alive)
+        return;
+    context->alive = false;
+    rvli_memory_give_context(context->device, context->number);
+    if (--alive[context->device] == 0)
+        rvli_memory_give_device(context->device);
+    rvli_client_post(&gone);
 }
 
 static CUresult check(CUdevice device)
@@ -67,17 +114,18 @@ static CUresult check(CUdevice device)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     CUresult result = context == NULL ? CUDA_ERROR_INVALID_VALUE : check(device);
-    if (result == CUDA_SUCCESS)
-        result = take_share(device);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&mutex);
-    primaries[device].device = device;
-    primaries[device].primary = true;
-    primaries[device].users++;
+    CUcontext of = &primaries[device];
+    if (!of->alive)
+        result = make(of, device);
+    if (result == CUDA_SUCCESS) {
+        of->users++;
+        *context = of;
+    }
     pthread_mutex_unlock(&mutex);
-    *context = &primaries[device];
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -86,12 +134,24 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&mutex);
-    if (primaries[device].users == 0)
+    CUcontext of = &primaries[device];
+    if (of->users == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else
-        primaries[device].users--;
+    else if (--of->users == 0)
+        destroy(of);
     pthread_mutex_unlock(&mutex);
     return result;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    CUresult result = check(device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&mutex);
+    destroy(&primaries[device]);
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
@@ -103,7 +163,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
         return result;
     pthread_mutex_lock(&mutex);
     *flags = primaries[device].flags;
-    *active = primaries[device].users > 0;
+    *active = primaries[device].alive;
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
@@ -123,15 +183,22 @@ CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned
 {
     (void)parameters;
     CUresult result = context == NULL ? CUDA_ERROR_INVALID_VALUE : check(device);
-    if (result == CUDA_SUCCESS)
-        result = take_share(device);
-    if (result == CUDA_SUCCESS && depth == DEPTH_MAX)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    CUcontext made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
+    CUcontext made = result == CUDA_SUCCESS && depth < DEPTH_MAX ? calloc(1, sizeof *made) : NULL;
     if (made == NULL)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    made->device = device;
-    made->flags = flags;
+    pthread_mutex_lock(&mutex);
+    result = make(made, device);
+    if (result == CUDA_SUCCESS) {
+        made->number = ++numbers;
+        made->flags = flags;
+        made->next = own;
+        own = made;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
     stack[depth++] = made;
     *context = made;
     return CUDA_SUCCESS;
@@ -139,12 +206,19 @@ CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    if (context == NULL || context->primary)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (current() == context)
+    pthread_mutex_lock(&mutex);
+    CUcontext found = own;
+    while (found != NULL && found != context)
+        found = found->next;
+    CUresult result = context == NULL || found == NULL ? CUDA_ERROR_INVALID_CONTEXT
+                      : !found->alive                  ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                       : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        destroy(found);
+    pthread_mutex_unlock(&mutex);
+    if (result == CUDA_SUCCESS && current() == context)
         depth--;
-    free(context);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)

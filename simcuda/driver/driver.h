@@ -48,8 +48,13 @@ const rvli_driver_figures *rvli_device_figures(int device);
 
 /* ---- context.c ---- */
 
-/* The device of this thread's context; CUDA_ERROR_INVALID_CONTEXT: there is none. */
+/* The device of this thread's context; CUDA_ERROR_INVALID_CONTEXT: there is none;
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED. */
 CUresult rvli_current_device(int *device_out);
+
+/* The number of this thread's context, which what is allocated in it goes with. 0: of a device's
+ * primary one, or none. */
+unsigned rvli_current_context(void);
 
 /* ---- memory.c ---- */
 
@@ -73,6 +78,7 @@ typedef struct rvli_range {
     uint64_t machine_id; /* 0: of a piece of a chunk */
     unsigned flags;
     uint64_t number;
+    unsigned context; /* rvli_current_context(), when it was made */
     void *of; /* RVLI_RANGE_POOL: the pool; RVLI_RANGE_GRAPH, _MANAGED: what its file says */
 } rvli_range;
 
@@ -113,6 +119,12 @@ bool rvli_vmm_has_memory(uint64_t addr, size_t size_bytes);
 CUresult rvli_alloc(int device, size_t size_bytes, uint64_t *addr_out);
 CUresult rvli_free(uint64_t addr);
 
+/* Frees what was allocated in a context of a device that is destroyed. */
+void rvli_memory_give_context(int device, unsigned context);
+
+/* And all that belongs to the device, with the last context there. */
+void rvli_memory_give_device(int device);
+
 CUresult rvli_result(rvl_status status);
 
 /* ---- vmm.c ---- */
@@ -121,6 +133,9 @@ CUresult rvli_result(rvl_status status);
 bool rvli_vmm_device(uint64_t addr, int *device_out);
 
 /* ---- host.c ---- */
+
+/* Frees pinned memory that is in the map no more; what was registered stays, and counts no more. */
+void rvli_host_free(const rvli_range *range);
 
 /* Makes host memory 0. Whole private pages take no memory from then on. */
 void rvli_host_clear(void *memory, size_t size_bytes);

@@ -294,17 +294,21 @@ static CUresult check_device(CUdevice device)
                                                                  : result;
 }
 
-CUresult cuDeviceGraphMemTrim(CUdevice device)
+void rvli_graph_memory_trim(int device)
 {
-    CUresult result = check_device(device);
-    if (result != CUDA_SUCCESS)
-        return result;
     pthread_mutex_lock(&mutex);
     shared *of = &devices[device];
     while (of->count > 0 && (of->count - 1) * CHUNK_BYTES >= of->used)
         rvli_physical_give(of->chunks[--of->count]);
     pthread_mutex_unlock(&mutex);
-    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = check_device(device);
+    if (result == CUDA_SUCCESS)
+        rvli_graph_memory_trim(device);
+    return result;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)

@@ -21,6 +21,9 @@ CUresult rvli_graph_memory_capture_free(CUstream stream, CUdeviceptr addr);
 /* The program frees what a launch has allocated. CUDA_ERROR_INVALID_VALUE: nothing has. */
 CUresult rvli_graph_memory_free(const rvli_range *range);
 
+/* Physical memory of a device that no graph uses goes back. */
+void rvli_graph_memory_trim(int device);
+
 /* Nodes that allocate share the memory with their copies. */
 void rvli_graph_memory_retain(rvli_graph_memory *of);
 void rvli_graph_memory_release(rvli_graph_memory *of);

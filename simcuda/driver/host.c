@@ -56,6 +56,13 @@ CUresult cuMemAllocHost(void **memory, size_t size_bytes)
     return cuMemHostAlloc(memory, size_bytes, 0);
 }
 
+void rvli_host_free(const rvli_range *range)
+{
+    if (range->kind == RVLI_RANGE_HOST)
+        munmap((void *)range->base, range->size_bytes);
+    rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range->size_bytes), 0);
+}
+
 CUresult cuMemFreeHost(void *memory)
 {
     rvli_range range;
@@ -64,8 +71,7 @@ CUresult cuMemFreeHost(void *memory)
         return result;
     if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_HOST, &range))
         return CUDA_ERROR_INVALID_VALUE;
-    munmap(memory, range.size_bytes);
-    rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);
+    rvli_host_free(&range);
     return CUDA_SUCCESS;
 }
 
@@ -115,7 +121,7 @@ CUresult cuMemHostUnregister(void *memory)
         return result;
     if (!rvli_range_take((uintptr_t)memory, RVLI_RANGE_REGISTERED, &range))
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    rvli_client_tell(RVLI_WIRE_HOST_GIVE, whole_pages(range.size_bytes), 0);
+    rvli_host_free(&range);
     return CUDA_SUCCESS;
 }
 

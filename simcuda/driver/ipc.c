@@ -184,6 +184,24 @@ static void close_last(opened *gone)
     free(gone);
 }
 
+/* With the lock held. */
+static opened *find_addr(uint64_t addr)
+{
+    opened *there = all;
+    while (there != NULL && there->addr != addr)
+        there = there->next;
+    return there;
+}
+
+void rvli_ipc_close(uint64_t addr)
+{
+    pthread_mutex_lock(&mutex);
+    opened *there = find_addr(addr);
+    if (there != NULL)
+        close_last(there);
+    pthread_mutex_unlock(&mutex);
+}
+
 CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
 {
     CUresult result = rvli_driver_ready();
@@ -192,9 +210,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&mutex);
-    opened *there = all;
-    while (there != NULL && there->addr != addr)
-        there = there->next;
+    opened *there = find_addr(addr);
     if (there == NULL)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (--there->references == 0)

@@ -8,6 +8,9 @@
 
 #include "simcuda/driver/driver.h"
 
+/* Closes what is opened at an address, however often it was. */
+void rvli_ipc_close(uint64_t addr);
+
 /* This process has an exported or an opened event no more. */
 void rvli_ipc_event_gone(CUevent event);
 

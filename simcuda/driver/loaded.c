@@ -1,24 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 #include "simcuda/driver/loaded.h"
 
+#include <stdatomic.h>
+
 #include "simcuda/driver/share.h"
 
-static unsigned life;
+#define DEVICES_MAX 64
+
+/* Code is lost with a device's last context, and a forked child has none. */
+static atomic_uint losses;
+static atomic_uint lost_in[DEVICES_MAX]; /* which of them was the device's last */
+
+void rvli_loaded_lose(int device)
+{
+    atomic_store(&lost_in[device], atomic_fetch_add(&losses, 1) + 1);
+}
 
 void rvli_loaded_forget(void)
 {
-    life++;
+    for (int device = 0; device < DEVICES_MAX; device++)
+        rvli_loaded_lose(device);
 }
 
-static bool is_there(const rvli_loaded *of, int device)
+/* What was lost since it was written is taken out of it. */
+static void refresh(rvli_loaded *of)
 {
-    return of->life == life && (of->devices >> device & 1);
+    unsigned now = atomic_load(&losses);
+    if (of->losses == now)
+        return;
+    for (int device = 0; device < DEVICES_MAX; device++)
+        if (atomic_load(&lost_in[device]) > of->losses)
+            of->devices &= ~(UINT64_C(1) << device);
+    of->losses = now;
+}
+
+static bool is_there(rvli_loaded *of, int device)
+{
+    refresh(of);
+    return of->devices >> device & 1;
 }
 
 static void note(rvli_loaded *of, int device)
 {
-    if (of->life != life)
-        *of = (rvli_loaded){.life = life};
+    refresh(of);
     of->devices |= UINT64_C(1) << device;
 }
 

@@ -13,8 +13,11 @@
 /* Where an image, or a kernel, has been loaded. All zeroes: nowhere. */
 typedef struct rvli_loaded {
     uint64_t devices; /* bit d: on device d */
-    unsigned life;    /* of the process: a forked child has loaded nothing */
+    unsigned losses;  /* so many times code had been lost when this was written */
 } rvli_loaded;
+
+/* All code on a device is lost. */
+void rvli_loaded_lose(int device);
 
 /*
  * Loads a kernel, and its image, on a device where they are not yet. entry NULL: nothing is known

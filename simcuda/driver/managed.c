@@ -107,6 +107,14 @@ void rvli_managed_free(const rvli_range *range)
     munmap((void *)range->base, count_pages(range->size_bytes) * RVLI_PAGE_BYTES);
 }
 
+void rvli_managed_give(int device)
+{
+    pthread_mutex_lock(&mutex);
+    while (spares[device] > 0)
+        rvli_physical_give(spare[device][--spares[device]]);
+    pthread_mutex_unlock(&mutex);
+}
+
 /* ---- Entry points ---- */
 
 /* Addresses from a multiple of a page on, that can be read and written. 0: none left. */

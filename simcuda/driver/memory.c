@@ -15,8 +15,11 @@
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/contents.h"
 #include "simcuda/driver/graph_memory.h"
+#include "simcuda/driver/ipc.h"
+#include "simcuda/driver/loaded.h"
 #include "simcuda/driver/managed.h"
 #include "simcuda/driver/pool.h"
+#include "simcuda/driver/share.h"
 
 #define PIECE_BYTES ((size_t)512)
 #define PIECES (RVLI_PAGE_BYTES / PIECE_BYTES)
@@ -178,6 +181,7 @@ static CUresult add_locked(const rvli_range *range)
     }
     *copy = *range;
     copy->number = ++ranges_made;
+    copy->context = rvli_current_context();
     return CUDA_SUCCESS;
 }
 
@@ -405,6 +409,80 @@ bool rvli_physical_find(const rvli_range *range, rvli_physical *physical_out)
         *physical_out = (rvli_physical){page->machine_id, page->base, RVLI_PAGE_BYTES};
     pthread_mutex_unlock(&mutex);
     return page != NULL; /* else another thread has freed it */
+}
+
+/* ---- A context is destroyed ---- */
+
+static void give_host(const rvli_range *range)
+{
+    rvli_range taken;
+    if (rvli_range_take(range->base, range->kind, &taken))
+        rvli_host_free(&taken);
+}
+
+static void give_managed(const rvli_range *range)
+{
+    rvli_range taken;
+    if (rvli_range_take(range->base, RVLI_RANGE_MANAGED, &taken))
+        rvli_managed_free(&taken);
+}
+
+static void give_of_context(const rvli_range *range)
+{
+    if (range->kind == RVLI_RANGE_DEVICE)
+        (void)rvli_free(range->base);
+    else if (range->kind == RVLI_RANGE_HOST || range->kind == RVLI_RANGE_REGISTERED)
+        give_host(range);
+    else if (range->kind == RVLI_RANGE_MANAGED)
+        give_managed(range);
+    else if (range->kind == RVLI_RANGE_OPENED)
+        rvli_ipc_close(range->base);
+}
+
+static void give_of_device(const rvli_range *range)
+{
+    rvli_range taken;
+    if (range->kind == RVLI_RANGE_GRAPH)
+        (void)rvli_graph_memory_free(range);
+    else if (range->kind == RVLI_RANGE_POOL && rvli_range_take(range->base, range->kind, &taken))
+        rvli_pool_free(&taken, NULL, true);
+}
+
+/* The first range of a device from an address on. */
+static bool next_range(uint64_t from, int device, rvli_range *range_out)
+{
+    uint64_t at = from;
+    const rvli_range *each = NULL;
+    pthread_mutex_lock(&mutex);
+    while (ranges_begun && (each = rvli_addrmap_ceil(&ranges, at, &at)) != NULL &&
+           each->device != device)
+        at++;
+    if (each != NULL)
+        *range_out = *each;
+    pthread_mutex_unlock(&mutex);
+    return each != NULL;
+}
+
+void rvli_memory_give_context(int device, unsigned context)
+{
+    rvli_range each;
+    for (uint64_t at = 0; next_range(at, device, &each); at = each.base + 1)
+        if (each.context == context)
+            give_of_context(&each);
+}
+
+/* cuMemCreate needs no context, and what it made stays: that is assumed. */
+void rvli_memory_give_device(int device)
+{
+    rvli_range each;
+    for (uint64_t at = 0; next_range(at, device, &each); at = each.base + 1)
+        give_of_device(&each);
+    rvli_pools_settle();
+    (void)rvli_pools_relieve(device);
+    rvli_graph_memory_trim(device);
+    rvli_managed_give(device);
+    rvli_share_give(device);
+    rvli_loaded_lose(device);
 }
 
 /* ---- A forked child has none of it ---- */

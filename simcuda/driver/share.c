@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "simcuda/driver/share.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES_MAX 64
@@ -66,9 +67,19 @@ typedef struct code_share {
 
 static code_share codes[DEVICES_MAX];
 
+/* Pieces of physical memory, kept until the device's last context goes. */
+typedef struct kept {
+    uint64_t *ids;
+    size_t count, room;
+} kept;
+
+static kept pieces[DEVICES_MAX];
+
 void rvli_share_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
+    for (int device = 0; device < DEVICES_MAX; device++)
+        pieces[device].count = 0; /* they are the parent's */
     memset(streams, 0, sizeof streams);
     memset(graphs, 0, sizeof graphs);
     memset(local, 0, sizeof local);
@@ -103,15 +114,42 @@ static size_t pages_of_graphs(int device, size_t kernels)
            (bytes <= GRAPHS_ROOM_BYTES ? 0 : pages_for(bytes - GRAPHS_ROOM_BYTES));
 }
 
+/* With the lock held. */
+static CUresult take_pieces(int device, size_t bytes, const char *kind)
+{
+    kept *of = &pieces[device];
+    if (of->count == of->room) {
+        size_t room = 2 * of->room + 16;
+        uint64_t *ids = realloc(of->ids, room * sizeof *ids);
+        if (ids == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        of->ids = ids;
+        of->room = room;
+    }
+    CUresult result = rvli_physical_take(device, bytes, kind, &of->ids[of->count]);
+    of->count += result == CUDA_SUCCESS;
+    return result;
+}
+
+void rvli_share_give(int device)
+{
+    pthread_mutex_lock(&mutex);
+    kept *of = &pieces[device];
+    while (of->count > 0)
+        rvli_physical_give(of->ids[--of->count]);
+    streams[device] = graphs[device] = local[device] = (share){0};
+    codes[device] = (code_share){0};
+    pthread_mutex_unlock(&mutex);
+}
+
 static CUresult take(share *of, int device, size_t more, size_t (*pages_of)(int, size_t),
                      const char *kind)
 {
     CUresult result = CUDA_SUCCESS;
-    uint64_t id;
     pthread_mutex_lock(&mutex);
     size_t pages = pages_of(device, of->count + more);
-    if (pages > of->pages) /* and never given back */
-        result = rvli_physical_take(device, (pages - of->pages) * RVLI_PAGE_BYTES, kind, &id);
+    if (pages > of->pages)
+        result = take_pieces(device, (pages - of->pages) * RVLI_PAGE_BYTES, kind);
     if (result == CUDA_SUCCESS) {
         of->count += more;
         of->pages = pages > of->pages ? pages : of->pages;
@@ -123,7 +161,7 @@ static CUresult take(share *of, int device, size_t more, size_t (*pages_of)(int,
 static void drop(share *of, size_t less)
 {
     pthread_mutex_lock(&mutex);
-    of->count -= less;
+    of->count -= less < of->count ? less : of->count; /* it may be of a context that is gone */
     pthread_mutex_unlock(&mutex);
 }
 
@@ -151,8 +189,7 @@ void rvli_share_graph_gone(int device, size_t kernels)
 
 static CUresult take_kernels(int device, size_t size_bytes)
 {
-    uint64_t id; /* kept as long as the process is there */
-    return rvli_physical_take(device, size_bytes, "kernels", &id);
+    return take_pieces(device, size_bytes, "kernels");
 }
 
 static CUresult put(heap *into, int device, size_t size_bytes)
@@ -234,11 +271,9 @@ CUresult rvli_share_local(int device, uint64_t bytes)
     size_t threads = (size_t)card->multiprocessors * (size_t)card->threads_multiprocessor;
     size_t pages = pages_for((bytes - LOCAL_BYTES) * threads);
     CUresult result = CUDA_SUCCESS;
-    uint64_t id;
     pthread_mutex_lock(&mutex);
     if (pages > of->pages)
-        result =
-            rvli_physical_take(device, (pages - of->pages) * RVLI_PAGE_BYTES, "local memory", &id);
+        result = take_pieces(device, (pages - of->pages) * RVLI_PAGE_BYTES, "local memory");
     if (result == CUDA_SUCCESS && pages > of->pages)
         of->pages = pages;
     pthread_mutex_unlock(&mutex);

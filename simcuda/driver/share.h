@@ -9,6 +9,9 @@
 
 #include "simcuda/driver/driver.h"
 
+/* The device's last context is gone: all goes back. What is made of it later counts for nothing. */
+void rvli_share_give(int device);
+
 /* A stream is made, and is no more. CUDA_ERROR_OUT_OF_MEMORY: it cannot be. */
 CUresult rvli_share_stream(int device);
 void rvli_share_stream_gone(int device);

@@ -28,7 +28,7 @@ struct rvli_client {
     pid_t pid;
     bool greeted;
     rvl_process process;
-    uint64_t contexts; /* bit d: the driver has its share on device d */
+    uint32_t contexts[RVL_MAX_DEVICES]; /* the driver has its share for each */
     rvli_nccl_share nccl[RVL_MAX_DEVICES];
     /* What it has: addresses of the machine's context and events, each with how often. */
     rvli_intmap memory;

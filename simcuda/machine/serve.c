@@ -46,7 +46,7 @@ static void name_share(const rvli_client *client, char cause[RVLI_WIRE_TEXT_BYTE
 static bool has_context(const rvli_machine *machine, int device)
 {
     for (const rvli_client *each = machine->clients; each != NULL; each = each->next)
-        if ((each->contexts >> device & 1) != 0)
+        if (each->contexts[device] > 0)
             return true;
     return false;
 }
@@ -105,23 +105,38 @@ static rvl_status describe(rvli_machine *machine, rvli_wire_answer *answer)
     return RVL_OK;
 }
 
-static rvl_status take_share(rvli_machine *machine, rvli_client *client, int device)
+/* The driver has its share for so many contexts of a process on a device. */
+static rvl_status set_share(rvli_machine *machine, const rvli_client *client, int device,
+                            uint32_t contexts)
 {
     char cause[RVLI_WIRE_TEXT_BYTES];
-    uint64_t bytes = rvli_driver_share_bytes(&machine->profile), bit = UINT64_C(1) << device;
-    if (client->contexts & bit)
-        return RVL_OK;
     name_share(client, cause);
+    return rvl_external_set(machine->context, device, cause,
+                            contexts * rvli_driver_share_bytes(&machine->profile));
+}
+
+static rvl_status take_share(rvli_machine *machine, rvli_client *client, int device)
+{
+    uint64_t bytes = rvli_driver_share_bytes(&machine->profile);
     rvl_status status = settle_once(machine, device, true);
     if (status == RVL_OK)
-        status = rvl_external_set(machine->context, device, cause, bytes);
+        status = set_share(machine, client, device, client->contexts[device] + 1);
     if (status == RVL_OK)
-        client->contexts |= bit;
+        client->contexts[device]++;
     else
         (void)settle_once(machine, device, has_context(machine, device));
     if (status == RVL_ERR_DEVICE_OOM)
         rvli_machine_tell_refusal(machine, client, device, bytes, free_bytes(machine, device));
     return status;
+}
+
+static void give_share(rvli_machine *machine, rvli_client *client, int device)
+{
+    if (device < 0 || device >= machine->gpus || client->contexts[device] == 0)
+        return;
+    client->contexts[device]--;
+    (void)set_share(machine, client, device, client->contexts[device]);
+    (void)settle_once(machine, device, has_context(machine, device));
 }
 
 static rvl_status allocate(rvli_machine *machine, rvli_client *client,
@@ -219,6 +234,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_deposits_come(machine, client, request);
     case RVLI_WIRE_TAKE:
         return rvli_deposits_take(machine, client, request, answer);
+    case RVLI_WIRE_CONTEXT_GIVE:
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
@@ -231,15 +247,17 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
-           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
-           request->kind == RVLI_WIRE_TAKEN;
+    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_FREE ||
+           request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
+           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_TAKEN;
 }
 
 static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
 {
     if (request->kind == RVLI_WIRE_FREE)
         rvli_shared_release(machine, client, request->id);
+    else if (request->kind == RVLI_WIRE_CONTEXT_GIVE)
+        give_share(machine, client, request->device);
     else if (request->kind == RVLI_WIRE_HOST_GIVE)
         give_host(machine, client, request->bytes);
     else if (request->kind == RVLI_WIRE_PART)
@@ -279,17 +297,10 @@ static void release_all(rvli_machine *machine, rvli_client *client)
 
 void rvli_client_take_back(rvli_machine *machine, rvli_client *client)
 {
-    char cause[RVLI_WIRE_TEXT_BYTES];
     release_all(machine, client);
-    name_share(client, cause);
-    uint64_t had = client->contexts;
-    client->contexts = 0;
-    for (int device = 0; device < machine->gpus; device++) {
-        if ((had >> device & 1) == 0)
-            continue;
-        (void)rvl_external_set(machine->context, device, cause, 0);
-        (void)settle_once(machine, device, has_context(machine, device));
-    }
+    for (int device = 0; device < machine->gpus; device++)
+        while (client->contexts[device] > 0)
+            give_share(machine, client, device);
     rvli_nccl_take_back(machine, client);
     rvli_meeting_forget(machine, client);
     give_host(machine, client, client->host_bytes);

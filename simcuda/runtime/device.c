@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Devices, the current one, and errors. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -13,14 +14,14 @@ static __thread int current;
 static __thread int entered = -1; /* the device of the context that this thread has from here */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext contexts[DEVICES_MAX];
-static unsigned generation; /* forks so far: a child enters its contexts again */
+static atomic_uint generation; /* forks and resets so far: contexts are entered again */
 static __thread unsigned entered_in;
 
 static void in_child(void)
 {
     pthread_mutex_init(&mutex, NULL);
     memset(contexts, 0, sizeof contexts);
-    generation++;
+    atomic_fetch_add(&generation, 1);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -104,7 +105,8 @@ CUresult rvli_runtime_ready(void)
 {
     CUcontext there = NULL;
     CUresult result = CUDA_SUCCESS;
-    if (entered == current && entered_in == generation)
+    unsigned now = atomic_load(&generation);
+    if (entered == current && entered_in == now)
         return CUDA_SUCCESS;
     result = cuInit(0);
     if (result == CUDA_SUCCESS)
@@ -117,7 +119,7 @@ CUresult rvli_runtime_ready(void)
         result = cuCtxSetCurrent(there);
     if (result == CUDA_SUCCESS) {
         entered = current;
-        entered_in = generation;
+        entered_in = now;
     }
     return result;
 }
@@ -164,6 +166,23 @@ cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int f
     if (device < 0 || device >= count)
         return rvli_done(cudaErrorInvalidDevice);
     return rvli_driven(retain(device, &context));
+}
+
+/* The next call that needs the device makes its context again, in whatever thread. */
+cudaError_t cudaDeviceReset(void)
+{
+    CUresult result = cuInit(0);
+    pthread_mutex_lock(&mutex);
+    if (result == CUDA_SUCCESS)
+        result = cuDevicePrimaryCtxReset(current);
+    if (result == CUDA_SUCCESS && contexts[current] != NULL)
+        result = cuDevicePrimaryCtxRelease(current);
+    if (result == CUDA_SUCCESS) {
+        contexts[current] = NULL;
+        atomic_fetch_add(&generation, 1);
+    }
+    pthread_mutex_unlock(&mutex);
+    return rvli_driven(result);
 }
 
 cudaError_t cudaDeviceSynchronize(void)

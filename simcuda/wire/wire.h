@@ -7,8 +7,8 @@
  * The machine asks the kernel who is at the other end. Every message has the same size, and both
  * ends are of the same build: the version is checked once, at the first message.
  *
- * A request is answered, except for RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE, RVLI_WIRE_PART,
- * RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for those.
+ * A request is answered, except for RVLI_WIRE_CONTEXT_GIVE, RVLI_WIRE_FREE, RVLI_WIRE_HOST_GIVE,
+ * RVLI_WIRE_PART, RVLI_WIRE_UNKNOWN and RVLI_WIRE_TAKEN: nobody waits for those.
  */
 #ifndef RVL_SIMCUDA_WIRE_H
 #define RVL_SIMCUDA_WIRE_H
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define RVLI_WIRE_VERSION 4u
+#define RVLI_WIRE_VERSION 5u
 
 /* Holds the socket's name without its leading NUL: 32 hexadecimal digits behind a prefix. */
 #define RVLI_WIRE_VARIABLE "REVEILLE_MACHINE"
@@ -35,17 +35,18 @@
 #define RVLI_WIRE_TEXT_BYTES 256 /* names of stages and programs, with their NUL */
 
 typedef enum rvli_wire_kind {
-    RVLI_WIRE_HELLO = 1, /* bytes: the version; text: the program. -> count: devices */
-    RVLI_WIRE_DEVICE,    /* device -> total_bytes, text: the profile's name, "" if it has none;
-                            streams_bytes, graph_bytes, kernel_bytes: of the profile */
-    RVLI_WIRE_CONTEXT,   /* device: the driver takes its own share there, once for each process */
-    RVLI_WIRE_ALLOC,     /* device, bytes, text: the tag -> id */
-    RVLI_WIRE_FREE,      /* id; no answer */
-    RVLI_WIRE_MEMORY,    /* device -> free_bytes, total_bytes */
-    RVLI_WIRE_HOST_TAKE, /* bytes of pinned host memory */
-    RVLI_WIRE_HOST_GIVE, /* bytes; no answer */
-    RVLI_WIRE_STAGE,     /* text: a stage begins */
-    RVLI_WIRE_UNKNOWN,   /* bytes that nobody knows were read; text: the reader; no answer */
+    RVLI_WIRE_HELLO = 1,    /* bytes: the version; text: the program. -> count: devices */
+    RVLI_WIRE_DEVICE,       /* device -> total_bytes, text: the profile's name, "" if it has none;
+                               streams_bytes, graph_bytes, kernel_bytes: of the profile */
+    RVLI_WIRE_CONTEXT,      /* device: the driver takes its own share there for a context */
+    RVLI_WIRE_ALLOC,        /* device, bytes, text: the tag -> id */
+    RVLI_WIRE_FREE,         /* id; no answer */
+    RVLI_WIRE_MEMORY,       /* device -> free_bytes, total_bytes */
+    RVLI_WIRE_HOST_TAKE,    /* bytes of pinned host memory */
+    RVLI_WIRE_HOST_GIVE,    /* bytes; no answer */
+    RVLI_WIRE_STAGE,        /* text: a stage begins */
+    RVLI_WIRE_UNKNOWN,      /* bytes that nobody knows were read; text: the reader; no answer */
+    RVLI_WIRE_CONTEXT_GIVE, /* device: a context is destroyed; no answer */
 
     /* Ranks that come together (simcuda/machine/meeting.h). */
     RVLI_WIRE_MEET,    /* text: which meeting; rank of ranks; bytes: what it brings -> id */

@@ -160,6 +160,34 @@ static void what_assert_needs_is_loaded_once(void **state)
 }
 
 /* 132 multiprocessors of 2048 threads, each with 512 bytes more than the context has for them. */
+/* A reset loses the code of a device, which is loaded again when it is launched; another keeps it.
+ */
+static void what_is_lost_is_loaded_again(void **state)
+{
+    static program of;
+    (void)state;
+    begin(&of, 3 * MIB, NULL);
+    for (int device = 1; device >= 0; device--) {
+        assert_int_equal(cudaSetDevice(device), cudaSuccess);
+        assert_int_equal(cudaDeviceReset(), cudaSuccess);
+        size_t before = used();
+        assert_int_equal(launch(&of.hosts[0]), cudaSuccess);
+        assert_int_equal(used() - before, 4 * MIB);
+    }
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
+    size_t before = used();
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(launch(&of.hosts[0]), cudaSuccess);
+        assert_int_equal(used() - before, 4 * MIB);
+    }
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    before = used();
+    assert_int_equal(launch(&of.hosts[0]), cudaSuccess);
+    assert_int_equal(used(), before);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    end(&of);
+}
+
 static void local_memory_is_for_all_threads(void **state)
 {
     static program one, other;
@@ -265,6 +293,7 @@ int main(void)
         cmocka_unit_test(kernels_lie_side_by_side),
         cmocka_unit_test(a_large_kernel_has_pages),
         cmocka_unit_test(what_assert_needs_is_loaded_once),
+        cmocka_unit_test(what_is_lost_is_loaded_again),
         cmocka_unit_test(local_memory_is_for_all_threads),
         cmocka_unit_test(variables_have_memory),
         cmocka_unit_test(what_does_not_fit_is_tried_again),

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Contexts that are destroyed give back what they held, and can be made again. Run by `reveille run
+ * --gpus 2 --host-memory 4MiB`. NVML, which needs no context, says what is in use.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+#define CHUNK (32 * MIB)          /* of a pool */
+#define BATCH (64 * PAGE)         /* of managed memory */
+#define SHARE ((size_t)548995072) /* of a context */
+#define ONCE ((size_t)3407872)    /* as long as a process has one on the device */
+
+static int (*nvml_find)(unsigned, void **);
+static int (*nvml_ask)(void *, void *);
+
+static size_t in_use(int device)
+{
+    unsigned long long memory[3]; /* total, free, used */
+    void *handle;
+    assert_int_equal(nvml_find((unsigned)device, &handle), 0);
+    assert_int_equal(nvml_ask(handle, memory), 0);
+    return (size_t)memory[2];
+}
+
+static int active(int device)
+{
+    unsigned flags;
+    int is = -1;
+    assert_int_equal(cuDevicePrimaryCtxGetState(device, &flags, &is), CUDA_SUCCESS);
+    return is;
+}
+
+static CUcontext enter(int device)
+{
+    CUcontext context;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    return context;
+}
+
+static void make_streams(int count)
+{
+    CUstream stream;
+    for (int i = 0; i < count; i++)
+        assert_int_equal(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+}
+
+/* A graph that allocates, and keeps what it has allocated. */
+static void allocate_by_graph(size_t bytes)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .bytesize = bytes};
+    assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
+    assert_int_equal(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+}
+
+static CUdeviceptr manage(size_t bytes)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUdeviceptr addr;
+    assert_int_equal(cuMemAllocManaged(&addr, bytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    assert_int_equal(cuMemPrefetchAsync(addr, bytes, here, 0, NULL), CUDA_SUCCESS);
+    return addr;
+}
+
+/* Memory of every kind that a context or its device has, and 4 MiB of pinned memory. */
+static void fill(void)
+{
+    CUdeviceptr addr;
+    void *pinned;
+    char *registered = NULL;
+    assert_int_equal(cuMemAlloc(&addr, 1000), CUDA_SUCCESS);
+    assert_int_equal(cuMemAlloc(&addr, 3 * MIB), CUDA_SUCCESS);
+    assert_int_equal(cuMemAllocAsync(&addr, 40 * MIB, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuMemAllocAsync(&addr, 40 * MIB, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuMemFreeAsync(addr, NULL), CUDA_SUCCESS);
+    (void)manage(PAGE);
+    make_streams(9);
+    allocate_by_graph(MIB);
+    assert_int_equal(cuMemHostAlloc(&pinned, 3 * MIB, 0), CUDA_SUCCESS);
+    registered = test_malloc(MIB);
+    assert_int_equal(cuMemHostRegister(registered, MIB - 8192, 0), CUDA_SUCCESS);
+    test_free(registered); /* it stays counted until it is unregistered */
+}
+
+#define FILLED (PAGE + 2 * PAGE + 3 * CHUNK + BATCH + 2 * PAGE + CHUNK)
+
+static void what_the_primary_context_held_goes_back(void **state)
+{
+    CUdeviceptr addr;
+    (void)state;
+    assert_int_equal(in_use(0), 0);
+    for (int round = 0; round < 3; round++) {
+        (void)enter(0);
+        assert_int_equal(in_use(0), SHARE + ONCE);
+        fill();
+        assert_int_equal(in_use(0), SHARE + ONCE + FILLED);
+        assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+        assert_int_equal(in_use(0), 0);
+        assert_int_equal(active(0), 0);
+        assert_int_equal(cuMemAlloc(&addr, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+/* Handles of cuMemCreate() need no context; what another device has is not touched. */
+static void what_is_not_the_contexts_stays(void **state)
+{
+    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr other;
+    size_t size_bytes = 0;
+    (void)state;
+    (void)enter(1);
+    assert_int_equal(cuMemAlloc(&other, 3 * MIB), CUDA_SUCCESS);
+    (void)enter(0);
+    assert_int_equal(cuMemCreate(&handle, PAGE, &kind, 0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), PAGE);
+    assert_int_equal(in_use(1), SHARE + ONCE + 2 * PAGE);
+    assert_int_equal(cuMemGetAddressRange(NULL, &size_bytes, other), CUDA_SUCCESS);
+    assert_int_equal(size_bytes, 3 * MIB);
+    assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
+    assert_int_equal(in_use(0) + in_use(1), 0);
+}
+
+/* A reset releases nothing: those who have the context must, and the next makes it again. */
+static void a_reset_context_is_made_again(void **state)
+{
+    CUcontext first = enter(0), again;
+    CUdeviceptr addr;
+    (void)state;
+    assert_ptr_equal(enter(0), first);
+    assert_int_equal(cuMemAlloc(&addr, 3 * MIB), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 0);
+    assert_int_equal(active(0), 0);
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    again = enter(0);
+    assert_int_equal(active(0), 1);
+    assert_int_equal(in_use(0), SHARE + ONCE);
+    assert_int_equal(cuMemAlloc(&addr, 3 * MIB), CUDA_SUCCESS);
+    for (int users = 3; users > 1; users--)
+        assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), SHARE + ONCE + 2 * PAGE);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 0);
+    assert_int_equal(cuDevicePrimaryCtxReset(9), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cuCtxSetCurrent(again), CUDA_SUCCESS); /* as it is until somebody retains it */
+}
+
+/* Each context takes its share, and has memory of its own; a pool belongs to the device. */
+static void contexts_of_the_programs_own(void **state)
+{
+    CUcontext first, second, there;
+    CUdeviceptr addr, pooled;
+    (void)state;
+    assert_int_equal(cuCtxCreate(&first, NULL, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemAlloc(&addr, 3 * MIB), CUDA_SUCCESS);
+    assert_int_equal(cuCtxCreate(&second, NULL, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 2 * SHARE + ONCE + 2 * PAGE);
+    assert_int_equal(cuMemAlloc(&addr, 5 * MIB), CUDA_SUCCESS);
+    assert_int_equal(cuMemAllocAsync(&pooled, MIB, NULL), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 2 * SHARE + ONCE + 5 * PAGE + CHUNK);
+    assert_int_equal(cuCtxDestroy(second), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), SHARE + ONCE + 2 * PAGE + CHUNK);
+    assert_int_equal(cuCtxDestroy(second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_int_equal(cuCtxGetCurrent(&there), CUDA_SUCCESS);
+    assert_ptr_equal(there, first);
+    assert_int_equal(cuCtxDestroy(first), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 0);
+    assert_int_equal(cuCtxDestroy(NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void the_runtime_goes_on_after_a_reset(void **state)
+{
+    void *addr;
+    cudaStream_t stream;
+    (void)state;
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(cudaStreamCreate(&stream), cudaSuccess);
+        assert_int_equal(in_use(0), SHARE + ONCE + 3 * PAGE);
+        assert_int_equal(cudaDeviceReset(), cudaSuccess);
+        assert_int_equal(in_use(0), 0);
+        assert_int_equal(cudaFree(addr), cudaErrorInvalidValue);
+        assert_int_equal(cudaDeviceReset(), cudaSuccess);
+    }
+    assert_int_equal(in_use(0), 0);
+}
+
+static int begin(void **state)
+{
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    (void)state;
+    if (library == NULL || cuInit(0) != CUDA_SUCCESS)
+        return -1;
+    int (*init)(void) = (int (*)(void))(uintptr_t)dlsym(library, "nvmlInit_v2");
+    nvml_find =
+        (int (*)(unsigned, void **))(uintptr_t)dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+    nvml_ask = (int (*)(void *, void *))(uintptr_t)dlsym(library, "nvmlDeviceGetMemoryInfo");
+    return init();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_primary_context_held_goes_back),
+        cmocka_unit_test(what_is_not_the_contexts_stays),
+        cmocka_unit_test(a_reset_context_is_made_again),
+        cmocka_unit_test(contexts_of_the_programs_own),
+        cmocka_unit_test(the_runtime_goes_on_after_a_reset),
+    };
+    return cmocka_run_group_tests(tests, begin, NULL);
+}
