@@ -10,11 +10,19 @@
 
 /* ---- record_command.c: what is to be run, and what goes under it. ---- */
 
-/* Where the preload library is. false, and it has been said why, if it is nowhere. */
+/* Where the preload library is, as LD_PRELOAD can hold it. false, and it has been said why, if it
+ * is nowhere. */
 bool record_find_library(char path[PATH_MAX]);
 
 /* The file of a command, as execvp() finds it, if the library can go under it. Says why not. */
 bool record_find_command(const char *name, char path[PATH_MAX]);
+
+/*
+ * Gives a library whose path has characters that a list of libraries cannot hold, as a space in
+ * LD_PRELOAD, another one: it leads through a descriptor of the library's folder, so it is good as
+ * long as this process runs, and nothing is left behind. false: says why not.
+ */
+bool record_make_listable(char path[PATH_MAX], const char *barred);
 
 /* Adds a library behind those of a variable such as LD_PRELOAD. false: there is no memory. */
 bool record_add_path(const char *variable, const char *path, bool in_front);

@@ -28,15 +28,24 @@ static bool readable(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* LD_PRELOAD has no way to write these. */
-static bool good_library(const char *path)
+bool record_make_listable(char path[PATH_MAX], const char *barred)
 {
-    if (strpbrk(path, " :") == NULL)
+    char folder[PATH_MAX], file[NAME_MAX + 1];
+    if (strpbrk(path, barred) == NULL)
         return true;
-    complain(0, "%s: LD_PRELOAD cannot hold a path with a space or a colon: install it elsewhere",
-             path);
-    return false;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    snprintf(file, sizeof file, "%s", slash + 1);
+    slash[1] = '\0';
+    int held = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC); /* until this process ends */
+    if (held < 0)
+        complain(0, "%s cannot be opened: %s", folder, strerror(errno));
+    else
+        snprintf(path, PATH_MAX, "/proc/%ld/fd/%d/%s", (long)getpid(), held, file);
+    return held >= 0;
 }
+
+#define PRELOAD_BARRED " :"
 
 bool record_find_library(char path[PATH_MAX])
 {
@@ -46,7 +55,7 @@ bool record_find_library(char path[PATH_MAX])
     char own[PATH_MAX], candidate[PATH_MAX + 64];
     if (named != NULL && named[0] != '\0') {
         if (realpath(named, path) != NULL && readable(path))
-            return good_library(path);
+            return record_make_listable(path, PRELOAD_BARRED);
         complain(0, "RVL_PRELOAD names %s, which cannot be read: %s", named, strerror(errno));
         return false;
     }
@@ -57,7 +66,7 @@ bool record_find_library(char path[PATH_MAX])
         *slash = '\0';
         snprintf(candidate, sizeof candidate, "%s/%s/" LIBRARY, own, places[i]);
         if (realpath(candidate, path) != NULL && readable(path))
-            return good_library(path);
+            return record_make_listable(path, PRELOAD_BARRED);
     }
     complain(0, "there is no " LIBRARY " beside this command: install it, or name it in "
                 "RVL_PRELOAD. A build without CUDA's headers has none: scripts/cuda-headers in the "

@@ -277,17 +277,27 @@ static void test_environment(void **state)
     RUN("record", PROGRAM, "plain");
     assert_int_equal(answer.status, 2);
     check_printed("RVL_PRELOAD names /nowhere/lib.so, which cannot be read");
-    write_file("a b.so", "", 0600);
-    assert_int_equal(setenv("RVL_PRELOAD", "a b.so", 1), 0);
-    RUN("record", PROGRAM, "plain");
-    assert_int_equal(answer.status, 2);
-    check_printed("LD_PRELOAD cannot hold a path with a space or a colon");
     unsetenv("RVL_PRELOAD");
     /* The command where no library is. */
     assert_int_equal(system("cp " COMMAND_WORD " ."), 0);
     assert_int_equal(system("./reveille record true 2>says"), 2 << 8);
     assert_int_equal(
         system("grep -q 'there is no libreveille-preload.so beside this command' says"), 0);
+}
+
+/* LD_PRELOAD is a list between spaces and colons. */
+static void test_folder_of_any_name(void **state)
+{
+    (void)state;
+    assert_int_equal(system("mkdir 'a b:c' && cp " RVL_PRELOAD_PATH " 'a b:c'/p.so && "
+                            "cp \"$(dirname " RVL_PRELOAD_PATH ")/libreveille.so.0\" 'a b:c'"),
+                     0);
+    assert_int_equal(setenv("RVL_PRELOAD", "a b:c/p.so", 1), 0);
+    RUN("record", PROGRAM, "plain");
+    unsetenv("RVL_PRELOAD");
+    assert_int_equal(system("rm -r 'a b:c'"), 0);
+    assert_int_equal(answer.status, 0);
+    check_printed("run.rvt: 4 events");
 }
 
 static void assert_refused(const char *command, const char *says)
@@ -406,6 +416,7 @@ int main(void)
         TEST(test_exit_status),
         TEST(test_signals),
         TEST(test_environment),
+        TEST(test_folder_of_any_name),
         TEST(test_rights),
         TEST(test_commands_that_cannot_be_recorded),
         TEST(test_bad_usage),

@@ -280,6 +280,20 @@ static void a_copy_in_a_wheel_is_not_taken(void **state)
     check_printed("0\n2\n");
 }
 
+/* LD_AUDIT and PYTHONPATH are lists between colons, in which the loader replaces what $ begins. */
+static void a_folder_of_any_name(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("d='a $ORIGIN b:c'; mkdir -p \"$d/cli\" && cp -r " LIBRARIES
+                               " \"$d/simcuda\" && cp " COMMAND_WORD " \"$d/cli/reveille\" && "
+                               "\"$d/cli/reveille\" run -- sh -c '" PROGRAM
+                               " malloc 4096 memory & wait $!; echo \"$PYTHONPATH\"; "
+                               "test -e \"$PYTHONPATH/sitecustomize.py\" && echo there' 2>err"),
+                     0);
+    assert_int_equal(printed(1), CONTEXT + PAGE);
+    check_printed("there\n");
+}
+
 /* A program of CUDA 12 has its own runtime, and its structs. */
 static void a_program_of_cuda_12(void **state)
 {
@@ -628,6 +642,7 @@ int main(void)
         cmocka_unit_test(the_list_outside_is_not_taken),
         cmocka_unit_test(nvml_knows_no_confidential_computing),
         cmocka_unit_test(a_copy_in_a_wheel_is_not_taken),
+        cmocka_unit_test(a_folder_of_any_name),
         cmocka_unit_test(a_program_of_cuda_12),
         cmocka_unit_test(processes_see_each_other),
         cmocka_unit_test(the_first_process_takes_more),
