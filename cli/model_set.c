@@ -134,6 +134,15 @@ static bool set_lora_targets(rvl_model_options *o, const char *text)
     return index >= 0;
 }
 
+static bool set_base_dtype(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"bf16", "nf4", "nf4-single", NULL};
+    int index = index_of(text, words);
+    if (index >= 0)
+        o->base_dtype = (rvl_model_base_dtype)index;
+    return index >= 0;
+}
+
 static bool set_weights_dtype(rvl_model_options *o, const char *text)
 {
     static const char *const words[] = {"", "bf16", "fp8", "int4", "int8", NULL};
@@ -287,10 +296,10 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",   "micro-batch", "accumulate", "recompute",
-                                        "attention", "loss",        "optimizer",  "mixed-precision",
-                                        "fused",     "reduce-fp32", "lora",       "lora-targets",
-                                        NULL};
+    static const char *const names[] = {
+        "reshard", "micro-batch",  "accumulate",      "recompute", "attention",
+        "loss",    "optimizer",    "mixed-precision", "fused",     "reduce-fp32",
+        "lora",    "lora-targets", "base-dtype",      NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -305,7 +314,8 @@ static bool is_of_megatron(const char *name)
 
 static bool is_of_transformers(const char *name)
 {
-    static const char *const names[] = {"attention", "loss", "lora", "lora-targets", NULL};
+    static const char *const names[] = {"attention",    "loss",       "lora",
+                                        "lora-targets", "base-dtype", NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -356,6 +366,9 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";
     if (strcmp(name, "lora-targets") == 0 && options->lora_rank == 0)
         return "changes nothing without --lora: say --lora RANK, or leave it out";
+    if (strcmp(name, "base-dtype") == 0 && options->lora_rank == 0)
+        return "changes nothing without --lora, for weights of 4 bits are not trained: say --lora "
+               "RANK, or leave it out";
     if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
         return "changes nothing with this --strategy: only v3 wakes in stages";
     if (strcmp(name, "mem-fraction") != 0)

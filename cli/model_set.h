@@ -66,6 +66,9 @@
             "adapters of this rank are trained, in fp32, and all else is frozen")                  \
     SETTING(lora_targets, "lora-targets", "peft|all-linear", "peft or all-linear", "peft",         \
             "layers with adapters; peft: q and v; all-linear: all of attention and MLP")           \
+    SETTING(base_dtype, "base-dtype", "bf16|nf4|nf4-single", "bf16, nf4 or nf4-single", "bf16",    \
+            "with --lora: type of the frozen linear layers; nf4: 4 bits, scales quantised again "  \
+            "(QLoRA); nf4-single: scales in fp32")                                                 \
     SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
             "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
             "what the trainer steps with")                                                         \

@@ -87,7 +87,8 @@ RVL_API const char *rvl_model_family(size_t index);
     X(BLAS_WORKSPACES, "blas_workspaces", "what the trainer's matrix products work in")            \
     X(CACHED, "cached", "free in PyTorch's segments while the trainer trains")                     \
     X(ENGINE_NCCL, "engine_nccl", "NCCL's buffers for the engine's communicators")                 \
-    X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")
+    X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")              \
+    X(DEQUANTISED, "dequantised", "weights of 4 bits in bf16, for one product")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
@@ -158,6 +159,13 @@ typedef enum rvl_model_lora_targets {
     RVL_MODEL_LORA_ALL_LINEAR /* all of attention and MLP */
 } rvl_model_lora_targets;
 
+/* What frozen weights beside adapters are kept in. */
+typedef enum rvl_model_base_dtype {
+    RVL_MODEL_BASE_BF16 = 0,
+    RVL_MODEL_BASE_NF4,       /* 4 bits, scales of 64 in 8 bits (bitsandbytes, double quantised) */
+    RVL_MODEL_BASE_NF4_SINGLE /* 4 bits, scales of 64 in fp32 */
+} rvl_model_base_dtype;
+
 /* A term of known size, better than a formula gives it. 0 bytes leave it out. */
 typedef struct rvl_model_given {
     rvl_model_term term;
@@ -212,7 +220,7 @@ typedef struct rvl_model_options {
     uint32_t loss_chunks; /* of RVL_MODEL_LOSS_CHUNKED; 0: 8 */
     uint32_t lora_rank;   /* adapters are trained, all else is frozen; 0: all is trained */
     rvl_model_lora_targets lora_targets;
-    uint32_t reserved; /* 0 */
+    rvl_model_base_dtype base_dtype; /* with lora_rank: of linear layers but the head */
 } rvl_model_options;
 
 /*

@@ -274,6 +274,21 @@ bool rvli_has_lora_default(const rvl_model *model);
 bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_tensor *tensor,
                      rvli_tensor parts_out[2]);
 
+/* ---- nf4.c ---- */
+
+/* Packed elements, scales, and what belongs to them: tensors of a quantised weight. */
+#define RVLI_NF4_PARTS 6
+
+/* Whether a parameter of a frozen base is quantised: linear layers but the head. */
+bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor);
+
+/* Bytes of each of its tensors; 0: there is none. */
+void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
+                    uint64_t bytes_out[RVLI_NF4_PARTS]);
+
+/* Of its scales in fp32. */
+uint64_t rvli_nf4_scales_bytes(uint64_t elements);
+
 /* Every tensor of one rank of an engine: fused, split, quantised. */
 void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_bytes_fn fn,
                             void *user);

@@ -65,7 +65,8 @@ static rvl_status check_ranges(const rvl_model_options *o)
         (unsigned)o->optimizer >= RVL_MODEL_OPTIMIZER_COUNT ||
         (unsigned)o->attention > RVL_MODEL_ATTENTION_MATH ||
         (unsigned)o->loss > RVL_MODEL_LOSS_FUSED ||
-        (unsigned)o->lora_targets > RVL_MODEL_LORA_ALL_LINEAR)
+        (unsigned)o->lora_targets > RVL_MODEL_LORA_ALL_LINEAR ||
+        (unsigned)o->base_dtype > RVL_MODEL_BASE_NF4_SINGLE)
         return refuse("", "an option has a value that its type does not have");
     if ((unsigned)o->kv_dtype > RVL_MODEL_FP8)
         return refuse("--kv-dtype", "a KV cache is bf16 or fp8");
@@ -112,6 +113,23 @@ static rvl_status check_ranges(const rvl_model_options *o)
     return RVL_OK;
 }
 
+static rvl_status check_base(const rvl_model_options *o)
+{
+    if (o->base_dtype == RVL_MODEL_BASE_BF16)
+        return RVL_OK;
+    if (o->lora_rank == 0)
+        return refuse(
+            "--base-dtype",
+            "weights of 4 bits are not trained, adapters beside them are: say --lora RANK "
+            "too, or leave it out");
+    if (o->train != RVL_MODEL_TRAIN_DDP)
+        return refuse(
+            "--base-dtype",
+            "weights of 4 bits are predicted where each GPU has all of them, not sharded: "
+            "say --train ddp");
+    return RVL_OK;
+}
+
 static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
 {
     if (o->lora_rank == 0)
@@ -155,7 +173,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         return refuse("--attention",
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
-    return check_lora(m, o);
+    rvl_status status = check_lora(m, o);
+    return status == RVL_OK ? check_base(o) : status;
 }
 
 /*
@@ -273,7 +292,7 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_REDUCE_FP32,
-                         plan_out->options.reserved));
+                         0));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(check_training(model, &plan_out->options));

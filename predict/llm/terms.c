@@ -120,6 +120,21 @@ static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
     }
 }
 
+/* A weight that is not an adapter's. */
+static void pack_base(share_walk *w, const rvli_tensor *tensor)
+{
+    uint64_t parts[RVLI_NF4_PARTS];
+    if (!rvli_is_quantised(w->options->base_dtype, tensor)) {
+        pack_one(w, tensor, w->bytes);
+        return;
+    }
+    rvli_nf4_parts(w->options->base_dtype, tensor->rows * tensor->columns, parts);
+    for (size_t i = 0; i < RVLI_NF4_PARTS; i++) {
+        if (parts[i] > 0)
+            rvli_packer_add(&w->packer, parts[i]);
+    }
+}
+
 /* Adapters, and their gradients, are in fp32. */
 static void pack_share(void *user, const rvli_tensor *tensor)
 {
@@ -127,7 +142,7 @@ static void pack_share(void *user, const rvli_tensor *tensor)
     const rvl_model_options *o = w->options;
     rvli_tensor parts[2];
     if (!w->trained_only)
-        pack_one(w, tensor, w->bytes);
+        pack_base(w, tensor);
     if (!rvli_adapter_of(o->lora_rank, o->lora_targets, tensor, parts))
         return;
     uint64_t bytes = w->bytes == BF16_BYTES ? FP32_BYTES : w->bytes;
@@ -431,6 +446,7 @@ static const rvl_model_term passing_terms[] = {RVL_MODEL_GRADIENT_BUCKETS,
                                                RVL_MODEL_GRADIENTS,
                                                RVL_MODEL_ALL_GATHER,
                                                RVL_MODEL_OPTIMIZER_TEMPORARIES,
+                                               RVL_MODEL_DEQUANTISED,
                                                RVL_MODEL_ACTIVATIONS,
                                                RVL_MODEL_LOGITS};
 static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
@@ -505,7 +521,8 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
                                  .loss = o->loss,
                                  .loss_chunks = o->loss_chunks,
                                  .lora_rank = o->lora_rank,
-                                 .lora_targets = o->lora_targets};
+                                 .lora_targets = o->lora_targets,
+                                 .base_dtype = o->base_dtype};
     shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
     if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
         shape.tp = o->train_tp;

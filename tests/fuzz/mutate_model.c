@@ -294,7 +294,7 @@ static void set_step(tree *t, json_t *root)
                                           "loss_chunks", "reduce_fp32",
                                           "lora_rank",   "lora_targets",
                                           "mixed",       "nccl",
-                                          "device"};
+                                          "device",      "base_dtype"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -115,6 +115,7 @@ static rvl_model_options options_in(const json_t *step)
         .loss_chunks = option(step, "loss_chunks"),
         .lora_rank = option(step, "lora_rank"),
         .lora_targets = (rvl_model_lora_targets)option(step, "lora_targets"),
+        .base_dtype = (rvl_model_base_dtype)option(step, "base_dtype"),
         .optimizer = (rvl_model_optimizer)option(step, "optimizer"),
         .weights_dtype = (rvl_model_dtype)option(step, "weights_dtype"),
         .kv_dtype = (rvl_model_dtype)option(step, "kv_dtype")};

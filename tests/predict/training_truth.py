@@ -65,6 +65,17 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 2048 --lora 32 --lora-targets all-linear --reshard"),
     ("simulated", "simulated-llama-3.1-8b-lora-ddp", "llama-3.1-8b",
      "--train ddp --micro-batch 1 --seq-len 1000 --lora 8"),
+    ("simulated", "simulated-llama-3.2-1b-nf4", "llama-3.2-1b",
+     "--train ddp --micro-batch 2 --seq-len 2048 --lora 16 --base-dtype nf4"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-recompute", "llama-3.1-8b",
+     "--train ddp --micro-batch 1 --seq-len 2048 --lora 64 --lora-targets all-linear --base-dtype nf4 --recompute"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-single", "llama-3.1-8b",
+     "--train ddp --micro-batch 1 --seq-len 1000 --lora 8 --base-dtype nf4-single"),
+    ("simulated", "simulated-qwen2.5-7b-nf4-recompute", "qwen2.5-7b",
+     "--train ddp --micro-batch 4 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 --recompute"),
+    ("simulated", "simulated-qwen3-8b-nf4-8bit", "qwen3-8b",
+     "--train ddp --micro-batch 2 --seq-len 1024 --lora 32 --lora-targets all-linear --base-dtype nf4-single "
+     "--optimizer adamw-8bit"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20
@@ -99,8 +110,8 @@ def predict(reveille, config, options, folder):
     trace = os.path.join(folder, "step.rvt")
     trainer = [] if "--train" in options else ["--train", "fsdp:2"]
     states = "adamw" if "--lora" in options else "adamw-bf16"  # those of adapters are in fp32, as the adapters
-    line = [reveille, "model", os.path.join(CONFIGS, f"{config}.json"), *trainer, "--optimizer", states, *options, "-o",
-            trace]  # fmt: skip
+    optimizer = [] if "--optimizer" in options else ["--optimizer", states]
+    line = [reveille, "model", os.path.join(CONFIGS, f"{config}.json"), *trainer, *optimizer, *options, "-o", trace]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
     allocated, reserved = zip(*moments(trace))
     return {"max_allocated": max(allocated), "max_reserved": max(reserved)}

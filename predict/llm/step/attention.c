@@ -165,6 +165,8 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number)
         rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
     rvli_release(t, &of_output);
     rvli_add(t, &of_attended, &part, true);
+    if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q)) /* nor does the residual */
+        rvli_release(t, &t->flow);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
     if (has_gradient_of_k(t, number))

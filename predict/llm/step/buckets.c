@@ -20,21 +20,59 @@ static rvli_block take(rvli_training *t, uint64_t bytes)
     return rvli_take(&t->tape, RVL_MODEL_GRADIENT_BUCKETS, bytes);
 }
 
-/* Rank 0 sends its parameters, laid together up to a size. One alone is sent from where it lies. */
+/* Parameters of one type that are sent at once. */
+typedef struct parcel {
+    uint64_t bytes;
+    uint32_t count;
+    uint32_t first;
+} parcel;
+
+/* Two are on their way at once. One parameter alone is sent from where it lies. */
+static void send(rvli_training *t, const parcel *parcels)
+{
+    rvli_block before = NULL;
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        if (parcels[i].count == 0)
+            continue;
+        rvli_block laid = take(t, parcels[i].count > 1 ? parcels[i].bytes : 0);
+        rvli_release(t, &before);
+        before = laid;
+    }
+    rvli_release(t, &before);
+}
+
+static void close_parcel(parcel *open, parcel *parcels)
+{
+    if (open->count > 0)
+        parcels[open->first] = *open;
+    *open = (parcel){0};
+}
+
+/* Rank 0 sends its parameters, those of a type laid together up to a size. */
 static void broadcast(rvli_training *t)
 {
-    uint64_t bytes = 0;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < t->parameter_count; i++) {
-        bytes += t->parameters[i].element_bytes * t->parameters[i].elements;
-        count++;
-        if (bytes < BROADCAST_BYTES && i + 1 < t->parameter_count)
-            continue;
-        rvli_block laid = take(t, count > 1 ? bytes : 0);
-        rvli_release(t, &laid);
-        bytes = 0;
-        count = 0;
+    enum { BYTES, BF16, FP32, TYPES };
+    parcel open[TYPES] = {0};
+    parcel *parcels = calloc(t->parameter_count, sizeof *parcels); /* by their first parameter */
+    if (parcels == NULL) {
+        t->tape.failed = true;
+        return;
     }
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        const rvli_parameter *parameter = &t->parameters[i];
+        bool wide = parameter->element_bytes == RVLI_FULL;
+        parcel *mine = &open[parameter->is_quantised ? BYTES : wide ? FP32 : BF16];
+        mine->first = mine->count == 0 ? i : mine->first;
+        mine->bytes += parameter->is_quantised ? parameter->elements / 2
+                                               : parameter->element_bytes * parameter->elements;
+        mine->count++;
+        if (mine->bytes >= BROADCAST_BYTES)
+            close_parcel(mine, parcels);
+    }
+    for (int type = 0; type < TYPES; type++)
+        close_parcel(&open[type], parcels);
+    send(t, parcels);
+    free(parcels);
 }
 
 static uint64_t gradient_bytes(const rvli_parameter *parameter)

@@ -47,6 +47,7 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
+        rvli_down_backward_early(t, number);
         rvli_block nothing = run(t, number, true, true);
         rvli_release(t, &nothing);
         rvli_release(t, &layer->middle);

@@ -38,8 +38,11 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
         rvli_release(t, &layer->activated);
         rvli_release(t, &layer->up);
     }
-    bool reached = !partial || rvli_is_adapted(t, number, RVLI_ROLE_DOWN);
-    rvli_block output = reached ? rvli_linear_forward(t, number, RVLI_ROLE_DOWN, kept) : NULL;
+    rvli_block output = NULL;
+    if (partial)
+        rvli_down_again(t, number);
+    else
+        output = rvli_linear_forward(t, number, RVLI_ROLE_DOWN, kept);
     if (!kept || rvli_is_frozen(t)) {
         rvli_release(t, &layer->product);
         rvli_release(t, &layer->mlp_input);

@@ -8,6 +8,7 @@
 #include "predict/llm/step/training.h"
 
 #define SCALED 256 /* elements of a state that share a scale */
+#define SCALED_MIN 4096
 
 static const struct {
     unsigned states, bytes;
@@ -18,11 +19,24 @@ static const struct {
 #undef KIND
 };
 
-/* With their scales, where they have some. */
+/* States of few elements are not quantised. */
+static bool is_in_blocks(const rvli_training *t, uint64_t elements)
+{
+    return kinds[t->options->optimizer].blocks && elements >= SCALED_MIN;
+}
+
 static uint64_t state_bytes(const rvli_training *t, uint64_t elements)
 {
-    uint64_t bytes = kinds[t->options->optimizer].bytes * elements;
-    return kinds[t->options->optimizer].blocks ? bytes + elements / SCALED * RVLI_FULL : bytes;
+    bool full = kinds[t->options->optimizer].blocks && !is_in_blocks(t, elements);
+    return (full ? RVLI_FULL : kinds[t->options->optimizer].bytes) * elements;
+}
+
+/* The scales of both states, behind them (bitsandbytes/optim/optimizer.py, init_state). */
+static void make_scales(rvli_training *t, uint64_t elements, unsigned states)
+{
+    uint64_t blocks = (elements + SCALED - 1) / SCALED;
+    for (unsigned state = 0; state < states && is_in_blocks(t, elements); state++)
+        rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, blocks * RVLI_FULL);
 }
 
 static void make_states(rvli_training *t)
@@ -30,10 +44,12 @@ static void make_states(rvli_training *t)
     unsigned count = kinds[t->options->optimizer].states;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
-        unsigned states = parameter->trained ? count : 0;
-        for (unsigned state = 0; state < states && parameter->states[state] == NULL; state++)
+        if (!parameter->trained || parameter->states[0] != NULL)
+            continue;
+        for (unsigned state = 0; state < count; state++)
             parameter->states[state] =
                 rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter->share_elements));
+        make_scales(t, parameter->share_elements, count);
     }
 }
 

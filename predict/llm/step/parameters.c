@@ -110,7 +110,10 @@ static void take(void *user, const rvli_tensor *tensor)
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
     uint64_t rows = (tensor->rows + ranks - 1) / ranks;
-    *parameter = (rvli_parameter){.role = role,
+    *parameter = (rvli_parameter){.pattern = tensor->pattern,
+                                  .layer = tensor->layer,
+                                  .role = role,
+                                  .is_quantised = rvli_is_quantised(t->options->base_dtype, tensor),
                                   .trained = !rvli_is_frozen(t),
                                   .element_bytes = RVLI_HALF,
                                   .elements = tensor->rows * tensor->columns,

@@ -36,10 +36,10 @@ static bool keeps_master(const rvli_training *t)
 }
 
 /*
- * As a model on the meta device gets memory (to_empty), and its tokens. A tied head is a parameter
- * of its own until it is tied again, and then the first copy goes.
+ * As a model on the meta device gets memory (to_empty). A tied head is a parameter of its own until
+ * it is tied again, and then the first copy goes.
  */
-static void load(rvli_training *t)
+static void load_parameters(rvli_training *t)
 {
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
@@ -54,6 +54,15 @@ static void load(rvli_training *t)
         rvli_release(t, &t->parameters[0].share);
         t->parameters[0].share = tied;
     }
+}
+
+/* The parameters, what else stays, and the tokens. */
+static void load(rvli_training *t)
+{
+    if (rvli_is_base_quantised(t))
+        rvli_nf4_load(t);
+    else
+        load_parameters(t);
     for (uint32_t i = 0; keeps_master(t) && i < t->parameter_count; i++)
         t->parameters[i].master = rvli_take(&t->tape, RVL_MODEL_MASTER_WEIGHTS,
                                             RVLI_FULL * t->parameters[i].share_elements);

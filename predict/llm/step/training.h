@@ -40,7 +40,10 @@ typedef enum rvli_role {
 } rvli_role;
 
 typedef struct rvli_parameter {
+    const char *pattern; /* of its name */
+    uint32_t layer;
     rvli_role role;
+    bool is_quantised;
     bool trained;            /* has a gradient, and states of the optimizer */
     uint64_t element_bytes;  /* gathered, and of the gradient */
     uint64_t elements;       /* whole */
@@ -102,6 +105,7 @@ typedef struct rvli_layer {
     rvli_block experts; /* of a sparse layer: all that its MLP keeps */
     rvli_block latent;  /* of latent attention: all that it keeps */
     rvli_adapter adapters[RVLI_ROLE_COUNT];
+    rvli_block early;  /* recomputing: of the down projection's gradient, worked out before */
     rvli_block middle; /* between attention and MLP, while it is needed */
 } rvli_layer;
 
@@ -131,6 +135,7 @@ typedef struct rvli_training_shape {
     uint32_t loss_chunks; /* of a chunked loss, at least 1 */
     uint32_t lora_rank;   /* 0: all is trained */
     rvl_model_lora_targets lora_targets;
+    rvl_model_base_dtype base_dtype;
     uint64_t limit_bytes; /* what the device has for the trainer; 0: without bound */
 } rvli_training_shape;
 
@@ -212,6 +217,11 @@ static inline bool rvli_is_frozen(const rvli_training *t)
     return t->options->lora_rank > 0;
 }
 
+static inline bool rvli_is_base_quantised(const rvli_training *t)
+{
+    return t->options->base_dtype != RVL_MODEL_BASE_BF16;
+}
+
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
@@ -250,6 +260,20 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
 
+/* ---- nf4.c ---- */
+
+/* A weight in bf16 for one product, and its scales in fp32. */
+typedef struct rvli_nf4 {
+    rvli_block weight;
+    rvli_block scales[2];
+} rvli_nf4;
+
+/* Loads all parameters. */
+void rvli_nf4_load(rvli_training *t);
+rvli_nf4 rvli_nf4_forward(rvli_training *t, uint64_t elements);
+rvli_nf4 rvli_nf4_backward(rvli_training *t, uint64_t elements);
+void rvli_nf4_done(rvli_training *t, rvli_nf4 *nf4);
+
 /* ---- linear.c ---- */
 
 /* A gradient that several parts add up to, as autograd does: a first part that is a product is a
@@ -269,6 +293,14 @@ bool rvli_wants_gradient(const rvli_training *t, uint32_t number, rvli_role role
 
 /* Answers the output. */
 rvli_block rvli_linear_forward(rvli_training *t, uint32_t number, rvli_role role, bool kept);
+
+/* Computing a layer again ends at the last tensor that is kept: inside of an adapter of the down
+ * projection, and else before it. */
+void rvli_down_again(rvli_training *t, uint32_t number);
+
+/* It begins where the backward pass first needs what was kept. A product of four bits keeps
+ * nothing, and so that of the down projection comes before. */
+void rvli_down_backward_early(rvli_training *t, uint32_t number);
 
 /* Answers the product that is part of *of_input, NULL: it has none; the adapter's part is there.
  * *of_output is then what the caller releases. bias: RVLI_ROLE_OTHER: none. */

@@ -3,7 +3,8 @@
 
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
-On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel.
+On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and --optimizer
+with 8bit bitsandbytes.
 """
 
 import argparse
@@ -28,6 +29,7 @@ CHUNKS = 8
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
+OPTIMIZERS = ("adamw", "adamw-8bit")
 
 
 def arguments():
@@ -44,6 +46,9 @@ def arguments():
     parser.add_argument("--loss", default="plain", help="plain, chunked, chunked:N, or fused")
     parser.add_argument("--lora", type=int, metavar="RANK")
     parser.add_argument("--lora-targets", choices=("peft", ALL_LINEAR), default="peft")
+    parser.add_argument("--base-dtype", choices=("bf16", "nf4"), default="bf16", help="nf4: with --ddp and --lora")
+    parser.add_argument("--single-quant", action="store_true", help="nf4: scales stay in fp32")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     parser.add_argument("--layers", type=int, help="instead of the config's")
     parser.add_argument("--snapshot", help="where PyTorch's memory snapshot of rank 0 goes")
     return parser.parse_args()
@@ -77,6 +82,19 @@ def fill(model):
                 buffer.copy_(1.0 / (10000 ** (torch.arange(0, count, device="cuda").float() / count)))
 
 
+def quantised(config, options):
+    """As from_pretrained loads a checkpoint in bf16: each weight comes to the card, and is quantised there."""
+    with torch.device("meta"):
+        empty = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    zero = torch.zeros((), dtype=torch.bfloat16)
+    bits = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
+                                           bnb_4bit_use_double_quant=not options.single_quant)  # fmt: skip
+    weights = {name: zero.expand(each.shape) for name, each in empty.state_dict().items()
+               if name not in empty.all_tied_weights_keys}  # fmt: skip
+    return type(empty).from_pretrained(None, config=config, state_dict=weights, dtype=torch.bfloat16, attn_implementation="sdpa",
+                                       quantization_config=bits, device_map={"": torch.cuda.current_device()})  # fmt: skip
+
+
 def chunked_loss(head, hidden, labels, chunks):
     """Cross entropy of the tokens in parts, as torchtune's LinearCrossEntropyLoss has it."""
     sums = [F.cross_entropy(head(part).float(), each, reduction="sum", ignore_index=-100)
@@ -107,8 +125,13 @@ def with_loss(model, kind):
 def sharded(options):
     """The model on this rank's card, its layers sharded, with weights of no meaning."""
     config = configured(options)
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+    loaded = options.base_dtype == "nf4"
+    place = contextlib.nullcontext() if loaded else torch.device("meta")
+    with place:
+        if loaded:
+            model = quantised(config, options)
+        else:
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
     model.config.use_cache = False
     base = model
     if options.recompute:
@@ -116,7 +139,7 @@ def sharded(options):
     if options.loss != "plain":
         with_loss(base, options.loss)
     if options.lora:
-        with torch.device("meta"):
+        with place:
             model = adapted(model, options)
         if options.recompute:
             model.enable_input_require_grads()
@@ -126,12 +149,21 @@ def sharded(options):
         for layer in base.model.layers:
             fully_shard(layer, reshard_after_forward=options.reshard, mp_policy=policy)
         fully_shard(model, reshard_after_forward=options.reshard, mp_policy=policy)
-    model.to_empty(device="cuda")
-    fill(model)
+    if not loaded:
+        model.to_empty(device="cuda")
+        fill(model)
     if options.ddp:
         base.tie_weights()
         model = DistributedDataParallel(model)
     return model, config
+
+
+def optimizer_of(trained, name):
+    if name == "adamw":
+        return torch.optim.AdamW(trained, lr=1e-5, foreach=True)
+    import bitsandbytes.optim
+
+    return bitsandbytes.optim.AdamW8bit(trained, lr=1e-5)
 
 
 def attention(options):
@@ -162,7 +194,7 @@ def main():
     torch.manual_seed(0)
     model, config = sharded(options)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-5, foreach=True)
+    optimizer = optimizer_of(trained, options.optimizer)
     read = {"loaded": memory()}
     ids = torch.randint(0, config.vocab_size, (options.micro_batch, options.seq_len), device="cuda")
     if options.snapshot and rank == 0:

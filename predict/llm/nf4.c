@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weights in four bits, as bitsandbytes keeps them (functional.py, quantize_4bit).
+ *
+ * 64 elements share a scale in fp32. Quantised again, the scales take a byte each, 256 of them
+ * share a scale in fp32, and the table of what a byte means lies beside each weight.
+ */
+#include "predict/llm/llm_internal.h"
+
+#define BLOCK 64
+#define BLOCK_OF_SCALES 256
+#define FP32_BYTES 4
+#define TABLE_BYTES (16 * FP32_BYTES)
+#define TABLE_OF_SCALES_BYTES (256 * FP32_BYTES)
+
+static uint64_t divide_up(uint64_t value, uint64_t by)
+{
+    return (value + by - 1) / by;
+}
+
+bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor)
+{
+    rvli_tensor parts[2];
+    return base != RVL_MODEL_BASE_BF16 &&
+           rvli_adapter_of(1, RVL_MODEL_LORA_ALL_LINEAR, tensor, parts);
+}
+
+uint64_t rvli_nf4_scales_bytes(uint64_t elements)
+{
+    return FP32_BYTES * divide_up(elements, BLOCK);
+}
+
+void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
+                    uint64_t bytes_out[RVLI_NF4_PARTS])
+{
+    uint64_t scales = divide_up(elements, BLOCK);
+    bool single = base == RVL_MODEL_BASE_NF4_SINGLE;
+    bytes_out[0] = single ? FP32_BYTES * scales : scales;
+    bytes_out[1] = divide_up(elements, 2);
+    bytes_out[2] = TABLE_BYTES;
+    bytes_out[3] = single ? 0 : FP32_BYTES; /* the mean of the scales */
+    bytes_out[4] = single ? 0 : FP32_BYTES * divide_up(scales, BLOCK_OF_SCALES);
+    bytes_out[5] = single ? 0 : TABLE_OF_SCALES_BYTES;
+}
