@@ -23,6 +23,8 @@ A comment in the line before a fence is its mark:
 A command may fail only where "# exit status N" stands behind it. In what it prints "..." stands for the
 rest of a line or, alone, for lines. A table may be cut before its column "who holds the peak".
 
+A line of prose is broken at 150 columns or so, and never has more than 170. Tables are not broken.
+
 Each page has a folder of its own, with this tree's traces, tests and examples, a model's config.json,
 and `reveille` and `python3` on its PATH. --update writes what is printed into the pages.
 """
@@ -55,6 +57,7 @@ PICTURE = "docs/pictures/step.svg"
 PICTURED = ["report", "traces/qwen2.5-32b-tp2-h200.rvt", "--axis", "event",
             "--against-wake", "together", "--svg", "-"]  # fmt: skip
 PAGE_S = 60  # at most
+PROSE_COLUMNS = 170  # at most
 
 
 class Command:
@@ -111,6 +114,8 @@ class Page:
             else:
                 if line.startswith("    ") and not self.lines[i - 1].strip():
                     self.fault(i, "an indented block: fence it, and say what it is")
+                if len(line) > PROSE_COLUMNS and not line.startswith("|"):
+                    self.fault(i, f"a line of {len(line)} columns: break it at 150")
                 self.prose.append((i, line))
             i += 1
 
@@ -390,6 +395,7 @@ BAD = {  # what stands there instead, and what is said of it
     ("$ cat numbers", "cat numbers"): "begins with a command",
     ("<!-- file: numbers -->\n```text\n7\n8\n```", "```python\n7\n```\n<!-- file: numbers -->\n```text\n7\n8\n```"): "nobody runs",
     ("# A page\n", "# A page\n\n    cat numbers\n"): "indented block",
+    ("# A page\n", f"# A page\n\n|{'wide ' * 40}|\n\n{'wide ' * 40}\n"): "a line of 200 columns",
 }
 
 
