@@ -74,6 +74,7 @@ typedef struct rvli_ledger {
     uint64_t resumes;
     uint64_t backup_out_bytes;
     uint64_t backup_in_bytes;
+    uint64_t filled_in_bytes;
     uint64_t transition_ns;
     rvli_holder kept;     /* blocks kept for hand-over */
     rvli_holder stranded; /* blocks that could not be released */

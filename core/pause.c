@@ -173,7 +173,7 @@ static bool recreate(rvli_transition *transition, rvli_move_item *item)
     if (status == RVL_OK)
         status = rvli_blocks_map(context, allocation->blocks, allocation->access_mask, true);
     if (status == RVL_OK)
-        status = rvli_content_load(transition, allocation, item->backup);
+        status = rvli_content_load(transition, allocation, item->backup, item->load);
     if (status == RVL_OK)
         status = rvli_content_settle(transition, false, &ignored);
     bool settled = status == RVL_OK;

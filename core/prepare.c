@@ -55,27 +55,32 @@ rvl_status rvli_prepare_end(rvli_transition *transition, rvl_status status,
 
 /* ---- Ending ---- */
 
-/* The time until it was prepared counts, not that in which it was held. */
-static rvl_status take_up(rvli_transition *transition)
+rvl_status rvli_prepared_check(const rvl_transition *transition)
 {
     if (transition == NULL)
         return rvli_error(RVL_ERR_INVALID, "the transition is NULL");
+    return rvli_context_check_change(transition->context);
+}
+
+/* The time until it was prepared counts, not that in which it was held. */
+static void take_up(rvli_transition *transition)
+{
     rvl_context *context = transition->context;
-    rvl_status status = rvli_context_check_change(context);
-    if (status != RVL_OK)
-        return status;
     transition->start_ns = rvli_clock_now(&context->clock) - transition->spent_ns;
     rvli_lock(context);
     context->prepared--;
     rvli_unlock(context);
-    return RVL_OK;
 }
 
 rvl_status rvl_transition_commit(rvl_transition *transition)
 {
-    rvl_status status = take_up(transition);
+    rvl_status status = rvli_prepared_check(transition);
+    if (status == RVL_OK && transition->parts.open_count > 0)
+        status = rvli_error(RVL_ERR_STATE, "pieces of the resume are open: rvl_transition_fill() "
+                                           "restores them; or abort it");
     if (status != RVL_OK)
         return status;
+    take_up(transition);
     if (transition->kind == RVL_EVENT_PAUSE)
         rvli_pause_commit(transition);
     else
@@ -86,9 +91,10 @@ rvl_status rvl_transition_commit(rvl_transition *transition)
 
 rvl_status rvl_transition_abort(rvl_transition *transition)
 {
-    rvl_status status = take_up(transition);
+    rvl_status status = rvli_prepared_check(transition);
     if (status != RVL_OK)
         return status;
+    take_up(transition);
     status = transition->kind == RVL_EVENT_PAUSE ? rvli_pause_abort(transition)
                                                  : rvli_resume_abort(transition);
     drop(transition);

@@ -18,6 +18,9 @@ rvl_status rvli_prepare_new(rvl_transition *const *transition_out, rvli_transiti
 rvl_status rvli_prepare_end(rvli_transition *transition, rvl_status status,
                             rvl_transition **transition_out);
 
+/* Whether a call with a prepared transition may go on. RVL_ERR_INVALID, _STATE, _FORKED. */
+rvl_status rvli_prepared_check(const rvl_transition *transition);
+
 /* How an item is brought back to what it was: false, and the error record says why it is lost. */
 typedef bool (*rvli_undo_fn)(rvli_transition *transition, rvli_move_item *item);
 

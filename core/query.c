@@ -187,6 +187,7 @@ static rvl_device_stats device_stats(const rvli_device *device)
         .peak_stage = ledger->peak_stage,
         .oom = ledger->oom,
         .imported_bytes = ledger->imported.bytes,
+        .filled_in_bytes = ledger->filled_in_bytes,
     };
 }
 

@@ -16,6 +16,7 @@
 #include "core/backup/content.h"
 #include "core/fail.h"
 #include "core/order.h"
+#include "core/parts.h"
 #include "core/prepare.h"
 #include "core/resume.h"
 #include "core/transition.h"
@@ -108,8 +109,9 @@ rvl_status rvli_resume_map_item(rvli_transition *transition, rvli_move_item *ite
 rvl_status rvli_resume_load_item(rvli_transition *transition, const rvli_move_item *item)
 {
     rvli_allocation *allocation = item->allocation;
-    return loads(transition, item) ? rvli_content_load(transition, allocation, allocation->backup)
-                                   : RVL_OK;
+    if (!loads(transition, item) || item->load.size == 0)
+        return RVL_OK;
+    return rvli_content_load(transition, allocation, allocation->backup, item->load);
 }
 
 /* While one allocation's content is copied, the next is created and mapped. */
@@ -148,7 +150,8 @@ static void commit_item(rvli_transition *transition, rvli_move_item *item)
     ledger->resumes += rvli_weight(allocation);
     if (allocation->backup == NULL)
         return;
-    ledger->backup_in_bytes += transition->skip_content ? 0 : allocation->size;
+    ledger->backup_in_bytes += transition->skip_content ? 0 : allocation->size - item->filled_bytes;
+    ledger->filled_in_bytes += item->filled_bytes;
     if (allocation->tag->retain_backups)
         return;
     rvli_backup_uncount(context, allocation->tag, allocation->backup);
@@ -331,7 +334,9 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
     rvl_status status = rvli_resume_mark(transition, options);
     if (status != RVL_OK || transition->item_count == 0)
         return status;
-    status = rvli_resume_create(transition, options->timeout_ns, &failed);
+    status = rvli_parts_cut(transition);
+    if (status == RVL_OK)
+        status = rvli_resume_create(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
         status = back_all(transition, &failed);
     if (status != RVL_OK)
@@ -381,6 +386,8 @@ rvl_status rvli_resume_begin(rvl_context *context, const rvl_tag *tags, size_t t
         status = rvli_error(RVL_ERR_INVALID, "order_count without order");
     if (status == RVL_OK && options->arrived != NULL)
         status = rvli_error(RVL_ERR_INVALID, "arrived is for rvl_resume_start() alone");
+    if (status == RVL_OK && (options->part_index | options->part_count) != 0)
+        status = rvli_error(RVL_ERR_INVALID, "part_count is for rvl_resume_prepare() alone");
     if (status == RVL_OK)
         status = rvli_transition_begin(context, tags, tag_count, options->process, transition);
     if (status == RVL_OK)
@@ -408,16 +415,22 @@ rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags, size_t 
                               const rvl_resume_options *user_options,
                               rvl_transition **transition_out)
 {
-    rvl_resume_options options;
+    rvl_resume_options told, options;
     rvli_transition *transition = NULL;
+    rvli_parts parts = {0};
     rvl_status status = rvli_prepare_new(transition_out, &transition);
     if (status == RVL_OK)
-        status = rvli_resume_begin(context, tags, tag_count, user_options, &options, transition);
+        status = rvli_options_read(&told, sizeof told, user_options);
+    if (status == RVL_OK)
+        status = rvli_parts_read(&told, &parts);
+    if (status == RVL_OK)
+        status = rvli_resume_begin(context, tags, tag_count, &told, &options, transition);
     if (status != RVL_OK) {
         free(transition);
         return status;
     }
     transition->kind = RVL_EVENT_RESUME;
+    transition->parts = parts;
     status = resume_claimed(transition, &options);
     return rvli_prepare_end(transition, status, transition_out);
 }

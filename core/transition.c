@@ -132,6 +132,7 @@ void rvli_transition_end(rvli_transition *transition)
     free(transition->tags);
     free(transition->items);
     free(transition->order);
+    free(transition->parts.pieces);
 }
 
 /* ---- What moves ---- */
@@ -154,6 +155,7 @@ static void add_item(rvli_transition *transition, rvli_allocation *allocation)
         .before = (rvl_state)allocation->state,
         .blocks = allocation->blocks,
         .had_blocks = allocation->blocks != NULL,
+        .load = {.size = allocation->size},
     };
     transition->device_mask |= UINT64_C(1) << allocation->device;
     transition->access_mask |= allocation->access_mask;

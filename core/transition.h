@@ -13,6 +13,12 @@
 #include "reveille/listen.h"
 #include "reveille/transition.h"
 
+/* A stretch of an allocation, in whole granules. */
+typedef struct rvli_stretch {
+    uint64_t offset;
+    uint64_t size;
+} rvli_stretch;
+
 /* One allocation on its way. */
 typedef struct rvli_move_item {
     rvli_allocation *allocation;
@@ -24,11 +30,22 @@ typedef struct rvli_move_item {
         *discarded;        /* to be dropped once all is done: the allocation may be freed by then */
     rvli_digest *digests;  /* of its content, as it is being learned */
     uint64_t copied_bytes; /* pause: to the backup */
+    uint64_t filled_bytes; /* resume: by the caller, not from the backup */
+    rvli_stretch load;     /* resume: what the prepare brings back; all, unless it is in parts */
     bool had_blocks;       /* resume of a lost one: its blocks never went away */
     bool renewed;          /* undone pause: it has other memory than before, or is lost */
     bool ordered;          /* resume: it has its place in the order */
     bool handed_over;      /* resume: its allocation is its owner's again, and may be gone */
 } rvli_move_item;
+
+/* A prepared resume in parts: core/parts.h. */
+typedef struct rvli_piece rvli_piece;
+typedef struct rvli_parts {
+    uint32_t index, count; /* the part that is restored here; count 0 or 1: all of it */
+    rvli_piece *pieces;    /* by item, then by offset */
+    size_t piece_count;
+    size_t open_count;
+} rvli_parts;
 
 struct rvl_transition {
     rvl_context *context;
@@ -47,6 +64,7 @@ struct rvl_transition {
     uint64_t spent_ns;                   /* until it was prepared */
     rvl_event_kind kind;
     bool skip_content;            /* no backup, or no restore */
+    rvli_parts parts;             /* resume: what is to be filled before the commit */
     rvl_guard guard;              /* the one that is asked */
     bool let_pass;                /* by it: both are to be told how it ends */
     const rvl_listener *listener; /* NULL: nobody hears */

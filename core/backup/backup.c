@@ -28,11 +28,12 @@ rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *al
 }
 
 rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
-                          const rvli_backup *backup)
+                          const rvli_backup *backup, uint64_t offset, uint64_t size)
 {
     rvl_context *context = transition->context;
-    rvl_status status = context->ops.copy_to_device(
-        context->self, allocation->device, allocation->addr, backup->host, allocation->size);
+    rvl_status status =
+        context->ops.copy_to_device(context->self, allocation->device, allocation->addr + offset,
+                                    (const char *)backup->host + offset, size);
     if (status != RVL_OK)
         rvli_error_op("copy_to_device");
     return status;

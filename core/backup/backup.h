@@ -25,9 +25,9 @@ typedef struct rvli_backup_store {
     /* Queues the copy of a piece that begins at an offset of the allocation. */
     rvl_status (*save)(rvli_transition *transition, const rvli_allocation *allocation,
                        rvli_backup *backup, uint64_t offset, uint64_t size);
-    /* Queues the copy of all of it back. */
+    /* Queues the copy of a piece back. */
     rvl_status (*load)(rvli_transition *transition, const rvli_allocation *allocation,
-                       const rvli_backup *backup);
+                       const rvli_backup *backup, uint64_t offset, uint64_t size);
     /* Gives the place back. */
     void (*drop)(rvl_context *context, rvli_backup *backup);
 } rvli_backup_store;
@@ -64,7 +64,7 @@ rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup 
 rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *allocation,
                           rvli_backup *backup, uint64_t offset, uint64_t size);
 rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *allocation,
-                          const rvli_backup *backup);
+                          const rvli_backup *backup, uint64_t offset, uint64_t size);
 
 /* Whether a policy's backups on a device lie in the store of the node. */
 bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);

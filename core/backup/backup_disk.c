@@ -369,17 +369,17 @@ static rvl_status disk_save(rvli_transition *transition, const rvli_allocation *
 }
 
 static rvl_status disk_load(rvli_transition *transition, const rvli_allocation *allocation,
-                            const rvli_backup *backup)
+                            const rvli_backup *backup, uint64_t offset, uint64_t size)
 {
     rvli_disk_transfer *transfer = NULL;
     slot *s = NULL;
     rvl_status status = transfer_of(transition, allocation->device, &transfer);
     if (status != RVL_OK)
         return status;
-    pass_time(transfer, allocation->device, false, backup->size);
-    for (uint64_t done = 0; done < backup->size && backup->disk->in != NULL; done += s->bytes) {
-        uint64_t left = backup->size - done;
-        status = take_slot(transfer, allocation, backup->disk, done,
+    pass_time(transfer, allocation->device, false, size);
+    for (uint64_t done = 0; done < size && backup->disk->in != NULL; done += s->bytes) {
+        uint64_t left = size - done;
+        status = take_slot(transfer, allocation, backup->disk, offset + done,
                            left < SLOT_BYTES ? left : SLOT_BYTES, false, &s);
         if (status == RVL_OK)
             status = load_slot(transfer, s);

@@ -22,21 +22,49 @@ static bool digests_equal(rvli_digest a, rvli_digest b)
 
 /* ---- Digests ---- */
 
-/* Queues computing the digests of an item, into item->digests. */
-static rvl_status queue_digests(rvli_transition *transition, rvli_move_item *item, bool arriving)
+/* Into item->digests, each granule's in its place. */
+rvl_status rvli_content_learn(rvli_transition *transition, rvli_move_item *item, rvli_stretch what,
+                              bool arriving)
 {
     rvl_context *context = transition->context;
     const rvli_allocation *allocation = item->allocation;
-    uint64_t granules = allocation->size / facts_of(transition, allocation)->granularity_bytes;
+    uint64_t granule = facts_of(transition, allocation)->granularity_bytes;
     if (item->digests == NULL)
-        item->digests = malloc(granules * sizeof *item->digests);
+        item->digests = malloc(allocation->size / granule * sizeof *item->digests);
     if (item->digests == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for digests");
-    rvl_status status = context->ops.digest(context->self, allocation->device, allocation->addr,
-                                            allocation->size, arriving, item->digests);
+    rvl_status status =
+        context->ops.digest(context->self, allocation->device, allocation->addr + what.offset,
+                            what.size, arriving, item->digests + what.offset / granule);
     if (status != RVL_OK)
         rvli_error_op("digest");
     return status;
+}
+
+static rvl_status learn_all(rvli_transition *transition, rvli_move_item *item)
+{
+    const rvli_stretch all = {.size = item->allocation->size};
+    return rvli_content_learn(transition, item, all, false);
+}
+
+bool rvli_content_is_right(const rvli_transition *transition, const rvli_move_item *item,
+                           rvli_stretch what)
+{
+    uint64_t granule = facts_of(transition, item->allocation)->granularity_bytes;
+    const rvli_digest *wanted = item->allocation->backup->digests;
+    uint64_t end = (what.offset + what.size) / granule;
+    for (uint64_t i = what.offset / granule; i < end; i++)
+        if (!digests_equal(item->digests[i], wanted[i]))
+            return false;
+    return true;
+}
+
+rvli_digest rvli_content_digest(const rvli_transition *transition, const rvli_move_item *item,
+                                rvli_stretch what)
+{
+    uint64_t granule = facts_of(transition, item->allocation)->granularity_bytes;
+    const rvli_digest *digests = item->allocation->backup->digests;
+    return rvli_digest_of(digests + what.offset / granule, what.size / granule * sizeof *digests);
 }
 
 /* ---- Out ---- */
@@ -66,7 +94,7 @@ static rvl_status digest_retained(rvli_transition *transition, size_t *failed_ou
         item->backup = item->allocation->backup;
         if (item->backup == NULL || !wants_digests(transition, item))
             continue;
-        rvl_status status = queue_digests(transition, item, false);
+        rvl_status status = learn_all(transition, item);
         if (status != RVL_OK)
             return status;
         device_mask |= UINT64_C(1) << item->allocation->device;
@@ -110,7 +138,7 @@ static rvl_status save_by_policy(rvli_transition *transition, rvli_move_item *it
     if (item->backup == NULL) {
         status = rvli_backup_hold(transition, item->allocation, &item->backup);
         if (status == RVL_OK && wants_digests(transition, item))
-            status = queue_digests(transition, item, false);
+            status = learn_all(transition, item);
     }
     return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
 }
@@ -179,20 +207,26 @@ void rvli_content_unsaved(rvli_move_item *item)
 /* ---- In ---- */
 
 rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation *allocation,
-                             const rvli_backup *backup)
+                             const rvli_backup *backup, rvli_stretch what)
 {
-    return backup->store->load(transition, allocation, backup);
+    return backup->store->load(transition, allocation, backup, what.offset, what.size);
+}
+
+bool rvli_content_is_known(const rvli_move_item *item)
+{
+    const rvli_backup *backup = item->allocation->backup;
+    return backup != NULL && backup->current;
 }
 
 static bool wants_check(const rvli_transition *transition, const rvli_move_item *item)
 {
-    const rvli_backup *backup = item->allocation->backup;
-    return transition->context->verify && backup != NULL && backup->current;
+    return transition->context->verify && rvli_content_is_known(item) && item->load.size > 0;
 }
 
 rvl_status rvli_content_queue_check(rvli_transition *transition, rvli_move_item *item)
 {
-    return wants_check(transition, item) ? queue_digests(transition, item, true) : RVL_OK;
+    return wants_check(transition, item) ? rvli_content_learn(transition, item, item->load, true)
+                                         : RVL_OK;
 }
 
 static rvl_status queue_checks(rvli_transition *transition, size_t *failed_out)
@@ -205,24 +239,20 @@ static rvl_status queue_checks(rvli_transition *transition, size_t *failed_out)
     return status;
 }
 
-static rvl_status compare(const rvli_transition *transition, const rvli_move_item *item)
+rvl_status rvli_content_differs(void)
 {
-    const rvli_allocation *allocation = item->allocation;
-    uint64_t granules = allocation->size / facts_of(transition, allocation)->granularity_bytes;
-    for (uint64_t i = 0; i < granules; i++)
-        if (!digests_equal(item->digests[i], allocation->backup->digests[i])) {
-            rvli_error(RVL_ERR_DIGEST_MISMATCH, "restored content differs from what was backed up: "
-                                                "the backup is kept; resume with no_restore to go "
-                                                "on without it");
-            rvli_error_op("digest");
-            return RVL_ERR_DIGEST_MISMATCH;
-        }
-    return RVL_OK;
+    rvli_error(RVL_ERR_DIGEST_MISMATCH, "restored content differs from what was backed up: the "
+                                        "backup is kept; resume with no_restore to go on without "
+                                        "it");
+    rvli_error_op("digest");
+    return RVL_ERR_DIGEST_MISMATCH;
 }
 
 rvl_status rvli_content_check(const rvli_transition *transition, const rvli_move_item *item)
 {
-    return wants_check(transition, item) ? compare(transition, item) : RVL_OK;
+    if (!wants_check(transition, item) || rvli_content_is_right(transition, item, item->load))
+        return RVL_OK;
+    return rvli_content_differs();
 }
 
 rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *failed_out)

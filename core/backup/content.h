@@ -14,9 +14,9 @@
 /* Backs up every item that has a policy, and waits. *failed_out: the item it failed at. */
 rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out);
 
-/* Queues bringing an allocation's content back. */
+/* Queues bringing a stretch of an allocation's content back. */
 rvl_status rvli_content_load(rvli_transition *transition, const rvli_allocation *allocation,
-                             const rvli_backup *backup);
+                             const rvli_backup *backup, rvli_stretch what);
 
 /*
  * Waits for what was loaded and, if `check` and the context wants it, compares digests.
@@ -30,6 +30,22 @@ rvl_status rvli_content_settle(rvli_transition *transition, bool check, size_t *
  */
 rvl_status rvli_content_queue_check(rvli_transition *transition, rvli_move_item *item);
 rvl_status rvli_content_check(const rvli_transition *transition, const rvli_move_item *item);
+
+/* Whether digests of an item's backup are there, if nobody checks them too. */
+bool rvli_content_is_known(const rvli_move_item *item);
+/* What the backup has of a stretch, as one digest. It is known. */
+rvli_digest rvli_content_digest(const rvli_transition *transition, const rvli_move_item *item,
+                                rvli_stretch what);
+/*
+ * Queues learning the digests of what is in a stretch now; and whether, as was learned, that is
+ * what the backup has. `arriving`: after what was queued for it.
+ */
+rvl_status rvli_content_learn(rvli_transition *transition, rvli_move_item *item, rvli_stretch what,
+                              bool arriving);
+bool rvli_content_is_right(const rvli_transition *transition, const rvli_move_item *item,
+                           rvli_stretch what);
+/* The error of a content that came back and is not right. */
+rvl_status rvli_content_differs(void);
 
 /* After a failure: nothing is under way any more, as far as the device answers. */
 void rvli_content_quiesce(rvli_transition *transition);

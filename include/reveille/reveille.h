@@ -8,6 +8,7 @@
 #include "reveille/guard.h"
 #include "reveille/listen.h"
 #include "reveille/memory.h"
+#include "reveille/parts.h"
 #include "reveille/record.h"
 #include "reveille/share.h"
 #include "reveille/sim.h"

@@ -74,7 +74,8 @@ typedef struct rvl_oom {
     X(backup_out_bytes)  /* copied from the device to backups */                                   \
     X(backup_in_bytes)   /* copied back */                                                         \
     X(transition_ns)     /* context clock spent in transitions that moved something here */        \
-    X(imported_bytes)    /* part of used: other processes' memory that is imported here */
+    X(imported_bytes)    /* part of used: other processes' memory that is imported here */         \
+    X(filled_in_bytes)   /* filled by callers instead: rvl_transition_fill() */
 
 typedef struct rvl_device_stats {
     size_t struct_size;

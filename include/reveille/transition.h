@@ -87,6 +87,8 @@ typedef struct rvl_resume_options {
     size_t order_count;
     rvl_arrived_fn arrived; /* for rvl_resume_start() alone; NULL: nobody is told */
     void *arrived_user;     /* passed to it */
+    uint32_t part_index; /* for rvl_resume_prepare() alone (reveille/parts.h): the part that is */
+    uint32_t part_count; /* restored here, of so many; 0 or 1: all of it */
 } rvl_resume_options;
 
 /*
@@ -121,7 +123,8 @@ RVL_API rvl_status rvl_resume_prepare(rvl_context *context, const rvl_tag *tags,
 
 /*
  * Commits or aborts a prepared transition, by any thread, and frees the handle. Committing cannot
- * fail: memory that the device refuses to release is counted as stranded. Aborting restores
+ * fail: memory that the device refuses to release is counted as stranded. (A resume in parts that
+ * has open pieces is refused: RVL_ERR_STATE, and the handle is as before.) Aborting restores
  * the state before; if the device refuses, allocations are LOST with their backup, and its error is
  * returned. Both return RVL_OK; or RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback) or
  * RVL_ERR_FORKED, after which the handle is as before. Since 0.1.

@@ -310,6 +310,20 @@ class ResumeOptions(Sized):
         ("order_count", c_size_t),
         ("arrived", c_void_p),
         ("arrived_user", c_void_p),
+        ("part_index", c_uint32),
+        ("part_count", c_uint32),
+    ]
+
+
+class Piece(Structure):
+    _fields_ = [
+        ("addr", c_uint64),
+        ("size_bytes", c_uint64),
+        ("digest", c_uint64 * 2),
+        ("part", c_uint32),
+        ("device", c_int),
+        ("state", c_int),
+        ("reserved", c_uint32),
     ]
 
 
@@ -362,6 +376,7 @@ DEVICE_COUNTERS = (
     "backup_in_bytes",
     "transition_ns",
     "imported_bytes",
+    "filled_in_bytes",
 )
 
 
@@ -505,6 +520,11 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_resume_finish": (c_int, [c_void_p]),
     "rvl_allocation_wait": (c_int, [c_void_p, c_uint64, c_uint64]),
     "rvl_transition_commit": (c_int, [c_void_p]),
+    "rvl_transition_copy_pieces": (
+        c_int,
+        [c_void_p, POINTER(Piece), c_size_t, c_size_t, POINTER(c_size_t)],
+    ),
+    "rvl_transition_fill": (c_int, [c_void_p, POINTER(c_bool), c_size_t]),
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),
     "rvl_resume_forecast": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(Forecast)]),

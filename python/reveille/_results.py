@@ -121,6 +121,7 @@ class DeviceStats:
     backup_in_bytes: int
     transition_ns: int
     imported_bytes: int
+    filled_in_bytes: int
     peak_stage: str
     oom: Oom | None
 

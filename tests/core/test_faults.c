@@ -408,6 +408,89 @@ static void check_aborted_resume(scene *s)
     check_resume(s);
 }
 
+/* ---- In parts ---- */
+
+#define IMAGES 8
+#define IMAGE_BYTES (8 * GRANULE)
+
+/* What a neighbour would bring: the pieces of the other part, by their place in the list. */
+static struct {
+    char bytes[IMAGES][IMAGE_BYTES];
+    size_t count;
+} neighbour;
+
+static rvl_status prepare_part(scene *s, uint32_t index, rvl_transition **transition_out)
+{
+    const rvl_tag tags[] = {s->weights_tag, s->cache_tag};
+    const rvl_resume_options options = {
+        .struct_size = sizeof options, .part_index = index, .part_count = 2};
+    return rvl_resume_prepare(s->context, tags, 2, &options, transition_out);
+}
+
+static size_t list_pieces(rvl_transition *transition, rvl_piece *pieces)
+{
+    size_t count = 0;
+    assert_int_equal(rvl_transition_copy_pieces(transition, pieces, sizeof *pieces, IMAGES, &count),
+                     RVL_OK);
+    assert_true(count >= 2 && count <= IMAGES);
+    return count;
+}
+
+static void prepare_parts(scene *s)
+{
+    rvl_transition *transition = NULL;
+    rvl_piece pieces[IMAGES];
+    prepare_resume(s);
+    assert_int_equal(prepare_part(s, 1, &transition), RVL_OK);
+    neighbour.count = list_pieces(transition, pieces);
+    for (size_t i = 0; i < neighbour.count; i++)
+        if (pieces[i].state == RVL_PIECE_RESTORED)
+            memcpy(neighbour.bytes[i], (void *)(uintptr_t)pieces[i].addr, pieces[i].size_bytes);
+    assert_int_equal(rvl_transition_abort(transition), RVL_OK);
+}
+
+/* Of what is open the first is brought right, the second wrong, the third not at all. */
+static void bring_pieces(rvl_transition *transition, bool *filled)
+{
+    rvl_piece pieces[IMAGES];
+    assert_int_equal(list_pieces(transition, pieces), neighbour.count);
+    for (size_t i = 0, open = 0; i < neighbour.count; i++) {
+        char *bytes = (char *)(uintptr_t)pieces[i].addr;
+        filled[i] = pieces[i].state == RVL_PIECE_OPEN && open != 2;
+        if (filled[i])
+            memcpy(bytes, neighbour.bytes[i], pieces[i].size_bytes);
+        if (filled[i] && open == 1)
+            bytes[GRANULE / 2] ^= 1;
+        open += pieces[i].state == RVL_PIECE_OPEN;
+    }
+}
+
+static rvl_status run_in_parts(scene *s)
+{
+    rvl_transition *transition = NULL;
+    bool filled[IMAGES] = {false};
+    rvl_status status = prepare_part(s, 0, &transition);
+    if (status != RVL_OK)
+        return status;
+    bring_pieces(transition, filled);
+    status = rvl_transition_fill(transition, filled, neighbour.count);
+    if (status == RVL_OK)
+        return commit(transition);
+    rvl_error why = {.struct_size = sizeof why};
+    assert_int_equal(rvl_last_error(&why), RVL_OK);
+    rvl_status aborted = rvl_transition_abort(transition);
+    assert_true(aborted == RVL_OK || aborted == why.status);
+    return status;
+}
+
+static void check_in_parts(scene *s)
+{
+    check_resume(s);
+    rvl_device_stats first = support_stats(s->context, 0), second = support_stats(s->context, 1);
+    assert_true(first.filled_in_bytes + second.filled_in_bytes > 0);
+    assert_int_equal(first.filled_in_bytes + first.backup_in_bytes, weights_bytes(s, 0));
+}
+
 /* ---- Forecasts and marks ---- */
 
 static rvl_status run_pause_forecast(scene *s)
@@ -452,6 +535,7 @@ static const call calls[] = {
     {"resume in two phases", prepare_resume, run_prepared_resume, check_resume},
     {"aborted pause", nothing, run_aborted_pause, check_aborted_pause},
     {"aborted resume", prepare_resume, run_aborted_resume, check_aborted_resume},
+    {"resume in parts", prepare_parts, run_in_parts, check_in_parts},
     {"pause forecast", nothing, run_pause_forecast, nothing},
     {"resume forecast", prepare_resume, run_resume_forecast, nothing},
     {"external", nothing, run_external, check_external},

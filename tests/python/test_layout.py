@@ -11,7 +11,7 @@ import pytest
 from conftest import SOURCE
 from reveille import _c, errors
 
-HEADERS = ("context", "cuda", "memory", "record", "replay", "sim", "stats", "status", "trace",
+HEADERS = ("context", "cuda", "memory", "parts", "record", "replay", "sim", "stats", "status", "trace",
            "transition", "wake")  # fmt: skip
 POINTER_TYPE = type(ctypes.POINTER(ctypes.c_int))
 

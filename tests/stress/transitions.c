@@ -196,6 +196,46 @@ static rvl_status resume_in_order(owner *o, uint32_t may, const tag_list *list,
     return status;
 }
 
+/* ---- In parts ---- */
+
+#define PIECES_MAX 64
+
+/* What is open is said to be filled, and is not: all of it is to come from the backups. */
+static rvl_status fill_pieces(owner *o, uint32_t may, rvl_transition *transition)
+{
+    caller *by = &o->by;
+    rvl_piece pieces[PIECES_MAX];
+    bool filled[PIECES_MAX];
+    size_t count = 0, open = 0;
+    ANSWER(by, MAY_OK, rvl_transition_copy_pieces, transition, pieces, sizeof *pieces, PIECES_MAX,
+           &count);
+    EXPECT(by, count <= PIECES_MAX, true);
+    for (size_t i = 0; i < count; i++) {
+        filled[i] = random_one_in(&by->random, 2);
+        open += pieces[i].state == RVL_PIECE_OPEN;
+    }
+    if (open > 0)
+        ANSWER(by, MAY(RVL_ERR_STATE), rvl_transition_commit, transition);
+    return ANSWER(by, may, rvl_transition_fill, transition, filled, count);
+}
+
+static rvl_status resume_in_parts(owner *o, uint32_t may, const tag_list *list,
+                                  const rvl_resume_options *plain)
+{
+    rvl_transition *transition = NULL;
+    rvl_resume_options options = *plain;
+    options.part_count = 1 + (uint32_t)random_below(&o->by.random, 4);
+    options.part_index = (uint32_t)random_below(&o->by.random, options.part_count);
+    rvl_status status = ANSWER(&o->by, may, rvl_resume_prepare, o->in->context, list->numbers,
+                               list->count, &options, &transition);
+    if (status != RVL_OK)
+        return status;
+    if (fill_pieces(o, may | may_by_fault(o), transition) == RVL_OK)
+        return end_prepared(o, transition);
+    ANSWER(&o->by, MAY_OK | may_by_fault(o), rvl_transition_abort, transition);
+    return ABORTED;
+}
+
 static rvl_status resume_list(owner *o, uint32_t may, const tag_list *list,
                               const rvl_resume_options *options)
 {
@@ -204,6 +244,8 @@ static rvl_status resume_list(owner *o, uint32_t may, const tag_list *list,
         return resume_in_order(o, may, list, options);
     if (!random_one_in(&o->by.random, 4))
         return ANSWER(&o->by, may, rvl_resume, o->in->context, list->numbers, list->count, options);
+    if (random_one_in(&o->by.random, 2))
+        return resume_in_parts(o, may, list, options);
     rvl_status status = ANSWER(&o->by, may, rvl_resume_prepare, o->in->context, list->numbers,
                                list->count, options, &transition);
     if (status != RVL_OK)

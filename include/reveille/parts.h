@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A resume in parts: several processes hold the same content, and each restores one part of it. The
+ * rest comes from the others, over links that are faster than the one to the host.
+ *
+ * Prepare a resume with part_index and part_count. Memory is made and mapped for everything, and
+ * the content of your part is restored. All else is open. List the pieces, fill open ones from
+ * processes that have them, and call rvl_transition_fill(). It checks what you have filled against
+ * the digests of your own backup, and restores from there what is wrong or missing. So nothing is
+ * assumed of the others. Then commit.
+ *
+ * Processes with the same allocations in the same order (sizes and granularity) have the same
+ * pieces. Without digests nothing is open: the prepare restores all by itself. There are none where
+ * the device cannot compute them, and none with RVL_CONTEXT_NO_VERIFY unless the backup is retained
+ * or in a store.
+ */
+#ifndef REVEILLE_PARTS_H
+#define REVEILLE_PARTS_H
+
+#include "reveille/transition.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The most parts that a resume can have. */
+#define RVL_PARTS_MAX 65536u
+
+typedef enum rvl_piece_state {
+    RVL_PIECE_OPEN = 0, /* its content is not there */
+    RVL_PIECE_RESTORED, /* from the backup of this process */
+    RVL_PIECE_FILLED    /* by you, and it is right */
+} rvl_piece_state;
+
+/* A piece of what a resume in parts brings back. It lies within one allocation. */
+typedef struct rvl_piece {
+    rvl_addr addr;
+    uint64_t size_bytes;
+    uint64_t digest[2]; /* of its content, as the backup has it. Equal ones: equal content */
+    uint32_t part;      /* that it belongs to */
+    int device;
+    rvl_piece_state state;
+    uint32_t reserved; /* 0 */
+} rvl_piece;
+
+/*
+ * Writes up to capacity pieces of a prepared transition to pieces_out, by allocation in the order
+ * in which those were made, and how many there are to *count_out. piece_size: sizeof(rvl_piece).
+ * There are none if it is not a resume in parts. Returns RVL_OK, RVL_ERR_INVALID, RVL_ERR_STATE
+ * (from a callback) or RVL_ERR_FORKED. One thread at a time may use a transition. Since 0.1.
+ */
+RVL_API rvl_status rvl_transition_copy_pieces(rvl_transition *transition, rvl_piece *pieces_out,
+                                              size_t piece_size, size_t capacity,
+                                              size_t *count_out);
+
+/*
+ * Closes all open pieces. filled: for each piece, in the order above, whether you have filled it;
+ * what you wrote must have arrived (synchronize your streams). piece_count: how many there are, or
+ * 0 with filled NULL: none was filled. What differs from the backup, and what was not filled, is
+ * restored from the backup. Pieces that are not open stay as they are.
+ *
+ * Returns RVL_OK: nothing is open, and the commit cannot fail. RVL_ERR_INVALID; RVL_ERR_HOST_OOM;
+ * RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO (restore; the backup is kept); RVL_ERR_DEVICE_LOST;
+ * RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. After an error the transition is prepared still,
+ * and pieces that were open and not right are open: call again, or abort. Since 0.1.
+ */
+RVL_API rvl_status rvl_transition_fill(rvl_transition *transition, const bool *filled,
+                                       size_t piece_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
