@@ -18,9 +18,9 @@ bool record_find_library(char path[PATH_MAX]);
 bool record_find_command(const char *name, char path[PATH_MAX]);
 
 /*
- * Gives a library whose path has characters that a list of libraries cannot hold, as a space in
- * LD_PRELOAD, another one: it leads through a descriptor of the library's folder, so it is good as
- * long as this process runs, and nothing is left behind. false: says why not.
+ * Replaces the path of a library that a list of libraries cannot hold: LD_PRELOAD takes no space.
+ * The new path leads through a descriptor of its folder: it is good as long as this process runs,
+ * and nothing is left behind. false: says why not.
  */
 bool record_make_listable(char path[PATH_MAX], const char *barred);
 
