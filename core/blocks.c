@@ -146,6 +146,22 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
     return RVL_OK;
 }
 
+/* For forecasts: the driver begins to clear it. What others hold as well is not free yet. */
+static void note_released(rvl_context *context, const rvli_block *block)
+{
+    rvli_device *device = &context->devices[block->device];
+    uint64_t clear_ns = rvli_cost_ns(device->facts.waits.clear, block->size);
+    if (block->properties & RVLI_BLOCK_IMPORTED)
+        return;
+    rvli_lock(context);
+    uint64_t now_ns = rvli_clock_now(&context->clock);
+    device->released_bytes += block->size;
+    if (clear_ns > 0)
+        device->clear_end_ns =
+            (device->clear_end_ns > now_ns ? device->clear_end_ns : now_ns) + clear_ns;
+    rvli_unlock(context);
+}
+
 /* Asks a second time where the backend refuses. */
 static rvl_status release_handle(rvl_context *context, const rvli_block *block)
 {
@@ -153,11 +169,13 @@ static rvl_status release_handle(rvl_context *context, const rvli_block *block)
     rvli_error_before before;
     rvli_error_keep(&before);
     rvl_status status = ops->release(context->self, block->device, block->handle, block->size);
+    if (status != RVL_OK) {
+        status = ops->release(context->self, block->device, block->handle, block->size);
+        if (status == RVL_OK)
+            rvli_error_put_back(&before);
+    }
     if (status == RVL_OK)
-        return RVL_OK;
-    status = ops->release(context->self, block->device, block->handle, block->size);
-    if (status == RVL_OK)
-        rvli_error_put_back(&before);
+        note_released(context, block);
     else
         rvli_error_op("release");
     return status;
@@ -357,19 +375,6 @@ static bool keep(rvl_context *context, rvli_block *block, rvli_holder *holder)
     return room;
 }
 
-/* For forecasts: the driver begins to clear it. With the lock held. */
-static void note_released(rvl_context *context, int number, uint64_t size)
-{
-    rvli_device *device = &context->devices[number];
-    uint64_t clear_ns = rvli_cost_ns(device->facts.waits.clear, size);
-    device->released_bytes += size;
-    if (clear_ns == 0)
-        return;
-    uint64_t now_ns = rvli_clock_now(&context->clock);
-    device->clear_end_ns =
-        (device->clear_end_ns > now_ns ? device->clear_end_ns : now_ns) + clear_ns;
-}
-
 /*
  * Takes a block's bytes out of the ledger before they are free for others, who would be counted
  * beside it. Puts them back where the backend refuses: then nobody else can have them.
@@ -381,13 +386,10 @@ static rvl_status release_charged(rvl_context *context, rvli_block *block, rvli_
     rvli_unlock(context);
     rvl_status status = release_handle(context, block);
     rvli_lock(context);
-    if (status == RVL_OK) {
-        if (!(block->properties & RVLI_BLOCK_IMPORTED)) /* it may not be free yet */
-            note_released(context, block->device, block->size);
+    if (status == RVL_OK)
         rvli_pool_put(&context->block_pool, block);
-    } else {
+    else
         rvli_ledger_add(context, block->device, holder, block->size);
-    }
     rvli_unlock(context);
     return status;
 }

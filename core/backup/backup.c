@@ -19,9 +19,10 @@ rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *al
                           rvli_backup *backup, uint64_t offset, uint64_t size)
 {
     rvl_context *context = transition->context;
-    rvl_status status =
-        context->ops.copy_to_host(context->self, allocation->device, (char *)backup->host + offset,
-                                  allocation->addr + offset, size);
+    char *host = backup->host; /* NULL: in a rehearsal, where nothing is copied */
+    rvl_status status = context->ops.copy_to_host(context->self, allocation->device,
+                                                  host != NULL ? host + offset : NULL,
+                                                  allocation->addr + offset, size);
     if (status != RVL_OK)
         rvli_error_op("copy_to_host");
     return status;

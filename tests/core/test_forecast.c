@@ -149,6 +149,28 @@ static void time_is_forecast_exactly(void **state)
     assert_true(moved_ns > SEEDS * UINT64_C(1000000)); /* it took time at all */
 }
 
+/* What a failed resume has made and given back is cleared by the driver, too. */
+static void a_failed_resume_costs_the_next_one(void **state)
+{
+    (void)state;
+    fault_injector *fault = NULL;
+    rvl_context *context = support_open(
+        (support_options){.capacity_bytes = 64 * GRANULE, .memory = RVL_SIM_ACCOUNTED}, &fault);
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    (void)support_alloc(context, "weights", 0, GRANULE, RVL_BACKUP_HOST);
+    assert_int_equal(rvl_pause(context, NULL, 0, NULL), RVL_OK);
+    rvl_addr other = support_alloc(context, "other", 0, GRANULE, RVL_BACKUP_NONE);
+    fault_set(fault, &(fault_plan){.op_mask = UINT64_C(1) << RVLI_OP_map, .countdown = 1});
+    assert_int_equal(rvl_resume(context, NULL, 0, NULL), RVL_ERR_IO);
+    fault_set(fault, &(fault_plan){0});
+    assert_int_equal(rvl_free(context, other), RVL_OK);
+    assert_int_equal(rvl_resume_forecast(context, NULL, 0, NULL, &forecast), RVL_OK);
+    uint64_t start_ns = rvl_clock_ns(context);
+    assert_int_equal(rvl_resume(context, NULL, 0, NULL), RVL_OK);
+    assert_int_equal(rvl_clock_ns(context) - start_ns, forecast.time_ns);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
 /* ---- Nothing comes of it ---- */
 
 static void a_forecast_changes_nothing(void **state)
@@ -209,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_is_forecast_exactly),
+        cmocka_unit_test(a_failed_resume_costs_the_next_one),
         cmocka_unit_test(a_forecast_changes_nothing),
         cmocka_unit_test(a_forecast_answers_that_memory_is_out),
     };

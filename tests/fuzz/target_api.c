@@ -1,177 +1,726 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sequences of API calls against a simple model.
+ * Sequences of API calls against a simple model (api_model.h).
  *
- * Each input byte pair is one call on accounted memory, with faults thrown in. The model knows
- * which slots are allocated, whether they are active, and so how many bytes must be in use. A call
- * that fails must leave the model true; an allocation may be LOST only when a fault was injected.
+ * An input begins with two bytes that say what the context is like. Each further five are one call,
+ * with faults thrown in. A call that fails must say why and leave the model true; an allocation may
+ * be LOST only when a fault was injected. Forecasts are held against what then happens.
  */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "backends/sim/sim.h"
-#include "tests/support/fault.h"
+#include "api_model.h"
+#include "core/prefetch.h"
 #include "fuzz.h"
-#include "reveille/reveille.h"
+#include "reveille/trace.h"
 
-#define SLOTS 16
-#define TAGS 4
-#define GRANULE (UINT64_C(2) << 20)
-#define CAPACITY (64 * GRANULE)
+#define STEPS_MAX 160
+#define BLOCKS_MAX 16
+#define CAUSE "others"
 
-typedef struct slot {
-    rvl_addr addr; /* 0: free */
-    uint64_t size;
-    int tag;
-    bool active;
-    bool lost;
-} slot;
+/* X(NAME, what it does). Their order is the format of the corpus: new ones come last. */
+#define VERB_MAP(X)                                                                                \
+    X(ALLOC, "allocates `argument` granules for slot `who`; `how`: tag, backup and flags")         \
+    X(FREE, "frees it")                                                                            \
+    X(PAUSE, "pauses the tags of the set `who`; `argument`: flags")                                \
+    X(RESUME, "resumes them, beginning with slot `how`")                                           \
+    X(PREPARE_PAUSE, "as PAUSE, in two phases: this is the first")                                 \
+    X(PREPARE_RESUME, "as RESUME")                                                                 \
+    X(COMMIT, "the second")                                                                        \
+    X(ABORT, "or none")                                                                            \
+    X(FORECAST, "asks what a pause or resume would do, and does it where nothing can fail it")     \
+    X(WAKE, "resumes in order")                                                                    \
+    X(IMPORT, "exports slot `how`, and imports what comes of it")                                  \
+    X(MOVE_IMPORT, "pauses, resumes, gives back or frees an import")                               \
+    X(STAGE, "marks a stage or a step")                                                            \
+    X(EXTERNAL, "sets external bytes")                                                             \
+    X(ASK, "asks for all that there is to know")                                                   \
+    X(GUARD, "sets or takes away the guard; it and a tag's callback refuse, or do not")            \
+    X(RECORD, "starts or stops a recording")                                                       \
+    X(BACKUP, "reads a backup")                                                                    \
+    X(RETAIN, "says whether a tag retains its backups")                                            \
+    X(WRONG, "makes a call that no state allows")                                                  \
+    X(PASS, "lets time pass")
 
-typedef struct model {
-    rvl_context *context;
-    fault_injector *fault;
-    rvl_tag tags[TAGS];
-    slot slots[SLOTS];
-} model;
+typedef enum verb {
+#define VERB_ENUM(name, meaning) VERB_##name,
+    VERB_MAP(VERB_ENUM)
+#undef VERB_ENUM
+        VERBS
+} verb;
 
-static void open_model(model *m)
+/* Numbers are taken modulo what there is, so that any bytes are steps. */
+typedef struct step {
+    uint8_t verb, who, argument, how, fault;
+} step;
+
+/* A call that has failed says why. */
+static bool done(const api_model *m, rvl_status status)
 {
-    memset(m, 0, sizeof *m);
-    rvl_profile profile = {.struct_size = sizeof profile};
-    require(rvl_profile_find("h200", &profile) == RVL_OK);
-    profile.capacity_bytes = CAPACITY;
-    const rvl_profile *devices[] = {&profile};
-    rvl_sim_options sim = {.struct_size = sizeof sim,
-                           .memory = RVL_SIM_ACCOUNTED,
-                           .devices = devices,
-                           .device_count = 1};
-    rvl_context_options options = {
-        .struct_size = sizeof options, .backend_options = &sim, .keep_bytes = 8 * GRANULE};
-    require(fault_context_open(&rvli_sim_ops, &options, &m->fault, &m->context) == RVL_OK);
-    static const char *const names[TAGS] = {"a", "b", "c", ""};
-    for (int i = 0; i < TAGS; i++) {
-        rvl_tag_options tag = {.struct_size = sizeof tag,
-                               .block_bytes = i == 1 ? GRANULE : 0,
-                               .coalesce_bytes = i == 2 ? 8 * GRANULE : 0};
-        require(rvl_tag_define(m->context, names[i], &tag, &m->tags[i]) == RVL_OK);
-    }
+    rvl_error error = {.struct_size = sizeof error};
+    if (status == RVL_OK)
+        return true;
+    rvl_last_error(&error);
+    require(error.status == status && error.message[0] != '\0');
+    require(m->faulty || status != RVL_ERR_DEVICE_LOST);
+    return false;
 }
 
-/* The model follows what the library says of each slot; sums are the library's to get right. */
-static void check(model *m, bool faulty)
+static api_slot *slot_of(api_model *m, unsigned number)
 {
-    uint64_t active = 0, paused = 0;
-    for (int i = 0; i < SLOTS; i++) {
-        slot *s = &m->slots[i];
-        if (s->addr == 0)
-            continue;
-        rvl_allocation found = {.struct_size = sizeof found};
-        require(rvl_allocation_find(m->context, s->addr + s->size - 1, &found) == RVL_OK);
-        require(found.addr == s->addr && found.size_bytes == s->size);
-        require(found.tag == m->tags[s->tag]);
-        if (found.state == RVL_STATE_LOST) {
-            require(faulty || s->lost);
-            s->lost = true;
-            s->active = false;
-        } else {
-            require(found.state == (s->active ? RVL_STATE_ACTIVE : RVL_STATE_PAUSED));
-            s->lost = false;
-        }
-        active += s->active ? s->size : 0;
-        paused += s->active ? 0 : s->size;
-    }
-    rvl_device_stats stats = {.struct_size = sizeof stats};
-    require(rvl_device_get_stats(m->context, 0, &stats) == RVL_OK);
-    require(stats.used_bytes >= active + stats.kept_bytes + stats.stranded_bytes);
-    uint64_t tagged = 0, tagged_paused = 0;
-    for (int i = 0; i < TAGS; i++) {
-        rvl_tag_stats tag = {.struct_size = sizeof tag};
-        require(rvl_tag_get_stats(m->context, m->tags[i], 0, &tag) == RVL_OK);
-        tagged += tag.active_bytes;
-        tagged_paused += tag.paused_bytes;
-    }
-    require(stats.used_bytes == tagged + stats.kept_bytes + stats.stranded_bytes);
-    require(tagged_paused >= paused); /* shared blocks have room to spare */
-    require(stats.peak_bytes >= stats.used_bytes);
+    return &m->slots[number % API_SLOTS];
 }
 
-static void call_alloc(model *m, slot *s, unsigned argument)
+/* ---- Allocations ---- */
+
+static void call_alloc(api_model *m, const step *now)
 {
+    static const rvl_backup backups[] = {RVL_BACKUP_NONE, RVL_BACKUP_HOST, RVL_BACKUP_DISK};
+    api_slot *s = slot_of(m, now->who);
+    const int devices[] = {0, 1};
     if (s->addr != 0)
         return;
-    s->tag = (int)(argument % TAGS);
+    unsigned how = now->how;
+    bool paused = how / 15 & 1;
+    *s = (api_slot){.tag = (int)(how % API_TAGS),
+                    .backup = backups[how / API_TAGS % 3],
+                    .device = (int)(now->who / API_SLOTS % m->devices),
+                    .state = paused ? RVL_STATE_PAUSED : RVL_STATE_ACTIVE,
+                    .size = (now->argument % 16 + 1) * m->granule};
     rvl_alloc_options options = {.struct_size = sizeof options,
                                  .tag_id = m->tags[s->tag],
-                                 .backup = argument & 4 ? RVL_BACKUP_HOST : RVL_BACKUP_NONE,
-                                 .flags = argument & 8 ? RVL_ALLOC_PAUSED : 0};
-    s->size = (argument / 16 + 1) * GRANULE;
-    s->active = !(argument & 8);
-    s->lost = false;
-    if (rvl_alloc(m->context, s->size, &options, &s->addr) != RVL_OK)
-        s->addr = 0;
+                                 .device = s->device,
+                                 .backup = s->backup,
+                                 .access = devices,
+                                 .access_count = how / 30 & 1 ? m->devices : 0,
+                                 .flags = (paused ? RVL_ALLOC_PAUSED : 0) |
+                                          (how / 60 & 1 ? RVL_ALLOC_EXPORTABLE : 0)};
+    rvl_status status = rvl_alloc(m->context, s->size, &options, &s->addr);
+    if (!done(m, status))
+        require(s->addr == 0);
+    else if (!paused)
+        api_write(m, s, (uint8_t)(1 + now->argument));
 }
 
-static void call_free(model *m, slot *s)
+static void call_free(api_model *m, const step *now)
 {
+    api_slot *s = slot_of(m, now->who);
     rvl_status status = rvl_free(m->context, s->addr);
     require(s->addr != 0 || status == RVL_ERR_INVALID);
-    if (status == RVL_OK)
+    require(!s->moving || status == RVL_ERR_BUSY);
+    if (done(m, status))
         s->addr = 0;
 }
 
-static void set_active(model *m, int tag, bool active)
+/* ---- Sets of tags ---- */
+
+typedef struct tag_set {
+    rvl_tag numbers[API_TAGS];
+    size_t count;
+    unsigned set;
+} tag_set;
+
+/* The empty set stands for a whole process. */
+static tag_set tags_in(const api_model *m, const step *now)
 {
-    for (int i = 0; i < SLOTS; i++)
-        if (m->slots[i].addr != 0 && m->slots[i].tag == tag)
-            m->slots[i].active = active;
+    tag_set tags = {.set = now->who % (1u << API_TAGS)};
+    for (int i = 0; i < API_TAGS; i++)
+        if (tags.set & api_tag_bit(i))
+            tags.numbers[tags.count++] = m->tags[i];
+    if (tags.count == 0)
+        tags.set = api_tag_bit(API_TAGS - 1) - 1;
+    return tags;
 }
 
-static void call_pause(model *m, unsigned argument)
+static bool moves(const api_slot *s, const tag_set *tags, bool pauses)
 {
-    int tag = (int)(argument % TAGS);
-    rvl_pause_options options = {.struct_size = sizeof options,
-                                 .flags = (argument & 4) ? RVL_PAUSE_DISCARD : 0};
-    if (rvl_pause(m->context, &m->tags[tag], 1, &options) == RVL_OK)
-        set_active(m, tag, false);
+    bool active = s->state == RVL_STATE_ACTIVE;
+    return s->addr != 0 && (tags->set & api_tag_bit(s->tag)) && active == pauses;
 }
 
-static void call_resume(model *m, unsigned argument)
+/* What the model of an allocation is once it has moved. */
+static void move(api_slot *s, bool pauses, bool drops)
 {
-    int tag = (int)(argument % TAGS);
-    rvl_resume_options options = {.struct_size = sizeof options,
-                                  .flags = (argument & 4) ? RVL_RESUME_NO_RESTORE : 0};
-    if (rvl_resume(m->context, &m->tags[tag], 1, &options) == RVL_OK)
-        set_active(m, tag, true);
+    s->state = pauses ? RVL_STATE_PAUSED : RVL_STATE_ACTIVE;
+    s->known = s->known && !drops && s->backup != RVL_BACKUP_NONE;
+}
+
+static void move_all(api_model *m, const tag_set *tags, bool pauses, bool drops)
+{
+    for (int i = 0; i < API_SLOTS; i++)
+        if (moves(&m->slots[i], tags, pauses))
+            move(&m->slots[i], pauses, drops);
+}
+
+/* While a transition is prepared, others that move its tags are refused. */
+static bool meets_prepared(const api_model *m, const tag_set *tags)
+{
+    for (int i = 0; i < API_SLOTS; i++)
+        if (m->slots[i].moving && (tags->set & api_tag_bit(m->slots[i].tag)))
+            return true;
+    return false;
+}
+
+static rvl_pause_options pause_options(const step *now)
+{
+    return (rvl_pause_options){.struct_size = sizeof(rvl_pause_options),
+                               .flags = now->argument & 1 ? RVL_PAUSE_DISCARD : 0};
+}
+
+static rvl_resume_options resume_options(const step *now, const rvl_addr *first)
+{
+    return (rvl_resume_options){.struct_size = sizeof(rvl_resume_options),
+                                .flags = now->argument & 1 ? RVL_RESUME_NO_RESTORE : 0,
+                                .order = first,
+                                .order_count = *first != 0 ? 1 : 0};
+}
+
+static rvl_status pause_set(api_model *m, const step *now, const tag_set *tags)
+{
+    const rvl_pause_options options = pause_options(now);
+    rvl_status status = rvl_pause(m->context, tags->numbers, tags->count, &options);
+    if (done(m, status))
+        move_all(m, tags, true, options.flags != 0);
+    return status;
+}
+
+static rvl_status resume_set(api_model *m, const step *now, const tag_set *tags)
+{
+    const rvl_addr first = slot_of(m, now->how)->addr;
+    const rvl_resume_options options = resume_options(now, &first);
+    rvl_status status = rvl_resume(m->context, tags->numbers, tags->count, &options);
+    if (done(m, status))
+        move_all(m, tags, false, options.flags != 0);
+    return status;
+}
+
+static void call_transition(api_model *m, const step *now, bool pauses)
+{
+    const tag_set tags = tags_in(m, now);
+    rvl_status status = pauses ? pause_set(m, now, &tags) : resume_set(m, now, &tags);
+    require(!meets_prepared(m, &tags) || status != RVL_OK);
+}
+
+/* ---- In two phases ---- */
+
+static void call_prepare(api_model *m, const step *now, bool pauses)
+{
+    const tag_set tags = tags_in(m, now);
+    const rvl_addr first = slot_of(m, now->how)->addr;
+    const rvl_pause_options pausing = pause_options(now);
+    const rvl_resume_options resuming = resume_options(now, &first);
+    rvl_transition *transition = NULL;
+    if (m->prepared.transition != NULL)
+        return;
+    rvl_status status =
+        pauses ? rvl_pause_prepare(m->context, tags.numbers, tags.count, &pausing, &transition)
+               : rvl_resume_prepare(m->context, tags.numbers, tags.count, &resuming, &transition);
+    require((status == RVL_OK) == (transition != NULL));
+    if (!done(m, status))
+        return;
+    require(rvl_transition_get_context(transition) == m->context);
+    m->prepared = (api_prepared){transition, pauses, now->argument & 1};
+    for (int i = 0; i < API_SLOTS; i++)
+        m->slots[i].moving = moves(&m->slots[i], &tags, pauses);
+}
+
+static void call_end(api_model *m, bool commits)
+{
+    const api_prepared prepared = m->prepared;
+    if (prepared.transition == NULL)
+        return;
+    rvl_status status = commits ? rvl_transition_commit(prepared.transition)
+                                : rvl_transition_abort(prepared.transition);
+    require(status == RVL_OK || (!commits && m->faulty));
+    m->prepared = (api_prepared){0};
+    for (int i = 0; i < API_SLOTS; i++) {
+        if (m->slots[i].moving && commits)
+            move(&m->slots[i], prepared.pauses, prepared.drops);
+        m->slots[i].moving = false;
+    }
+}
+
+/* ---- Forecasts ---- */
+
+/* Nothing stands in the way of what was forecast. */
+static bool is_free_to_move(const api_model *m)
+{
+    return !m->faulty && m->prepared.transition == NULL && !(m->guarded && m->refuse) && !m->veto;
+}
+
+/*
+ * Memory without content costs what it was said to cost, to the nanosecond. When memory that was
+ * imported is free again is not known.
+ */
+static bool is_exact(const api_model *m)
+{
+    return !(m->mode & (API_BACKED | API_REAL_TIME)) && !m->ever_imported;
+}
+
+static void call_forecast(api_model *m, const step *now)
+{
+    const tag_set tags = tags_in(m, now);
+    bool pauses = now->argument & 2;
+    const rvl_addr first = slot_of(m, now->how)->addr;
+    const rvl_pause_options pausing = pause_options(now);
+    const rvl_resume_options resuming = resume_options(now, &first);
+    rvl_forecast forecast = {.struct_size = sizeof forecast};
+    rvl_status status =
+        pauses ? rvl_pause_forecast(m->context, tags.numbers, tags.count, &pausing, &forecast)
+               : rvl_resume_forecast(m->context, tags.numbers, tags.count, &resuming, &forecast);
+    if (!done(m, status))
+        return;
+    if (!m->faulty)
+        api_check(m); /* nothing has changed */
+    if (!is_free_to_move(m))
+        return;
+    uint64_t begin_ns = rvl_clock_ns(m->context);
+    status = pauses ? pause_set(m, now, &tags) : resume_set(m, now, &tags);
+    if (!pauses && !(m->mode & API_OVERCOMMIT))
+        require(forecast.fits == (status == RVL_OK));
+    if (status == RVL_OK && is_exact(m) && (pauses || first == 0)) /* an order is not forecast */
+        require(rvl_clock_ns(m->context) - begin_ns == forecast.time_ns);
+}
+
+/* ---- In order ---- */
+
+static void note_arrival(void *user, const rvl_arrival *arrival)
+{
+    uint64_t *bytes = user;
+    require(arrival->addr != 0 && arrival->size_bytes > 0);
+    *bytes += arrival->size_bytes;
+}
+
+/* After a failure what had arrived stays, and all else is as before or lost. */
+static void take_states(api_model *m, const tag_set *tags, bool drops)
+{
+    for (int i = 0; i < API_SLOTS; i++) {
+        api_slot *s = &m->slots[i];
+        rvl_allocation found = {.struct_size = sizeof found};
+        if (!moves(s, tags, false))
+            continue;
+        require(rvl_allocation_find(m->context, s->addr, &found) == RVL_OK);
+        require(found.state != RVL_STATE_PAUSING && found.state != RVL_STATE_RESUMING);
+        if (found.state == RVL_STATE_ACTIVE)
+            move(s, false, drops);
+    }
+}
+
+static void call_wake(api_model *m, const step *now)
+{
+    const tag_set tags = tags_in(m, now);
+    const rvl_addr first = slot_of(m, now->how)->addr;
+    rvl_resume_options options = resume_options(now, &first);
+    rvl_resuming *resuming = NULL;
+    uint64_t bytes = 0;
+    options.arrived = note_arrival;
+    options.arrived_user = &bytes;
+    rvl_status status = rvl_resume_start(m->context, tags.numbers, tags.count, &options, &resuming);
+    require((status == RVL_OK) == (resuming != NULL));
+    require(!meets_prepared(m, &tags) || status != RVL_OK);
+    if (!done(m, status))
+        return;
+    require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
+    if (first != 0)
+        (void)done(
+            m, rvl_allocation_wait(m->context, first, now->argument & 2 ? RVL_WAIT_FOREVER : 0));
+    status = rvl_resume_finish(resuming);
+    if (done(m, status))
+        move_all(m, &tags, false, options.flags != 0);
+    else
+        take_states(m, &tags, options.flags != 0);
+}
+
+/* ---- Shared memory ---- */
+
+static bool add_blocks(api_model *m, const api_slot *s, rvl_import *import)
+{
+    rvl_export facts = {.struct_size = sizeof facts};
+    rvl_export_options options = {.struct_size = sizeof options};
+    int fds[BLOCKS_MAX];
+    uint64_t bytes[BLOCKS_MAX];
+    rvl_status status =
+        rvl_allocation_export(m->context, s->addr, &options, fds, bytes, BLOCKS_MAX, &facts);
+    if (!done(m, status))
+        return false;
+    require(facts.size_bytes == s->size && facts.file_count == facts.block_count);
+    status = rvl_import_add(import, fds, bytes, facts.file_count);
+    while (facts.file_count > 0)
+        close(fds[--facts.file_count]);
+    return done(m, status);
+}
+
+static void call_import(api_model *m, const step *now)
+{
+    api_import *to = &m->imports[now->who % API_IMPORTS];
+    const api_slot *from = slot_of(m, now->how);
+    rvl_import_options options = {.struct_size = sizeof options, .tag = "imported"};
+    rvl_import *import = NULL;
+    rvl_addr addr = 0;
+    if (to->addr != 0 || from->addr == 0)
+        return;
+    options.device = from->device;
+    m->ever_imported = true;
+    if (!done(m, rvl_import_begin(m->context, from->size, &options, &import)))
+        return;
+    if (!add_blocks(m, from, import) || !done(m, rvl_import_finish(import, &addr)))
+        rvl_import_cancel(import);
+    else
+        *to = (api_import){addr, from->size, RVL_STATE_ACTIVE};
+}
+
+static void call_move_import(api_model *m, const step *now)
+{
+    api_import *import = &m->imports[now->who % API_IMPORTS];
+    rvl_state was = import->state;
+    rvl_status status;
+    switch (now->argument % 4) {
+    case 0:
+        status = rvl_import_pause(m->context, import->addr);
+        import->state = status == RVL_OK && was == RVL_STATE_ACTIVE ? RVL_STATE_PAUSED : was;
+        break;
+    case 1:
+        status = rvl_import_resume(m->context, import->addr);
+        import->state = status == RVL_OK ? RVL_STATE_ACTIVE : was;
+        break;
+    case 2:
+        status = rvl_import_release(m->context, import->addr);
+        require(was != RVL_STATE_ACTIVE || status != RVL_OK || import->addr == 0);
+        import->state = status == RVL_OK ? RVL_STATE_LOST : was;
+        break;
+    default:
+        status = rvl_free(m->context, import->addr);
+        if (status == RVL_OK)
+            *import = (api_import){0};
+    }
+    (void)done(m, status);
+    rvl_allocation found = {.struct_size = sizeof found};
+    if (status != RVL_OK && m->faulty && import->addr != 0 &&
+        rvl_allocation_find(m->context, import->addr, &found) == RVL_OK &&
+        found.state == RVL_STATE_LOST)
+        import->state = RVL_STATE_LOST; /* mapped in part, and not to be unmapped */
+}
+
+/* ---- Marks and questions ---- */
+
+static void call_stage(api_model *m, const step *now)
+{
+    static const char *const names[] = {"rollout", "train", "update_weights", ""};
+    const char *name = names[now->argument % 4];
+    if (now->argument & 4)
+        require(rvl_step(m->context) == RVL_OK);
+    rvl_status status = rvl_stage(m->context, name);
+    require((status == RVL_OK) == (name[0] != '\0'));
+    m->stages += status == RVL_OK;
+}
+
+static void call_external(api_model *m, const step *now)
+{
+    int device = (int)(now->who % m->devices);
+    uint64_t bytes = now->argument % 80 * m->granule;
+    if (done(m, rvl_external_set(m->context, device, CAUSE, bytes)))
+        m->external[device] = bytes;
+}
+
+static void ask_of_stage(api_model *m, uint32_t stage, int device)
+{
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    rvl_holder holders[API_TAGS + 8];
+    size_t count = 0;
+    uint64_t bytes = 0;
+    require(rvl_stage_get_stats(m->context, stage, device, &stats) == RVL_OK);
+    require(stats.peak_bytes >= stats.end_bytes && stats.name[0] != '\0');
+    require(rvl_stage_get_holders(m->context, stage, device, holders, sizeof holders[0],
+                                  sizeof holders / sizeof holders[0], &count) == RVL_OK);
+    require(count <= sizeof holders / sizeof holders[0]);
+    for (size_t i = 0; i < count; i++) {
+        require(holders[i].bytes > 0 && (i == 0 || holders[i - 1].bytes >= holders[i].bytes));
+        bytes += holders[i].bytes;
+    }
+    require(bytes == stats.peak_bytes);
+}
+
+static void call_ask(api_model *m, const step *now)
+{
+    char text[RVL_SUMMARY_BYTES];
+    int device = (int)(now->who % m->devices);
+    rvl_device_info info = {.struct_size = sizeof info};
+    rvl_host_memory host = {.struct_size = sizeof host};
+    rvl_tag_stats tag = {.struct_size = sizeof tag};
+    size_t room = 1 + now->argument * sizeof text / 256;
+    require(rvl_device_count(m->context) == (int)m->devices);
+    require(rvl_device_get_info(m->context, device, &info) == RVL_OK && info.simulated);
+    require(info.granularity_bytes == m->granule);
+    require(rvl_device_get_summary(m->context, device, text, room) == RVL_OK);
+    require(strnlen(text, room) < room &&
+            strncmp(text, "Reveille ", strlen(text) < 9 ? strlen(text) : 9) == 0);
+    require(rvl_tag_get_stats(m->context, m->tags[now->how % API_TAGS], -1, &tag) == RVL_OK);
+    require(rvl_host_get_memory(m->context, &host) == RVL_OK && host.store_bytes == 0);
+    require(rvl_host_trim(m->context, 0) == RVL_OK);
+    require(rvl_device_synchronize(m->context, device) == RVL_OK);
+    ask_of_stage(m, now->argument % m->stages, device);
+    for (int depth = 0; depth < 3; depth++)
+        require(rvl_private_prefetch(m->context, slot_of(m, now->how)->addr, depth) == RVL_OK);
+}
+
+/* ---- Who is asked, and who is told ---- */
+
+static rvl_status guard_before(void *user, const rvl_transition *transition)
+{
+    api_model *m = user;
+    m->asked++;
+    require(rvl_transition_get_context(transition) == m->context);
+    require((unsigned)rvl_transition_get_kind(transition) <= RVL_TRANSITION_RESUME);
+    for (size_t i = 0; rvl_transition_get_tag(transition, i) != 0; i++)
+        require(rvl_tag_name(m->context, rvl_transition_get_tag(transition, i)) != NULL);
+    (void)rvl_transition_find(transition, m->asked);
+    m->asked -= m->refuse ? 1 : 0;
+    return m->refuse ? RVL_ERR_BUSY : RVL_OK;
+}
+
+static void guard_after(void *user, const rvl_transition *transition, bool is_done)
+{
+    api_model *m = user;
+    (void)is_done;
+    require(rvl_transition_get_context(transition) == m->context);
+    m->told++;
+}
+
+static void call_guard(api_model *m, const step *now)
+{
+    const rvl_guard guard = {sizeof guard, guard_before, guard_after, m};
+    if (m->prepared.transition != NULL)
+        return; /* it tells the guard that it has asked */
+    require(m->asked == m->told);
+    m->guarded = now->argument & 1;
+    m->refuse = now->argument & 2;
+    m->veto = now->argument & 4;
+    require(rvl_context_set_guard(m->context, m->guarded ? &guard : NULL) == RVL_OK);
+}
+
+/* ---- Recording ---- */
+
+/* What a recording has left is a whole trace. */
+static void read_trace(void)
+{
+    const char *path = api_trace_path();
+    rvl_trace_reader *reader = NULL;
+    rvl_trace_event event = {0};
+    rvl_status status = rvl_trace_reader_open(&path, 1, NULL, &reader);
+    require(status == RVL_OK);
+    do
+        status = rvl_trace_reader_next(reader, &event, sizeof event);
+    while (status == RVL_OK);
+    require(status == RVL_ERR_NOT_FOUND);
+    rvl_trace_reader_close(reader);
+}
+
+static void call_record(api_model *m)
+{
+    if (!m->recording) {
+        m->recording = done(m, rvl_record_start(m->context, api_trace_path()));
+        return;
+    }
+    require(rvl_record_start(m->context, api_trace_path()) == RVL_ERR_STATE);
+    require(rvl_record_stop(m->context) == RVL_OK);
+    read_trace();
+    m->recording = false;
+    require(unlink(api_trace_path()) == 0);
+}
+
+/* ---- Backups ---- */
+
+static void call_backup(api_model *m, const step *now)
+{
+    const api_slot *s = slot_of(m, now->who);
+    uint64_t offset = now->argument * m->granule / 64, size = 0, at = 0;
+    const void *host = NULL;
+    int fd = -1;
+    offset = offset < s->size ? offset : 0;
+    bool content = s->addr != 0 && s->known && s->state == RVL_STATE_PAUSED && !s->moving;
+    if (done(m, rvl_backup_find(m->context, s->addr + offset, &host, &size))) {
+        require(s->backup == RVL_BACKUP_HOST && size > 0 && size <= s->size - offset);
+        require(!content || ((const uint8_t *)host)[size - 1] == s->content);
+    } else {
+        require(!content || s->backup != RVL_BACKUP_HOST);
+    }
+    if (done(m, rvl_backup_find_file(m->context, s->addr, &fd, &at, &size)))
+        require(s->backup == RVL_BACKUP_DISK && size >= s->size && fd >= 0);
+    else
+        require(!content || s->backup != RVL_BACKUP_DISK);
+}
+
+static void call_retain(api_model *m, const step *now)
+{
+    rvl_tag tag = m->tags[now->who % API_TAGS];
+    (void)done(m, rvl_tag_set_retain_backups(m->context, tag, now->argument & 1));
+}
+
+/* ---- What no state allows ---- */
+
+static void call_wrong(api_model *m, const step *now)
+{
+    rvl_context *context = m->context;
+    rvl_tag none = 77;
+    rvl_addr addr = 0;
+    rvl_device_stats stats = {.struct_size = sizeof stats};
+    rvl_alloc_options unset = {0};
+    rvl_pause_options newer = {.struct_size = sizeof newer, .flags = UINT64_MAX};
+    rvl_status status;
+    switch (now->argument % 12) {
+    case 0:
+        status = rvl_alloc(context, 0, NULL, &addr);
+        break;
+    case 1:
+        status = rvl_alloc(context, UINT64_MAX, NULL, &addr);
+        break;
+    case 2:
+        status = rvl_alloc(context, m->granule, &unset, &addr);
+        break;
+    case 3:
+        status = rvl_free(context, 12345);
+        break;
+    case 4:
+        status = rvl_pause(context, &none, 1, NULL);
+        break;
+    case 5:
+        status = rvl_pause(context, m->tags, 1, &newer);
+        break;
+    case 6:
+        status = rvl_resume(context, NULL, 3, NULL);
+        break;
+    case 7:
+        status = rvl_device_get_stats(context, (int)m->devices, &stats);
+        break;
+    case 8:
+        status = rvl_tag_find(context, 0, "nobody", &none);
+        break;
+    case 9:
+        status = rvl_allocation_wait(context, 12345, 0);
+        break;
+    case 10:
+        status = rvl_transition_commit(NULL);
+        break;
+    default:
+        status = rvl_import_pause(context, 12345);
+    }
+    require(status != RVL_OK && addr == 0 && none == 77);
+    (void)done(m, status);
+}
+
+/* ---- Steps ---- */
+
+static void set_fault(api_model *m, uint8_t fault)
+{
+    static const uint64_t ops[] = {
+        (UINT64_C(1) << RVLI_OP_COUNT) - 1,
+        UINT64_C(1) << RVLI_OP_create,
+        UINT64_C(1) << RVLI_OP_map | UINT64_C(1) << RVLI_OP_set_access,
+        UINT64_C(1) << RVLI_OP_unmap,
+        UINT64_C(1) << RVLI_OP_release,
+        UINT64_C(1) << RVLI_OP_copy_to_host | UINT64_C(1) << RVLI_OP_copy_to_device,
+        UINT64_C(1) << RVLI_OP_record_event | UINT64_C(1) << RVLI_OP_wait_event,
+        UINT64_C(1) << RVLI_OP_host_alloc | UINT64_C(1) << RVLI_OP_digest};
+    m->faulty = fault % 16 != 0;
+    m->ever_faulty = m->ever_faulty || m->faulty;
+    if (m->faulty)
+        fault_set(m->fault, &(fault_plan){.op_mask = ops[fault / 32],
+                                          .countdown = fault % 16,
+                                          .for_good = fault & 16});
+}
+
+static void make_step(api_model *m, const step *now)
+{
+    verb what = (verb)(now->verb % VERBS);
+    /* Questions and marks ask the backend, too: what these answer then is not foreseen here. */
+    bool can_fail = what <= VERB_EXTERNAL && what != VERB_STAGE;
+    set_fault(m, can_fail ? now->fault : 0);
+    switch (what) {
+    case VERB_ALLOC:
+        call_alloc(m, now);
+        break;
+    case VERB_FREE:
+        call_free(m, now);
+        break;
+    case VERB_PAUSE:
+    case VERB_RESUME:
+        call_transition(m, now, what == VERB_PAUSE);
+        break;
+    case VERB_PREPARE_PAUSE:
+    case VERB_PREPARE_RESUME:
+        call_prepare(m, now, what == VERB_PREPARE_PAUSE);
+        break;
+    case VERB_COMMIT:
+    case VERB_ABORT:
+        call_end(m, what == VERB_COMMIT);
+        break;
+    case VERB_FORECAST:
+        call_forecast(m, now);
+        break;
+    case VERB_WAKE:
+        call_wake(m, now);
+        break;
+    case VERB_IMPORT:
+        call_import(m, now);
+        break;
+    case VERB_MOVE_IMPORT:
+        call_move_import(m, now);
+        break;
+    case VERB_STAGE:
+        call_stage(m, now);
+        break;
+    case VERB_EXTERNAL:
+        call_external(m, now);
+        break;
+    case VERB_ASK:
+        call_ask(m, now);
+        break;
+    case VERB_GUARD:
+        call_guard(m, now);
+        break;
+    case VERB_RECORD:
+        call_record(m);
+        break;
+    case VERB_BACKUP:
+        call_backup(m, now);
+        break;
+    case VERB_RETAIN:
+        call_retain(m, now);
+        break;
+    case VERB_WRONG:
+        call_wrong(m, now);
+        break;
+    default:
+        require(rvl_private_let_pass(m->context, now->argument * UINT64_C(1000000)) == RVL_OK);
+    }
+    fault_set(m->fault, &(fault_plan){0});
+    api_check(m);
+}
+
+/* The lowest number that is free: one more, and a descriptor is left open. */
+static int lowest_descriptor(void)
+{
+    int lowest = dup(STDERR_FILENO);
+    require(lowest >= 0);
+    close(lowest);
+    return lowest;
 }
 
 bool fuzz_run(const uint8_t *data, size_t size)
 {
-    model m;
-    open_model(&m);
-    for (size_t i = 0; i + 1 < size && i < 400; i += 2) {
-        unsigned argument = data[i + 1];
-        slot *s = &m.slots[data[i] / 16];
-        bool faulty = data[i] % 16 >= 12;
-        if (faulty)
-            fault_set(m.fault, &(fault_plan){.op_mask = (UINT64_C(1) << RVLI_OP_COUNT) - 1,
-                                             .countdown = argument % 12 + 1,
-                                             .for_good = argument & 64});
-        switch (data[i] % 4) {
-        case 0:
-            call_alloc(&m, s, argument);
-            break;
-        case 1:
-            call_free(&m, s);
-            break;
-        case 2:
-            call_pause(&m, argument);
-            break;
-        default:
-            call_resume(&m, argument);
-            break;
-        }
-        fault_set(m.fault, &(fault_plan){0});
-        check(&m, faulty);
+    static api_model m; /* callbacks have its address */
+    if (size < 2)
+        return false;
+    int lowest = lowest_descriptor();
+    api_open(&m, data[0], data[1]);
+    const size_t count = (size - 2) / sizeof(step);
+    for (size_t i = 0; i < count && i < STEPS_MAX; i++) {
+        step now;
+        memcpy(&now, data + 2 + i * sizeof now, sizeof now);
+        make_step(&m, &now);
     }
-    rvl_context_close(m.context, NULL);
-    return size > 1;
+    api_close(&m);
+    require(lowest_descriptor() == lowest);
+    return count > 0;
 }

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+#include "api_model.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backends/sim/sim.h"
+#include "fuzz.h"
+
+unsigned api_tag_bit(int tag)
+{
+    return 1u << tag;
+}
+
+/* ---- Where files are ---- */
+
+static char folder[64], trace_path[80];
+
+static void remove_folder(void)
+{
+    unlink(trace_path);
+    rmdir(folder);
+}
+
+/* In memory, where there is such a file system. */
+static const char *make_folder(void)
+{
+    if (folder[0] != '\0')
+        return folder;
+    snprintf(folder, sizeof folder, "%s/reveille-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    require(mkdtemp(folder) != NULL);
+    snprintf(trace_path, sizeof trace_path, "%s/trace.rvt", folder);
+    atexit(remove_folder);
+    return folder;
+}
+
+const char *api_trace_path(void)
+{
+    make_folder();
+    return trace_path;
+}
+
+/* ---- A simulated device that shares ---- */
+
+/* A file stands for a block. Who imports it gets memory of the same size, which counts as much. */
+static rvl_status export_block(void *self, int device, rvli_handle block, int *fd_out)
+{
+    (void)self;
+    (void)device;
+    (void)block;
+    *fd_out = memfd_create("block", MFD_CLOEXEC);
+    require(*fd_out >= 0);
+    return RVL_OK;
+}
+
+static rvl_status import_block(void *self, int device, int fd, uint64_t size,
+                               rvli_handle *block_out)
+{
+    (void)fd;
+    return rvli_sim_ops.create(self, device, size, 0, block_out);
+}
+
+static rvl_status open_in_real_time(const void *options, rvli_clock *clock, void **self_out,
+                                    int *device_count_out)
+{
+    rvl_status status = rvli_sim_ops.open(options, clock, self_out, device_count_out);
+    clock->virtual_time = false;
+    return status;
+}
+
+/* ---- Opening ---- */
+
+static void log_line(void *user, rvl_log_level level, const char *message)
+{
+    (void)user;
+    require(level <= RVL_LOG_DEBUG && message[0] != '\0');
+}
+
+/* Callbacks may read, and may change nothing. */
+static void try_to_change(api_model *m)
+{
+    rvl_addr addr = 0;
+    rvl_device_stats stats = {.struct_size = sizeof stats};
+    require(rvl_device_get_stats(m->context, 0, &stats) == RVL_OK);
+    require(rvl_alloc(m->context, m->granule, NULL, &addr) == RVL_ERR_STATE && addr == 0);
+    require(rvl_pause(m->context, m->tags, 1, NULL) == RVL_ERR_STATE);
+}
+
+static rvl_status before_unmap(void *user, rvl_tag tag)
+{
+    api_model *m = user;
+    require(tag == m->tags[API_TAGS - 1]);
+    try_to_change(m);
+    return m->veto ? RVL_ERR_BUSY : RVL_OK;
+}
+
+static void after_map(void *user, rvl_tag tag)
+{
+    api_model *m = user;
+    require(tag == m->tags[API_TAGS - 1]);
+    try_to_change(m);
+}
+
+static void define_tags(api_model *m, unsigned retained)
+{
+    static const char *const names[API_TAGS] = {"a", "b", "c", "", "d"};
+    require(rvl_process_define(m->context, "other", &m->other) == RVL_OK);
+    for (int i = 0; i < API_TAGS; i++) {
+        bool last = i == API_TAGS - 1;
+        rvl_tag_options tag = {.struct_size = sizeof tag,
+                               .flags = retained & api_tag_bit(i) ? RVL_TAG_RETAIN_BACKUPS : 0,
+                               .process = last ? m->other : 0,
+                               .block_bytes = i == 1 ? m->granule : 0,
+                               .coalesce_bytes = i == 2 ? 8 * m->granule : 0,
+                               .before_unmap = last ? before_unmap : NULL,
+                               .after_map = last ? after_map : NULL,
+                               .callback_user = m};
+        rvl_tag found = 0;
+        require(rvl_tag_define(m->context, names[i], &tag, &m->tags[i]) == RVL_OK);
+        require(rvl_tag_find(m->context, tag.process, names[i], &found) == RVL_OK);
+        require(found == m->tags[i]);
+        require(strcmp(rvl_tag_name(m->context, found), names[i]) == 0);
+    }
+}
+
+void api_open(api_model *m, uint8_t mode, uint8_t kept)
+{
+    memset(m, 0, sizeof *m);
+    m->mode = mode;
+    m->devices = mode & API_TWO ? API_DEVICES : 1;
+    m->granule = mode & API_BACKED ? UINT64_C(1) << 16 : UINT64_C(2) << 20;
+    rvl_profile profile = {.struct_size = sizeof profile};
+    require(rvl_profile_find("h200", &profile) == RVL_OK);
+    profile.granularity_bytes = m->granule;
+    profile.capacity_bytes = API_GRANULES * m->granule;
+    const rvl_profile *devices[API_DEVICES] = {&profile, &profile};
+    rvl_sim_options sim = {.struct_size = sizeof sim,
+                           .flags = mode & API_OVERCOMMIT ? RVL_SIM_OVERCOMMIT : 0,
+                           .memory = mode & API_BACKED ? RVL_SIM_BACKED : RVL_SIM_ACCOUNTED,
+                           .devices = devices,
+                           .device_count = m->devices};
+    rvl_context_options options = {.struct_size = sizeof options,
+                                   .flags = RVL_CONTEXT_DISK_TMPFS |
+                                            (mode & API_LOG ? RVL_CONTEXT_LOG_OPS : 0) |
+                                            (mode & API_NO_VERIFY ? RVL_CONTEXT_NO_VERIFY : 0),
+                                   .backend_options = &sim,
+                                   .log = log_line,
+                                   .keep_bytes = kept % 16 * m->granule,
+                                   .disk_directory = mode & API_DISK ? make_folder() : NULL};
+    rvli_backend_ops ops = rvli_sim_ops;
+    ops.export_block = export_block;
+    ops.import_block = import_block;
+    ops.open = mode & API_REAL_TIME ? open_in_real_time : ops.open;
+    require(fault_context_open(&ops, &options, &m->fault, &m->context) == RVL_OK);
+    m->stages = rvl_stage_count(m->context);
+    define_tags(m, kept / 16);
+}
+
+void api_close(api_model *m)
+{
+    uint64_t live = 0, expected = 0;
+    if (m->prepared.transition != NULL) {
+        require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
+        require(rvl_transition_commit(m->prepared.transition) == RVL_OK);
+    }
+    for (int i = 0; i < API_SLOTS; i++)
+        expected += m->slots[i].addr != 0;
+    for (int i = 0; i < API_IMPORTS; i++)
+        expected += m->imports[i].addr != 0;
+    rvl_status status = rvl_context_close(m->context, &live);
+    require(m->ever_faulty || status == RVL_OK);
+    require(live == expected);
+    if (m->recording)
+        unlink(trace_path);
+}
+
+/* ---- Content ---- */
+
+void api_write(api_model *m, api_slot *s, uint8_t content)
+{
+    if (!(m->mode & API_BACKED))
+        return;
+    memset((void *)(uintptr_t)s->addr, content, s->size);
+    s->content = content;
+    s->known = true;
+}
+
+/* The ends of each granule. */
+static void check_content(const api_model *m, const api_slot *s)
+{
+    const uint8_t *bytes = (const uint8_t *)(uintptr_t)s->addr;
+    for (uint64_t at = 0; at < s->size; at += m->granule)
+        require(bytes[at] == s->content && bytes[at + m->granule - 1] == s->content);
+}
+
+/* ---- What the library says ---- */
+
+static rvl_state state_of(api_model *m, const api_slot *s)
+{
+    rvl_allocation found = {.struct_size = sizeof found}, next = {.struct_size = sizeof next};
+    require(rvl_allocation_find(m->context, s->addr + s->size - 1, &found) == RVL_OK);
+    require(found.addr == s->addr && found.size_bytes == s->size && found.device == s->device);
+    require(found.tag == m->tags[s->tag] && found.backup == s->backup);
+    require(rvl_allocation_next(m->context, s->addr, &next) == RVL_OK);
+    require(next.addr == s->addr && next.id == found.id);
+    return found.state;
+}
+
+static void check_slot(api_model *m, api_slot *s)
+{
+    rvl_state state = state_of(m, s);
+    if (state == RVL_STATE_LOST && s->state != RVL_STATE_LOST) {
+        require(m->faulty);
+        s->state = state;
+        s->moving = false;
+    } else if (s->state == RVL_STATE_LOST && state == RVL_STATE_PAUSED) {
+        require(m->faulty); /* a resume of it has failed */
+        s->state = state;
+    } else if (s->moving) {
+        require(state == (m->prepared.pauses ? RVL_STATE_PAUSING : RVL_STATE_RESUMING));
+    } else {
+        require(state == s->state);
+        if (state == RVL_STATE_ACTIVE && s->known)
+            check_content(m, s);
+    }
+}
+
+static void check_imports(api_model *m)
+{
+    for (int i = 0; i < API_IMPORTS; i++) {
+        const api_import *import = &m->imports[i];
+        rvl_allocation found = {.struct_size = sizeof found};
+        if (import->addr == 0)
+            continue;
+        require(rvl_allocation_find(m->context, import->addr, &found) == RVL_OK);
+        require(found.addr == import->addr && found.size_bytes == import->size);
+        require(found.state == import->state && (found.flags & RVL_ALLOC_IMPORTED));
+    }
+}
+
+static void check_device(api_model *m, int device)
+{
+    uint64_t active = 0, paused = 0, tagged = 0, tagged_paused = 0, host = 0;
+    for (int i = 0; i < API_SLOTS; i++) {
+        const api_slot *s = &m->slots[i];
+        if (s->addr == 0 || s->device != device || s->moving)
+            continue;
+        active += s->state == RVL_STATE_ACTIVE ? s->size : 0;
+        paused += s->state == RVL_STATE_ACTIVE ? 0 : s->size;
+    }
+    rvl_device_stats stats = {.struct_size = sizeof stats};
+    require(rvl_device_get_stats(m->context, device, &stats) == RVL_OK);
+    for (int i = 0; i < API_TAGS; i++) {
+        rvl_tag_stats tag = {.struct_size = sizeof tag};
+        require(rvl_tag_get_stats(m->context, m->tags[i], device, &tag) == RVL_OK);
+        tagged += tag.active_bytes;
+        tagged_paused += tag.paused_bytes;
+        host += tag.host_backup_bytes;
+    }
+    require(tagged >= active && tagged_paused >= paused); /* shared blocks have room to spare */
+    require(stats.external_bytes == m->external[device] && stats.host_backup_bytes == host);
+    require(stats.used_bytes == tagged + stats.kept_bytes + stats.stranded_bytes +
+                                    stats.external_bytes + stats.imported_bytes);
+    require(stats.peak_bytes >= stats.used_bytes);
+    uint64_t free_bytes = 0, total_bytes = 0;
+    require(rvl_device_get_memory(m->context, device, &free_bytes, &total_bytes) == RVL_OK);
+    require(total_bytes == stats.capacity_bytes);
+    uint64_t taken_bytes = total_bytes - free_bytes;
+    if (m->prepared.transition != NULL) /* what it has made counts once it is committed */
+        require(taken_bytes >= stats.used_bytes || stats.used_bytes > total_bytes);
+    else
+        require(stats.used_bytes > total_bytes ? free_bytes == 0 : taken_bytes == stats.used_bytes);
+    require(rvl_device_overcommitted(m->context, device) == stats.oom.happened);
+    require(!stats.oom.happened || (m->mode & API_OVERCOMMIT));
+}
+
+void api_check(api_model *m)
+{
+    for (int i = 0; i < API_SLOTS; i++)
+        if (m->slots[i].addr != 0)
+            check_slot(m, &m->slots[i]);
+    check_imports(m);
+    for (unsigned i = 0; i < m->devices; i++)
+        check_device(m, (int)i);
+    require(rvl_stage_count(m->context) == m->stages);
+}
