@@ -11,6 +11,11 @@
 #define RVLI_DRIVER_CALLS_MAP(X)                                                                   \
     X(cuDriverGetVersion, 2020)                                                                    \
     X(cuCtxGetDevice, 2000)                                                                        \
+    X(cuCtxPushCurrent, 4000)                                                                      \
+    X(cuCtxPopCurrent, 4000)                                                                       \
+    X(cuDevicePrimaryCtxRetain, 7000)                                                              \
+    X(cuDevicePrimaryCtxRelease, 11000)                                                            \
+    X(cuMemGetInfo, 3020)                                                                          \
     X(cuStreamIsCapturing, 10000)                                                                  \
     X(cuThreadExchangeStreamCaptureMode, 10010)
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "hooks/nccl/known.h"
+#include "hooks/nccl/move.h"
 #include "hooks/record/recorder.h"
 #include "hooks/region/saver.h"
 #include "hooks/settings.h"
@@ -37,16 +39,31 @@ static const char *named(const char *tag)
     return tag != NULL && tag[0] != '\0' ? tag : NULL;
 }
 
-rvl_status rvl_hooks_pause(const char *tag)
+/* A program that has named no communicator may have a region of that name. */
+static bool means_communicators(const char *tag)
+{
+    return tag != NULL && strcmp(tag, RVL_COMMUNICATOR_TAG) == 0 && rvli_known_any();
+}
+
+static rvl_status move(const char *tag, rvl_transition_kind kind)
 {
     rvl_status status = rvli_settings_check();
-    return status == RVL_OK ? rvli_saver_pause(named(tag)) : status;
+    if (status != RVL_OK)
+        return status;
+    if (means_communicators(tag))
+        return rvli_communicators_move(kind);
+    return kind == RVL_TRANSITION_PAUSE ? rvli_saver_pause(named(tag))
+                                        : rvli_saver_resume(named(tag));
+}
+
+rvl_status rvl_hooks_pause(const char *tag)
+{
+    return move(tag, RVL_TRANSITION_PAUSE);
 }
 
 rvl_status rvl_hooks_resume(const char *tag)
 {
-    rvl_status status = rvli_settings_check();
-    return status == RVL_OK ? rvli_saver_resume(named(tag)) : status;
+    return move(tag, RVL_TRANSITION_RESUME);
 }
 
 rvl_status rvl_hooks_check_settings(void)

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
@@ -18,6 +16,7 @@
 #include "base/packet.h"
 #include "base/shown.h"
 #include "base/text.h"
+#include "hooks/thread.h"
 
 #define HANDLE_MAGIC UINT64_C(0x01435049204c5652)  /* "RVL IPC", version 1 */
 #define MESSAGE_MAGIC UINT64_C(0x01637069204c5652) /* "RVL ipc", version 1 */
@@ -236,21 +235,9 @@ void rvli_ipc_program(pid_t process, char *name_out, size_t size)
 
 rvl_status rvli_ipc_start_thread(void *(*run)(void *))
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_attr_init(&attributes) != 0)
-        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a thread");
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error != 0)
-        return rvli_error(RVL_ERR_HOST_OOM, "no thread for memory that processes share could be "
-                                            "started: see the limit of processes (ulimit -u)");
-    return RVL_OK;
+    return rvli_start_thread(run, NULL,
+                             "no thread for memory that processes share could be started: see the "
+                             "limit of processes (ulimit -u)");
 }
 
 uint64_t rvli_ipc_random(void)

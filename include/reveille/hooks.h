@@ -45,7 +45,9 @@ RVL_API rvl_status rvl_hooks_get_context_at(size_t index, int *device_out,
  * RVL_ERR_BUSY while a stream is captured, here or in a process that imported the memory;
  * RVL_ERR_TIMEOUT if such a process does not let go of it in time (a pause waits at most
  * RVL_IPC_TIMEOUT_MS in all); else as rvl_pause() and rvl_resume(). Each context is a transaction
- * of its own; a resume that would not fit in all of them moves none. Thread-safe. Since 0.1.
+ * of its own; a resume that would not fit in all of them moves none. The tag "nccl" means the
+ * communicators, if any is named (reveille/communicator.h): all ranks have to call it, and what can
+ * fail on one of them keeps the others waiting. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_hooks_pause(const char *tag);
 RVL_API rvl_status rvl_hooks_resume(const char *tag);

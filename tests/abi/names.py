@@ -11,7 +11,7 @@ from pathlib import Path
 
 # Acts on the whole library or on memory: the noun is understood.
 PLAIN = {"alloc", "free", "pause", "resume", "stage", "step", "last_error", "version"}
-NOUNS = """address allocation backup clock context cuda device external hooks host import listener model
+NOUNS = """address allocation backup clock communicator context cuda device external hooks host import listener model
 model_step pause process profile record replay resume size snapshot stage state status store string tag
 timeline trace trace_reader trace_writer transition""".split()
 # What a call does, as the word behind its noun.

@@ -19,6 +19,7 @@
 #include "fake.h"
 #include "nccl_fake.h"
 #include "nvtx_by_hand.h"
+#include "reveille/communicator.h"
 #include "reveille/hooks.h"
 #include "reveille/reveille.h"
 
@@ -143,6 +144,34 @@ static uint64_t nccl_bytes_of(int device)
     return bytes;
 }
 
+/* It cannot suspend: the refusal says what its communicators keep, on each of their devices. */
+static void refuse_old(void)
+{
+    fake_comm comms[] = {{.device = 0, .rank_count = 3},
+                         {.device = 1, .rank = 1, .rank_count = 3},
+                         {.device = 0, .rank = 2, .rank_count = 3}};
+    rvl_communicator_move *move = NULL;
+    rvl_error said = {.struct_size = sizeof said};
+    __typeof__(&rvl_communicator_add) add = NULL, remove_one = NULL;
+    __typeof__(&rvl_communicator_prepare) prepare = NULL;
+    __typeof__(&rvl_last_error) last_error = NULL;
+    find("rvl_communicator_add", &add);
+    find("rvl_communicator_remove", &remove_one);
+    find("rvl_communicator_prepare", &prepare);
+    find("rvl_last_error", &last_error);
+    for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
+        NEED(add(&comms[i]) == RVL_OK);
+    NEED(prepare(RVL_TRANSITION_PAUSE, NULL, &move) == RVL_ERR_NOT_SUPPORTED);
+    NEED(move == NULL && last_error(&said) == RVL_OK);
+    NEED(strcmp(said.message,
+                "NCCL 2.28.9 cannot give its memory back; 2.29.7 and later can. Its communicators "
+                "here keep 8.0 MiB on device 0, 4.0 MiB on device 1. Load a newer libnccl.so.2, or "
+                "leave them out") == 0);
+    NEED(hooks_pause("nccl") == RVL_ERR_NOT_SUPPORTED);
+    for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
+        NEED(remove_one(&comms[i]) == RVL_OK);
+}
+
 /* What NCCL allocates, gives back while it is suspended, and takes again. */
 static void nccl(void)
 {
@@ -176,6 +205,7 @@ static void nccl(void)
     NEED(cudaFreeAsync(state, NULL) == 0);
     NEED(nccl_bytes_of(0) == 8 * MIB);
     give(plain);
+    refuse_old();
     NEED(nccl_bytes(-1, &(uint64_t){0}) == RVL_ERR_INVALID);
     NEED(nccl_bytes(0, NULL) == RVL_ERR_INVALID);
     NEED(nccl_bytes(2, &(uint64_t){0}) == RVL_ERR_NOT_FOUND);

@@ -50,6 +50,9 @@ void action_fork(owner *o);
 #ifdef STRESS_HOOKS
 /* hooks.c: what is offered beside the hook libraries. */
 void action_hooks(owner *o);
+
+/* communicators.c: those of NCCL, where none is loaded. Of any thread. */
+void action_communicators(caller *by);
 #endif
 
 /* Compares all that the model has of the thread with what the library says. */

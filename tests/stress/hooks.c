@@ -156,6 +156,7 @@ void action_hooks(owner *o)
     if (stress_is_child)
         return;
     mark(by);
+    action_communicators(by);
     ANSWER(by, MAY_OK, rvl_hooks_get_context, 0, &context);
     ANSWER(by, MAY_OK, rvl_hooks_get_context_at, 0, &device, &same);
     EXPECT(by, device, 0);

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef RVL_HOOKS_NCCL_MOVE_H
+#define RVL_HOOKS_NCCL_MOVE_H
+
+#include "reveille/guard.h"
+
+/* Both phases at once, by this rank alone: what rvl_hooks_pause("nccl") does. */
+rvl_status rvli_communicators_move(rvl_transition_kind kind);
+
+#endif
