@@ -16,7 +16,7 @@ model_step pause process profile record replay resume size snapshot stage state 
 timeline trace trace_reader trace_writer transition""".split()
 # What a call does, as the word behind its noun.
 VERBS = """abort add begin cancel check close commit copy define discard export fill find finish flush forecast
-free get load make next open parse pause prepare release replay resume run serve set stage start step stop
+free get load make next open parse pause prepare release remove replay resume run serve set stage start step stop
 synchronize to trim visit wait write""".split()
 # Units at the end of names, and words for what would be one without its unit.
 UNITS = {"size": "bytes", "length": "bytes", "capacity": "bytes", "time": "ns", "timeout": "ns",
