@@ -55,6 +55,7 @@ typedef struct api_model {
     uint64_t granule;
     bool faulty;      /* calls of the backend may fail in this step */
     bool ever_faulty; /* or have */
+    bool ever_broken; /* for good, in a step */
     bool ever_imported;
     rvl_process other; /* process of the last tag */
     rvl_tag tags[API_TAGS];

@@ -251,11 +251,11 @@ static bool is_free_to_move(const api_model *m)
 
 /*
  * Memory without content costs what it was said to cost, to the nanosecond. When memory that was
- * imported is free again is not known.
+ * imported is free again is not known, nor what a backend that failed for good has kept.
  */
 static bool is_exact(const api_model *m)
 {
-    return !(m->mode & (API_BACKED | API_REAL_TIME)) && !m->ever_imported;
+    return !(m->mode & (API_BACKED | API_REAL_TIME)) && !m->ever_imported && !m->ever_broken;
 }
 
 static void call_forecast(api_model *m, const step *now)
@@ -624,6 +624,7 @@ static void set_fault(api_model *m, uint8_t fault)
         UINT64_C(1) << RVLI_OP_host_alloc | UINT64_C(1) << RVLI_OP_digest};
     m->faulty = fault % 16 != 0;
     m->ever_faulty = m->ever_faulty || m->faulty;
+    m->ever_broken = m->ever_broken || (m->faulty && fault & 16);
     if (m->faulty)
         fault_set(m->fault, &(fault_plan){.op_mask = ops[fault / 32],
                                           .countdown = fault % 16,
