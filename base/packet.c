@@ -64,11 +64,15 @@ rvli_packet_result rvli_packet_take(int socket, void *bytes_out, size_t size, in
     if (bytes <= 0)
         return RVLI_PACKET_CLOSED;
     unsigned count = fd_capacity > 0 ? take_descriptors(&packet, fds) : 0;
-    if (bytes != (ssize_t)size || (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+    bool cut = (packet.msg_flags & MSG_CTRUNC) != 0;
+    if (bytes != (ssize_t)size || (packet.msg_flags & MSG_TRUNC) != 0 || cut ||
         count > fd_capacity) {
+        /* The kernel leaves out what there is no number for: all else that is cut filled the room.
+         */
+        bool starved = cut && bytes == (ssize_t)size && fd_capacity > 0 && count < RVLI_PACKET_FDS;
         while (count > 0)
             close(fds[--count]);
-        return RVLI_PACKET_WRONG;
+        return starved ? RVLI_PACKET_STARVED : RVLI_PACKET_WRONG;
     }
     if (count > 0)
         memcpy(fds_out, fds, count * sizeof *fds);

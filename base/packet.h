@@ -22,10 +22,14 @@ typedef enum rvli_packet_result {
     RVLI_PACKET_TAKEN = 0,
     RVLI_PACKET_NONE,   /* MSG_DONTWAIT: there is none yet; else the socket's timeout is over */
     RVLI_PACKET_CLOSED, /* the other end has closed, or is broken */
-    RVLI_PACKET_WRONG   /* another size, or more descriptors than fit */
+    RVLI_PACKET_WRONG,  /* another size, or more descriptors than fit */
+    RVLI_PACKET_STARVED /* it was taken, and this process had no descriptor left for what it has */
 } rvli_packet_result;
 
-/* Takes a packet of exactly this size. Descriptors that came with it are the caller's. */
+/*
+ * Takes a packet of exactly this size. Descriptors that came with it are the caller's. What else is
+ * answered, there are none.
+ */
 rvli_packet_result rvli_packet_take(int socket, void *bytes_out, size_t size, int *fds_out,
                                     unsigned fd_capacity, unsigned *fd_count_out, int flags);
 

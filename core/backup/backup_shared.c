@@ -136,7 +136,7 @@ static rvl_status fill_scratch(scratch *s)
     }
     s->fd = memfd_create("reveille-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (s->fd < 0)
-        return os_error("no file for a segment of the store");
+        return os_error("no file for a segment of the store: raise ulimit -n if it is too low");
     int result;
     do
         result = fallocate(s->fd, 0, 0, (off_t)s->bytes);

@@ -187,6 +187,7 @@ rvl_status rvli_ipc_receive(int socket, rvli_ipc_message *message_out, int *fds_
     case RVLI_PACKET_CLOSED:
         return RVL_ERR_NOT_FOUND;
     case RVLI_PACKET_WRONG:
+    case RVLI_PACKET_STARVED:
         return RVL_ERR_INVALID;
     default:
         break;

@@ -21,7 +21,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -113,6 +115,21 @@ int __wrap_fcntl(int fd, int command, ...)
     return __real_fcntl(fd, command, argument);
 }
 
+/* A stopped owner is waited for: not for so long, here. */
+static uint64_t patience_ms;
+
+int __real_setsockopt(int to, int level, int option, const void *value, socklen_t size);
+int __wrap_setsockopt(int to, int level, int option, const void *value, socklen_t size);
+int __wrap_setsockopt(int to, int level, int option, const void *value, socklen_t size)
+{
+    const struct timeval short_time = {.tv_usec = (suseconds_t)(patience_ms * 1000)};
+    if (patience_ms == 0 || (option != SO_RCVTIMEO && option != SO_SNDTIMEO))
+        return __real_setsockopt(to, level, option, value, size);
+    assert_int_equal(size, sizeof short_time);
+    assert_int_equal(((const struct timeval *)value)->tv_sec, RVLI_STORE_PATIENCE_S);
+    return __real_setsockopt(to, level, option, &short_time, sizeof short_time);
+}
+
 /* ---- The owner ---- */
 
 typedef struct owner {
@@ -126,12 +143,33 @@ static void await_byte(int fd)
     assert_int_equal(read(fd, &byte, 1), 1);
 }
 
+static uint64_t owner_descriptors; /* how many it may have; 0: as many as the test */
+
+/* The lowest number that is free. */
+static int lowest_descriptor(void)
+{
+    int lowest = dup(STDERR_FILENO);
+    assert_true(lowest >= 0);
+    close(lowest);
+    return lowest;
+}
+
+static void limit_descriptors(uint64_t count)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static void run_owner(uint64_t budget_bytes, int ready, int stop)
 {
     const rvl_store_options options = {
         .struct_size = sizeof options, .path = path, .budget_bytes = budget_bytes};
     rvl_store *store = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (owner_descriptors > 0)
+        limit_descriptors(owner_descriptors);
     if (rvl_store_open(&options, &store) != RVL_OK || write(ready, "r", 1) != 1)
         _exit(1);
     rvl_status status = rvl_store_serve(store, stop);
@@ -211,7 +249,8 @@ typedef struct request {
     action act;
     uint64_t nth;
     pid_t owner;
-    bool no_memory; /* the nth calloc fails instead */
+    bool no_memory;       /* the nth calloc fails instead */
+    uint64_t descriptors; /* PAUSE: all but so many, less 1, are in use; 0: there are plenty */
 } request;
 
 typedef struct answer {
@@ -246,6 +285,10 @@ typedef struct content {
 
 static void answer_pause(const content *of, const request *asked, answer *said)
 {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (asked->descriptors > 0)
+        limit_descriptors((uint64_t)lowest_descriptor() + asked->descriptors - 1);
     turn.what = asked->act;
     turn.nth = asked->no_memory ? 0 : asked->nth;
     turn.owner = asked->owner;
@@ -254,6 +297,7 @@ static void answer_pause(const content *of, const request *asked, answer *said)
     said->status = asked->what == PAUSE ? rvl_pause(of->context, NULL, 0, NULL)
                                         : rvl_resume(of->context, NULL, 0, NULL);
     said->happened = asked->no_memory ? short_memory_has_refused() : turn.happened;
+    limit_descriptors(limit.rlim_cur);
     turn.what = PASS;
     short_memory_refuse_nth(0);
     said->error.struct_size = sizeof said->error;
@@ -1198,6 +1242,151 @@ static void another_user_is_refused(void **state)
     owner_stop(of);
 }
 
+/* ---- Limits ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void expect_refusal(answer said, const char *why)
+{
+    assert_int_equal(said.status, RVL_ERR_IO);
+    assert_non_null(strstr(said.error.message, why));
+    assert_int_equal(said.states[0], RVL_STATE_ACTIVE);
+    assert_int_equal(said.states[1], RVL_STATE_ACTIVE);
+    assert_int_equal(said.memory.store_bytes, 0);
+}
+
+/* It does not hang its users, and serves them again when it goes on. */
+static void a_stopped_owner_is_given_up(void **state)
+{
+    (void)state;
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    patience_ms = 300;
+    owner of = owner_start(0);
+    user only = user_start((user_options){0});
+    fill(only, 21);
+    pause_user(only);
+    assert_int_equal(kill(of.process, SIGSTOP), 0);
+    resume_user(only); /* it asks nothing of the owner */
+    check(only, 21);
+    uint64_t begin_ms = now_ms();
+    answer said = tell(only, (request){.what = PAUSE});
+    assert_in_range(now_ms() - begin_ms, 250, 5000);
+    expect_refusal(said, "has not answered for 10 s");
+    assert_string_equal(said.error.file, path);
+    assert_int_equal(said.error.native_code, ETIMEDOUT);
+    check(only, 21);
+    assert_int_equal(rvl_store_get_stats(path, &stats), RVL_ERR_IO);
+    assert_int_equal(kill(of.process, SIGCONT), 0);
+    patience_ms = 0;
+    pause_user(only);
+    await_stats(1, CONTENT, CONTENT);
+    resume_user(only);
+    check(only, 21);
+    user_end(only);
+    owner_stop(of);
+}
+
+/* Each of the descriptors that a pause opens is the first that there is none for. */
+static void a_user_without_descriptors_loses_nothing(void **state)
+{
+    (void)state;
+    owner of = owner_start(0);
+    user first = user_start((user_options){0}), only = user_start((user_options){0});
+    fill(first, 22);
+    fill(only, 22);
+    pause_user(first); /* so that the other one finds segments */
+    uint64_t refused = 0;
+    for (bool paused = false; !paused; refused += !paused) {
+        answer said = tell(only, (request){.what = PAUSE, .descriptors = 1 + refused});
+        paused = said.status == RVL_OK;
+        if (paused)
+            break;
+        expect_refusal(said, "raise ulimit -n");
+        assert_int_equal(said.error.native_code, EMFILE);
+        check(only, 22);
+        await_stats(2, CONTENT, CONTENT);
+        assert_true(refused < 20);
+    }
+    assert_true(refused >= 2); /* one for what it fills, one for what it finds */
+    await_stats(2, CONTENT, 2 * CONTENT);
+    resume_user(only);
+    resume_user(first);
+    check(only, 22);
+    check(first, 22);
+    user_end(only);
+    user_end(first);
+    owner_stop(of);
+}
+
+/* Processor time of a process so far. */
+static uint64_t ticks_of(pid_t process)
+{
+    char name[64], line[1024] = "";
+    unsigned long user_ticks = 0, system_ticks = 0;
+    snprintf(name, sizeof name, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(name, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_int_equal(sscanf(strrchr(line, ')') + 2,
+                            "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user_ticks,
+                            &system_ticks),
+                     2);
+    return user_ticks + system_ticks;
+}
+
+/* Connections that it cannot keep are refused, one by one, and it does not turn in circles. */
+static void an_owner_without_descriptors_says_so(void **state)
+{
+    (void)state;
+    enum { CONNECTIONS = 40 };
+    int held[CONNECTIONS];
+    owner_descriptors = 60;
+    owner of = owner_start(0);
+    owner_descriptors = 0;
+    user only = user_start((user_options){0});
+    fill(only, 23);
+    pause_user(only);
+    int to = connect_raw(), fd = make_file(SMALL, ALL_SEALS, 1);
+    reserve_raw(to, SMALL);
+    for (int i = 0; i < CONNECTIONS; i++)
+        held[i] = connect_raw();
+    usleep(300000);
+    assert_int_equal(add_raw(to, SMALL, (rvli_digest){5, 5}, fd).kind, RVLI_STORE_REFUSED);
+    uint64_t ticks = ticks_of(of.process);
+    usleep(500000);
+    assert_in_range(ticks_of(of.process) - ticks, 0, (uint64_t)sysconf(_SC_CLK_TCK) / 10);
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(rvl_store_get_stats(path, &stats), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_non_null(strstr(error.message, "ulimit -n"));
+    resume_user(only);
+    check(only, 23);
+    answer said = tell(only, (request){.what = PAUSE});
+    assert_int_equal(said.status, RVL_ERR_HOST_OOM); /* it keeps some for its users */
+    assert_non_null(strstr(said.error.message, "no file descriptor left: raise its ulimit -n"));
+    check(only, 23);
+    for (int i = 0; i < CONNECTIONS; i++)
+        close(held[i]);
+    for (int i = 0; i < 100 && rvl_store_get_stats(path, &stats) != RVL_OK; i++)
+        usleep(10000);
+    assert_int_equal(add_raw(to, SMALL, (rvli_digest){5, 5}, fd).kind, RVLI_STORE_DONE);
+    close(to);
+    close(fd);
+    await_stats(1, 0, 0);
+    pause_user(only);
+    resume_user(only);
+    check(only, 23);
+    user_end(only);
+    owner_stop(of);
+}
+
 /* ---- Opening ---- */
 
 static rvl_status open_at(const char *at)
@@ -1270,6 +1459,9 @@ int main(void)
         cmocka_unit_test(users_survive_the_owner),
         cmocka_unit_test(the_owner_may_die_at_every_step),
         cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(a_stopped_owner_is_given_up),
+        cmocka_unit_test(a_user_without_descriptors_loses_nothing),
+        cmocka_unit_test(an_owner_without_descriptors_says_so),
         cmocka_unit_test(only_sealed_segments_are_kept),
         cmocka_unit_test(the_first_segment_is_everybodys),
         cmocka_unit_test(a_wrong_digest_harms_nobody),

@@ -15,6 +15,9 @@
 #include "base/text.h"
 #include "core/backup/store/message.h"
 
+#define AS_TEXT(number) AS_TEXT_OF(number)
+#define AS_TEXT_OF(number) #number
+
 struct rvli_store_client {
     pthread_mutex_t lock;
     struct sockaddr_un address;
@@ -50,33 +53,105 @@ static rvl_status renew(rvli_store_client *client)
     return RVL_OK;
 }
 
+/* The record of a failure that is not an owner's absence. */
+static rvl_status fail(const rvli_store_client *client, int number, const char *why)
+{
+    rvli_error(RVL_ERR_IO, why);
+    rvli_error_errno(number);
+    rvli_error_place(client->address.sun_path, 0, 0);
+    return RVL_ERR_IO;
+}
+
 /* An answer that comes late would be taken for the next one: the connection ends. */
-static rvl_status give_up(rvli_store_client *client)
+static rvl_status give_up(rvli_store_client *client, rvli_packet_result result)
 {
     if (client->socket >= 0)
         close(client->socket);
     client->socket = -1;
-    return no_owner(&client->address, EPIPE);
+    switch (result) {
+    case RVLI_PACKET_NONE:
+        return fail(client, ETIMEDOUT,
+                    "the store has not answered for " AS_TEXT(
+                        RVLI_STORE_PATIENCE_S) " s: its "
+                                               "process has been stopped, or has no time. Let it "
+                                               "go on (kill -CONT), or end "
+                                               "it and start another");
+    case RVLI_PACKET_TAKEN:
+    case RVLI_PACKET_WRONG:
+        return fail(client, EPROTO,
+                    "what answers at the path of the store is none of this version: end it, and "
+                    "start one (reveille store PATH)");
+    default:
+        return no_owner(&client->address, EPIPE);
+    }
+}
+
+/* The kinds of answers that a question has. */
+static bool answers(uint32_t question, const rvli_store_message *answer, bool has_file)
+{
+    if (has_file != (answer->kind == RVLI_STORE_FOUND) || answer->kind == RVLI_STORE_REFUSED)
+        return answer->kind == RVLI_STORE_REFUSED && !has_file;
+    switch (question) {
+    case RVLI_STORE_RESERVE:
+        return answer->kind == RVLI_STORE_DONE || answer->kind == RVLI_STORE_FULL;
+    case RVLI_STORE_FIND:
+        return answer->kind == RVLI_STORE_NONE || (has_file && answer->id != 0);
+    case RVLI_STORE_ADD:
+        return (answer->kind == RVLI_STORE_DONE || has_file) && answer->id != 0;
+    default:
+        return answer->kind == RVLI_STORE_DONE;
+    }
+}
+
+/* The owner has counted a reference for what did not come through. */
+static rvl_status starve(rvli_store_client *client, uint64_t id)
+{
+    const rvli_store_message drop = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_DROP, .id = id};
+    if (!rvli_packet_send(client->socket, &drop, sizeof drop, NULL, 0, 0))
+        return give_up(client, RVLI_PACKET_CLOSED);
+    return fail(client, EMFILE,
+                "no file descriptor left for a segment of the store: raise ulimit -n");
+}
+
+/*
+ * An owner that is out of descriptors refuses a connection before it has read anything from it:
+ * what it has said is there although nothing can be sent.
+ */
+static rvli_packet_result talk(rvli_store_client *client, rvli_store_message *message, int fd,
+                               int *fd_out, unsigned *count)
+{
+    if (client->socket < 0)
+        return RVLI_PACKET_CLOSED;
+    bool sent = rvli_packet_send(client->socket, message, sizeof *message, &fd, fd >= 0 ? 1 : 0, 0);
+    bool late = !sent && (errno == EAGAIN || errno == EWOULDBLOCK);
+    rvli_packet_result result = rvli_packet_take(client->socket, message, sizeof *message, fd_out,
+                                                 1, count, sent ? 0 : MSG_DONTWAIT);
+    return sent || late || result == RVLI_PACKET_TAKEN ? result : RVLI_PACKET_CLOSED;
 }
 
 /* With the lock held. A descriptor that comes with the answer is the caller's. */
 static rvl_status ask(rvli_store_client *client, rvli_store_message *message, int fd, int *fd_out)
 {
+    const uint32_t question = message->kind;
     unsigned count = 0;
     *fd_out = -1;
     message->magic = RVLI_STORE_MAGIC;
-    if (client->socket < 0 ||
-        !rvli_packet_send(client->socket, message, sizeof *message, &fd, fd >= 0 ? 1 : 0, 0) ||
-        rvli_packet_take(client->socket, message, sizeof *message, fd_out, 1, &count, 0) !=
-            RVLI_PACKET_TAKEN)
-        return give_up(client);
-    bool has_file = count > 0;
-    if (message->magic == RVLI_STORE_MAGIC && has_file == (message->kind == RVLI_STORE_FOUND))
+    rvli_packet_result result = talk(client, message, fd, fd_out, &count);
+    if (result == RVLI_PACKET_STARVED && message->magic == RVLI_STORE_MAGIC &&
+        message->kind == RVLI_STORE_FOUND)
+        return starve(client, message->id);
+    if (result != RVLI_PACKET_TAKEN)
+        return give_up(client, result);
+    bool known = message->magic == RVLI_STORE_MAGIC && answers(question, message, count > 0);
+    if (known && message->kind != RVLI_STORE_REFUSED)
         return RVL_OK;
-    if (has_file)
+    if (count > 0)
         close(*fd_out);
     *fd_out = -1;
-    return give_up(client);
+    return known ? fail(client, 0,
+                        "the store has refused: it has no memory left, or no file descriptor (see "
+                        "its ulimit -n)")
+                 : give_up(client, result);
 }
 
 /* What is said to an owner that is gone needs no saying. */
@@ -132,14 +207,17 @@ rvl_status rvli_store_client_renew(rvli_store_client *client)
 
 /* ---- Room ---- */
 
-static rvl_status no_room(const rvli_store_client *client, const rvli_store_message *answer)
+static rvl_status no_room(const rvli_store_client *client, const rvli_store_message *answer,
+                          uint64_t bytes)
 {
+    uint64_t used = answer->kept_bytes + answer->promised_bytes;
+    bool over = used > answer->budget_bytes || bytes > answer->budget_bytes - used;
     char message[sizeof((rvl_error *)0)->message];
     rvli_text text = rvli_text_begin(message, sizeof message);
     rvli_text_add(&text, "the store has no room: ");
-    rvli_text_add_u64(&text, answer->kept_bytes + answer->promised_bytes);
+    rvli_text_add_u64(&text, used);
     rvli_text_add(&text, " bytes in use");
-    if (answer->budget_bytes != UINT64_MAX) {
+    if (over) {
         rvli_text_add(&text, " of a budget of ");
         rvli_text_add_u64(&text, answer->budget_bytes);
         rvli_text_add(&text, ": resume what is paused, or start it with a larger one");
@@ -158,7 +236,7 @@ rvl_status rvli_store_reserve(rvli_store_client *client, uint64_t bytes, uint64_
     pthread_mutex_lock(&client->lock);
     rvl_status status = ask(client, &message, -1, &fd);
     if (status == RVL_OK && message.kind == RVLI_STORE_FULL)
-        status = no_room(client, &message);
+        status = no_room(client, &message, bytes);
     else if (status == RVL_OK)
         *connection_out = client->connection;
     pthread_mutex_unlock(&client->lock);
@@ -179,7 +257,7 @@ static rvl_status check_found(rvli_store_client *client, uint64_t bytes, int *fd
         return RVL_OK;
     close(*fd);
     *fd = -1;
-    (void)give_up(client);
+    (void)give_up(client, RVLI_PACKET_WRONG);
     return rvli_error(RVL_ERR_IO, "the store has answered with a segment that is not sealed");
 }
 
@@ -208,9 +286,6 @@ rvl_status rvli_store_add(rvli_store_client *client, rvli_digest digest, uint64_
         .kind = RVLI_STORE_ADD, .digest = digest, .bytes = bytes, .apart = apart};
     pthread_mutex_lock(&client->lock);
     rvl_status status = ask(client, &message, fd, &first);
-    if (status == RVL_OK && message.kind == RVLI_STORE_REFUSED)
-        status = rvli_error(RVL_ERR_IO, "the store has refused a segment: it has no memory left, "
-                                        "or no file descriptor");
     if (status == RVL_OK)
         status = check_found(client, bytes, &first);
     if (status == RVL_OK) {

@@ -12,9 +12,6 @@
 #include "base/error.h"
 #include "base/packet.h"
 
-/* An owner answers within microseconds: one that takes longer has been stopped. */
-#define PATIENCE_S 10
-
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 rvl_status rvli_store_address(const char *path, struct sockaddr_un *address_out)
@@ -38,7 +35,7 @@ int rvli_store_connect(const struct sockaddr_un *address)
     int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (to < 0)
         return -1;
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    const struct timeval patience = {.tv_sec = RVLI_STORE_PATIENCE_S};
     (void)setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     (void)setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     int result;

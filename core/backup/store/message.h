@@ -10,11 +10,13 @@
  *                              <-  FOUND id and a descriptor, or NONE
  *   ADD digest, bytes and a
  *       descriptor             ->  a sealed segment, in place of as many reserved bytes
- *                              <-  DONE id; FOUND as above, if another was first and `apart` is not
- *                                  set; or REFUSED
+ *                              <-  DONE id; or FOUND as above, if another was first and `apart` is
+ *                                  not set
  *   DROP id                    ->  one reference of FOUND or DONE
  *   ASK                        ->
  *                              <-  DONE with the totals
+ *                            <-  REFUSED, to any of these: the owner has no memory or descriptor
+ *                                left. A connection that it cannot keep ends with it
  *
  * RETURN and DROP are not answered. What is not a message ends the connection, and the end of a
  * connection drops and returns all that it had.
@@ -30,6 +32,9 @@
 #include "reveille/store.h"
 
 #define RVLI_STORE_MAGIC UINT64_C(0x0165726f74534c52) /* "RLStore", version 1 */
+
+/* An owner answers within microseconds: one that takes so many seconds has been stopped. */
+#define RVLI_STORE_PATIENCE_S 10
 
 typedef enum rvli_store_kind {
     RVLI_STORE_RESERVE = 1,

@@ -69,6 +69,7 @@ struct rvl_store {
     ino_t inode;
     int listener;
     int events;
+    int spare;             /* a descriptor to refuse users with when there is no other; -1: none */
     uint64_t budget_bytes; /* UINT64_MAX: no limit */
     uint64_t kept_bytes;
     uint64_t promised_bytes;
@@ -210,17 +211,55 @@ static bool watch(const rvl_store *store, int fd, void *what)
     return epoll_ctl(store->events, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* Processes of others find their connection closed, and so do users that there is no memory for. */
+/*
+ * Says no, and hangs up. What a user has sent by then is read: else its end of the connection would
+ * report that, and not the answer.
+ */
+static void refuse_user(int socket)
+{
+    const rvli_store_message refused = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_REFUSED};
+    char byte;
+    (void)rvli_packet_send(socket, &refused, sizeof refused, NULL, 0, MSG_DONTWAIT);
+    (void)shutdown(socket, SHUT_RD);
+    while (recv(socket, &byte, 1, MSG_DONTWAIT) > 0)
+        ;
+    close(socket);
+}
+
+static int accept_socket(const rvl_store *store)
+{
+    return accept4(store->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* A connection that is not accepted would be an event again and again. */
+static void refuse_with_spare(rvl_store *store)
+{
+    if (store->spare < 0)
+        return;
+    close(store->spare);
+    int socket = accept_socket(store);
+    if (socket >= 0)
+        refuse_user(socket);
+    store->spare = fcntl(store->events, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Processes of others find their connection closed. Users that there is no memory for are told. */
 static void accept_user(rvl_store *store)
 {
     pid_t process = 0;
-    int socket = accept4(store->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int socket = accept_socket(store);
+    if (socket < 0 && (errno == EMFILE || errno == ENFILE))
+        refuse_with_spare(store);
     if (socket < 0)
         return;
-    user *who = rvli_packet_peer(socket, &process) ? calloc(1, sizeof *who) : NULL;
+    if (!rvli_packet_peer(socket, &process)) {
+        close(socket);
+        return;
+    }
+    user *who = calloc(1, sizeof *who);
     if (who == NULL || !watch(store, socket, who)) {
         free(who);
-        close(socket);
+        refuse_user(socket);
         return;
     }
     who->socket = socket;
@@ -353,6 +392,13 @@ static bool serve_message(rvl_store *store, user *who, const rvli_store_message 
                                                 fd_out >= 0 ? 1 : 0, MSG_DONTWAIT);
 }
 
+/* Answers a segment that came without its descriptor, for which there was no number left. */
+static bool refuse_message(const user *who)
+{
+    const rvli_store_message refused = {.magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_REFUSED};
+    return rvli_packet_send(who->socket, &refused, sizeof refused, NULL, 0, MSG_DONTWAIT);
+}
+
 static bool has_ended(const user *who)
 {
     struct pollfd poller = {.fd = who->process, .events = POLLIN};
@@ -369,6 +415,8 @@ static void serve_user(rvl_store *store, user *who)
     bool stays = false;
     if (result == RVLI_PACKET_NONE)
         stays = !has_ended(who);
+    else if (result == RVLI_PACKET_STARVED && asked.magic == RVLI_STORE_MAGIC)
+        stays = refuse_message(who);
     else if (result == RVLI_PACKET_TAKEN && asked.magic == RVLI_STORE_MAGIC)
         stays = serve_message(store, who, &asked, count > 0 ? fd : -1);
     else if (count > 0)
@@ -491,7 +539,8 @@ static rvl_status open_socket(rvl_store *store)
 static rvl_status open_events(rvl_store *store)
 {
     store->events = epoll_create1(EPOLL_CLOEXEC);
-    if (store->events < 0 || !watch(store, store->listener, store))
+    store->spare = store->events >= 0 ? fcntl(store->events, F_DUPFD_CLOEXEC, 0) : -1;
+    if (store->spare < 0 || !watch(store, store->listener, store))
         return os_error(RVL_ERR_IO, "a store cannot wait for users", store->address.sun_path);
     return RVL_OK;
 }
@@ -511,7 +560,7 @@ rvl_status rvl_store_open(const rvl_store_options *user_options, rvl_store **sto
     if (store == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a store");
     store->address = address;
-    store->listener = store->events = -1;
+    store->listener = store->events = store->spare = -1;
     store->budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : UINT64_MAX;
     status = open_socket(store);
     if (status == RVL_OK)
@@ -538,6 +587,8 @@ void rvl_store_close(rvl_store *store)
         unlink(store->address.sun_path);
     if (store->listener >= 0)
         close(store->listener);
+    if (store->spare >= 0)
+        close(store->spare);
     if (store->events >= 0)
         close(store->events);
     free(store);
