@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """examples/rl_engine on simulated GPUs, every stage compared: rl_engine.py REVEILLE PYTHON [OUT].
 
-PYTHON has vLLM (vllm.sh installs it), REVEILLE is in a build tree with the headers of cuBLAS and cuDNN. Runs the step
-staged and with --together. What the driver said at the end of each stage is compared with the trace, with what engine
-and trainer say that they hold, and with the model's sizes.
+PYTHON has vLLM (vllm.sh installs it). Runs the step staged, with and without CUDA graphs, and with --together. What the
+driver said at the end of each stage is compared with the trace, with what engine and trainer say that they hold, and
+with the model's sizes. Prints peak and end of every stage.
 """
 import json
 import os
@@ -19,7 +19,7 @@ from vllm_sleep import weight_bytes
 TREE = Path(__file__).resolve().parents[2]
 STEP = TREE / "examples/rl_engine/rl_engine.py"
 sys.path.insert(0, str(STEP.parent))
-from rl_engine import CONFIG  # noqa: E402
+from rl_engine import CONFIG, GIB  # noqa: E402
 
 CAPACITY = 150109880320  # of an h200
 SMALL = 65 << 20  # what a trainer has beside its parameters: two workspaces of cuBLAS, positions, tokens
@@ -33,15 +33,26 @@ def check(got, expected, what):
     assert got == expected, f"{what}: {got}, expected {expected}"
 
 
+def print_stages(options, replay):
+    """Peak and end; the last stage ends with the program."""
+    print(" ".join(options) or "staged")
+    *stages, last = replay["stages"]
+    for each in stages:
+        print(f"    {each['name']:<20} {each['peak_bytes'] / GIB:6.1f}, {each['end_bytes'] / GIB:6.1f}")
+    print(f"    {last['name']:<20} {last['peak_bytes'] / GIB:6.1f}", flush=True)
+
+
 def run(reveille, python, out, *options):
     """Exit status, the step's readings, the device as `reveille replay` sees the trace, and what was said on stderr."""
     trace, readings, said = out / "run.rvt", out / "readings.json", out / "stderr"
     with said.open("w") as err:
         done = subprocess.run([reveille, "run", "--device", "h200", "--stages-nvtx", "stage:", "-o", trace, "--",
-                               python, STEP, "--eager", "-o", readings, *options],
+                               python, STEP, "-o", readings, *options],
                               check=False, stderr=err, timeout=600)  # fmt: skip
     replay = subprocess.run([reveille, "replay", "--json", trace], check=False, capture_output=True, text=True)
-    return done.returncode, json.loads(readings.read_text()), json.loads(replay.stdout)["devices"][0], said.read_text()
+    device = json.loads(replay.stdout)["devices"][0]
+    print_stages(options, device)
+    return done.returncode, json.loads(readings.read_text()), device, said.read_text()
 
 
 def awake(reading):
@@ -137,11 +148,12 @@ def main():
     os.environ.update(HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_USE_FLASHINFER_SAMPLER="0")
     with tempfile.TemporaryDirectory() as made:
         out = Path(sys.argv[3] if len(sys.argv) > 3 else made).resolve()
-        status, readings, replay, _ = run(reveille, python, out)
-        check_staged(status, readings, replay)
-        status, readings, _, said = run(reveille, python, out, "--together")
+        for graphs in ([], ["--eager"]):
+            status, readings, replay, _ = run(reveille, python, out, *graphs)
+            check_staged(status, readings, replay)
+        status, readings, _, said = run(reveille, python, out, "--eager", "--together")
         check_refused(status, readings, said)
-        status, readings, replay, _ = run(reveille, python, out, "--together", "--mem-fraction", "0.4")
+        status, readings, replay, _ = run(reveille, python, out, "--eager", "--together", "--mem-fraction", "0.4")
         check_together(status, readings, replay)
     print("all is as expected")
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
 # runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 15
+# parallelism on two; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 20
 # minutes.
 #   tests/simcuda/vllm.sh [VERSION]      default: 0.33.0
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
