@@ -16,6 +16,7 @@
 
 #include "simcuda/driver/capture.h"
 #include "simcuda/driver/client.h"
+#include "simcuda/driver/owed.h"
 #include "simcuda/driver/pool.h"
 
 #define DEVICES_MAX 64
@@ -290,8 +291,10 @@ CUresult cuCtxSynchronize(void)
     CUresult result = rvli_current_device(&device);
     if (result == CUDA_SUCCESS)
         result = rvli_capture_wait_context();
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rvli_owed_settle_device(device);
         rvli_pools_settle();
+    }
     return result;
 }
 

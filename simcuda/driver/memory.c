@@ -18,6 +18,7 @@
 #include "simcuda/driver/ipc.h"
 #include "simcuda/driver/loaded.h"
 #include "simcuda/driver/managed.h"
+#include "simcuda/driver/owed.h"
 #include "simcuda/driver/pool.h"
 #include "simcuda/driver/share.h"
 
@@ -499,6 +500,7 @@ static void forget(void)
     rvli_graph_memory_forget();
     rvli_ipc_forget();
     rvli_managed_forget();
+    rvli_owed_forget();
     rvli_loaded_forget();
     rvli_pool_forget();
     rvli_registered_forget();

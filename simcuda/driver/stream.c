@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events. Nothing runs, so all work is done when somebody asks. */
+/* Streams and events. Nothing runs, so all work is done when somebody asks. What other ranks have a
+ * part in is waited for (owed.h). */
 #include "simcuda/driver/stream.h"
 
 #include <stdatomic.h>
@@ -64,6 +65,7 @@ CUresult cuStreamDestroy(CUstream stream)
         return CUDA_ERROR_INVALID_HANDLE;
     rvli_capture_drop_stream(stream);
     rvli_share_stream_gone(stream->device);
+    rvli_owed_drop(&stream->owed);
     free(stream);
     return CUDA_SUCCESS;
 }
@@ -84,8 +86,10 @@ CUresult cuStreamQuery(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     CUresult result = cuStreamQuery(stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rvli_owed_settle_stream(stream);
         rvli_pools_settle();
+    }
     return result;
 }
 
@@ -98,7 +102,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
         return result;
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &params, &captured);
-    return rvli_capture_depend(stream, event, &captured);
+    result = rvli_capture_depend(stream, event, &captured);
+    if (result == CUDA_SUCCESS && !captured)
+        rvli_owed_depend(stream, event);
+    return result;
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int *priority)
@@ -198,6 +205,7 @@ CUresult cuEventDestroy(CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     rvli_capture_drop_event(event);
     rvli_ipc_event_gone(event);
+    rvli_owed_drop(&event->owed);
     free(event);
     return CUDA_SUCCESS;
 }
@@ -218,6 +226,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
     if (result == CUDA_SUCCESS && !captured)
         result = rvli_capture_record(event, stream, &captured);
     if (result == CUDA_SUCCESS && !captured) {
+        rvli_owed_record(event, stream);
         event->recorded = true;
         event->when_ns = atomic_fetch_add(&time_ns, RECORD_NS) + RECORD_NS;
     }
@@ -232,8 +241,10 @@ CUresult cuEventQuery(CUevent event)
 CUresult cuEventSynchronize(CUevent event)
 {
     CUresult result = cuEventQuery(event);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        rvli_owed_settle_event(event);
         rvli_pools_settle();
+    }
     return result;
 }
 

@@ -4,6 +4,7 @@
 #define RVL_SIMCUDA_STREAM_H
 
 #include "simcuda/driver/driver.h"
+#include "simcuda/driver/owed.h"
 
 /* What work of a capture comes after: nodes of its graph. */
 typedef struct rvli_frontier {
@@ -18,6 +19,7 @@ struct CUstream_st {
     int device;
     uint64_t number;
     rvli_frontier after; /* while it is captured */
+    rvli_debts owed;
 };
 
 struct CUevent_st {
@@ -27,6 +29,7 @@ struct CUevent_st {
     rvli_frontier at;    /* if it was last recorded in a capture */
     uint64_t machine_id; /* 0: other processes do not have it */
     bool opened;         /* it is another process's */
+    rvli_debts owed;
 };
 
 /* So many kernels were launched: the device's time goes on. */

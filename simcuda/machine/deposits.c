@@ -256,6 +256,29 @@ rvl_status rvli_deposits_take(rvli_machine *machine, rvli_client *client,
     return seat == RVLI_SEAT_LEFT || machine->store != NULL ? RVL_ERR_STATE : RVL_ERR_BUSY;
 }
 
+static bool is_awaited(const rvli_machine *machine, const rvli_meeting *meeting,
+                       const rvli_deposit *of, uint32_t index)
+{
+    rvli_client *holder;
+    return machine->store == NULL && !of->parts[index].came && !of->parts[index].done &&
+           rvli_meeting_seat(meeting, rank_of(of, index), &holder) != RVLI_SEAT_LEFT;
+}
+
+/* What is forgotten is done: the rank that asks had come to it. */
+rvl_status rvli_deposits_done(rvli_machine *machine, const rvli_wire_request *request,
+                              uint32_t *missing_out)
+{
+    rvli_meeting *meeting = rvli_meeting_find(machine, request->id);
+    const rvli_deposit *of = meeting != NULL ? find(rvli_meeting_deposits(meeting), request) : NULL;
+    for (uint32_t i = 0; of != NULL && i < of->count; i++) {
+        *missing_out = rank_of(of, i);
+        bool asked = request->bytes == RVLI_WIRE_ALL || request->bytes == *missing_out;
+        if (asked && is_awaited(machine, meeting, of, i))
+            return RVL_ERR_BUSY;
+    }
+    return RVL_OK;
+}
+
 void rvli_deposits_taken(rvli_machine *machine, rvli_client *client,
                          const rvli_wire_request *request)
 {

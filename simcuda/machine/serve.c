@@ -234,6 +234,8 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
         return rvli_deposits_come(machine, client, request);
     case RVLI_WIRE_TAKE:
         return rvli_deposits_take(machine, client, request, answer);
+    case RVLI_WIRE_DONE:
+        return rvli_deposits_done(machine, request, &answer->count);
     case RVLI_WIRE_CONTEXT_GIVE:
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:

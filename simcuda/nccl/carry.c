@@ -10,6 +10,7 @@
 
 #include "simcuda/driver/client.h"
 #include "simcuda/driver/contents.h"
+#include "simcuda/driver/owed.h"
 #include "simcuda/driver/shared_contents.h"
 #include "simcuda/nccl/reduce.h"
 
@@ -174,6 +175,55 @@ static bool reduce(const job *of, char *bytes, bool *known, bool wait)
     return done;
 }
 
+/* ---- What a stream owes ---- */
+
+static void wait_for(const rvli_owed *of)
+{
+    const rvli_wire_request done = {.kind = RVLI_WIRE_DONE,
+                                    .id = of->meeting,
+                                    .bytes = of->giver,
+                                    .rank = of->rank,
+                                    .sequence = of->sequence,
+                                    .from = of->from,
+                                    .to = of->to};
+    rvli_wire_answer answer = {0};
+    rvl_status status;
+    patience waiting = begin_patience();
+    while ((status = rvli_client_send(&done, &answer)) == RVL_ERR_BUSY && wait_on(&waiting))
+        if (is_to_be_told(&waiting))
+            fprintf(stderr,
+                    "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " waits until %s is complete, "
+                    "which rank %" PRIu32 " has not called\n",
+                    of->rank, of->ranks, of->name, answer.count);
+    if (status == RVL_ERR_BUSY)
+        fprintf(stderr,
+                "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " has waited %" PRIu64
+                " s for rank %" PRIu32 " to call %s, and goes on without it. Give more time "
+                "by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
+                of->rank, of->ranks, waiting.waited_ns / RVLI_SECOND_NS, answer.count, of->name);
+}
+
+/* Who only gives does not wait for who gets: what it gives fits into NCCL's buffers, if it is
+ * small.
+ */
+static void owe(const rvli_carried *call, const rvli_wire_request *key)
+{
+    bool alone = call->way == RVLI_CARRY_ONE && call->peer < 0 && call->source == call->comm->rank;
+    const rvli_owed what = {.meeting = key->id,
+                            .sequence = key->sequence,
+                            .from = key->from,
+                            .to = key->to,
+                            .giver = call->way == RVLI_CARRY_ONE ? (uint32_t)call->source
+                                                                 : RVLI_WIRE_ALL,
+                            .rank = key->rank,
+                            .ranks = (uint32_t)call->comm->ranks,
+                            .device = call->comm->device,
+                            .name = call->name,
+                            .wait = wait_for};
+    if (call->way != RVLI_CARRY_NOTHING && !alone)
+        rvli_owed_add(call->stream, &what);
+}
+
 /* ---- The promise ---- */
 
 static bool bring(void *user, char *bytes, bool *known, bool wait)
@@ -217,10 +267,15 @@ static bool is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Whether ranks come to it one by one. */
+static bool is_counted(const rvli_carried *call)
+{
+    return !call->comm->alone && !call->captured && call->largest > 0;
+}
+
 static bool is_carried(const rvli_carried *call)
 {
-    return !call->comm->alone && !call->captured && call->largest > 0 &&
-           call->largest <= rvli_contents_limit();
+    return is_counted(call) && call->largest <= rvli_contents_limit();
 }
 
 static bool *known_of(const rvli_carried *call)
@@ -468,6 +523,22 @@ static void promise(const rvli_carried *call, const rvli_wire_request *key)
     }
 }
 
+/* What is too large to be carried is unknown, but ranks wait for each other all the same. */
+static void come_with_nothing(const rvli_carried *call)
+{
+    rvli_wire_answer answer;
+    rvli_wire_request key = next_key(call->comm, call), come = key;
+    bool receives = call->peer >= 0 && call->way == RVLI_CARRY_ONE;
+    come.kind = RVLI_WIRE_COME;
+    come.bytes = receives ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
+    if (take_part_in(call, &come, &answer) != RVL_OK)
+        return;
+    owe(call, &key);
+    come.kind = RVLI_WIRE_TAKEN;
+    if (receives)
+        rvli_client_post(&come);
+}
+
 /* Without the machine's consent nothing is brought: what this rank gets is unknown. */
 static void exchange(const rvli_carried *call)
 {
@@ -479,6 +550,8 @@ static void exchange(const rvli_carried *call)
     come.kind = RVLI_WIRE_COME;
     come.bytes = reads ? RVLI_WIRE_GETS : RVLI_WIRE_GIVES;
     bool came = take_part_in(call, &come, &answer) == RVL_OK;
+    if (came)
+        owe(call, &key);
     if (reads && came)
         promise(call, &key);
     else if (reads || call->way == RVLI_CARRY_REDUCE)
@@ -502,8 +575,11 @@ rvli_nccl_result rvli_carry(rvli_carried *call, rvli_nccl_result result)
         reduce_alone(call);
     else if (result == RVLI_NCCL_SUCCESS && !local && is_carried(call))
         exchange(call);
-    else if (result == RVLI_NCCL_SUCCESS && !local)
+    else if (result == RVLI_NCCL_SUCCESS && !local) {
+        if (is_counted(call))
+            come_with_nothing(call);
         result = get_nothing(call);
+    }
     free(call->snapshot);
     return result;
 }

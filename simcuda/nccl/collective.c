@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations between ranks. Each is checked, and complete when it is asked for: no rank waits for
- * another in a call.
+ * Operations between ranks. Each is checked, and no rank waits for another in a call. Who waits for
+ * a stream waits for the others (simcuda/driver/owed.h).
  *
  * First the receiving buffer gets what this rank has sent itself, in the place of every rank: so
  * the driver sees the buffers, and a communicator of one rank is done. Where there are others, what

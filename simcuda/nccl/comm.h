@@ -2,8 +2,8 @@
 /*
  * What the files of the simulated NCCL, libnccl.so.2, share. It stands on the driver's public
  * functions. Ranks find each other by the machine's meetings (simcuda/machine/meeting.h), and no
- * rank waits for another after that: an operation is complete when it is asked for. What it brings
- * is waited for when it is read (carry.h).
+ * rank waits for another in a call after that. Others are waited for when what they bring is read
+ * (carry.h), and when the program waits for the stream (simcuda/driver/owed.h).
  */
 #ifndef RVL_SIMCUDA_NCCL_COMM_H
 #define RVL_SIMCUDA_NCCL_COMM_H

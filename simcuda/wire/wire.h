@@ -82,6 +82,8 @@ typedef enum rvli_wire_kind {
     RVLI_WIRE_TAKE,  /* bytes: the rank that brings -> count: 1, place, total_bytes; count 0:
                         unknown. RVL_ERR_BUSY:  it has not come; RVL_ERR_STATE: it will not */
     RVLI_WIRE_TAKEN, /* the rank needs no more of it; no answer */
+    RVLI_WIRE_DONE,  /* bytes: a rank, or RVLI_WIRE_ALL -> RVL_OK: it has come, or never will.
+                        RVL_ERR_BUSY, count: a rank that has not */
 } rvli_wire_kind;
 
 /* How a rank takes part in an operation. */
@@ -91,7 +93,7 @@ typedef enum rvli_wire_come {
     RVLI_WIRE_ENDS,  /* it has waited long enough: the communicator brings nothing from now on */
 } rvli_wire_come;
 
-#define RVLI_WIRE_ALL UINT32_MAX /* an operation of all ranks */
+#define RVLI_WIRE_ALL UINT32_MAX /* all ranks, or an operation of all */
 
 /* When a communicator takes memory: when it is made, and with its first collective. */
 typedef enum rvli_wire_nccl_part {
@@ -99,7 +101,7 @@ typedef enum rvli_wire_nccl_part {
     RVLI_WIRE_NCCL_COLLECTIVE,
     RVLI_WIRE_NCCL_PARTS,
 } rvli_wire_nccl_part;
-#define RVLI_WIRE_LAST RVLI_WIRE_TAKEN
+#define RVLI_WIRE_LAST RVLI_WIRE_DONE
 
 typedef struct rvli_wire_request {
     uint32_t kind;

@@ -299,6 +299,60 @@ static void memory(void)
     fflush(stdout);
 }
 
+/* ---- Waiting ---- */
+
+/* Waits for an event behind what was called, or by a stream that waits for that. */
+static rvli_nccl_result wait_by_event(bool by_stream)
+{
+    cudaEvent_t event;
+    cudaStream_t stream;
+    if (cudaEventCreate(&event) != cudaSuccess || cudaStreamCreate(&stream) != cudaSuccess ||
+        cudaStreamSynchronize(stream) != cudaSuccess || cudaEventRecord(event, NULL) != cudaSuccess)
+        return RVLI_NCCL_CUDA_ERROR;
+    cudaError_t error = by_stream ? cudaStreamWaitEvent(stream, event, 0) : cudaSuccess;
+    if (error == cudaSuccess)
+        error = by_stream ? cudaStreamSynchronize(stream) : cudaEventSynchronize(event);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+    return error == cudaSuccess ? RVLI_NCCL_SUCCESS : RVLI_NCCL_CUDA_ERROR;
+}
+
+/* A stream that waits for nothing, and an event that was recorded before. */
+static rvli_nccl_result wait_for_nothing(void)
+{
+    static cudaEvent_t before;
+    cudaStream_t stream;
+    if (before == NULL)
+        return cudaEventCreate(&before) == cudaSuccess &&
+                       cudaEventRecord(before, NULL) == cudaSuccess
+                   ? RVLI_NCCL_SUCCESS
+                   : RVLI_NCCL_CUDA_ERROR;
+    return cudaStreamCreate(&stream) == cudaSuccess &&
+                   cudaStreamSynchronize(stream) == cudaSuccess &&
+                   cudaEventSynchronize(before) == cudaSuccess
+               ? RVLI_NCCL_SUCCESS
+               : RVLI_NCCL_CUDA_ERROR;
+}
+
+static int act_waiting(char **words)
+{
+    if (strcmp(words[0], "sync") == 0)
+        return say((rvli_nccl_result)cudaStreamSynchronize(NULL)), 1;
+    if (strcmp(words[0], "syncdevice") == 0)
+        return say((rvli_nccl_result)cudaDeviceSynchronize()), 1;
+    if (strcmp(words[0], "syncevent") == 0)
+        return say(wait_by_event(false)), 1;
+    if (strcmp(words[0], "syncbehind") == 0)
+        return say(wait_by_event(true)), 1;
+    if (strcmp(words[0], "syncnothing") == 0)
+        return say(wait_for_nothing()), 1;
+    if (strcmp(words[0], "mark") == 0)
+        return (void)fclose(fopen(words[1], "w")), 2;
+    if (strcmp(words[0], "marked") == 0)
+        return printf("%d\n", access(words[1], F_OK) == 0), 2;
+    return 0;
+}
+
 /* ---- Words ---- */
 
 static int act_alone(const char *word)
@@ -386,6 +440,7 @@ int nccl_words(char **words)
     while (*words != NULL) {
         int taken = act_alone(*words);
         taken = taken > 0 ? taken : act(words);
+        taken = taken > 0 ? taken : act_waiting(words);
         taken = taken > 0 ? taken : nccl_contents_act(comm, words, find);
         if (taken == 0) {
             fprintf(stderr, "%s: no such word of NCCL\n", *words);

@@ -18,6 +18,10 @@
  *     memory        bytes in use on this rank's device
  *     device N      held SECONDS
  *     end           kills itself
+ *     sync          syncdevice   syncevent    waits for the stream of operations, the device, an
+ * event syncbehind    waits for a stream that waits for the event syncnothing   first: records an
+ * event; then waits for that, and for a stream without work mark FILE     makes it marked FILE
+ * whether it is there
  *
  * and those of nccl_contents.h.
  *

@@ -254,10 +254,79 @@ static void a_rank_that_does_not_come(void **state)
 static void a_rank_that_is_late_is_named(void **state)
 {
     (void)state;
-    run(2, "put i32 3 $([ $1 = 1 ] && echo held 11) allreduce sum get 1");
-    check_all(2, "0\n6 \n");
-    check_file("err", "rank 0 of 2 reads what ncclAllReduce brings, and waits for rank 1, which "
+    run(3, "put i32 3 $([ $1 = 1 ] && echo held 11) allreduce sum $([ $1 = 2 ] && echo sync) get "
+           "1");
+    check_rank(0, "0\n9 \n");
+    check_file("err", "rank 0 of 3 reads what ncclAllReduce brings, and waits for rank 1, which "
                       "has not called it");
+    check_file("2", "rank 2 of 3 waits until ncclAllReduce is complete, which rank 1 has not "
+                    "called");
+}
+
+/* ---- Waiting for streams, events and devices ---- */
+
+/* Rank 1 leaves a mark, and comes to the operation when rank 0 has waited for a while. */
+static void check_waits(const char *options, const char *operation, const char *wait)
+{
+    char line[2048];
+    snprintf(line, sizeof line,
+             "rm -f id mark; " COMMAND_WORD " run --gpus 2 %s -- sh -c '" PROGRAM
+             " nccl id id; " PROGRAM " nccl device 1 init id 1 2 put f32 1,2 held 1 mark mark %s "
+             ">1 & " PROGRAM " nccl device 0 init id 0 2 put f32 1,2 %s %s marked mark >0; wait' "
+             ">table 2>machine",
+             options, operation, operation, wait);
+    assert_int_equal(run_shell(line), 0);
+    check_rank(0, "0\n0\n1\n");
+}
+
+static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
+{
+    static const char *const waits[] = {"sync", "syncdevice", "syncevent", "syncbehind"};
+    static const char *const operations[] = {"allgather", "alltoall", "reduceto sum 0",
+                                             "broadcast 1", "scatter 1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
+        check_waits("", "allreduce sum", waits[i]);
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        check_waits("", operations[i], "sync");
+    check_waits("--keep-contents 0", "allreduce sum", "sync"); /* and brings nothing */
+}
+
+/* Rank 0 leaves a mark before rank 1 comes. It has given something, and has waited for a stream and
+ * an event that have no part in what all do. */
+static void who_need_not_wait_does_not(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f mark"), 0);
+    run(2, "put f32 1,2 syncnothing $([ $1 = 0 ] && echo send 1 broadcast 0 sync allreduce sum "
+           "syncnothing mark mark || echo held 1 marked mark recv 0 broadcast 0 allreduce sum) "
+           "sync get 2");
+    check_rank(0, "0\n0\n0\n0\n0\n0\n0\n2 4 \n");
+    check_rank(1, "0\n1\n0\n0\n0\n0\n2 4 \n");
+}
+
+static void a_rank_that_ends_is_waited_for_no_more(void **state)
+{
+    (void)state;
+    run(2,
+        "put f32 1,2 $([ $1 = 0 ] && echo allreduce sum sync allgather syncdevice || echo held 1 "
+        "end)");
+    check_rank(0, "0\n0\n0\n0\n");
+}
+
+static void who_waits_for_too_long_goes_on(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f id; REVEILLE_NCCL_TIMEOUT_S=1 " COMMAND_WORD
+                               " run --gpus 2 -- sh -c '" PROGRAM " nccl id id; " PROGRAM
+                               " nccl device 1 init id 1 2 held 3 >1 2>&1 & " PROGRAM
+                               " nccl device 0 init id 0 2 put i32 3 allreduce sum sync sync >0; "
+                               "wait' >table 2>err"),
+                     0);
+    check_rank(0, "0\n0\n0\n"); /* given up, once */
+    check_file("err", "rank 0 of 2 has waited 1 s for rank 1 to call ncclAllReduce, and goes on "
+                      "without it");
+    check_file("err", "REVEILLE_NCCL_TIMEOUT_S");
 }
 
 /* ---- Bounds ---- */
@@ -313,6 +382,10 @@ int main(void)
         cmocka_unit_test(a_rank_that_ends_before),
         cmocka_unit_test(a_rank_that_does_not_come),
         cmocka_unit_test(a_rank_that_is_late_is_named),
+        cmocka_unit_test(who_waits_for_an_operation_waits_for_all_ranks),
+        cmocka_unit_test(who_need_not_wait_does_not),
+        cmocka_unit_test(a_rank_that_ends_is_waited_for_no_more),
+        cmocka_unit_test(who_waits_for_too_long_goes_on),
         cmocka_unit_test(many_operations),
         cmocka_unit_test(a_rank_that_is_far_ahead_for_too_long),
         cmocka_unit_test(more_than_there_is_room_for),

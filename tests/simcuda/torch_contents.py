@@ -5,10 +5,13 @@ Every value is compared with what PyTorch's own operators compute on the CPU fro
 `reveille run --gpus 2 -- python torch_contents.py ends`: one of two ranks is killed between two operations.
 """
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -168,6 +171,36 @@ def killed():
     os._exit(0)  # PyTorch would wait for rank 1
 
 
+def waits():
+    """Rank 1 is late, and leaves a file. Who has waited for an operation of both finds it."""
+    large = torch.ones(1 << 20, device="cuda")  # beyond what is kept
+
+    def event():
+        dist.all_reduce(large)
+        done = torch.cuda.Event()
+        done.record()
+        done.synchronize()
+
+    ways = {
+        "barrier": dist.barrier,
+        "synchronize": lambda: (dist.all_reduce(large), torch.cuda.synchronize()),
+        "asynchronous": lambda: (dist.all_reduce(large, async_op=True).wait(), torch.cuda.current_stream().synchronize()),
+        "event": event,
+    }
+    made = [tempfile.mkdtemp() if RANK == 0 else None]
+    dist.broadcast_object_list(made, src=0)
+    for name, wait in ways.items():
+        path = os.path.join(made[0], name)
+        if RANK == 1:
+            time.sleep(0.5)
+            open(path, "x").close()
+        wait()
+        check(os.path.exists(path), True, f"the file behind {name}")
+    dist.barrier()
+    if RANK == 0:
+        shutil.rmtree(made[0])
+
+
 def run_killed():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -194,7 +227,7 @@ def main():
     dist.init_process_group("nccl")
     if sys.argv[1:] == ["killed"]:
         killed()
-    for test in objects, reductions, exchanges, branches, clipped, one_after_another:
+    for test in objects, reductions, exchanges, branches, clipped, one_after_another, waits:
         test()
     dist.barrier()
     dist.destroy_process_group()

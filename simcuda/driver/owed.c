@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+#include "simcuda/driver/owed.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simcuda/driver/stream.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool any; /* something was owed once: who uses no NCCL takes no lock */
+static rvli_debts all;  /* of all devices */
+
+void rvli_owed_forget(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    atomic_store(&any, false);
+    all = (rvli_debts){0}; /* the parent's, as are those of its streams */
+}
+
+/* ---- With the lock held ---- */
+
+static bool is_same(const rvli_owed *a, const rvli_owed *b)
+{
+    return a->meeting == b->meeting && a->from == b->from && a->to == b->to &&
+           a->giver == b->giver && a->rank == b->rank && a->device == b->device;
+}
+
+static void add(rvli_debts *to, const rvli_owed *what)
+{
+    for (size_t i = 0; i < to->count; i++) {
+        if (!is_same(&to->each[i], what))
+            continue;
+        if (to->each[i].sequence < what->sequence)
+            to->each[i] = *what;
+        return;
+    }
+    if (to->count == to->room) {
+        size_t room = 2 * to->room + 4;
+        rvli_owed *more = realloc(to->each, room * sizeof *more);
+        if (more == NULL)
+            return;
+        to->each = more;
+        to->room = room;
+    }
+    to->each[to->count++] = *what;
+}
+
+/* What has been settled, unless something later is owed by now. */
+static void remove_settled(rvli_debts *from, const rvli_owed *what)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < from->count; i++)
+        if (!is_same(&from->each[i], what) || from->each[i].sequence > what->sequence)
+            from->each[kept++] = from->each[i];
+    from->count = kept;
+}
+
+/* ---- Without ---- */
+
+void rvli_owed_add(CUstream stream, const rvli_owed *what)
+{
+    pthread_mutex_lock(&mutex);
+    atomic_store(&any, true);
+    add(&rvli_stream_of(stream)->owed, what);
+    add(&all, what);
+    pthread_mutex_unlock(&mutex);
+}
+
+void rvli_owed_record(CUevent event, CUstream stream)
+{
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&mutex);
+    const rvli_debts *from = &rvli_stream_of(stream)->owed;
+    event->owed.count = 0;
+    for (size_t i = 0; i < from->count; i++)
+        add(&event->owed, &from->each[i]);
+    pthread_mutex_unlock(&mutex);
+}
+
+void rvli_owed_depend(CUstream stream, CUevent event)
+{
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < event->owed.count; i++)
+        add(&rvli_stream_of(stream)->owed, &event->owed.each[i]);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* device -1: of any. One that another has settled meanwhile is waited for no more. */
+static void settle(rvli_debts *of, int device)
+{
+    rvli_debts now = {0};
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < of->count; i++)
+        if (device < 0 || of->each[i].device == device)
+            add(&now, &of->each[i]);
+    pthread_mutex_unlock(&mutex);
+    for (size_t i = 0; i < now.count; i++)
+        now.each[i].wait(&now.each[i]);
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < now.count; i++) {
+        remove_settled(of, &now.each[i]);
+        remove_settled(&all, &now.each[i]);
+    }
+    pthread_mutex_unlock(&mutex);
+    free(now.each);
+}
+
+/* The legacy stream is one here, and on a card each device has its own. */
+void rvli_owed_settle_stream(CUstream stream)
+{
+    int device = -1;
+    if (rvli_stream_is_legacy(stream))
+        (void)rvli_current_device(&device);
+    settle(&rvli_stream_of(stream)->owed, device);
+}
+
+void rvli_owed_settle_event(CUevent event)
+{
+    settle(&event->owed, -1);
+}
+
+void rvli_owed_settle_device(int device)
+{
+    settle(&all, device);
+}
+
+void rvli_owed_drop(rvli_debts *of)
+{
+    pthread_mutex_lock(&mutex);
+    free(of->each);
+    *of = (rvli_debts){0};
+    pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What streams owe: operations of NCCL that are complete only when other ranks have called them,
+ * too. No call waits for that but those by which a program waits for a stream, an event or a
+ * device: so a barrier is one. A stream owes what was called on it, and what an event that it waits
+ * for owes; an event owes what its stream did when it was recorded.
+ *
+ * Ranks call the operations of a communicator in one order, so who has come to a later one has come
+ * to all before: of each kind the last is kept.
+ *
+ * Exported, for the simulated NCCL.
+ */
+#ifndef RVL_SIMCUDA_OWED_H
+#define RVL_SIMCUDA_OWED_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rvli_owed rvli_owed;
+
+struct rvli_owed {
+    uint64_t meeting; /* of the communicator */
+    uint64_t sequence;
+    uint32_t from, to; /* of a send and its receive; RVLI_WIRE_ALL */
+    uint32_t giver;    /* the rank that is waited for; RVLI_WIRE_ALL: each */
+    uint32_t rank, ranks;
+    int device;
+    const char *name; /* of the function */
+    void (*wait)(const rvli_owed *of);
+};
+
+typedef struct rvli_debts {
+    rvli_owed *each;
+    size_t count, room;
+} rvli_debts;
+
+/* A stream owes an operation from now on. Without host memory for it nobody waits for it. */
+void rvli_owed_add(CUstream stream, const rvli_owed *what);
+
+/* The event owes what the stream does; and the other way, besides what the stream owes already. */
+void rvli_owed_record(CUevent event, CUstream stream);
+void rvli_owed_depend(CUstream stream, CUevent event);
+
+/* Waits until nothing of it is owed, without a lock. */
+void rvli_owed_settle_stream(CUstream stream);
+void rvli_owed_settle_event(CUevent event);
+void rvli_owed_settle_device(int device);
+
+/* A stream or an event is no more; in a forked child nothing is owed. */
+void rvli_owed_drop(rvli_debts *of);
+void rvli_owed_forget(void);
+
+#endif
