@@ -17,6 +17,7 @@
  *     nccl WORD...   as tests/simcuda/nccl_words.c says
  *     streams N      result             kernel    result, of one of PTX
  *     graph          result, of one without a node
+ *     multicast      whether the device can, and the result of making an object, twice
  *     exit N         ends so
  */
 #include <cuda.h>
@@ -200,6 +201,17 @@ static CUresult launch_graph(void)
     return result == CUDA_SUCCESS ? cuGraphLaunch(exec, NULL) : result;
 }
 
+static void ask_multicast(void)
+{
+    const CUmulticastObjectProp wanted = {.numDevices = 2, .size = 2 << 20};
+    CUmemGenericAllocationHandle made;
+    int can = -1;
+    cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0);
+    say(can);
+    for (int i = 0; i < 2; i++)
+        say(cuMulticastCreate(&made, &wanted));
+}
+
 static int act(char **words)
 {
     const char *word = words[0];
@@ -269,6 +281,8 @@ static int act_alone(const char *word)
         puts(cudaGetDeviceProperties(&facts, 0) == cudaSuccess ? facts.name : "none");
     else if (strcmp(word, "tables") == 0)
         say(cuGetExportTable(&table, &(CUuuid){{0}}));
+    else if (strcmp(word, "multicast") == 0)
+        ask_multicast();
     else if (strcmp(word, "unknown") == 0)
         say(cudaCtxResetPersistingL2Cache());
     else

@@ -591,6 +591,18 @@ static void what_is_not_simulated_is_told_once(void **state)
     assert_int_equal(printed(0), 1);
 }
 
+/* Who asks first takes another way, as NCCL without NVLS; who does not is told. */
+static void multicast_is_refused_once(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on("--gpus 2", "malloc 1 multicast"), 0);
+    check_printed("0\n0\n801\n801\n");
+    assert_int_equal(run_shell("grep -c 'cuMulticastCreate, asked for by .*, is not simulated' "
+                               "err"),
+                     0);
+    check_printed("1\n");
+}
+
 static void without_a_machine(void **state)
 {
     (void)state;
@@ -658,6 +670,7 @@ int main(void)
         cmocka_unit_test(nobody_has_used_cuda),
         cmocka_unit_test(a_runtime_that_is_linked_in),
         cmocka_unit_test(what_is_not_simulated_is_told_once),
+        cmocka_unit_test(multicast_is_refused_once),
         cmocka_unit_test(without_a_machine),
         cmocka_unit_test(the_trace_replays_to_the_same_peak),
         cmocka_unit_test(ranges_are_stages),
