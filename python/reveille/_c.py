@@ -61,6 +61,7 @@ STATES = ("active", "pausing", "paused", "resuming", "lost")
 SIM_MEMORIES = ("backed", "accounted")
 HOST_KEEPS = ("all", "bytes", "none")
 WAKES = ("staged", "together")
+PIECE_STATES = ("open", "restored", "filled")
 LOG_LEVELS = ("error", "warn", "info", "debug")
 
 

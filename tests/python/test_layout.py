@@ -61,7 +61,7 @@ def test_structs_lie_as_in_c(compiled):
             expected[expressions[-1]] = getattr(struct, field).offset
             expressions.append(f"sizeof((({c_name(struct)} *)0)->{field})")
             expected[expressions[-1]] = getattr(struct, field).size
-    assert len(structs()) == 25
+    assert len(structs()) == 26
     assert dict(zip(expressions, compiled(expressions))) == expected
 
 
@@ -87,6 +87,7 @@ def test_enums_and_constants_are_those_of_c(compiled):
         "RVL_HOST_KEEP_": _c.HOST_KEEPS,
         "RVL_WAKE_": _c.WAKES,
         "RVL_LOG_": _c.LOG_LEVELS,
+        "RVL_PIECE_": _c.PIECE_STATES,
     }
     expected = {
         prefix + name.upper(): value
