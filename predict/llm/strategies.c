@@ -23,10 +23,9 @@ static const rvl_model_term engine_terms[] = {RVL_MODEL_WEIGHTS, RVL_MODEL_KV_CA
 static const rvl_model_term state_terms[] = {RVL_MODEL_SHARDED_WEIGHTS, RVL_MODEL_MASTER_WEIGHTS,
                                              RVL_MODEL_OPTIMIZER};
 static const rvl_model_term training_terms[] = {
-    RVL_MODEL_GRADIENTS,       RVL_MODEL_GRADIENT_BUCKETS,
-    RVL_MODEL_ALL_GATHER,      RVL_MODEL_ACTIVATIONS,
-    RVL_MODEL_LOGITS,          RVL_MODEL_OPTIMIZER_TEMPORARIES,
-    RVL_MODEL_BLAS_WORKSPACES, RVL_MODEL_CACHED};
+    RVL_MODEL_GRADIENTS,       RVL_MODEL_GRADIENT_BUCKETS, RVL_MODEL_ALL_GATHER,
+    RVL_MODEL_ACTIVATIONS,     RVL_MODEL_LOGITS,           RVL_MODEL_OPTIMIZER_TEMPORARIES,
+    RVL_MODEL_BLAS_WORKSPACES, RVL_MODEL_DEQUANTISED,      RVL_MODEL_CACHED};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define ENGINE_TERMS engine_terms, COUNT(engine_terms)

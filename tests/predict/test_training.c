@@ -437,6 +437,50 @@ static void a_step_trains_with_what_is_reserved(void **state)
     }
 }
 
+/* Bytes of all allocations with a tag. */
+static uint64_t allocated_as(const rvl_model_step *step, const char *tag)
+{
+    size_t count;
+    uint64_t bytes = 0;
+    assert_int_equal(rvl_model_step_get_events(step, NULL, 0, 0, &count), RVL_OK);
+    rvl_trace_event *events = calloc(count, sizeof *events);
+    assert_non_null(events);
+    assert_int_equal(rvl_model_step_get_events(step, events, sizeof *events, count, &count),
+                     RVL_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == RVL_EVENT_ALLOC && strcmp(events[i].tag, tag) == 0)
+            bytes += events[i].bytes;
+    }
+    free(events);
+    return bytes;
+}
+
+/* Few tokens: the fullest moment is that of the largest weight in bf16. */
+static void a_step_shows_weights_in_bf16_for_a_product(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.1-8b");
+    const rvli_training_shape shape = {.train = RVL_MODEL_TRAIN_DDP,
+                                       .micro_batch = 1,
+                                       .seq_len = 16,
+                                       .attention = RVL_MODEL_ATTENTION_CUDNN,
+                                       .lora_rank = 8,
+                                       .base_dtype = RVL_MODEL_BASE_NF4};
+    rvli_trained trained;
+    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+    rvl_model_options options = options_of(&(program){.shape = shape});
+    options.lora_rank = shape.lora_rank;
+    options.base_dtype = shape.base_dtype;
+    rvl_model_step *step;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    uint64_t largest = UINT64_C(2) * 4096 * 14336;
+    assert_true(rvl_model_step_bytes(step, RVL_MODEL_DEQUANTISED) >= largest);
+    assert_true(allocated_as(step, "dequantised") >= largest);
+    assert_int_equal(peak_of_train(step), trained.reserved_bytes);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
 static uint64_t peak_of_program(size_t index, const char *device)
 {
     rvl_model *model = open_model(programs[index].config);
@@ -554,6 +598,7 @@ int main(void)
         cmocka_unit_test(gradients_stay_for_the_next_micro_batch),
         cmocka_unit_test(the_cache_goes_before_the_device_is_full),
         cmocka_unit_test(a_step_trains_with_what_is_reserved),
+        cmocka_unit_test(a_step_shows_weights_in_bf16_for_a_product),
         cmocka_unit_test(a_step_gives_its_cache_back),
         cmocka_unit_test(shapes_are_remembered_apart),
         cmocka_unit_test(the_device_chooses_the_attention),
