@@ -30,7 +30,8 @@ bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_t
         LAYER "self_attn.q_proj.weight", LAYER "self_attn.v_proj.weight",
         LAYER "self_attn.k_proj.weight", LAYER "self_attn.o_proj.weight",
         LAYER "mlp.gate_proj.weight",    LAYER "mlp.up_proj.weight",
-        LAYER "mlp.down_proj.weight"};
+        LAYER "mlp.down_proj.weight",    LAYER "self_attn.qkv_proj.weight",
+        LAYER "mlp.gate_up_proj.weight"};
     size_t count = targets == RVL_MODEL_LORA_PEFT ? 2 : sizeof patterns / sizeof patterns[0];
     for (size_t i = 0; rank > 0 && i < count; i++) {
         if (strcmp(tensor->pattern, patterns[i]) != 0)

@@ -78,6 +78,24 @@ static void read_features(rvli_reader *r)
     }
 }
 
+/* Of a head of so many elements, those that are rotated. */
+static uint64_t read_rotary(rvli_reader *r, uint64_t head)
+{
+    static const char *const places[] = {"rope_parameters", "rope_scaling"};
+    const json_t *factor = rvli_read_value(r, "partial_rotary_factor");
+    for (size_t i = 0; factor == NULL && i < sizeof places / sizeof places[0]; i++)
+        factor = json_object_get(rvli_read_value(r, places[i]), "partial_rotary_factor");
+    uint64_t part = rvli_read_dimension(r, "rotary_dim", head);
+    double share = json_is_number(factor) ? json_number_value(factor) : 1;
+    if (!(share > 0 && share <= 1))
+        rvli_read_refuse(r, "partial_rotary_factor", "impossible: expected more than 0, 1 at most");
+    else if (part > head)
+        rvli_read_refuse(r, "rotary_dim", "impossible: more than a head has");
+    else if (factor != NULL)
+        part = (uint64_t)(share * (double)head);
+    return part;
+}
+
 static void read_grouped_attention(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -95,6 +113,8 @@ static void read_grouped_attention(rvli_reader *r)
                          "impossible: num_attention_heads does not divide by it");
     m->kv_heads = (uint32_t)kv_heads;
     m->dim[RVLI_DIM_HEAD] = head;
+    if (m->features & RVLI_JOINED_ROTARY)
+        m->dim[RVLI_DIM_ROTARY] = read_rotary(r, head);
     m->dim[RVLI_DIM_Q] = rvli_read_product(r, "num_attention_heads", heads, head);
     m->dim[RVLI_DIM_Q_OUT] =
         m->features & RVLI_GATED_Q ? 2 * m->dim[RVLI_DIM_Q] : m->dim[RVLI_DIM_Q];

@@ -49,6 +49,11 @@
 #define RVLI_CONV_BIAS (UINT64_C(1) << 24)
 #define RVLI_HEAD_BIAS (UINT64_C(1) << 25)
 #define RVLI_ALTUP (UINT64_C(1) << 26) /* Gemma 3n: four streams, embeddings for each layer */
+/* What a step of training does beside its parameters. */
+#define RVLI_NORM_IN_FULL (UINT64_C(1) << 27)  /* the norm's weight multiplies in fp32 */
+#define RVLI_JOINED_ROTARY (UINT64_C(1) << 28) /* rotated and other parts of a head are joined */
+#define RVLI_SCALED_INPUT (UINT64_C(1) << 29)  /* embeddings are multiplied by a number */
+#define RVLI_CAPPED_LOGITS (UINT64_C(1) << 30) /* divided, tanh, multiplied */
 
 /* What a layer is made of. */
 enum {
@@ -71,6 +76,7 @@ typedef enum rvli_dim {
     RVLI_DIM_Q_OUT,    /* of q_proj: with its gate */
     RVLI_DIM_KV,       /* of all KV heads */
     RVLI_DIM_ATTENDED, /* input of the output projection */
+    RVLI_DIM_ROTARY,   /* of each head, with positions */
     RVLI_DIM_INTERMEDIATE,
     RVLI_DIM_EXPERT_INTERMEDIATE,
     RVLI_DIM_SHARED_INTERMEDIATE,
@@ -249,13 +255,22 @@ typedef struct rvli_tensor {
     uint32_t expert;
     uint64_t rows;
     uint64_t columns;
+    uint64_t stack; /* how many matrices of this shape are one parameter */
 } rvli_tensor;
+
+/* Elements of a rank's part, padded: FSDP2 splits a matrix by its rows, a stack by its matrices. */
+uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks);
 
 typedef void (*rvli_tensor_fn)(void *user, const rvli_tensor *tensor);
 typedef void (*rvli_bytes_fn)(void *user, uint64_t bytes);
 
 /* Every parameter of the language model, as the checkpoint has it. */
 void rvli_model_walk(const rvl_model *model, rvli_tensor_fn fn, void *user);
+
+/* The same as transformers trains it: the experts of a layer are two stacks, and so are their
+ * biases.
+ */
+void rvli_model_walk_trained(const rvl_model *model, rvli_tensor_fn fn, void *user);
 
 /* The parameters of the tower; its layers are not those of the language model. */
 void rvli_tower_walk(const rvl_model *model, rvli_tensor_fn fn, void *user);

@@ -318,10 +318,19 @@ static uint64_t group_rows(size_t index, const rvl_model *model, uint32_t layer,
     return rows;
 }
 
+uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks)
+{
+    bool stacked = tensor->stack > 1;
+    uint64_t length = stacked ? tensor->stack : tensor->rows;
+    uint64_t each = stacked ? tensor->rows * tensor->columns : tensor->columns;
+    return (length + ranks - 1) / ranks * each;
+}
+
 /* ---- As the checkpoint has them ---- */
 
 typedef struct walk {
     const rvl_model *model;
+    bool stacked; /* the experts of a layer */
     rvli_tensor_fn fn;
     void *user;
 } walk;
@@ -339,8 +348,8 @@ static bool is_fused(const rule *r, const rvl_model *model)
 
 static void visit(const walk *w, const rule *r, uint32_t layer, uint32_t expert)
 {
-    rvli_tensor tensor = {r->pattern, layer, expert, w->model->dim[r->rows],
-                          w->model->dim[r->columns]};
+    rvli_tensor tensor = {
+        r->pattern, layer, expert, w->model->dim[r->rows], w->model->dim[r->columns], 1};
     if (is_fused(r, w->model)) {
         tensor.pattern = fused[r->group].pattern;
         tensor.rows = group_rows((size_t)(r - rules), w->model, layer, whole_rows, w->model);
@@ -368,6 +377,23 @@ static void walk_experts(const walk *w, uint32_t layer)
     }
 }
 
+/* All of them at once: those of one group are one stack, at its first member. */
+static void walk_stacks(const walk *w, uint32_t layer)
+{
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        if (rules[i].scope != EXPERT || !applies(&rules[i], w->model))
+            continue;
+        rvli_tensor tensor = {rules[i].pattern,
+                              layer,
+                              0,
+                              group_rows(i, w->model, layer, whole_rows, w->model),
+                              w->model->dim[rules[i].columns],
+                              w->model->experts};
+        if (tensor.rows > 0)
+            w->fn(w->user, &tensor);
+    }
+}
+
 static void walk_layer(const walk *w, uint32_t layer)
 {
     bool experts_done = false;
@@ -377,19 +403,28 @@ static void walk_layer(const walk *w, uint32_t layer)
         if (rules[i].scope != EXPERT) {
             visit(w, &rules[i], layer, 0);
         } else if (!experts_done) {
-            walk_experts(w, layer);
+            (w->stacked ? walk_stacks : walk_experts)(w, layer);
             experts_done = true;
         }
     }
 }
 
+static void walk_all(const walk *w)
+{
+    walk_scope(w, FIRST);
+    for (uint32_t layer = 0; layer < w->model->layers; layer++)
+        walk_layer(w, layer);
+    walk_scope(w, LAST);
+}
+
 void rvli_model_walk(const rvl_model *model, rvli_tensor_fn fn, void *user)
 {
-    walk w = {model, fn, user};
-    walk_scope(&w, FIRST);
-    for (uint32_t layer = 0; layer < model->layers; layer++)
-        walk_layer(&w, layer);
-    walk_scope(&w, LAST);
+    walk_all(&(walk){.model = model, .fn = fn, .user = user});
+}
+
+void rvli_model_walk_trained(const rvl_model *model, rvli_tensor_fn fn, void *user)
+{
+    walk_all(&(walk){.model = model, .stacked = true, .fn = fn, .user = user});
 }
 
 /* How often a rule's tensor is there. */

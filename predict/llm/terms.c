@@ -102,15 +102,9 @@ typedef struct share_walk {
     bool trained_only; /* of LoRA's adapters alone, where there are some */
 } share_walk;
 
-/* FSDP2 splits every parameter by its rows, the last shards padded. */
-static uint64_t share_of(const rvli_tensor *tensor, uint64_t ranks)
-{
-    return (tensor->rows + ranks - 1) / ranks * tensor->columns;
-}
-
 static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
 {
-    uint64_t elements = share_of(tensor, w->ranks);
+    uint64_t elements = rvli_tensor_share(tensor, w->ranks);
     bool in_blocks = w->blocks && elements >= STATE_8BIT_ELEMENTS_MIN;
     uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : bytes;
     for (unsigned state = 0; state < w->states; state++) {
@@ -164,7 +158,10 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
     if (is_given(m, term))
         return;
     rvli_packer_begin(&w.packer, sizes_of(m, term));
-    rvli_model_walk(m->model, pack_share, &w);
+    if (term == RVL_MODEL_TRAINING_COPY)
+        rvli_model_walk(m->model, pack_share, &w);
+    else
+        rvli_model_walk_trained(m->model, pack_share, &w);
     if (term == RVL_MODEL_TRAINING_COPY)
         rvli_tower_walk(m->model, pack_share, &w);
     rvli_packer_end(&w.packer);
@@ -182,7 +179,7 @@ typedef struct unit_walk {
 static void sum_unit(void *user, const rvli_tensor *tensor)
 {
     unit_walk *w = user;
-    uint64_t bytes = share_of(tensor, w->ranks) * w->ranks * BF16_BYTES;
+    uint64_t bytes = rvli_tensor_share(tensor, w->ranks) * w->ranks * BF16_BYTES;
     if (tensor->layer == RVL_MODEL_NO_LAYER)
         w->root_bytes += bytes;
     else

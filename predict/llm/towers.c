@@ -246,8 +246,8 @@ void rvli_tower_walk(const rvl_model *model, rvli_tensor_fn fn, void *user)
     for (size_t i = 0; i < RULE_COUNT; i++) {
         const rule *r = &rules[i];
         for (uint32_t n = 0; n < times(r, tower); n++) {
-            rvli_tensor tensor = {r->pattern, RVL_MODEL_NO_LAYER, n, tower->dim[r->rows],
-                                  tower->dim[r->columns]};
+            rvli_tensor tensor = {r->pattern,          RVL_MODEL_NO_LAYER,     n,
+                                  tower->dim[r->rows], tower->dim[r->columns], 1};
             fn(user, &tensor);
         }
     }

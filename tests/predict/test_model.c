@@ -954,6 +954,23 @@ static void states_are_dealt_out_by_heads(void **state)
     rvl_model_close(model);
 }
 
+#define ROTARY                                                                                     \
+    "{\"model_type\":\"glm4\",\"hidden_size\":512,\"num_hidden_layers\":2,\"num_attention_"        \
+    "heads\":8,"                                                                                   \
+    "\"num_key_value_heads\":2,\"intermediate_size\":1024,\"vocab_size\":1000,\"tie_word_"         \
+    "embeddings\":"                                                                                \
+    "false,\"head_dim\":64"
+
+static void a_rotated_part_that_is_no_part_is_refused(void **state)
+{
+    (void)state;
+    assert_refused(ROTARY ",\"partial_rotary_factor\":1.5}", "partial_rotary_factor",
+                   "more than 0, 1 at most");
+    assert_refused(ROTARY ",\"partial_rotary_factor\":0}", "partial_rotary_factor",
+                   "more than 0, 1 at most");
+    assert_refused(ROTARY ",\"rotary_dim\":65}", "rotary_dim", "more than a head has");
+}
+
 /* Their program is not that of a known family. */
 static void training_of_other_shapes_is_refused(void **state)
 {
@@ -2137,6 +2154,7 @@ int main(void)
         cmocka_unit_test(part_of_a_sequence_may_be_all),
         cmocka_unit_test(stages_without_a_cache_bound_nothing),
         cmocka_unit_test(states_are_dealt_out_by_heads),
+        cmocka_unit_test(a_rotated_part_that_is_no_part_is_refused),
         cmocka_unit_test(training_of_other_shapes_is_refused),
         cmocka_unit_test(mxfp4_weights_have_exponents),
         cmocka_unit_test(towers_are_on_the_first_stage),

@@ -193,8 +193,10 @@ static const struct {
 static void nothing_is_left_but_states(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama-3.1-8b", "gemma-3-1b",        "qwen3-30b-a3b",
-                                        "deepseek-v3",  "qwen1.5-moe-a2.7b", "deepseek-v3.2-exp"};
+    static const char *const names[] = {"llama-3.1-8b",   "gemma-3-1b",        "qwen3-30b-a3b",
+                                        "deepseek-v3",    "qwen1.5-moe-a2.7b", "deepseek-v3.2-exp",
+                                        "phi-4-mini",     "olmo-2-7b",         "glm-4-9b-0414",
+                                        "exaone-4.0-32b", "gemma-2-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         for (uint64_t flags = 0; flags < 4; flags++) {
@@ -214,6 +216,35 @@ static void nothing_is_left_but_states(void **state)
                 }
             }
         }
+        rvl_model_close(model);
+    }
+}
+
+#define ROTARY                                                                                     \
+    "{\"model_type\":\"glm4\",\"hidden_size\":512,\"num_hidden_layers\":2,\"num_attention_"        \
+    "heads\":8,"                                                                                   \
+    "\"num_key_value_heads\":2,\"intermediate_size\":1024,\"vocab_size\":1000,\"tie_word_"         \
+    "embeddings\":"                                                                                \
+    "false,\"head_dim\":64"
+
+/* Wherever a config says it. */
+static void the_rotated_part_of_a_head_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        uint64_t rotary;
+    } cases[] = {{"", 64},
+                 {",\"partial_rotary_factor\":0.5", 32},
+                 {",\"rope_parameters\":{\"partial_rotary_factor\":0.75}", 48},
+                 {",\"rope_scaling\":{\"partial_rotary_factor\":1}", 64},
+                 {",\"rotary_dim\":16", 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        rvl_model *model = NULL;
+        int length = snprintf(text, sizeof text, ROTARY "%s}", cases[i].key);
+        assert_int_equal(rvl_model_parse(text, (size_t)length, &model), RVL_OK);
+        assert_int_equal(model->dim[RVLI_DIM_ROTARY], cases[i].rotary);
         rvl_model_close(model);
     }
 }
@@ -591,6 +622,7 @@ int main(void)
         cmocka_unit_test(programs_have_what_a_card_read),
         cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
         cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(the_rotated_part_of_a_head_is_read),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(a_base_of_four_bits_is_as_large_as_its_parts),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),

@@ -15,14 +15,20 @@ static uint64_t kv_bytes(const rvli_training *t)
     return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_KV];
 }
 
-static uint64_t hidden_bytes(const rvli_training *t)
-{
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
-}
-
 static bool has_norms(const rvli_training *t)
 {
-    return (t->model->features & RVLI_QK_NORM) != 0;
+    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)) != 0;
+}
+
+static bool is_fused(const rvli_training *t)
+{
+    return (t->model->features & RVLI_FUSED_QKV) != 0;
+}
+
+/* The rotated part of each head and the other are joined: what attention gives lies by heads. */
+static bool is_joined(const rvli_training *t)
+{
+    return (t->model->features & RVLI_JOINED_ROTARY) != 0;
 }
 
 /* Below the first layer nothing is trained: k has a gradient if an adapter made it. */
@@ -33,20 +39,40 @@ static bool has_gradient_of_k(const rvli_training *t, uint32_t number)
 
 /* ---- Forward ---- */
 
+/* Rows and width of a norm of q or k: of each head, or of all at once. */
+static uint64_t norm_rows(const rvli_training *t, uint64_t heads)
+{
+    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 ? t->tokens : t->tokens * heads;
+}
+
+static uint64_t norm_width(const rvli_training *t, uint64_t heads)
+{
+    uint64_t head = t->model->dim[RVLI_DIM_HEAD];
+    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 ? heads * head : head;
+}
+
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
                          bool kept)
 {
     if (!has_norms(t))
         return projected;
     rvli_block output =
-        rvli_norm_forward(t, t->tokens * heads, t->model->dim[RVLI_DIM_HEAD], kept ? norm : NULL);
+        rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads), kept ? norm : NULL);
     rvli_release(t, &projected);
     return output;
 }
 
-/* x * cos + rotated(x) * sin */
-static rvli_block rotate(rvli_training *t, uint64_t bytes)
+/* Of so many bytes of all heads, those of the part that is rotated. */
+static uint64_t rotary_part(const rvli_training *t, uint64_t bytes)
 {
+    const uint64_t *dim = t->model->dim;
+    return is_joined(t) ? bytes / dim[RVLI_DIM_HEAD] * dim[RVLI_DIM_ROTARY] : bytes;
+}
+
+/* x * cos + rotated(x) * sin */
+static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
+{
+    uint64_t bytes = rotary_part(t, whole_bytes);
     rvli_block by_cosine = rvli_activation(t, bytes);
     rvli_block negated = rvli_activation(t, bytes / 2);
     rvli_block rotated = rvli_activation(t, bytes);
@@ -56,26 +82,25 @@ static rvli_block rotate(rvli_training *t, uint64_t bytes)
     rvli_block sum = rvli_activation(t, bytes);
     rvli_release(t, &by_cosine);
     rvli_release(t, &by_sine);
-    return sum;
+    if (!is_joined(t))
+        return sum;
+    rvli_block joined = rvli_activation(t, whole_bytes);
+    rvli_release(t, &sum);
+    return joined;
 }
 
-/* What latent attention keeps is known, its order is not: it is one block. */
-static rvli_block latent_forward(rvli_training *t, rvli_layer *layer, bool kept)
-{
-    layer->latent = rvli_activation(t, t->tokens * rvli_attention_kept_bytes(t->model));
-    rvli_block output = rvli_activation(t, hidden_bytes(t));
-    if (!kept) {
-        rvli_release(t, &layer->latent);
-        rvli_release(t, &layer->attention_input);
-    }
-    return output;
-}
-
-rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
+/* Their views are rotated; v stays one. */
+static void fused_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (t->model->features & RVLI_MLA)
-        return latent_forward(t, layer, kept);
+    layer->v = rvli_linear_forward(t, number, RVLI_ROLE_QKV, kept);
+    layer->q = rotate(t, q_bytes(t));
+    layer->k = rotate(t, kv_bytes(t));
+}
+
+static void apart_forward(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
     rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
@@ -88,11 +113,22 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
     layer->k = rotate(t, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
+}
+
+rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    if (t->model->features & RVLI_MLA)
+        return rvli_latent_forward(t, number, kept);
+    (is_fused(t) ? fused_forward : apart_forward)(t, number, kept);
     rvli_sdpa_forward(t, layer, kept);
+    layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
     rvli_sdpa_done(t, layer, kept);
-    if (!kept || rvli_is_frozen(t))
+    if (!kept || rvli_is_frozen(t)) {
+        rvli_release(t, &layer->by_tokens);
         rvli_release(t, &layer->attention_input);
+    }
     return output;
 }
 
@@ -100,7 +136,7 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* Takes the gradient of what was rotated, and answers that of what it was. The last frees the
  * angles. */
-static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block gradient, bool last)
+static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient, bool last)
 {
     rvli_block by_sine = rvli_activation(t, bytes);
     if (last)
@@ -112,11 +148,46 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block g
     rvli_release(t, &by_sine);
     rvli_release(t, &second_half);
     rvli_block by_cosine = rvli_activation(t, bytes);
-    rvli_release(t, &gradient);
+    rvli_release(t, gradient);
     if (last)
         rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]);
     rvli_release(t, &by_cosine);
     return first_half;
+}
+
+/* Of the whole of each head, from that of its rotated part and of the other one. */
+static void join_backward(rvli_training *t, rvli_block *rotated_k, rvli_block *rotated_q,
+                          rvli_attention_gradients *of)
+{
+    rvli_block k = rvli_activation(t, kv_bytes(t));
+    rvli_release(t, &of->k);
+    rvli_release(t, rotated_k);
+    rvli_block q = rvli_activation(t, q_bytes(t));
+    rvli_release(t, &of->q);
+    rvli_release(t, rotated_q);
+    of->k = rvli_activation(t, kv_bytes(t));
+    rvli_release(t, &k);
+    of->q = rvli_activation(t, q_bytes(t));
+    rvli_release(t, &q);
+}
+
+/* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
+static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+{
+    uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
+    bool with_k = has_gradient_of_k(t, number);
+    rvli_block none = NULL; /* that of both parts stays */
+    rvli_block rotated_k =
+        with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, false) : NULL;
+    if (!with_k)
+        rvli_release(t, &of->k);
+    rvli_block rotated_q = rotate_backward(t, q, is_joined(t) ? &none : &of->q, number == 0);
+    if (is_joined(t)) {
+        join_backward(t, &rotated_k, &rotated_q, of);
+        return;
+    }
+    of->k = rotated_k;
+    of->q = rotated_q;
 }
 
 /* q and k: through their norm, and made contiguous. */
@@ -124,21 +195,11 @@ static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t by
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
 {
     if (has_norms(t))
-        gradient = rvli_norm_backward(t, t->tokens * heads, t->model->dim[RVLI_DIM_HEAD], norm,
-                                      unit, role, gradient);
+        gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
+                                      role, gradient);
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);
     return contiguous;
-}
-
-static rvli_block latent_backward(rvli_training *t, rvli_layer *layer)
-{
-    rvli_block of_input = rvli_activation(t, hidden_bytes(t));
-    rvli_block passing = rvli_activation(t, 2 * q_bytes(t));
-    rvli_release(t, &passing);
-    rvli_release(t, &layer->latent);
-    rvli_release(t, &layer->attention_input);
-    return of_input;
 }
 
 static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_sum *of_input)
@@ -152,38 +213,62 @@ static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_
     rvli_add(t, of_input, &part, true);
 }
 
-rvli_block rvli_attention_backward(rvli_training *t, uint32_t number)
+/* Through q, k and v as views of one tensor: each has a gradient of all, which are added up. */
+static void fused_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
+                           rvli_sum *of_input)
+{
+    uint64_t bytes = q_bytes(t) + 2 * kv_bytes(t);
+    rvli_block *parts[] = {&of->v, &of->k, &of->q};
+    rvli_block sum = NULL;
+    for (int i = 0; i < 3; i++) {
+        rvli_block whole = rvli_activation(t, bytes);
+        rvli_release(t, parts[i]);
+        if (sum == NULL)
+            sum = whole;
+        else
+            rvli_release(t, &whole); /* added in place */
+    }
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_QKV, RVLI_ROLE_OTHER, &sum, of_input);
+    rvli_release(t, &sum);
+    rvli_release(t, &t->layers[number].attention_input);
+    rvli_add(t, of_input, &part, true);
+}
+
+static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
+                           rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of->v, of_input);
+    rvli_release(t, &of->v);
+    rvli_add(t, of_input, &part, true);
+    if (has_gradient_of_k(t, number))
+        k_backward(t, number, of->k, of_input);
+    of->q = normed_backward(t, &t->units[number], q_bytes(t), t->model->heads, &layer->q_norm,
+                            RVLI_ROLE_Q_NORM, of->q);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of->q, of_input);
+    rvli_release(t, &of->q);
+    rvli_release(t, &layer->attention_input);
+    rvli_add(t, of_input, &part, true);
+}
+
+rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_attended = {0}, of_input = {0};
-    rvli_block of_output = NULL; /* the flow's, which stays */
-    if (t->model->features & RVLI_MLA) {
-        rvli_gradient(t, &t->units[number], RVLI_ROLE_O);
-        return latent_backward(t, layer);
-    }
+    if (t->model->features & RVLI_MLA)
+        return rvli_latent_backward(t, number, of_output);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
     rvli_release(t, &of_output);
+    rvli_release(t, &layer->by_tokens);
     rvli_add(t, &of_attended, &part, true);
     if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q)) /* nor does the residual */
         rvli_release(t, &t->flow);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
-    if (has_gradient_of_k(t, number))
-        of.k = rotate_backward(t, kv_bytes(t), of.k, false);
-    else
-        rvli_release(t, &of.k);
-    of.q = rotate_backward(t, q_bytes(t), of.q, number == 0);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of.v, &of_input);
-    rvli_release(t, &of.v);
-    rvli_add(t, &of_input, &part, true);
-    if (has_gradient_of_k(t, number))
-        k_backward(t, number, of.k, &of_input);
-    of.q = normed_backward(t, &t->units[number], q_bytes(t), t->model->heads, &layer->q_norm,
-                           RVLI_ROLE_Q_NORM, of.q);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of.q, &of_input);
-    rvli_release(t, &of.q);
-    rvli_release(t, &layer->attention_input);
-    rvli_add(t, &of_input, &part, true);
+    positions_backward(t, number, &of);
+    (is_fused(t) ? fused_backward : apart_backward)(t, number, &of, &of_input);
     return of_input.block;
 }

@@ -118,13 +118,24 @@ static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
 /* A layer's, as the backward pass has them. */
 static void fill_layer(filling *f, rvli_unit *unit)
 {
-    static const rvli_role order[] = {RVLI_ROLE_DOWN,   RVLI_ROLE_UP,
-                                      RVLI_ROLE_GATE,   RVLI_ROLE_NORM_BEFORE_MLP,
-                                      RVLI_ROLE_O,      RVLI_ROLE_V_BIAS,
-                                      RVLI_ROLE_V,      RVLI_ROLE_K_NORM,
-                                      RVLI_ROLE_K_BIAS, RVLI_ROLE_K,
-                                      RVLI_ROLE_Q_NORM, RVLI_ROLE_Q_BIAS,
-                                      RVLI_ROLE_Q,      RVLI_ROLE_NORM_BEFORE_ATTENTION};
+    static const rvli_role order[] = {RVLI_ROLE_NORM_BEHIND_MLP,
+                                      RVLI_ROLE_DOWN,
+                                      RVLI_ROLE_GATE_UP,
+                                      RVLI_ROLE_UP,
+                                      RVLI_ROLE_GATE,
+                                      RVLI_ROLE_NORM_BEFORE_MLP,
+                                      RVLI_ROLE_NORM_BEHIND_ATTENTION,
+                                      RVLI_ROLE_O,
+                                      RVLI_ROLE_QKV,
+                                      RVLI_ROLE_V_BIAS,
+                                      RVLI_ROLE_V,
+                                      RVLI_ROLE_K_NORM,
+                                      RVLI_ROLE_K_BIAS,
+                                      RVLI_ROLE_K,
+                                      RVLI_ROLE_Q_NORM,
+                                      RVLI_ROLE_Q_BIAS,
+                                      RVLI_ROLE_Q,
+                                      RVLI_ROLE_NORM_BEFORE_ATTENTION};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         fill_role(f, unit, order[i]);
     for (uint32_t i = 0; i < unit->count; i++) {

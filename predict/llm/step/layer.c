@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A decoder layer: norm, attention, residual; norm, MLP, residual.
+ * A decoder layer: norm, attention, residual; norm, MLP, residual. Families have the norms before
+ * the blocks, behind them, or both.
  *
  * Recomputing, the forward pass keeps its input alone, and the backward pass runs it again up to
  * the last tensor that is needed.
@@ -12,30 +13,75 @@ static uint64_t width(const rvli_training *t)
     return t->model->dim[RVLI_DIM_HIDDEN];
 }
 
+static bool has_norms_before(const rvli_training *t)
+{
+    return (t->model->features & RVLI_NORMS_BEHIND) == 0;
+}
+
+static bool has_norms_behind(const rvli_training *t)
+{
+    return (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS)) != 0;
+}
+
+/* What a block gave, through the norm behind it if there is one. */
+static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bool kept)
+{
+    if (!has_norms_behind(t) || given == NULL)
+        return given;
+    rvli_block output = rvli_norm_forward(t, t->tokens, width(t), kept ? norm : NULL);
+    rvli_release(t, &given);
+    return output;
+}
+
+/* The gradient of what a block gave. NULL: it is that of the layer's output, which stays. */
+static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
+                                  rvli_role role)
+{
+    if (!has_norms_behind(t))
+        return NULL;
+    return rvli_norm_backward(t, t->tokens, width(t), norm, unit, role, NULL);
+}
+
 /* Up to the end of the MLP, or of what the backward pass needs of it. Answers the MLP's output. */
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
     bool norm_kept = kept && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
-    layer->attention_input =
-        rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
+    if (has_norms_before(t))
+        layer->attention_input =
+            rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
     rvli_block attended = rvli_attention_forward(t, number, kept);
+    attended = behind(t, attended, &layer->behind_attention, kept);
     layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     rvli_release(t, &attended);
-    layer->mlp_input = rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
-    return rvli_mlp_forward(t, number, kept, partial);
+    if (has_norms_before(t))
+        layer->mlp_input =
+            rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
+    rvli_block given = rvli_mlp_forward(t, number, kept, partial && !has_norms_behind(t));
+    return behind(t, given, &layer->behind_mlp, kept);
+}
+
+/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps. */
+static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    if (kept && !has_norms_before(t) && !rvli_is_frozen(t)) {
+        layer->mlp_input = layer->middle;
+        layer->middle = NULL;
+    }
+    rvli_release(t, &layer->middle);
 }
 
 void rvli_layer_forward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    rvli_block mlp = run(t, number, !recompute, false);
+    bool input_kept = recompute || (!has_norms_before(t) && !rvli_is_frozen(t));
+    rvli_block given = run(t, number, !recompute, false);
     rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
-    rvli_release(t, &mlp);
-    rvli_release(t, &layer->middle);
+    rvli_release(t, &given);
+    done_with_middle(t, layer, !recompute);
     rvli_reshard_forward(t, &t->units[number]);
-    if (recompute)
+    if (input_kept)
         layer->input = t->hidden;
     else if (t->hidden != t->embedded)
         rvli_release(t, &t->hidden);
@@ -50,15 +96,18 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         rvli_down_backward_early(t, number);
         rvli_block nothing = run(t, number, true, true);
         rvli_release(t, &nothing);
-        rvli_release(t, &layer->middle);
+        done_with_middle(t, layer, true);
     }
-    rvli_block gradient = rvli_mlp_backward(t, number);
+    rvli_block gradient = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
+    gradient = rvli_mlp_backward(t, number, gradient);
     rvli_gradient_others(t, unit);
-    gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
-                                  RVLI_ROLE_NORM_BEFORE_MLP, gradient);
+    if (has_norms_before(t))
+        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
+                                      RVLI_ROLE_NORM_BEFORE_MLP, gradient);
     rvli_release(t, &gradient); /* added to that of the residual, in place */
-    gradient = rvli_attention_backward(t, number);
-    if (gradient != NULL)
+    gradient = behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
+    gradient = rvli_attention_backward(t, number, gradient);
+    if (gradient != NULL && has_norms_before(t))
         gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
                                       RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
     rvli_release(t, &layer->input);

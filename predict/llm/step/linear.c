@@ -22,10 +22,14 @@ static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uin
         *out_out = dim[RVLI_DIM_Q];
     else if (role == RVLI_ROLE_K || role == RVLI_ROLE_V)
         *out_out = dim[RVLI_DIM_KV];
+    else if (role == RVLI_ROLE_QKV)
+        *out_out = dim[RVLI_DIM_Q] + 2 * dim[RVLI_DIM_KV];
     else if (role == RVLI_ROLE_O)
         *in_out = dim[RVLI_DIM_ATTENDED];
     else if (role == RVLI_ROLE_DOWN)
         *in_out = dim[RVLI_DIM_INTERMEDIATE];
+    else if (role == RVLI_ROLE_GATE_UP)
+        *out_out = 2 * dim[RVLI_DIM_INTERMEDIATE];
     else
         *out_out = dim[RVLI_DIM_INTERMEDIATE];
 }
@@ -245,7 +249,8 @@ rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role rol
 
 bool rvli_wants_gradient(const rvli_training *t, uint32_t number, rvli_role role)
 {
-    bool reads_hidden = role == RVLI_ROLE_Q || role == RVLI_ROLE_K || role == RVLI_ROLE_V;
+    bool reads_hidden =
+        role == RVLI_ROLE_Q || role == RVLI_ROLE_K || role == RVLI_ROLE_V || role == RVLI_ROLE_QKV;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     return !rvli_is_frozen(t) || number > 0 || !reads_hidden || recompute;
 }

@@ -58,11 +58,46 @@ static void drop_hidden_of_frozen(rvli_training *t)
         rvli_release(t, &t->last_hidden);
 }
 
+/* ---- Logits with a cap: divided by it, tanh, multiplied ---- */
+
+static bool is_capped(const rvli_training *t)
+{
+    return (t->model->features & RVLI_CAPPED_LOGITS) != 0;
+}
+
+/* Takes the logits, and answers them with the cap; keeps their tanh. */
+static rvli_block cap(rvli_training *t, uint64_t tokens, rvli_block half, rvli_block *tanh_out)
+{
+    if (!is_capped(t))
+        return half;
+    rvli_block divided = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &half);
+    *tanh_out = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &divided);
+    return logits(t, RVLI_HALF, tokens);
+}
+
+/* Takes the gradient of logits with the cap, and answers that of those without. */
+static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gradient,
+                               rvli_block *tanh)
+{
+    if (!is_capped(t))
+        return gradient;
+    rvli_block of_tanh = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &gradient);
+    rvli_block of_divided = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &of_tanh);
+    rvli_release(t, tanh);
+    rvli_block of_logits = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &of_divided);
+    return of_logits;
+}
+
 /* ---- plain ---- */
 
 static void plain_forward(rvli_training *t)
 {
-    rvli_block half = logits(t, RVLI_HALF, t->tokens);
+    rvli_block half = cap(t, t->tokens, logits(t, RVLI_HALF, t->tokens), &t->capped);
     rvli_block full = logits(t, RVLI_FULL, t->tokens);
     t->log_probabilities = logits(t, RVLI_FULL, t->tokens);
     rvli_release(t, &full);
@@ -87,6 +122,7 @@ static rvli_block logits_backward(rvli_training *t, uint64_t tokens, rvli_block 
 static rvli_block plain_backward(rvli_training *t)
 {
     rvli_block of_half = logits_backward(t, t->tokens, &t->log_probabilities);
+    of_half = cap_backward(t, t->tokens, of_half, &t->capped);
     rvli_gradient(t, rvli_root(t), head_role(t));
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The gated MLP of a dense layer. Experts keep what docs/model.md says, as one block. */
+/*
+ * The gated MLP of a dense layer. Where gate and up are one parameter, both parts are views of one
+ * tensor.
+ */
 #include "predict/llm/step/training.h"
 
 static uint64_t inner_bytes(const rvli_training *t)
@@ -7,37 +10,37 @@ static uint64_t inner_bytes(const rvli_training *t)
     return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_INTERMEDIATE];
 }
 
-static uint64_t hidden_bytes(const rvli_training *t)
+static bool is_fused(const rvli_training *t)
 {
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
+    return (t->model->features & RVLI_FUSED_UP) != 0;
 }
 
-static rvli_block experts_forward(rvli_training *t, rvli_layer *layer, bool kept)
+/* The product of up and the activated gate. */
+static void gated_forward(rvli_training *t, uint32_t number, bool kept)
 {
-    layer->experts = rvli_activation(t, t->tokens * rvli_experts_kept_bytes(t->model));
-    rvli_block output = rvli_activation(t, hidden_bytes(t));
+    rvli_layer *layer = &t->layers[number];
+    if (is_fused(t))
+        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_GATE_UP, kept);
+    else
+        layer->gate = rvli_linear_forward(t, number, RVLI_ROLE_GATE, kept);
+    layer->activated = rvli_activation(t, inner_bytes(t));
+    if (!kept)
+        rvli_release(t, &layer->gate);
+    if (!is_fused(t))
+        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
+    layer->product = rvli_activation(t, inner_bytes(t));
     if (!kept) {
-        rvli_release(t, &layer->experts);
-        rvli_release(t, &layer->mlp_input);
+        rvli_release(t, &layer->activated);
+        rvli_release(t, &layer->up);
     }
-    return output;
 }
 
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
-        return experts_forward(t, layer, kept);
-    layer->gate = rvli_linear_forward(t, number, RVLI_ROLE_GATE, kept);
-    layer->activated = rvli_activation(t, inner_bytes(t));
-    if (!kept)
-        rvli_release(t, &layer->gate);
-    layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
-    layer->product = rvli_activation(t, inner_bytes(t));
-    if (!kept) {
-        rvli_release(t, &layer->activated);
-        rvli_release(t, &layer->up);
-    }
+        return rvli_experts_forward(t, number, kept);
+    gated_forward(t, number, kept);
     rvli_block output = NULL;
     if (partial)
         rvli_down_again(t, number);
@@ -50,25 +53,44 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
     return output;
 }
 
-static rvli_block experts_backward(rvli_training *t, rvli_layer *layer, rvli_unit *unit)
-{
-    rvli_gradient(t, unit, RVLI_ROLE_DOWN);
-    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    rvli_gradient(t, unit, RVLI_ROLE_GATE);
-    rvli_block of_input = rvli_activation(t, hidden_bytes(t));
-    rvli_release(t, &layer->experts);
-    rvli_release(t, &layer->mlp_input);
-    return of_input;
-}
-
-rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number)
+/* The gradients of two views of one tensor, joined. */
+static void fused_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
+                           rvli_block *of_activated, rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_unit *unit = &t->units[number];
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
-        return experts_backward(t, layer, unit);
+    rvli_block of_gate = rvli_activation(t, inner_bytes(t));
+    rvli_release_used(t, of_activated, &layer->up);
+    rvli_block of_both = rvli_activation(t, 2 * inner_bytes(t));
+    rvli_release(t, &of_gate);
+    rvli_release(t, of_up);
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_GATE_UP, RVLI_ROLE_OTHER, &of_both, of_input);
+    rvli_release_used(t, &of_both, &layer->mlp_input);
+    rvli_add(t, of_input, &part, true);
+}
+
+static void apart_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
+                           rvli_block *of_activated, rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_release(t, &layer->up);
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, of_up, of_input);
+    rvli_release(t, of_up);
+    rvli_add(t, of_input, &part, true);
+    rvli_block of_gate = rvli_activation(t, inner_bytes(t));
+    rvli_release_used(t, of_activated, &layer->gate);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_OTHER, &of_gate, of_input);
+    rvli_release_used(t, &of_gate, &layer->mlp_input);
+    rvli_add(t, of_input, &part, true);
+}
+
+rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output)
+{
+    rvli_layer *layer = &t->layers[number];
     rvli_sum of_product = {0}, of_input = {0};
-    rvli_block of_output = NULL; /* the flow's, which stays */
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
+        return rvli_experts_backward(t, number, of_output);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_OTHER, &of_output, &of_product);
     rvli_release(t, &of_output);
@@ -77,14 +99,6 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number)
     rvli_block of_up = rvli_activation(t, inner_bytes(t));
     rvli_block of_activated = rvli_activation(t, inner_bytes(t));
     rvli_release_used(t, &of_product.block, &layer->activated);
-    rvli_release(t, &layer->up);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, &of_up, &of_input);
-    rvli_release(t, &of_up);
-    rvli_add(t, &of_input, &part, true);
-    rvli_block of_gate = rvli_activation(t, inner_bytes(t));
-    rvli_release_used(t, &of_activated, &layer->gate);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_OTHER, &of_gate, &of_input);
-    rvli_release_used(t, &of_gate, &layer->mlp_input);
-    rvli_add(t, &of_input, &part, true);
+    (is_fused(t) ? fused_backward : apart_backward)(t, number, &of_up, &of_activated, &of_input);
     return of_input.block;
 }

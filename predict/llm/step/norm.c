@@ -1,6 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* RMSNorm as transformers writes it: in fp32, then bf16, then times the weight. */
+/*
+ * RMSNorm as transformers writes it: in fp32, then bf16, then times the weight. OLMo, Gemma and
+ * others multiply by the weight in fp32 before they go back to bf16, and keep what it multiplies in
+ * fp32.
+ */
 #include "predict/llm/step/training.h"
+
+static bool in_full(const rvli_training *t)
+{
+    return (t->model->features & RVLI_NORM_IN_FULL) != 0;
+}
+
+/* Takes what was scaled; *normed_out is what the weight multiplies. */
+static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled,
+                        rvli_block *normed_out)
+{
+    uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
+    rvli_block first = rvli_activation(t, in_full(t) ? full : half);
+    rvli_block output = rvli_activation(t, half);
+    *normed_out = in_full(t) ? scaled : first;
+    rvli_release(t, in_full(t) ? &first : &scaled);
+    return output;
+}
 
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
@@ -17,11 +38,10 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         rvli_release(t, &scale);
         rvli_release(t, &input);
     }
-    rvli_block normed = rvli_activation(t, RVLI_HALF * elements);
-    rvli_block output = rvli_activation(t, RVLI_HALF * elements);
+    rvli_block normed = NULL;
+    rvli_block output = weigh(t, elements, scaled, &normed);
     if (kept == NULL || rvli_is_frozen(t))
         rvli_release(t, &normed);
-    rvli_release(t, &scaled);
     rvli_release(t, &variance);
     if (kept != NULL)
         *kept = (rvli_norm){.input = input, .scale = scale, .normed = normed};
@@ -51,10 +71,29 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_release(t, &added);
 }
 
-rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
-                              rvli_unit *unit, rvli_role role, rvli_block gradient)
+/* The same in fp32: takes the gradient of the output, and answers that of what was scaled. */
+static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                         rvli_norm *kept, rvli_unit *unit, rvli_role role,
+                                         rvli_block gradient)
+{
+    uint64_t full = RVLI_FULL * rows * width;
+    rvli_block of_output = rvli_activation(t, full);
+    rvli_release(t, &gradient);
+    rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : full);
+    rvli_block of_scaled = rvli_activation(t, full);
+    rvli_gradient_summed(t, unit, role, rows, width);
+    rvli_release(t, &of_weight);
+    rvli_release(t, &of_output);
+    rvli_release(t, &kept->normed);
+    return of_scaled;
+}
+
+static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                                 rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
     uint64_t elements = rows * width;
+    if (in_full(t))
+        return weigh_in_full_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
     rvli_gradient_summed(t, unit, role, rows, width);
@@ -63,6 +102,14 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
     rvli_release(t, &kept->normed);
     rvli_block of_scaled = rvli_activation(t, RVLI_FULL * elements);
     rvli_release(t, &of_normed);
+    return of_scaled;
+}
+
+rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                              rvli_unit *unit, rvli_role role, rvli_block gradient)
+{
+    uint64_t elements = rows * width;
+    rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
     rvli_block of_input = rvli_activation(t, RVLI_FULL * elements);
     rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);

@@ -21,11 +21,15 @@ static const struct {
     {LAYER "self_attn.k_proj.bias", RVLI_ROLE_K_BIAS},
     {LAYER "self_attn.v_proj.weight", RVLI_ROLE_V},
     {LAYER "self_attn.v_proj.bias", RVLI_ROLE_V_BIAS},
+    {LAYER "self_attn.qkv_proj.weight", RVLI_ROLE_QKV},
     {LAYER "self_attn.o_proj.weight", RVLI_ROLE_O},
+    {LAYER "self_attn.q_a_layernorm.weight", RVLI_ROLE_Q_NORM},
+    {LAYER "self_attn.kv_a_layernorm.weight", RVLI_ROLE_K_NORM},
     {LAYER "self_attn.q_norm.weight", RVLI_ROLE_Q_NORM},
     {LAYER "self_attn.k_norm.weight", RVLI_ROLE_K_NORM},
     {LAYER "mlp.gate_proj.weight", RVLI_ROLE_GATE},
     {LAYER "mlp.up_proj.weight", RVLI_ROLE_UP},
+    {LAYER "mlp.gate_up_proj.weight", RVLI_ROLE_GATE_UP},
     {LAYER "mlp.down_proj.weight", RVLI_ROLE_DOWN},
     {EXPERT "gate_proj.weight", RVLI_ROLE_GATE},
     {EXPERT "up_proj.weight", RVLI_ROLE_GATE},
@@ -33,13 +37,16 @@ static const struct {
     {LAYER "input_layernorm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
     {LAYER "post_attention_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
     {LAYER "pre_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
+    {LAYER "post_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEHIND_MLP},
+    {LAYER "post_self_attn_layernorm.weight", RVLI_ROLE_NORM_BEHIND_ATTENTION},
+    {LAYER "post_mlp_layernorm.weight", RVLI_ROLE_NORM_BEHIND_MLP},
 };
 
 static rvli_role role_of(const rvli_training *t, const char *pattern)
 {
-    bool four = (t->model->features & RVLI_FOUR_NORMS) != 0;
-    if (four && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
-        return RVLI_ROLE_OTHER;
+    bool behind = (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
+    if (behind && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
+        return RVLI_ROLE_NORM_BEHIND_ATTENTION;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (strcmp(pattern, roles[i].pattern) == 0)
             return roles[i].role;
@@ -87,37 +94,29 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
                                       .trained = true,
                                       .element_bytes = RVLI_FULL,
                                       .elements = parts[i].rows * parts[i].columns,
-                                      .share_elements =
-                                          (parts[i].rows + ranks - 1) / ranks * parts[i].columns};
+                                      .share_elements = rvli_tensor_share(&parts[i], ranks)};
         unit->count++;
     }
 }
 
-/* A stack of experts is one parameter; FSDP2 deals its experts out. */
 static void take(void *user, const rvli_tensor *tensor)
 {
     rvli_training *t = user;
     bool in_layer = tensor->layer != RVL_MODEL_NO_LAYER;
     rvli_unit *unit = in_layer ? &t->units[tensor->layer] : rvli_root(t);
     rvli_role role = role_of(t, tensor->pattern);
-    bool is_expert = strstr(tensor->pattern, "%E") != NULL;
-    if (is_expert && unit->by_role[role] != 0) {
-        t->parameters[unit->by_role[role] - 1].elements += tensor->rows * tensor->columns;
-        return;
-    }
     rvli_parameter *parameter = add(t);
     if (parameter == NULL)
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    uint64_t rows = (tensor->rows + ranks - 1) / ranks;
     *parameter = (rvli_parameter){.pattern = tensor->pattern,
                                   .layer = tensor->layer,
                                   .role = role,
                                   .is_quantised = rvli_is_quantised(t->options->base_dtype, tensor),
                                   .trained = !rvli_is_frozen(t),
                                   .element_bytes = RVLI_HALF,
-                                  .elements = tensor->rows * tensor->columns,
-                                  .share_elements = is_expert ? 0 : rows * tensor->columns};
+                                  .elements = tensor->stack * tensor->rows * tensor->columns,
+                                  .share_elements = rvli_tensor_share(tensor, ranks)};
     add_to_unit(t, unit, role);
     take_adapter(t, unit, role, tensor);
 }
@@ -125,14 +124,6 @@ static void take(void *user, const rvli_tensor *tensor)
 static void measure(rvli_training *t)
 {
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    for (uint32_t i = 0; i < t->parameter_count; i++) {
-        rvli_parameter *parameter = &t->parameters[i];
-        if (parameter->share_elements == 0) {
-            uint64_t experts = t->model->experts;
-            uint64_t one = parameter->elements / experts;
-            parameter->share_elements = (experts + ranks - 1) / ranks * one;
-        }
-    }
     for (uint32_t layer = 0; layer <= t->model->layers; layer++) {
         rvli_unit *unit = &t->units[layer];
         for (uint32_t i = 0; i < unit->count; i++) {
@@ -154,7 +145,7 @@ rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit,
 
 void rvli_parameters_make(rvli_training *t)
 {
-    rvli_model_walk(t->model, take, t);
+    rvli_model_walk_trained(t->model, take, t);
     if (!t->tape.failed)
         measure(t);
 }

@@ -96,6 +96,11 @@ static void forward(rvli_training *t)
 {
     rvli_gather_forward(t, rvli_root(t));
     t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
+    if (t->model->features & RVLI_SCALED_INPUT) {
+        rvli_block scaled = rvli_activation(t, t->hidden->requested);
+        rvli_release(t, &t->hidden);
+        t->hidden = scaled;
+    }
     t->embedded = t->hidden;
     make_rotary(t);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
@@ -119,6 +124,11 @@ static void embedding_backward(rvli_training *t)
     if (!embedding->trained) {
         rvli_release(t, &t->flow);
         return;
+    }
+    if (t->model->features & RVLI_SCALED_INPUT) {
+        rvli_block of_embedded = rvli_activation(t, t->flow->requested);
+        rvli_release(t, &t->flow);
+        t->flow = of_embedded;
     }
     rvli_block of_head = embedding->gradient; /* NULL: not tied */
     embedding->gradient = NULL;

@@ -26,14 +26,18 @@ typedef enum rvli_role {
     RVLI_ROLE_K_BIAS,
     RVLI_ROLE_V,
     RVLI_ROLE_V_BIAS,
+    RVLI_ROLE_QKV, /* the three in one parameter */
     RVLI_ROLE_O,
     RVLI_ROLE_Q_NORM,
     RVLI_ROLE_K_NORM,
     RVLI_ROLE_GATE,
     RVLI_ROLE_UP,
+    RVLI_ROLE_GATE_UP, /* both in one */
     RVLI_ROLE_DOWN,
     RVLI_ROLE_NORM_BEFORE_ATTENTION,
     RVLI_ROLE_NORM_BEFORE_MLP,
+    RVLI_ROLE_NORM_BEHIND_ATTENTION,
+    RVLI_ROLE_NORM_BEHIND_MLP,
     RVLI_ROLE_LAST_NORM,
     RVLI_ROLE_ADAPTER, /* of LoRA: found by the role of the layer that it stands beside */
     RVLI_ROLE_COUNT
@@ -69,9 +73,9 @@ typedef struct rvli_unit {
 
 /* What an RMSNorm keeps for its backward pass. */
 typedef struct rvli_norm {
-    rvli_block input; /* in fp32 */
-    rvli_block scale; /* of each row */
-    rvli_block normed;
+    rvli_block input;  /* in fp32 */
+    rvli_block scale;  /* of each row */
+    rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
 } rvli_norm;
 
 /* What an adapter of LoRA keeps: its input, and what its first matrix gave. */
@@ -80,9 +84,21 @@ typedef struct rvli_adapter {
     rvli_block inner;
 } rvli_adapter;
 
+/* What the experts of a layer keep, of all tokens for each expert that they chose. */
+typedef struct rvli_experts {
+    rvli_block probabilities; /* of the router */
+    rvli_block indices;
+    rvli_block selected; /* what they get */
+    rvli_block up;       /* and gate */
+    rvli_block activated;
+    rvli_block product;
+    rvli_block given;
+    rvli_block shared; /* the expert for all tokens: all that it keeps */
+} rvli_experts;
+
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
-    rvli_block input; /* recomputing: what it begins again with */
+    rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
     rvli_norm before_attention;
     rvli_block attention_input;
     rvli_norm q_norm;
@@ -91,19 +107,23 @@ typedef struct rvli_layer {
     rvli_block k;
     rvli_block v;
     rvli_block attended;
-    rvli_block sums;    /* of each row's exponentials, logarithms */
-    rvli_block softmax; /* by math: of all scores */
-    rvli_block wide_q;  /* and what was multiplied, in fp32, for every head of q */
+    rvli_block by_tokens; /* a copy of attended, where it lies by heads */
+    rvli_block sums;      /* of each row's exponentials, logarithms */
+    rvli_block softmax;   /* by math: of all scores */
+    rvli_block wide_q;    /* and what was multiplied, in fp32, for every head of q */
     rvli_block wide_k;
     rvli_block wide_v;
+    rvli_norm behind_attention;
     rvli_norm before_mlp;
+    rvli_norm behind_mlp;
     rvli_block mlp_input;
     rvli_block gate;
     rvli_block activated;
-    rvli_block up;
+    rvli_block up; /* with RVLI_FUSED_UP of gate and up */
     rvli_block product;
-    rvli_block experts; /* of a sparse layer: all that its MLP keeps */
-    rvli_block latent;  /* of latent attention: all that it keeps */
+    rvli_experts experts;
+    rvli_block latent_q; /* of latent attention: what is compressed, normed */
+    rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
     rvli_block early;  /* recomputing: of the down projection's gradient, worked out before */
     rvli_block middle; /* between attention and MLP, while it is needed */
@@ -160,6 +180,7 @@ typedef struct rvli_training {
     rvli_norm last_norm;
     rvli_block last_hidden;
     rvli_block log_probabilities;
+    rvli_block capped;  /* of logits with a cap: their tanh */
     rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
     rvli_block of_head; /* of a fused loss: the gradient of the head, until the backward pass */
     rvli_block flow;    /* the gradient between layers, backward */
@@ -256,7 +277,7 @@ void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
 
 /* Answers what it gives; kept: NULL where nothing is kept. */
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
-/* Takes the gradient of what it gave, and answers that of its input. */
+/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
 
@@ -311,8 +332,9 @@ rvli_block rvli_linear_backward(rvli_training *t, uint32_t number, rvli_role rol
 
 /* Answers the output; takes layer->attention_input. */
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept);
-/* Answers the gradient of the input; NULL: it has none. */
-rvli_block rvli_attention_backward(rvli_training *t, uint32_t number);
+/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input; NULL: it has
+ * none. */
+rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
@@ -330,7 +352,18 @@ void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 
 /* partial: recomputing stops before the last product. */
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
-rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number);
+/* The same as of attention. */
+rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* ---- latent.c: attention from compressed queries, keys and values ---- */
+
+rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept);
+rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* ---- experts.c: what is in the place of an MLP ---- */
+
+rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept);
+rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
 /* ---- layer.c ---- */
 

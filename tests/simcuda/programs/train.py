@@ -21,6 +21,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
+from shrunk import shrunk
 from stages import memory
 
 NOT_OF_THE_MODEL = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype")
@@ -30,6 +31,7 @@ BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTEN
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
 OPTIMIZERS = ("adamw", "adamw-8bit")
+TOWERS = ("visual", "vision_tower", "vision_model", "multi_modal_projector")
 
 
 def arguments():
@@ -50,16 +52,29 @@ def arguments():
     parser.add_argument("--single-quant", action="store_true", help="nf4: scales stay in fp32")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     parser.add_argument("--layers", type=int, help="instead of the config's")
+    parser.add_argument("--experts", type=int, help="the same of each layer")
+    parser.add_argument("--eager", action="store_true", help="attention by plain operations, for what has no other")
     parser.add_argument("--snapshot", help="where PyTorch's memory snapshot of rank 0 goes")
     return parser.parse_args()
+
+
+def without_towers(model):
+    """The language model of a model that also reads images, trained on text alone."""
+    for name in TOWERS:
+        if getattr(model.model, name, None) is not None:
+            setattr(model.model, name, None)
+    return model
+
+
+def layers_of(model):
+    return getattr(model.model, "language_model", model.model).layers
 
 
 def configured(options):
     with open(options.config, encoding="utf-8") as file:
         fields = json.load(file)
     kind = transformers.CONFIG_MAPPING[fields["model_type"]]
-    if options.layers:
-        fields["num_hidden_layers"] = options.layers
+    fields = shrunk(fields, options.layers, options.experts)
     return kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
 
 
@@ -95,6 +110,12 @@ def quantised(config, options):
                                        quantization_config=bits, device_map={"": torch.cuda.current_device()})  # fmt: skip
 
 
+def made(config, options):
+    kind = transformers.AutoModelForImageTextToText if hasattr(config, "text_config") else transformers.AutoModelForCausalLM
+    attention = "eager" if options.eager else "sdpa"
+    return without_towers(kind.from_config(config, dtype=torch.bfloat16, attn_implementation=attention))
+
+
 def chunked_loss(head, hidden, labels, chunks):
     """Cross entropy of the tokens in parts, as torchtune's LinearCrossEntropyLoss has it."""
     sums = [F.cross_entropy(head(part).float(), each, reduction="sum", ignore_index=-100)
@@ -125,13 +146,11 @@ def with_loss(model, kind):
 def sharded(options):
     """The model on this rank's card, its layers sharded, with weights of no meaning."""
     config = configured(options)
+    config = configured(options)
     loaded = options.base_dtype == "nf4"
     place = contextlib.nullcontext() if loaded else torch.device("meta")
     with place:
-        if loaded:
-            model = quantised(config, options)
-        else:
-            model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+        model = quantised(config, options) if loaded else made(config, options)
     model.config.use_cache = False
     base = model
     if options.recompute:
@@ -146,7 +165,7 @@ def sharded(options):
     model.train()
     if not options.ddp:
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if options.reduce_fp32 else None)
-        for layer in base.model.layers:
+        for layer in layers_of(base):
             fully_shard(layer, reshard_after_forward=options.reshard, mp_policy=policy)
         fully_shard(model, reshard_after_forward=options.reshard, mp_policy=policy)
     if not loaded:
@@ -196,7 +215,7 @@ def main():
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = optimizer_of(trained, options.optimizer)
     read = {"loaded": memory()}
-    ids = torch.randint(0, config.vocab_size, (options.micro_batch, options.seq_len), device="cuda")
+    ids = torch.randint(0, config.get_text_config().vocab_size, (options.micro_batch, options.seq_len), device="cuda")
     if options.snapshot and rank == 0:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context=None)
     for number in range(STEPS):
