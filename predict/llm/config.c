@@ -336,6 +336,8 @@ static void read_rest(rvli_reader *r)
     read_dense_size(r);
     if (m->features & RVLI_ALTUP)
         read_streams(r);
+    if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))
+        m->features &= ~RVLI_QK_L2_NORM;
     /* Of ERNIE's classes that with experts has a biased head as well. */
     if ((r->family->reads & RVLI_ERNIE_LAYERS) && (m->features & RVLI_MLP_BIAS))
         m->features |= RVLI_HEAD_BIAS;

@@ -54,6 +54,8 @@
 #define RVLI_JOINED_ROTARY (UINT64_C(1) << 28) /* rotated and other parts of a head are joined */
 #define RVLI_SCALED_INPUT (UINT64_C(1) << 29)  /* embeddings are multiplied by a number */
 #define RVLI_CAPPED_LOGITS (UINT64_C(1) << 30) /* divided, tanh, multiplied */
+#define RVLI_ALL_EXPERTS (UINT64_C(1) << 31)   /* each token goes to all of them, weighed before */
+#define RVLI_QK_L2_NORM (UINT64_C(1) << 32)    /* behind the rotation, without a weight */
 
 /* What a layer is made of. */
 enum {

@@ -168,7 +168,10 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         return refuse(ours, "changes nothing with --train megatron: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
         return refuse("--attention", "changes nothing with latent attention, which is predicted as "
-                                     "one block (docs/model.md): leave it out");
+                                     "cuDNN does it (docs/model.md): leave it out");
+    if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_SINKS))
+        return refuse("--attention", "changes nothing for heads with sinks, for which PyTorch has "
+                                     "plain operations alone (docs/model.md): leave it out");
     if (o->attention == RVL_MODEL_ATTENTION_EFFICIENT && m->kv_heads != m->heads)
         return refuse("--attention",
                       "efficient has no kernels for heads of q that share k and v, as this "

@@ -975,8 +975,8 @@ static void a_rotated_part_that_is_no_part_is_refused(void **state)
 static void training_of_other_shapes_is_refused(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-oss-20b", "qwen3-next-80b-a3b", "nemotron-nano-9b-v2",
-                                        "gemma-3n-e2b", "llama-4-scout-17b-16e"};
+    static const char *const names[] = {"glm-moe-dsa", "qwen3-next-80b-a3b", "nemotron-nano-9b-v2",
+                                        "gemma-3n-e2b", "granite-4.0-h-tiny"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         assert_step_refused(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP}, "--train",
@@ -1883,6 +1883,10 @@ static void options_out_of_range_are_refused(void **state)
         "deepseek-v3",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
         "--attention", "changes nothing with latent attention");
+    assert_option_refused(
+        "gpt-oss-20b",
+        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
+        "--attention", "changes nothing for heads with sinks");
     assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"nf4\"}}",
                           (rvl_model_options){0}, "quantization_config", "--weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},

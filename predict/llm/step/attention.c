@@ -89,6 +89,28 @@ static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
     return joined;
 }
 
+/* Of each head, in fp32, without a weight: takes q or k, and answers it normed. */
+static rvli_block l2_normed(rvli_training *t, rvli_block rotated, uint64_t heads, rvli_norm *norm,
+                            bool kept)
+{
+    if ((t->model->features & RVLI_QK_L2_NORM) == 0)
+        return rotated;
+    uint64_t bytes = rotated->requested;
+    norm->input = rvli_activation(t, 2 * bytes);
+    rvli_block squares = rvli_activation(t, 2 * bytes);
+    rvli_release(t, &squares);
+    norm->scale = rvli_activation(t, RVLI_FULL * t->tokens * heads);
+    rvli_block scaled = rvli_activation(t, 2 * bytes);
+    if (!kept) {
+        rvli_release(t, &norm->scale);
+        rvli_release(t, &norm->input);
+    }
+    rvli_block output = rvli_activation(t, bytes);
+    rvli_release(t, &scaled);
+    rvli_release(t, &rotated);
+    return output;
+}
+
 /* Their views are rotated; v stays one. */
 static void fused_forward(rvli_training *t, uint32_t number, bool kept)
 {
@@ -113,6 +135,8 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     layer->k = rotate(t, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
+    layer->q = l2_normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
+    layer->k = l2_normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
 }
 
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
@@ -171,11 +195,31 @@ static void join_backward(rvli_training *t, rvli_block *rotated_k, rvli_block *r
     rvli_release(t, &q);
 }
 
+/* Takes the gradient of what it gave, and leaves that of its input. */
+static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
+{
+    if ((t->model->features & RVLI_QK_L2_NORM) == 0)
+        return;
+    uint64_t bytes = norm->input->requested;
+    rvli_block of_scaled = rvli_activation(t, bytes);
+    rvli_release(t, gradient);
+    rvli_block of_input = rvli_activation(t, bytes);
+    rvli_block squares = rvli_activation(t, bytes);
+    rvli_release(t, &of_scaled);
+    rvli_release(t, &squares);
+    rvli_release(t, &norm->scale);
+    rvli_release(t, &norm->input);
+    *gradient = rvli_activation(t, bytes / 2);
+    rvli_release(t, &of_input);
+}
+
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
+    l2_backward(t, &t->layers[number].k_norm, &of->k);
+    l2_backward(t, &t->layers[number].q_norm, &of->q);
     rvli_block none = NULL; /* that of both parts stays */
     rvli_block rotated_k =
         with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, false) : NULL;

@@ -3,6 +3,10 @@
  * Experts as transformers runs them on a GPU: by grouped products (integrations/moe.py,
  * grouped_mm_experts_forward).
  *
+ * Llama 4 has each token go through all experts, its hidden states weighed before they go there.
+ * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
+ * each row.
+ *
  * Tokens are copied once for each expert that they chose, in the order of the experts, and go
  * through two products over all experts. What these give is copied each time to clear the rows of
  * experts that are elsewhere. The sizes do not depend on how tokens are routed.
@@ -21,11 +25,16 @@ typedef struct widths {
     uint64_t shared; /* what the expert for all tokens keeps */
 } widths;
 
+static bool takes_all(const rvli_training *t)
+{
+    return (t->model->features & RVLI_ALL_EXPERTS) != 0;
+}
+
 static widths widths_of(const rvli_training *t)
 {
     const uint64_t *dim = t->model->dim;
     uint64_t hidden = RVLI_HALF * t->tokens * dim[RVLI_DIM_HIDDEN];
-    uint64_t chosen = t->model->experts_per_token;
+    uint64_t chosen = takes_all(t) ? t->model->experts : t->model->experts_per_token;
     uint64_t inner = RVLI_HALF * t->tokens * chosen * dim[RVLI_DIM_EXPERT_INTERMEDIATE];
     uint64_t gates = (t->model->features & RVLI_NO_GATE) != 0 ? 1 : 2;
     return (widths){.tokens = hidden,
@@ -38,8 +47,9 @@ static widths widths_of(const rvli_training *t)
 
 static void drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {&e->probabilities, &e->indices, &e->selected, &e->up,
-                         &e->activated,     &e->product, &e->given,    &e->shared};
+    rvli_block *all[] = {&e->probabilities, &e->indices,    &e->selected,   &e->up,
+                         &e->activated,     &e->factors[0], &e->factors[1], &e->factors[2],
+                         &e->product,       &e->given,      &e->shared,     &e->repeated};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
@@ -50,6 +60,18 @@ static rvli_block cleared(rvli_training *t, rvli_block *original)
     rvli_block copy = rvli_activation(t, (*original)->requested);
     rvli_release(t, original);
     return copy;
+}
+
+static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
+{
+    rvli_block made = rvli_activation(t, bytes);
+    rvli_release(t, before);
+    return made;
+}
+
+static bool is_biased(const rvli_training *t)
+{
+    return (t->model->features & RVLI_EXPERT_BIAS) != 0;
 }
 
 /* ---- Forward ---- */
@@ -66,25 +88,54 @@ static rvli_block route(rvli_training *t, const widths *w, rvli_experts *e)
     return logits;
 }
 
-static void run(rvli_training *t, const widths *w, rvli_experts *e)
+static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e)
 {
-    e->selected = rvli_activation(t, w->selected);
-    rvli_block given = rvli_activation(t, w->up);
-    e->up = cleared(t, &given);
     e->activated = rvli_activation(t, w->inner);
-    e->product = rvli_activation(t, w->up > w->inner ? w->inner : 0);
-    given = rvli_activation(t, w->selected);
-    e->given = cleared(t, &given);
+    if (is_biased(t)) {
+        rvli_block bounded = rvli_activation(t, w->inner);
+        rvli_block scaled = rvli_activation(t, w->inner);
+        e->factors[0] = next(t, w->inner, &scaled);
+        e->factors[1] = rvli_activation(t, w->inner);
+        e->factors[2] = rvli_activation(t, w->inner);
+        e->product = next(t, w->inner, &bounded);
+    } else {
+        e->product = rvli_activation(t, w->up > w->inner ? w->inner : 0);
+    }
 }
 
 /* Each token's outputs, weighed, in its order, and their sum. */
 static rvli_block add_up(rvli_training *t, const widths *w)
 {
     rvli_block weighed = rvli_activation(t, w->selected);
-    rvli_block ordered = rvli_activation(t, w->selected);
-    rvli_release(t, &weighed);
-    rvli_block sum = rvli_activation(t, w->tokens);
-    rvli_release(t, &ordered);
+    rvli_block ordered = next(t, w->selected, &weighed);
+    return next(t, w->tokens, &ordered);
+}
+
+/* All experts for each token. Answers the sum of their outputs. */
+static rvli_block run_all(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    e->repeated = rvli_activation(t, w->selected);
+    e->selected = rvli_activation(t, w->selected);
+    e->up = rvli_activation(t, w->up);
+    e->activated = rvli_activation(t, w->inner);
+    e->product = rvli_activation(t, w->inner);
+    rvli_block given = rvli_activation(t, w->selected);
+    return next(t, w->tokens, &given);
+}
+
+/* Those that were chosen. Answers the sum of their outputs. */
+static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    e->selected = rvli_activation(t, w->selected);
+    rvli_block bias = rvli_activation(t, is_biased(t) ? w->up : 0);
+    rvli_block given = rvli_activation(t, w->up);
+    e->up = cleared(t, &given);
+    gate_forward(t, w, e);
+    bias = next(t, is_biased(t) ? w->selected : 0, &bias);
+    given = rvli_activation(t, w->selected);
+    e->given = cleared(t, &given);
+    rvli_block sum = add_up(t, w);
+    rvli_release(t, &bias);
     return sum;
 }
 
@@ -105,8 +156,7 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_layer *layer = &t->layers[number];
     widths w = widths_of(t);
     rvli_block logits = route(t, &w, &layer->experts);
-    run(t, &w, &layer->experts);
-    rvli_block output = add_up(t, &w);
+    rvli_block output = (takes_all(t) ? run_all : run)(t, &w, &layer->experts);
     rvli_release(t, &logits);
     output = with_shared(t, &w, &layer->experts, output);
     if (!kept) {
@@ -117,13 +167,6 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept)
 }
 
 /* ---- Backward ---- */
-
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
 
 /* Answers the gradient of what the experts gave. */
 static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e)
@@ -136,6 +179,30 @@ static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_exper
     rvli_release(t, &of_weighed);
     rvli_release(t, &e->given);
     return next(t, w->selected, &of_given);
+}
+
+/* The same of a bounded gate by its sigmoid: gate and up are every second element. */
+static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                   rvli_block of_product)
+{
+    rvli_block of_up = rvli_activation(t, w->inner);
+    rvli_block of_gated = next(t, w->inner, &of_product);
+    rvli_release(t, &e->factors[1]);
+    rvli_release(t, &e->factors[2]);
+    rvli_block of_gate = rvli_activation(t, w->inner);
+    rvli_block of_sigmoid = next(t, w->inner, &of_gated);
+    rvli_release(t, &e->activated);
+    rvli_block of_scaled = next(t, w->inner, &of_sigmoid);
+    rvli_release(t, &e->factors[0]);
+    rvli_block passing = next(t, w->inner, &of_scaled);
+    rvli_release(t, &passing);
+    rvli_block of_bounded = next(t, w->inner, &of_up);
+    rvli_block of_free = next(t, w->inner, &of_gate);
+    rvli_release(t, &e->up);
+    rvli_block of_both = next(t, w->up, &of_bounded);
+    rvli_block second = next(t, w->up, &of_free);
+    rvli_release(t, &second);
+    return next(t, w->up, &of_both);
 }
 
 /* Answers that of what gate and up gave. */
@@ -162,6 +229,31 @@ static void shared_backward(rvli_training *t, const widths *w, rvli_experts *e)
     rvli_release(t, &of_both);
 }
 
+/* From the gradient of the sum of their outputs to that of what the products of gate and up gave.
+ */
+static rvli_block outputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                   rvli_unit *unit)
+{
+    rvli_block of_given =
+        takes_all(t) ? rvli_activation(t, w->selected) : weights_backward(t, w, e);
+    rvli_gradient(t, unit, RVLI_ROLE_DOWN);
+    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
+    rvli_block of_product = next(t, w->inner, &of_given);
+    rvli_release(t, &e->product);
+    return (is_biased(t) ? bounded_backward : gate_backward)(t, w, e, of_product);
+}
+
+/* From the gradient of what the experts got to that of the tokens. */
+static rvli_block inputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                  rvli_block of_selected)
+{
+    rvli_block of_weights = rvli_activation(t, takes_all(t) ? w->selected : 0);
+    of_selected = next(t, w->selected, &of_selected);
+    rvli_release(t, &of_weights);
+    rvli_release(t, &e->repeated);
+    return next(t, w->tokens, &of_selected);
+}
+
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
@@ -169,18 +261,12 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     shared_backward(t, &w, e);
-    rvli_block of_given = weights_backward(t, &w, e);
+    rvli_block of_up = outputs_backward(t, &w, e, unit);
     rvli_release(t, &of_output);
-    rvli_gradient(t, unit, RVLI_ROLE_DOWN);
-    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    rvli_block of_product = next(t, w.inner, &of_given);
-    rvli_release(t, &e->product);
-    rvli_block of_up = gate_backward(t, &w, e, of_product);
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
     rvli_block of_selected = next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
-    of_selected = next(t, w.selected, &of_selected);
-    rvli_block of_input = next(t, w.tokens, &of_selected);
+    rvli_block of_input = inputs_backward(t, &w, e, of_selected);
     drop(t, e);
     rvli_release(t, &layer->mlp_input);
     return of_input;

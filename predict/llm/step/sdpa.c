@@ -251,8 +251,17 @@ static bool is_math(const rvli_training *t)
     return t->options->attention == RVL_MODEL_ATTENTION_MATH;
 }
 
+static bool is_eager(const rvli_training *t)
+{
+    return (t->model->features & RVLI_SINKS) != 0;
+}
+
 void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
+    if (is_eager(t)) {
+        rvli_eager_forward(t, layer, kept);
+        return;
+    }
     if (is_math(t)) {
         math_forward(t, layer, kept);
         return;
@@ -265,6 +274,10 @@ void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
 
 void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
 {
+    if (is_eager(t)) {
+        rvli_eager_done(t, layer, kept);
+        return;
+    }
     if (!kept)
         rvli_release(t, &layer->attended);
     if (kept && !is_math(t))
@@ -277,7 +290,9 @@ void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
 void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out)
 {
-    if (is_math(t))
+    if (is_eager(t))
+        rvli_eager_backward(t, layer, of_attended, gradients_out);
+    else if (is_math(t))
         math_backward(t, layer, of_attended, gradients_out);
     else
         kernel_backward(t, layer, of_attended, gradients_out);

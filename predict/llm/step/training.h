@@ -88,9 +88,11 @@ typedef struct rvli_adapter {
 typedef struct rvli_experts {
     rvli_block probabilities; /* of the router */
     rvli_block indices;
+    rvli_block repeated; /* where all get all tokens: these before they are weighed */
     rvli_block selected; /* what they get */
     rvli_block up;       /* and gate */
     rvli_block activated;
+    rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
     rvli_block shared; /* the expert for all tokens: all that it keeps */
@@ -175,6 +177,7 @@ typedef struct rvli_training {
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
+    rvli_block mask;      /* of attention by plain operations, in the forward pass */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
     rvli_norm last_norm;
@@ -349,6 +352,15 @@ void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept);
 /* Takes the gradient of layer->attended. */
 void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
+
+/* ---- eager.c: the same by plain operations ---- */
+
+/* What tokens see, in the forward pass of a family that needs it. The caller releases t->mask. */
+void rvli_eager_mask(rvli_training *t);
+void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept);
+void rvli_eager_done(rvli_training *t, rvli_layer *layer, bool kept);
+void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                         rvli_attention_gradients *gradients_out);
 
 /* partial: recomputing stops before the last product. */
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);

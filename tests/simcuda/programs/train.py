@@ -146,7 +146,6 @@ def with_loss(model, kind):
 def sharded(options):
     """The model on this rank's card, its layers sharded, with weights of no meaning."""
     config = configured(options)
-    config = configured(options)
     loaded = options.base_dtype == "nf4"
     place = contextlib.nullcontext() if loaded else torch.device("meta")
     with place:

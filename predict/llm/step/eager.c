@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attention by plain operations in bf16, for families that scaled_dot_product_attention cannot do:
+ * each head has a sink, a score that belongs to no token (transformers' eager_attention_forward of
+ * gpt_oss).
+ *
+ * Keys and values are copied for each head of q. All scores are there several times for a moment;
+ * their softmax stays.
+ */
+#include "predict/llm/step/training.h"
+
+static uint64_t q_bytes(const rvli_training *t)
+{
+    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_Q];
+}
+
+static uint64_t kv_bytes(const rvli_training *t)
+{
+    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_KV];
+}
+
+/* Scores of all rows, each with so many beside those of tokens. */
+static uint64_t scores(const rvli_training *t, uint64_t sinks)
+{
+    return RVLI_HALF * t->tokens * t->model->heads * (t->options->seq_len + sinks);
+}
+
+static bool is_grouped(const rvli_training *t)
+{
+    return t->model->kv_heads != t->model->heads;
+}
+
+static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
+{
+    rvli_block made = rvli_activation(t, bytes);
+    rvli_release(t, before);
+    return made;
+}
+
+void rvli_eager_mask(rvli_training *t)
+{
+    uint64_t seq_len = t->options->seq_len;
+    uint64_t kinds = rvli_has_layers(t->model, RVLI_LAYER_WINDOW) ? 2 : 1;
+    if (t->model->features & RVLI_SINKS)
+        t->mask = rvli_activation(t, kinds * RVLI_HALF * seq_len * seq_len);
+}
+
+static void drop_kept(rvli_training *t, rvli_layer *layer)
+{
+    rvli_release(t, &layer->softmax);
+    rvli_release(t, &layer->wide_k);
+    rvli_release(t, &layer->wide_v);
+}
+
+void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    layer->wide_k = rvli_activation(t, is_grouped(t) ? q_bytes(t) : 0);
+    layer->wide_v = rvli_activation(t, is_grouped(t) ? q_bytes(t) : 0);
+    rvli_block products = rvli_activation(t, scores(t, 0));
+    rvli_block scaled = next(t, scores(t, 0), &products);
+    rvli_block masked = next(t, scores(t, 0), &scaled);
+    rvli_block with_sinks = rvli_activation(t, scores(t, 1));
+    rvli_block lowered = next(t, scores(t, 1), &with_sinks);
+    layer->softmax = next(t, scores(t, 1), &masked);
+    rvli_block by_heads = rvli_activation(t, q_bytes(t));
+    layer->attended = next(t, q_bytes(t), &by_heads);
+    rvli_release(t, &lowered);
+    if (!kept)
+        drop_kept(t, layer);
+}
+
+/* What the caller still has until it returns. */
+void rvli_eager_done(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    if (!kept)
+        rvli_release(t, &layer->attended);
+    if (!kept)
+        rvli_release(t, &layer->q);
+    if (!kept || is_grouped(t)) {
+        rvli_release(t, &layer->k);
+        rvli_release(t, &layer->v);
+    }
+}
+
+/* From the gradient of what the softmax gave to that of the products. */
+static rvli_block scores_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_weights)
+{
+    rvli_block of_softmax = next(t, scores(t, 1), of_weights);
+    rvli_block of_lowered = rvli_activation(t, scores(t, 1));
+    rvli_block passing = rvli_activation(t, scores(t, 1));
+    rvli_release(t, &passing);
+    rvli_release(t, &of_softmax);
+    rvli_release(t, &layer->softmax);
+    passing = rvli_activation(t, scores(t, 1)); /* through the largest of each row */
+    rvli_release(t, &passing);
+    return next(t, scores(t, 0), &of_lowered);
+}
+
+void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                         rvli_attention_gradients *of)
+{
+    rvli_release(t, &layer->attended);
+    rvli_block of_wide_v = rvli_activation(t, q_bytes(t));
+    rvli_block of_weights = next(t, scores(t, 0), of_attended);
+    rvli_release(t, &layer->wide_v);
+    rvli_block of_products = scores_backward(t, layer, &of_weights);
+    of->q = rvli_activation(t, q_bytes(t));
+    rvli_block of_wide_k = next(t, q_bytes(t), &of_products);
+    rvli_release(t, &layer->wide_k);
+    rvli_release(t, &layer->q);
+    rvli_release(t, &layer->k);
+    rvli_release(t, &layer->v);
+    of->v = next(t, kv_bytes(t), &of_wide_v);
+    of->k = next(t, kv_bytes(t), &of_wide_k);
+}
