@@ -33,7 +33,7 @@ typedef struct process {
 
 struct rvl_trace_writer {
     rvli_output output;
-    rvl_status failed;
+    int failed; /* errno of the first failure; 0: none */
     uint64_t events;
     uint64_t last_ns;
     uint64_t devices; /* bit d: device d is declared */
@@ -117,19 +117,37 @@ static void field_name(rvl_trace_writer *writer, const char *name)
 
 /* ---- Output ---- */
 
+static const char *explanation(int number)
+{
+    switch (number) {
+    case ENOSPC:
+    case EDQUOT:
+        return "no space for the trace: free some, or name a file on another disk";
+    case EFBIG:
+        return "the trace is larger than a file may be: raise ulimit -f";
+    default:
+        return "the trace could not be written";
+    }
+}
+
+static rvl_status tell(const rvl_trace_writer *writer)
+{
+    rvli_error(RVL_ERR_IO, explanation(writer->failed));
+    rvli_error_errno(writer->failed);
+    return RVL_ERR_IO;
+}
+
 static rvl_status remember(rvl_trace_writer *writer)
 {
-    int number = errno;
-    writer->failed = rvli_error(RVL_ERR_IO, "the trace could not be written");
-    rvli_error_errno(number);
-    return writer->failed;
+    writer->failed = errno;
+    return tell(writer);
 }
 
 static rvl_status write_out(rvl_trace_writer *writer)
 {
     size_t done = 0;
-    if (writer->failed != RVL_OK)
-        return rvli_error(writer->failed, "the trace could not be written");
+    if (writer->failed != 0)
+        return tell(writer);
     if (!rvli_file_may_take(writer->output.fd, writer->length)) {
         errno = EFBIG;
         return remember(writer);
@@ -149,8 +167,8 @@ static rvl_status write_out(rvl_trace_writer *writer)
 /* Room for one more line. */
 static rvl_status begin_line(rvl_trace_writer *writer)
 {
-    if (writer->failed != RVL_OK)
-        return rvli_error(writer->failed, "the trace could not be written");
+    if (writer->failed != 0)
+        return tell(writer);
     return BUFFER_BYTES - writer->length < LINE_BYTES_MAX ? write_out(writer) : RVL_OK;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1063,17 +1064,30 @@ static void writer_has_a_limit_of_processes(void **state)
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
 }
 
+/* The first cause, at every later call too, and what to do. */
+static void check_full_disk(rvl_status status)
+{
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(status, RVL_ERR_IO);
+    assert_int_equal(rvl_last_error(&error), RVL_OK);
+    assert_int_equal(error.status, RVL_ERR_IO);
+    assert_string_equal(error.message,
+                        "no space for the trace: free some, or name a file on another disk");
+    assert_string_equal(error.native_name, "ENOSPC");
+}
+
 static void writer_remembers_a_full_disk(void **state)
 {
     const rvl_trace_event step = {RVL_EVENT_STEP, TRAINER};
     (void)state;
     rvl_trace_writer *writer = open_writer("/dev/full");
     assert_int_equal(rvl_trace_writer_add_event(writer, &step, sizeof step), RVL_OK);
-    assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_add_event(writer, &step, sizeof step), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_add_process(writer, "late", 0), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_flush(writer), RVL_ERR_IO);
-    assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
+    check_full_disk(rvl_trace_writer_flush(writer));
+    errno = 0; /* the first cause is told, and not what came later */
+    check_full_disk(rvl_trace_writer_add_event(writer, &step, sizeof step));
+    check_full_disk(rvl_trace_writer_add_process(writer, "late", 0));
+    check_full_disk(rvl_trace_writer_flush(writer));
+    check_full_disk(rvl_trace_writer_close(writer));
     writer = open_writer("/dev/full");
     assert_int_equal(rvl_trace_writer_close(writer), RVL_ERR_IO);
     writer = open_writer("/dev/full");
