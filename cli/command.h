@@ -75,6 +75,10 @@ unsigned table_columns(void);
 #define SIZE_TEXT_BYTES 32
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
+/* "once", or "2 times". Returns text. */
+#define TIMES_TEXT_BYTES 32
+const char *format_times(uint64_t count, char text[TIMES_TEXT_BYTES]);
+
 /* "+1.25 %", "-0.31 %"; "0.00 %" where two digits show no difference. */
 #define CHANGE_TEXT_BYTES 32
 const char *format_change(double percent, char text[CHANGE_TEXT_BYTES]);

@@ -14,6 +14,7 @@
 
 #define STAGE_OF_ALL "run"
 #define AUDIT_LIBRARY "libreveille-find.so"
+#define UNNAMED "/proc/self/fd/"
 
 /* ---- The libraries ---- */
 
@@ -134,6 +135,14 @@ static int complain_of(const rvl_error *error, int status)
                     error->native_name);
 }
 
+/* A trace that is not kept has a name that says nothing. */
+static int complain_of_trace(const rvl_error *error, const char *trace)
+{
+    bool is_kept = strncmp(trace, UNNAMED, strlen(UNNAMED)) != 0;
+    return complain(EXIT_INTERNAL, "%s%s%s%s%s", is_kept ? trace : "", is_kept ? ": " : "",
+                    error->message, error->native_name[0] != '\0' ? ": " : "", error->native_name);
+}
+
 static int start(const simulation *what, const rvli_machine *machine, const char *library,
                  rvli_launch *launch)
 {
@@ -194,7 +203,7 @@ int simulate(const simulation *what, const char *library, const char *trace,
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {
         rvl_last_error(&error);
-        code = complain_of(&error, EXIT_INTERNAL);
+        code = complain_of_trace(&error, trace);
     }
     return code;
 }
@@ -203,8 +212,11 @@ int simulate_trace(char path[SIMULATE_TRACE_BYTES])
 {
     int file = memfd_create("reveille-run", MFD_CLOEXEC);
     if (file < 0)
-        complain(0, "no memory for the trace: %s", strerror(errno));
-    snprintf(path, SIMULATE_TRACE_BYTES, "/proc/self/fd/%d", file);
+        complain(0, "no memory for the trace, by memfd_create(): %s%s", strerror(errno),
+                 errno == ENOSYS || errno == EPERM
+                     ? ": allow it in the seccomp profile of this container"
+                     : "");
+    snprintf(path, SIMULATE_TRACE_BYTES, UNNAMED "%d", file);
     return file;
 }
 
@@ -212,15 +224,16 @@ int simulate_trace(char path[SIMULATE_TRACE_BYTES])
 
 void simulate_tell_refusals(const rvli_machine_refusal *refused)
 {
-    char asked[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], where[32];
+    char asked[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], times[TIMES_TEXT_BYTES], where[32];
     if (refused->count == 0)
         return;
     snprintf(where, sizeof where, refused->device >= 0 ? "device %d" : "pinned host memory",
              refused->device);
     complain(0,
-             "out of memory %" PRIu64 " times: first %s asked for %s (%" PRIu64
-             " bytes) of %s with %s (%" PRIu64 " bytes) free",
-             refused->count, refused->process, format_size(refused->requested_bytes, asked),
+             "out of memory %s: %s%s asked for %s (%" PRIu64 " bytes) of %s with %s (%" PRIu64
+             " bytes) free",
+             format_times(refused->count, times), refused->count > 1 ? "first " : "",
+             refused->process, format_size(refused->requested_bytes, asked),
              refused->requested_bytes, where, format_size(refused->free_bytes, left),
              refused->free_bytes);
 }

@@ -114,6 +114,15 @@ const char *format_change(double percent, char text[CHANGE_TEXT_BYTES])
     return text;
 }
 
+const char *format_times(uint64_t count, char text[TIMES_TEXT_BYTES])
+{
+    if (count == 1)
+        snprintf(text, TIMES_TEXT_BYTES, "once");
+    else
+        snprintf(text, TIMES_TEXT_BYTES, "%" PRIu64 " times", count);
+    return text;
+}
+
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {
     if (bytes < KIB)

@@ -11,12 +11,13 @@
 void unknown_tell(const rvli_unknown_reads *reads, const char *who)
 {
     uint64_t rest = reads->count;
+    char times[TIMES_TEXT_BYTES];
     if (reads->count == 0)
         return;
     complain(0,
-             "%s%" PRIu64 " times the program read what only a kernel would have written: it got "
-             "zeroes, and where it decides by them it may take another way than on a card",
-             who, reads->count);
+             "%sthe program read %s what only a kernel would have written: it got zeroes, and "
+             "where it decides by them it may take another way than on a card",
+             who, format_times(reads->count, times));
     for (size_t i = 0; i < reads->place_count && i < SHOWN; i++) {
         const rvli_unknown_place *place = &reads->places[i];
         rest -= place->count;

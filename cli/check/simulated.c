@@ -110,11 +110,11 @@ static void judge(const check_item *item, const simulation_end *end, check_refus
 /* A command that is well may still have gone another way than on a card. */
 static void tell(const check_item *item, const char *device, const simulation_end *end)
 {
-    char who[CHECK_TEXT_BYTES];
+    char who[CHECK_TEXT_BYTES], times[TIMES_TEXT_BYTES];
     snprintf(who, sizeof who, "check %s on %s: ", item->name, device);
     if (end->refused.count > 0)
-        complain(0, "%smemory ran out %" PRIu64 " times, and the command went on", who,
-                 end->refused.count);
+        complain(0, "%smemory ran out %s, and the command went on", who,
+                 format_times(end->refused.count, times));
     unknown_tell(&end->unknown, who);
 }
 

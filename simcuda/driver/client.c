@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define UNDER "run the program under `reveille run`"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int machine = -1;
 static bool lost;
@@ -80,13 +82,10 @@ static bool receive(rvli_wire_answer *answer, int *file)
     return length == (ssize_t)sizeof *answer;
 }
 
-static void lose(const char *why)
+static void lose(const char *why, const char *remedy)
 {
     if (!lost)
-        fprintf(stderr,
-                "reveille: %s: no simulated GPU can be used: run the program under "
-                "`reveille run`\n",
-                why);
+        fprintf(stderr, "reveille: %s: no simulated GPU can be used: %s\n", why, remedy);
     lost = true;
     if (machine >= 0)
         close(machine);
@@ -97,7 +96,7 @@ static rvl_status exchange(const rvli_wire_request *request, rvli_wire_answer *a
 {
     if (send_request(request) && receive(answer, file))
         return (rvl_status)answer->status;
-    lose("the machine has ended");
+    lose("the machine has ended", UNDER);
     return RVL_ERR_NO_DRIVER;
 }
 
@@ -114,6 +113,15 @@ static bool connect_to(const char *name)
     return machine >= 0 &&
            connect(machine, (struct sockaddr *)&address,
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
+}
+
+/* The machine admits nobody else, and would end the connection without a word. */
+static bool is_own(void)
+{
+    struct ucred owner;
+    socklen_t size = sizeof owner;
+    return getsockopt(machine, SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0 ||
+           owner.uid == geteuid();
 }
 
 static void read_program(char text[RVLI_WIRE_TEXT_BYTES])
@@ -136,7 +144,12 @@ static rvl_status open_locked(void)
         return RVL_ERR_NO_DRIVER;
     const char *name = getenv(RVLI_WIRE_VARIABLE);
     if (name == NULL || !connect_to(name)) {
-        lose(name == NULL ? RVLI_WIRE_VARIABLE " is not set" : "the machine is gone");
+        lose(name == NULL ? RVLI_WIRE_VARIABLE " is not set" : "the machine is gone", UNDER);
+        return RVL_ERR_NO_DRIVER;
+    }
+    if (!is_own()) {
+        lose("`reveille run` was started by another user than this program's",
+             "become that user first, as with su -c 'reveille run ...'");
         return RVL_ERR_NO_DRIVER;
     }
     read_program(hello.text);
@@ -144,7 +157,7 @@ static rvl_status open_locked(void)
     if (status == RVL_OK)
         devices = (int)answer.count;
     else if (machine >= 0)
-        lose("the machine is of another version of Reveille");
+        lose("the machine is of another version of Reveille", UNDER);
     return status;
 }
 
@@ -200,7 +213,7 @@ void rvli_client_post(const rvli_wire_request *request)
 {
     pthread_mutex_lock(&mutex);
     if (machine >= 0 && !send_request(request))
-        lose("the machine has ended");
+        lose("the machine has ended", UNDER);
     pthread_mutex_unlock(&mutex);
 }
 

@@ -76,7 +76,8 @@ static rvl_status open_shared(rvli_machine *machine, rvl_error *error)
 {
     if (rvli_shared_open(&machine->shared) != RVL_OK ||
         !watch(machine, rvli_shared_file(machine->shared), machine->shared))
-        return failed(error, "the files for memory that processes share cannot be opened");
+        return failed(error, "the files for memory that processes share cannot be opened (epoll, "
+                             "memfd_create(): a container's seccomp profile must allow them)");
     return RVL_OK;
 }
 

@@ -25,7 +25,7 @@
 #include "base/file_limit.h"
 #include "base/output.h"
 #include "tests/support/folder.h"
-#include "tests/support/no_nameless.h"
+#include "tests/support/no_files.h"
 #include "reveille/trace.h"
 #include "cli/output.h"
 

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "tests/support/folder.h"
-#include "tests/support/no_nameless.h"
+#include "tests/support/no_files.h"
 #include "tests/support/run_command.h"
 
 /* Paths as words of a shell, however deep it is quoted: main() puts them into the environment. */

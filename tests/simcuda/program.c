@@ -18,6 +18,7 @@
  *     streams N      result             kernel    result, of one of PTX
  *     graph          result, of one without a node
  *     multicast      whether the device can, and the result of making an object, twice
+ *     become USER    result, of taking another user's rights
  *     exit N         ends so
  */
 #include <cuda.h>
@@ -248,6 +249,8 @@ static int act(char **words)
         say(opens_driver(words[1]));
     else if (strcmp(word, "wheel") == 0)
         say(ask_wheel(words[1]));
+    else if (strcmp(word, "become") == 0)
+        say(seteuid((uid_t)value));
     else if (strcmp(word, "exit") == 0)
         exit((int)value);
     else

@@ -124,7 +124,7 @@ def check_refused(status, readings, said):
     check([each["stage"] for each in readings], BEGIN, "stages that ended")
     before, trained = readings[0]["engine"]["awake"], readings[-1]["used"]
     free = CAPACITY - trained - before["weights"] - before["runtime"]
-    found = re.search(r"out of memory 1 times: first VLLM::\S+ asked for .*\((\d+) bytes\) .* with .*\((\d+) bytes\)",
+    found = re.search(r"out of memory once: VLLM::\S+ asked for .*\((\d+) bytes\) .* with .*\((\d+) bytes\)",
                       said)  # fmt: skip
     assert found, said[-2000:]
     check((int(found[1]), int(found[2])), (before["kv_cache"], free), "asked for, and free")

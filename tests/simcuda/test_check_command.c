@@ -118,10 +118,10 @@ static void what_is_told_of_one_that_is_well(void **state)
                  "\"read\"]}");
     assert_int_equal(check_apart("c.json"), 0);
     check_printed("2 stages, 0 failed\n");
-    check_contains(shown, "reveille: check pins on h200: memory ran out 1 times, and the command "
+    check_contains(shown, "reveille: check pins on h200: memory ran out once, and the command "
                           "went on\n");
-    check_contains(shown, "reveille: check reads on h200: 1 times the program read what only a "
-                          "kernel would have written");
+    check_contains(shown, "reveille: check reads on h200: the program read once what only a kernel "
+                          "would have written");
 }
 
 /* ---- What fails ---- */
@@ -136,7 +136,7 @@ static void one_that_does_not_fit(void **state)
                            "{\"name\": \"big\", \"command\": [\"" PROGRAM "\", \"malloc\", "
                            "\"1073741824\", \"exit\", \"5\"], \"devices\": \"1GiB\"}]}");
     assert_int_equal(check_apart("c.json --junit j.xml --update-baseline"), 3);
-    check_printed("OOM: out of memory 1 times: first simcuda-program[");
+    check_printed("OOM: out of memory once: simcuda-program[");
     check_printed("asked for 1.0 GiB (1073741824 bytes) of device 0 with 497.2 MiB (521338880 "
                   "bytes) free; the command ended with exit status 5\n");
     check_printed("1 stages, 1 failed\n");
@@ -146,7 +146,7 @@ static void one_that_does_not_fit(void **state)
     assert_string_equal(text, "{\"schema\": 1, \"stages\": []}");
     folder_read("j.xml", text, sizeof text);
     check_contains(text, "tests=\"1\" failures=\"1\" errors=\"0\"");
-    check_contains(text, "<failure message=\"out of memory 1 times");
+    check_contains(text, "<failure message=\"out of memory once");
 }
 
 static void one_that_cannot_be_checked(void **state)

@@ -166,7 +166,7 @@ static void what_a_rank_does_not_know(void **state)
     run(2, "put i32 1,$([ $1 = 0 ] && echo 2 || echo -) allreduce sum get 1 get 2 allgather get 3 "
            "get 4");
     check_all(2, "0\n2 \n2 0 \n0\n1 2 1 \n1 2 1 0 \n");
-    check_unknown_reads("4 times the program read what only a kernel");
+    check_unknown_reads("the program read 4 times what only a kernel");
     run(2, "put i32 $([ $1 = 0 ] && echo 2 || echo -) allreduce sum get 1 broadcast 0 get 1");
     check_all(2, "0\n0 \n0\n2 \n");
     check_unknown_reads("2 times");

@@ -80,7 +80,7 @@ static void out_of_memory_at_the_byte(void **state)
     assert_int_equal(printed(3), 0);
     assert_int_equal(printed(4), CONTEXT + room);
     assert_int_equal(printed(5), OUT_OF_MEMORY);
-    check_err("out of memory 2 times");
+    check_err("out of memory 2 times: first simcuda-program[");
     check_err("149558394880 bytes");
 }
 
