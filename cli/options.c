@@ -493,6 +493,16 @@ static const char *word_at_fault(char **argv, int before, int answer)
     return ended ? whole : argv[optind];
 }
 
+/* Other programs take "-" for their input. Here it would be a file that nobody has. */
+static int check_operands(const command_spec *command, char **operands)
+{
+    for (char **each = operands; command->operands != NULL && *each != NULL; each++)
+        if (strcmp(*each, "-") == 0)
+            return options_refuse(command, "%s: -: name /dev/stdin to read what is piped in",
+                                  command->name);
+    return 0;
+}
+
 bool options_parse(const command_spec *command, int argc, char **argv, void *arguments,
                    option_line *line_out)
 {
@@ -514,7 +524,8 @@ bool options_parse(const command_spec *command, int argc, char **argv, void *arg
         }
     }
     line_out->first = optind;
-    return true;
+    line_out->status = check_operands(command, argv + optind);
+    return line_out->status == 0;
 }
 
 bool options_given(const command_spec *command, const option_line *line, const char *name)
@@ -568,6 +579,13 @@ int options_check_ending(const command_spec *command, const char *option, const 
                           "%s %s: this writes .%.*s, and the name says %s: end it in .%.*s", option,
                           path, (int)strcspn(endings, " "), endings, strrchr(base, '.'),
                           (int)strcspn(endings, " "), endings);
+}
+
+int options_check_trace(const command_spec *command, const char *path)
+{
+    if (path != NULL && strcmp(path, "-") == 0)
+        return options_refuse(command, "-o -: name /dev/stdout, or ./- for a file of that name");
+    return options_check_ending(command, "-o", path, "rvt zst");
 }
 
 bool options_is_snapshot(const char *path)

@@ -122,6 +122,9 @@ bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES]);
 int options_check_ending(const command_spec *command, const char *option, const char *path,
                          const char *endings);
 
+/* The same of -o, which names a trace (NULL: none). "-" is refused: stdout has what people read. */
+int options_check_trace(const command_spec *command, const char *path);
+
 /* Budgets as they are named on a command line. */
 typedef struct option_budgets {
     rvl_budget *list; /* room for one a word of the command line */

@@ -271,8 +271,7 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         return options_refuse(&run_spec, "run: name the command to run");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
-    return parsed->output != NULL ? options_check_ending(&run_spec, "-o", parsed->output, "rvt zst")
-                                  : 0;
+    return options_check_trace(&run_spec, parsed->output);
 }
 
 int command_run(int argc, char **argv)

@@ -170,6 +170,17 @@ static bool search(const char *name, char path[PATH_MAX])
     return false;
 }
 
+static bool refuse_path(const char *path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return refuse(path, errno == ENOENT ? "does not exist" : strerror(errno));
+    return refuse(path, S_ISDIR(facts.st_mode)
+                            ? "is a directory: name the program itself"
+                            : "may not be executed: chmod +x makes it a program, or name what "
+                              "runs it before it, such as python");
+}
+
 bool record_find_command(const char *name, char path[PATH_MAX])
 {
     if (strchr(name, '/') == NULL && !search(name, path))
@@ -179,8 +190,7 @@ bool record_find_command(const char *name, char path[PATH_MAX])
             return refuse(name, "is too long a path");
         snprintf(path, PATH_MAX, "%s", name);
         if (!executable(path))
-            return refuse(name, access(name, F_OK) == 0 ? "is no program that may be run"
-                                                        : "does not exist");
+            return refuse_path(name);
     }
     return check_program(path, 0);
 }

@@ -57,7 +57,7 @@ static void it_serves_until_it_is_interrupted(void **state)
                                         "segments    0\n"
                                         "users       0\n");
         RUN("store", path);
-        check_refused("a store answers at this path already");
+        check_refused("a store answers at this path already: use it, or name another path\n");
         kill(process, signals[i]);
         assert_int_equal(run_wait(process), 0);
         assert_false(folder_has("store"));
@@ -108,7 +108,11 @@ static void what_is_refused(void **state)
     RUN("store", "--status", path);
     check_refused("no store of this user answers at its path");
     RUN("store", "/nowhere/at/all/store");
-    check_refused("/nowhere/at/all: the folder of a store cannot be opened (ENOENT)");
+    check_refused("/nowhere/at/all: the folder of a store cannot be opened: name a path in a "
+                  "folder that exists and that you may read and write (ENOENT)");
+    RUN("store", "/proc/self/store");
+    check_refused("/proc/self/store: the socket of a store cannot be made: name a path in a "
+                  "folder that you may write to (");
     folder_write("store", "a file");
     RUN("store", path);
     check_refused("the path of a store is a file");

@@ -327,7 +327,8 @@ static void test_commands_that_cannot_be_recorded(void **state)
     write_file("lost", "#!/nowhere/sh\n", 0700);
     assert_refused("nosuchcommand", "nosuchcommand is not found in PATH");
     assert_refused("./nosuchcommand", "./nosuchcommand does not exist");
-    assert_refused("./data", "./data is no program that may be run");
+    assert_refused("./", "./ is a directory: name the program itself");
+    assert_refused("./data", "./data may not be executed: chmod +x makes it a program");
     assert_refused("./text", "./text is neither a program nor a script");
     assert_refused("./empty", "./empty is neither a program nor a script");
     assert_refused("./static", "./static is statically linked: nothing can be loaded into it");

@@ -465,7 +465,10 @@ static rvl_status lock_folder(const char *path, int *lock_out)
     }
     int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0)
-        return os_error(RVL_ERR_IO, "the folder of a store cannot be opened", folder);
+        return os_error(RVL_ERR_IO,
+                        "the folder of a store cannot be opened: name a path in a folder that "
+                        "exists and that you may read and write",
+                        folder);
     uint64_t end_ns = rvli_monotonic_ns() + LOCK_NS;
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (rvli_monotonic_ns() > end_ns) {
@@ -493,7 +496,8 @@ static rvl_status make_way(const struct sockaddr_un *address)
     if (answers >= 0)
         close(answers);
     if (answers >= 0 || errno != ECONNREFUSED) {
-        rvli_error(RVL_ERR_BUSY, "a store answers at this path already");
+        rvli_error(RVL_ERR_BUSY,
+                   "a store answers at this path already: use it, or name another path");
         rvli_error_place(address->sun_path, 0, 0);
         return RVL_ERR_BUSY;
     }
@@ -511,7 +515,10 @@ static rvl_status bind_socket(rvl_store *store)
     store->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (store->listener < 0 ||
         bind(store->listener, (const struct sockaddr *)&store->address, sizeof store->address) != 0)
-        return os_error(RVL_ERR_IO, "the socket of a store cannot be made", path);
+        return os_error(RVL_ERR_IO,
+                        "the socket of a store cannot be made: name a path in a folder that you "
+                        "may write to",
+                        path);
     if (chmod(path, S_IRUSR | S_IWUSR) != 0 || lstat(path, &facts) != 0 ||
         listen(store->listener, BACKLOG) != 0) {
         rvl_status status = os_error(RVL_ERR_IO, "the socket of a store cannot be opened", path);
