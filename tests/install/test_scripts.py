@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What scripts/ share: the summary of skips, and long work with a log. test_scripts.py SOURCE_DIR."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -63,6 +64,10 @@ class Scripts(unittest.TestCase):
             ["bash", "-euc", '. "$1/scripts/logged.sh"; ' + line, "-", SOURCE], cwd=self.folder,
             capture_output=True, text=True, timeout=60)
 
+    def cuda_headers(self, **variables):
+        return subprocess.run([SOURCE / "scripts" / "cuda-headers"], capture_output=True, text=True, timeout=60,
+                              env={"PATH": os.environ["PATH"], **variables})  # fmt: skip
+
     def test_summary(self):
         (self.folder / "tests.xml").write_text(CASES)
         (self.folder / "left-out.txt").write_text("pages: npm was not found\n")
@@ -82,6 +87,22 @@ class Scripts(unittest.TestCase):
         self.assertEqual(made.stdout, "status 7\n")
         self.assertEqual(made.stderr.splitlines(), ["doing it", *map(str, range(71, 101)),
                                                     "failed: doing it (all of it: b.log)"])
+
+    def test_headers_of_a_toolkit_are_taken(self):
+        include = self.folder / "toolkit" / "include"
+        (include / "crt").mkdir(parents=True)
+        for header in ("cuda.h", "crt/host_runtime.h"):
+            (include / header).touch()
+        made = self.cuda_headers(CUDA_PATH=include.parent)
+        self.assertEqual((made.stdout, made.stderr, made.returncode), (f"{include}\n", "", 0))
+
+    @unittest.skipIf(any(pathlib.Path(each, "cuda.h").exists() for each in ("/usr/local/cuda/include", "/usr/include"))
+                     or (SOURCE / "build" / "cuda").exists(), "there are headers")  # fmt: skip
+    def test_no_headers_are_fetched(self):
+        made = self.cuda_headers(RVL_CUDA_HEADERS="no", CUDA_PATH=self.folder)
+        self.assertEqual((made.stdout, made.returncode), ("", 1))
+        self.assertIn("no `reveille run`, no `reveille record`", made.stderr)
+        self.assertIn('To get them: unset RVL_CUDA_HEADERS, which is "no"', made.stderr)
 
     def test_progress(self):
         made = self.bash("progress_s=1; logged b.log 'doing it' bash -c 'printf \"%s\" begun; "
