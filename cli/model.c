@@ -253,8 +253,10 @@ static int run(const arguments *parsed)
     rvl_status status = rvl_model_open(parsed->config, &model);
     if (status != RVL_OK)
         return model_explain(status, parsed->config);
+    rvl_model_options options = parsed->options;
+    options.flags |= RVL_MODEL_SEGMENTS;
     progress_begin("model", NULL);
-    status = rvl_model_step_make(model, &parsed->options, &step);
+    status = rvl_model_step_make(model, &options, &step);
     progress_end();
     int code;
     if (status != RVL_OK) {

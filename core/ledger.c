@@ -45,6 +45,7 @@ void rvli_ledger_add(rvl_context *context, int device, rvli_holder *holder, uint
     ledger->used_bytes += bytes;
     if (ledger->used_bytes > ledger->stage.peak_bytes) {
         ledger->stage.peak_bytes = ledger->used_bytes;
+        ledger->part_bytes_at_peak = ledger->part_bytes;
         ledger->epoch++;
     }
     if (ledger->used_bytes > ledger->peak_bytes) {
@@ -74,6 +75,26 @@ void rvli_ledger_hand_over(rvl_context *context, int device, rvli_holder *from, 
     to->bytes += bytes;
     if (to->bytes > to->peak_bytes)
         to->peak_bytes = to->bytes;
+}
+
+void rvli_ledger_part_add(rvl_context *context, int device, rvli_holder *segment, rvli_holder *part,
+                          uint64_t bytes)
+{
+    rvli_ledger *ledger = &context->devices[device].ledger;
+    rvli_ledger_hand_over(context, device, segment, part, bytes);
+    ledger->part_bytes += bytes;
+    if (ledger->used_bytes == ledger->stage.peak_bytes &&
+        ledger->part_bytes > ledger->part_bytes_at_peak) {
+        ledger->part_bytes_at_peak = ledger->part_bytes;
+        ledger->epoch++;
+    }
+}
+
+void rvli_ledger_part_sub(rvl_context *context, int device, rvli_holder *segment, rvli_holder *part,
+                          uint64_t bytes)
+{
+    rvli_ledger_hand_over(context, device, part, segment, bytes);
+    context->devices[device].ledger.part_bytes -= bytes;
 }
 
 void rvli_ledger_host_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes)
@@ -214,6 +235,7 @@ static void turn_stage(rvli_ledger *ledger, uint32_t ending)
     rvli_history_end_stage(&ledger->history, ending, &ended);
     ledger->stage =
         (rvli_stage_device){.peak_bytes = ledger->used_bytes, .host_bytes = ledger->host_bytes};
+    ledger->part_bytes_at_peak = ledger->part_bytes;
     ledger->epoch++;
 }
 

@@ -63,6 +63,8 @@ typedef struct rvli_ledger {
     uint64_t peak_bytes;
     uint32_t peak_stage;
     uint64_t epoch;
+    uint64_t part_bytes;         /* of segments, for something */
+    uint64_t part_bytes_at_peak; /* of the current stage */
     uint64_t host_bytes;
     uint64_t host_peak_bytes;
     uint64_t disk_bytes;
@@ -94,6 +96,15 @@ void rvli_ledger_sub(rvl_context *context, int device, rvli_holder *holder, uint
 /* Bytes that change hands within a device: the use stays, who has it changes. */
 void rvli_ledger_hand_over(rvl_context *context, int device, rvli_holder *from, rvli_holder *to,
                            uint64_t bytes);
+
+/*
+ * The same for bytes of a segment that come to be, or are no longer, for something. Of instants at
+ * which as much is in use, the peak is the one at which most of it is for something.
+ */
+void rvli_ledger_part_add(rvl_context *context, int device, rvli_holder *segment, rvli_holder *part,
+                          uint64_t bytes);
+void rvli_ledger_part_sub(rvl_context *context, int device, rvli_holder *segment, rvli_holder *part,
+                          uint64_t bytes);
 
 /* Host bytes that backups of a holder take or give back. */
 void rvli_ledger_host_add(rvl_context *context, int device, rvli_holder *holder, uint64_t bytes);

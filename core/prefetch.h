@@ -22,4 +22,14 @@ RVL_API rvl_status rvl_private_prefetch(rvl_context *context, rvl_addr addr, int
  */
 RVL_API rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns);
 
+/*
+ * From now on bytes instead of before_bytes of what own has on a device are counted for part: a
+ * trace says so of the segments of a caching allocator (docs/trace-format.md, `part`). The caller
+ * takes all back before that memory is freed or paused. Both tags must exist, and own must have had
+ * memory on the device. RVL_OK; RVL_ERR_INVALID: no such tag or device, or own has less than that;
+ * RVL_ERR_HOST_OOM; RVL_ERR_FORKED. After a failure nothing has changed. Any thread.
+ */
+RVL_API rvl_status rvl_private_set_part(rvl_context *context, int device, rvl_tag own, rvl_tag part,
+                                        uint64_t before_bytes, uint64_t bytes);
+
 #endif

@@ -19,6 +19,9 @@
 #define RVLI_TRACE_PROCESSES_MAX 4096u
 #define RVLI_TRACE_GRANULARITY_MIN 4096u
 
+/* The first minor version that has parts. */
+#define RVLI_TRACE_MINOR_PARTS 1u
+
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"
 #define RVLI_WORD_PROCESS "process"

@@ -390,6 +390,18 @@ static bool transition_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_tr
     return newer_options(cursor, file);
 }
 
+/* A part has a tag of its own. */
+static bool part_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
+{
+    if (!id_field(cursor, event) || !bytes_field(cursor, event, true))
+        return false;
+    const char *begin = cursor->at + 1;
+    if (!tag_field(cursor, file, event))
+        return false;
+    return event->tag != NULL ? newer_options(cursor, file)
+                              : fail_at(cursor, begin, "a part has a tag, not -");
+}
+
 static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event *event)
 {
     switch (event->kind) {
@@ -409,6 +421,8 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
     case RVL_EVENT_SAMPLE:
         return device_field(cursor, file, event) && bytes_field(cursor, event, true) &&
                newer_options(cursor, file);
+    case RVL_EVENT_PART:
+        return part_fields(cursor, file, event);
     default: /* step */
         return newer_options(cursor, file);
     }
@@ -541,6 +555,12 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
     return false;
 }
 
+/* Of a kind that the version of the file does not have. */
+static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
+{
+    return kind == RVL_EVENT_PART && file->minor < RVLI_TRACE_MINOR_PARTS;
+}
+
 /*
  * Field by field: for a struct of this size compilers call on instructions that are slow to start.
  * Behind the last one there is nothing, unless the struct has grown without this function.
@@ -624,7 +644,7 @@ bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event
     if (cursor->at == cursor->end || *cursor->at == '#')
         return skip_rest(cursor);
     const char *text = word(cursor, &length);
-    if (!event_kind(text, length, &kind))
+    if (!event_kind(text, length, &kind) || is_newer(file, kind))
         return other_line(cursor, file, text, length, kind_out);
     *kind_out = RVLI_LINE_EVENT;
     return event_line(cursor, file, event, kind);

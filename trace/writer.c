@@ -37,6 +37,7 @@ struct rvl_trace_writer {
     uint64_t events;
     uint64_t last_ns;
     uint64_t devices; /* bit d: device d is declared */
+    uint32_t minor;   /* of the version that is written */
     process *processes;
     size_t process_count;
     size_t last_process; /* that of the last event: mostly also of the next */
@@ -240,7 +241,7 @@ static rvl_status write_header(rvl_trace_writer *writer, const rvl_trace_header 
     add_text(writer, RVLI_TRACE_MAGIC);
     add_number(writer, RVL_TRACE_MAJOR);
     add_byte(writer, '.');
-    add_number(writer, RVL_TRACE_MINOR);
+    add_number(writer, header->minor);
     add_byte(writer, '\n');
     if (header->comment != NULL) {
         rvl_status status = write_comment(writer, header->comment);
@@ -276,7 +277,8 @@ static bool good_device(const rvl_trace_device *device)
 
 static bool good_header(const rvl_trace_header *header)
 {
-    if ((header->boot_id != NULL && !good_name(header->boot_id)) ||
+    if (header->minor > RVL_TRACE_MINOR || header->reserved != 0 ||
+        (header->boot_id != NULL && !good_name(header->boot_id)) ||
         (header->comment != NULL && !good_comment(header->comment)))
         return false;
     uint64_t seen = 0;
@@ -326,6 +328,7 @@ static rvl_status open_writer(const char *path, rvli_output_name name,
     if (writer == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a trace writer");
     memset(writer, 0, offsetof(rvl_trace_writer, buffer));
+    writer->minor = header->minor;
     status = rvli_output_open(path, name, &writer->output);
     if (status != RVL_OK) {
         free(writer);
@@ -452,6 +455,8 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
         return false;
     if (event->kind == RVL_EVENT_FREE && event->id == 0)
         return false;
+    if (event->kind == RVL_EVENT_PART)
+        return writer->minor >= RVLI_TRACE_MINOR_PARTS && event->id > 0 && event->tag != NULL;
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -512,6 +517,11 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         field_number(writer, event->bytes);
         if (event->kind == RVL_EVENT_EXTERNAL)
             field_name(writer, event->name);
+        break;
+    case RVL_EVENT_PART:
+        field_number(writer, event->id);
+        field_number(writer, event->bytes);
+        field_name(writer, event->tag);
         break;
     default: /* step: nothing more */
         break;

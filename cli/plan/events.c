@@ -270,7 +270,8 @@ typedef struct sharer {
 typedef enum part_kind {
     PART_NONE,
     PART_SIZED, /* an allocation, or its free */
-    PART_OTHER  /* a pause or resume */
+    PART_OTHER, /* a pause or resume */
+    PART_GONE   /* says what lies in an allocation that is scaled */
 } part_kind;
 
 typedef struct part {
@@ -372,10 +373,22 @@ static part share_free(sharer *s, const rvl_trace_event *event)
     return freed;
 }
 
+/* Whether an event is of an allocation that gets another size: what lies in it is not known. */
+static bool is_sized(const sharer *s, const rvl_trace_event *event)
+{
+    live_share *share = NULL;
+    live_key key = {.id = event->id, .process = event->process_index};
+    if (s->live != NULL)
+        HASH_FIND(hh, s->live, &key, sizeof key, share);
+    return share != NULL;
+}
+
 static part share_event(sharer *s, const rvl_trace_event *event)
 {
     if (event->kind == RVL_EVENT_FREE)
         return share_free(s, event);
+    if (event->kind == RVL_EVENT_PART)
+        return (part){is_sized(s, event) ? PART_GONE : PART_NONE, 0, 0};
     if (!is_shared(s, event))
         return (part){PART_NONE, 0, 0};
     return event->kind == RVL_EVENT_ALLOC ? share_alloc(s, event) : (part){PART_OTHER, 0, 0};
@@ -504,6 +517,8 @@ static rvl_status scale_event(void *user, rvl_trace_event *event, bool *keep_out
         return RVL_ERR_HOST_OOM;
     if (share.kind == PART_OTHER)
         *keep_out = event->process_index < s->seen_count && s->seen[event->process_index];
+    if (share.kind == PART_GONE)
+        *keep_out = false;
     if (share.kind != PART_SIZED)
         return RVL_OK;
     uint64_t granules = scale(share.to, s->granules, tag->peak_granules) -

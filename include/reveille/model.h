@@ -183,6 +183,7 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
 #define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
 #define RVL_MODEL_BF16_GRADIENTS 0x40000u /* Megatron: the buffer of gradients is not fp32 */
+#define RVL_MODEL_SEGMENTS 0x100000u      /* the trainer's segments, with what lies in them */
 #define RVL_MODEL_NCCL 0x80000u           /* NCCL's buffers are counted, by communicators */
 
 typedef struct rvl_model_options {

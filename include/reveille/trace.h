@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define RVL_TRACE_MAJOR 1
-#define RVL_TRACE_MINOR 0
+#define RVL_TRACE_MINOR 1
 
 /* X(NAME, keyword): the kinds of event. */
 #define RVL_EVENT_MAP(X)                                                                           \
@@ -27,7 +27,8 @@ extern "C" {
     X(STAGE, "stage")       /* process, thread, name */                                            \
     X(STEP, "step")         /* process, thread */                                                  \
     X(EXTERNAL, "external") /* process, thread, device, bytes (0 allowed), name (cause) */         \
-    X(SAMPLE, "sample")     /* process, thread, device, bytes: true use of the whole device */
+    X(SAMPLE, "sample")     /* process, thread, device, bytes: true use of the whole device */     \
+    X(PART, "part") /* process, thread, id, bytes (0 allowed), tag: what of it the tag has; 1.1 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -86,6 +87,8 @@ typedef struct rvl_trace_header {
     size_t device_count; /* at least 1 */
     size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
+    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART */
+    uint32_t reserved;   /* 0 */
 } rvl_trace_header;
 
 /*

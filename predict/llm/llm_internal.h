@@ -375,10 +375,13 @@ typedef struct rvli_term {
 /* Moments of training that a trace shows: the fullest of both passes, and that of the update. */
 enum { RVLI_MOMENT_PASSES, RVLI_MOMENT_UPDATE, RVLI_MOMENT_COUNT };
 
+struct rvli_shown;
+
 typedef struct rvli_terms {
     rvli_term term[RVL_MODEL_TERM_COUNT];
     bool by_program; /* training is what the program of a step has shown; else terms add up */
     uint64_t moments[RVLI_MOMENT_COUNT][RVL_MODEL_TERM_COUNT];
+    struct rvli_shown *shown;                 /* NULL: only the moments are */
     rvli_sizes forward[RVL_MODEL_TERM_COUNT]; /* of ALL_GATHER, LOGITS: without gradients */
     uint64_t tokens;
 } rvli_terms;

@@ -294,7 +294,8 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
     TRY(rvli_flags_check(plan_out->options.flags,
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
-                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_REDUCE_FP32,
+                             RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
+                             RVL_MODEL_REDUCE_FP32,
                          0));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));

@@ -131,7 +131,8 @@ rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
                                .devices = &step->device,
                                .device_count = 1,
                                .device_size = sizeof step->device,
-                               .comment = step->header};
+                               .comment = step->header,
+                               .minor = step->terms.by_program ? RVL_TRACE_MINOR : 0};
     rvl_trace_writer *writer;
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)

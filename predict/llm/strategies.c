@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "predict/llm/llm_internal.h"
+#include "predict/llm/step/shown.h"
 
 #define EVENT_NS 1000
 #define STAGE_NS UINT64_C(1000000000)
@@ -39,6 +40,7 @@ typedef struct player {
     int conductor;                           /* the process that marks stages */
     uint64_t first_id[RVL_MODEL_TERM_COUNT]; /* of the allocations of a term that are live */
     uint64_t live[RVL_MODEL_TERM_COUNT];     /* their number */
+    uint64_t *segment_ids;                   /* of the shown segments that are live; else 0 */
 } player;
 
 /* ---- Events ---- */
@@ -58,17 +60,24 @@ static bool grow(rvl_model_step *step)
     return true;
 }
 
-static void add(player *p, int process, rvl_trace_event event)
+/* after_ns: since the event before it; time goes on as it always does behind it. */
+static void add_after(player *p, int process, rvl_trace_event event, uint64_t after_ns)
 {
     rvl_model_step *step = p->step;
     if (!grow(step))
         return;
+    step->time_ns += after_ns - EVENT_NS;
     event.time_ns = step->time_ns;
     event.process = process_names[process];
     event.process_index = (uint32_t)process;
     event.tag_index = RVL_TRACE_NO_TAG;
     step->events[step->event_count++] = event;
     step->time_ns += EVENT_NS;
+}
+
+static void add(player *p, int process, rvl_trace_event event)
+{
+    add_after(p, process, event, EVENT_NS);
 }
 
 static void note(player *p, const char *text)
@@ -250,18 +259,50 @@ static void log_probabilities(player *p)
     release_one(p, TRAINER, RVL_MODEL_ALL_GATHER);
 }
 
-/* All that a moment of training has; where terms add up, there is only one. */
-static void alloc_training(player *p, int moment)
+/* ---- The moments of a step ---- */
+
+/* All segments as one: what is reserved does not change between the moments. */
+static void alloc_reserved(player *p)
+{
+    const uint64_t *moment = p->step->terms.moments[RVLI_MOMENT_PASSES];
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < COUNT(training_terms); i++)
+        bytes += moment[training_terms[i]];
+    if (bytes > 0)
+        alloc_one(p, TRAINER, RVL_MODEL_CACHED, bytes, RVL_BACKUP_NONE, 0);
+}
+
+/* What lies in them from now on. What falls goes first: there is no room for both. */
+static void show_moment(player *p, const uint64_t *before, const uint64_t *moment)
+{
+    uint64_t after_ns = EVENT_NS;
+    for (int rises = 0; rises <= 1; rises++) {
+        for (size_t i = 0; i < COUNT(training_terms); i++) {
+            rvl_model_term term = training_terms[i];
+            uint64_t had = before != NULL ? before[term] : 0;
+            if (term == RVL_MODEL_CACHED || had == moment[term] ||
+                (moment[term] > had) != (rises != 0))
+                continue;
+            add_after(p, TRAINER,
+                      (rvl_trace_event){.kind = RVL_EVENT_PART,
+                                        .id = p->first_id[RVL_MODEL_CACHED],
+                                        .bytes = moment[term],
+                                        .tag = tag_of(p, term)},
+                      after_ns);
+            after_ns = 0;
+        }
+    }
+}
+
+/* All that training has; where terms add up, they do not change. */
+static void alloc_training(player *p)
 {
     if (!p->step->terms.by_program) {
         alloc(p, TRAINER, TRAINING_TERMS, RVL_BACKUP_NONE);
         return;
     }
-    for (size_t i = 0; i < COUNT(training_terms); i++) {
-        uint64_t bytes = p->step->terms.moments[moment][training_terms[i]];
-        if (bytes > 0)
-            alloc_one(p, TRAINER, training_terms[i], bytes, RVL_BACKUP_NONE, 0);
-    }
+    alloc_reserved(p);
+    show_moment(p, NULL, p->step->terms.moments[RVLI_MOMENT_PASSES]);
 }
 
 static void release_training(player *p)
@@ -270,13 +311,72 @@ static void release_training(player *p)
         release_one(p, TRAINER, training_terms[i - 1]);
 }
 
+/* ---- The segments of a step ---- */
+
+static void show_segment(player *p, const rvli_shown_event *event, uint64_t after_ns)
+{
+    uint64_t *id = &p->segment_ids[event->segment];
+    rvl_trace_event shown = {.kind = RVL_EVENT_PART, .bytes = event->bytes};
+    if (event->kind == RVLI_SHOWN_ALLOC) {
+        *id = ++p->step->last_id[TRAINER];
+        shown.kind = RVL_EVENT_ALLOC;
+        shown.tag = tag_of(p, RVL_MODEL_CACHED);
+    } else if (event->kind == RVLI_SHOWN_PART) {
+        shown.tag = tag_of(p, event->term);
+    } else {
+        shown.kind = RVL_EVENT_FREE;
+    }
+    shown.id = *id;
+    if (event->kind == RVLI_SHOWN_FREE)
+        *id = 0;
+    add_after(p, TRAINER, shown, event->joins ? 0 : after_ns);
+}
+
+static void show_first_segments(player *p)
+{
+    const rvli_shown *shown = p->step->terms.shown;
+    for (size_t i = 0; i < shown->begin_count; i++)
+        show_segment(p, &shown->events[i], EVENT_NS);
+}
+
+/* The instants of the step are spread over as much time as lies between stages. */
+static void show_step(player *p)
+{
+    const rvli_shown *shown = p->step->terms.shown;
+    uint64_t instants = 1;
+    for (size_t i = shown->begin_count; i < shown->event_count; i++)
+        instants += !shown->events[i].joins;
+    for (size_t i = shown->begin_count; i < shown->event_count; i++)
+        show_segment(p, &shown->events[i], STAGE_NS / instants);
+}
+
+static void release_segments(player *p)
+{
+    for (size_t i = 0; i < p->step->terms.shown->segment_count; i++) {
+        if (p->segment_ids[i] != 0)
+            add(p, TRAINER, (rvl_trace_event){.kind = RVL_EVENT_FREE, .id = p->segment_ids[i]});
+        p->segment_ids[i] = 0;
+    }
+}
+
+static void train_in_segments(player *p)
+{
+    note(p, "The segments of the caching allocator, without what lives on, and what lies in them.");
+    show_first_segments(p);
+    show_step(p);
+    release_segments(p);
+}
+
 static void train(player *p)
 {
-    alloc_training(p, RVLI_MOMENT_PASSES);
-    release_training(p);
-    if (!p->step->terms.by_program)
+    if (p->step->terms.shown != NULL) {
+        train_in_segments(p);
         return;
-    alloc_training(p, RVLI_MOMENT_UPDATE);
+    }
+    alloc_training(p);
+    if (p->step->terms.by_program)
+        show_moment(p, p->step->terms.moments[RVLI_MOMENT_PASSES],
+                    p->step->terms.moments[RVLI_MOMENT_UPDATE]);
     release_training(p);
 }
 
@@ -288,10 +388,16 @@ static void play_v0(player *p)
     process(p, ENGINE, true);
     process(p, TRAINER, true);
     alloc(p, ENGINE, ENGINE_TERMS, RVL_BACKUP_NONE);
+    const rvli_shown *shown = p->step->terms.shown;
     alloc(p, TRAINER, STATE_TERMS, RVL_BACKUP_NONE);
-    alloc_training(p, RVLI_MOMENT_PASSES);
+    if (shown != NULL)
+        show_first_segments(p);
+    else
+        alloc_training(p);
     stage(p, "log_probabilities");
     stage(p, "train");
+    if (shown != NULL)
+        show_step(p);
     step_mark(p);
     stage(p, "update_weights");
     stage(p, "rollout");
@@ -379,6 +485,13 @@ static void play_v3(player *p)
 void rvli_step_play(rvl_model_step *step, const rvli_plan *plan)
 {
     player p = {.step = step, .options = &plan->options};
+    const rvli_shown *shown = step->terms.shown;
+    if (shown != NULL)
+        p.segment_ids = calloc(shown->segment_count + 1, sizeof *p.segment_ids);
+    if (shown != NULL && p.segment_ids == NULL) {
+        step->failed = true;
+        return;
+    }
     p.conductor = plan->options.train == RVL_MODEL_TRAIN_NONE ? ENGINE : TRAINER;
     if (plan->options.train == RVL_MODEL_TRAIN_NONE)
         play_wake(&p);
@@ -390,4 +503,5 @@ void rvli_step_play(rvl_model_step *step, const rvli_plan *plan)
         play_v2(&p);
     else
         play_v3(&p);
+    free(p.segment_ids);
 }

@@ -17,6 +17,7 @@
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 
 /* Not in any config. Measured, or published: docs/model.md. */
+#define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
 #define CONTEXT_BYTES UINT64_C(552402944)
 #define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
 #define TRAINER_RESIDUE_BYTES (GIB * 55 / 100)
@@ -462,6 +463,14 @@ static bool any_given(const maker *m)
     return given;
 }
 
+static uint64_t state_bytes(const maker *m)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < COUNT(state_terms); i++)
+        bytes += total_of(m, state_terms[i]);
+    return bytes;
+}
+
 /*
  * States are packed by themselves, and the rest of what is reserved is divided: each term has its
  * blocks, and what is free is cached. The device gives out granules, so each border goes to the
@@ -470,9 +479,7 @@ static bool any_given(const maker *m)
 static void divide(const maker *m, const rvli_moment *moment, uint64_t reserved,
                    uint64_t bytes_out[RVL_MODEL_TERM_COUNT])
 {
-    uint64_t granule = m->plan->device.granularity_bytes, states = 0;
-    for (size_t i = 0; i < COUNT(state_terms); i++)
-        states += total_of(m, state_terms[i]);
+    uint64_t granule = m->plan->device.granularity_bytes, states = state_bytes(m);
     uint64_t at = states, laid = states;
     for (size_t i = 0; i < COUNT(passing_terms); i++) {
         at += moment->held[passing_terms[i]];
@@ -534,19 +541,48 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
     return shape;
 }
 
+/*
+ * Segments with what lies in them. States have allocations of their own. Where
+ * that leaves no segments, or a device gives memory out in larger pieces than segments are made of,
+ * the moments are shown alone.
+ */
+static rvl_status show_segments(const maker *m, const rvli_training_shape *shape,
+                                const rvli_trained *trained)
+{
+    rvli_shown *shown;
+    uint64_t granule = m->plan->device.granularity_bytes;
+    if (SEGMENT_STEP_BYTES % granule != 0)
+        return RVL_OK;
+    rvl_status status = rvli_training_show(m->model, shape, trained, &shown);
+    if (status != RVL_OK)
+        return status;
+    if (rvli_shown_leave_out_states(shown, state_bytes(m), granule)) {
+        m->terms->shown = shown;
+        return RVL_OK;
+    }
+    status = shown->failed ? RVL_ERR_HOST_OOM : RVL_OK;
+    rvli_shown_destroy(shown);
+    return status;
+}
+
 /* What does not fit is shown as it would be with more memory. */
 static rvl_status run_program(const maker *m, rvli_trained *trained_out)
 {
     rvli_training_shape shape = shape_of(&m->plan->options);
     uint64_t limit = limit_of(m);
-    rvli_trained bounded;
     rvl_status status = rvli_training_recall(m->model, &shape, trained_out);
     if (status == RVL_OK && limit > 0 && trained_out->reserved_bytes > limit) {
-        shape.limit_bytes = limit;
-        status = rvli_training_recall(m->model, &shape, &bounded);
-        if (status == RVL_OK && bounded.reserved_bytes <= limit)
+        rvli_training_shape tight = shape;
+        rvli_trained bounded;
+        tight.limit_bytes = limit;
+        status = rvli_training_recall(m->model, &tight, &bounded);
+        if (status == RVL_OK && bounded.reserved_bytes <= limit) {
             *trained_out = bounded;
+            shape = tight;
+        }
     }
+    if (status == RVL_OK && (m->plan->options.flags & RVL_MODEL_SEGMENTS))
+        status = show_segments(m, &shape, trained_out);
     return status == RVL_OK ? RVL_OK
                             : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
 }
@@ -733,6 +769,8 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
 
 void rvli_terms_free(rvli_terms *terms)
 {
+    rvli_shown_destroy(terms->shown);
+    terms->shown = NULL;
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
         rvli_sizes_free(&terms->term[term].sizes);
         rvli_sizes_free(&terms->forward[term]);

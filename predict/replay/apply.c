@@ -21,6 +21,8 @@
 #define FIELD_BYTES 6u
 #define FIELD_ALLOC_DEVICE 6u
 #define FIELD_ALLOC_BYTES 7u
+#define FIELD_ALLOC_TAG 8u
+#define FIELD_PART_TAG 7u
 #define FIELD_ALLOC_OPTION 9u
 
 static const char *name_of(const char *tag)
@@ -108,7 +110,9 @@ static rvl_status define_tag(rvl_replay *replay, const rvl_trace_event *event,
     rvl_status status =
         rvl_tag_define(replay->context, event->tag ? event->tag : "", &options, tag_out);
     if (status != RVL_OK)
-        return refuse_value(replay, event, 8, status);
+        return refuse_value(replay, event,
+                            event->kind == RVL_EVENT_PART ? FIELD_PART_TAG : FIELD_ALLOC_TAG,
+                            status);
     status = rvli_intmap_insert(&replay->tags, key, *tag_out);
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
@@ -259,11 +263,22 @@ static rvl_status apply_free(rvl_replay *replay, const rvl_trace_event *event,
             event->id, event->process);
     }
     rvl_allocation freed;
+    rvl_status status = rvli_replay_parts_end(replay, event, process);
+    if (status != RVL_OK)
+        return status;
     rvli_replay_before_free(replay, addr, &freed);
-    rvl_status status = rvl_free(replay->context, addr);
+    status = rvl_free(replay->context, addr);
     if (status != RVL_OK)
         return refuse_as_core(replay, event, FIELD_ID, status);
     return rvli_replay_note_free(replay, event, &freed);
+}
+
+static rvl_status apply_part(rvl_replay *replay, const rvl_trace_event *event,
+                             rvli_replay_process *process)
+{
+    rvl_tag tag;
+    rvl_status status = tag_of(replay, event, process, &tag);
+    return status == RVL_OK ? rvli_replay_part(replay, event, process, tag) : status;
 }
 
 /* ---- Transitions ---- */
@@ -272,6 +287,8 @@ static rvl_status apply_pause(rvl_replay *replay, const rvl_trace_event *event)
 {
     rvl_tag tag;
     rvl_status status = known_tag_of(replay, event, &tag);
+    if (status == RVL_OK)
+        status = rvli_replay_parts_check_pause(replay, event, tag);
     if (status != RVL_OK)
         return status;
     rvl_pause_options options = {.struct_size = sizeof options,
@@ -454,7 +471,8 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
 
 static bool moves_memory(rvl_event_kind kind)
 {
-    return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE;
+    return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE &&
+           kind != RVL_EVENT_PART;
 }
 
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
@@ -482,6 +500,8 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
         return apply_external(replay, event);
     case RVL_EVENT_SAMPLE:
         return apply_sample(replay, event);
+    case RVL_EVENT_PART:
+        return apply_part(replay, event, process);
     case RVL_EVENT_KIND_COUNT:
         break;
     }

@@ -76,11 +76,10 @@ static rvl_status note_tag_on(rvl_replay *replay, const rvl_trace_event *event, 
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 
-rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
-                                  int device)
+/* The tag of the event has memory on a device. */
+static rvl_status note_tag_of(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
+                              int device)
 {
-    if (replay->options.timeline == NULL)
-        return RVL_OK;
     if (!grow_watched(replay, tag))
         return no_memory(replay, event);
     rvli_replay_watched *watched =
@@ -88,6 +87,21 @@ rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *eve
     watched->process = event->process;
     watched->tag = event->tag;
     return note_tag_on(replay, event, tag, device);
+}
+
+rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
+                                  int device)
+{
+    return replay->options.timeline != NULL ? note_tag_of(replay, event, tag, device) : RVL_OK;
+}
+
+rvl_status rvli_replay_note_part(rvl_replay *replay, const rvl_trace_event *event, rvl_tag own,
+                                 rvl_tag part, int device)
+{
+    if (replay->options.timeline == NULL)
+        return RVL_OK;
+    rvl_status status = note_tag_of(replay, event, part, device);
+    return status == RVL_OK ? rvli_replay_note_tags(replay, event, &own, 1) : status;
 }
 
 void rvli_replay_before_free(rvl_replay *replay, rvl_addr addr, rvl_allocation *allocation_out)
@@ -179,15 +193,20 @@ rvl_status rvli_replay_watch(rvl_replay *replay)
 }
 
 /*
- * Whether a snapshot's change goes on with the next event. Its trace takes bytes from one
- * allocation to another by a free and an allocation at one instant, and the low between them never
- * was. Only lows are passed over: behind the last allocation before a free there may be a peak.
+ * Whether a change goes on with the next event: what lies in allocations changes at once, and an
+ * allocation comes with what lies in it. So it is with a snapshot's change. Its trace takes bytes
+ * from one allocation to another by a free and an allocation at one instant, and the low between
+ * them never was. Only lows are passed over: behind the last allocation before a free there may be
+ * a peak.
  */
 static bool goes_on(const rvl_replay *replay, const rvl_trace_event *event)
 {
     const rvl_trace_event *next = rvli_replay_ahead_peek(replay);
-    if (next == NULL || next->file != event->file || next->time_ns != event->time_ns ||
-        !rvli_joined_is_snapshot(&replay->joined, event->file))
+    if (next == NULL || next->file != event->file || next->time_ns != event->time_ns)
+        return false;
+    if (next->kind == RVL_EVENT_PART)
+        return event->kind == RVL_EVENT_PART || event->kind == RVL_EVENT_ALLOC;
+    if (!rvli_joined_is_snapshot(&replay->joined, event->file))
         return false;
     return next->kind == RVL_EVENT_ALLOC ||
            (next->kind == RVL_EVENT_FREE && event->kind == RVL_EVENT_FREE);
@@ -195,8 +214,12 @@ static bool goes_on(const rvl_replay *replay, const rvl_trace_event *event)
 
 void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event)
 {
-    if (replay->options.timeline != NULL && !goes_on(replay, event))
-        rvli_timeline_commit(replay->options.timeline, event->time_ns);
+    rvl_timeline *timeline = replay->options.timeline;
+    if (timeline == NULL || goes_on(replay, event))
+        return;
+    for (int device = 0; device < replay->device_count; device++)
+        rvli_timeline_parts(timeline, (size_t)device, replay->devices[device].part_bytes);
+    rvli_timeline_commit(timeline, event->time_ns);
 }
 
 rvl_status rvli_replay_watch_end(rvl_replay *replay)

@@ -264,8 +264,10 @@ static void forget_run(rvl_replay *replay)
     free(replay->watched);
     replay->watched = NULL;
     rvli_intmap_destroy(&replay->tags);
-    for (uint32_t i = 0; i < replay->process_capacity; i++)
+    for (uint32_t i = 0; i < replay->process_capacity; i++) {
         rvli_intmap_destroy(&replay->processes[i].addrs);
+        rvli_replay_parts_destroy(&replay->processes[i]);
+    }
     replay->options = (rvl_replay_options){0};
     replay->conductor.name = NULL;
 }

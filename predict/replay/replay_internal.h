@@ -43,12 +43,16 @@ typedef struct rvli_replay_together {
     size_t step_capacity;
 } rvli_replay_together;
 
+/* An allocation with parts: parts.c. */
+typedef struct rvli_replay_parted rvli_replay_parted;
+
 typedef struct rvli_replay_process {
     const char *name; /* NULL: it has had no event yet */
     rvl_process number;
     bool any_id;
     uint64_t last_id;  /* the highest so far, with any_id */
     rvli_intmap addrs; /* of what is live, by id */
+    rvli_replay_parted *parted;
 } rvli_replay_process;
 
 /* The last sample of the true use in a stage, and what was predicted at that instant. */
@@ -64,6 +68,7 @@ typedef struct rvli_replay_device {
     rvl_driver_use driver; /* of a simulated device: what its driver takes */
     uint64_t granularity_bytes;
     uint64_t capacity_doubt_bytes;
+    uint64_t part_bytes;   /* of allocations, now */
     uint64_t pinned_bytes; /* the most host memory so far, which the driver has records of */
     bool sampled;
     uint64_t sample_count; /* after the first */
@@ -230,6 +235,19 @@ rvl_status rvli_replay_input_reader(rvl_replay *replay, rvl_trace_reader **reade
 /* Does what an event says. */
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event);
 
+/* ---- parts.c ---- */
+
+/* Bytes of a live allocation are for a tag from now on. */
+rvl_status rvli_replay_part(rvl_replay *replay, const rvl_trace_event *event,
+                            rvli_replay_process *process, rvl_tag tag);
+/* Before an allocation is freed: its parts end. */
+rvl_status rvli_replay_parts_end(rvl_replay *replay, const rvl_trace_event *event,
+                                 rvli_replay_process *process);
+/* Refuses a pause of what has parts. */
+rvl_status rvli_replay_parts_check_pause(rvl_replay *replay, const rvl_trace_event *event,
+                                         rvl_tag tag);
+void rvli_replay_parts_destroy(rvli_replay_process *process);
+
 /* ---- ahead.c ---- */
 
 /*
@@ -273,6 +291,8 @@ rvl_status rvli_replay_watch(rvl_replay *replay);
 rvl_status rvli_replay_watch_end(rvl_replay *replay);
 rvl_status rvli_replay_note_alloc(rvl_replay *replay, const rvl_trace_event *event, rvl_tag tag,
                                   int device);
+rvl_status rvli_replay_note_part(rvl_replay *replay, const rvl_trace_event *event, rvl_tag own,
+                                 rvl_tag part, int device);
 void rvli_replay_before_free(rvl_replay *replay, rvl_addr addr, rvl_allocation *allocation_out);
 rvl_status rvli_replay_note_free(rvl_replay *replay, const rvl_trace_event *event,
                                  const rvl_allocation *allocation);

@@ -274,6 +274,11 @@ static void begin_point(rvli_timeline_device *device, uint64_t time_ns)
     device->stage_begins = false;
 }
 
+static bool is_above(uint64_t used, uint64_t parts, uint64_t peak_used, uint64_t peak_parts)
+{
+    return used > peak_used || (used == peak_used && parts > peak_parts);
+}
+
 static void commit_device(rvli_timeline_device *device, uint64_t time_ns)
 {
     rvli_timeline_bucket *open = &device->open;
@@ -287,15 +292,23 @@ static void commit_device(rvli_timeline_device *device, uint64_t time_ns)
     open->end_ns = time_ns;
     open->last_bytes = used;
     open->min_bytes = used < open->min_bytes ? used : open->min_bytes;
-    if (first || used > open->max_bytes) {
+    uint64_t parts = device->part_bytes;
+    if (first || is_above(used, parts, open->max_bytes, open->peak_part_bytes)) {
         open->max_bytes = used;
+        open->peak_part_bytes = parts;
         open->peak_ns = time_ns;
         device->epoch++;
     }
-    if (used > device->peak_bytes) {
+    if (is_above(used, parts, device->peak_bytes, device->peak_part_bytes)) {
         device->peak_bytes = used;
+        device->peak_part_bytes = parts;
         device->peak_ns = time_ns;
     }
+}
+
+void rvli_timeline_parts(rvl_timeline *timeline, size_t device, uint64_t bytes)
+{
+    timeline->devices[device].part_bytes = bytes;
 }
 
 void rvli_timeline_commit(rvl_timeline *timeline, uint64_t time_ns)

@@ -35,6 +35,7 @@ typedef struct rvli_timeline_bucket {
     uint64_t max_bytes;
     uint64_t last_bytes;
     uint64_t peak_ns;
+    uint64_t peak_part_bytes; /* of allocations, at the peak */
     rvl_timeline_value *values;
     uint32_t value_count;
     bool begins_stage;
@@ -55,6 +56,8 @@ typedef struct rvli_timeline_device {
     uint64_t used_bytes;
     uint64_t peak_bytes;
     uint64_t peak_ns;
+    uint64_t part_bytes;
+    uint64_t peak_part_bytes;
     uint64_t changes;
 
     rvli_timeline_series *series;
@@ -113,6 +116,9 @@ rvl_status rvli_timeline_series_of(rvl_timeline *timeline, size_t device, rvli_t
  * RVL_ERR_HOST_OOM leaves the series as it was. */
 rvl_status rvli_timeline_set(rvl_timeline *timeline, uint64_t time_ns, size_t device,
                              uint32_t series, uint64_t bytes);
+
+/* So much of allocations is for something. Of equal peaks the one with the most of it counts. */
+void rvli_timeline_parts(rvl_timeline *timeline, size_t device, uint64_t bytes);
 
 /* What was set on any device holds from time_ns on. */
 void rvli_timeline_commit(rvl_timeline *timeline, uint64_t time_ns);

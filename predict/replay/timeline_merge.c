@@ -74,7 +74,8 @@ static uint32_t merge_values(const rvli_timeline_bucket *a, const rvli_timeline_
 /* Takes b into a. false: no memory, nothing has changed. */
 static bool absorb(rvli_timeline_bucket *a, rvli_timeline_bucket *b)
 {
-    bool peak_is_later = b->max_bytes > a->max_bytes;
+    bool peak_is_later = b->max_bytes > a->max_bytes ||
+                         (b->max_bytes == a->max_bytes && b->peak_part_bytes > a->peak_part_bytes);
     size_t room = (size_t)a->value_count + b->value_count;
     rvl_timeline_value *values = malloc((room > 0 ? room : 1) * sizeof *values);
     if (values == NULL)
@@ -92,6 +93,7 @@ static bool absorb(rvli_timeline_bucket *a, rvli_timeline_bucket *b)
     a->last_bytes = b->last_bytes;
     if (peak_is_later) {
         a->max_bytes = b->max_bytes;
+        a->peak_part_bytes = b->peak_part_bytes;
         a->peak_ns = b->peak_ns;
     }
     return true;

@@ -107,7 +107,9 @@ static rvl_model_options options_in(const json_t *step)
         .flags = flag(step, "recompute", RVL_MODEL_RECOMPUTE) |
                  flag(step, "reshard", RVL_MODEL_RESHARD) | flag(step, "mixed", RVL_MODEL_MIXED) |
                  flag(step, "reduce_fp32", RVL_MODEL_REDUCE_FP32) |
-                 flag(step, "fused", RVL_MODEL_FUSED) | flag(step, "nccl", RVL_MODEL_NCCL) |
+                 flag(step, "fused", RVL_MODEL_FUSED) |
+                 (option(step, "seq_len") % 2 == 0 ? RVL_MODEL_SEGMENTS : 0) |
+                 flag(step, "nccl", RVL_MODEL_NCCL) |
                  option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
         .accumulate = option(step, "accumulate"),
         .attention = (rvl_model_attention)option(step, "attention"),

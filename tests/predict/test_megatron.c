@@ -189,7 +189,7 @@ static void programs_have_what_was_read(void **state)
         const program *p = &programs[i];
         rvl_model *model = open_model(p->config, p->layers);
         rvli_trained trained;
-        assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
+        assert_int_equal(rvli_training_run(model, &p->shape, NULL, &trained), RVL_OK);
         uint64_t allocated = most_allocated(&trained);
         bool near = is_near(allocated, p->allocated, ALLOCATED_PERCENT) &&
                     is_near(trained.reserved_bytes, p->reserved, RESERVED_PERCENT);
@@ -222,7 +222,9 @@ static ledger run_told(const rvl_model *model, rvli_training_shape shape)
 {
     ledger l = {0};
     rvli_trained trained;
-    assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+    assert_int_equal(
+        rvli_training_run(model, &shape, &(rvli_tape_listener){.told = note, .user = &l}, &trained),
+        RVL_OK);
     assert_true(l.events > 500);
     return l;
 }
@@ -306,7 +308,7 @@ static void earlier_stages_have_more_in_flight(void **state)
             rvli_training_shape shape = {RANK(1, 4, 1, 1, 8), BATCH(1, 1024, count),
                                          .stage = stage};
             rvli_trained trained;
-            assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+            assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
             held[count - 1] = trained.passes.held[RVL_MODEL_ACTIVATIONS];
         }
         one = stage == 1 ? held[1] - held[0] : one;

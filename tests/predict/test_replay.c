@@ -469,6 +469,102 @@ static void test_together_of_a_bad_trace(void **state)
     }
 }
 
+/* ---- What lies in allocations ---- */
+
+#define HEAD_PARTS                                                                                 \
+    "reveille-trace 1.1\n"                                                                         \
+    "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
+    "device 0 profile=- capacity_bytes=1048576000 granularity_bytes=2097152\n"                     \
+    "process t pid=0\n"
+
+static uint64_t held_by(const rvl_replay *replay, uint32_t stage, const char *tag)
+{
+    rvl_holder holders[16];
+    size_t count = 0;
+    assert_int_equal(rvl_replay_get_holders(replay, 0, stage, holders, sizeof *holders, 16, &count),
+                     RVL_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(holders[i].tag, tag) == 0)
+            return holders[i].bytes;
+    }
+    return 0;
+}
+
+/*
+ * Of instants with the same use, the peak is the one at which most of it is for something: not the
+ * first, at which the segments are empty, and not the last.
+ */
+static void test_parts(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD_PARTS "stage 0 t 0 train\n"
+                                          "alloc 1 t 0 1 0 " M400 " cached\n"
+                                          "alloc 1 t 0 2 0 " M100 " cached\n"
+                                          "part 2 t 0 1 " M100 " logits\n"
+                                          "part 3 t 0 2 1 logits\n"
+                                          "part 3 t 0 1 314572800 activations\n"
+                                          "part 4 t 0 1 0 activations\n"
+                                          "part 5 t 0 2 " M100 " gradients\n"
+                                          "end 8\n";
+    /* The last exceeds its allocation by the byte that is there. */
+    check_refused(text, RVL_ERR_CORRUPT_TRACE, 12, 14, "more than its 104857600 bytes");
+    static const char good[] = HEAD_PARTS "stage 0 t 0 train\n"
+                                          "alloc 1 t 0 1 0 " M400 " cached\n"
+                                          "alloc 1 t 0 2 0 " M100 " cached\n"
+                                          "part 2 t 0 1 " M100 " logits\n"
+                                          "part 3 t 0 2 1 logits\n"
+                                          "part 3 t 0 1 314572800 activations\n"
+                                          "part 4 t 0 1 0 activations\n"
+                                          "part 5 t 0 2 1024 gradients\n"
+                                          "stage 6 t 0 after\n"
+                                          "free 7 t 0 1\n"
+                                          "stage 8 t 0 end\n"
+                                          "end 11\n";
+    rvl_timeline *timeline = NULL;
+    assert_int_equal(rvl_timeline_open(NULL, &timeline), RVL_OK);
+    rvl_replay *replay = run_well(good, (rvl_replay_options){.timeline = timeline});
+    check_stage(replay, 0, "train", 500 * MIB, 500 * MIB);
+    assert_int_equal(held_by(replay, 0, "logits"), 100 * MIB + 1);
+    assert_int_equal(held_by(replay, 0, "activations"), 300 * MIB);
+    assert_int_equal(held_by(replay, 0, "gradients"), 0);
+    assert_int_equal(held_by(replay, 0, "cached"), 100 * MIB - 1);
+    /* What is left is that of the second alone. */
+    check_stage(replay, 1, "after", 500 * MIB, 100 * MIB);
+    assert_int_equal(held_by(replay, 1, "logits"), 100 * MIB + 1);
+    check_stage(replay, 2, "end", 100 * MIB, 100 * MIB);
+    assert_int_equal(held_by(replay, 2, "logits"), 1);
+    assert_int_equal(held_by(replay, 2, "gradients"), 1024);
+    assert_int_equal(held_by(replay, 2, "cached"), 100 * MIB - 1025);
+    rvl_replay_close(replay);
+    rvl_timeline_close(timeline);
+}
+
+static void test_wrong_parts(void **state)
+{
+    (void)state;
+#define SEGMENT HEAD_PARTS "alloc 1 t 0 1 0 " M100 " cached backup=host\n"
+    check_refused(SEGMENT "part 2 t 0 2 1 logits\nend 2\n", RVL_ERR_CORRUPT_TRACE, 6, 12,
+                  "not live");
+    check_refused(SEGMENT "part 2 t 0 1 104857601 logits\nend 2\n", RVL_ERR_CORRUPT_TRACE, 6, 14,
+                  "more than its");
+    check_refused(SEGMENT "part 2 t 0 1 1 cached\nend 2\n", RVL_ERR_CORRUPT_TRACE, 6, 16,
+                  "another tag");
+    check_refused(SEGMENT "part 2 t 0 1 1 logits\npause 3 t 0 cached\nend 3\n",
+                  RVL_ERR_CORRUPT_TRACE, 7, 13, "has parts");
+    check_refused(SEGMENT "pause 2 t 0 cached\npart 3 t 0 1 1 logits\nend 3\n",
+                  RVL_ERR_CORRUPT_TRACE, 7, 12, "is paused");
+    check_refused(SEGMENT "free 2 t 0 1\npart 3 t 0 1 1 logits\nend 3\n", RVL_ERR_CORRUPT_TRACE, 7,
+                  12, "not live");
+    /* Once they have ended it can be paused, and has none while it is. */
+    rvl_replay *replay = run_well(SEGMENT "part 2 t 0 1 5 logits\npart 3 t 0 1 0 logits\n"
+                                          "pause 4 t 0 cached\nend 4\n",
+                                  (rvl_replay_options){0});
+    rvl_replay_close(replay);
+    check_refused(SEGMENT "part 2 t 0 1 5 logits\npart 3 t 0 1 0 logits\npause 4 t 0 cached\n"
+                          "part 5 t 0 1 5 logits\nend 5\n",
+                  RVL_ERR_CORRUPT_TRACE, 9, 12, "is paused");
+}
+
 /* ---- Budgets ---- */
 
 static void test_budgets(void **state)
@@ -827,6 +923,8 @@ int main(void)
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_together_before_any_step),
         cmocka_unit_test(test_together_of_a_bad_trace),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_wrong_parts),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_budget_for_an_unknown_stage),
         cmocka_unit_test(test_samples),

@@ -60,7 +60,7 @@ static uint64_t apart(uint64_t a, uint64_t b)
 static void assert_as_read(const rvl_model *model, const program *p)
 {
     rvli_trained trained;
-    assert_int_equal(rvli_training_run(model, &p->shape, NULL, NULL, &trained), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &p->shape, NULL, &trained), RVL_OK);
     uint64_t allocated = trained.passes.allocated_bytes;
     bool near = apart(allocated, p->allocated) <= p->allocated / 10000 + RVLI_MIB;
     if (trained.reserved_bytes != p->reserved || !near)
@@ -165,7 +165,9 @@ static void assert_nothing_left(const rvl_model *model, const rvli_training_shap
 {
     ledger l = {0};
     rvli_trained trained;
-    assert_int_equal(rvli_training_run(model, shape, note, &l, &trained), RVL_OK);
+    assert_int_equal(
+        rvli_training_run(model, shape, &(rvli_tape_listener){.told = note, .user = &l}, &trained),
+        RVL_OK);
     assert_true(l.events > 1000);
     assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
     assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
@@ -275,7 +277,10 @@ static void adapters_alone_have_gradients_and_states(void **state)
                 .optimizer = RVL_MODEL_ADAMW,
                 .lora_rank = 16,
                 .lora_targets = cases[i].targets};
-            assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+            assert_int_equal(rvli_training_run(model, &shape,
+                                               &(rvli_tape_listener){.told = note, .user = &l},
+                                               &trained),
+                             RVL_OK);
             assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 2 * 4 * cases[i].adapters);
             assert_int_equal(l.bytes[RVL_MODEL_SHARDED_WEIGHTS],
                              2 * (int64_t)rvl_model_parameter_count(model) + 4 * cases[i].adapters);
@@ -324,7 +329,7 @@ static void a_base_of_four_bits_is_as_large_as_its_parts(void **state)
 static rvli_trained run(rvl_model *model, rvli_training_shape shape)
 {
     rvli_trained trained;
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
     return trained;
 }
 
@@ -396,14 +401,14 @@ static void the_cache_goes_before_the_device_is_full(void **state)
     rvl_model *model = open_model("qwen2.5-7b");
     rvli_training_shape shape = programs[3].shape;
     rvli_trained unbound, bound, tight;
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &unbound), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &unbound), RVL_OK);
     shape.limit_bytes = 48 * GIB;
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &bound), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &bound), RVL_OK);
     assert_true(unbound.reserved_bytes > shape.limit_bytes);
     assert_true(bound.reserved_bytes <= shape.limit_bytes);
     assert_int_equal(bound.passes.allocated_bytes, unbound.passes.allocated_bytes);
     shape.limit_bytes = 32 * GIB;
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &tight), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &tight), RVL_OK);
     /* A block that is not split off counts as a whole. */
     assert_true(apart(tight.passes.allocated_bytes, unbound.passes.allocated_bytes) < GIB / 10);
     assert_true(tight.reserved_bytes > shape.limit_bytes);
@@ -550,7 +555,7 @@ static void shapes_are_remembered_apart(void **state)
     assert_memory_equal(&first, &again, sizeof first);
     shape.micro_batch = 3;
     assert_int_equal(rvli_training_recall(model, &shape, &other), RVL_OK);
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &alone), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &alone), RVL_OK);
     assert_memory_equal(&other, &alone, sizeof other);
     assert_true(other.reserved_bytes < first.reserved_bytes);
     shape = programs[1].shape;

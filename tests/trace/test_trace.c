@@ -193,6 +193,8 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_EXTERNAL, .time_ns = 2, TRAINER, .device = 1, .name = "cuda context", NO_TAG},
     {RVL_EVENT_SAMPLE, .time_ns = 1, TRAINER, .device = 63, .bytes = INT64_MAX, NO_TAG},
     {RVL_EVENT_SAMPLE, .time_ns = 2, TRAINER, NO_TAG},
+    {RVL_EVENT_PART, .time_ns = 1, TRAINER, .id = 1, .bytes = INT64_MAX, .tag = "logits"},
+    {RVL_EVENT_PART, .time_ns = 2, DASH, .id = UINT64_MAX, .tag = "-", .tag_index = 1},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -233,13 +235,20 @@ static void assert_same_event(const rvl_trace_event *a, const rvl_trace_event *b
     assert_same_text(a->name, b->name);
 }
 
-static rvl_trace_writer *open_writer(const char *path)
+static rvl_trace_writer *open_writer_of(const char *path, uint32_t minor)
 {
     rvl_trace_writer *writer = NULL;
-    assert_int_equal(rvl_trace_writer_open(path, &golden_header, &writer), RVL_OK);
+    rvl_trace_header header = golden_header;
+    header.minor = minor;
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_OK);
     assert_int_equal(rvl_trace_writer_add_process(writer, "trainer", 4242), RVL_OK);
     assert_int_equal(rvl_trace_writer_add_process(writer, "-", 0), RVL_OK);
     return writer;
+}
+
+static rvl_trace_writer *open_writer(const char *path)
+{
+    return open_writer_of(path, 0);
 }
 
 static void writes_each_kind_as_golden(void **state)
@@ -250,7 +259,7 @@ static void writes_each_kind_as_golden(void **state)
         size_t wanted_length, length;
         new_path(path, "");
         golden_path(golden, sizeof golden, kind);
-        rvl_trace_writer *writer = open_writer(path);
+        rvl_trace_writer *writer = open_writer_of(path, kind == RVL_EVENT_PART);
         for (size_t i = 0; i < GOLDEN_COUNT; i++)
             if (golden_events[i].kind == kind)
                 assert_int_equal(
@@ -542,6 +551,45 @@ static void passes_over_what_a_newer_minor_added(void **state)
                 "a space or the end");
     check_error(read_text(NEWER " nap\n"), RVL_ERR_CORRUPT_TRACE, 6, 1, "begin with a space");
     check_error(read_text(NEWER "nap\nend 0\n"), RVL_ERR_CORRUPT_TRACE, 7, 5, "some are missing");
+}
+
+/* Parts came with 1.1. */
+static void parts_are_of_their_version(void **state)
+{
+    (void)state;
+    static const rvl_trace_event part = {RVL_EVENT_PART, .time_ns = 1, .process = "trainer",
+                                         .id = 1,        .bytes = 1,   .tag = "logits"};
+    char path[PATH_BYTES];
+    check_error(read_text(MAGIC CLOCK DEVICES "process p pid=1\npart 1 p 0 1 5 logits\nend 1\n"),
+                RVL_ERR_CORRUPT_TRACE, 6, 1, "not a kind of line");
+#define PARTS "reveille-trace 1.1\n" CLOCK DEVICES "process p pid=1\n"
+    check_error(read_text(PARTS "part 1 p 0 1 5 -\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 16,
+                "a part has a tag");
+    check_error(read_text(PARTS "part 1 p 0 0 5 logits\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 12,
+                "1");
+    check_error(read_text(PARTS "part 1 p 0 1\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 13, "bytes");
+    check_error(read_text(PARTS "part 1 p 0 1 5 logits more\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6,
+                22, "should end");
+    check_error(read_text(PARTS "nap 1 p 0\n"), RVL_ERR_CORRUPT_TRACE, 6, 1, "not a kind of line");
+    new_path(path, "");
+    rvl_trace_writer *writer = open_writer(path);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &part, sizeof part), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    writer = open_writer_of(path, 1);
+    rvl_trace_event untagged = part, unnumbered = part;
+    untagged.tag = NULL;
+    unnumbered.id = 0;
+    assert_int_equal(rvl_trace_writer_add_event(writer, &untagged, sizeof part), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &unnumbered, sizeof part), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &part, sizeof part), RVL_OK);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    rvl_trace_header header = golden_header;
+    header.minor = 2;
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    header.minor = 1;
+    header.reserved = 1;
+    assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    unlink(path);
 }
 
 static void refuses_another_major(void **state)
@@ -1107,6 +1155,7 @@ int main(void)
         cmocka_unit_test(refuses_nul_bytes),
         cmocka_unit_test(limits_the_length_of_lines),
         cmocka_unit_test(limits_names_and_processes),
+        cmocka_unit_test(parts_are_of_their_version),
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
         cmocka_unit_test(refuses_another_major),
         cmocka_unit_test(passes_over_comments_and_empty_lines),

@@ -87,6 +87,6 @@ rvl_status rvli_training_recall(const rvl_model *model, const rvli_training_shap
     pthread_mutex_unlock(&memory->lock);
     if (found)
         return RVL_OK;
-    rvl_status status = rvli_training_run(model, shape, NULL, NULL, trained_out);
+    rvl_status status = rvli_training_run(model, shape, NULL, trained_out);
     return status == RVL_OK ? remember(memory, shape, trained_out) : status;
 }

@@ -11,11 +11,14 @@ static uint64_t place(void *owner, rvli_change change, uint64_t addr, uint64_t s
                       uint32_t stream)
 {
     rvli_tape *tape = owner;
-    (void)addr;
     (void)stream;
+    if (change == RVLI_CHANGE_FREE && tape->listener.shown != NULL)
+        rvli_shown_segment_free(tape->listener.shown, addr);
     if (change != RVLI_CHANGE_ALLOC)
         return 0;
     tape->next_addr -= size;
+    if (tape->listener.shown != NULL)
+        rvli_shown_segment_alloc(tape->listener.shown, tape->next_addr, size);
     return tape->next_addr;
 }
 
@@ -41,7 +44,16 @@ static void note_fullest(rvli_tape *tape)
     if (fullest == NULL || tape->allocator.bytes.allocated <= fullest->allocated_bytes)
         return;
     fullest->allocated_bytes = tape->allocator.bytes.allocated;
+    fullest->call = tape->calls;
     memcpy(fullest->held, tape->held, sizeof fullest->held);
+}
+
+/* Behind a call: whether the step is fullest there is known from a run before this one. */
+static void show_fullest(rvli_tape *tape)
+{
+    const rvli_shown *shown = tape->listener.shown;
+    if (shown != NULL && (tape->calls == shown->instant[0] || tape->calls == shown->instant[1]))
+        rvli_shown_now(tape->listener.shown);
 }
 
 rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term holder, uint64_t bytes)
@@ -61,9 +73,14 @@ rvli_block rvli_take_on(rvli_tape *tape, rvli_stream stream, rvl_model_term hold
     tape->held[holder] += block->size;
     if (tape->allocator.bytes.reserved > tape->reserved_bytes)
         tape->reserved_bytes = tape->allocator.bytes.reserved;
+    tape->calls++;
     note_fullest(tape);
-    if (tape->told != NULL)
-        tape->told(tape->user, (int64_t)bytes, stream, holder);
+    if (tape->listener.shown != NULL) {
+        rvli_shown_take(tape->listener.shown, block->addr, holder, block->size);
+        show_fullest(tape);
+    }
+    if (tape->listener.told != NULL)
+        tape->listener.told(tape->listener.user, (int64_t)bytes, stream, holder);
     return block;
 }
 
@@ -78,15 +95,44 @@ void rvli_drop(rvli_tape *tape, rvli_block block)
         return;
     rvl_model_term holder = (rvl_model_term)block->event;
     tape->held[holder] -= block->size;
-    if (tape->told != NULL)
-        tape->told(tape->user, -(int64_t)block->requested,
-                   (rvli_stream)tape->allocator.buckets[block->bucket].stream, holder);
+    tape->calls++;
+    if (tape->listener.shown != NULL)
+        rvli_shown_drop(tape->listener.shown, block->addr, holder, block->size);
+    if (tape->listener.told != NULL)
+        tape->listener.told(tape->listener.user, -(int64_t)block->requested,
+                            (rvli_stream)tape->allocator.buckets[block->bucket].stream, holder);
     rvli_allocator_free(&tape->allocator, block);
     rvli_allocator_complete(&tape->allocator, block);
+}
+
+void rvli_tape_listen(rvli_tape *tape, const rvli_tape_listener *listener)
+{
+    if (listener != NULL)
+        tape->listener = *listener;
+}
+
+bool rvli_tape_failed(const rvli_tape *tape)
+{
+    return tape->failed || (tape->listener.shown != NULL && tape->listener.shown->failed);
+}
+
+void rvli_tape_begin_step(rvli_tape *tape)
+{
+    tape->reserved_bytes = tape->allocator.bytes.reserved;
+    tape->calls = 0;
+    if (tape->listener.shown != NULL)
+        rvli_shown_begin(tape->listener.shown);
+}
+
+void rvli_tape_between(rvli_tape *tape)
+{
+    if (tape->listener.shown != NULL)
+        rvli_shown_between(tape->listener.shown);
 }
 
 void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest)
 {
     tape->fullest = fullest;
     note_fullest(tape);
+    show_fullest(tape);
 }

@@ -10,6 +10,7 @@
 #ifndef RVL_PREDICT_LLM_STEP_TAPE_H
 #define RVL_PREDICT_LLM_STEP_TAPE_H
 
+#include "predict/llm/step/shown.h"
 #include "predict/snapshot/allocator.h"
 #include "reveille/model.h"
 
@@ -26,11 +27,19 @@ typedef rvli_cached_block *rvli_block; /* NULL: no tensor */
 /* What was live at a moment, in whole blocks. */
 typedef struct rvli_moment {
     uint64_t allocated_bytes;
+    uint64_t call; /* the tape's, since the step began, behind which it was */
     uint64_t held[RVL_MODEL_TERM_COUNT];
 } rvli_moment;
 
 /* Told of each allocation (bytes as asked for) and each free (of the same, negative). */
 typedef void (*rvli_tape_fn)(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder);
+
+/* Who wants to know of a run. */
+typedef struct rvli_tape_listener {
+    rvli_tape_fn told; /* NULL: nobody */
+    void *user;
+    rvli_shown *shown; /* NULL: nobody wants segments */
+} rvli_tape_listener;
 
 typedef struct rvli_tape {
     rvli_allocator allocator;
@@ -38,9 +47,9 @@ typedef struct rvli_tape {
     uint64_t next_addr; /* the next segment ends there */
     uint64_t held[RVL_MODEL_TERM_COUNT];
     uint64_t reserved_bytes; /* the most since its owner set it */
+    uint64_t calls;          /* that took or dropped something since the step began */
     rvli_moment *fullest;    /* of the current part; NULL: not kept */
-    rvli_tape_fn told;       /* NULL: nobody */
-    void *user;
+    rvli_tape_listener listener;
     bool failed; /* no host memory */
 } rvli_tape;
 
@@ -54,6 +63,18 @@ rvli_block rvli_take(rvli_tape *tape, rvl_model_term holder, uint64_t bytes);
 
 /* NULL is fine. */
 void rvli_drop(rvli_tape *tape, rvli_block block);
+
+/* NULL: nobody listens. */
+void rvli_tape_listen(rvli_tape *tape, const rvli_tape_listener *listener);
+
+/* Whether host memory has run out, for the run or for what is shown of it. */
+bool rvli_tape_failed(const rvli_tape *tape);
+
+/* A step begins. */
+void rvli_tape_begin_step(rvli_tape *tape);
+
+/* A layer, or what is like one, is over: what it left may be shown. */
+void rvli_tape_between(rvli_tape *tape);
 
 /* From now on the fullest moment goes there. */
 void rvli_tape_watch(rvli_tape *tape, rvli_moment *fullest);

@@ -107,9 +107,11 @@ static void forward(rvli_training *t)
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_gather_forward(t, &t->units[layer]);
         rvli_layer_forward(t, layer);
+        rvli_tape_between(&t->tape);
     }
     rvli_release(t, &t->mask);
     rvli_loss_forward(t);
+    rvli_tape_between(&t->tape);
 }
 
 /* A product's gradient is a transposed view, to which autograd does not add. */
@@ -157,6 +159,7 @@ static void backward(rvli_training *t)
         rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
         rvli_layer_backward(t, layer - 1);
         rvli_reduce(t, unit);
+        rvli_tape_between(&t->tape);
     }
     rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
@@ -175,8 +178,8 @@ static void zero_gradients(rvli_training *t)
 
 static void step(rvli_training *t, rvli_trained *trained)
 {
+    rvli_tape_begin_step(&t->tape);
     rvli_tape_watch(&t->tape, &trained->passes);
-    t->tape.reserved_bytes = t->tape.allocator.bytes.reserved;
     for (uint32_t pass = 0; pass == 0 || pass < t->options->accumulate; pass++) {
         if (pass == 1)
             rvli_buckets_rebuild(t);
@@ -184,9 +187,12 @@ static void step(rvli_training *t, rvli_trained *trained)
         backward(t);
     }
     rvli_tape_watch(&t->tape, &trained->update);
+    rvli_tape_between(&t->tape);
     rvli_optimizer_step(t);
+    rvli_tape_between(&t->tape);
     rvli_tape_watch(&t->tape, NULL);
     zero_gradients(t);
+    rvli_tape_between(&t->tape);
 }
 
 static void end(rvli_training *t)
@@ -199,10 +205,10 @@ static void end(rvli_training *t)
 }
 
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
-                             rvli_tape_fn told, void *user, rvli_trained *trained_out)
+                             const rvli_tape_listener *listener, rvli_trained *trained_out)
 {
     if (shape->train == RVL_MODEL_TRAIN_MEGATRON)
-        return rvli_rank_run(model, shape, told, user, trained_out);
+        return rvli_rank_run(model, shape, listener, trained_out);
     rvli_training t = {.model = model,
                        .options = shape,
                        .sharded = shape->train == RVL_MODEL_TRAIN_FSDP,
@@ -211,8 +217,7 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
                        .layers = calloc(model->layers, sizeof(rvli_layer)),
                        .chunks = calloc((size_t)shape->loss_chunks + 1, sizeof(rvli_block))};
     rvli_tape_begin(&t.tape, shape->limit_bytes);
-    t.tape.told = told;
-    t.tape.user = user;
+    rvli_tape_listen(&t.tape, listener);
     t.tape.failed = t.units == NULL || t.layers == NULL || t.chunks == NULL;
     if (!t.tape.failed)
         rvli_parameters_make(&t);
@@ -229,7 +234,25 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
         before = t.tape.reserved_bytes;
     }
     trained_out->reserved_bytes = t.tape.reserved_bytes;
-    bool failed = t.tape.failed;
+    bool failed = rvli_tape_failed(&t.tape);
     end(&t);
     return failed ? RVL_ERR_HOST_OOM : RVL_OK;
+}
+
+rvl_status rvli_training_show(const rvl_model *model, const rvli_training_shape *shape,
+                              const rvli_trained *trained, rvli_shown **shown_out)
+{
+    rvli_trained again;
+    rvli_shown *shown = calloc(1, sizeof *shown);
+    if (shown == NULL)
+        return RVL_ERR_HOST_OOM;
+    shown->instant[0] = trained->passes.call;
+    shown->instant[1] = trained->update.call;
+    rvl_status status =
+        rvli_training_run(model, shape, &(rvli_tape_listener){.shown = shown}, &again);
+    if (status == RVL_OK)
+        *shown_out = shown;
+    else
+        rvli_shown_destroy(shown);
+    return status;
 }

@@ -200,7 +200,14 @@ typedef struct rvli_trained {
 
 /* Runs loading, and steps until one reserves no more than the last. RVL_ERR_HOST_OOM. */
 rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *shape,
-                             rvli_tape_fn told, void *user, rvli_trained *trained_out);
+                             const rvli_tape_listener *listener, rvli_trained *trained_out);
+
+/*
+ * The same once more, for its segments. trained: what the first run has shown. RVL_ERR_HOST_OOM.
+ * After RVL_OK the caller destroys *shown_out.
+ */
+rvl_status rvli_training_show(const rvl_model *model, const rvli_training_shape *shape,
+                              const rvli_trained *trained, rvli_shown **shown_out);
 
 /* ---- remembered.c ---- */
 

@@ -193,6 +193,6 @@ bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,
 
 /* As rvli_training_run(), of RVL_MODEL_TRAIN_MEGATRON. */
 rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shape,
-                         rvli_tape_fn told, void *user, rvli_trained *trained_out);
+                         const rvli_tape_listener *listener, rvli_trained *trained_out);
 
 #endif

@@ -25,10 +25,13 @@ static void forward(rvli_rank *r, uint32_t number)
     rvli_in_flight *flight = flight_of(r, number);
     r->hidden = flight->received;
     rvli_rank_embed(r);
-    for (uint32_t i = 0; i < r->layer_count; i++)
+    for (uint32_t i = 0; i < r->layer_count; i++) {
         rvli_rank_layer_forward(r, &flight->layers[i], i);
+        rvli_tape_between(&r->tape);
+    }
     if (r->has_head)
         rvli_rank_loss(r);
+    rvli_tape_between(&r->tape);
 }
 
 static void backward(rvli_rank *r, uint32_t number)
@@ -40,8 +43,10 @@ static void backward(rvli_rank *r, uint32_t number)
         rvli_rank_loss_backward(r);
     else
         rvli_rank_workspace(r, true);
-    for (uint32_t i = r->layer_count; i > 0; i--)
+    for (uint32_t i = r->layer_count; i > 0; i--) {
         rvli_rank_layer_backward(r, &flight->layers[i - 1], i - 1, i == 1 && !r->has_embedding);
+        rvli_tape_between(&r->tape);
+    }
     if (r->has_embedding) {
         rvli_rank_embed_backward(r);
         return;
@@ -175,12 +180,14 @@ static void make_flights(rvli_rank *r)
 
 static void step(rvli_rank *r, rvli_trained *trained)
 {
+    rvli_tape_begin_step(&r->tape);
     rvli_rank_zero_gradients(r);
     rvli_tape_watch(&r->tape, &trained->passes);
-    r->tape.reserved_bytes = r->tape.allocator.bytes.reserved;
     run_schedule(r);
     rvli_tape_watch(&r->tape, &trained->update);
+    rvli_tape_between(&r->tape);
     rvli_rank_update(r);
+    rvli_tape_between(&r->tape);
     rvli_tape_watch(&r->tape, NULL);
 }
 
@@ -221,13 +228,12 @@ static void end(rvli_rank *r)
 }
 
 rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shape,
-                         rvli_tape_fn told, void *user, rvli_trained *trained_out)
+                         const rvli_tape_listener *listener, rvli_trained *trained_out)
 {
     rvli_rank r = {.model = model, .options = shape};
     uint64_t before = 0;
     rvli_tape_begin(&r.tape, shape->limit_bytes);
-    r.tape.told = told;
-    r.tape.user = user;
+    rvli_tape_listen(&r.tape, listener);
     measure(&r);
     make_flights(&r);
     if (!r.tape.failed)
@@ -242,7 +248,7 @@ rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shap
         before = r.tape.reserved_bytes;
     }
     trained_out->reserved_bytes = r.tape.reserved_bytes;
-    bool failed = r.tape.failed;
+    bool failed = rvli_tape_failed(&r.tape);
     end(&r);
     return failed ? RVL_ERR_HOST_OOM : RVL_OK;
 }

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "predict/llm/step/shown.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Above this, what lies in segments between layers is left out: a trace stays below 2 MB. */
+#define EVENTS_BETWEEN_MAX 20000u
+
+/* ---- Events ---- */
+
+static bool grow_events(rvli_shown *shown)
+{
+    if (shown->event_count < shown->event_room)
+        return true;
+    size_t room = shown->event_room > 0 ? 2 * shown->event_room : 1024;
+    rvli_shown_event *events = realloc(shown->events, room * sizeof *events);
+    if (events == NULL) {
+        shown->failed = true;
+        return false;
+    }
+    shown->events = events;
+    shown->event_room = room;
+    return true;
+}
+
+static void add(rvli_shown *shown, rvli_shown_event event)
+{
+    if (grow_events(shown))
+        shown->events[shown->event_count++] = event;
+}
+
+/* Brings a term's bytes in a segment up to date if they fall, or if they rise. */
+static void write_part(rvli_shown *shown, uint32_t index, rvl_model_term term, bool rises,
+                       bool *joins)
+{
+    rvli_shown_segment *segment = &shown->segments[index];
+    uint64_t before = segment->written[term], bytes = segment->held[term];
+    if (before == bytes || (bytes > before) != rises)
+        return;
+    add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_PART,
+                                  .joins = *joins,
+                                  .term = term,
+                                  .segment = index,
+                                  .bytes = bytes});
+    segment->written[term] = bytes;
+    *joins = true;
+}
+
+static void write_parts(rvli_shown *shown, uint32_t index, bool rises, bool *joins)
+{
+    for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
+        write_part(shown, index, (rvl_model_term)term, rises, joins);
+}
+
+/* What falls goes first, so that no sum is above those of both instants. */
+void rvli_shown_now(rvli_shown *shown)
+{
+    bool joins = false;
+    for (int rises = 0; rises <= 1; rises++) {
+        for (size_t i = 0; i < shown->segment_count; i++) {
+            if (shown->segments[i].changed)
+                write_parts(shown, (uint32_t)i, rises != 0, &joins);
+        }
+    }
+    for (size_t i = 0; i < shown->segment_count; i++)
+        shown->segments[i].changed = false;
+}
+
+void rvli_shown_between(rvli_shown *shown)
+{
+    if (shown->event_count < EVENTS_BETWEEN_MAX)
+        rvli_shown_now(shown);
+}
+
+void rvli_shown_begin(rvli_shown *shown)
+{
+    shown->event_count = 0;
+    for (size_t i = 0; i < shown->segment_count; i++) {
+        rvli_shown_segment *segment = &shown->segments[i];
+        bool joins = true;
+        memset(segment->written, 0, sizeof segment->written);
+        segment->changed = false;
+        if (!segment->live)
+            continue;
+        add(shown, (rvli_shown_event){
+                       .kind = RVLI_SHOWN_ALLOC, .segment = (uint32_t)i, .bytes = segment->size});
+        write_parts(shown, (uint32_t)i, true, &joins);
+    }
+    shown->begin_count = shown->event_count;
+}
+
+/* ---- Segments ---- */
+
+static bool grow_segments(rvli_shown *shown)
+{
+    if (shown->segment_count < shown->segment_room)
+        return true;
+    size_t room = shown->segment_room > 0 ? 2 * shown->segment_room : 64;
+    rvli_shown_segment *segments = realloc(shown->segments, room * sizeof *segments);
+    if (segments == NULL) {
+        shown->failed = true;
+        return false;
+    }
+    shown->segments = segments;
+    shown->segment_room = room;
+    return true;
+}
+
+/* The segment that has an address. */
+static uint32_t segment_of(const rvli_shown *shown, uint64_t addr)
+{
+    size_t low = 0, high = shown->segment_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (shown->segments[middle].addr > addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint32_t)low;
+}
+
+void rvli_shown_segment_alloc(rvli_shown *shown, uint64_t addr, uint64_t size)
+{
+    rvli_shown_now(shown);
+    if (!grow_segments(shown))
+        return;
+    uint32_t index = (uint32_t)shown->segment_count++;
+    shown->segments[index] = (rvli_shown_segment){.addr = addr, .size = size, .live = true};
+    add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_ALLOC, .segment = index, .bytes = size});
+}
+
+void rvli_shown_segment_free(rvli_shown *shown, uint64_t addr)
+{
+    uint32_t index = segment_of(shown, addr);
+    if (index == shown->segment_count) /* there was no memory for it */
+        return;
+    shown->segments[index].live = false;
+    shown->segments[index].changed = false;
+    add(shown, (rvli_shown_event){.kind = RVLI_SHOWN_FREE, .segment = index});
+}
+
+void rvli_shown_take(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes)
+{
+    uint32_t index = segment_of(shown, addr);
+    if (index == shown->segment_count)
+        return;
+    shown->segments[index].held[term] += bytes;
+    shown->segments[index].changed = true;
+}
+
+void rvli_shown_drop(rvli_shown *shown, uint64_t addr, rvl_model_term term, uint64_t bytes)
+{
+    uint32_t index = segment_of(shown, addr);
+    if (index == shown->segment_count)
+        return;
+    shown->segments[index].held[term] -= bytes;
+    shown->segments[index].changed = true;
+}
+
+/* ---- Without what lives on ---- */
+
+typedef struct room {
+    uint64_t passing_bytes; /* in the segment, of all but states */
+    uint64_t most_bytes;    /* the most of these */
+    uint64_t state_bytes;
+    bool stays; /* it is there through the whole step */
+} room;
+
+/* What each segment needs, as the events have it. */
+static void measure_rooms(const rvli_shown *shown, room *rooms, uint64_t *current)
+{
+    for (size_t i = 0; i < shown->event_count; i++) {
+        const rvli_shown_event *event = &shown->events[i];
+        room *of = &rooms[event->segment];
+        uint64_t *now = &current[(size_t)event->segment * RVL_MODEL_TERM_COUNT + event->term];
+        if (event->kind == RVLI_SHOWN_ALLOC)
+            of->stays = i < shown->begin_count;
+        if (event->kind == RVLI_SHOWN_FREE)
+            of->stays = false;
+        if (event->kind != RVLI_SHOWN_PART)
+            continue;
+        if (rvli_shown_is_state(event->term))
+            of->state_bytes = of->state_bytes + event->bytes - *now;
+        else
+            of->passing_bytes = of->passing_bytes + event->bytes - *now;
+        *now = event->bytes;
+        if (of->passing_bytes > of->most_bytes)
+            of->most_bytes = of->passing_bytes;
+    }
+}
+
+/* Takes up to most bytes more of a segment away. Returns how many. */
+static uint64_t take_away(rvli_shown_segment *segment, const room *of, uint64_t most,
+                          uint64_t granule_bytes, bool states_alone)
+{
+    uint64_t taken = segment->size - segment->shown_bytes;
+    uint64_t spare = segment->size - of->most_bytes;
+    uint64_t limit = states_alone && of->state_bytes < spare ? of->state_bytes : spare;
+    limit -= limit % granule_bytes;
+    if (!of->stays || limit <= taken)
+        return 0;
+    uint64_t more = limit - taken < most ? limit - taken : most;
+    segment->shown_bytes -= more;
+    return more;
+}
+
+/* States themselves first, then what is free in segments with or without them. */
+static bool shrink_segments(rvli_shown *shown, const room *rooms, uint64_t bytes,
+                            uint64_t granule_bytes)
+{
+    for (size_t i = 0; i < shown->segment_count; i++)
+        shown->segments[i].shown_bytes = shown->segments[i].size;
+    for (int states_alone = 1; states_alone >= 0; states_alone--) {
+        for (size_t i = 0; i < shown->segment_count && bytes > 0; i++)
+            bytes -=
+                take_away(&shown->segments[i], &rooms[i], bytes, granule_bytes, states_alone != 0);
+    }
+    return bytes == 0;
+}
+
+/* Leaves out events of states, and of segments of which nothing is left. */
+static void filter_events(rvli_shown *shown)
+{
+    size_t kept = 0, begin_kept = 0;
+    bool joins = false; /* the first of an instant may be left out */
+    for (size_t i = 0; i < shown->event_count; i++) {
+        rvli_shown_event event = shown->events[i];
+        const rvli_shown_segment *segment = &shown->segments[event.segment];
+        if (i == shown->begin_count)
+            begin_kept = kept;
+        joins = joins && event.joins;
+        if (segment->shown_bytes == 0 ||
+            (event.kind == RVLI_SHOWN_PART && rvli_shown_is_state(event.term)))
+            continue;
+        if (event.kind == RVLI_SHOWN_ALLOC)
+            event.bytes = segment->shown_bytes;
+        event.joins = joins;
+        joins = true;
+        shown->events[kept++] = event;
+    }
+    shown->begin_count = shown->begin_count < shown->event_count ? begin_kept : kept;
+    shown->event_count = kept;
+}
+
+bool rvli_shown_leave_out_states(rvli_shown *shown, uint64_t state_bytes, uint64_t granule_bytes)
+{
+    room *rooms = calloc(shown->segment_count + 1, sizeof *rooms);
+    uint64_t *current = calloc((shown->segment_count + 1) * RVL_MODEL_TERM_COUNT, sizeof *current);
+    bool fits = false;
+    shown->failed = shown->failed || rooms == NULL || current == NULL;
+    if (!shown->failed) {
+        measure_rooms(shown, rooms, current);
+        fits = shrink_segments(shown, rooms, state_bytes, granule_bytes);
+    }
+    if (fits)
+        filter_events(shown);
+    free(rooms);
+    free(current);
+    return fits;
+}
+
+void rvli_shown_destroy(rvli_shown *shown)
+{
+    if (shown == NULL)
+        return;
+    free(shown->segments);
+    free(shown->events);
+    free(shown);
+}
