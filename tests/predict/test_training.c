@@ -316,7 +316,10 @@ static void a_base_of_four_bits_is_as_large_as_its_parts(void **state)
             ledger l = {0};
             rvli_trained trained;
             const rvli_training_shape shape = {QLORA(cases[i].base), .flags = flags};
-            assert_int_equal(rvli_training_run(model, &shape, note, &l, &trained), RVL_OK);
+            assert_int_equal(rvli_training_run(model, &shape,
+                                               &(rvli_tape_listener){.told = note, .user = &l},
+                                               &trained),
+                             RVL_OK);
             assert_int_equal(l.bytes[RVL_MODEL_DEQUANTISED], 0);
             assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
             assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
@@ -506,7 +509,7 @@ static void a_step_shows_weights_in_bf16_for_a_product(void **state)
                                        .lora_rank = 8,
                                        .base_dtype = RVL_MODEL_BASE_NF4};
     rvli_trained trained;
-    assert_int_equal(rvli_training_run(model, &shape, NULL, NULL, &trained), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
     rvl_model_options options = options_of(&(program){.shape = shape});
     options.lora_rank = shape.lora_rank;
     options.base_dtype = shape.base_dtype;
