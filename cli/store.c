@@ -84,9 +84,13 @@ static int explain(rvl_status status)
 static void print_table(const rvl_store_stats *stats)
 {
     char kept[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], referenced[SIZE_TEXT_BYTES];
+    char shared[SIZE_TEXT_BYTES], refused[SIZE_TEXT_BYTES];
     printf("kept        %s of %s\n", format_size(stats->kept_bytes + stats->promised_bytes, kept),
            stats->budget_bytes > 0 ? format_size(stats->budget_bytes, budget) : "no budget");
     printf("without it  %s\n", format_size(stats->referenced_bytes, referenced));
+    printf("shared      %s\n", format_size(stats->shared_bytes, shared));
+    printf("refused     %s, %" PRIu64 " times\n", format_size(stats->refused_bytes, refused),
+           stats->refused_count);
     printf("segments    %" PRIu64 "\n", stats->segment_count);
     printf("users       %" PRIu64 "\n", stats->user_count);
 }
@@ -95,9 +99,11 @@ static void print_json(const rvl_store_stats *stats)
 {
     printf("{\"schema\":1,\"budget_bytes\":%" PRIu64 ",\"kept_bytes\":%" PRIu64
            ",\"promised_bytes\":%" PRIu64 ",\"referenced_bytes\":%" PRIu64
-           ",\"segment_count\":%" PRIu64 ",\"user_count\":%" PRIu64 "}\n",
+           ",\"segment_count\":%" PRIu64 ",\"user_count\":%" PRIu64 ",\"shared_bytes\":%" PRIu64
+           ",\"refused_bytes\":%" PRIu64 ",\"refused_count\":%" PRIu64 "}\n",
            stats->budget_bytes, stats->kept_bytes, stats->promised_bytes, stats->referenced_bytes,
-           stats->segment_count, stats->user_count);
+           stats->segment_count, stats->user_count, stats->shared_bytes, stats->refused_bytes,
+           stats->refused_count);
 }
 
 static int print_status(const char *path, bool json)

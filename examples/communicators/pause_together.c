@@ -25,8 +25,8 @@
 
 #define RANKS 2
 #define VOTES 16
-#define MIB (1u << 20)
-#define WEIGHTS_BYTES (256u * MIB)
+#define MIB (UINT64_C(1) << 20)
+#define WEIGHTS_BYTES (256 * MIB)
 
 typedef struct unique_id { /* ncclUniqueId */
     char bytes[128];

@@ -51,11 +51,15 @@ typedef struct rvl_store_stats {
     uint64_t promised_bytes;   /* to users that are filling a segment */
     uint64_t referenced_bytes; /* what users would take without a store: each counts its own */
     uint64_t segment_count;
-    uint64_t user_count; /* connections: one for each open context with a store_path */
+    uint64_t user_count;    /* connections: one for each open context with a store_path */
+    uint64_t shared_bytes;  /* part of kept: segments that more than one user has */
+    uint64_t refused_bytes; /* asked for since the store was opened, when there was no room */
+    uint64_t refused_count; /* how often that was */
 } rvl_store_stats;
 
 /*
- * Asks the store at a path. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (none answers there).
+ * Asks the store at a path. Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_IO (none answers there
+ * within 10 s).
  * Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out);

@@ -15,7 +15,7 @@ from ._communicators import Communicator
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess
 from ._job import Job, JobForecast
-from ._metrics import DeviceMetrics, Metrics, TagMetrics, metrics
+from ._metrics import DeviceMetrics, Metrics, StoreMetrics, TagMetrics, metrics
 from ._options import profile, profiles
 from ._process import (
     HookStats,
@@ -137,6 +137,7 @@ __all__ = [
     "SimulatedRun",
     "StageStats",
     "Stats",
+    "StoreMetrics",
     "TagMetrics",
     "TagStats",
     "TimedOut",

@@ -391,6 +391,21 @@ class DeviceStats(Sized):
     ]
 
 
+class StoreStats(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("budget_bytes", c_uint64),
+        ("kept_bytes", c_uint64),
+        ("promised_bytes", c_uint64),
+        ("referenced_bytes", c_uint64),
+        ("segment_count", c_uint64),
+        ("user_count", c_uint64),
+        ("shared_bytes", c_uint64),
+        ("refused_bytes", c_uint64),
+        ("refused_count", c_uint64),
+    ]
+
+
 class HostMemory(Sized):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -535,6 +550,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_device_get_stats": (c_int, [c_void_p, c_int, POINTER(DeviceStats)]),
     "rvl_device_get_memory": (c_int, [c_void_p, c_int, POINTER(c_uint64), POINTER(c_uint64)]),
     "rvl_host_get_memory": (c_int, [c_void_p, POINTER(HostMemory)]),
+    "rvl_store_get_stats": (c_int, [c_char_p, POINTER(StoreStats)]),
     "rvl_device_get_summary": (c_int, [c_void_p, c_int, c_char_p, c_size_t]),
     "rvl_tag_get_stats": (c_int, [c_void_p, c_uint32, c_int, POINTER(TagStats)]),
     "rvl_stage_count": (c_uint32, [c_void_p]),

@@ -131,6 +131,7 @@ class Context:
             ),
             store_path=None if store is None else path_bytes(store, "store"),
         )
+        self._store_path = None if store is None else os.fsdecode(store)
         self._handle = Handle(backend, callbacks, _c.core())
         self._wakes = Wakes()
         self._handle.before_close = self._wakes.end

@@ -32,6 +32,7 @@ class HookContext(Context):
         self._tag_names = {}
         self._wakes = Wakes()
         self.ordinal = ordinal
+        self._store_path = os.environ.get("REVEILLE_STORE")
 
     @property
     def tags(self) -> tuple[str, ...]:

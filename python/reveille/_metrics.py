@@ -6,11 +6,14 @@ Bytes are asked of the core when a snapshot is taken. What Python counts itself 
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from . import _c
 from ._communicators import COMMUNICATORS, TAG
 from ._context import OPEN_CONTEXTS, Context
 from ._process import SAVER
@@ -57,6 +60,34 @@ class TagMetrics:
 
 
 @dataclass(frozen=True)
+class StoreMetrics:
+    """The node's store at a path (docs/store.md), and what this process has in it.
+
+    Attributes:
+        path: of its socket
+        answers: whether it does; if not, the numbers of the node are 0
+        budget_bytes: host memory that all processes may take together; 0: no limit
+        kept_bytes: host memory of all segments, each counted once
+        shared_bytes: part of it, which more than one user has
+        referenced_bytes: what all users would take without a store
+        refused_bytes, refused_count: asked for when there was no room, since the store was started
+        own_bytes: of this process's backups in it
+        own_found_bytes: of those, what was in the store already
+    """
+
+    path: str
+    answers: bool
+    budget_bytes: int
+    kept_bytes: int
+    shared_bytes: int
+    referenced_bytes: int
+    refused_bytes: int
+    refused_count: int
+    own_bytes: int
+    own_found_bytes: int
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What Reveille holds in this process now, and what it has moved since the process began."""
 
@@ -64,6 +95,7 @@ class Metrics:
     tags: tuple[TagMetrics, ...]
     transitions: tuple[TransitionMetrics, ...]
     failures: tuple[FailureMetrics, ...]
+    stores: tuple[StoreMetrics, ...] = ()
 
 
 def metrics() -> Metrics:
@@ -86,7 +118,11 @@ def metrics() -> Metrics:
     for tag in _communicators():
         _add(tags, (tag.device, tag.tag), tag)
     return Metrics(
-        tuple(devices.values()), tuple(tags.values()), MOVES.transitions(), MOVES.failures()
+        tuple(devices.values()),
+        tuple(tags.values()),
+        MOVES.transitions(),
+        MOVES.failures(),
+        tuple(_stores()),
     )
 
 
@@ -128,6 +164,37 @@ def _communicators() -> Iterator[TagMetrics]:
             yield TagMetrics(f"cuda:{device}", TAG, stats.active_bytes, stats.paused_bytes, 0)
     except InvalidState:  # NCCL has been shut down
         return
+
+
+def _stores() -> Iterator[StoreMetrics]:
+    """One for each path that a context has."""
+    own: dict[str, tuple[int, int]] = {}
+    for context in _contexts():
+        if context._store_path is None:
+            continue
+        try:
+            memory = context._host_memory()
+        except GONE:
+            continue
+        kept, found = own.get(context._store_path, (0, 0))
+        if memory is not None:
+            kept, found = kept + memory.store_bytes, found + memory.store_found_bytes
+        own[context._store_path] = kept, found
+    for path, (kept, found) in own.items():
+        node = _c.StoreStats()
+        answers = _c.core().rvl_store_get_stats(os.fsencode(path), ctypes.byref(node)) == 0
+        yield StoreMetrics(
+            path,
+            answers,
+            node.budget_bytes,
+            node.kept_bytes,
+            node.shared_bytes,
+            node.referenced_bytes,
+            node.refused_bytes,
+            node.refused_count,
+            kept,
+            found,
+        )
 
 
 def _add(rows: dict[Any, Row], key: Any, row: Row) -> None:

@@ -711,7 +711,8 @@ def _does_not_fit(tags: Sequence[str], forecast: Forecast) -> OutOfDeviceMemory:
     names = ", ".join(f'"{tag}"' for tag in tags) or "all regions"
     return OutOfDeviceMemory(
         f"resume of {names} needs {format_size(forecast.needed_bytes)}, "
-        f"{format_size(forecast.free_bytes)} free on cuda:{forecast.device}",
+        f"{format_size(forecast.free_bytes)} free on cuda:{forecast.device}: free memory there, "
+        "or resume fewer tags, and call it again",
         op="create",
         tag=tags[0] if tags else "",
         device=forecast.device,

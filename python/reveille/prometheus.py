@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from ._context import Path
-from ._metrics import metrics
+from ._metrics import StoreMetrics, metrics
 from ._sizes import path_bytes
 
 
@@ -43,7 +43,9 @@ class Collector:
 
     def collect(self) -> Iterable[Metric]:
         """Every family, with the values of now."""
-        memory, used, external, backups, seconds, moved, copied, failures = families = _families()
+        memory, used, external, backups, seconds, moved, copied, failures, *of_stores = (
+            families
+        ) = _families()
         now = metrics()
         for tag in now.tags:
             memory.add_metric([tag.device, tag.tag, "active"], tag.active_bytes)
@@ -60,11 +62,31 @@ class Collector:
             copied.add_metric(labels, each.copied_bytes)
         for failure in now.failures:
             failures.add_metric([failure.operation, failure.error], failure.count)
+        for store in now.stores:
+            _add_store(store, *of_stores)
         return families
 
 
+def _add_store(
+    store: StoreMetrics, up: Any, held: Any, budget: Any, refused: Any, refusals: Any
+) -> None:
+    """What a store that does not answer holds is unknown, and has no value."""
+    up.add_metric([store.path], int(store.answers))
+    held.add_metric([store.path, "own"], store.own_bytes)
+    held.add_metric([store.path, "found"], store.own_found_bytes)
+    if not store.answers:
+        return
+    held.add_metric([store.path, "kept"], store.kept_bytes)
+    held.add_metric([store.path, "shared"], store.shared_bytes)
+    held.add_metric([store.path, "referenced"], store.referenced_bytes)
+    if store.budget_bytes > 0:
+        budget.add_metric([store.path], store.budget_bytes)
+    refused.add_metric([store.path], store.refused_bytes)
+    refusals.add_metric([store.path], store.refused_count)
+
+
 def _families() -> tuple[Any, ...]:
-    of_device, of_call = ["device"], ["operation", "tags"]
+    of_device, of_call, of_store = ["device"], ["operation", "tags"], ["store"]
     return (
         GaugeMetricFamily(
             "reveille_memory_bytes",
@@ -101,6 +123,31 @@ def _families() -> tuple[Any, ...]:
             "reveille_transition_failures",
             "Pauses and resumes that raised an exception, by its class.",
             labels=["operation", "error"],
+        ),
+        GaugeMetricFamily(
+            "reveille_store_up", "Whether the node's store at a path answers.", labels=of_store
+        ),
+        GaugeMetricFamily(
+            "reveille_store_bytes",
+            "Host memory in the node's store: kept by it; shared by users, part of kept; "
+            "referenced, what users would take without it; own, of this process; found, the part "
+            "of own that was there already.",
+            labels=["store", "kind"],
+        ),
+        GaugeMetricFamily(
+            "reveille_store_budget_bytes",
+            "What all users of the node's store may take together; missing without a limit.",
+            labels=of_store,
+        ),
+        CounterMetricFamily(
+            "reveille_store_refused_bytes",
+            "What the node's store had no room for, since it was started.",
+            labels=of_store,
+        ),
+        CounterMetricFamily(
+            "reveille_store_refusals",
+            "How often the node's store had no room, since it was started.",
+            labels=of_store,
         ),
     )
 

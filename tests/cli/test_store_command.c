@@ -54,6 +54,8 @@ static void it_serves_until_it_is_interrupted(void **state)
         assert_int_equal(answer.status, 0);
         assert_string_equal(answer.out, "kept        0 B of 3.0 GiB\n"
                                         "without it  0 B\n"
+                                        "shared      0 B\n"
+                                        "refused     0 B, 0 times\n"
                                         "segments    0\n"
                                         "users       0\n");
         RUN("store", path);
@@ -72,7 +74,8 @@ static void the_budget_may_be_in_the_environment(void **state)
     RUN("store", "--status", "--json", path);
     assert_string_equal(
         answer.out, "{\"schema\":1,\"budget_bytes\":1048576,\"kept_bytes\":0,\"promised_bytes\":0,"
-                    "\"referenced_bytes\":0,\"segment_count\":0,\"user_count\":0}\n");
+                    "\"referenced_bytes\":0,\"segment_count\":0,\"user_count\":0,\"shared_bytes\":0,"
+                    "\"refused_bytes\":0,\"refused_count\":0}\n");
     kill(process, SIGKILL);
     assert_int_equal(run_wait(process), -1);
     assert_true(folder_has("store")); /* the next one replaces it */

@@ -685,6 +685,7 @@ static void threads_share_a_connection(void **state)
         assert_true(movers[i].good);
     }
     await_stats(1, SMALL, 3 * SMALL);
+    assert_int_equal(stats_now().shared_bytes, 0); /* by one user */
     rvl_host_memory memory = {.struct_size = sizeof memory};
     assert_int_equal(rvl_host_get_memory(context, &memory), RVL_OK);
     assert_int_equal(memory.store_bytes, 3 * SMALL);
@@ -754,6 +755,7 @@ static void a_budget_too_small_refuses_the_whole(void **state)
 {
     (void)state;
     const uint64_t budgets[] = {SMALL - 1, SEGMENT, LARGE, CONTENT - 1};
+    const uint64_t refused[] = {SEGMENT, LARGE - SEGMENT, SMALL, SMALL};
     for (size_t i = 0; i < sizeof budgets / sizeof budgets[0]; i++) {
         owner of = owner_start(budgets[i]);
         user only = user_start((user_options){0});
@@ -769,6 +771,8 @@ static void a_budget_too_small_refuses_the_whole(void **state)
         assert_int_equal(said.memory.store_bytes, 0);
         check(only, 6);
         await_stats(1, 0, 0);
+        assert_int_equal(stats_now().refused_count, 1);
+        assert_int_equal(stats_now().refused_bytes, refused[i]);
         assert_int_equal(host_bytes(&only, 1), 0);
         user_end(only);
         owner_stop(of);
@@ -777,6 +781,7 @@ static void a_budget_too_small_refuses_the_whole(void **state)
     user only = user_start((user_options){0});
     pause_user(only);
     await_stats(1, CONTENT, CONTENT);
+    assert_int_equal(stats_now().refused_count, 0);
     user_end(only);
     owner_stop(of);
 }
@@ -1104,6 +1109,7 @@ static void the_first_segment_is_everybodys(void **state)
     assert_int_equal(stats.kept_bytes, SMALL);
     assert_int_equal(stats.referenced_bytes, 2 * SMALL);
     assert_int_equal(stats.promised_bytes, SMALL); /* the second one's is not used */
+    assert_int_equal(stats.shared_bytes, SMALL);
     close(came);
     close(files_made[0]);
     close(files_made[1]);
@@ -1112,6 +1118,7 @@ static void the_first_segment_is_everybodys(void **state)
     assert_true(rvli_packet_send(second, &unused, sizeof unused, NULL, 0, 0));
     close(first); /* who has put it there is gone */
     await_stats(1, SMALL, SMALL);
+    assert_int_equal(stats_now().shared_bytes, 0);
     close(second);
     await_stats(0, 0, 0);
     owner_stop(of);

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """reveille.metrics(), its log lines and NVTX ranges, and what Prometheus gets."""
 
+import ctypes
+import dataclasses
 import logging
 import os
+import subprocess
 import sys
 import threading
 import types
@@ -118,6 +121,108 @@ def test_backups_on_disk(tmp_path):
         gpu.pause()
         assert by_device() == [("sim:0", 0, 0, 0, gpu.stats().devices[0].disk_backup_bytes)]
         assert by_device()[0][4] >= 2 * MIB
+
+
+# ---- The node's store ----
+
+OWNER = """
+import ctypes, sys
+from reveille import _c
+
+class Options(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("path", ctypes.c_char_p),
+                ("budget_bytes", ctypes.c_uint64)]
+
+options = Options(ctypes.sizeof(Options), sys.argv[1].encode(), int(sys.argv[2]))
+store = ctypes.c_void_p()
+assert _c.core().rvl_store_open(ctypes.byref(options), ctypes.byref(store)) == 0
+print("ready", flush=True)
+_c.core().rvl_store_serve(store, -1)
+"""
+
+
+@pytest.fixture
+def start_store(tmp_path):
+    """Starts the owner of a store with a budget; answers its path, and its process."""
+    owners = []
+
+    def start(budget):
+        path = str(tmp_path / "store")
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER, path, str(budget)], stdout=subprocess.PIPE, text=True
+        )
+        owners.append(owner)
+        assert owner.stdout.readline() == "ready\n"
+        return path, owner
+
+    yield start
+    for owner in owners:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+
+
+def engine(path, value, mib=8):
+    """A context with its own content."""
+    context = reveille.Context(devices="64MiB", store=path)
+    ctypes.memset(context.alloc(mib * MIB, "weights", backup="host"), value, mib * MIB)
+    return context
+
+
+def test_bytes_in_the_nodes_store(start_store):
+    path, _ = start_store(64 * MIB)
+    with engine(path, 1) as first, engine(path, 1) as same, engine(path, 2) as other:
+        nothing = reveille.StoreMetrics(path, True, 64 * MIB, 0, 0, 0, 0, 0, 0, 0)
+        assert reveille.metrics().stores == (nothing,)
+        first.pause()
+        one = dataclasses.replace(
+            nothing, kept_bytes=8 * MIB, referenced_bytes=8 * MIB, own_bytes=8 * MIB
+        )
+        assert reveille.metrics().stores == (one,)
+        same.pause()
+        two = dataclasses.replace(
+            one,
+            shared_bytes=8 * MIB,
+            referenced_bytes=16 * MIB,
+            own_bytes=16 * MIB,
+            own_found_bytes=8 * MIB,
+        )
+        assert reveille.metrics().stores == (two,)
+        other.pause()
+        three = dataclasses.replace(
+            two, kept_bytes=16 * MIB, referenced_bytes=24 * MIB, own_bytes=24 * MIB
+        )
+        assert reveille.metrics().stores == (three,)
+        for each in (first, same, other):
+            each.resume()
+        assert reveille.metrics().stores == (nothing,)
+    assert reveille.metrics().stores == ()
+
+
+def test_what_the_nodes_store_refuses(start_store):
+    path, _ = start_store(8 * MIB)
+    with engine(path, 1) as first, engine(path, 2) as other:
+        first.pause()
+        with pytest.raises(reveille.OutOfHostMemory, match="the store has no room"):
+            other.pause()
+        (now,) = reveille.metrics().stores
+        assert (now.refused_bytes, now.refused_count, now.kept_bytes) == (8 * MIB, 1, 8 * MIB)
+        assert now.own_bytes == 8 * MIB
+
+
+def test_a_store_that_has_ended(start_store):
+    path, owner = start_store(64 * MIB)
+    with engine(path, 1) as first:
+        first.pause()
+        owner.kill()
+        owner.wait()
+        gone = reveille.StoreMetrics(path, False, 0, 0, 0, 0, 0, 0, 8 * MIB, 0)
+        assert reveille.metrics().stores == (gone,)
+        first.resume()
+
+
+def test_a_context_without_a_store(gpu):
+    assert reveille.metrics().stores == ()
 
 
 # ---- Transitions ----
@@ -396,6 +501,32 @@ def test_prometheus_has_the_same_numbers(gpu, prometheus):
         registry.register(prometheus.collector())
 
 
+def test_prometheus_has_the_nodes_store(start_store, prometheus):
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    registry.register(prometheus.collector())
+    path, owner = start_store(20 * MIB)
+    with engine(path, 1) as first, engine(path, 1) as same, engine(path, 2, 16) as other:
+        first.pause()
+        same.pause()
+        with pytest.raises(reveille.OutOfHostMemory):
+            other.pause()
+        wanted = {"kept": 8, "shared": 8, "referenced": 16, "own": 16, "found": 8}
+        for kind, mib in wanted.items():
+            assert value(registry, "store_bytes", store=path, kind=kind) == mib * MIB
+        assert value(registry, "store_up", store=path) == 1
+        assert value(registry, "store_budget_bytes", store=path) == 20 * MIB
+        assert value(registry, "store_refused_bytes_total", store=path) == 16 * MIB
+        assert value(registry, "store_refusals_total", store=path) == 1
+        owner.kill()
+        owner.wait()
+        assert value(registry, "store_up", store=path) == 0
+        assert value(registry, "store_bytes", store=path, kind="own") == 16 * MIB
+        assert value(registry, "store_bytes", store=path, kind="kept") is None
+        assert value(registry, "store_budget_bytes", store=path) is None
+
+
 def test_prometheus_by_http(gpu, prometheus):
     server, thread = prometheus.serve(0)
     try:
@@ -483,6 +614,23 @@ def test_regions(run):  # noqa: F811
     assert counted()[-1] == ("pause", ("nothing",), 1, 0, 0)
     assert by_tag() == {("cuda:0", "weights"): (0, 4), ("cuda:0", "kv_cache"): (0, 8)}
     """)
+
+
+def test_regions_have_the_store_of_the_environment(run, start_store):  # noqa: F811
+    path, _ = start_store(64 * MIB)
+    run(
+        f"""
+    with reveille.region("weights", backup="host"):
+        weights = full(4, 7)
+    reveille.pause("weights")
+    wanted = reveille.StoreMetrics(
+        {path!r}, True, 64 * MIB, 4 * MIB, 0, 4 * MIB, 0, 0, 4 * MIB, 0
+    )
+    assert reveille.metrics().stores == (wanted,), reveille.metrics().stores
+    reveille.resume("weights")
+    """,
+        REVEILLE_STORE=path,
+    )
 
 
 def test_regions_of_a_group(run, tmp_path):  # noqa: F811

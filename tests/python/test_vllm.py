@@ -230,6 +230,7 @@ def test_no_room_to_wake_up(engine):
     assert error.requested_bytes == 14 * MIB and error.free_bytes == 8 * MIB, vars(error)
     assert str(error) == (
         'resume of "vllm:kv_cache", "vllm:runtime", "vllm:weights" needs 14.0 MiB, 8.0 MiB free on cuda:0'
+        ": free memory there, or resume fewer tags, and call it again"
     ), str(error)
     assert worker.backend.state() == "SUSPENDED" and used() == 56
     assert tags() == {"weights": (0, 4, 4), "kv_cache": (0, 8, 0), "runtime": (0, 2, 2)}

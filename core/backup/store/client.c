@@ -342,6 +342,9 @@ rvl_status rvl_store_get_stats(const char *path, rvl_store_stats *stats_out)
         .referenced_bytes = message.referenced_bytes,
         .segment_count = message.segment_count,
         .user_count = message.user_count - 1, /* without the one that asks */
+        .shared_bytes = message.shared_bytes,
+        .refused_bytes = message.refused_bytes,
+        .refused_count = message.refused_count,
     };
     return rvli_result_write(stats_out, &stats, sizeof stats);
 }

@@ -31,7 +31,7 @@
 #include "base/digest.h"
 #include "reveille/store.h"
 
-#define RVLI_STORE_MAGIC UINT64_C(0x0165726f74534c52) /* "RLStore", version 1 */
+#define RVLI_STORE_MAGIC UINT64_C(0x0265726f74534c52) /* "RLStore", version 2 */
 
 /* An owner answers within microseconds: one that takes so many seconds has been stopped. */
 #define RVLI_STORE_PATIENCE_S 10
@@ -63,6 +63,9 @@ typedef struct rvli_store_message {
     uint64_t referenced_bytes;
     uint64_t segment_count;
     uint64_t user_count;
+    uint64_t shared_bytes;
+    uint64_t refused_bytes;
+    uint64_t refused_count;
 } rvli_store_message;
 
 /* The address of a path. RVL_ERR_INVALID: none, or too long a one. */

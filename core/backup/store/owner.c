@@ -43,6 +43,7 @@ typedef struct segment {
     content_key key;
     int fd;
     uint64_t references;
+    uint64_t user_count; /* with a reference */
     UT_hash_handle by_id;
     UT_hash_handle by_content; /* of those with one key any may be found */
 } segment;
@@ -76,6 +77,9 @@ struct rvl_store {
     uint64_t referenced_bytes;
     uint64_t segment_count;
     uint64_t user_count;
+    uint64_t shared_bytes;
+    uint64_t refused_bytes; /* what there was no room for, since it was opened */
+    uint64_t refused_count;
     uint64_t last_id;
     segment *by_id;
     segment *by_content;
@@ -146,6 +150,16 @@ static use *use_of(const user *who, uint64_t id)
     return found;
 }
 
+/* A user has its first reference, or has lost its last one. */
+static void count_user(rvl_store *store, segment *s, bool comes)
+{
+    s->user_count += comes ? 1 : -UINT64_C(1);
+    if (comes && s->user_count == 2)
+        store->shared_bytes += s->key.bytes;
+    if (!comes && s->user_count == 1)
+        store->shared_bytes -= s->key.bytes;
+}
+
 /* One more reference; false: no memory. */
 static bool refer(rvl_store *store, user *who, segment *s)
 {
@@ -161,6 +175,7 @@ static bool refer(rvl_store *store, user *who, segment *s)
             free(of);
             return false;
         }
+        count_user(store, s, true);
     }
     of->count++;
     s->references++;
@@ -177,6 +192,7 @@ static void drop(rvl_store *store, user *who, use *of, uint64_t count)
     if (of->count == 0) {
         HASH_DEL(who->uses, of);
         free(of);
+        count_user(store, s, false);
     }
     if (s->references == 0)
         forget_segment(store, s);
@@ -286,8 +302,12 @@ static bool has_descriptor(const rvl_store *store)
 static bool reserve(rvl_store *store, user *who, uint64_t bytes)
 {
     uint64_t used = store->kept_bytes + store->promised_bytes;
-    if (!has_descriptor(store) || used > store->budget_bytes || bytes > store->budget_bytes - used)
+    if (!has_descriptor(store) || used > store->budget_bytes ||
+        bytes > store->budget_bytes - used) {
+        store->refused_bytes += bytes;
+        store->refused_count++;
         return false;
+    }
     who->promised_bytes += bytes;
     store->promised_bytes += bytes;
     return true;
@@ -308,6 +328,9 @@ static void fill_totals(const rvl_store *store, rvli_store_message *answer)
     answer->referenced_bytes = store->referenced_bytes;
     answer->segment_count = store->segment_count;
     answer->user_count = store->user_count;
+    answer->shared_bytes = store->shared_bytes;
+    answer->refused_bytes = store->refused_bytes;
+    answer->refused_count = store->refused_count;
 }
 
 /* Answers with a segment that is there. */
