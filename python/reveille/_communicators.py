@@ -241,7 +241,7 @@ class Communicators:
         """In a forked child, where none of them works."""
         self._lock = threading.RLock()
         self._named: dict[int, None] = {}  # by the program
-        self._calls: dict[int, _Call] = {}  # that have not been seen to come back
+        self._calls: dict[int, _Call] = {}  # that no move has seen the end of
         self.counts = {"pause": 0, "resume": 0}
 
     # ---- Which there are ----
@@ -351,7 +351,11 @@ class Communicators:
     def _to_call(
         self, nccl: Nccl, move: str, pointers: Iterable[int]
     ) -> tuple[dict[int, _Call], list[int]]:
-        """Calls that run, and those that nobody has called for. Raises if one moves back."""
+        """Calls of earlier moves, and those that nobody has called for. Raises if one moves back.
+
+        A call that came back when nobody waited any more is the next move's, which may have to undo
+        it.
+        """
         joined, new = {}, []
         for pointer in pointers:
             call = self._calls.get(pointer)
@@ -366,7 +370,16 @@ class Communicators:
                 joined[pointer] = call
             elif (nccl.stat(pointer, STAT_SUSPENDED) != 0) != (move == "pause"):
                 new.append(pointer)
+            elif call is not None and call.move == move and not call.failed:
+                joined[pointer] = call
         return joined, new
+
+    def end(self, calls: dict[int, _Call]) -> None:
+        """A move has ended. What has come back is seen; what runs is left to the next move."""
+        with self._lock:
+            for pointer, call in calls.items():
+                if call.done and self._calls.get(pointer) is call:
+                    del self._calls[pointer]
 
 
 class Movement:
@@ -389,14 +402,19 @@ class Movement:
     def commit(self) -> None:
         """They stay as they are now."""
         self._all.counts[self._move] += bool(self._calls)
+        self._all.end(self._calls)
 
     def abort(self) -> None:
         """Moves those back that this has moved. Raises if some cannot be."""
         moved = [pointer for pointer, call in self._calls.items() if call.done]
         stuck = len(self._calls) - len(moved)
         back, calls = BACK[self._move], {}
-        self._all.start(back, moved, calls)
-        _wait(calls, back, self._timeout, lambda: False)
+        try:
+            self._all.start(back, moved, calls)
+            # The other ranks come to it when they have waited for the way there.
+            _wait(calls, back, self._timeout + GRACE_S, lambda: False)
+        finally:
+            self._all.end(self._calls | calls)
         if stuck:
             raise _stuck(self._move, stuck, self._timeout)
 

@@ -388,6 +388,34 @@ def test_a_late_rank_without_a_group(tmp_path):
     assert run(tmp_path, body) == [1] * SIZE
 
 
+def test_a_call_that_came_late_is_the_next_moves(one):
+    """Aborting that takes it back; a move that has ended takes nothing back."""
+    fake, alone = one
+    reveille.remove_communicator(alone)
+    reveille.add_communicator(fake.add("pair", 0, 2))
+
+    def other_rank(meeting):
+        (fake.folder / f"pair-{meeting}").mkdir(exist_ok=True)
+        (fake.folder / f"pair-{meeting}" / "1").touch()
+
+    with pytest.raises(reveille.TimedOut):
+        reveille.pause("nccl", group_timeout=0.1)
+    other_rank(1)
+    deadline = time.monotonic() + 10
+    while states() != ["paused"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    other_rank(2)
+    for state in ("active", "paused"):
+        movement = _communicators.COMMUNICATORS.begin("pause", 10)
+        movement.start()
+        movement.wait()
+        movement.abort()
+        assert states() == [state]
+        if state == "active":
+            other_rank(3)
+            reveille.pause("nccl", group_timeout=10)
+
+
 def test_an_older_one_on_one_rank_stops_all(tmp_path):
     def body(rank, store):
         member = Member(rank, store)
