@@ -40,6 +40,7 @@ from ._process import (
     wait,
 )
 from ._replay import replay
+from ._replicas import Exchange, Links, Transfer
 from ._results import (
     Allocation,
     Device,
@@ -105,6 +106,7 @@ __all__ = [
     "DigestMismatch",
     "DiskFull",
     "DriverTooOld",
+    "Exchange",
     "FailureMetrics",
     "Forecast",
     "Forked",
@@ -118,6 +120,7 @@ __all__ = [
     "Job",
     "JobAborted",
     "JobForecast",
+    "Links",
     "Metrics",
     "NoBackend",
     "NoDevice",
@@ -141,6 +144,7 @@ __all__ = [
     "TagMetrics",
     "TagStats",
     "TimedOut",
+    "Transfer",
     "TransitionMetrics",
     "VersionMismatch",
     "Vetoed",

@@ -12,7 +12,18 @@ from typing import Any, Callable, TypeVar, Union, overload
 
 from . import _c
 from ._handle import AfterMap, BeforeUnmap, Callbacks, Handle, Log
-from ._job import GROUP_TIMEOUT_S, Group, JobForecast, Prepared, call_of, job_of, seconds
+from ._job import (
+    GROUP_TIMEOUT_S,
+    Group,
+    Job,
+    JobForecast,
+    Move,
+    Prepared,
+    Together,
+    call_of,
+    job_of,
+    seconds,
+)
 from ._options import (
     Devices,
     address_of,
@@ -24,6 +35,7 @@ from ._options import (
     whole_number,
     whole_tag,
 )
+from ._replicas import Links, Replicas, sharing_of
 from ._results import (
     Allocation,
     Device,
@@ -414,8 +426,9 @@ class Context:
         With a group, raises JobAborted on all ranks if one of them cannot.
         """
         options = self._pause_options(discard, streams, events)
+        job = None if group is None else job_of(group)
         with self._vetoes():
-            self._move("pause", tags, options, group, group_timeout)
+            self._move("pause", tags, options, job, group_timeout)
 
     @contextlib.contextmanager
     def _vetoes(self) -> Iterator[None]:
@@ -425,29 +438,36 @@ class Context:
             raise veto from self._handle.callbacks.take_veto()
 
     def _move(
-        self, what: str, tags: Sequence[str], options: Any, group: Group | None, timeout: float
+        self,
+        what: str,
+        tags: Sequence[str],
+        options: Any,
+        job: Job | None,
+        timeout: float,
+        together: Together | None = None,
     ) -> None:
-        """In one call, or in two phases with the ranks of a group."""
+        """In one call, or in two phases with the ranks of a job."""
 
-        def prepare(prepared: list[Prepared]) -> None:
+        def prepare(prepared: list[Move]) -> None:
             prepared.append(self._prepared(f"rvl_{what}_prepare", tags, options))
 
         with MOVES.watch(what, tags, lambda: self._reading(tags), lambda: self.clock_ns):
-            if group is None:
+            if job is None:
                 self._transition(f"rvl_{what}", tags, options)
             else:
-                job_of(group).move(call_of(what, tags), prepare, seconds(timeout))
+                job.move(call_of(what, tags), prepare, seconds(timeout), together)
 
     def _reading(self, tags: Sequence[str]) -> Reading:
         """What is active of the tags, of all without any, and what was copied so far."""
         own = self._handle.identity
         names = tags or self._groups()
         active = {(own, tag): self._tag_stats(tag).active_bytes for tag in names}
-        copied = {}
+        copied, filled = {}, {}
         for index, _name in self._device_names():
             stats = self._device_counters(index)
             copied[own, index] = stats.backup_out_bytes + stats.backup_in_bytes
-        return Reading(active, copied)
+            filled[own, index] = stats.filled_in_bytes
+        return Reading(active, copied, filled)
 
     def _transition(self, function: str, tags: Sequence[str], options: Any) -> None:
         with self._naming(tags):
@@ -455,14 +475,16 @@ class Context:
 
     def _prepared(self, function: str, tags: Sequence[str], options: Any) -> Prepared:
         with self._naming(tags):
-            return Prepared(self._handle, function, *self._tags(tags), ctypes.byref(options))
+            prepared = Prepared(self._handle, function, *self._tags(tags), ctypes.byref(options))
+        prepared.device_names = lambda: dict(self._device_names())
+        return prepared
 
     def _prepare_pause(self, tags: Sequence[str], discard: bool = False) -> Prepared:
         options = self._pause_options(discard, (), None)
         return self._prepared("rvl_pause_prepare", tags, options)
 
-    def _prepare_resume(self, tags: Sequence[str]) -> Prepared:
-        return self._prepared("rvl_resume_prepare", tags, _c.ResumeOptions())
+    def _prepare_resume(self, tags: Sequence[str], **parts: int) -> Prepared:
+        return self._prepared("rvl_resume_prepare", tags, _c.ResumeOptions(**parts))
 
     def resume(
         self,
@@ -472,9 +494,10 @@ class Context:
         streams: Sequence[Any] = (),
         group: Group | None = None,
         group_timeout: float = GROUP_TIMEOUT_S,
+        replicas: Replicas = False,
         wait: bool = True,
         order: Iterable[Any] = (),
-    ) -> Wake | None:
+    ) -> Wake | Links | None:
         """Resumes the tags at their old addresses, or everything if you name none.
 
         Args:
@@ -483,6 +506,9 @@ class Context:
             timeout: seconds to wait for another process to free memory; None: do not wait
             streams: refuse with Busy if one of these is being captured
             group, group_timeout: as those of pause()
+            replicas: the ranks of the group hold the same: each restores a part, and gets the rest
+                from the others, checked. True exchanges by the process group; or give an Exchange.
+                Answers Links
             wait: False returns while contents are on their way, one after the other, and answers
                 a Wake: ready() and wait() say of each when it has arrived
             order: with wait=False, tensors or addresses in the order in which you use them first;
@@ -497,11 +523,17 @@ class Context:
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        if wait:
-            self._move("resume", tags, options, group, group_timeout)
-            return None
-        if group is not None:
+        if not wait and group is not None:
             raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
+        job = None if group is None else job_of(group)
+        sharing = sharing_of(replicas, group, job)
+        if sharing is not None:
+            options.part_index, options.part_count = sharing.parts.values()
+            self._move("resume", tags, options, job, group_timeout, sharing.together)
+            return sharing.links
+        if wait:
+            self._move("resume", tags, options, job, group_timeout)
+            return None
         return self._start(tags, options_of(options, addresses))
 
     def _start(self, tags: Sequence[str], options: _c.ResumeOptions) -> Wake:

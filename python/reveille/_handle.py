@@ -240,6 +240,10 @@ class Ended:
         self._to_end = {"pointer": self._pointer}
         handle.call(function, *arguments, ctypes.byref(self._pointer))
 
+    def _call(self, function: str, *arguments: Any) -> None:
+        """Calls a function with what is not ended yet."""
+        check(getattr(self._library, function)(self._pointer, *arguments), self._backend)
+
     def _end(self, function: str) -> None:
         """Takes the pointer and ends it in one step for the interpreter: once, or not at all."""
         take = functools.partial(self._to_end.pop, "pointer", None)

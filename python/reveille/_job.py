@@ -13,14 +13,16 @@ The store is one of torch.distributed, or anything with its ``set``, ``get``, ``
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Protocol, Union
 
+from . import _c
 from ._handle import Ended
 from ._results import Forecast
 from ._sizes import whole
@@ -37,6 +39,26 @@ FACTS = ("status", "op", "tag", "device", "requested_bytes", "free_bytes", "nati
 
 class Prepared(Ended):
     """A prepared transition, which is committed or aborted once; aborted where it is dropped."""
+
+    device_names: Callable[[], Mapping[int, str]] = dict
+
+    def device_name(self, index: int) -> str:
+        """Of a device of its context: "cuda:0"."""
+        return self.device_names()[index]
+
+    def pieces(self) -> list[_c.Piece]:
+        """Those of a resume in parts."""
+        count = ctypes.c_size_t()
+        self._call("rvl_transition_copy_pieces", None, 0, 0, ctypes.byref(count))
+        found = (_c.Piece * count.value)()
+        size = ctypes.sizeof(_c.Piece)
+        self._call("rvl_transition_copy_pieces", found, size, count, ctypes.byref(count))
+        return list(found)
+
+    def fill(self, filled: Sequence[bool]) -> None:
+        """Closes open pieces: what was filled right stays, all else is restored."""
+        flags = (ctypes.c_bool * len(filled))(*filled)
+        self._call("rvl_transition_fill", flags, len(filled))
 
     def commit(self) -> None:
         """Does the rest. Cannot fail."""
@@ -72,6 +94,18 @@ class Meeting(Protocol):
 
     def is_decided(self) -> bool:
         """Whether the ranks have decided already, which they do early if one refuses."""
+
+    def share(self, text: str) -> list[str]:
+        """What every rank says here, by rank. Nothing if one of them has refused."""
+
+    def time_left(self) -> float:
+        """Seconds until a rank that is missing is given up."""
+
+    def tell_broken(self) -> None:
+        """What the ranks do among each other has failed here: the others need not wait for it."""
+
+    def is_broken(self) -> bool:
+        """Whether one of them has said so, or refused."""
 
 
 Together = Callable[[list[Move], Meeting], None]
@@ -357,6 +391,29 @@ class _Round:
         """Whether a rank has refused, or all have voted."""
         return self._is_there("decision")
 
+    def share(self, text: str) -> list[str]:
+        """What every rank says here. Names one that says nothing in time."""
+        ranks = range(self._job.world_size)
+        self._set(f"said/{self._job.rank}", text)
+        keys = [f"{self._prefix}said/{rank}" for rank in ranks]
+        if self._wait(lambda: self._job.store.check(keys) or self.is_decided()):
+            return [] if self.is_decided() else [self._get(f"said/{rank}") for rank in ranks]
+        late = self._late("said/")
+        self.tell(late)
+        raise TimedOut(late.reason)
+
+    def time_left(self) -> float:
+        """Until the deadline."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def tell_broken(self) -> None:
+        """The others look for it."""
+        self._set("broken", "1")
+
+    def is_broken(self) -> bool:
+        """Whether a rank has said so, or refused."""
+        return self._is_there("broken") or self.is_decided()
+
     def vote(self, refusal: _Refusal | None) -> _Refusal | None:
         """What is decided: None is to commit."""
         if refusal is not None:
@@ -364,7 +421,7 @@ class _Round:
         self._set(f"ready/{self._job.rank}", "1")
         if self._job.store.add(self._prefix + "ready", 1) == self._job.world_size:
             return self._decide(COMMIT)
-        if self._wait("decision"):
+        if self._wait(self.is_decided):
             return _decision(self._get("decision"))
         return self.tell(self._late("ready/"))
 
@@ -375,7 +432,7 @@ class _Round:
         self._set(f"said/{self._job.rank}", text)
         if self._job.store.add(self._prefix + "ready", 1) == self._job.world_size:
             self._decide(COMMIT)
-        elif not self._wait("decision"):
+        elif not self._wait(self.is_decided):
             self.tell(self._late("said/"))
         decision = _decision(self._get("decision"))
         if decision is not None:
@@ -402,7 +459,7 @@ class _Round:
             if store.add(self._prefix + "left", 1) == size:
                 kinds = ("here", "ready", "said")
                 ranks = [f"{kind}/{rank}" for kind in kinds for rank in range(size)]
-                for key in itertools.chain(("plan", "ready", "decision", "left"), ranks):
+                for key in itertools.chain(("plan", "ready", "decision", "broken", "left"), ranks):
                     store.delete_key(self._prefix + key)
 
     # ---- The store ----
@@ -424,10 +481,10 @@ class _Round:
     def _is_there(self, key: str) -> bool:
         return bool(self._job.store.check([self._prefix + key]))
 
-    def _wait(self, key: str) -> bool:
+    def _wait(self, came: Callable[[], bool]) -> bool:
         """Polls, so that Ctrl-C gets through; False: not in time."""
         pause_s = FIRST_WAIT_S
-        while not self._is_there(key):
+        while not came():
             if time.monotonic() >= self._deadline:
                 return False
             time.sleep(pause_s)

@@ -35,6 +35,7 @@ from ._job import (
     seconds,
 )
 from ._options import address_of, choice, nanoseconds, whole_tag
+from ._replicas import Links, Replicas, sharing_of
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
@@ -377,16 +378,28 @@ class Saver:
             raise
 
     def move_together(
-        self, function: str, tags: Sequence[str], group: Group, timeout: float
-    ) -> None:
+        self,
+        function: str,
+        tags: Sequence[str],
+        group: Group,
+        timeout: float,
+        replicas: Replicas = False,
+    ) -> Links | None:
         """As pause() or resume(), on all ranks of a group or on none; all tags in one move.
 
         Communicators move when all ranks have prepared the rest: callbacks that deregister memory
         run before they are paused, and those that register it again after they are resumed.
         """
+        job = job_of(group)
+        sharing = sharing_of(replicas, group, job)
+        if sharing is not None and TAG in tags:
+            raise InvalidArgument(
+                f'replicas exchange by communicators: resume "{TAG}" before, in a call of its own'
+            )
+
         def prepare(prepared: list[Move]) -> None:
             self.refuse_capture(function)
-            self.prepare(function, tags, prepared)
+            self.prepare(function, tags, prepared, **(sharing.parts if sharing else {}))
 
         def together(prepared: list[Move], meeting: Meeting) -> None:
             movement = COMMUNICATORS.begin(function, timeout)
@@ -396,12 +409,13 @@ class Saver:
             movement.wait(meeting.is_decided)
 
         with self.watched(function, tags):
-            job_of(group).move(
+            job.move(
                 call_of(function, tags),
                 prepare,
                 seconds(timeout),
-                together if TAG in tags else None,
+                together if TAG in tags else sharing.together if sharing else None,
             )
+        return sharing.links if sharing else None
 
     def prepare(
         self, function: str, tags: Sequence[str], prepared: list[Move], **options: Any
@@ -424,7 +438,7 @@ class Saver:
         return MOVES.watch(function, tags, lambda: self._reading(tags))
 
     def _reading(self, tags: Sequence[str]) -> Reading:
-        reading = Reading({}, {})
+        reading = Reading({}, {}, {})
         for each in COMMUNICATORS.all() if TAG in tags else ():
             active = each.bytes or 0 if each.state == "active" else 0
             reading.active_bytes[TAG, each.pointer] = active
@@ -782,9 +796,10 @@ def resume(
     *tags: str,
     group: Group | None = None,
     group_timeout: float = GROUP_TIMEOUT_S,
+    replicas: Replicas = False,
     wait: bool = True,
     order: Iterable[Any] = (),
-) -> Wake | None:
+) -> Wake | Links | None:
     """Resumes the tags at their old addresses, or all regions if you name none.
 
     Raises OutOfDeviceMemory with the bytes that are needed and free. Nothing is lost: free some
@@ -792,20 +807,25 @@ def resume(
     as in pause().
 
     Args:
+        replicas: the ranks of the group hold the same content in the same regions: each restores a
+            part of it over its own link, and gets the rest from the others, compared with its own
+            backup. Restores alone what they do not bring. True exchanges by the process group;
+            or give an Exchange. Answers Links, which says what came from where
         wait: False returns while contents are on their way, one after the other, and answers a
             Wake: ready() and wait() say of each tensor when it has arrived
         order: with wait=False, tensors or addresses in the order in which you use them first, such
             as model.parameters(); the rest follows in the order in which it was allocated
     """
     addresses = order_of(order, wait)
+    if group is None:
+        sharing_of(replicas, None, None)  # refuses replicas without a group
     if not wait:
         if group is not None:
             raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
         return SAVER.start_resume(tags, addresses)
-    if group is None:
-        SAVER.resume(tags, group_timeout)
-    else:
-        SAVER.move_together("resume", tags, group, group_timeout)
+    if group is not None:
+        return SAVER.move_together("resume", tags, group, group_timeout, replicas)
+    SAVER.resume(tags, group_timeout)
     return None
 
 

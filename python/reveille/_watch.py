@@ -37,11 +37,12 @@ class Reading(NamedTuple):
 
     active_bytes: dict[Any, int]
     copied_bytes: dict[Any, int]
+    filled_bytes: dict[Any, int]
 
 
 Read = Callable[[], Reading]
 Clock = Callable[[], int]
-NOTHING = Reading({}, {})
+NOTHING = Reading({}, {}, {})
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class TransitionMetrics:
         seconds: time in them, with waiting for devices and for other ranks
         bytes: device memory that was given up or taken
         copied_bytes: of that, content that was copied to or from backups
+        filled_bytes: and content that other ranks brought (replicas)
     """
 
     operation: str
@@ -63,11 +65,13 @@ class TransitionMetrics:
     seconds: float = 0.0
     bytes: int = 0
     copied_bytes: int = 0
+    filled_bytes: int = 0
 
     @property
     def gb_per_s(self) -> float:
-        """Copied content by time, in 10^9 bytes a second."""
-        return self.copied_bytes / self.seconds / 1e9 if self.seconds else 0.0
+        """Content by time, copied or brought by others, in 10^9 bytes a second."""
+        content = self.copied_bytes + self.filled_bytes
+        return content / self.seconds / 1e9 if self.seconds else 0.0
 
     def plus(self, other: TransitionMetrics) -> TransitionMetrics:
         """The sum of both."""
@@ -78,6 +82,7 @@ class TransitionMetrics:
             self.seconds + other.seconds,
             self.bytes + other.bytes,
             self.copied_bytes + other.copied_bytes,
+            self.filled_bytes + other.filled_bytes,
         )
 
 
@@ -131,6 +136,7 @@ class _Move:
             seconds=self.seconds,
             bytes=max(0, sign * _growth(self.before.active_bytes, after.active_bytes)),
             copied_bytes=_growth(self.before.copied_bytes, after.copied_bytes),
+            filled_bytes=_growth(self.before.filled_bytes, after.filled_bytes),
         )
 
 
@@ -233,11 +239,12 @@ class Moves:
             key = (done.operation, done.tags)
             self._transitions[key] = self._transitions.get(key, TransitionMetrics(*key)).plus(done)
         _log(
-            "%s: %s %s, %s copied, %.3f s, %.1f GB/s",
+            "%s: %s %s, %s copied%s, %.3f s, %.1f GB/s",
             move.title,
             format_size(done.bytes),
             VERBS[move.operation],
             format_size(done.copied_bytes),
+            f", {format_size(done.filled_bytes)} from other ranks" if done.filled_bytes else "",
             done.seconds,
             done.gb_per_s,
         )

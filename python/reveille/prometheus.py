@@ -43,9 +43,9 @@ class Collector:
 
     def collect(self) -> Iterable[Metric]:
         """Every family, with the values of now."""
-        memory, used, external, backups, seconds, moved, copied, failures, *of_stores = (
-            families
-        ) = _families()
+        families = _families()
+        memory, used, external, backups, seconds, moved, copied, filled, failures = families[:9]
+        of_stores = families[9:]
         now = metrics()
         for tag in now.tags:
             memory.add_metric([tag.device, tag.tag, "active"], tag.active_bytes)
@@ -60,6 +60,7 @@ class Collector:
             seconds.add_metric(labels, count_value=each.count, sum_value=each.seconds)
             moved.add_metric(labels, each.bytes)
             copied.add_metric(labels, each.copied_bytes)
+            filled.add_metric(labels, each.filled_bytes)
         for failure in now.failures:
             failures.add_metric([failure.operation, failure.error], failure.count)
         for store in now.stores:
@@ -117,6 +118,11 @@ def _families() -> tuple[Any, ...]:
         CounterMetricFamily(
             "reveille_transition_copied_bytes",
             "Content that pauses and resumes copied to and from backups.",
+            labels=of_call,
+        ),
+        CounterMetricFamily(
+            "reveille_transition_filled_bytes",
+            "Content that resumes of replicas had from other ranks.",
             labels=of_call,
         ),
         CounterMetricFamily(

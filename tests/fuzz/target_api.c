@@ -7,6 +7,7 @@
  * be LOST only when a fault was injected. Forecasts are held against what then happens.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -209,8 +210,10 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
     const tag_set tags = tags_in(m, now);
     const rvl_addr first = slot_of(m, now->how)->addr;
     const rvl_pause_options pausing = pause_options(now);
-    const rvl_resume_options resuming = resume_options(now, &first);
+    rvl_resume_options resuming = resume_options(now, &first);
     rvl_transition *transition = NULL;
+    resuming.part_count = now->how / API_SLOTS; /* 0 and 1: not in parts */
+    resuming.part_index = resuming.part_count > 1 ? now->who % resuming.part_count : 0;
     if (m->prepared.transition != NULL)
         return;
     rvl_status status =
@@ -225,11 +228,37 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
         m->slots[i].moving = moves(&m->slots[i], &tags, pauses);
 }
 
+/* Nothing was filled, whatever is said: all comes from the backups. false: a fault kept it. */
+static bool fill_pieces(api_model *m)
+{
+    rvl_transition *transition = m->prepared.transition;
+    size_t count = 0;
+    uint64_t open = 0;
+    require(rvl_transition_copy_pieces(transition, NULL, 0, 0, &count) == RVL_OK);
+    rvl_piece *pieces = calloc(count + 1, sizeof *pieces);
+    bool *filled = calloc(count + 1, sizeof *filled);
+    require(pieces != NULL && filled != NULL);
+    require(rvl_transition_copy_pieces(transition, pieces, sizeof *pieces, count, &count) ==
+            RVL_OK);
+    for (size_t i = 0; i < count; i++) {
+        require(pieces[i].size_bytes > 0 && pieces[i].state != RVL_PIECE_FILLED);
+        filled[i] = i % 2 == 0;
+        open += pieces[i].state == RVL_PIECE_OPEN;
+    }
+    require(open == 0 || rvl_transition_commit(transition) == RVL_ERR_STATE);
+    rvl_status status = rvl_transition_fill(transition, filled, count);
+    require(status == RVL_OK || m->faulty);
+    free(pieces);
+    free(filled);
+    return status == RVL_OK;
+}
+
 static void call_end(api_model *m, bool commits)
 {
     const api_prepared prepared = m->prepared;
     if (prepared.transition == NULL)
         return;
+    commits = commits && (prepared.pauses || fill_pieces(m));
     rvl_status status = commits ? rvl_transition_commit(prepared.transition)
                                 : rvl_transition_abort(prepared.transition);
     require(status == RVL_OK || (!commits && m->faulty));

@@ -73,7 +73,8 @@ class Names:
 
     def make_errors(self):
         """Every class of a status, also of those that no simulated device answers."""
-        self.used.update(("Context", "Job", "ReveilleError"))
+        self.used.update(("Context", "Exchange", "Job", "ReveilleError"))
+        self.saw(reveille.Transfer(4096, 4096, "sim:0", peer=1, sending=True))
         self.saw(reveille.JobAborted("why", rank=1))
         for status, kind in errors.BY_STATUS.items():
             error = errors.error_of(status, "why")

@@ -18,6 +18,19 @@ class Failure(AssertionError):
     """The library answers something else than the model."""
 
 
+class NoNeighbour(reveille.Exchange):
+    """Of a job of one rank: nobody is asked for anything."""
+
+    def place(self):
+        return None
+
+    def apart(self, own, other):
+        raise AssertionError("there is no other rank")
+
+    def run(self, transfers, timeout, stop):
+        raise AssertionError("there is nothing to bring")
+
+
 class MemoryStore(dict):
     """What reveille.Job uses of torch.distributed.Store, for a job of one rank."""
 
@@ -188,6 +201,8 @@ class Owner:
         self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
         in_order = self.random.random() < 0.3
         how = self.some_order() if in_order else self.some_group()
+        if "group" in how and self.random.random() < 0.5:
+            how["replicas"] = NoNeighbour()
         done, wake = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
                                       **how)  # fmt: skip
         if in_order and done:

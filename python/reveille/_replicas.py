@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: MIT
+"""Wake at N links: ranks that hold the same each restore a part, and get the rest from each other.
+
+Every rank prepares a resume in parts (include/reveille/parts.h). Then all say through the job's
+store which pieces they have, with the digests of their backups, and where they are. Each computes
+from that what it sends and receives, and an exchange brings it. What arrived is compared with this
+rank's own backup, and the rest is restored from there, before the ranks vote to commit. So a
+neighbour that is late, wrong or out of reach costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Protocol, Union
+
+from . import _c
+from ._job import Group, Job, Meeting, Move, Prepared
+from ._sizes import format_size
+from .errors import InvalidArgument, NotSupported, TimedOut
+
+LOGGER = logging.getLogger("reveille")
+FIRST_WAIT_S = 0.0002
+LONGEST_WAIT_S = 0.01
+# Of the time that is left, what the exchange may take: restoring alone needs the rest.
+SHARE_OF_TIME = 0.5
+
+
+class Transfer(NamedTuple):
+    """One piece, from or to another rank of the job. device: "cuda:0", "sim:0"."""
+
+    address: int
+    size_bytes: int
+    device: str
+    peer: int
+    sending: bool
+
+
+class Exchange(Protocol):
+    """What brings pieces from rank to rank. Give your own as ``replicas=``."""
+
+    def place(self) -> Any:
+        """Where this rank is, as JSON has it. Raises NotSupported if it cannot exchange."""
+
+    def apart(self, own: Any, other: Any) -> str:
+        """Why two places cannot reach each other; "" if they can. Own and other may be swapped."""
+
+    def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
+        """Does all of them, in this order for each pair of ranks. Early in vain if stop() says so.
+
+        Raises what kept it from that. When it returns or raises, nothing writes to this rank's
+        memory any more.
+        """
+
+
+Replicas = Union[bool, Exchange]
+
+
+@dataclass(frozen=True)
+class Links:
+    """What ``resume(..., replicas=...)`` answers on each rank.
+
+    Attributes:
+        restored_bytes: content from this rank's own backup, of what has digests
+        filled_bytes: content from other ranks
+        wrong_bytes: of what others sent, what did not arrive or was wrong; restored here instead
+        alone: why nothing came from others; "" if something did
+    """
+
+    restored_bytes: int
+    filled_bytes: int
+    wrong_bytes: int
+    alone: str
+
+    def __str__(self) -> str:
+        why = f", alone: {self.alone}" if self.alone else ""
+        return (
+            f"{format_size(self.restored_bytes)} from the own backup, "
+            f"{format_size(self.filled_bytes)} from other ranks{why}"
+        )
+
+
+class _Own(NamedTuple):
+    """A piece of this rank: of which prepared resume, and which of its pieces."""
+
+    prepared: Prepared
+    number: int
+    piece: _c.Piece
+
+
+class Sharing:
+    """One resume that is shared by the ranks of a job. Its together() is what Job.move() takes."""
+
+    def __init__(self, job: Job, exchange: Exchange) -> None:
+        self._job = job
+        self._exchange = exchange
+        self.parts = {"part_index": job.rank, "part_count": job.world_size}
+        self.links = Links(0, 0, 0, "")
+
+    def together(self, moves: Sequence[Move], meeting: Meeting) -> None:
+        """Exchanges and fills. Raises only what keeps this rank's own backup from coming back."""
+        meeting.arrive()
+        prepared = [each for each in moves if isinstance(each, Prepared)]
+        own = [_Own(each, i, piece) for each in prepared for i, piece in enumerate(each.pieces())]
+        said = meeting.share(json.dumps(self._say(own)))
+        if not said:  # a rank has refused: there is nothing to do
+            return
+        sending, alone = self._plan(own, [json.loads(each) for each in said])
+        expected = [own[i] for i, transfer in sending if not transfer.sending]
+        failed = self._run([transfer for _, transfer in sending], meeting)
+        self._fill(prepared, own, expected)
+        self._count(prepared, expected, failed or alone)
+
+    def _say(self, own: Sequence[_Own]) -> dict[str, Any]:
+        try:
+            place, why = self._exchange.place(), ""
+        except NotSupported as error:
+            place, why = None, error.message
+        pieces = [[o.piece.size_bytes, o.piece.part, _digest_text(o.piece)] for o in own]
+        return {"place": place, "why": why, "pieces": pieces}
+
+    def _apart(self, own: dict[str, Any], other: dict[str, Any]) -> str:
+        """Why two ranks bring each other nothing."""
+        if own["why"] or other["why"]:
+            return str(own["why"] or other["why"])
+        if [piece[:2] for piece in own["pieces"]] != [piece[:2] for piece in other["pieces"]]:
+            return "their allocations differ: replicas make the same ones in the same order"
+        one, two = own["place"], other["place"]
+        return self._exchange.apart(one, two) or self._exchange.apart(two, one)
+
+    def _plan(
+        self, own: Sequence[_Own], said: Sequence[dict[str, Any]]
+    ) -> tuple[list[tuple[int, Transfer]], str]:
+        """The transfers of this rank with the number of the piece; and why there are none."""
+        rank, found = self._job.rank, []
+        apart = {r: self._apart(said[rank], each) for r, each in enumerate(said) if r != rank}
+        near = [r for r, why in apart.items() if not why]
+        for i, each in enumerate(own):
+            source, digest = each.piece.part, _digest_text(each.piece)
+            peers = near if source == rank else [source] if source in near else []
+            found += [
+                (i, _transfer(each, peer, source == rank))
+                for peer in peers
+                if said[peer]["pieces"][i][2] == digest
+            ]
+        if found or not own:
+            return found, "" if own else "nothing that has digests was to be restored"
+        named = [f"rank {r}: {why}" for r, why in apart.items() if why]
+        return [], named[0] if named else "no other rank holds the same content"
+
+    def _run(self, transfers: Sequence[Transfer], meeting: Meeting) -> str:
+        """Why the exchange failed, if it did."""
+        if not transfers:
+            return ""
+        try:
+            self._exchange.run(
+                transfers, meeting.time_left() * SHARE_OF_TIME, lambda: meeting.is_broken()
+            )
+        except Exception as error:  # whatever it was: this rank has its own backup
+            meeting.tell_broken()
+            return f"the exchange failed: {type(error).__name__}: {error}"
+        return ""
+
+    @staticmethod
+    def _fill(prepared: Sequence[Prepared], own: Sequence[_Own], expected: Sequence[_Own]) -> None:
+        """Also what a failed exchange may have brought is looked at: it is compared."""
+        wanted = {(id(each.prepared), each.number) for each in expected}
+        for one in prepared:
+            one.fill([(id(one), o.number) in wanted for o in own if o.prepared is one])
+
+    def _count(self, prepared: Sequence[Prepared], expected: Sequence[_Own], alone: str) -> None:
+        sums = [0] * len(_c.PIECE_STATES)
+        for one in prepared:
+            for piece in one.pieces():
+                sums[piece.state] += piece.size_bytes
+        filled = sums[_c.PIECE_STATES.index("filled")]
+        wrong = sum(each.piece.size_bytes for each in expected) - filled
+        self.links = Links(
+            sums[_c.PIECE_STATES.index("restored")], filled, wrong, "" if filled else alone
+        )
+        if alone:
+            LOGGER.info("a resume of replicas: %s", self.links if not filled else alone)
+        if wrong:
+            LOGGER.info("a resume of replicas: %s did not arrive right", format_size(wrong))
+
+
+def sharing_of(replicas: Replicas, group: Group | None, job: Job | None) -> Sharing | None:
+    """What ``replicas=`` asks for. Raises InvalidArgument without a group."""
+    if replicas is False:
+        return None
+    if job is None:
+        raise InvalidArgument("replicas are ranks of a group: give group= as well")
+    if replicas is True:
+        if isinstance(group, Job):
+            raise InvalidArgument(
+                "replicas=True exchanges by a process group of torch.distributed: give that as "
+                "group=, or an exchange of your own as replicas="
+            )
+        return Sharing(job, TorchExchange(group))
+    missing = [
+        name for name in ("place", "apart", "run") if not callable(getattr(replicas, name, None))
+    ]
+    if missing:
+        raise InvalidArgument(
+            f"replicas must be True or an exchange, which needs {', '.join(missing)}, not "
+            f"{replicas!r}"
+        )
+    return Sharing(job, replicas)
+
+
+def _digest_text(piece: _c.Piece) -> str:
+    return f"{piece.digest[0]:016x}{piece.digest[1]:016x}"
+
+
+def _transfer(own: _Own, peer: int, sending: bool) -> Transfer:
+    piece = own.piece
+    device = own.prepared.device_name(piece.device)
+    return Transfer(piece.addr, piece.size_bytes, device, peer, sending)
+
+
+# ---- By torch.distributed ----
+
+
+class TorchExchange:
+    """By the sends and receives of a process group: NCCL between GPUs, gloo in host memory.
+
+    Ranks must be on one machine, and their GPUs reach each other. Where NCCL would go through the
+    host, each rank restores for itself: that is one copy instead of two.
+    """
+
+    def __init__(self, group: Any) -> None:
+        import torch
+        import torch.distributed as dist
+
+        if hasattr(group, "get_group") and not hasattr(group, "rank"):  # a DeviceMesh
+            group = group.get_group()
+        self._torch = torch
+        self._dist = dist
+        self._group = group
+
+    def place(self) -> Any:
+        """The machine, the GPU, and the GPUs that this process can reach from it."""
+        backend = str(self._dist.get_backend(self._group))
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        if "nccl" not in backend:
+            return {"machine": machine, "gpu": "", "reaches": [""]}
+        self._aborting()  # NotSupported before anything is under way
+        cuda = self._torch.cuda
+        own = cuda.current_device()
+        gpus = {n: str(cuda.get_device_properties(n).uuid) for n in range(cuda.device_count())}
+        reaches = [
+            gpu for n, gpu in gpus.items() if n != own and cuda.can_device_access_peer(own, n)
+        ]
+        return {"machine": machine, "gpu": gpus[own], "reaches": reaches}
+
+    def apart(self, own: Any, other: Any) -> str:
+        """Other machines and GPUs out of reach, or not visible in this process."""
+        if own["machine"] != other["machine"]:
+            return "it is on another machine"
+        if other["gpu"] not in own["reaches"]:
+            return (
+                "its GPU cannot be reached from this one, or is not visible in this process "
+                "(CUDA_VISIBLE_DEVICES)"
+            )
+        return ""
+
+    def _aborting(self) -> Callable[[], None]:
+        """What ends everything that the group has under way. Of NCCL alone."""
+        backend = self._group._get_backend(self._torch.device("cuda"))
+        abort = getattr(backend, "abort", None) or getattr(backend, "_abort", None)
+        if abort is None:
+            raise NotSupported(
+                "this PyTorch cannot end an exchange that has failed (ProcessGroupNCCL.abort)"
+            )
+        return abort  # type: ignore[no-any-return]
+
+    def _tensor(self, transfer: Transfer) -> Any:
+        """The piece itself, without a copy."""
+        if not transfer.device.startswith("cuda"):
+            memory = (ctypes.c_uint8 * transfer.size_bytes).from_address(transfer.address)
+            return self._torch.frombuffer(memory, dtype=self._torch.uint8)
+        return self._torch.as_tensor(_DeviceMemory(transfer), device=transfer.device)
+
+    def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
+        """In one batch. If it fails on GPUs, ends the group's communicators: they are of no more use."""
+        on_gpus = transfers[0].device.startswith("cuda")
+        try:
+            works = self._begin(transfers)
+            if on_gpus:
+                self._poll(works, timeout, stop)
+                for device in {transfer.device for transfer in transfers}:
+                    self._torch.cuda.synchronize(device)
+            else:
+                for work in works:
+                    work.wait(timedelta(seconds=timeout))
+        except BaseException:
+            if on_gpus:
+                self._aborting()()
+            raise
+
+    def _begin(self, transfers: Sequence[Transfer]) -> list[Any]:
+        dist = self._dist
+        ranks = dist.get_process_group_ranks(self._group)
+        return list(
+            dist.batch_isend_irecv(
+                [
+                    dist.P2POp(
+                        dist.isend if each.sending else dist.irecv,
+                        self._tensor(each),
+                        ranks[each.peer],
+                        self._group,
+                    )
+                    for each in transfers
+                ]
+            )
+        )
+
+    @staticmethod
+    def _poll(works: Sequence[Any], timeout: float, stop: Callable[[], bool]) -> None:
+        """Until the GPU has done them."""
+        deadline, pause_s = time.monotonic() + timeout, FIRST_WAIT_S
+        while not all(work.is_completed() for work in works):
+            if time.monotonic() >= deadline:
+                raise TimedOut(f"the exchange has not ended within {timeout:g} s")
+            if stop():
+                raise TimedOut("another rank has given the exchange up")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+        for work in works:
+            work.wait()  # raises what went wrong
+
+
+class _DeviceMemory:
+    """What torch.as_tensor() takes for memory on a GPU."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (transfer.size_bytes,),
+            "typestr": "|u1",
+            "data": (transfer.address, False),
+            "version": 3,
+        }

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Replicas on several cards: the rate of one link, of all together, and that both bring the same.
+
+    python -m torch.distributed.run --nproc-per-node 2 links.py NAME GIB [ROUNDS]
+
+NAME is cuda, or sim for simulated devices and gloo, where times mean nothing. Prints one line of JSON on rank 0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import reveille
+import torch
+import torch.distributed as dist
+
+MIB = 1 << 20
+LARGE_BYTES = 256 * MIB
+STRIDE_BYTES = 4096
+
+
+class Cards:
+    """Weights in regions of PyTorch."""
+
+    def __init__(self, size: int) -> None:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        self.tensors = []
+        random = torch.Generator(device="cuda").manual_seed(7)
+        with reveille.region("weights", backup="host"):
+            for at in range(0, size, LARGE_BYTES):
+                tensor = torch.empty(min(LARGE_BYTES, size - at), dtype=torch.uint8, device="cuda")
+                self.tensors.append(tensor.random_(generator=random))
+        self.sums = self._sums()
+
+    def _sums(self) -> list[int]:
+        return [int(each.view(torch.int64).sum()) for each in self.tensors]
+
+    def pause(self, group: Any) -> None:
+        reveille.pause("weights", group=group)
+
+    def resume(self, group: Any, replicas: bool) -> Any:
+        return reveille.resume("weights", group=group, replicas=replicas)
+
+    def is_right(self) -> bool:
+        return self._sums() == self.sums
+
+    @staticmethod
+    def synchronize() -> None:
+        torch.cuda.synchronize()
+
+    @staticmethod
+    def host_bytes() -> int:
+        return sum(each.host_backup_bytes for each in reveille.stats().devices)
+
+
+class Simulated:
+    """The same in a context on a simulated device: its memory is host memory."""
+
+    def __init__(self, size: int) -> None:
+        self.context = reveille.Context("sim", devices=f"{2 * size}")
+        self.addresses = {}
+        for at in range(0, size, LARGE_BYTES):
+            each = min(LARGE_BYTES, size - at)
+            self.addresses[self.context.alloc(each, "weights", backup="host")] = each
+        for address, each in self.addresses.items():
+            for at in range(0, each, STRIDE_BYTES):
+                ctypes.memset(address + at, (at // STRIDE_BYTES * 7) % 251, STRIDE_BYTES)
+        self.before = self._content()
+
+    def _content(self) -> list[int]:
+        return [hash(ctypes.string_at(at, size)) for at, size in self.addresses.items()]
+
+    def pause(self, group: Any) -> None:
+        self.context.pause("weights", group=group)
+
+    def resume(self, group: Any, replicas: bool) -> Any:
+        return self.context.resume("weights", group=group, replicas=replicas)
+
+    def is_right(self) -> bool:
+        return self._content() == self.before
+
+    @staticmethod
+    def synchronize() -> None:
+        pass
+
+    def host_bytes(self) -> int:
+        return self.context.stats().devices[0].host_backup_bytes
+
+
+def measure(memory: Cards | Simulated, rounds: int, replicas: bool) -> dict[str, Any]:
+    """Seconds of each wake-up, on this rank."""
+    found: dict[str, Any] = {"seconds": [], "right": True}
+    for _ in range(rounds):
+        memory.pause(dist.group.WORLD)
+        found["host_bytes"] = memory.host_bytes()
+        memory.synchronize()
+        dist.barrier()
+        begin = time.perf_counter()
+        links = memory.resume(dist.group.WORLD, replicas)
+        found["seconds"].append(time.perf_counter() - begin)
+        found["right"] = found["right"] and memory.is_right()
+        if links is not None:
+            found["links"] = vars(links)
+    return found
+
+
+def one_after_the_other(memory: Cards | Simulated, rounds: int) -> dict[str, Any]:
+    """Each rank by itself: the rate of one link, with nobody beside it."""
+    found: dict[str, Any] = {"seconds": [], "right": True}
+    for _ in range(rounds):
+        memory.pause(dist.group.WORLD)
+        for turn in range(dist.get_world_size()):
+            dist.barrier()
+            if turn == dist.get_rank():
+                begin = time.perf_counter()
+                memory.resume(None, False)
+                found["seconds"].append(time.perf_counter() - begin)
+        dist.barrier()
+        found["right"] = found["right"] and memory.is_right()
+    return found
+
+
+def main() -> None:
+    name, size = sys.argv[1], int(float(sys.argv[2]) * 1024 * MIB)
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    dist.init_process_group("nccl" if name == "cuda" else "gloo")
+    memory = Cards(size) if name == "cuda" else Simulated(size)
+    memory.synchronize()
+    dist.barrier()
+    own = {
+        "one_link": one_after_the_other(memory, rounds),
+        "each_alone": measure(memory, rounds, False),
+        "replicas": measure(memory, rounds, True),
+    }
+    for each in own.values():
+        each["gb_per_s"] = size / min(each["seconds"]) / 1e9
+    ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, own)
+    if dist.get_rank() == 0:
+        ratio = min(r["replicas"]["gb_per_s"] / r["one_link"]["gb_per_s"] for r in ranks)
+        print(json.dumps({"name": name, "bytes": size, "ratio": ratio, "ranks": ranks}))
+    right = all(part["right"] for rank in ranks for part in rank.values())
+    shared = all(rank["replicas"]["links"]["filled_bytes"] > 0 for rank in ranks)
+    dist.destroy_process_group()
+    sys.exit(not (right and shared))
+
+
+if __name__ == "__main__":
+    main()

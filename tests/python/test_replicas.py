@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: MIT
+"""Ranks that hold the same restore a part each and bring each other the rest: each step fails in turn."""
+
+import ctypes
+import logging
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+import reveille
+from job import MIB, Member, Ranks
+
+SIZE = 4 * MIB  # of the weights: two granules
+
+
+class Files:
+    """An exchange by files in a folder. A fault is a step at which this rank does something else."""
+
+    def __init__(self, folder, rank, fault=None):
+        self.folder = pathlib.Path(folder)
+        self.rank = rank
+        self.fault = fault or (lambda step: None)
+        self.received = 0
+        self.where = "here"
+
+    def place(self):
+        self.fault("place")
+        return self.where
+
+    def apart(self, own, other):
+        return "" if own == other else f"{other} is far away"
+
+    def run(self, transfers, timeout, stop):
+        self.fault("run")
+        end = time.monotonic() + timeout
+        for number, each in enumerate(transfers):
+            if each.sending:
+                self._send(each)
+            self.fault(f"sent {number}")
+        for each in transfers:
+            if not each.sending:
+                self._receive(each, end, stop)
+        self.fault("received")
+
+    def _file(self, source, target, each):
+        # Both sides number the pieces between them alike: by the order of the transfers.
+        key = source, target
+        counts = self.__dict__.setdefault("counts", {})
+        counts[key] = counts.get(key, -1) + 1
+        return self.folder / f"{source}-{target}-{counts[key]}-{each.size_bytes}"
+
+    def _send(self, each):
+        path = self._file(self.rank, each.peer, each)
+        content = bytearray(ctypes.string_at(each.address, each.size_bytes))
+        if self.fault("content") == "wrong":
+            content[len(content) // 2] ^= 1
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(content)
+        draft.rename(path)
+
+    def _receive(self, each, end, stop):
+        path = self._file(each.peer, self.rank, each)
+        while not path.exists():
+            if stop() or time.monotonic() > end:
+                raise reveille.TimedOut(f"rank {each.peer} has not sent {path.name}")
+            time.sleep(0.001)
+        ctypes.memmove(each.address, path.read_bytes(), each.size_bytes)
+        self.received += each.size_bytes
+
+
+def fill(address, size, seed=0):
+    """Content that differs from granule to granule."""
+    for at in range(0, size, 4096):
+        ctypes.memset(address + at, (at // 4096 * 7 + seed) % 251, 4096)
+
+
+def content(member):
+    return ctypes.string_at(member.weights, SIZE)
+
+
+def replica(rank, store, world_size, seed=0):
+    member = Member(rank, store, world_size)
+    fill(member.weights, SIZE, seed)
+    member.wanted = content(member)
+    member.context.pause("weights", "cache", group=member.job)
+    return member
+
+
+def whole(member):
+    """Active, with the content from before."""
+    return member.context.allocation(member.weights).state == "active" and (
+        content(member) == member.wanted
+    )
+
+
+def resume(member, exchange, timeout=30):
+    """What it answers, as JSON has it."""
+    links = member.context.resume(
+        "weights", group=member.job, replicas=exchange, group_timeout=timeout
+    )
+    return [links.restored_bytes // MIB, links.filled_bytes // MIB, links.wrong_bytes // MIB,
+            links.alone]  # fmt: skip
+
+
+def run(tmp_path, world_size, body):
+    (tmp_path / "files").mkdir()
+    ranks = Ranks(tmp_path / "job", world_size)
+    return ranks.run(body), ranks
+
+
+def test_each_rank_restores_its_part_and_gets_the_rest(tmp_path):
+    def body(rank, store):
+        member = replica(rank, store, 2)
+        exchange = Files(tmp_path / "files", rank)
+        said = resume(member, exchange)
+        device = member.context.stats().devices[0]
+        (row,) = [each for each in reveille.metrics().transitions if each.operation == "resume"]
+        counted = [device.backup_in_bytes, device.filled_in_bytes]
+        assert counted == [row.copied_bytes, row.filled_bytes] == [2 * MIB, 2 * MIB]
+        member.context.pause("weights", group=member.job)
+        member.context.resume("weights", group=member.job)  # without replicas, as ever
+        return [said, exchange.received, whole(member)]
+
+    answers, ranks = run(tmp_path, 2, body)
+    assert answers == [[[2, 2, 0, ""], 2 * MIB, True]] * 2
+    assert ranks.store.keys() == []
+
+
+def test_more_ranks_than_granules(tmp_path):
+    def body(rank, store):
+        member = replica(rank, store, 8)
+        said = resume(member, Files(tmp_path / "files", rank))
+        return [said, whole(member)]
+
+    answers, _ranks = run(tmp_path, 8, body)
+    assert all(whole for _said, whole in answers)
+    assert sum(said[0] for said, _whole in answers) == 4  # each granule was restored once in all
+    assert sum(said[1] for said, _whole in answers) == 28
+    assert {said[3] for said, _whole in answers} == {""}
+
+
+def test_wrong_content_is_caught_by_the_digest(tmp_path):
+    def body(rank, store):
+        member = replica(rank, store, 2)
+        wrong = rank == 1
+        said = resume(
+            member,
+            Files(tmp_path / "files", rank, lambda s: "wrong" if wrong and s == "content" else ""),
+        )
+        return [said, whole(member)]
+
+    answers, _ranks = run(tmp_path, 2, body)
+    assert answers == [[[4, 0, 2, ""], True], [[2, 2, 0, ""], True]]
+
+
+def test_ranks_with_other_content_fall_back_alone(tmp_path):
+    """Of three ranks the last has trained on: the first two share, and all are right."""
+
+    def body(rank, store):
+        member = replica(rank, store, 3, seed=100 * (rank == 2))
+        return [resume(member, Files(tmp_path / "files", rank)), whole(member)]
+
+    answers, _ranks = run(tmp_path, 3, body)
+    assert all(right for _said, right in answers)
+    assert answers[2][0] == [4, 0, 0, "no other rank holds the same content"]
+    assert [said[0] + said[1] for said, _right in answers] == [4, 4, 4]
+    assert [said[1] for said, _right in answers[:2]] != [0, 0]
+
+
+@pytest.mark.parametrize("how", ["layout", "far", "cannot"])
+def test_ranks_that_cannot_share_say_why(tmp_path, how):
+    def body(rank, store):
+        def fault(step):
+            if how == "cannot" and rank == 0 and step == "place":
+                raise reveille.NotSupported("no links here")
+
+        exchange = Files(tmp_path / "files", rank, fault)
+        exchange.where = f"machine {rank}" if how == "far" else "here"
+        member = replica(rank, store, 2)
+        if how == "layout" and rank == 1:
+            member.context.resume()
+            member.context.alloc("2MiB", "weights", backup="host")
+            member.context.pause()
+        return [resume(member, exchange), whole(member)]
+
+    answers, _ranks = run(tmp_path, 2, body)
+    why = {
+        "layout": "their allocations differ: replicas make the same ones in the same order",
+        "far": "{} is far away",
+        "cannot": "no links here",
+    }[how]
+    for rank, (said, right) in enumerate(answers):
+        assert right
+        assert said[:3] == [4 + 2 * (how == "layout" and rank == 1), 0, 0]
+        assert said[3] == f"rank {1 - rank}: " + why.format(f"machine {1 - rank}")
+
+
+STEPS = ["place", "run", "sent 0", "received"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_fails_on_each_rank(tmp_path, step):
+    """An exchange that fails costs time: all ranks move, with their own backups."""
+    size = 3
+
+    def body(rank, store):
+        seen = []
+        for round_ in range(size):
+            member = replica(rank, store, size) if round_ == 0 else member  # noqa: F821
+            if round_ > 0:
+                member.context.pause("weights", group=member.job)
+
+            def fault(name, here=rank == round_):
+                if here and name == step:
+                    raise RuntimeError("the link is down")
+
+            folder = tmp_path / "files" / f"{round_}"
+            folder.mkdir(exist_ok=True)
+            try:
+                said = resume(member, Files(folder, rank, fault))
+                seen.append([said, whole(member)])
+            except reveille.JobAborted as error:
+                seen.append(str(error))
+                assert member.states() == ["paused", "paused"]
+                member.context.resume("weights", group=member.job)
+                assert whole(member)
+        return seen
+
+    answers, _ranks = run(tmp_path, size, body)
+    for round_, outcomes in enumerate(zip(*answers)):
+        if step == "place":  # no answer of an exchange, but a fault of it: the ranks refuse
+            assert len(set(outcomes)) == 1
+            assert f"rank {round_} of {size} cannot resume" in outcomes[0]
+            assert "the link is down" in outcomes[0]
+            continue
+        for rank, (said, right) in enumerate(outcomes):
+            assert right, (round_, rank)
+            assert said[0] + said[1] == 4
+            if rank == round_ and said[1] == 0:
+                assert said[3] == "the exchange failed: RuntimeError: the link is down"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_rank_is_named_and_nothing_is_lost(tmp_path, step):
+    size, timeout_s = 3, 1.5
+
+    def body(rank, store):
+        member = replica(rank, store, size)
+
+        def fault(name):
+            if rank == 1 and name == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        begin = time.monotonic()
+        try:
+            resume(member, Files(tmp_path / "files", rank, fault), timeout_s)
+        except reveille.JobAborted as error:
+            assert time.monotonic() - begin < 4 * timeout_s
+            assert member.states() == ["paused", "paused"]
+            assert member.used() == 0
+            said = [error.rank, error.status, error.agreed]
+            member.context.resume()  # the other ranks are gone
+            return [said, whole(member)]
+        raise AssertionError("it went on without rank 1")
+
+    answers, _ranks = run(tmp_path, size, body)
+    assert answers[1] == signal.SIGKILL
+    assert answers[0] == answers[2] == [[1, reveille.TimedOut.STATUS, False], True]
+
+
+def test_a_late_rank_makes_all_abort(tmp_path):
+    size = 2
+
+    def body(rank, store):
+        member = replica(rank, store, size)
+        exchange = Files(
+            tmp_path / "files", rank, lambda s: time.sleep(3) if rank == 1 and s == "place" else 0
+        )
+        try:
+            resume(member, exchange, 1)
+        except reveille.JobAborted as error:
+            assert member.states() == ["paused", "paused"]
+            seen = [error.rank, error.status]
+        member.context.resume("weights", group=member.job)  # it comes later, and all is well
+        return [seen, whole(member)]
+
+    answers, _ranks = run(tmp_path, size, body)
+    assert answers == [[[1, reveille.TimedOut.STATUS], True]] * 2
+
+
+def test_a_rank_without_room_aborts_before_the_exchange(tmp_path):
+    def body(rank, store):
+        member = replica(rank, store, 2)
+        if rank == 1:
+            member.context.external("neighbour", "62MiB")
+        exchange = Files(tmp_path / "files", rank)
+        with pytest.raises(reveille.JobAborted) as aborted:
+            resume(member, exchange)
+        assert exchange.received == 0
+        assert member.states() == ["paused", "paused"]
+        if rank == 1:
+            member.context.external("neighbour", 0)
+        return [aborted.value.rank, resume(member, Files(tmp_path / "files", rank)), whole(member)]
+
+    answers, _ranks = run(tmp_path, 2, body)
+    assert answers == [[1, [2, 2, 0, ""], True]] * 2
+
+
+def test_one_rank_is_alone_and_the_log_says_so(tmp_path, caplog):
+    (tmp_path / "store").mkdir()
+    from job import FileStore
+
+    member = replica(0, FileStore(tmp_path / "store"), 1)
+    with caplog.at_level(logging.INFO, "reveille"):
+        links = member.context.resume("weights", group=member.job, replicas=Files(tmp_path, 0))
+    assert links.alone == "nothing that has digests was to be restored"
+    assert "alone: nothing that has digests" in caplog.text
+    assert whole(member)
+
+
+def test_what_is_refused(tmp_path):
+    context = reveille.Context("sim", devices="64MiB")
+    job = reveille.Job(_store(tmp_path), 0, 1)
+    context.alloc("2MiB", "weights", backup="host")
+    context.pause()
+    for options, words in [
+        ({"replicas": True}, "give group= as well"),
+        ({"replicas": True, "group": job}, "an exchange of your own"),
+        ({"replicas": 3, "group": job}, "needs place, apart, run"),
+    ]:
+        with pytest.raises(reveille.InvalidArgument, match=words):
+            context.resume(**options)
+    with pytest.raises(reveille.InvalidArgument, match="give group= as well"):
+        reveille.resume("weights", replicas=True)
+    assert context.stats().tags["weights"].state == "paused"
+    context.close()
+
+
+def _store(tmp_path):
+    from job import FileStore
+
+    folder = tmp_path / "refused"
+    folder.mkdir()
+    return FileStore(folder)
