@@ -212,6 +212,7 @@ static int tell(const arguments *parsed, const simulation_end *end)
     int code = record_exit_status(end->status);
     simulate_tell_refusals(&end->refused);
     unknown_tell(&end->unknown, "");
+    simulate_tell_pool(&end->pool, "");
     bool unused = !parsed->no_gpu_ok && simulate_tell_unused(end);
     return code == 0 && unused ? EXIT_BAD_INPUT : code;
 }

@@ -201,6 +201,7 @@ int simulate(const simulation *what, const char *library, const char *trace,
     end_out->processes = rvli_machine_processes(machine);
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
+    end_out->pool = *rvli_machine_widest_pool(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {
         rvl_last_error(&error);
         code = complain_of_trace(&error, trace);
@@ -236,6 +237,19 @@ void simulate_tell_refusals(const rvli_machine_refusal *refused)
              refused->process, format_size(refused->requested_bytes, asked),
              refused->requested_bytes, where, format_size(refused->free_bytes, left),
              refused->free_bytes);
+}
+
+void simulate_tell_pool(const rvli_machine_pool *pool, const char *who)
+{
+    char here[SIZE_TEXT_BYTES], card[SIZE_TEXT_BYTES];
+    if (pool->card_bytes <= pool->reserved_bytes)
+        return;
+    complain(
+        0,
+        "%scudaMallocAsync: a pool of %s reserved up to %s of device %d. On a card it may be up "
+        "to %s, as far as the GPU is behind the program when memory is freed",
+        who, pool->process, format_size(pool->reserved_bytes, here), pool->device,
+        format_size(pool->card_bytes, card));
 }
 
 /* A command that is well and has used no GPU has shown nothing. */

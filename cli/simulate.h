@@ -35,6 +35,7 @@ typedef struct simulation_end {
     uint64_t processes;
     rvli_machine_refusal refused;
     rvli_unknown_reads unknown;
+    rvli_machine_pool pool;
 } simulation_end;
 
 /* Where the library is that leads programs to the simulated ones. Says why not. */
@@ -49,6 +50,9 @@ int simulate(const simulation *what, const char *library, const char *trace,
 
 /* Complain of what did not fit, and of a command that used no CUDA; nothing where all is well. */
 void simulate_tell_refusals(const rvli_machine_refusal *refused);
+
+/* What a pool of cudaMallocAsync may reserve on a card, if that is more. who: "", or the check. */
+void simulate_tell_pool(const rvli_machine_pool *pool, const char *who);
 bool simulate_tell_unused(const simulation_end *end);
 
 /* A nameless trace, which goes with its file descriptor. -1: none, having complained. */

@@ -116,6 +116,7 @@ static void tell(const check_item *item, const char *device, const simulation_en
         complain(0, "%smemory ran out %s, and the command went on", who,
                  format_times(end->refused.count, times));
     unknown_tell(&end->unknown, who);
+    simulate_tell_pool(&end->pool, who);
 }
 
 /* ---- Running ---- */

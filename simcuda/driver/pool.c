@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/client.h"
 #include "simcuda/driver/graph_memory.h"
 
 #define DEVICES_MAX 64
@@ -16,14 +17,26 @@
  * different streams. */
 typedef struct block {
     struct block *next, *before;
+    struct block *late; /* in use: its place in the pool's late one */
     uint64_t base;
     size_t size_bytes;
     bool used;
     uint64_t freed_on; /* the stream's number; 0: any may have it */
 } block;
 
+/*
+ * A free block joins its neighbours at once, as if the GPU had come to the free when the program
+ * called it. On a card the GPU may be behind. Then the pieces stay apart, and a larger request
+ * needs new memory. How far it is behind is not known, so each pool has another one, the late one,
+ * for the other end: there free neighbours are joined only where the program waits. It gets the
+ * same calls, and counts without taking memory. The card lies between the two: in the one program
+ * that was compared (docs/fidelity.md), about in the middle.
+ */
 struct CUmemPoolHandle_st {
     CUmemoryPool next;
+    CUmemoryPool late; /* NULL: this is one, or it was given up */
+    bool is_late;
+    cuuint64_t most, told; /* reserved at most, and when the machine was told last */
     int device;
     bool usual;  /* the device's own, which stays */
     bool closed; /* goes with its last memory */
@@ -68,7 +81,8 @@ static size_t chunks_to(const struct CUmemPoolHandle_st *of, uint64_t end)
 
 static void give_chunk(CUmemoryPool of, size_t chunk)
 {
-    rvli_physical_give(of->chunks[chunk]);
+    if (!of->is_late)
+        rvli_physical_give(of->chunks[chunk]);
     of->chunks[chunk] = 0;
     of->reserved -= CHUNK_BYTES;
     while (of->chunks_end > 0 && of->chunks[of->chunks_end - 1] == 0)
@@ -120,8 +134,10 @@ static CUresult fill(CUmemoryPool of, uint64_t from, uint64_t to)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = first; result == CUDA_SUCCESS && i < end; i++)
         if (of->chunks[i] == 0) {
-            result = rvli_physical_take_once(of->device, CHUNK_BYTES, "cudaMallocAsync",
-                                             &got[i - first]);
+            got[i - first] = of->is_late;
+            if (!of->is_late)
+                result = rvli_physical_take_once(of->device, CHUNK_BYTES, "cudaMallocAsync",
+                                                 &got[i - first]);
             missing++;
         }
     for (size_t i = first; i < end; i++) {
@@ -137,6 +153,7 @@ static CUresult fill(CUmemoryPool of, uint64_t from, uint64_t to)
         return result;
     of->reserved += missing * CHUNK_BYTES;
     of->reserved_high = of->reserved > of->reserved_high ? of->reserved : of->reserved_high;
+    of->most = of->reserved > of->most ? of->reserved : of->most;
     of->chunks_end = end > of->chunks_end ? end : of->chunks_end;
     return CUDA_SUCCESS;
 }
@@ -240,29 +257,31 @@ static void merge_with_next(block *at)
     free(gone);
 }
 
-static void join_free(block *at)
+static void join_free(const struct CUmemPoolHandle_st *of, block *at)
 {
+    if (of->is_late)
+        return;
     merge_with_next(at);
     if (at->before != NULL)
         merge_with_next(at->before);
 }
 
-static CUresult take_at(CUmemoryPool of, const place *best, size_t bytes, uint64_t *addr_out)
+static CUresult take_at(CUmemoryPool of, const place *best, size_t bytes, block **taken_out)
 {
     block *at = cut(best->in, best->base);
     bool cut_out = at != NULL && (at->size_bytes == bytes || cut(at, at->base + bytes) != NULL);
     CUresult result = cut_out ? fill(of, at->base, at->base + bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         if (at != NULL)
-            join_free(at);
+            join_free(of, at);
         return result;
     }
     at->used = true;
-    *addr_out = at->base;
+    *taken_out = at;
     return CUDA_SUCCESS;
 }
 
-static CUresult take_locked(CUmemoryPool of, size_t bytes, uint64_t stream, uint64_t *addr_out)
+static CUresult take_locked(CUmemoryPool of, size_t bytes, uint64_t stream, block **taken_out)
 {
     place best = {0};
     size_t taken = (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
@@ -273,13 +292,25 @@ static CUresult take_locked(CUmemoryPool of, size_t bytes, uint64_t stream, uint
             consider_block(of, each, taken, &best);
     if (best.in == NULL || best.missing * CHUNK_BYTES > of->max_bytes - of->reserved)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = take_at(of, &best, taken, addr_out);
+    CUresult result = take_at(of, &best, taken, taken_out);
     if (result == CUDA_SUCCESS) {
         of->live++;
         of->used += bytes;
         of->used_high = of->used > of->used_high ? of->used : of->used_high;
     }
     return result;
+}
+
+/* Of what make_empty() made. */
+static void delete_empty(CUmemoryPool of)
+{
+    while (of->blocks != NULL) {
+        block *first = of->blocks;
+        of->blocks = first->next;
+        free(first);
+    }
+    free(of->chunks);
+    free(of);
 }
 
 static void delete_pool(CUmemoryPool of)
@@ -289,27 +320,32 @@ static void delete_pool(CUmemoryPool of)
         link = &(*link)->next;
     *link = of->next;
     shrink(of, 0);
-    while (of->blocks != NULL) {
-        block *first = of->blocks;
-        of->blocks = first->next;
-        free(first);
-    }
     rvli_addresses_release(of->base, of->span_bytes);
-    free(of->chunks);
-    free(of);
+    if (of->late != NULL)
+        delete_empty(of->late);
+    delete_empty(of);
+}
+
+static void free_block(CUmemoryPool of, block *at, uint64_t owner)
+{
+    at->used = false;
+    at->freed_on = owner;
+    join_free(of, at);
 }
 
 void rvli_pool_free(const rvli_range *range, CUstream stream, bool counted)
 {
     CUmemoryPool of = range->of;
+    uint64_t owner = owner_of(of, stream);
     rvli_contents_forget(range->base, range->size_bytes);
     pthread_mutex_lock(&mutex);
     block *at = of->blocks;
     while (at->base != range->base)
         at = at->next;
-    at->used = false;
-    at->freed_on = owner_of(of, stream);
-    join_free(at);
+    if (at->late != NULL && of->late != NULL)
+        free_block(of->late, at->late, owner);
+    at->late = NULL;
+    free_block(of, at, owner);
     of->live--;
     if (counted)
         of->used -= range->size_bytes;
@@ -330,15 +366,55 @@ static void settle_blocks(CUmemoryPool of)
     }
 }
 
+static void settle(CUmemoryPool of, cuuint64_t threshold)
+{
+    settle_blocks(of);
+    if (of->reserved > threshold)
+        shrink(of, threshold);
+}
+
 void rvli_pools_settle(void)
 {
     pthread_mutex_lock(&mutex);
     for (CUmemoryPool each = pools; each != NULL; each = each->next) {
-        settle_blocks(each);
-        if (each->reserved > each->threshold)
-            shrink(each, each->threshold);
+        settle(each, each->threshold);
+        if (each->late != NULL)
+            settle(each->late, each->threshold);
     }
     pthread_mutex_unlock(&mutex);
+}
+
+/* ---- The late pool, with the lock held ---- */
+
+/* Where there is no room left the driver would wait for the GPU; then it is given up. */
+static void take_late(CUmemoryPool of, block *taken, size_t bytes, uint64_t stream)
+{
+    CUmemoryPool late = of->late;
+    if (late == NULL)
+        return;
+    CUresult result = take_locked(late, bytes, stream, &taken->late);
+    if (result != CUDA_SUCCESS) {
+        settle_blocks(late);
+        result = take_locked(late, bytes, stream, &taken->late);
+    }
+    if (result == CUDA_SUCCESS)
+        return;
+    taken->late = NULL;
+    of->late = NULL;
+    delete_empty(late);
+}
+
+static void tell(CUmemoryPool of)
+{
+    cuuint64_t most = of->late != NULL && of->late->most > of->most ? of->late->most : of->most;
+    if (most + of->most == of->told)
+        return;
+    of->told = most + of->most;
+    const rvli_wire_request note = {.kind = RVLI_WIRE_POOL,
+                                    .device = rvli_device_number(of->device),
+                                    .id = of->most,
+                                    .bytes = most};
+    rvli_client_post(&note);
 }
 
 bool rvli_pools_relieve(int device)
@@ -352,11 +428,11 @@ bool rvli_pools_relieve(int device)
 /* ---- Making ---- */
 
 /* Twice a device: holes do not run it out of addresses. A chunk more than the bound may be used. */
-static CUresult make(int device, size_t max_bytes, CUmemoryPool *pool_out)
+static CUmemoryPool make_empty(int device, size_t max_bytes)
 {
     CUmemoryPool made = calloc(1, sizeof *made);
     if (made == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
     size_t total = (size_t)rvli_device_bytes(device) / CHUNK_BYTES * CHUNK_BYTES + CHUNK_BYTES;
     made->device = device;
     made->span_bytes = 2 * total;
@@ -365,16 +441,28 @@ static CUresult make(int device, size_t max_bytes, CUmemoryPool *pool_out)
                           ? total
                           : (max_bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
     made->chunks = calloc(made->chunk_count, sizeof *made->chunks);
-    made->base = rvli_addresses_reserve(made->span_bytes, CHUNK_BYTES, 0);
-    made->blocks = new_block(made->base, made->span_bytes);
-    if (made->chunks == NULL || made->base == 0 || made->blocks == NULL) {
-        if (made->base != 0)
-            rvli_addresses_release(made->base, made->span_bytes);
-        free(made->chunks);
-        free(made->blocks);
-        free(made);
+    made->blocks = new_block(0, made->span_bytes);
+    if (made->chunks != NULL && made->blocks != NULL)
+        return made;
+    free(made->chunks);
+    free(made->blocks);
+    free(made);
+    return NULL;
+}
+
+static CUresult make(int device, size_t max_bytes, CUmemoryPool *pool_out)
+{
+    CUmemoryPool made = make_empty(device, max_bytes);
+    uint64_t base = made != NULL ? rvli_addresses_reserve(made->span_bytes, CHUNK_BYTES, 0) : 0;
+    if (base == 0) {
+        if (made != NULL)
+            delete_empty(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    made->base = made->blocks->base = base;
+    made->late = make_empty(device, max_bytes); /* its addresses are nobody's */
+    if (made->late != NULL)
+        made->late->is_late = true;
     made->follow = made->opportunistic = made->internal = 1;
     made->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     made->next = pools;
@@ -556,6 +644,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
                        ? (keep_bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES
                        : SIZE_MAX;
     shrink(pool, least);
+    if (pool->late != NULL)
+        shrink(pool->late, least);
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
@@ -591,10 +681,16 @@ static CUresult take(CUmemoryPool of, size_t bytes, CUstream stream, CUdeviceptr
     rvli_range range = {
         .kind = RVLI_RANGE_POOL, .device = of->device, .size_bytes = bytes, .of = of};
     uint64_t number = rvli_stream_of(stream)->number;
+    block *taken = NULL;
     pthread_mutex_lock(&mutex);
-    CUresult result = take_locked(of, bytes, number, &range.base);
+    CUresult result = take_locked(of, bytes, number, &taken);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && relieve_locked(of->device))
-        result = take_locked(of, bytes, number, &range.base);
+        result = take_locked(of, bytes, number, &taken);
+    if (result == CUDA_SUCCESS) {
+        range.base = taken->base;
+        take_late(of, taken, bytes, number);
+        tell(of);
+    }
     pthread_mutex_unlock(&mutex);
     if (result != CUDA_SUCCESS)
         return result;

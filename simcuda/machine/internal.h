@@ -55,6 +55,7 @@ struct rvli_machine {
     rvli_shared *shared;
     rvli_store *store; /* NULL: all ranks run; else one does, and nobody waits for the others */
     rvli_unknown_reads unknown;
+    rvli_machine_pool pool;
 };
 
 typedef enum rvli_client_next {

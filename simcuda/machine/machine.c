@@ -343,6 +343,11 @@ uint64_t rvli_machine_processes(const rvli_machine *machine)
     return machine->greeted;
 }
 
+const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine)
+{
+    return &machine->pool;
+}
+
 const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine)
 {
     return &machine->refused;

@@ -37,6 +37,14 @@ typedef struct rvli_machine_refusal {
 
 #define RVLI_UNKNOWN_PLACES 64
 
+/* The pool of cudaMallocAsync that may reserve most on a card. */
+typedef struct rvli_machine_pool {
+    int device;
+    uint64_t reserved_bytes; /* the most, here */
+    uint64_t card_bytes;     /* the most that it may be on a card; 0: there is no pool */
+    char process[RVLI_WIRE_TEXT_BYTES];
+} rvli_machine_pool;
+
 typedef struct rvli_unknown_place {
     uint64_t count;
     uint64_t bytes; /* of all of these reads */
@@ -100,6 +108,8 @@ const rvli_machine_refusal *rvli_machine_refused(const rvli_machine *machine);
 
 /* What was read and is not known, the place with most reads first. */
 const rvli_unknown_reads *rvli_machine_unknown_reads(rvli_machine *machine);
+
+const rvli_machine_pool *rvli_machine_widest_pool(const rvli_machine *machine);
 
 /* Most pinned host memory at one instant, all processes counted. */
 uint64_t rvli_machine_host_peak(const rvli_machine *machine);

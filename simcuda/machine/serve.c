@@ -237,6 +237,7 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
     case RVLI_WIRE_DONE:
         return rvli_deposits_done(machine, request, &answer->count);
     case RVLI_WIRE_CONTEXT_GIVE:
+    case RVLI_WIRE_POOL:
     case RVLI_WIRE_FREE:
     case RVLI_WIRE_HOST_GIVE:
     case RVLI_WIRE_PART:
@@ -249,9 +250,27 @@ static rvl_status answer_to(rvli_machine *machine, rvli_client *client,
 
 bool rvli_client_is_quiet(const rvli_wire_request *request)
 {
-    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_FREE ||
-           request->kind == RVLI_WIRE_HOST_GIVE || request->kind == RVLI_WIRE_PART ||
-           request->kind == RVLI_WIRE_UNKNOWN || request->kind == RVLI_WIRE_TAKEN;
+    return request->kind == RVLI_WIRE_CONTEXT_GIVE || request->kind == RVLI_WIRE_POOL ||
+           request->kind == RVLI_WIRE_FREE || request->kind == RVLI_WIRE_HOST_GIVE ||
+           request->kind == RVLI_WIRE_PART || request->kind == RVLI_WIRE_UNKNOWN ||
+           request->kind == RVLI_WIRE_TAKEN;
+}
+
+/* Where a card is full the driver waits for the GPU, so no more is reserved than there is. */
+static void note_pool(rvli_machine *machine, const rvli_client *client,
+                      const rvli_wire_request *request)
+{
+    rvli_machine_pool *most = &machine->pool;
+    if (request->device < 0 || request->device >= machine->gpus)
+        return;
+    uint64_t room = request->id + free_bytes(machine, request->device);
+    uint64_t bytes = request->bytes < room ? request->bytes : room;
+    if (bytes < most->card_bytes)
+        return;
+    most->device = request->device;
+    most->reserved_bytes = request->id;
+    most->card_bytes = bytes;
+    memcpy(most->process, client->name, sizeof most->process);
 }
 
 static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wire_request *request)
@@ -260,6 +279,8 @@ static void take_note(rvli_machine *machine, rvli_client *client, const rvli_wir
         rvli_shared_release(machine, client, request->id);
     else if (request->kind == RVLI_WIRE_CONTEXT_GIVE)
         give_share(machine, client, request->device);
+    else if (request->kind == RVLI_WIRE_POOL)
+        note_pool(machine, client, request);
     else if (request->kind == RVLI_WIRE_HOST_GIVE)
         give_host(machine, client, request->bytes);
     else if (request->kind == RVLI_WIRE_PART)

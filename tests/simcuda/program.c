@@ -17,6 +17,8 @@
  *     nccl WORD...   as tests/simcuda/nccl_words.c says
  *     streams N      result             kernel    result, of one of PTX
  *     graph          result, of one without a node
+ *     pool SIZES     allocates each of a list of MiB from the pool, and frees all
+ *     wait           result, of waiting for the device
  *     multicast      whether the device can, and the result of making an object, twice
  *     become USER    result, of taking another user's rights
  *     exit N         ends so
@@ -202,6 +204,22 @@ static CUresult launch_graph(void)
     return result == CUDA_SUCCESS ? cuGraphLaunch(exec, NULL) : result;
 }
 
+/* A list between commas. */
+static cudaError_t use_pool(const char *sizes)
+{
+    void *made[8];
+    int count = 0;
+    cudaError_t error = cudaSuccess;
+    for (char *at = (char *)(uintptr_t)sizes; error == cudaSuccess && *at != '\0' && count < 8;
+         at += *at == ',') {
+        error = cudaMallocAsync(&made[count], (size_t)strtoul(at, &at, 10) << 20, NULL);
+        count += error == cudaSuccess;
+    }
+    while (count > 0)
+        cudaFreeAsync(made[--count], NULL);
+    return error;
+}
+
 static void ask_multicast(void)
 {
     const CUmulticastObjectProp wanted = {.numDevices = 2, .size = 2 << 20};
@@ -233,6 +251,8 @@ static int act(char **words)
         nvtxRangePushA(words[1]);
     else if (strcmp(word, "pairs") == 0)
         pairs((long)value);
+    else if (strcmp(word, "pool") == 0)
+        say(use_pool(words[1]));
     else if (strcmp(word, "streams") == 0)
         say(make_streams((long)value));
     else if (strcmp(word, "nvml") == 0)
@@ -284,6 +304,8 @@ static int act_alone(const char *word)
         puts(cudaGetDeviceProperties(&facts, 0) == cudaSuccess ? facts.name : "none");
     else if (strcmp(word, "tables") == 0)
         say(cuGetExportTable(&table, &(CUuuid){{0}}));
+    else if (strcmp(word, "wait") == 0)
+        say(cudaDeviceSynchronize());
     else if (strcmp(word, "multicast") == 0)
         ask_multicast();
     else if (strcmp(word, "unknown") == 0)

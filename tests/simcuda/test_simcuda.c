@@ -603,6 +603,33 @@ static void multicast_is_refused_once(void **state)
     check_printed("1\n");
 }
 
+static void check_pool(const char *options, const char *words, const char *says)
+{
+    char line[256];
+    assert_int_equal(run_on(options, words), 0);
+    snprintf(line, sizeof line,
+             "grep -o 'a pool of .* up to [0-9.]* [MG]iB,' err | sed 's/\\[.*\\]//'");
+    assert_int_equal(run_shell(line), 0);
+    assert_string_equal(answer.out, says);
+}
+
+/* Two free pieces of 20 MiB are one of 40 at once here. On a card the GPU may still use them: then
+ * 40 MiB need a chunk more. */
+static void a_pool_may_be_larger_on_a_card(void **state)
+{
+    (void)state;
+    check_pool("", "pool 20,20 pool 40",
+               "a pool of simcuda-program reserved up to 64.0 MiB of device 0. On a card it may be "
+               "up to 96.0 MiB,\n");
+    check_pool("", "pool 20,20 wait pool 40", ""); /* the GPU has come to it */
+    check_pool("", "pool 20,20 pool 20,20", "");   /* each in its own place */
+    check_pool("", "malloc 1000", "");
+    /* Where the card is full the driver waits for the GPU: no more is reserved than fits. */
+    check_pool("--device 600MiB", "pool 20,20 pool 40",
+               "a pool of simcuda-program reserved up to 64.0 MiB of device 0. On a card it may be "
+               "up to 73.2 MiB,\n");
+}
+
 static void without_a_machine(void **state)
 {
     (void)state;
@@ -671,6 +698,7 @@ int main(void)
         cmocka_unit_test(a_runtime_that_is_linked_in),
         cmocka_unit_test(what_is_not_simulated_is_told_once),
         cmocka_unit_test(multicast_is_refused_once),
+        cmocka_unit_test(a_pool_may_be_larger_on_a_card),
         cmocka_unit_test(without_a_machine),
         cmocka_unit_test(the_trace_replays_to_the_same_peak),
         cmocka_unit_test(ranges_are_stages),
