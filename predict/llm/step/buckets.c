@@ -135,6 +135,7 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_Q_NORM,
                                       RVLI_ROLE_Q_BIAS,
                                       RVLI_ROLE_Q,
+                                      RVLI_ROLE_Q_DOWN,
                                       RVLI_ROLE_NORM_BEFORE_ATTENTION};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         fill_role(f, unit, order[i]);

@@ -65,8 +65,8 @@ static void attend(rvli_training *t, rvli_layer *layer)
 
 static void drop(rvli_training *t, rvli_layer *layer)
 {
-    rvli_block *all[] = {&layer->q,    &layer->k,         &layer->v,        &layer->attended,
-                         &layer->sums, &layer->by_tokens, &layer->latent_kv};
+    rvli_block *all[] = {&layer->k,    &layer->q,        &layer->v,
+                         &layer->sums, &layer->attended, &layer->by_tokens};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
@@ -89,6 +89,7 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_release(t, &down);
     if (!kept) {
         drop(t, layer);
+        rvli_release(t, &layer->latent_kv);
         rvli_release(t, &layer->attention_input);
     }
     return output;
@@ -96,54 +97,72 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
-/* Leaves the gradients of q and k in the first two, and of what gave keys and values in the third.
- */
+static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
+{
+    rvli_block made = rvli_activation(t, bytes);
+    rvli_release(t, before);
+    return made;
+}
+
+/* What attention works in, as in sdpa.c, but once where heads of keys and values differ. */
 static void attend_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                             rvli_attention_gradients *of)
 {
     uint64_t wide = bytes_of(t, RVLI_DIM_Q);
     of->q = rvli_activation(t, wide);
     of->k = rvli_activation(t, wide);
-    rvli_block of_v = rvli_activation(t, bytes_of(t, RVLI_DIM_ATTENDED));
-    rvli_block works = rvli_activation(t, 2 * 2 * wide + sums_bytes(t) + SEEDS_BYTES);
+    of->v = rvli_activation(t, bytes_of(t, RVLI_DIM_ATTENDED));
+    rvli_block works = rvli_activation(t, 2 * wide + sums_bytes(t) + SEEDS_BYTES);
     rvli_release(t, &works);
     rvli_release(t, of_attended);
     drop(t, layer);
-    of->v = rvli_activation(t, bytes_of(t, RVLI_DIM_KV_UP));
-    rvli_release(t, &of_v);
-    rvli_release(t, &of->k);
+}
+
+/* The gradients of keys and values become that of what gave both. */
+static rvli_block join_backward(rvli_training *t, rvli_attention_gradients *of)
+{
+    uint64_t wide = bytes_of(t, RVLI_DIM_Q), both = bytes_of(t, RVLI_DIM_KV_UP);
+    rvli_block with_positions = next(t, wide, &of->k);
+    rvli_block without = rvli_activation(t, wide);
+    rvli_block of_plain = next(t, both - bytes_of(t, RVLI_DIM_ATTENDED), &without);
+    rvli_release(t, &with_positions);
+    rvli_block joined = next(t, both, &of_plain);
+    rvli_release(t, &of->v);
+    return next(t, both, &joined);
 }
 
 /* Takes the gradient of what a projection gave, and answers that of its input. */
-static rvli_block projected_backward(rvli_training *t, rvli_dim input, rvli_block *of_output)
+static rvli_block projected_backward(rvli_training *t, rvli_unit *unit, rvli_role role,
+                                     rvli_dim input, rvli_block *of_output)
 {
-    rvli_block of_input = rvli_activation(t, bytes_of(t, input));
-    rvli_release(t, of_output);
-    return of_input;
+    rvli_gradient(t, unit, role);
+    return next(t, bytes_of(t, input), of_output);
 }
 
-/* From the gradient of compressed keys and values to that of the layer's input. */
+/* From the gradient of keys and values to that of the layer's input. */
 static rvli_block kv_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer,
                               rvli_block *of_up)
 {
-    rvli_block of_normed = projected_backward(t, RVLI_DIM_KV_LORA, of_up);
+    rvli_block of_normed = projected_backward(t, unit, RVLI_ROLE_V, RVLI_DIM_KV_LORA, of_up);
+    rvli_release(t, &layer->latent_kv);
     rvli_block of_compressed =
         rvli_norm_backward(t, t->tokens, t->model->dim[RVLI_DIM_KV_LORA], &layer->k_norm, unit,
                            RVLI_ROLE_K_NORM, of_normed);
-    rvli_block of_down = projected_backward(t, RVLI_DIM_KV_DOWN, &of_compressed);
-    return projected_backward(t, RVLI_DIM_HIDDEN, &of_down);
+    rvli_block of_down = next(t, bytes_of(t, RVLI_DIM_KV_DOWN), &of_compressed);
+    return projected_backward(t, unit, RVLI_ROLE_K, RVLI_DIM_HIDDEN, &of_down);
 }
 
 static rvli_block q_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer, rvli_block *of_q)
 {
-    rvli_block of_projected = projected_backward(t, RVLI_DIM_Q, of_q);
+    rvli_block joined = next(t, bytes_of(t, RVLI_DIM_Q), of_q);
+    rvli_block of_projected = next(t, bytes_of(t, RVLI_DIM_Q), &joined);
     if (!compresses_q(t))
-        return projected_backward(t, RVLI_DIM_HIDDEN, &of_projected);
-    rvli_block of_normed = projected_backward(t, RVLI_DIM_Q_LORA, &of_projected);
+        return projected_backward(t, unit, RVLI_ROLE_Q, RVLI_DIM_HIDDEN, &of_projected);
+    rvli_block of_normed = projected_backward(t, unit, RVLI_ROLE_Q, RVLI_DIM_Q_LORA, &of_projected);
     rvli_release(t, &layer->latent_q);
     rvli_block of_down = rvli_norm_backward(t, t->tokens, t->model->dim[RVLI_DIM_Q_LORA],
                                             &layer->q_norm, unit, RVLI_ROLE_Q_NORM, of_normed);
-    return projected_backward(t, RVLI_DIM_HIDDEN, &of_down);
+    return projected_backward(t, unit, RVLI_ROLE_Q_DOWN, RVLI_DIM_HIDDEN, &of_down);
 }
 
 rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of_output)
@@ -151,11 +170,13 @@ rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     rvli_attention_gradients of = {0};
-    rvli_gradient(t, unit, RVLI_ROLE_O);
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    rvli_block of_attended = projected_backward(t, RVLI_DIM_ATTENDED, &of_output);
+    rvli_block of_attended =
+        projected_backward(t, unit, RVLI_ROLE_O, RVLI_DIM_ATTENDED, &of_output);
+    rvli_release(t, &layer->by_tokens);
     attend_backward(t, layer, &of_attended, &of);
-    rvli_block of_input = kv_backward(t, unit, layer, &of.v);
+    rvli_block of_up = join_backward(t, &of);
+    rvli_block of_input = kv_backward(t, unit, layer, &of_up);
     rvli_block by_q = q_backward(t, unit, layer, &of.q);
     rvli_release(t, &layer->attention_input);
     rvli_block sum = rvli_activation(t, bytes_of(t, RVLI_DIM_HIDDEN));

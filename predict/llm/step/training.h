@@ -26,7 +26,9 @@ typedef enum rvli_role {
     RVLI_ROLE_K_BIAS,
     RVLI_ROLE_V,
     RVLI_ROLE_V_BIAS,
-    RVLI_ROLE_QKV, /* the three in one parameter */
+    RVLI_ROLE_QKV,    /* the three in one parameter */
+    RVLI_ROLE_Q_DOWN, /* latent attention: compresses q. K compresses keys and values, V makes both
+                       */
     RVLI_ROLE_O,
     RVLI_ROLE_Q_NORM,
     RVLI_ROLE_K_NORM,
