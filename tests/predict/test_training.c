@@ -191,7 +191,8 @@ static const struct {
              {RVL_MODEL_ATTENTION_EFFICIENT, RVL_MODEL_LOSS_FUSED, 0, 0},
              {RVL_MODEL_ATTENTION_MATH, RVL_MODEL_LOSS_CHUNKED, 1000, 0}};
 
-#define LAYERS 6 /* each kind of layer is among the first */
+#define LAYERS 6  /* each kind of layer is among the first */
+#define WINDOW 48 /* ends before the sequence */
 
 /* Of every family, with every setting: what is left is what lives from step to step. */
 static void nothing_is_left_but_states(void **state)
@@ -204,6 +205,7 @@ static void nothing_is_left_but_states(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;
+        model->window = model->window < WINDOW ? model->window : WINDOW;
         for (uint64_t flags = 0; flags < 4; flags++) {
             for (int train = RVL_MODEL_TRAIN_FSDP; train <= RVL_MODEL_TRAIN_DDP; train++) {
                 for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
@@ -252,6 +254,44 @@ static void the_rotated_part_of_a_head_is_read(void **state)
         assert_int_equal(model->dim[RVLI_DIM_ROTARY], cases[i].rotary);
         rvl_model_close(model);
     }
+}
+
+#define MASKED 1000 /* tokens: no other tensor has the size of their mask */
+
+typedef struct masks {
+    int made, live, most; /* at once */
+} masks;
+
+static void count_masks(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    masks *m = user;
+    (void)stream;
+    (void)holder;
+    if (bytes != 2 * MASKED * MASKED && bytes != -2 * MASKED * MASKED)
+        return;
+    m->made += bytes > 0;
+    m->live += bytes > 0 ? 1 : -1;
+    m->most = m->live > m->most ? m->live : m->most;
+}
+
+/* Each layer with a window keeps one in bf16; the first six of Gemma 3 are five and one without. */
+static void a_window_that_ends_before_the_sequence_is_a_mask(void **state)
+{
+    (void)state;
+    const rvli_training_shape shape = {FSDP, .micro_batch = 1, .seq_len = MASKED};
+    rvl_model *model = open_model("gemma-3-1b");
+    rvli_trained trained;
+    masks with = {0}, without = {0};
+    model->layers = LAYERS;
+    model->window = MASKED;
+    assert_int_equal(rvli_training_run(model, &shape, count_masks, &with, &trained), RVL_OK);
+    model->window = MASKED + 1;
+    assert_int_equal(rvli_training_run(model, &shape, count_masks, &without, &trained), RVL_OK);
+    assert_int_equal(with.most, 5);
+    assert_int_equal(with.made % 5, 0);
+    assert_int_equal(with.live, 0);
+    assert_int_equal(without.made, 0);
+    rvl_model_close(model);
 }
 
 /* As many as PEFT's print_trainable_parameters() says. */
@@ -634,6 +674,7 @@ int main(void)
         cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),
+        cmocka_unit_test(a_window_that_ends_before_the_sequence_is_a_mask),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(a_base_of_four_bits_is_as_large_as_its_parts),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),

@@ -71,6 +71,8 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 2048 --layers 5 --experts 16"),
     ("simulated", "simulated-glm-4.7-flash-6-layers", "glm-4.7-flash", "--micro-batch 1 --seq-len 2048 --layers 6"),
     ("simulated", "simulated-gpt-oss-20b-6-layers", "gpt-oss-20b", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-gpt-oss-20b-6-layers-recompute-reshard", "gpt-oss-20b",
+     "--micro-batch 1 --seq-len 1500 --layers 6 --recompute --reshard"),
     ("simulated", "simulated-llama-4-4-layers", "llama4-text", "--micro-batch 1 --seq-len 2048 --layers 4"),
     ("simulated", "simulated-qwen3-vl-8b-reshard", "qwen3-vl-8b", "--micro-batch 1 --seq-len 2048 --reshard"),
     ("simulated", "simulated-hunyuan-a13b-4-layers", "hunyuan-a13b",
@@ -111,7 +113,9 @@ PROGRAMS = [
      "--train ddp --micro-batch 2 --seq-len 1024 --lora 32 --lora-targets all-linear --base-dtype nf4-single "
      "--optimizer adamw-8bit"),
 ]
-BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.07}
+BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
+# Of programs that are beyond these, by name, as they were first seen (docs/fidelity.md).
+WIDER = {"simulated-deepseek-v3-5-layers": 0.065, "simulated-hunyuan-a13b-4-layers": 0.03}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
 OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|reduce-fp32)")
@@ -216,7 +220,7 @@ def main():
                 terms = predict(reveille, config, added, folder)[what]
                 program = predict(reveille, config, options.split(), folder)[what]
             print(f"| {config} {options} | {cell(terms, truth)} | {cell(program, truth)} | {truth / MIB:.0f} | {on} |")
-            if abs(program / truth - 1) > bound:
+            if abs(program / truth - 1) > max(bound, WIDER.get(name, 0)):
                 beyond.append(f"{config} {options}: {what} is {program}, and was {truth}")
     if beyond:
         sys.exit("\n".join(beyond))

@@ -37,14 +37,6 @@ static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
     return made;
 }
 
-void rvli_eager_mask(rvli_training *t)
-{
-    uint64_t seq_len = t->options->seq_len;
-    uint64_t kinds = rvli_has_layers(t->model, RVLI_LAYER_WINDOW) ? 2 : 1;
-    if (t->model->features & RVLI_SINKS)
-        t->mask = rvli_activation(t, kinds * RVLI_HALF * seq_len * seq_len);
-}
-
 static void drop_kept(rvli_training *t, rvli_layer *layer)
 {
     rvli_release(t, &layer->softmax);

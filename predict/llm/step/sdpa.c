@@ -8,6 +8,10 @@
  * sums once more. Flash: the same copy once, and gradients of k and v for every head of q.
  * Efficient: the same copy in blocks of rows, each with a lock.
  *
+ * A window that ends before the sequence is a mask, of which each layer keeps a copy in bf16. No
+ * kernel takes a mask and shared heads, so k and v are copied for each head of q; and cuDNN works
+ * in one copy of q then.
+ *
  * math is plain operations in fp32: it has all scores, and keeps their softmax.
  */
 #include "predict/llm/step/training.h"
@@ -40,6 +44,30 @@ static bool is_grouped(const rvli_training *t)
     return t->model->kv_heads != t->model->heads;
 }
 
+static bool is_masked(const rvli_training *t, const rvli_layer *layer)
+{
+    uint32_t number = (uint32_t)(layer - t->layers);
+    return rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW) &&
+           t->options->seq_len >= t->model->window;
+}
+
+static uint64_t pairs(const rvli_training *t)
+{
+    return (uint64_t)t->options->seq_len * t->options->seq_len;
+}
+
+/* Where plain operations attend, in bf16 for layers with a window and those without. */
+void rvli_mask_make(rvli_training *t)
+{
+    bool windows = rvli_has_layers(t->model, RVLI_LAYER_WINDOW);
+    uint64_t bytes = 0;
+    if (t->model->features & RVLI_SINKS)
+        bytes = (windows ? 2 : 1) * RVLI_HALF * pairs(t);
+    else if (windows && t->options->seq_len >= t->model->window)
+        bytes = pairs(t);
+    t->mask = rvli_activation(t, bytes);
+}
+
 static uint64_t sums_bytes(const rvli_training *t)
 {
     bool padded = t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT;
@@ -64,11 +92,11 @@ static void find_empty_rows(rvli_training *t)
 
 static rvli_block causal_mask(rvli_training *t)
 {
-    uint64_t pairs = (uint64_t)t->options->seq_len * t->options->seq_len;
-    rvli_block ones = rvli_activation(t, pairs);
-    rvli_block lower = rvli_activation(t, pairs);
+    uint64_t all = pairs(t);
+    rvli_block ones = rvli_activation(t, all);
+    rvli_block lower = rvli_activation(t, all);
     rvli_release(t, &ones);
-    rvli_block mask = rvli_activation(t, RVLI_FULL * pairs);
+    rvli_block mask = rvli_activation(t, RVLI_FULL * all);
     rvli_release(t, &lower);
     return mask;
 }
@@ -217,31 +245,75 @@ static void efficient_works(rvli_training *t)
     rvli_release(t, &of_q);
 }
 
-static void cudnn_works(rvli_training *t)
+static void cudnn_works(rvli_training *t, bool masked)
 {
+    uint64_t copies = masked ? 1 : 2;
     rvli_block of_q =
-        rvli_activation(t, 2 * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
+        rvli_activation(t, copies * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
     rvli_release(t, &of_q);
+}
+
+/* Where heads of q share k and v, those that attention got are copies. */
+static uint64_t attended_kv_bytes(const rvli_training *t, bool masked)
+{
+    return RVLI_HALF * (masked ? q_elements(t) : kv_elements(t));
+}
+
+/* The gradients of copies become those of what was copied. */
+static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
+{
+    rvli_block *each[] = {&of->v, &of->k};
+    for (int i = 0; i < 2; i++) {
+        rvli_block sum = rvli_activation(t, RVLI_HALF * kv_elements(t));
+        rvli_release(t, each[i]);
+        *each[i] = sum;
+    }
+}
+
+static void drop_copies(rvli_training *t, rvli_layer *layer)
+{
+    rvli_release(t, &layer->wide_k);
+    rvli_release(t, &layer->wide_v);
+    rvli_release(t, &layer->mask);
 }
 
 static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                             rvli_attention_gradients *gradients_out)
 {
+    bool masked = is_masked(t, layer);
     gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
-    gradients_out->k = rvli_activation(t, RVLI_HALF * kv_elements(t));
-    gradients_out->v = rvli_activation(t, RVLI_HALF * kv_elements(t));
+    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, masked));
+    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, masked));
     if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
         flash_works(t);
     else if (t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT)
         efficient_works(t);
     else
-        cudnn_works(t);
+        cudnn_works(t, masked);
     rvli_release(t, of_attended);
     rvli_release(t, &layer->k);
     rvli_release(t, &layer->q);
     rvli_release(t, &layer->v);
     rvli_release(t, &layer->sums);
     rvli_release(t, &layer->attended);
+    drop_copies(t, layer);
+    if (masked && is_grouped(t))
+        copies_backward(t, gradients_out);
+}
+
+static void kernel_forward(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    bool masked = is_masked(t, layer);
+    bool copied = masked && is_grouped(t) && t->model->kv_heads > 1; /* one is repeated as a view */
+    layer->wide_k = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
+    layer->wide_v = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
+    layer->mask = rvli_activation(t, masked ? RVLI_HALF * pairs(t) : 0);
+    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
+    layer->sums = rvli_activation(t, sums_bytes(t));
+    if (!kept) {
+        rvli_release(t, &layer->sums);
+        drop_copies(t, layer);
+    }
 }
 
 /* ---- Any ---- */
@@ -266,10 +338,7 @@ void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
         math_forward(t, layer, kept);
         return;
     }
-    layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
-    layer->sums = rvli_activation(t, sums_bytes(t));
-    if (!kept)
-        rvli_release(t, &layer->sums);
+    kernel_forward(t, layer, kept);
 }
 
 void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
@@ -280,11 +349,13 @@ void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept)
     }
     if (!kept)
         rvli_release(t, &layer->attended);
-    if (kept && !is_math(t))
-        return;
-    rvli_release(t, &layer->q);
-    rvli_release(t, &layer->k);
-    rvli_release(t, &layer->v);
+    bool by_kernel = kept && !is_math(t);
+    if (!by_kernel)
+        rvli_release(t, &layer->q);
+    if (!by_kernel || layer->wide_k != NULL) {
+        rvli_release(t, &layer->k);
+        rvli_release(t, &layer->v);
+    }
 }
 
 void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,

@@ -103,7 +103,7 @@ static void forward(rvli_training *t)
     }
     t->embedded = t->hidden;
     make_rotary(t);
-    rvli_eager_mask(t);
+    rvli_mask_make(t);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_gather_forward(t, &t->units[layer]);
         rvli_layer_forward(t, layer);

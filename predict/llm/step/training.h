@@ -114,9 +114,10 @@ typedef struct rvli_layer {
     rvli_block by_tokens; /* a copy of attended, where it lies by heads */
     rvli_block sums;      /* of each row's exponentials, logarithms */
     rvli_block softmax;   /* by math: of all scores */
-    rvli_block wide_q;    /* and what was multiplied, in fp32, for every head of q */
+    rvli_block wide_q;    /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
+    rvli_block mask; /* with a window that ends before the sequence: in bf16 */
     rvli_norm behind_attention;
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
@@ -179,7 +180,7 @@ typedef struct rvli_training {
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
-    rvli_block mask;      /* of attention by plain operations, in the forward pass */
+    rvli_block mask;      /* of layers whose attention needs one, in the forward pass */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
     rvli_norm last_norm;
@@ -354,6 +355,8 @@ typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
 } rvli_attention_gradients;
 
+/* What tokens see, where kernels cannot work it out. The caller releases t->mask. */
+void rvli_mask_make(rvli_training *t);
 /* Makes layer->attended from layer->q, k and v. */
 void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept);
 /* Behind the output projection: drops what nobody needs any more. */
@@ -364,8 +367,6 @@ void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 
 /* ---- eager.c: the same by plain operations ---- */
 
-/* What tokens see, in the forward pass of a family that needs it. The caller releases t->mask. */
-void rvli_eager_mask(rvli_training *t);
 void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept);
 void rvli_eager_done(rvli_training *t, rvli_layer *layer, bool kept);
 void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
