@@ -180,7 +180,7 @@ typedef struct rvli_training {
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
-    rvli_block mask;      /* of layers whose attention needs one, in the forward pass */
+    rvli_block mask;      /* for layers that need one, in the forward pass */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
     rvli_norm last_norm;
