@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "api_model.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
+#include "base/packet.h"
 #include "fuzz.h"
 
 unsigned api_tag_bit(int tag)
@@ -41,6 +44,80 @@ const char *api_trace_path(void)
 {
     make_folder();
     return trace_path;
+}
+
+/* ---- A store that this thread owns ---- */
+
+#define STORE_UNITS 40u
+#define TOLD_MAX 40 /* all slots are freed at once, and the connection ends */
+
+static rvl_store *served;
+static int stop_serving = -1; /* can always be read: the owner serves what has come, and returns */
+
+rvli_packet_result __real_rvli_packet_take(int socket, void *bytes_out, size_t size, int *fds_out,
+                                           unsigned fd_capacity, unsigned *fd_count_out, int flags);
+__attribute__((visibility("default"))) rvli_packet_result
+__wrap_rvli_packet_take(int socket, void *bytes_out, size_t size, int *fds_out,
+                        unsigned fd_capacity, unsigned *fd_count_out, int flags);
+
+/* What waits for the owner is the owner. Instead of a wait, it serves. */
+rvli_packet_result __wrap_rvli_packet_take(int socket, void *bytes_out, size_t size, int *fds_out,
+                                           unsigned fd_capacity, unsigned *fd_count_out, int flags)
+{
+    struct pollfd poller = {.fd = socket, .events = POLLIN};
+    for (int i = 0; flags == 0 && served != NULL && poll(&poller, 1, 0) == 0; i++)
+        require(i < 8 && rvl_store_serve(served, stop_serving) == RVL_OK);
+    return __real_rvli_packet_take(socket, bytes_out, size, fds_out, fd_capacity, fd_count_out,
+                                   flags);
+}
+
+/* The budget is a part of what contents may take. */
+static const char *open_store(api_model *m)
+{
+    static char path[96];
+    snprintf(path, sizeof path, "%s/store", make_folder());
+    const rvl_store_options options = {
+        .struct_size = sizeof options, .path = path, .budget_bytes = STORE_UNITS * m->granule};
+    require(rvl_store_open(&options, &m->store) == RVL_OK);
+    stop_serving = eventfd(1, EFD_CLOEXEC);
+    require(stop_serving >= 0);
+    served = m->store;
+    return path;
+}
+
+static rvl_store_stats ask_store(void)
+{
+    char path[96];
+    rvl_store_stats stats = {.struct_size = sizeof stats};
+    snprintf(path, sizeof path, "%s/store", folder);
+    for (int i = 0; i < TOLD_MAX; i++) /* what was told has no answer to wait for */
+        require(rvl_store_serve(served, stop_serving) == RVL_OK);
+    require(rvl_store_get_stats(path, &stats) == RVL_OK);
+    return stats;
+}
+
+/* What the store keeps is what the context has there: it is the only user. */
+static void check_store(const api_model *m)
+{
+    rvl_host_memory host = {.struct_size = sizeof host};
+    const rvl_store_stats stats = ask_store();
+    require(rvl_host_get_memory(m->context, &host) == RVL_OK);
+    require(stats.user_count == 1 && stats.referenced_bytes == host.store_bytes);
+    require(stats.kept_bytes + host.store_found_bytes >= host.store_bytes);
+    require(stats.kept_bytes <= host.store_bytes);
+    require(stats.kept_bytes + stats.promised_bytes <= stats.budget_bytes);
+    require(stats.promised_bytes == 0 || m->prepared.transition != NULL);
+}
+
+/* Once its user is gone it has nothing. */
+static void close_store(api_model *m)
+{
+    const rvl_store_stats stats = ask_store();
+    require(stats.user_count == 0 && stats.segment_count == 0 && stats.kept_bytes == 0);
+    require(stats.promised_bytes == 0 && stats.referenced_bytes == 0);
+    served = NULL;
+    rvl_store_close(m->store);
+    close(stop_serving);
 }
 
 /* ---- A simulated device that shares ---- */
@@ -129,7 +206,8 @@ static void define_tags(api_model *m, unsigned retained)
 void api_open(api_model *m, uint8_t mode, uint8_t kept)
 {
     memset(m, 0, sizeof *m);
-    m->mode = mode;
+    m->mode = mode | (mode & API_STORE ? API_BACKED : 0);
+    mode = (uint8_t)m->mode;
     m->devices = mode & API_TWO ? API_DEVICES : 1;
     m->granule = mode & API_BACKED ? UINT64_C(1) << 16 : UINT64_C(2) << 20;
     rvl_profile profile = {.struct_size = sizeof profile};
@@ -149,7 +227,10 @@ void api_open(api_model *m, uint8_t mode, uint8_t kept)
                                    .backend_options = &sim,
                                    .log = log_line,
                                    .keep_bytes = kept % 16 * m->granule,
-                                   .disk_directory = mode & API_DISK ? make_folder() : NULL};
+                                   .disk_directory = mode & API_DISK ? make_folder() : NULL,
+                                   .store_path = mode & API_STORE ? open_store(m) : NULL};
+    if ((mode & API_STORE) && (mode & API_DISK))
+        options.flags |= RVL_CONTEXT_STORE_OVERFLOW;
     rvli_backend_ops ops = rvli_sim_ops;
     ops.export_block = export_block;
     ops.import_block = import_block;
@@ -173,6 +254,8 @@ void api_close(api_model *m)
     rvl_status status = rvl_context_close(m->context, &live);
     require(m->ever_faulty || status == RVL_OK);
     require(live == expected);
+    if (m->store != NULL)
+        close_store(m);
     if (m->recording)
         unlink(trace_path);
 }
@@ -285,5 +368,7 @@ void api_check(api_model *m)
     check_imports(m);
     for (unsigned i = 0; i < m->devices; i++)
         check_device(m, (int)i);
+    if (m->store != NULL)
+        check_store(m);
     require(rvl_stage_count(m->context) == m->stages);
 }

@@ -19,6 +19,7 @@
 /* The first byte of an input: what the context is like. */
 #define API_BACKED 1u     /* memory has content */
 #define API_DISK 2u       /* backups may be in files */
+#define API_STORE 4u      /* host backups go to a store; memory has content then */
 #define API_LOG 8u        /* each call of the backend is logged */
 #define API_NO_VERIFY 16u /* digests are not compared */
 #define API_TWO 32u       /* two devices */
@@ -50,6 +51,7 @@ typedef struct api_prepared {
 
 typedef struct api_model {
     rvl_context *context;
+    rvl_store *store; /* NULL: none */
     fault_injector *fault;
     unsigned mode, devices;
     uint64_t granule;

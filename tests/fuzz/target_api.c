@@ -485,7 +485,8 @@ static void call_ask(api_model *m, const step *now)
     require(strnlen(text, room) < room &&
             strncmp(text, "Reveille ", strlen(text) < 9 ? strlen(text) : 9) == 0);
     require(rvl_tag_get_stats(m->context, m->tags[now->how % API_TAGS], -1, &tag) == RVL_OK);
-    require(rvl_host_get_memory(m->context, &host) == RVL_OK && host.store_bytes == 0);
+    require(rvl_host_get_memory(m->context, &host) == RVL_OK);
+    require(host.store_bytes == 0 || m->store != NULL);
     require(rvl_host_trim(m->context, 0) == RVL_OK);
     require(rvl_device_synchronize(m->context, device) == RVL_OK);
     ask_of_stage(m, now->argument % m->stages, device);
@@ -572,10 +573,10 @@ static void call_backup(api_model *m, const step *now)
         require(s->backup == RVL_BACKUP_HOST && size > 0 && size <= s->size - offset);
         require(!content || ((const uint8_t *)host)[size - 1] == s->content);
     } else {
-        require(!content || s->backup != RVL_BACKUP_HOST);
+        require(!content || s->backup != RVL_BACKUP_HOST || m->store != NULL); /* or on disk */
     }
     if (done(m, rvl_backup_find_file(m->context, s->addr, &fd, &at, &size)))
-        require(s->backup == RVL_BACKUP_DISK && size >= s->size && fd >= 0);
+        require((s->backup == RVL_BACKUP_DISK || m->store != NULL) && size >= s->size && fd >= 0);
     else
         require(!content || s->backup != RVL_BACKUP_DISK);
 }
