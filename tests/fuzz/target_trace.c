@@ -61,8 +61,10 @@ static void write_again(const char *from, const char *to)
 {
     static bool declared[PROCESSES_MAX];
     rvl_trace_device devices[RVL_MAX_DEVICES];
-    rvl_trace_header header = {
-        .struct_size = sizeof header, .devices = devices, .device_size = sizeof *devices};
+    rvl_trace_header header = {.struct_size = sizeof header,
+                               .devices = devices,
+                               .device_size = sizeof *devices,
+                               .minor = RVL_TRACE_MINOR};
     rvl_trace_writer *writer = NULL;
     rvl_trace_event event;
     rvl_trace_reader *reader = open_reader(from, false);
