@@ -105,6 +105,7 @@ const command_spec run_spec = {
             {.kind = OPTION_FLAG,
              .name = "no-gpu-ok",
              .help = "accept a command that uses no GPU",
+             .usual = "exit status 2",
              .field = FIELD(no_gpu_ok)},
             OPTION_OF_JSON(FIELD(json)),
             OPTION_OF_COLOR,

@@ -67,6 +67,7 @@ const command_spec snapshot_spec = {
             {.kind = OPTION_FLAG,
              .name = "empty-cache-at-stages",
              .help = "call empty_cache before every stage",
+             .usual = "as recorded",
              .field = FIELD(options.flags),
              .bit = RVL_SNAPSHOT_EMPTY_CACHE},
             {.kind = OPTION_STRING,

@@ -47,6 +47,7 @@ const command_spec store_spec = {
             {.kind = OPTION_FLAG,
              .name = "status",
              .help = "print what the store at PATH keeps, and end",
+             .usual = "serve",
              .field = offsetof(arguments, status)},
             OPTION_OF_JSON(offsetof(arguments, json)),
             {.kind = OPTION_END},

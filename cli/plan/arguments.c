@@ -175,6 +175,7 @@ const command_spec plan_spec = {
             {.kind = OPTION_FLAG,
              .name = "sweep",
              .help = "all combinations of the lists of values below",
+             .usual = "one value of each",
              .field = FIELD(sweep)},
             {.kind = OPTION_CALL,
              .name = "model",

@@ -55,18 +55,21 @@ const command_spec report_spec = {
              .name = "html",
              .value = "FILE",
              .help = "write a page that opens in a browser, without a network",
+             .usual = "none",
              .files = "html",
              .field = FIELD(html)},
             {.kind = OPTION_FILE,
              .name = "svg",
              .value = "FILE",
              .help = "write a picture",
+             .usual = "none",
              .files = "svg",
              .field = FIELD(svg)},
             {.kind = OPTION_FILE,
              .name = "chrome",
              .value = "FILE",
              .help = "write a trace for Chrome and Perfetto",
+             .usual = "none",
              .files = "json",
              .field = FIELD(chrome)},
             {.kind = OPTION_CALL,
@@ -160,10 +163,12 @@ static int check_files(const arguments *parsed)
     if (status == 0)
         status = options_check_ending(&report_spec, "--chrome", parsed->chrome, "json");
     if (status == 0 && parsed->html != NULL && !html_available())
-        return options_refuse(&report_spec,
-                              "-o %s: built without the page, since its chart library could not "
-                              "be had from npm; --svg and --chrome work",
-                              parsed->html);
+        return options_refuse(
+            &report_spec,
+            "-o %s: built without the page, since its chart library could not "
+            "be had from npm: build again where npm reaches its registry; --svg and --chrome "
+            "work",
+            parsed->html);
     return status;
 }
 

@@ -381,6 +381,43 @@ static void endings_say_the_format(void **state)
 
 /* ---- Help, version, devices ---- */
 
+/* "--help says what holds without it", of the option at the beginning of text. */
+static void check_default(const char *command, const char *text)
+{
+    static const char *const without[] = {"-h, --help ", "-V, --version "};
+    const char *option = strchr(text, '-');
+    const char *next = text;
+    do
+        next = strchr(next, '\n') + 1;
+    while (strncmp(next, "          ", 10) == 0); /* its explanation goes on */
+    char entry[2048];
+    snprintf(entry, sizeof entry, "%.*s", (int)(next - text), text);
+    bool said = strstr(entry, "(default:") != NULL || strstr(entry, "(needed)") != NULL;
+    for (size_t i = 0; i < 2 && !said; i++)
+        said = strncmp(option, without[i], strlen(without[i])) == 0;
+    if (!said)
+        print_error("%s: no default of\n%s", command, entry);
+    assert_true(said);
+}
+
+static void test_each_option_has_its_default(void **state)
+{
+    static const char *const commands[] = {
+        "replay",   "record",  "run",       "model", "plan",       "check", "report",
+        "snapshot", "devices", "calibrate", "store", "completion", "manual"};
+    (void)state;
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        RUN("help", commands[i]);
+        check_status(0);
+        for (const char *at = answer.out; (at = strstr(at, "\n  -")) != NULL; at++) {
+            check_default(commands[i], at + 1);
+            count++;
+        }
+    }
+    assert_true(count > 100);
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -766,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_bad_usage),
         cmocka_unit_test(devices_are_understood),
         cmocka_unit_test(endings_say_the_format),
+        cmocka_unit_test(test_each_option_has_its_default),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_devices),
