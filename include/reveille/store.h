@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The store: one backup a node of what its processes hold alike.
+ * The store: one backup of what the processes of a node hold alike.
  *
  * An owner process keeps segments of content in sealed shared memory. Contexts with a store_path
  * put their host backups there. What another has put there already, compared byte by byte, is kept

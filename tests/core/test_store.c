@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One backup a node, with real processes: an owner and users, which are children that do what they
- * are told over a socket. Host bytes are counted by the kernel's numbers of the files that
- * the users have mapped.
+ * One backup for all processes of a node, with real ones: an owner and users, which are children
+ * that do what they are told over a socket. Host bytes are counted by the kernel's numbers of the
+ * files that the users have mapped.
  *
  * Linked with --wrap for the calls that the store makes, so that each of them can fail, or be the
  * last that a user or the owner lives to see.
