@@ -212,6 +212,8 @@ static int tell(const arguments *parsed, const simulation_end *end)
 {
     int code = record_exit_status(end->status);
     simulate_tell_refusals(&end->refused);
+    if (end->refused.count > 0)
+        complain(0, "the table shows what was allocated, and no request that was refused");
     unknown_tell(&end->unknown, "");
     simulate_tell_pool(&end->pool, "");
     bool unused = !parsed->no_gpu_ok && simulate_tell_unused(end);

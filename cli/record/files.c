@@ -303,7 +303,9 @@ void record_files_tell(record_files *files)
     if (written > 1)
         tell_old(files, list, count);
     if (written == 0)
-        complain(0, "nothing was recorded: no process used a device in a way that is seen");
+        complain(0,
+                 "nothing was recorded: no process used a GPU in a way that is seen (docs/hooks.md "
+                 "says in which); on a machine without one, `reveille run` simulates it");
     free_list(list, count);
 }
 

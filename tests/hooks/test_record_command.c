@@ -92,8 +92,9 @@ static void test_nothing_over_an_old_file(void **state)
     assert_int_equal(answer.status, 7);
     assert_string_equal(answer.out,
                         "reveille: run.rvt was of an earlier run, and is removed\n"
-                        "reveille: nothing was recorded: no process used a device in a way "
-                        "that is seen\n");
+                        "reveille: nothing was recorded: no process used a GPU in a way that "
+                        "is seen (docs/hooks.md says in which); on a machine without one, "
+                        "`reveille run` simulates it\n");
     assert_int_equal(folder_count(), 0);
     /* Another recording's of the same name stays. */
     write_file("run.rvt", "of an earlier run", 0600);
@@ -226,8 +227,9 @@ static void test_exit_status(void **state)
     RUN("record", "sh", "-c", "exit 7");
     assert_int_equal(answer.status, 7);
     assert_string_equal(answer.out,
-                        "reveille: nothing was recorded: no process used a device in a way "
-                        "that is seen\n");
+                        "reveille: nothing was recorded: no process used a GPU in a way that "
+                        "is seen (docs/hooks.md says in which); on a machine without one, "
+                        "`reveille run` simulates it\n");
     RUN("record", PROGRAM, "killed");
     assert_int_equal(answer.status, 128 + SIGKILL);
     check_printed(

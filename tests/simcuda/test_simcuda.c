@@ -82,6 +82,7 @@ static void out_of_memory_at_the_byte(void **state)
     assert_int_equal(printed(5), OUT_OF_MEMORY);
     check_err("out of memory 2 times: first simcuda-program[");
     check_err("149558394880 bytes");
+    check_err("reveille: the table shows what was allocated, and no request that was refused\n");
 }
 
 static void memory_by_the_driver(void **state)
