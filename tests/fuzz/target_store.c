@@ -207,7 +207,7 @@ static bool is_segment(unsigned kind)
 static bool send_packet(int to, const rvli_store_message *message, size_t size, unsigned kind)
 {
     uint8_t bytes[sizeof *message + 64] = {0};
-    int fds[RVLI_PACKET_FDS];
+    int fds[RVLI_PACKET_FDS] = {0};
     unsigned count = kind == NOTHING ? 0 : kind == MANY ? 3 : 1;
     memcpy(bytes, message, sizeof *message);
     for (unsigned i = 0; i < count; i++)

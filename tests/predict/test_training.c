@@ -284,9 +284,15 @@ static void a_window_that_ends_before_the_sequence_is_a_mask(void **state)
     masks with = {0}, without = {0};
     model->layers = LAYERS;
     model->window = MASKED;
-    assert_int_equal(rvli_training_run(model, &shape, count_masks, &with, &trained), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape,
+                                       &(rvli_tape_listener){.told = count_masks, .user = &with},
+                                       &trained),
+                     RVL_OK);
     model->window = MASKED + 1;
-    assert_int_equal(rvli_training_run(model, &shape, count_masks, &without, &trained), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape,
+                                       &(rvli_tape_listener){.told = count_masks, .user = &without},
+                                       &trained),
+                     RVL_OK);
     assert_int_equal(with.most, 5);
     assert_int_equal(with.made % 5, 0);
     assert_int_equal(with.live, 0);

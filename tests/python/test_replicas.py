@@ -120,7 +120,7 @@ def test_each_rank_restores_its_part_and_gets_the_rest(tmp_path):
         counted = [device.backup_in_bytes, device.filled_in_bytes]
         assert counted == [row.copied_bytes, row.filled_bytes] == [2 * MIB, 2 * MIB]
         member.context.pause("weights", group=member.job)
-        member.context.resume("weights", group=member.job)  # without replicas, as ever
+        member.context.resume("weights", group=member.job)  # without replicas, as before
         return [said, exchange.received, whole(member)]
 
     answers, ranks = run(tmp_path, 2, body)
