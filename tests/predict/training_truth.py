@@ -123,24 +123,33 @@ OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|reduce-fp32)")
 
 def moments(trace):
     """What the trainer holds beside its cache and with it, after each event of stage `train`, from the trace's text."""
-    sizes, cached, live, inside = {}, set(), set(), False
+    sizes, segments, parts, inside = {}, set(), {}, False
+    allocated = reserved = 0
     with open(trace, encoding="utf-8") as lines:
         for line in lines:
             words = line.split()
             if words[:1] == ["stage"]:
                 inside = words[4] == "train"
-            if words[2:3] != ["trainer"] or words[0] not in ("alloc", "free"):
+            if words[2:3] != ["trainer"] or words[0] not in ("alloc", "free", "part"):
                 continue
             name = words[4]
-            if words[0] == "free":
-                live.discard(name)
-                continue
-            sizes[name] = int(words[6])
-            live.add(name)
-            if words[7] == "cached":
-                cached.add(name)
-            if inside:
-                yield sum(sizes[each] for each in live - cached), sum(sizes[each] for each in live)
+            if words[0] == "alloc":
+                sizes[name] = int(words[6])
+                reserved += sizes[name]
+                if words[7] == "cached":
+                    segments.add(name)
+                    parts[name] = {}
+                else:
+                    allocated += sizes[name]
+            elif words[0] == "part":
+                allocated += int(words[5]) - parts[name].get(words[6], 0)
+                parts[name][words[6]] = int(words[5])
+            else:
+                reserved -= sizes[name]
+                allocated -= sum(parts.pop(name).values()) if name in segments else sizes[name]
+                segments.discard(name)
+            if inside and words[0] != "free":
+                yield allocated, reserved
 
 
 def config_of(name, options, folder):
