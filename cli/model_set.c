@@ -220,6 +220,16 @@ static bool set_reduce_fp32(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_REDUCE_FP32, &o->flags);
 }
 
+static bool set_cpu_offload(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_CPU_OFFLOAD, &o->flags);
+}
+
+static bool set_offload_activations(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_OFFLOAD, &o->flags);
+}
+
 static bool set_number(uint32_t *number, const char *text, uint32_t min)
 {
     uint32_t value;
@@ -297,9 +307,10 @@ static bool is_cache_given(const rvl_model_options *options)
 static bool is_of_trainer(const char *name)
 {
     static const char *const names[] = {
-        "reshard", "micro-batch",  "accumulate",      "recompute", "attention",
-        "loss",    "optimizer",    "mixed-precision", "fused",     "reduce-fp32",
-        "lora",    "lora-targets", "base-dtype",      NULL};
+        "reshard", "micro-batch",  "accumulate",      "recompute",   "attention",
+        "loss",    "optimizer",    "mixed-precision", "fused",       "reduce-fp32",
+        "lora",    "lora-targets", "base-dtype",      "cpu-offload", "offload-activations",
+        NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -314,15 +325,16 @@ static bool is_of_megatron(const char *name)
 
 static bool is_of_transformers(const char *name)
 {
-    static const char *const names[] = {"attention",    "loss",       "lora",
-                                        "lora-targets", "base-dtype", NULL};
+    static const char *const names[] = {
+        "attention", "loss", "lora", "lora-targets", "base-dtype", "offload-activations", NULL};
     return index_of(name, names) >= 0;
 }
 
 /* What the program of a step alone knows: the formulas do not. */
 static bool is_of_program(const rvl_model_options *options, const char *name)
 {
-    static const char *const names[] = {"accumulate", "loss", "fused", "reduce-fp32", NULL};
+    static const char *const names[] = {"accumulate",          "loss", "fused", "reduce-fp32",
+                                        "offload-activations", NULL};
     bool flat = options->attention != RVL_MODEL_ATTENTION_MATH;
     return index_of(name, names) >= 0 || (flat && strcmp(name, "attention") == 0);
 }
@@ -356,11 +368,18 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON)
         return "changes nothing with --train megatron, which gathers no layers: leave it out";
-    bool of_fsdp = strcmp(name, "mixed-precision") == 0 || strcmp(name, "reduce-fp32") == 0;
+    bool of_fsdp = strcmp(name, "mixed-precision") == 0 || strcmp(name, "reduce-fp32") == 0 ||
+                   strcmp(name, "cpu-offload") == 0;
     if (of_fsdp && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a policy of FSDP: leave it out, or say --train fsdp:N";
     if (strcmp(name, "reduce-fp32") == 0 && (options->flags & RVL_MODEL_MIXED))
         return "changes nothing with --mixed-precision, which reduces in fp32: leave it out";
+    if (strcmp(name, "offload-activations") == 0 && (options->flags & RVL_MODEL_RECOMPUTE) == 0)
+        return "is predicted for layers that are computed again: say --recompute too, or leave it "
+               "out";
+    if (strcmp(name, "fused") == 0 && (options->flags & RVL_MODEL_CPU_OFFLOAD))
+        return "changes nothing with --cpu-offload, where the optimizer runs on the host: leave it "
+               "out";
     if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
         options->optimizer != RVL_MODEL_ADAMW_BF16)
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";

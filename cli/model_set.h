@@ -76,6 +76,10 @@
            "FSDP: shards and gradients in fp32, the passes in bf16")                               \
     SWITCH(reduce_fp32, "reduce-fp32", "as they are",                                              \
            "FSDP: bf16 gradients are summed over ranks in fp32")                                   \
+    SWITCH(cpu_offload, "cpu-offload", "on the GPU",                                               \
+           "FSDP: shards, their gradients and the optimizer are on the host")                      \
+    SWITCH(offload_activations, "offload-activations", "on the GPU",                               \
+           "with --recompute: what is kept goes to the host, as in TRL")                           \
     SWITCH(fused, "fused", "foreach", "AdamW works in one kernel, without temporaries")            \
     GROUP("Both")                                                                                  \
     SETTING(strategy, "strategy", "v0|v1|v2|v3", "v0, v1, v2 or v3", "v3",                         \

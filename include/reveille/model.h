@@ -88,7 +88,8 @@ RVL_API const char *rvl_model_family(size_t index);
     X(CACHED, "cached", "free in PyTorch's segments while the trainer trains")                     \
     X(ENGINE_NCCL, "engine_nccl", "NCCL's buffers for the engine's communicators")                 \
     X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")              \
-    X(DEQUANTISED, "dequantised", "weights of 4 bits in bf16, for one product")
+    X(DEQUANTISED, "dequantised", "weights of 4 bits in bf16, for one product")                    \
+    X(TRAINER_HOST, "trainer_host", "what the trainer keeps in the host's memory, not this GPU's")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
@@ -178,7 +179,10 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_RESHARD 2u      /* FSDP: frees gathered layers after use; without: keeps all */
 #define RVL_MODEL_MIXED 8u        /* FSDP: shards and their gradients in fp32, the passes in bf16 */
 #define RVL_MODEL_REDUCE_FP32 16u /* FSDP: bf16 gradients are summed over ranks in fp32 */
-#define RVL_MODEL_FUSED 4u        /* AdamW in one kernel, without temporaries; without: foreach */
+/* FSDP: shards, their gradients and the optimizer's states are on the host, which also steps. */
+#define RVL_MODEL_CPU_OFFLOAD 32u
+#define RVL_MODEL_OFFLOAD 64u /* what the passes keep goes to the host, as TRL has it */
+#define RVL_MODEL_FUSED 4u    /* AdamW in one kernel, without temporaries; without: foreach */
 /* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
 #define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
@@ -237,7 +241,10 @@ RVL_API rvl_status rvl_model_step_make(const rvl_model *model, const rvl_model_o
 /* Frees a step. NULL is fine. Since 0.1. */
 RVL_API void rvl_model_step_close(rvl_model_step *step);
 
-/* Bytes of a term as they are asked of the device; 0: it is not part of the step. Since 0.1. */
+/*
+ * Bytes of a term as they are asked of the device, of TRAINER_HOST as they are asked of the host;
+ * 0: it is not part of the step. Since 0.1.
+ */
 RVL_API uint64_t rvl_model_step_bytes(const rvl_model_step *step, rvl_model_term term);
 
 /* Number of allocations that these are. Since 0.1. */

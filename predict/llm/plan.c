@@ -113,6 +113,32 @@ static rvl_status check_ranges(const rvl_model_options *o)
     return RVL_OK;
 }
 
+/* What of the trainer is on the host. */
+static rvl_status check_host(const rvl_model_options *o)
+{
+    bool plain = o->loss == RVL_MODEL_LOSS_PLAIN;
+    bool by_terms = o->train == RVL_MODEL_TRAIN_FSDP || o->train == RVL_MODEL_TRAIN_DDP;
+    if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->train != RVL_MODEL_TRAIN_FSDP)
+        return refuse("--cpu-offload", "is a policy of FSDP: say --train fsdp:N, or leave it out");
+    if ((o->flags & RVL_MODEL_CPU_OFFLOAD) && o->optimizer == RVL_MODEL_ADAMW_8BIT)
+        return refuse("--cpu-offload",
+                      "the optimizer then runs on the host, which adamw-8bit is not "
+                      "predicted for: say another --optimizer");
+    if ((o->flags & RVL_MODEL_OFFLOAD) == 0)
+        return RVL_OK;
+    if (!by_terms)
+        return refuse("--offload-activations",
+                      "is predicted for --train fsdp:N and ddp: leave it out");
+    if ((o->flags & RVL_MODEL_RECOMPUTE) == 0)
+        return refuse("--offload-activations",
+                      "is predicted for layers that are computed again: say "
+                      "--recompute too, or leave it out");
+    if (!plain)
+        return refuse("--offload-activations",
+                      "is predicted with all logits at once: say --loss plain, or leave it out");
+    return RVL_OK;
+}
+
 static rvl_status check_base(const rvl_model_options *o)
 {
     if (o->base_dtype == RVL_MODEL_BASE_BF16)
@@ -177,7 +203,9 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
     rvl_status status = check_lora(m, o);
-    return status == RVL_OK ? check_base(o) : status;
+    if (status == RVL_OK)
+        status = check_base(o);
+    return status == RVL_OK ? check_host(o) : status;
 }
 
 /*
@@ -295,7 +323,7 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
-                             RVL_MODEL_REDUCE_FP32,
+                             RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD,
                          0));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));

@@ -425,7 +425,7 @@ static rvl_status make_cache(const maker *m)
 
 static void make_constant(const maker *m, rvl_model_term term, uint64_t bytes)
 {
-    if (!is_given(m, term))
+    if (!is_given(m, term) && bytes > 0)
         rvli_sizes_add(sizes_of(m, term), bytes);
 }
 
@@ -596,6 +596,7 @@ static rvl_status train_by_program(const maker *m)
     if (status != RVL_OK)
         return status;
     m->terms->by_program = true;
+    make_constant(m, RVL_MODEL_TRAINER_HOST, trained.host_bytes);
     divide(m, &trained.passes, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_PASSES]);
     divide(m, &trained.update, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_UPDATE]);
     for (size_t i = 0; i < COUNT(passing_terms); i++)
@@ -620,20 +621,27 @@ static void make_rank(const maker *m)
                     rvli_rank_vocabulary(m->model->dim[RVLI_DIM_VOCABULARY], shape.tp));
 }
 
-static void make_trainer(const maker *m)
+/* What a rank of FSDP or DDP has of each parameter. */
+static void make_states(const maker *m)
 {
-    if (m->plan->options.train == RVL_MODEL_TRAIN_MEGATRON) {
-        make_rank(m);
-        return;
-    }
     optimizer chosen = optimizers[m->plan->options.optimizer];
-    bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
     bool mixed = rvli_is_mixed(m->plan->options.flags);
     make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
     if (chosen.master && !mixed && m->plan->options.lora_rank == 0)
         make_shares(m, RVL_MODEL_MASTER_WEIGHTS, 1, FP32_BYTES, false);
     make_shares(m, RVL_MODEL_OPTIMIZER, chosen.states, chosen.bytes, chosen.blocks);
     make_shares(m, RVL_MODEL_GRADIENTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
+}
+
+static void make_trainer(const maker *m)
+{
+    if (m->plan->options.train == RVL_MODEL_TRAIN_MEGATRON) {
+        make_rank(m);
+        return;
+    }
+    bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
+    if ((m->plan->options.flags & RVL_MODEL_CPU_OFFLOAD) == 0)
+        make_states(m);
     if (sharded)
         make_all_gather(m);
     else
@@ -678,6 +686,9 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
     case RVL_MODEL_TRAINER_CONTEXT:
     case RVL_MODEL_ENGINE_NCCL:
         return true;
+    case RVL_MODEL_DEQUANTISED:
+    case RVL_MODEL_TRAINER_HOST:
+        return false; /* from the program alone */
     case RVL_MODEL_TRAINING_COPY:
     case RVL_MODEL_TRAINER_RESIDUE:
     case RVL_MODEL_ASLEEP:

@@ -294,7 +294,8 @@ static void set_step(tree *t, json_t *root)
                                           "loss_chunks", "reduce_fp32",
                                           "lora_rank",   "lora_targets",
                                           "mixed",       "nccl",
-                                          "device",      "base_dtype"};
+                                          "device",      "base_dtype",
+                                          "cpu_offload", "offload_activations"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -1849,6 +1849,28 @@ static void options_out_of_range_are_refused(void **state)
         {{.train = RVL_MODEL_TRAIN_FSDP, .lora_rank = 8, .base_dtype = RVL_MODEL_BASE_NF4},
          "--base-dtype",
          "say --train ddp"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_CPU_OFFLOAD},
+         "--cpu-offload",
+         "is a policy of FSDP"},
+        {{.train = RVL_MODEL_TRAIN_FSDP,
+          .flags = RVL_MODEL_CPU_OFFLOAD,
+          .optimizer = RVL_MODEL_ADAMW_8BIT},
+         "--cpu-offload",
+         "say another --optimizer"},
+        {{.flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
+         "--offload-activations",
+         "is predicted for --train fsdp:N and ddp"},
+        {{.train = RVL_MODEL_TRAIN_MEGATRON, .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
+         "--offload-activations",
+         "is predicted for --train fsdp:N and ddp"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_OFFLOAD},
+         "--offload-activations",
+         "say --recompute too"},
+        {{.train = RVL_MODEL_TRAIN_DDP,
+          .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE,
+          .loss = RVL_MODEL_LOSS_FUSED},
+         "--offload-activations",
+         "say --loss plain"},
         {{.train = RVL_MODEL_TRAIN_MEGATRON, .loss = RVL_MODEL_LOSS_FUSED},
          "--loss",
          "changes nothing with --train megatron"},
@@ -1913,7 +1935,9 @@ static void given_terms_that_do_not_fit_are_refused(void **state)
                                             {.term = RVL_MODEL_WEIGHTS, .bytes = UINT64_MAX},
                                             {.term = RVL_MODEL_ASLEEP, .bytes = 1},
                                             {.term = RVL_MODEL_ALL_GATHER, .bytes = 1},
-                                            {.term = RVL_MODEL_GRADIENT_BUCKETS, .bytes = 1}};
+                                            {.term = RVL_MODEL_GRADIENT_BUCKETS, .bytes = 1},
+                                            {.term = RVL_MODEL_TRAINER_HOST, .bytes = 1},
+                                            {.term = RVL_MODEL_DEQUANTISED, .bytes = 1}};
     static const struct {
         size_t first;
         size_t count;
@@ -1929,6 +1953,8 @@ static void given_terms_that_do_not_fit_are_refused(void **state)
         {5, 1, RVL_MODEL_TRAIN_DDP, "asleep has no place"},
         {6, 1, RVL_MODEL_TRAIN_DDP, "all_gather has no place"},
         {7, 1, RVL_MODEL_TRAIN_FSDP, "gradient_buckets has no place"},
+        {8, 1, RVL_MODEL_TRAIN_FSDP, "trainer_host has no place"},
+        {9, 1, RVL_MODEL_TRAIN_DDP, "dequantised has no place"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_option_refused(LLAMA "}",

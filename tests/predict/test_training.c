@@ -130,6 +130,17 @@ static const struct {
       {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_8BIT},
       6723726336,
       7568621568}},
+    {3, {"llama-3.2-1b", {LLAMA3, .flags = RVL_MODEL_CPU_OFFLOAD}, 4810974208, 7541358592}},
+    {3,
+     {"llama-3.2-1b",
+      {LLAMA3, .flags = RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD},
+      3926177792,
+      5660213248}},
+    {12,
+     {"llama-3.2-1b",
+      {LLAMA3, .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
+      8209346560,
+      10764681216}},
 };
 
 static void settings_have_what_a_simulated_gpu_read(void **state)
@@ -338,6 +349,63 @@ static void adapters_alone_have_gradients_and_states(void **state)
         }
     }
     rvl_model_close(model);
+}
+
+/* What PyTorch has of pinned memory, 0.2 % of which is not the step's; states are beside it. */
+static void the_host_has_what_is_not_on_the_device(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t flags;
+        uint32_t layers;
+        uint64_t pinned; /* as torch.cuda.host_memory_stats() says */
+        uint64_t states; /* of a rank's 222609408 parameters, in bf16 */
+    } cases[] = {{RVL_MODEL_CPU_OFFLOAD, 3, 903213057, UINT64_C(4) * 222609408},
+                 {RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE, 12, 1201020929, 0},
+                 {RVL_MODEL_RECOMPUTE, 12, 0, 0}};
+    rvl_model *model = open_model("llama-3.2-1b");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const rvli_training_shape shape = {LLAMA3, .flags = cases[i].flags};
+        rvli_trained trained;
+        model->layers = cases[i].layers;
+        assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
+        uint64_t read = cases[i].pinned + cases[i].states;
+        assert_true(apart(trained.host_bytes, read) <= cases[i].pinned / 500);
+    }
+    rvl_model_close(model);
+}
+
+/* Nothing of the trainer's is left on the device but tokens and workspaces. */
+static void shards_on_the_host_leave_nothing_behind(void **state)
+{
+    (void)state;
+    static const uint64_t flags[] = {
+        RVL_MODEL_CPU_OFFLOAD, RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_MIXED | RVL_MODEL_RESHARD,
+        RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE};
+    static const char *const names[] = {"llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v3"};
+    for (size_t i = 0; i < 9; i++) {
+        rvl_model *model = open_model(names[i / 3]);
+        const rvli_training_shape shape = {.train = RVL_MODEL_TRAIN_FSDP,
+                                           .train_ranks = 3,
+                                           .flags = flags[i % 3],
+                                           .micro_batch = 1,
+                                           .seq_len = 64,
+                                           .accumulate = 2,
+                                           .optimizer = RVL_MODEL_ADAMW};
+        ledger l = {0};
+        rvli_trained trained;
+        assert_int_equal(rvli_training_run(model, &shape,
+                                           &(rvli_tape_listener){.told = note, .user = &l},
+                                           &trained),
+                         RVL_OK);
+        for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++) {
+            if (term != RVL_MODEL_BLAS_WORKSPACES && term != RVL_MODEL_ACTIVATIONS)
+                assert_int_equal(l.bytes[term], 0);
+        }
+        assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 64); /* the tokens */
+        assert_int_equal(l.streams[RVLI_STREAM_OFFLOAD], 0);
+        rvl_model_close(model);
+    }
 }
 
 /* A weight of n elements in four bits: n / 2 bytes, n / 64 scales of one byte, of which 256 share
@@ -683,6 +751,8 @@ int main(void)
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),
         cmocka_unit_test(a_window_that_ends_before_the_sequence_is_a_mask),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
+        cmocka_unit_test(the_host_has_what_is_not_on_the_device),
+        cmocka_unit_test(shards_on_the_host_leave_nothing_behind),
         cmocka_unit_test(a_base_of_four_bits_is_as_large_as_its_parts),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),
         cmocka_unit_test(mixed_precision_keeps_shards_in_fp32),

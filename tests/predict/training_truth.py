@@ -112,13 +112,23 @@ PROGRAMS = [
     ("simulated", "simulated-qwen3-8b-nf4-8bit", "qwen3-8b",
      "--train ddp --micro-batch 2 --seq-len 1024 --lora 32 --lora-targets all-linear --base-dtype nf4-single "
      "--optimizer adamw-8bit"),
+    ("simulated", "simulated-llama-3.2-1b-cpu-offload", "llama-3.2-1b", "--micro-batch 2 --seq-len 2048 --cpu-offload"),
+    ("simulated", "simulated-qwen3-0.6b-cpu-offload-recompute", "qwen3-0.6b",
+     "--micro-batch 4 --seq-len 2048 --cpu-offload --recompute --reshard"),
+    ("simulated", "simulated-llama-3.2-1b-offload-activations", "llama-3.2-1b",
+     "--micro-batch 2 --seq-len 2048 --recompute --offload-activations"),
+    ("simulated", "simulated-llama-3.1-8b-offload-activations-reshard", "llama-3.1-8b",
+     "--micro-batch 1 --seq-len 4096 --recompute --reshard --offload-activations"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-offload-activations", "llama-3.1-8b",
+     "--train ddp --micro-batch 2 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 --recompute "
+     "--offload-activations"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
 # Of programs that are beyond these, by name, as they were first seen (docs/fidelity.md).
 WIDER = {"simulated-deepseek-v3-5-layers": 0.065, "simulated-hunyuan-a13b-4-layers": 0.03}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
-OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|reduce-fp32)")
+OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|reduce-fp32|offload-activations)")
 
 
 def moments(trace):

@@ -93,7 +93,9 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
-        rvli_down_backward_early(t, number);
+        if (!has_norms_behind(t)) /* which need what they kept */
+            rvli_down_backward_early(t, number);
+        rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
         rvli_block nothing = run(t, number, true, true);
         rvli_release(t, &nothing);
         done_with_middle(t, layer, true);

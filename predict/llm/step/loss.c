@@ -111,6 +111,9 @@ static void plain_forward(rvli_training *t)
 static rvli_block logits_backward(rvli_training *t, uint64_t tokens, rvli_block *log_probabilities)
 {
     rvli_block of_log = logits(t, RVLI_FULL, tokens);
+    if (rvli_is_offloaded(t))
+        rvli_release(t, log_probabilities); /* the loss has used its own */
+    rvli_fetch(t, RVL_MODEL_LOGITS, RVLI_FULL * tokens * t->model->dim[RVLI_DIM_VOCABULARY]);
     rvli_block of_full = logits(t, RVLI_FULL, tokens);
     rvli_release(t, &of_log);
     rvli_release(t, log_probabilities);
@@ -246,12 +249,15 @@ void rvli_loss_forward(rvli_training *t)
     static void (*const kinds[])(rvli_training *) = {[RVL_MODEL_LOSS_PLAIN] = plain_forward,
                                                      [RVL_MODEL_LOSS_CHUNKED] = chunked_forward,
                                                      [RVL_MODEL_LOSS_FUSED] = fused_forward};
+    rvli_offload_inputs(t, t->model->layers);
     t->last_hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->last_norm);
+    rvli_offload_last_inputs(t);
     rvli_release(t, &t->hidden);
     if (t->layers[0].input != t->embedded)
         rvli_release(t, &t->embedded);
     t->embedded = NULL;
     kinds[t->options->loss](t);
+    rvli_offload_end(t);
 }
 
 void rvli_loss_backward(rvli_training *t)

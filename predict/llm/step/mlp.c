@@ -89,11 +89,15 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_product = {0}, of_input = {0};
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
-        return rvli_experts_backward(t, number, of_output);
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE)) {
+        rvli_block of_tokens = rvli_experts_backward(t, number, of_output);
+        rvli_fetched(t);
+        return of_tokens;
+    }
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_OTHER, &of_output, &of_product);
     rvli_release(t, &of_output);
+    rvli_fetched(t);
     rvli_release(t, &layer->product);
     rvli_add(t, &of_product, &part, true);
     rvli_block of_up = rvli_activation(t, inner_bytes(t));

@@ -48,24 +48,40 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     return output;
 }
 
+/* The last norm's are on the host, those of a layer that is computed again are not. */
+static bool is_fetched(const rvli_training *t, const rvli_norm *kept)
+{
+    return rvli_is_offloaded(t) && kept == &t->last_norm;
+}
+
+static void fetch(rvli_training *t, const rvli_norm *kept, uint64_t bytes)
+{
+    if (is_fetched(t, kept))
+        rvli_fetch(t, RVL_MODEL_ACTIVATIONS, bytes);
+}
+
 /* Through the scale back to what it was worked out from. */
 static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, rvli_norm *kept,
                            rvli_block of_scale)
 {
+    fetch(t, kept, RVLI_FULL * rows);
     rvli_block cube = rvli_activation(t, RVLI_FULL * rows);
     rvli_block halved = rvli_activation(t, RVLI_FULL * rows);
     rvli_block of_variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &halved);
     rvli_release(t, &cube);
+    rvli_fetched(t);
     rvli_release(t, &of_scale);
     rvli_release(t, &kept->scale);
     rvli_block of_squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_release(t, &of_variance);
+    fetch(t, kept, RVLI_FULL * elements);
     rvli_block power = rvli_activation(t, RVLI_FULL * elements);
     rvli_block doubled = rvli_activation(t, RVLI_FULL * elements);
     rvli_block added = rvli_activation(t, RVLI_FULL * elements);
     rvli_release(t, &doubled);
     rvli_release(t, &power);
+    rvli_fetched(t);
     rvli_release(t, &of_squares);
     rvli_release(t, &kept->input);
     rvli_release(t, &added);
@@ -79,10 +95,12 @@ static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64
     uint64_t full = RVLI_FULL * rows * width;
     rvli_block of_output = rvli_activation(t, full);
     rvli_release(t, &gradient);
+    fetch(t, kept, rvli_is_frozen(t) ? 0 : full);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : full);
     rvli_block of_scaled = rvli_activation(t, full);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
+    rvli_fetched(t);
     rvli_release(t, &of_output);
     rvli_release(t, &kept->normed);
     return of_scaled;
@@ -94,10 +112,12 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     uint64_t elements = rows * width;
     if (in_full(t))
         return weigh_in_full_backward(t, rows, width, kept, unit, role, gradient);
+    fetch(t, kept, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
     rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
+    rvli_fetched(t);
     rvli_release(t, &gradient);
     rvli_release(t, &kept->normed);
     rvli_block of_scaled = rvli_activation(t, RVLI_FULL * elements);
@@ -112,6 +132,10 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
     rvli_block of_input = rvli_activation(t, RVLI_FULL * elements);
+    if (is_fetched(t, kept)) {
+        rvli_release(t, &kept->input);
+        rvli_release(t, &kept->scale);
+    }
     rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &by_scale);
     rvli_release(t, &of_scaled);

@@ -61,6 +61,8 @@ static bool is_adamw(const rvli_training *t)
 
 void rvli_optimizer_step(rvli_training *t)
 {
+    if (rvli_is_on_host(t))
+        return;
     make_states(t);
     if (!is_adamw(t) || (t->options->flags & RVL_MODEL_FUSED))
         return;

@@ -14,10 +14,35 @@
 #define INDEX_BYTES 52
 #define INDEXED_BYTES 512
 
+static rvli_block take_passing(rvli_training *t, uint64_t bytes)
+{
+    return rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER, bytes);
+}
+
+/* Shards come from the host one by one, and are converted there and then if they are in fp32. They
+ * stay until they are laid into the buffer, which is answered. */
+static rvli_block take_from_host(rvli_training *t, const rvli_unit *unit)
+{
+    bool mixed = rvli_is_mixed(t->options->flags);
+    for (uint32_t i = 0; i < unit->count; i++) {
+        rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
+        uint64_t each = parameter->element_bytes * parameter->share_elements;
+        rvli_block full = take_passing(t, mixed ? RVLI_FULL * parameter->share_elements : 0);
+        parameter->share = take_passing(t, each);
+        rvli_release(t, &full);
+    }
+    rvli_block buffer = take_passing(t, unit->gathered_bytes);
+    for (uint32_t i = unit->count; i > 0; i--)
+        rvli_release(t, &rvli_parameter_of(t, unit, i - 1)->share);
+    return buffer;
+}
+
 /* Shards in fp32 are converted before they are gathered. */
 static rvli_block take_buffer(rvli_training *t, const rvli_unit *unit)
 {
     bool mixed = rvli_is_mixed(t->options->flags);
+    if (rvli_is_on_host(t))
+        return take_from_host(t, unit);
     rvli_block converted = rvli_take_on(&t->tape, RVLI_STREAM_GATHER, RVL_MODEL_ALL_GATHER,
                                         mixed ? unit->share_bytes : 0);
     rvli_block buffer =
@@ -148,7 +173,7 @@ void rvli_reduce(rvli_training *t, rvli_unit *unit)
     rvli_release(t, &index);
     rvli_block late = drop_gradients(t, unit);
     rvli_block share = take_share(t, unit);
-    if (unit->reduced == NULL)
+    if (unit->reduced == NULL && !rvli_is_on_host(t))
         unit->reduced = share;
     else
         rvli_release(t, &share);

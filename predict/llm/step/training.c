@@ -32,7 +32,7 @@ static bool keeps_master(const rvli_training *t)
 #undef MASTER
     };
     return masters[t->options->optimizer] && !rvli_is_mixed(t->options->flags) &&
-           !rvli_is_frozen(t);
+           !rvli_is_frozen(t) && !rvli_is_on_host(t);
 }
 
 /*
@@ -61,7 +61,7 @@ static void load(rvli_training *t)
 {
     if (rvli_is_base_quantised(t))
         rvli_nf4_load(t);
-    else
+    else if (!rvli_is_on_host(t))
         load_parameters(t);
     for (uint32_t i = 0; keeps_master(t) && i < t->parameter_count; i++)
         t->parameters[i].master = rvli_take(&t->tape, RVL_MODEL_MASTER_WEIGHTS,
@@ -94,6 +94,7 @@ static void make_rotary(rvli_training *t)
 
 static void forward(rvli_training *t)
 {
+    rvli_offload_begin(t);
     rvli_gather_forward(t, rvli_root(t));
     t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
     if (t->model->features & RVLI_SCALED_INPUT) {
@@ -105,6 +106,7 @@ static void forward(rvli_training *t)
     make_rotary(t);
     rvli_mask_make(t);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
+        rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
         rvli_layer_forward(t, layer);
         rvli_tape_between(&t->tape);
@@ -164,6 +166,7 @@ static void backward(rvli_training *t)
     rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
     embedding_backward(t);
+    rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));
     rvli_release(t, &t->reduce_input);
 }
@@ -234,6 +237,7 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
         before = t.tape.reserved_bytes;
     }
     trained_out->reserved_bytes = t.tape.reserved_bytes;
+    trained_out->host_bytes = rvli_host_bytes(&t);
     bool failed = rvli_tape_failed(&t.tape);
     end(&t);
     return failed ? RVL_ERR_HOST_OOM : RVL_OK;

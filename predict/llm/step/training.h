@@ -190,6 +190,8 @@ typedef struct rvli_training {
     rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
     rvli_block of_head; /* of a fused loss: the gradient of the head, until the backward pass */
     rvli_block flow;    /* the gradient between layers, backward */
+    rvli_block fetched; /* from the host, for the node of autograd that runs, and the one before */
+    rvli_block fetched_before;
 } rvli_training;
 
 /* What a run of the program has shown. */
@@ -197,6 +199,7 @@ typedef struct rvli_trained {
     rvli_moment passes; /* the fullest moment of forward and backward pass, steady state */
     rvli_moment update; /* of the optimizer's step */
     uint64_t reserved_bytes;
+    uint64_t host_bytes;
 } rvli_trained;
 
 /* ---- training.c: loading, steps ---- */
@@ -254,6 +257,17 @@ static inline bool rvli_is_frozen(const rvli_training *t)
 static inline bool rvli_is_base_quantised(const rvli_training *t)
 {
     return t->options->base_dtype != RVL_MODEL_BASE_BF16;
+}
+
+/* Shards, their gradients and states. */
+static inline bool rvli_is_on_host(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_CPU_OFFLOAD) != 0;
+}
+
+static inline bool rvli_is_offloaded(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_OFFLOAD) != 0;
 }
 
 static inline rvli_unit *rvli_root(const rvli_training *t)
@@ -411,6 +425,25 @@ void rvli_loss_backward(rvli_training *t);
 void rvli_buckets_make(rvli_training *t);
 /* Before the second forward pass. */
 void rvli_buckets_rebuild(rvli_training *t);
+
+/* ---- offload.c: without --offload-activations nothing happens ---- */
+
+/* Before a forward pass; before each layer, and, with their number, behind the last one; when the
+ * last norm has run; when the loss is known. */
+void rvli_offload_begin(rvli_training *t);
+void rvli_offload_inputs(rvli_training *t, uint32_t number);
+void rvli_offload_last_inputs(rvli_training *t);
+void rvli_offload_end(rvli_training *t);
+
+/* Brings a tensor back; when its node has run, what the node before had goes; all goes at the end.
+ */
+void rvli_fetch(rvli_training *t, rvl_model_term holder, uint64_t bytes);
+void rvli_fetched(rvli_training *t);
+void rvli_fetch_end(rvli_training *t);
+
+/* ---- host.c ---- */
+
+uint64_t rvli_host_bytes(const rvli_training *t);
 
 /* ---- optimizer.c ---- */
 

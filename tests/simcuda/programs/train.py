@@ -4,7 +4,7 @@
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
 On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and --optimizer
-with 8bit bitsandbytes.
+adamw-8bit bitsandbytes, --offload-activations trl.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import transformers
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
@@ -51,6 +51,8 @@ def arguments():
     parser.add_argument("--base-dtype", choices=("bf16", "nf4"), default="bf16", help="nf4: with --ddp and --lora")
     parser.add_argument("--single-quant", action="store_true", help="nf4: scales stay in fp32")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    parser.add_argument("--offload-activations", action="store_true", help="as TRL does it")
+    parser.add_argument("--cpu-offload", action="store_true", help="FSDP: shards, their gradients and states on the host")
     parser.add_argument("--layers", type=int, help="instead of the config's")
     parser.add_argument("--experts", type=int, help="the same of each layer")
     parser.add_argument("--eager", action="store_true", help="attention by plain operations, for what has no other")
@@ -164,11 +166,14 @@ def sharded(options):
     model.train()
     if not options.ddp:
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if options.reduce_fp32 else None)
+        settings = {"reshard_after_forward": options.reshard, "mp_policy": policy,
+                    "offload_policy": CPUOffloadPolicy() if options.cpu_offload else OffloadPolicy()}  # fmt: skip
         for layer in layers_of(base):
-            fully_shard(layer, reshard_after_forward=options.reshard, mp_policy=policy)
-        fully_shard(model, reshard_after_forward=options.reshard, mp_policy=policy)
+            fully_shard(layer, **settings)
+        fully_shard(model, **settings)
     if not loaded:
-        model.to_empty(device="cuda")
+        model.to_empty(device="cpu" if options.cpu_offload else "cuda")
+        to_device_buffers(model)
         fill(model)
     if options.ddp:
         base.tie_weights()
@@ -184,15 +189,32 @@ def optimizer_of(trained, name):
     return bitsandbytes.optim.AdamW8bit(trained, lr=1e-5)
 
 
+def to_device_buffers(model):
+    """Buffers are not sharded, and stay on the card."""
+    for module in model.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            setattr(module, name, buffer.to("cuda"))
+
+
+def offload(model, options):
+    """Where what the forward pass keeps goes, as TRL's trainers have it."""
+    if not options.offload_activations:
+        return contextlib.nullcontext()
+    from trl.models.activation_offloading import get_act_offloading_ctx_manager
+
+    return get_act_offloading_ctx_manager(model)
+
+
 def attention(options):
     return sdpa_kernel(BACKENDS[options.attention]) if options.attention else contextlib.nullcontext()
 
 
-def step(model, optimizer, ids, options):
+def step(model, optimizer, ids, kept, options):
     torch.cuda.reset_peak_memory_stats()
     read = {}
     with torch.profiler.record_function("stage:train"), attention(options):
-        loss = model(input_ids=ids, labels=ids)["loss"]
+        with kept:
+            loss = model(input_ids=ids, labels=ids)["loss"]
         read["after_forward"] = memory()
         loss.backward()
         read["after_backward"] = memory()
@@ -200,7 +222,7 @@ def step(model, optimizer, ids, options):
         read["after_step"] = memory()
         optimizer.zero_grad(set_to_none=True)
     del loss
-    read["end"] = memory()
+    read["end"] = {**memory(), "max_host": torch.cuda.host_memory_stats()["allocated_bytes.peak"]}
     return read
 
 
@@ -217,8 +239,9 @@ def main():
     ids = torch.randint(0, config.get_text_config().vocab_size, (options.micro_batch, options.seq_len), device="cuda")
     if options.snapshot and rank == 0:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context=None)
+    kept = offload(model, options)
     for number in range(STEPS):
-        read[f"step{number}"] = step(model, optimizer, ids, options)
+        read[f"step{number}"] = step(model, optimizer, ids, kept, options)
     if rank == 0:
         if options.snapshot:
             torch.cuda.memory._dump_snapshot(options.snapshot)

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a trainer keeps in the host's memory.
+ *
+ * PyTorch rounds pinned memory up to a power of two, tensor by tensor
+ * (aten/src/ATen/core/CachingHostAllocator.h), and keeps it. FSDP2's CPUOffloadPolicy has shards
+ * and their gradients there; the optimizer's states, made by the CPU, are not pinned.
+ */
+#include "predict/llm/step/training.h"
+
+static const struct {
+    unsigned states, bytes;
+    bool blocks, master;
+} kinds[] = {
+#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
+    RVL_MODEL_OPTIMIZER_MAP(KIND)
+#undef KIND
+};
+
+static uint64_t pinned(uint64_t bytes)
+{
+    uint64_t power = bytes > 0;
+    while (power < bytes)
+        power *= 2;
+    return power;
+}
+
+/* Of a parameter's share: itself, its gradient, states, and a copy in fp32. */
+static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *parameter)
+{
+    bool mixed = rvli_is_mixed(t->options->flags);
+    uint64_t elements = parameter->share_elements;
+    uint64_t each = mixed ? RVLI_FULL : parameter->element_bytes;
+    uint64_t bytes = pinned(each * elements);
+    if (!parameter->trained)
+        return bytes;
+    bytes += pinned(each * elements);
+    bytes += (uint64_t)kinds[t->options->optimizer].states * kinds[t->options->optimizer].bytes *
+             elements;
+    bool copied = kinds[t->options->optimizer].master && !mixed && !rvli_is_frozen(t);
+    return copied ? bytes + RVLI_FULL * elements : bytes;
+}
+
+/* Each in a tensor: the inputs of layers, what the last norm keeps, and the logarithms. */
+static uint64_t kept_on_host(const rvli_training *t)
+{
+    uint64_t hidden = t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
+    uint64_t logits = t->tokens * t->model->dim[RVLI_DIM_VOCABULARY];
+    bool in_full = (t->model->features & RVLI_NORM_IN_FULL) != 0;
+    uint64_t normed = rvli_is_frozen(t) ? 0 : pinned((in_full ? RVLI_FULL : RVLI_HALF) * hidden);
+    if (!rvli_is_offloaded(t))
+        return 0;
+    return t->model->layers * pinned(RVLI_HALF * hidden) + pinned(RVLI_FULL * hidden) + normed +
+           pinned(RVLI_FULL * t->tokens) + pinned(RVLI_FULL * logits);
+}
+
+uint64_t rvli_host_bytes(const rvli_training *t)
+{
+    uint64_t bytes = kept_on_host(t);
+    for (uint32_t i = 0; rvli_is_on_host(t) && i < t->parameter_count; i++)
+        bytes += share_on_host(t, &t->parameters[i]);
+    return bytes;
+}
