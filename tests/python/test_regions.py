@@ -123,6 +123,36 @@ def test_all_ranks_or_none(run, tmp_path):
     )
 
 
+def test_replicas_without_digests_restore_alone(run, tmp_path):
+    """Two ranks, forked before anything is used. The fake driver computes no digests, as cards do:
+    tests/python/test_replicas.py has what replicas bring each other, on simulated devices."""
+    run(
+        """
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    from test_replicas import Files
+    child = os.fork()
+    rank = int(child == 0)
+    job = reveille.Job(FileStore(os.environ["STORE"]), rank, 2)
+    with reveille.region("weights", backup="host"):
+        weights, more = full(6, 7), full(2, 9)
+    reveille.pause("weights", group=job)
+    assert used() == 0
+    links = reveille.resume("weights", group=job, replicas=Files(os.environ["STORE"], rank))
+    assert links.alone == "nothing that has digests was to be restored"
+    assert (links.restored_bytes, links.filled_bytes, links.wrong_bytes) == (0, 0, 0)
+    assert set(weights.tolist()) == {7} and set(more.tolist()) == {9}
+    refusal = refused(lambda: reveille.resume("nccl", group=job, replicas=Files("", rank)))
+    assert isinstance(refusal, reveille.InvalidArgument) and "in a call of its own" in str(refusal)
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    """,
+        HELPERS=str(SOURCE / "tests/python"),
+        STORE=str(tmp_path),
+    )
+
+
 def test_disk_backups(run, tmp_path):
     run(
         """
