@@ -246,9 +246,8 @@ class TorchExchange:
 
     def place(self) -> Any:
         """The machine, the GPU, and the GPUs that this process can reach from it."""
-        backend = str(self._dist.get_backend(self._group))
         machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        if "nccl" not in backend:
+        if self._nccl() is None:
             return {"machine": machine, "gpu": "", "reaches": [""]}
         self._aborting()  # NotSupported before anything is under way
         cuda = self._torch.cuda
@@ -270,9 +269,21 @@ class TorchExchange:
             )
         return ""
 
+    def _nccl(self) -> Any:
+        """What the group does on GPUs, if that is NCCL."""
+        try:
+            backend = self._group._get_backend(self._torch.device("cuda"))
+        except RuntimeError:  # it has nothing for GPUs
+            return None
+        return backend if "nccl" in type(backend).__name__.lower() else None
+
     def _aborting(self) -> Callable[[], None]:
         """What ends everything that the group has under way. Of NCCL alone."""
-        backend = self._group._get_backend(self._torch.device("cuda"))
+        backend = self._nccl()
+        if backend is None:
+            raise NotSupported(
+                "between GPUs an exchange goes by NCCL, and this group has another backend"
+            )
         abort = getattr(backend, "abort", None) or getattr(backend, "_abort", None)
         if abort is None:
             raise NotSupported(
@@ -290,6 +301,8 @@ class TorchExchange:
     def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
         """In one batch. If it fails on GPUs, ends the group's communicators: they are of no more use."""
         on_gpus = transfers[0].device.startswith("cuda")
+        if on_gpus:
+            self._aborting()
         try:
             works = self._begin(transfers)
             if on_gpus:

@@ -62,7 +62,8 @@ class Simulated:
     """The same in a context on a simulated device: its memory is host memory."""
 
     def __init__(self, size: int) -> None:
-        self.context = reveille.Context("sim", devices=f"{2 * size}")
+        store = os.environ.get("REVEILLE_STORE")  # which regions look up by themselves
+        self.context = reveille.Context("sim", devices=f"{2 * size}", store=store)
         self.addresses = {}
         for at in range(0, size, LARGE_BYTES):
             each = min(LARGE_BYTES, size - at)

@@ -344,3 +344,107 @@ def _store(tmp_path):
     folder = tmp_path / "refused"
     folder.mkdir()
     return FileStore(folder)
+
+
+class Cards:
+    """As much of PyTorch as an exchange between GPUs takes; its sends end when they are told to."""
+
+    def __init__(self, backend="ProcessGroupNCCL", done=True, **methods):
+        self.aborted, self.synchronized, self.begun = 0, [], []
+        methods.setdefault("abort", self._abort)
+        self.backend = type(backend, (), {k: staticmethod(v) for k, v in methods.items()})()
+        self.done = done
+        self.cuda = self
+        self.isend, self.irecv = "send", "receive"
+
+    def _abort(self):
+        self.aborted += 1
+
+    def exchange(self):
+        exchange = object.__new__(reveille._replicas.TorchExchange)
+        exchange._torch = exchange._dist = exchange._group = self
+        return exchange
+
+    def device(self, name):
+        return name
+
+    def _get_backend(self, _device):
+        if self.backend.__class__.__name__ == "none":
+            raise RuntimeError("no backend for cuda")
+        return self.backend
+
+    def as_tensor(self, memory, device):
+        return memory.__cuda_array_interface__["data"][0], device
+
+    def get_process_group_ranks(self, _group):
+        return [4, 6]
+
+    def P2POp(self, *operation):
+        return operation[:3]
+
+    def batch_isend_irecv(self, operations):
+        self.begun += operations
+        return [self]
+
+    def is_completed(self):
+        return self.done
+
+    def wait(self):
+        if self.done == "badly":
+            raise RuntimeError("NCCL: remote process exited")
+
+    def synchronize(self, device):
+        self.synchronized.append(device)
+
+
+PAIR = [
+    reveille.Transfer(4096, 8, "cuda:1", 1, True),
+    reveille.Transfer(8192, 8, "cuda:1", 1, False),
+]
+
+
+def test_an_exchange_between_cards_goes_to_the_ranks_of_the_group():
+    cards = Cards()
+    cards.exchange().run(PAIR, 1, lambda: False)
+    assert cards.begun == [("send", (4096, "cuda:1"), 6), ("receive", (8192, "cuda:1"), 6)]
+    assert (cards.synchronized, cards.aborted) == (["cuda:1"], 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "stop", "error", "words"),
+    [
+        (False, False, reveille.TimedOut, "has not ended within 0.01 s"),
+        (False, True, reveille.TimedOut, "another rank has given the exchange up"),
+        ("badly", False, RuntimeError, "remote process exited"),
+    ],
+)
+def test_an_exchange_between_cards_that_fails_ends_the_communicators(done, stop, error, words):
+    """Nothing may write to memory that is then filled from the backup."""
+    cards = Cards(done=done)
+    with pytest.raises(error, match=words):
+        cards.exchange().run(PAIR, 0.01, lambda: stop)
+    assert cards.aborted == 1
+
+
+@pytest.mark.parametrize(
+    ("cards", "words"),
+    [
+        (Cards(backend="none"), "another backend"),
+        (Cards(backend="ProcessGroupGloo"), "another backend"),
+        (Cards(abort=None), "cannot end an exchange"),
+    ],
+)
+def test_an_exchange_between_cards_without_a_way_to_end_it_is_not_begun(cards, words):
+    cards.backend.__class__.abort = None if "cannot" in words else staticmethod(cards._abort)
+    with pytest.raises(reveille.NotSupported, match=words):
+        cards.exchange().run(PAIR, 1, lambda: False)
+    assert cards.begun == []
+
+
+def test_cards_out_of_reach_stay_apart():
+    exchange = Cards().exchange()
+    one = {"machine": "a", "gpu": "x", "reaches": ["y"]}
+    two = {"machine": "a", "gpu": "y", "reaches": []}
+    assert exchange.apart(one, two) == ""
+    assert "cannot be reached" in exchange.apart(two, one)
+    assert exchange.apart(one, {**two, "machine": "b"}) == "it is on another machine"
