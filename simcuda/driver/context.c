@@ -179,10 +179,8 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 
 /* ---- Contexts of the program's own ---- */
 
-CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
-                     CUdevice device)
+static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    (void)parameters;
     CUresult result = context == NULL ? CUDA_ERROR_INVALID_VALUE : check(device);
     CUcontext made = result == CUDA_SUCCESS && depth < DEPTH_MAX ? calloc(1, sizeof *made) : NULL;
     if (made == NULL)
@@ -203,6 +201,31 @@ CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned
     stack[depth++] = made;
     *context = made;
     return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
+                     CUdevice device)
+{
+    (void)parameters;
+    return create(context, flags, device);
+}
+
+/* As programs of CUDA 12 and older ones call it. CUDA 13's header has no prototypes of these. */
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count,
+                        unsigned int flags, CUdevice device);
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    return create(context, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count,
+                        unsigned int flags, CUdevice device)
+{
+    (void)parameters;
+    (void)count;
+    return create(context, flags, device);
 }
 
 CUresult cuCtxDestroy(CUcontext context)

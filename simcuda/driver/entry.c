@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How programs find this driver's functions at run time. A name stands for what the headers make of
- * it today: cuMemAlloc for cuMemAlloc_v2. Where the plain form is still there beside a newer one
- * with other arguments, the version that is asked for decides. Older forms that the headers have no
- * more are not here.
+ * it today: cuMemAlloc for cuMemAlloc_v2. Where an older form is in use beside a newer one with
+ * other arguments, the version that is asked for decides.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -58,28 +57,33 @@ static void *own_library(void)
     return library;
 }
 
-/* Names of which both forms are in use, and the version that brought the second (cudaTypedefs.h).
- */
+/* Names of which several forms are in use, and the version that brought the next
+ * (cudaTypedefs.h). */
 static const struct {
     const char *name;
-    int second;
-} twofold[] = {
-    {"cuCtxGetDevice", 13000},
-    {"cuCtxSynchronize", 13000},
+    int before;
+    const char *form;
+} forms[] = {
+    {"cuCtxCreate", 11040, "cuCtxCreate_v2"},
+    {"cuCtxCreate", 12050, "cuCtxCreate_v3"},
+    {"cuCtxGetDevice", 13000, "cuCtxGetDevice"},
+    {"cuCtxSynchronize", 13000, "cuCtxSynchronize"},
 };
 
-static bool wants_plain(const char *name, int version)
+/* NULL: the newest. */
+static const char *older_form(const char *name, int version)
 {
-    for (size_t i = 0; i < sizeof twofold / sizeof *twofold; i++)
-        if (strcmp(name, twofold[i].name) == 0)
-            return version < twofold[i].second;
-    return false;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(name, forms[i].name) == 0 && version < forms[i].before)
+            return forms[i].form;
+    return NULL;
 }
 
 static void *find(const char *name, int version)
 {
     char versioned[NAME_BYTES];
-    void *found = wants_plain(name, version) ? dlsym(own_library(), name) : NULL;
+    const char *older = older_form(name, version);
+    void *found = older != NULL ? dlsym(own_library(), older) : NULL;
     for (int suffix = SUFFIX_MAX; suffix > 1 && found == NULL; suffix--) {
         snprintf(versioned, sizeof versioned, "%s_v%d", name, suffix);
         found = dlsym(own_library(), versioned);

@@ -193,6 +193,41 @@ static void contexts_of_the_programs_own(void **state)
     assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* Programs of older versions have other arguments. */
+static void contexts_by_older_forms(void **state)
+{
+    typedef CUresult (*second)(CUcontext *, unsigned, CUdevice);
+    typedef CUresult (*third)(CUcontext *, void *, int, unsigned, CUdevice);
+    static const struct {
+        int version;
+        const char *form;
+    } versions[] = {{11030, "cuCtxCreate_v2"},
+                    {11040, "cuCtxCreate_v3"},
+                    {12040, "cuCtxCreate_v3"},
+                    {12050, "cuCtxCreate_v4"},
+                    {13000, "cuCtxCreate_v4"}};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *got[5];
+    CUcontext made[2];
+    unsigned flags = 0;
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(cuGetProcAddress("cuCtxCreate", &got[i], versions[i].version, 0, NULL),
+                         CUDA_SUCCESS);
+        assert_ptr_equal(got[i], dlsym(library, versions[i].form));
+    }
+    assert_int_equal(((second)(uintptr_t)got[0])(&made[0], CU_CTX_SCHED_SPIN, 1), CUDA_SUCCESS);
+    assert_int_equal(((third)(uintptr_t)got[1])(&made[1], NULL, 0, CU_CTX_SCHED_YIELD, 1),
+                     CUDA_SUCCESS);
+    assert_int_equal(in_use(1), 2 * SHARE + ONCE);
+    assert_int_equal(cuCtxGetFlags(&flags), CUDA_SUCCESS);
+    assert_int_equal(flags, CU_CTX_SCHED_YIELD);
+    assert_int_equal(cuCtxDestroy(made[1]), CUDA_SUCCESS);
+    assert_int_equal(cuCtxGetFlags(&flags), CUDA_SUCCESS);
+    assert_int_equal(flags, CU_CTX_SCHED_SPIN);
+    assert_int_equal(cuCtxDestroy(made[0]), CUDA_SUCCESS);
+    assert_int_equal(in_use(1), 0);
+}
+
 static void the_runtime_goes_on_after_a_reset(void **state)
 {
     void *addr;
@@ -232,6 +267,7 @@ int main(void)
         cmocka_unit_test(what_is_not_the_contexts_stays),
         cmocka_unit_test(a_reset_context_is_made_again),
         cmocka_unit_test(contexts_of_the_programs_own),
+        cmocka_unit_test(contexts_by_older_forms),
         cmocka_unit_test(the_runtime_goes_on_after_a_reset),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
