@@ -15,14 +15,19 @@ static rvl_status host_hold(rvli_transition *transition, const rvli_allocation *
                                  &backup->host);
 }
 
+/* NULL: in a rehearsal, where nothing is copied. */
+static char *place_in(const rvli_backup *backup, uint64_t offset)
+{
+    return backup->host != NULL ? (char *)backup->host + offset : NULL;
+}
+
 rvl_status rvli_host_save(rvli_transition *transition, const rvli_allocation *allocation,
                           rvli_backup *backup, uint64_t offset, uint64_t size)
 {
     rvl_context *context = transition->context;
-    char *host = backup->host; /* NULL: in a rehearsal, where nothing is copied */
-    rvl_status status = context->ops.copy_to_host(context->self, allocation->device,
-                                                  host != NULL ? host + offset : NULL,
-                                                  allocation->addr + offset, size);
+    rvl_status status =
+        context->ops.copy_to_host(context->self, allocation->device, place_in(backup, offset),
+                                  allocation->addr + offset, size);
     if (status != RVL_OK)
         rvli_error_op("copy_to_host");
     return status;
@@ -34,7 +39,7 @@ rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *al
     rvl_context *context = transition->context;
     rvl_status status =
         context->ops.copy_to_device(context->self, allocation->device, allocation->addr + offset,
-                                    (const char *)backup->host + offset, size);
+                                    place_in(backup, offset), size);
     if (status != RVL_OK)
         rvli_error_op("copy_to_device");
     return status;

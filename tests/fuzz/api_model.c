@@ -245,7 +245,8 @@ void api_close(api_model *m)
     uint64_t live = 0, expected = 0;
     if (m->prepared.transition != NULL) {
         require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
-        require(rvl_transition_commit(m->prepared.transition) == RVL_OK);
+        if (rvl_transition_commit(m->prepared.transition) != RVL_OK) /* pieces are open */
+            require(rvl_transition_abort(m->prepared.transition) == RVL_OK);
     }
     for (int i = 0; i < API_SLOTS; i++)
         expected += m->slots[i].addr != 0;

@@ -14,10 +14,12 @@
 #include "api_model.h"
 #include "core/prefetch.h"
 #include "fuzz.h"
+#include "reveille/parts.h"
 #include "reveille/trace.h"
 
 #define STEPS_MAX 160
 #define BLOCKS_MAX 16
+#define PIECES_MAX 256
 #define CAUSE "others"
 
 /* X(NAME, what it does). Their order is the format of the corpus: new ones come last. */
@@ -42,7 +44,8 @@
     X(BACKUP, "reads a backup")                                                                    \
     X(RETAIN, "says whether a tag retains its backups")                                            \
     X(WRONG, "makes a call that no state allows")                                                  \
-    X(PASS, "lets time pass")
+    X(PASS, "lets time pass")                                                                      \
+    X(PARTS, "fills open pieces of what PREPARE_RESUME has in parts, `argument`: rightly or not")
 
 typedef enum verb {
 #define VERB_ENUM(name, meaning) VERB_##name,
@@ -241,7 +244,7 @@ static bool fill_pieces(api_model *m)
     require(rvl_transition_copy_pieces(transition, pieces, sizeof *pieces, count, &count) ==
             RVL_OK);
     for (size_t i = 0; i < count; i++) {
-        require(pieces[i].size_bytes > 0 && pieces[i].state != RVL_PIECE_FILLED);
+        require(pieces[i].size_bytes > 0);
         filled[i] = i % 2 == 0;
         open += pieces[i].state == RVL_PIECE_OPEN;
     }
@@ -251,6 +254,56 @@ static bool fill_pieces(api_model *m)
     free(pieces);
     free(filled);
     return status == RVL_OK;
+}
+
+static size_t pieces_of(const api_model *m, rvl_piece pieces[PIECES_MAX])
+{
+    size_t count = 0;
+    require(rvl_transition_copy_pieces(m->prepared.transition, pieces, sizeof pieces[0], PIECES_MAX,
+                                       &count) == RVL_OK);
+    require(count <= PIECES_MAX);
+    return count;
+}
+
+static bool has_open_pieces(const api_model *m)
+{
+    rvl_piece pieces[PIECES_MAX];
+    size_t count = pieces_of(m, pieces), open = 0;
+    for (size_t i = 0; i < count; i++)
+        open += pieces[i].state == RVL_PIECE_OPEN;
+    return open > 0;
+}
+
+/* The content of a piece as a neighbour has it, or another one. False: it is not known here. */
+static bool bring(const api_model *m, const rvl_piece *piece, bool right)
+{
+    for (int i = 0; i < API_SLOTS; i++) {
+        const api_slot *s = &m->slots[i];
+        if (s->addr == 0 || !s->known || piece->addr < s->addr ||
+            piece->addr + piece->size_bytes > s->addr + s->size)
+            continue;
+        memset((void *)(uintptr_t)piece->addr, right ? s->content : s->content + 1,
+               piece->size_bytes);
+        return true;
+    }
+    return false;
+}
+
+/* What was not filled, or not rightly, comes from the backup. */
+static void call_parts(api_model *m, const step *now)
+{
+    rvl_piece pieces[PIECES_MAX];
+    bool filled[PIECES_MAX];
+    if (m->prepared.transition == NULL || m->prepared.pauses)
+        return;
+    size_t count = pieces_of(m, pieces);
+    for (size_t i = 0; i < count; i++)
+        filled[i] =
+            pieces[i].state == RVL_PIECE_OPEN && bring(m, &pieces[i], now->argument >> i % 8 & 1);
+    bool none = now->how & 1;
+    rvl_status status =
+        rvl_transition_fill(m->prepared.transition, none ? NULL : filled, none ? 0 : count);
+    require(done(m, status) ? !has_open_pieces(m) : m->faulty);
 }
 
 static void call_end(api_model *m, bool commits)
@@ -665,7 +718,7 @@ static void make_step(api_model *m, const step *now)
 {
     verb what = (verb)(now->verb % VERBS);
     /* Questions and marks ask the backend, too: what these answer then is not foreseen here. */
-    bool can_fail = what <= VERB_EXTERNAL && what != VERB_STAGE;
+    bool can_fail = (what <= VERB_EXTERNAL && what != VERB_STAGE) || what == VERB_PARTS;
     set_fault(m, can_fail ? now->fault : 0);
     switch (what) {
     case VERB_ALLOC:
@@ -721,6 +774,9 @@ static void make_step(api_model *m, const step *now)
         break;
     case VERB_WRONG:
         call_wrong(m, now);
+        break;
+    case VERB_PARTS:
+        call_parts(m, now);
         break;
     default:
         require(rvl_private_let_pass(m->context, now->argument * UINT64_C(1000000)) == RVL_OK);
