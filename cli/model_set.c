@@ -256,6 +256,7 @@ SET_NUMBER(train_pp, 1)
 SET_NUMBER(train_stage, 0)
 SET_NUMBER(train_cp, 1)
 SET_NUMBER(train_ep, 1)
+SET_NUMBER(train_vpp, 1)
 SET_NUMBER(lora_rank, 1)
 #undef SET_NUMBER
 
@@ -317,9 +318,8 @@ static bool is_of_trainer(const char *name)
 static bool is_of_megatron(const char *name)
 {
     static const char *const names[] = {
-        "train-tp", "train-pp",          "train-stage",         "train-cp",
-        "train-ep", "sequence-parallel", "recompute-attention", "bf16-gradients",
-        NULL};
+        "train-tp",  "train-pp",          "train-stage",         "train-cp",       "train-ep",
+        "train-vpp", "sequence-parallel", "recompute-attention", "bf16-gradients", NULL};
     return index_of(name, names) >= 0;
 }
 

@@ -39,6 +39,8 @@
     SETTING(train_pp, "train-pp", "N", MODEL_FROM_1, "1", "Megatron: pipeline stages, by 1F1B")    \
     SETTING(train_stage, "train-stage", "N", "a whole number from 0 to 16777216", "0",             \
             "Megatron: the stage that is predicted")                                               \
+    SETTING(train_vpp, "train-vpp", "N", MODEL_FROM_1, "1",                                        \
+            "Megatron: parts of the model on each stage (interleaved 1F1B)")                       \
     SETTING(train_cp, "train-cp", "N", MODEL_FROM_1, "1", "Megatron: context parallel")            \
     SETTING(train_ep, "train-ep", "N", MODEL_FROM_1, "1",                                          \
             "Megatron: expert parallel, over the ranks of a stage")                                \

@@ -226,6 +226,8 @@ typedef struct rvl_model_options {
     uint32_t lora_rank;   /* adapters are trained, all else is frozen; 0: all is trained */
     rvl_model_lora_targets lora_targets;
     rvl_model_base_dtype base_dtype; /* with lora_rank: of linear layers but the head */
+    uint32_t train_vpp; /* Megatron: parts of the model on each stage (interleaved 1F1B); 0: 1 */
+    uint32_t reserved;  /* 0 */
 } rvl_model_options;
 
 /*

@@ -50,8 +50,11 @@ static void describe_megatron(FILE *out, const rvl_model_options *o)
 {
     fprintf(out,
             "Megatron over %" PRIu32 " GPUs (tensor parallel %" PRIu32 ", pipeline %" PRIu32
-            ",\ncontext %" PRIu32 ", expert %" PRIu32 "; stage %" PRIu32 ")",
+            ",\ncontext %" PRIu32 ", expert %" PRIu32 "; stage %" PRIu32,
             o->train_ranks, o->train_tp, o->train_pp, o->train_cp, o->train_ep, o->train_stage);
+    if (o->train_vpp > 1)
+        fprintf(out, ", %" PRIu32 " parts interleaved", o->train_vpp);
+    fputc(')', out);
 }
 
 static void describe_full_step(FILE *out, const rvl_model_options *o)

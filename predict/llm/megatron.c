@@ -52,7 +52,7 @@ static rvl_status check_without(const rvl_model_options *o)
     if (o->flags & RVL_MODEL_BF16_GRADIENTS)
         return refuse("--bf16-gradients", "is Megatron's: say --train megatron:N");
     if (o->train_tp > 1 || o->train_pp > 1 || o->train_cp > 1 || o->train_ep > 1 ||
-        o->train_stage > 0)
+        o->train_stage > 0 || o->train_vpp > 1)
         return refuse("--train-tp", "sizes of Megatron: say --train megatron:N");
     return RVL_OK;
 }
@@ -69,6 +69,10 @@ static rvl_status check_settings(const rvl_model *m, const rvl_model_options *o)
     if (o->train_tp > RANKS_MAX || o->train_pp > RANKS_MAX || o->train_cp > RANKS_MAX ||
         o->train_ep > RANKS_MAX)
         return refuse("--train-tp", "at most 4096 ranks a kind of parallelism");
+    if (o->train_vpp > 1 && o->train_pp == 1)
+        return refuse("--train-vpp",
+                      "interleaves parts of pipeline stages, and there is one stage: "
+                      "say --train-pp, or leave it out");
     if (o->train_stage >= o->train_pp)
         return refuse("--train-stage",
                       "there is no such stage: the first is 0, the last train-pp - 1");
@@ -108,6 +112,14 @@ static rvl_status check_sizes(const rvl_model *m, const rvl_model_options *o)
         TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->train_tp, "--train-tp",
                            "intermediate_size", another));
     TRY(check_division(m->layers, o->train_pp, "--train-pp", "num_hidden_layers", another));
+    if (o->train_vpp > 1) {
+        TRY(check_division(m->layers / o->train_pp, o->train_vpp, "--train-vpp",
+                           "the layers of a stage", another));
+        TRY(check_division(
+            o->accumulate, o->train_pp, "--accumulate",
+            "the micro-batches of a step (train-pp of them go through a part in turn)",
+            "choose a multiple of train-pp"));
+    }
     if (o->train_cp > 1)
         TRY(check_division(o->seq_len, 2 * (uint64_t)o->train_cp, "--seq-len",
                            "the sequence (twice train-cp parts balance a causal mask)",

@@ -27,7 +27,7 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
 {
     uint32_t *ones[] = {&o->tp,          &o->pp,         &o->ep,       &o->train_ranks,
                         &o->micro_batch, &o->accumulate, &o->train_tp, &o->train_pp,
-                        &o->train_cp,    &o->train_ep};
+                        &o->train_cp,    &o->train_ep,   &o->train_vpp};
     for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
         if (*ones[i] == 0)
             *ones[i] = 1;
@@ -324,7 +324,7 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
                              RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD,
-                         0));
+                         plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(check_training(model, &plan_out->options));

@@ -17,6 +17,7 @@
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
 
 /* Not in any config. Measured, or published: docs/model.md. */
+#define ROUNDS 3u
 #define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
 #define CONTEXT_BYTES UINT64_C(552402944)
 #define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
@@ -535,7 +536,10 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
         shape.ep = o->train_ep;
         shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
         shape.stage = o->train_stage;
+        shape.vpp = o->train_vpp;
         uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
+        if (o->train_vpp > 1)
+            passes = ROUNDS * o->train_pp; /* of all parts, until no more are in flight */
         shape.accumulate = o->accumulate < passes ? o->accumulate : passes;
     }
     return shape;

@@ -295,7 +295,8 @@ static void set_step(tree *t, json_t *root)
                                           "lora_rank",   "lora_targets",
                                           "mixed",       "nccl",
                                           "device",      "base_dtype",
-                                          "cpu_offload", "offload_activations"};
+                                          "cpu_offload", "offload_activations",
+                                          "train_vpp"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -99,6 +99,7 @@ static rvl_model_options options_in(const json_t *step)
         .train_cp = option(step, "train_cp"),
         .train_ep = option(step, "train_ep"),
         .train_stage = option(step, "train_stage"),
+        .train_vpp = option(step, "train_vpp"),
         .mem_fraction_ppm = option(step, "mem_fraction_ppm"),
         .strategy = (rvl_model_strategy)option(step, "strategy"),
         .wake = (rvl_wake)option(step, "wake"),

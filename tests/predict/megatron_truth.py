@@ -34,6 +34,9 @@ PROGRAMS = [
     ("ep4-tp2-sp", "qwen3-30b-a3b", 3,
      "megatron:8 --train-tp 2 --train-ep 4 --sequence-parallel --seq-len 2048 --accumulate 2"),
     ("ep8-recompute", "mixtral-8x7b-v0.1", 2, "megatron:8 --train-ep 8 --seq-len 4096 --recompute"),
+    ("pp2-vpp2-first", "llama-3.2-1b", None, "megatron:2 --train-pp 2 --train-vpp 2 --seq-len 2048 --accumulate 4"),
+    ("pp2-vpp2-last", "llama-3.2-1b", None,
+     "megatron:2 --train-pp 2 --train-vpp 2 --train-stage 1 --seq-len 2048 --accumulate 4"),
     ("cp2", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 4096"),
 ]
 BOUNDS = {"max_allocated": 0.05, "max_reserved": 0.08}

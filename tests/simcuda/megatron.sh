@@ -42,5 +42,7 @@ train dp4-bf16 0 4 qwen2.5-0.5b --micro-batch 2 --seq-len 2048 --bf16-gradients
 train tp2-recompute 0 2 llama-3.2-1b --tp 2 --recompute full --seq-len 8192
 train ep4-tp2-sp 0 8 qwen3-30b-a3b --tp 2 --sp --ep 4 --seq-len 2048 --layers 3 --accumulate 2
 train ep8-recompute 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full
+train pp2-vpp2-first 0 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
+train pp2-vpp2-last 1 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
 train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096
 "$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille"

@@ -154,8 +154,8 @@ typedef struct rvli_training_shape {
     uint32_t seq_len;
     uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
-    uint32_t tp, pp, cp, ep, dp, stage; /* of Megatron */
-    rvl_model_attention attention;      /* AUTO: as cuDNN */
+    uint32_t tp, pp, cp, ep, dp, stage, vpp; /* of Megatron; vpp 0: 1 */
+    rvl_model_attention attention;           /* AUTO: as cuDNN */
     rvl_model_loss loss;
     uint32_t loss_chunks; /* of a chunked loss, at least 1 */
     uint32_t lora_rank;   /* 0: all is trained */

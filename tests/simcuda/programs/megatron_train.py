@@ -34,12 +34,21 @@ STEPS = 3
 moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
 
 
+def gather_alone(gathered, mine, group=None):
+    """With --rank what other ranks send is unknown. Here all say the same: which groups of parameters the optimizer has."""
+    gathered[:] = [mine] * len(gathered)
+
+
+dist.all_gather_object = gather_alone
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config")
     parser.add_argument("--out", required=True)
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--pp", type=int, default=1)
+    parser.add_argument("--virtual-pp", type=int, default=1, help="parts of the model on each pipeline stage (interleaved 1F1B)")
     parser.add_argument("--cp", type=int, default=1)
     parser.add_argument("--ep", type=int, default=1)
     parser.add_argument("--sp", action="store_true")
@@ -111,6 +120,7 @@ def build(options, fields):
         pipeline_dtype=torch.bfloat16,
         tensor_model_parallel_size=options.tp,
         pipeline_model_parallel_size=options.pp,
+        virtual_pipeline_model_parallel_size=virtual_parts(options),
         context_parallel_size=options.cp,
         expert_model_parallel_size=options.ep,
         expert_tensor_parallel_size=1,
@@ -131,9 +141,20 @@ def build(options, fields):
         attention.q_layernorm = attention.k_layernorm = Norm
     padding = 128 * options.tp  # as Megatron-LM pads its vocabulary
     vocabulary = (fields["vocab_size"] + padding - 1) // padding * padding
-    count = config.num_layers // options.pp
+    count = config.num_layers // options.pp // options.virtual_pp
     block = TransformerBlockSubmodules(layer_specs=[spec] * count, layer_norm=Norm)
-    first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
+    return config, [part(options, fields, config, block, vocabulary, number) for number in range(options.virtual_pp)]
+
+
+def virtual_parts(options):
+    return options.virtual_pp if options.virtual_pp > 1 else None
+
+
+def part(options, fields, config, block, vocabulary, number):
+    """What a pipeline stage has of the model, or one of several such parts."""
+    stage = number if options.virtual_pp > 1 else None
+    first = parallel_state.is_pipeline_first_stage(ignore_virtual=stage is None, vp_stage=stage)
+    last = parallel_state.is_pipeline_last_stage(ignore_virtual=stage is None, vp_stage=stage)
     model = GPTModel(
         config=config,
         transformer_layer_spec=block,
@@ -144,10 +165,11 @@ def build(options, fields):
         share_embeddings_and_output_weights=fields.get("tie_word_embeddings", False),
         position_embedding_type="rope",
         rotary_base=int(fields.get("rope_theta", 10000)),
+        vp_stage=stage,
     )
     model.cuda()
     model.bfloat16()
-    return config, model
+    return model
 
 
 def batches(options, fields):
@@ -179,31 +201,32 @@ def main():
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=options.tp,
         pipeline_model_parallel_size=options.pp,
+        virtual_pipeline_model_parallel_size=virtual_parts(options),
         context_parallel_size=options.cp,
         expert_model_parallel_size=options.ep,
         expert_tensor_parallel_size=1,
         create_gloo_process_groups=False,
     )
     model_parallel_cuda_manual_seed(0)
-    config, bare = build(options, fields)
+    config, parts = build(options, fields)
     reduction = DistributedDataParallelConfig(
         grad_reduce_in_fp32=not options.bf16_gradients, use_distributed_optimizer=True, overlap_grad_reduce=False
     )
-    model = DistributedDataParallel(config, reduction, bare)
+    models = [DistributedDataParallel(config, reduction, each) for each in parts]
     optimizer = get_megatron_optimizer(
         OptimizerConfig(optimizer="adam", lr=1e-5, bf16=True, params_dtype=torch.bfloat16, use_distributed_optimizer=True),
-        [model],
+        models,
         use_gloo_process_groups=False,
     )
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    read = {"loaded": memory(), "parameters": sum(p.numel() for p in bare.parameters())}
+    read = {"loaded": memory(), "parameters": sum(p.numel() for each in parts for p in each.parameters())}
     data = batches(options, fields)
     step = functools.partial(
         get_forward_backward_func(),
         forward_step_func=forward_step,
-        data_iterator=data,
-        model=[model],
+        data_iterator=data if options.virtual_pp == 1 else [data] * options.virtual_pp,
+        model=models,
         num_microbatches=options.accumulate,
         seq_length=options.seq_len,
         micro_batch_size=options.micro_batch,
@@ -213,7 +236,8 @@ def main():
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context="all")
     for number in range(STEPS):
         torch.cuda.reset_peak_memory_stats()
-        model.zero_grad_buffer()
+        for model in models:
+            model.zero_grad_buffer()
         optimizer.zero_grad()
         step()
         passed = memory()

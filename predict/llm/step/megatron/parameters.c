@@ -97,11 +97,16 @@ static void divide(rvli_rank *r, bool is_expert)
 void rvli_rank_make_parameters(rvli_rank *r)
 {
     uint64_t hidden = r->model->dim[RVLI_DIM_HIDDEN];
-    add(r, r->has_embedding ? r->vocabulary * hidden : 0, false);
-    for (uint32_t layer = 0; layer < r->layer_count; layer++)
-        add_layer(r, layer);
-    add(r, r->has_head ? hidden : 0, false);
-    add(r, r->has_head && !(r->is_tied && r->has_embedding) ? r->vocabulary * hidden : 0, false);
+    for (uint32_t part = 0; part < r->parts; part++) {
+        rvli_rank_set_part(r, part);
+        add(r, r->has_embedding ? r->vocabulary * hidden : 0, false);
+        for (uint32_t layer = 0; layer < r->layer_count; layer++)
+            add_layer(r, layer);
+        add(r, r->has_head ? hidden : 0, false);
+        add(r, r->has_head && !(r->is_tied && r->has_embedding) ? r->vocabulary * hidden : 0,
+            false);
+    }
+    rvli_rank_set_part(r, 0);
     divide(r, false);
     divide(r, true);
 }

@@ -75,11 +75,12 @@ typedef struct rvli_rank {
     const rvl_model *model;
     const rvli_training_shape *options;
     rvli_tape tape;
-    uint32_t first_layer;
+    uint32_t parts;       /* of the model: one, or several that are interleaved */
+    uint32_t first_layer; /* of the part that is at work, as of the next three */
     uint32_t layer_count;
-    uint32_t warm_up; /* micro-batches ahead of the first backward pass */
     bool has_embedding;
     bool has_head;
+    uint32_t warm_up; /* passes ahead of the first backward pass */
     bool is_tied;
     bool splits_sequence;
     uint64_t tokens;       /* of a micro-batch */
@@ -185,7 +186,17 @@ void rvli_rank_embed_backward(rvli_rank *r);
 void rvli_rank_loss(rvli_rank *r);
 void rvli_rank_loss_backward(rvli_rank *r);
 
-/* ---- schedule.c ---- */
+/* ---- schedule.c, interleaved.c ---- */
+
+/* Which part of the model is at work. */
+void rvli_rank_set_part(rvli_rank *r, uint32_t part);
+
+/* Passes of one micro-batch through the part. The gradient of its output is there. */
+void rvli_rank_forward(rvli_rank *r, rvli_in_flight *flight);
+void rvli_rank_backward(rvli_rank *r, rvli_in_flight *flight);
+
+/* Passes of a step through several parts in turn. */
+void rvli_rank_run_interleaved(rvli_rank *r);
 
 /* What lives from step to step: weights, main weights, the optimizer's states. false: no memory. */
 bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,

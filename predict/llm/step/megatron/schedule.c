@@ -20,9 +20,16 @@ static rvli_in_flight *flight_of(rvli_rank *r, uint32_t number)
     return &r->flights[number % (r->warm_up + 1)];
 }
 
-static void forward(rvli_rank *r, uint32_t number)
+void rvli_rank_set_part(rvli_rank *r, uint32_t part)
 {
-    rvli_in_flight *flight = flight_of(r, number);
+    const rvli_training_shape *o = r->options;
+    r->first_layer = (part * o->pp + o->stage) * r->layer_count;
+    r->has_embedding = o->stage == 0 && part == 0;
+    r->has_head = o->stage + 1 == o->pp && part + 1 == r->parts;
+}
+
+void rvli_rank_forward(rvli_rank *r, rvli_in_flight *flight)
+{
     r->hidden = flight->received;
     rvli_rank_embed(r);
     for (uint32_t i = 0; i < r->layer_count; i++) {
@@ -34,9 +41,8 @@ static void forward(rvli_rank *r, uint32_t number)
     rvli_tape_between(&r->tape);
 }
 
-static void backward(rvli_rank *r, uint32_t number)
+void rvli_rank_backward(rvli_rank *r, rvli_in_flight *flight)
 {
-    rvli_in_flight *flight = flight_of(r, number);
     r->flow = r->received_gradient;
     r->flow_is_lent = true;
     if (r->has_head)
@@ -56,6 +62,16 @@ static void backward(rvli_rank *r, uint32_t number)
     r->flow = NULL;
     r->used_input = flight->received;
     flight->received = NULL;
+}
+
+static void forward(rvli_rank *r, uint32_t number)
+{
+    rvli_rank_forward(r, flight_of(r, number));
+}
+
+static void backward(rvli_rank *r, uint32_t number)
+{
+    rvli_rank_backward(r, flight_of(r, number));
 }
 
 /* ---- What stages send to each other ---- */
@@ -84,6 +100,10 @@ static void sent(rvli_rank *r)
 
 static void run_schedule(rvli_rank *r)
 {
+    if (r->parts > 1) {
+        rvli_rank_run_interleaved(r);
+        return;
+    }
     uint32_t count = r->options->accumulate > 0 ? r->options->accumulate : 1;
     uint32_t ahead = r->warm_up;
     for (uint32_t i = 0; i < ahead; i++) {
@@ -131,13 +151,17 @@ static void measure(rvli_rank *r)
     const rvli_training_shape *o = r->options;
     const uint64_t *d = r->model->dim;
     uint32_t count = o->accumulate > 0 ? o->accumulate : 1;
-    r->layer_count = r->model->layers / o->pp;
-    r->first_layer = o->stage * r->layer_count;
-    r->has_embedding = o->stage == 0;
-    r->has_head = o->stage + 1 == o->pp;
+    r->parts = o->vpp > 1 ? o->vpp : 1;
+    r->layer_count = r->model->layers / o->pp / r->parts;
+    rvli_rank_set_part(r, 0);
     r->is_tied = (r->model->features & RVLI_HEAD) == 0;
     r->splits_sequence = (o->flags & RVL_MODEL_SEQUENCE_PARALLEL) != 0;
-    r->warm_up = o->pp - o->stage - 1 < count ? o->pp - o->stage - 1 : count;
+    uint32_t ahead = o->pp - o->stage - 1;
+    if (r->parts > 1) {
+        ahead = 2 * ahead + (r->parts - 1) * o->pp;
+        count *= r->parts;
+    }
+    r->warm_up = ahead < count ? ahead : count;
     r->tokens = (uint64_t)o->micro_batch * o->seq_len / o->cp;
     r->hidden_bytes = RVLI_HALF * r->tokens * d[RVLI_DIM_HIDDEN];
     r->part_bytes = r->splits_sequence ? r->hidden_bytes / o->tp : r->hidden_bytes;
