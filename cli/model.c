@@ -179,7 +179,7 @@ static int check(const arguments *parsed, const option_line *line, int words)
         if (why != NULL)
             return options_refuse(&model_spec, "--%s %s", option->name, why);
     }
-    return options_check_trace(&model_spec, parsed->output);
+    return options_check_trace(&model_spec, parsed->output, "rvt zst");
 }
 
 /* ---- Running ---- */

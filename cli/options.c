@@ -581,11 +581,11 @@ int options_check_ending(const command_spec *command, const char *option, const 
                           (int)strcspn(endings, " "), endings);
 }
 
-int options_check_trace(const command_spec *command, const char *path)
+int options_check_trace(const command_spec *command, const char *path, const char *endings)
 {
     if (path != NULL && strcmp(path, "-") == 0)
         return options_refuse(command, "-o -: name /dev/stdout, or ./- for a file of that name");
-    return options_check_ending(command, "-o", path, "rvt zst");
+    return options_check_ending(command, "-o", path, endings);
 }
 
 bool options_is_snapshot(const char *path)

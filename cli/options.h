@@ -123,7 +123,7 @@ int options_check_ending(const command_spec *command, const char *option, const 
                          const char *endings);
 
 /* The same of -o, which names a trace (NULL: none). "-" is refused: stdout has what people read. */
-int options_check_trace(const command_spec *command, const char *path);
+int options_check_trace(const command_spec *command, const char *path, const char *endings);
 
 /* Budgets as they are named on a command line. */
 typedef struct option_budgets {

@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/output.h"
 #include "command.h"
 #include "live.h"
 #include "options.h"
@@ -220,19 +223,48 @@ static int tell(const arguments *parsed, const simulation_end *end)
     return code == 0 && unused ? EXIT_BAD_INPUT : code;
 }
 
-static int run_into(const arguments *parsed, const char *library, const char *trace)
+/* Another run into the same file replaces it, and not what this one reads of its own. */
+static void tell_replaced(const rvli_output *kept)
+{
+    struct stat own, there;
+    if (kept->folder >= 0 && fstat(kept->fd, &own) == 0 &&
+        (fstatat(kept->folder, kept->name, &there, 0) != 0 || own.st_dev != there.st_dev ||
+         own.st_ino != there.st_ino))
+        complain(0,
+                 "%s was replaced or removed while this ran, so its trace is lost: name another "
+                 "file for each run",
+                 kept->path);
+}
+
+static int run_into(const arguments *parsed, const char *library, const char *trace,
+                    rvli_output *kept)
 {
     simulation_end end;
     rvli_machine_watch watch;
-    int code = simulate(&parsed->what, library, trace, live_begin(&watch) ? &watch : NULL, &end);
+    int code =
+        simulate(&parsed->what, library, trace, kept, live_begin(&watch) ? &watch : NULL, &end);
     live_end();
     if (!end.ran)
         return code;
     int told = tell(parsed, &end);
+    if (kept != NULL)
+        tell_replaced(kept);
     if (code != 0)
         return code;
     int shown = show(parsed, trace);
     return told != 0 ? told : shown;
+}
+
+static int run_kept(const arguments *parsed, const char *library)
+{
+    rvli_output kept;
+    char trace[RVLI_OUTPUT_PATH_BYTES];
+    if (rvli_output_open(parsed->output, RVLI_OUTPUT_CHOSEN, &kept) != RVL_OK)
+        return complain(EXIT_BAD_INPUT, "%s", rvli_error_get()->message);
+    rvli_output_path(&kept, trace);
+    int status = run_into(parsed, library, trace, &kept);
+    rvli_output_close(&kept);
+    return status;
 }
 
 /* A trace that is not kept has no name, and goes with this process. */
@@ -244,13 +276,12 @@ static int run(arguments *parsed)
         return EXIT_BAD_INPUT;
     parsed->what.command.path = path;
     if (parsed->output != NULL)
-        return record_good_output(parsed->output, path, words)
-                   ? run_into(parsed, library, parsed->output)
-                   : EXIT_BAD_INPUT;
+        return record_good_output(parsed->output, path, words) ? run_kept(parsed, library)
+                                                               : EXIT_BAD_INPUT;
     int file = simulate_trace(unnamed);
     if (file < 0)
         return EXIT_INTERNAL;
-    int status = run_into(parsed, library, unnamed);
+    int status = run_into(parsed, library, unnamed, NULL);
     close(file);
     return status;
 }
@@ -275,7 +306,7 @@ static int check(const arguments *parsed, const option_line *line, char **words)
         return options_refuse(&run_spec, "run: name the command to run");
     if (parsed->what.nvtx != NULL && !record_good_injection())
         return EXIT_BAD_INPUT;
-    return options_check_trace(&run_spec, parsed->output);
+    return parsed->output != NULL ? options_check_trace(&run_spec, parsed->output, "rvt") : 0;
 }
 
 int command_run(int argc, char **argv)

@@ -9,12 +9,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "command.h"
 #include "record/record.h"
 
 #define STAGE_OF_ALL "run"
 #define AUDIT_LIBRARY "libreveille-find.so"
-#define UNNAMED "/proc/self/fd/"
 
 /* ---- The libraries ---- */
 
@@ -135,12 +135,11 @@ static int complain_of(const rvl_error *error, int status)
                     error->native_name);
 }
 
-/* A trace that is not kept has a name that says nothing. */
-static int complain_of_trace(const rvl_error *error, const char *trace)
+static int complain_of_trace(const rvl_error *error, const rvli_output *kept)
 {
-    bool is_kept = strncmp(trace, UNNAMED, strlen(UNNAMED)) != 0;
-    return complain(EXIT_INTERNAL, "%s%s%s%s%s", is_kept ? trace : "", is_kept ? ": " : "",
-                    error->message, error->native_name[0] != '\0' ? ": " : "", error->native_name);
+    return complain(EXIT_INTERNAL, "%s%s%s%s%s", kept != NULL ? kept->path : "",
+                    kept != NULL ? ": " : "", error->message,
+                    error->native_name[0] != '\0' ? ": " : "", error->native_name);
 }
 
 static int start(const simulation *what, const rvli_machine *machine, const char *library,
@@ -182,7 +181,15 @@ static int run_on(const simulation *what, rvli_machine *machine, const char *lib
                : complain(EXIT_INTERNAL, "waiting for processes: %s", strerror(number));
 }
 
-int simulate(const simulation *what, const char *library, const char *trace,
+/* From now on the trace grows under its name. */
+static int publish(rvli_output *kept)
+{
+    if (kept == NULL || kept->folder < 0 || rvli_output_publish(kept, false) == RVL_OK)
+        return 0;
+    return complain(EXIT_BAD_INPUT, "%s", rvli_error_get()->message);
+}
+
+int simulate(const simulation *what, const char *library, const char *trace, rvli_output *kept,
              const rvli_machine_watch *watch, simulation_end *end_out)
 {
     const rvli_machine_options options = {.device = what->device,
@@ -197,14 +204,16 @@ int simulate(const simulation *what, const char *library, const char *trace,
     rvl_status status = rvli_machine_open(&options, &error, &machine);
     if (status != RVL_OK)
         return complain_of(&error, status == RVL_ERR_HOST_OOM ? EXIT_INTERNAL : EXIT_BAD_INPUT);
-    int code = run_on(what, machine, library, watch, end_out);
+    int code = publish(kept);
+    if (code == 0)
+        code = run_on(what, machine, library, watch, end_out);
     end_out->processes = rvli_machine_processes(machine);
     end_out->refused = *rvli_machine_refused(machine);
     end_out->unknown = *rvli_machine_unknown_reads(machine);
     end_out->pool = *rvli_machine_widest_pool(machine);
     if (rvli_machine_close(machine) != RVL_OK && code == 0) {
         rvl_last_error(&error);
-        code = complain_of_trace(&error, trace);
+        code = complain_of_trace(&error, kept);
     }
     return code;
 }
@@ -217,7 +226,7 @@ int simulate_trace(char path[SIMULATE_TRACE_BYTES])
                  errno == ENOSYS || errno == EPERM
                      ? ": allow it in the seccomp profile of this container"
                      : "");
-    snprintf(path, SIMULATE_TRACE_BYTES, UNNAMED "%d", file);
+    snprintf(path, SIMULATE_TRACE_BYTES, "/proc/self/fd/%d", file);
     return file;
 }
 

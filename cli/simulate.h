@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/output.h"
 #include "simcuda/machine/launch.h"
 #include "simcuda/machine/machine.h"
 
@@ -42,10 +43,11 @@ typedef struct simulation_end {
 bool simulate_find_library(char path[PATH_MAX]);
 
 /*
- * Runs it into a trace. watch: may be NULL. Returns 0 where the command has run, or the watch has
- * stopped it; otherwise the exit status, having complained.
+ * Runs it into a trace. kept: the trace is its draft, which gets its name as soon as there is a
+ * machine; NULL: it has no name. watch: may be NULL. Returns 0 where the command has run, or the
+ * watch has stopped it; otherwise the exit status, having complained.
  */
-int simulate(const simulation *what, const char *library, const char *trace,
+int simulate(const simulation *what, const char *library, const char *trace, rvli_output *kept,
              const rvli_machine_watch *watch, simulation_end *end_out);
 
 /* Complain of what did not fit, and of a command that used no CUDA; nothing where all is well. */

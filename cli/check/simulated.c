@@ -150,7 +150,7 @@ static int run_command(const check_item *item, const char *device, const char *t
     what.command.path = path;
     what.command.words = (char **)(uintptr_t)item->words;
     what.command.output = output;
-    return simulate(&what, library, trace, &watch, end);
+    return simulate(&what, library, trace, NULL, &watch, end);
 }
 
 int check_simulate(const check_item *item, const char *device, const char *trace,

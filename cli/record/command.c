@@ -217,6 +217,6 @@ int command_record(int argc, char **argv)
     parsed.command = argv + line.first;
     if (line.first == argc)
         return options_refuse(&record_spec, "record: name the command to run");
-    int status = options_check_trace(&record_spec, parsed.output);
+    int status = options_check_trace(&record_spec, parsed.output, "rvt zst");
     return status == 0 ? record(&parsed) : status;
 }

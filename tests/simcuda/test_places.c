@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `reveille run` in places that are not a developer's machine: a program that has become another
- * user, a file that may not grow, a container that refuses files in memory or has little of
- * /dev/shm.
+ * user, a file that may not grow or that another run writes, too, a container that refuses files in
+ * memory or has little of /dev/shm.
  */
 #include <limits.h>
 #include <setjmp.h>
@@ -61,6 +61,39 @@ static void a_trace_that_cannot_grow(void **state)
               "reveille: x.rvt: the trace is larger than a file may be: raise ulimit -f: EFBIG\n");
 }
 
+/* Each tells what it did itself. The file is that of the run which began last. */
+static void two_runs_into_one_file(void **state)
+{
+    (void)state;
+    check_run(
+        COMMAND_WORD " run -o two.rvt --json -- " PROGRAM " malloc 4194304 held 2 >first 2>err & "
+                     "sleep 1; " COMMAND_WORD " run -o two.rvt --json -- " PROGRAM
+                     " malloc 1073741824 held 2 && wait $!",
+        0,
+        "reveille: two.rvt was replaced or removed while this ran, so its trace is lost: name "
+        "another file for each run\n");
+    check_printed("\"peak_bytes\":1629552640"); /* a context, what a driver takes, and 1 GiB */
+    char first[4096];
+    folder_read("first", first, sizeof first);
+    check_contains(first, "\"peak_bytes\":556597248"); /* and 4 MiB */
+    assert_int_equal(run_command("replay --json two.rvt"), 0);
+    check_printed("\"peak_bytes\":1629552640");
+}
+
+static void what_cannot_be_written_or_run_leaves_the_old_file(void **state)
+{
+    char text[64];
+    (void)state;
+    folder_write("old.rvt", "of an older run");
+    check_run(COMMAND_WORD " run --device nosuch -o old.rvt -- " PROGRAM " memory 2>err", 2,
+              "nosuch");
+    check_run(COMMAND_WORD " run -o old.rvt -- ./nosuch 2>err", 2, "./nosuch does not exist");
+    check_run(COMMAND_WORD " run -o old.rvt.zst -- " PROGRAM " memory 2>err", 2,
+              "-o old.rvt.zst: this writes .rvt, and the name says .zst: end it in .rvt");
+    folder_read("old.rvt", text, sizeof text);
+    assert_string_equal(text, "of an older run");
+}
+
 static void no_files_in_memory(void **state)
 {
     (void)state;
@@ -90,6 +123,8 @@ int main(int count, char **words)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_user_is_told_what_to_do),
         cmocka_unit_test(a_trace_that_cannot_grow),
+        cmocka_unit_test(two_runs_into_one_file),
+        cmocka_unit_test(what_cannot_be_written_or_run_leaves_the_old_file),
         cmocka_unit_test(no_files_in_memory),
         cmocka_unit_test(no_shared_memory_folder),
     };
