@@ -9,7 +9,7 @@
 
 #define BLOCK 64
 #define BLOCK_OF_SCALES 256
-#define FP32_BYTES 4
+#define FP32_BYTES UINT64_C(4)
 #define TABLE_BYTES (16 * FP32_BYTES)
 #define TABLE_OF_SCALES_BYTES (256 * FP32_BYTES)
 

@@ -437,7 +437,7 @@ static void a_base_of_four_bits_is_as_large_as_its_parts(void **state)
             assert_int_equal(l.bytes[RVL_MODEL_DEQUANTISED], 0);
             assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
             assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], 0);
-            assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], 8 * 2048); /* the tokens */
+            assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS], INT64_C(8) * 2048); /* the tokens */
         }
     }
     rvl_model_close(model);

@@ -76,10 +76,16 @@ static void load_one(rvli_training *t, rvli_parameter *parameter)
         parameter->share = weights(t, RVLI_HALF * parameter->elements);
 }
 
+/* What is sorted by name. */
+typedef struct entry {
+    rvli_parameter *parameter;
+} entry;
+
 /* As transformers sorts the names of a checkpoint: layers by their number. */
 static int by_name(const void *a, const void *b)
 {
-    const rvli_parameter *one = *(rvli_parameter *const *)a, *two = *(rvli_parameter *const *)b;
+    const rvli_parameter *one = ((const entry *)a)->parameter;
+    const rvli_parameter *two = ((const entry *)b)->parameter;
     bool in_layers = one->layer != RVL_MODEL_NO_LAYER && two->layer != RVL_MODEL_NO_LAYER;
     if (in_layers && one->layer != two->layer)
         return one->layer < two->layer ? -1 : 1;
@@ -89,18 +95,18 @@ static int by_name(const void *a, const void *b)
 static void load_base(rvli_training *t)
 {
     uint32_t count = 0;
-    rvli_parameter **sorted = calloc(t->parameter_count, sizeof *sorted);
+    entry *sorted = calloc(t->parameter_count, sizeof *sorted);
     if (sorted == NULL) {
         t->tape.failed = true;
         return;
     }
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         if (!is_adapter(&t->parameters[i]))
-            sorted[count++] = &t->parameters[i];
+            sorted[count++].parameter = &t->parameters[i];
     }
-    qsort(sorted, count, sizeof(rvli_parameter *), by_name);
+    qsort(sorted, count, sizeof *sorted, by_name);
     for (uint32_t i = 0; i < count; i++)
-        load_one(t, sorted[i]);
+        load_one(t, sorted[i].parameter);
     free(sorted);
 }
 
