@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "reveille/version.h"
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 #include "tests/support/skip.h"
@@ -302,6 +303,27 @@ static void test_folder_of_any_name(void **state)
     check_printed("run.rvt: 4 events");
 }
 
+/* The hook library of one version beside the library of another, and beside one that is none. */
+static void test_mixed_versions(void **state)
+{
+    static const char *const made[] = {"sed 's/" RVL_VERSION_STRING
+                                       "/9.9.9/g' \"$(dirname " RVL_PRELOAD_PATH
+                                       ")/libreveille.so.0\" >mixed/libreveille.so.0",
+                                       "cp " RVL_CUDA_FAKE_PATH " mixed/libreveille.so.0"};
+    (void)state;
+    assert_int_equal(system("mkdir mixed && cp " RVL_PRELOAD_PATH " mixed/p.so"), 0);
+    assert_int_equal(setenv("RVL_PRELOAD", "mixed/p.so", 1), 0);
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        assert_int_equal(system(made[i]), 0);
+        RUN("record", PROGRAM, "plain");
+        assert_int_equal(answer.status, 128 + SIGABRT);
+        check_printed("mixed/libreveille.so.0 is of another version than the hook library "
+                      "(" RVL_VERSION_STRING "): install both from one package");
+    }
+    unsetenv("RVL_PRELOAD");
+    assert_int_equal(system("rm -r mixed"), 0);
+}
+
 static void assert_refused(const char *command, const char *says)
 {
     RUN("record", command);
@@ -420,6 +442,7 @@ int main(void)
         TEST(test_signals),
         TEST(test_environment),
         TEST(test_folder_of_any_name),
+        TEST(test_mixed_versions),
         TEST(test_rights),
         TEST(test_commands_that_cannot_be_recorded),
         TEST(test_bad_usage),
