@@ -56,6 +56,10 @@
 #define RVLI_CAPPED_LOGITS (UINT64_C(1) << 30) /* divided, tanh, multiplied */
 #define RVLI_ALL_EXPERTS (UINT64_C(1) << 31)   /* each token goes to all of them, weighed before */
 #define RVLI_QK_L2_NORM (UINT64_C(1) << 32)    /* behind the rotation, without a weight */
+#define RVLI_FULL_ROUTER (UINT64_C(1) << 33)   /* it takes hidden states in fp32 */
+#define RVLI_FULL_WEIGHTS                                                                          \
+    (UINT64_C(1) << 34) /* and those that it gives the experts are in fp32                         \
+                         */
 
 /* What a layer is made of. */
 enum {

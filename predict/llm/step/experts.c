@@ -7,6 +7,9 @@
  * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
  * each row.
  *
+ * DeepSeek's router and others take hidden states in fp32, which stay, and give weights in fp32, as
+ * is then what they multiply.
+ *
  * Tokens are copied once for each expert that they chose, in the order of the experts, and go
  * through two products over all experts. What these give is copied each time to clear the rows of
  * experts that are elsewhere. The sizes do not depend on how tokens are routed.
@@ -21,6 +24,7 @@ typedef struct widths {
     uint64_t selected; /* the same for each chosen expert */
     uint64_t inner;    /* of the experts' MLP */
     uint64_t up;       /* with the gate, if there is one */
+    uint64_t weighed;  /* selected, multiplied by the router's weights */
     uint64_t logits;
     uint64_t shared; /* what the expert for all tokens keeps */
 } widths;
@@ -37,8 +41,10 @@ static widths widths_of(const rvli_training *t)
     uint64_t chosen = takes_all(t) ? t->model->experts : t->model->experts_per_token;
     uint64_t inner = RVLI_HALF * t->tokens * chosen * dim[RVLI_DIM_EXPERT_INTERMEDIATE];
     uint64_t gates = (t->model->features & RVLI_NO_GATE) != 0 ? 1 : 2;
+    uint64_t wider = (t->model->features & RVLI_FULL_WEIGHTS) != 0 ? RVLI_FULL / RVLI_HALF : 1;
     return (widths){.tokens = hidden,
                     .selected = hidden * chosen,
+                    .weighed = hidden * chosen * wider,
                     .inner = inner,
                     .up = gates * inner,
                     .logits = RVLI_HALF * t->tokens * dim[RVLI_DIM_EXPERTS],
@@ -47,9 +53,10 @@ static widths widths_of(const rvli_training *t)
 
 static void drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {&e->probabilities, &e->indices,    &e->selected,   &e->up,
-                         &e->activated,     &e->factors[0], &e->factors[1], &e->factors[2],
-                         &e->product,       &e->given,      &e->shared,     &e->repeated};
+    rvli_block *all[] = {&e->input,      &e->probabilities, &e->indices,    &e->selected,
+                         &e->up,         &e->activated,     &e->factors[0], &e->factors[1],
+                         &e->factors[2], &e->product,       &e->given,      &e->shared,
+                         &e->repeated};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
@@ -79,6 +86,8 @@ static bool is_biased(const rvli_training *t)
 /* Answers the logits, which stay until the experts are done. */
 static rvli_block route(rvli_training *t, const widths *w, rvli_experts *e)
 {
+    bool in_full = (t->model->features & RVLI_FULL_ROUTER) != 0;
+    e->input = rvli_activation(t, in_full ? 2 * w->tokens : 0);
     rvli_block logits = rvli_activation(t, w->logits);
     rvli_block full = rvli_activation(t, 2 * w->logits);
     e->probabilities = rvli_activation(t, 2 * w->logits);
@@ -106,9 +115,11 @@ static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e)
 /* Each token's outputs, weighed, in its order, and their sum. */
 static rvli_block add_up(rvli_training *t, const widths *w)
 {
-    rvli_block weighed = rvli_activation(t, w->selected);
-    rvli_block ordered = next(t, w->selected, &weighed);
-    return next(t, w->tokens, &ordered);
+    bool in_full = w->weighed > w->selected;
+    rvli_block weighed = rvli_activation(t, w->weighed);
+    rvli_block ordered = next(t, w->weighed, &weighed);
+    rvli_block sum = next(t, in_full ? 2 * w->tokens : w->tokens, &ordered);
+    return in_full ? next(t, w->tokens, &sum) : sum;
 }
 
 /* All experts for each token. Answers the sum of their outputs. */
@@ -171,13 +182,17 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept)
 /* Answers the gradient of what the experts gave. */
 static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e)
 {
-    rvli_block of_ordered = rvli_activation(t, w->selected);
-    rvli_block of_weighed = next(t, w->selected, &of_ordered);
-    rvli_block of_weights = rvli_activation(t, w->selected);
-    rvli_block of_given = rvli_activation(t, w->selected);
+    bool in_full = w->weighed > w->selected;
+    rvli_block of_sum = rvli_activation(t, in_full ? 2 * w->tokens : 0);
+    rvli_block of_ordered = next(t, w->weighed, &of_sum);
+    rvli_block of_weighed = next(t, w->weighed, &of_ordered);
+    rvli_block of_weights = rvli_activation(t, w->weighed);
+    rvli_block of_given = rvli_activation(t, w->weighed);
     rvli_release(t, &of_weights);
     rvli_release(t, &of_weighed);
     rvli_release(t, &e->given);
+    if (in_full)
+        of_given = next(t, w->selected, &of_given);
     return next(t, w->selected, &of_given);
 }
 

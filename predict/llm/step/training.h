@@ -88,6 +88,7 @@ typedef struct rvli_adapter {
 
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
+    rvli_block input;         /* of a router in fp32 */
     rvli_block probabilities; /* of the router */
     rvli_block indices;
     rvli_block repeated; /* where all get all tokens: these before they are weighed */
