@@ -584,7 +584,7 @@ int options_check_ending(const command_spec *command, const char *option, const 
 int options_check_trace(const command_spec *command, const char *path, const char *endings)
 {
     if (path != NULL && strcmp(path, "-") == 0)
-        return options_refuse(command, "-o -: name /dev/stdout, or ./- for a file of that name");
+        return options_refuse(command, "-o -: name a file; ./- is one of that name");
     return options_check_ending(command, "-o", path, endings);
 }
 

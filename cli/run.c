@@ -224,16 +224,15 @@ static int tell(const arguments *parsed, const simulation_end *end)
 }
 
 /* Another run into the same file replaces it, and not what this one reads of its own. */
-static void tell_replaced(const rvli_output *kept)
+static void tell_replaced(const rvli_output *kept, const char *path)
 {
     struct stat own, there;
-    if (kept->folder >= 0 && fstat(kept->fd, &own) == 0 &&
-        (fstatat(kept->folder, kept->name, &there, 0) != 0 || own.st_dev != there.st_dev ||
-         own.st_ino != there.st_ino))
+    if (fstat(kept->fd, &own) == 0 &&
+        (stat(path, &there) != 0 || own.st_dev != there.st_dev || own.st_ino != there.st_ino))
         complain(0,
                  "%s was replaced or removed while this ran, so its trace is lost: name another "
                  "file for each run",
-                 kept->path);
+                 path);
 }
 
 static int run_into(const arguments *parsed, const char *library, const char *trace,
@@ -248,11 +247,18 @@ static int run_into(const arguments *parsed, const char *library, const char *tr
         return code;
     int told = tell(parsed, &end);
     if (kept != NULL)
-        tell_replaced(kept);
+        tell_replaced(kept, parsed->output);
     if (code != 0)
         return code;
     int shown = show(parsed, trace);
     return told != 0 ? told : shown;
+}
+
+/* The table is made of what was written: a pipe or a terminal cannot be read again. */
+static bool is_readable_again(const rvli_output *kept)
+{
+    struct stat facts;
+    return fstat(kept->fd, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
 static int run_kept(const arguments *parsed, const char *library)
@@ -262,7 +268,12 @@ static int run_kept(const arguments *parsed, const char *library)
     if (rvli_output_open(parsed->output, RVLI_OUTPUT_CHOSEN, &kept) != RVL_OK)
         return complain(EXIT_BAD_INPUT, "%s", rvli_error_get()->message);
     rvli_output_path(&kept, trace);
-    int status = run_into(parsed, library, trace, &kept);
+    int status = is_readable_again(&kept)
+                     ? run_into(parsed, library, trace, &kept)
+                     : complain(EXIT_BAD_INPUT,
+                                "-o %s: the table is made of the trace, which cannot be read again "
+                                "from there: name a file, or leave -o out",
+                                parsed->output);
     rvli_output_close(&kept);
     return status;
 }

@@ -259,7 +259,7 @@ static void test_bad_usage(void **state)
     RUN("model", "-", "-o", "x.rvt");
     check_bad_usage("model: -: name /dev/stdin to read what is piped in\n");
     RUN("model", "config.json", "-o", "-");
-    check_bad_usage("-o -: name /dev/stdout, or ./- for a file of that name\n");
+    check_bad_usage("-o -: name a file; ./- is one of that name\n");
     RUN("replay", trace_path, "--frobnicate");
     check_bad_usage("unknown option --frobnicate\n");
     RUN("replay", trace_path, "--devcie=h200");
