@@ -19,30 +19,19 @@ unsigned api_tag_bit(int tag)
 
 /* ---- Where files are ---- */
 
-static char folder[64], trace_path[80];
+static char trace_path[320];
 
-static void remove_folder(void)
+static void remove_trace(void)
 {
     unlink(trace_path);
-    rmdir(folder);
-}
-
-/* In memory, where there is such a file system. */
-static const char *make_folder(void)
-{
-    if (folder[0] != '\0')
-        return folder;
-    snprintf(folder, sizeof folder, "%s/reveille-fuzz-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    require(mkdtemp(folder) != NULL);
-    snprintf(trace_path, sizeof trace_path, "%s/trace.rvt", folder);
-    atexit(remove_folder);
-    return folder;
 }
 
 const char *api_trace_path(void)
 {
-    make_folder();
+    if (trace_path[0] == '\0') {
+        snprintf(trace_path, sizeof trace_path, "%s/trace.rvt", fuzz_folder());
+        atexit(remove_trace);
+    }
     return trace_path;
 }
 
@@ -74,8 +63,8 @@ rvli_packet_result __wrap_rvli_packet_take(int socket, void *bytes_out, size_t s
 /* The budget is a part of what contents may take. */
 static const char *open_store(api_model *m)
 {
-    static char path[96];
-    snprintf(path, sizeof path, "%s/store", make_folder());
+    static char path[320];
+    snprintf(path, sizeof path, "%s/store", fuzz_folder());
     const rvl_store_options options = {
         .struct_size = sizeof options, .path = path, .budget_bytes = STORE_UNITS * m->granule};
     require(rvl_store_open(&options, &m->store) == RVL_OK);
@@ -87,9 +76,9 @@ static const char *open_store(api_model *m)
 
 static rvl_store_stats ask_store(void)
 {
-    char path[96];
+    char path[320];
     rvl_store_stats stats = {.struct_size = sizeof stats};
-    snprintf(path, sizeof path, "%s/store", folder);
+    snprintf(path, sizeof path, "%s/store", fuzz_folder());
     for (int i = 0; i < TOLD_MAX; i++) /* what was told has no answer to wait for */
         require(rvl_store_serve(served, stop_serving) == RVL_OK);
     require(rvl_store_get_stats(path, &stats) == RVL_OK);
@@ -227,7 +216,7 @@ void api_open(api_model *m, uint8_t mode, uint8_t kept)
                                    .backend_options = &sim,
                                    .log = log_line,
                                    .keep_bytes = kept % 16 * m->granule,
-                                   .disk_directory = mode & API_DISK ? make_folder() : NULL,
+                                   .disk_directory = mode & API_DISK ? fuzz_folder() : NULL,
                                    .store_path = mode & API_STORE ? open_store(m) : NULL};
     if ((mode & API_STORE) && (mode & API_DISK))
         options.flags |= RVL_CONTEXT_STORE_OVERFLOW;

@@ -49,4 +49,10 @@ uint64_t fuzz_size(uint32_t *random);
 /* Where `data` can be opened as a file, until the next call. Nothing of it is on a disk. */
 const char *fuzz_file(const uint8_t *data, size_t size);
 
+/*
+ * A folder of this process, below TMPDIR or in memory. It is removed at the end: what lies in it is
+ * to be removed by then, by atexit() behind the first call.
+ */
+const char *fuzz_folder(void);
+
 #endif

@@ -2,6 +2,8 @@
 #include "fuzz.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -56,4 +58,25 @@ const char *fuzz_file(const uint8_t *data, size_t size)
     require(file >= 0 && ftruncate(file, 0) == 0);
     require(pwrite(file, data, size, 0) == (ssize_t)size);
     return path;
+}
+
+static char folder[256];
+
+static void remove_folder(void)
+{
+    rmdir(folder);
+}
+
+/* A name without that of the library: the stress test looks for what that leaves in /dev/shm. */
+const char *fuzz_folder(void)
+{
+    if (folder[0] != '\0')
+        return folder;
+    const char *chosen = getenv("TMPDIR");
+    if (chosen == NULL || strlen(chosen) > 64) /* a socket's path has 107 bytes */
+        chosen = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    require(snprintf(folder, sizeof folder, "%s/fuzz-XXXXXX", chosen) < (int)sizeof folder);
+    require(mkdtemp(folder) != NULL);
+    atexit(remove_folder);
+    return folder;
 }

@@ -77,7 +77,7 @@ static struct {
     uint64_t last_id;
 } now;
 
-static char path[64];
+static char path[320];
 
 static unsigned references_of(const segment *s)
 {
@@ -386,7 +386,7 @@ typedef struct played {
 static void open_played(played *p)
 {
     struct sockaddr_un address;
-    char at[80];
+    char at[sizeof path + 8];
     snprintf(at, sizeof at, "%s.played", path);
     require(rvli_store_address(at, &address) == RVL_OK);
     p->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -519,27 +519,11 @@ static int lowest_descriptor(void)
     return lowest;
 }
 
-static void remove_folder(void)
-{
-    *strrchr(path, '/') = '\0';
-    rmdir(path);
-}
-
-/* Once, since a store is found by its path. */
-static void make_path(void)
-{
-    if (path[0] != '\0')
-        return;
-    strcpy(path, "/tmp/reveille-fuzz-XXXXXX");
-    require(mkdtemp(path) != NULL);
-    strcat(path, "/store");
-    atexit(remove_folder);
-}
-
 bool fuzz_run(const uint8_t *data, size_t size)
 {
     const size_t count = size / sizeof(step);
-    make_path();
+    if (path[0] == '\0') /* once, since a store is found by its path */
+        require(snprintf(path, sizeof path, "%s/store", fuzz_folder()) < (int)sizeof path);
     int lowest = lowest_descriptor();
     memset(&now, 0, sizeof now);
     const rvl_store_options options = {
