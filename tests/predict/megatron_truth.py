@@ -37,6 +37,9 @@ PROGRAMS = [
     ("pp2-vpp2-first", "llama-3.2-1b", None, "megatron:2 --train-pp 2 --train-vpp 2 --seq-len 2048 --accumulate 4"),
     ("pp2-vpp2-last", "llama-3.2-1b", None,
      "megatron:2 --train-pp 2 --train-vpp 2 --train-stage 1 --seq-len 2048 --accumulate 4"),
+    ("pp4-vpp2-second", "llama-3.2-1b", None,
+     "megatron:4 --train-pp 4 --train-vpp 2 --train-stage 1 --seq-len 4096 --accumulate 8"),
+    ("pp4-vpp3-first", "qwen2.5-0.5b", None, "megatron:4 --train-pp 4 --train-vpp 3 --seq-len 2048 --accumulate 8"),
     ("cp2", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 4096"),
 ]
 BOUNDS = {"max_allocated": 0.05, "max_reserved": 0.08}

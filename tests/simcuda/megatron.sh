@@ -44,5 +44,7 @@ train ep4-tp2-sp 0 8 qwen3-30b-a3b --tp 2 --sp --ep 4 --seq-len 2048 --layers 3 
 train ep8-recompute 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full
 train pp2-vpp2-first 0 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
 train pp2-vpp2-last 1 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
+train pp4-vpp2-second 1 4 llama-3.2-1b --pp 4 --virtual-pp 2 --seq-len 4096 --accumulate 8
+train pp4-vpp3-first 0 4 qwen2.5-0.5b --pp 4 --virtual-pp 3 --seq-len 2048 --accumulate 8
 train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096
 "$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille"

@@ -180,7 +180,7 @@ static void run(const schedule *s)
 void rvli_rank_run_interleaved(rvli_rank *r)
 {
     schedule s = {.r = r, .pp = r->options->pp, .count = r->options->accumulate * r->parts};
-    s.blocks = calloc((size_t)2 * r->parts * s.count, sizeof *s.blocks);
+    s.blocks = calloc((size_t)2 * r->parts * s.count, sizeof(rvli_block));
     s.inputs = calloc((size_t)2 * r->parts, sizeof *s.inputs);
     s.flights = calloc(s.count, sizeof *s.flights);
     s.taken = calloc((size_t)r->warm_up + 2, sizeof *s.taken);
