@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: MIT
 # vLLM on simulated GPUs. Installs it once (some 10 GB), builds the simulated libraries, and
 # runs vllm_sleep.py beside this: without and with CUDA graphs, on one GPU and with tensor
-# parallelism on two; and rl_engine.py, a step of reinforcement learning. Not part of the test suite: it takes some 20
-# minutes.
-#   tests/simcuda/vllm.sh [VERSION]      default: 0.33.0
+# parallelism on two; vllm_refusal.py, a wake-up without room; and rl_engine.py, a step of reinforcement learning. Not
+# part of the test suite: it takes some 20 minutes.
+#   tests/simcuda/vllm.sh [VERSION [PART]...]      default: 0.33.0, and all of executor, sleep, refusal, rl
 # REVEILLE_VLLM: the environment to install into; default: ~/.cache/reveille-vllm/venv
 set -euo pipefail
 version=${1-0.33.0}
+known="executor sleep refusal rl"
+parts=" ${*:2} "
+for part in ${parts}; do
+    [[ " $known " == *" $part "* ]] || { echo "vllm.sh: no part $part: there are $known" >&2 && exit 2; }
+done
 source=$(cd "$(dirname "$0")/../.." && pwd)
 environment=${REVEILLE_VLLM-$HOME/.cache/reveille-vllm/venv}
 build=$source/build/vllm
@@ -36,20 +41,33 @@ export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 VLLM_USE_FLASHINFER_SAMPLER=0
 site=$build/site
 rm -rf "$site"
 "$environment/bin/pip" install --quiet --no-deps --config-settings=build-dir="$build/site-build" --target "$site" "$source"
-run() { # MODEL GPUS [OPTIONS]
-    local model=$1 gpus=$2
-    shift 2
+run() { # SCRIPT MODEL GPUS [OPTIONS]
+    local script=$1 model=$2 gpus=$3
+    shift 3
     # In the environment of reveille run, which adds to PYTHONPATH: without its own part nothing is computed, and the
     # engine waits forever for the number of its tokens.
     PYTHONPATH=$site timeout 900 "$build/cli/reveille" run --device h200 --gpus "$gpus" -- \
-        "$python" "$source/tests/simcuda/vllm_sleep.py" "$model" --gpus "$gpus" "$@"
+        "$python" "$source/tests/simcuda/$script.py" "$model" --gpus "$gpus" "$@"
 }
-timeout 300 env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_executor.py"
-run small 1
-run small 1 --graphs -o "$build/cumem.json"
-run small 1 --graphs --backend reveille --same-as "$build/cumem.json"
-run small 2 --backend reveille
-run small 2
-run small 2 --graphs
-run 7b 1 --graphs
-timeout 1800 "$python" "$source/tests/simcuda/rl_engine.py" "$build/cli/reveille" "$python"
+wanted() { # PART
+    [[ $parts == *" $1 "* || -z ${parts// /} ]]
+}
+if wanted executor; then
+    timeout 300 env PYTHONPATH="$site" "$python" "$source/tests/simcuda/vllm_executor.py"
+fi
+if wanted sleep; then
+    run vllm_sleep small 1
+    run vllm_sleep small 1 --graphs -o "$build/cumem.json"
+    run vllm_sleep small 1 --graphs --backend reveille --same-as "$build/cumem.json"
+    run vllm_sleep small 2 --backend reveille
+    run vllm_sleep small 2
+    run vllm_sleep small 2 --graphs
+    run vllm_sleep 7b 1 --graphs
+fi
+if wanted refusal; then
+    run vllm_refusal small 1
+    run vllm_refusal small 2
+fi
+if wanted rl; then
+    timeout 1800 "$python" "$source/tests/simcuda/rl_engine.py" "$build/cli/reveille" "$python"
+fi
