@@ -334,6 +334,13 @@ static rvli_nccl_result wait_for_nothing(void)
                : RVLI_NCCL_CUDA_ERROR;
 }
 
+static int comes(const char *file)
+{
+    for (int i = 0; i < 1000 && access(file, F_OK) != 0; i++)
+        usleep(20000);
+    return access(file, F_OK) == 0;
+}
+
 static int act_waiting(char **words)
 {
     if (strcmp(words[0], "sync") == 0)
@@ -350,6 +357,8 @@ static int act_waiting(char **words)
         return (void)fclose(fopen(words[1], "w")), 2;
     if (strcmp(words[0], "marked") == 0)
         return printf("%d\n", access(words[1], F_OK) == 0), 2;
+    if (strcmp(words[0], "comes") == 0)
+        return printf("%d\n", comes(words[1])), 2;
     return 0;
 }
 

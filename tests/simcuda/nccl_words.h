@@ -18,10 +18,11 @@
  *     memory        bytes in use on this rank's device
  *     device N      held SECONDS
  *     end           kills itself
- *     sync          syncdevice   syncevent    waits for the stream of operations, the device, an
- * event syncbehind    waits for a stream that waits for the event syncnothing   first: records an
- * event; then waits for that, and for a stream without work mark FILE     makes it marked FILE
- * whether it is there
+ *     sync          waits for the stream of operations    syncdevice   syncevent
+ *     syncbehind    waits for a stream that waits for the event
+ *     syncnothing   first: records an event; then waits for it, and for an empty stream
+ *     mark FILE     makes it             marked FILE      whether it is there
+ *     comes FILE    whether it is there within 20 seconds
  *
  * and those of nccl_contents.h.
  *

@@ -299,7 +299,7 @@ static void who_need_not_wait_does_not(void **state)
     (void)state;
     assert_int_equal(run_shell("rm -f mark"), 0);
     run(2, "put f32 1,2 syncnothing $([ $1 = 0 ] && echo send 1 broadcast 0 sync allreduce sum "
-           "syncnothing mark mark || echo held 1 marked mark recv 0 broadcast 0 allreduce sum) "
+           "syncnothing mark mark || echo comes mark recv 0 broadcast 0 allreduce sum) "
            "sync get 2");
     check_rank(0, "0\n0\n0\n0\n0\n0\n0\n2 4 \n");
     check_rank(1, "0\n1\n0\n0\n0\n0\n2 4 \n");
