@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A whole vLLM engine whose wake-up is refused, under `reveille run`: it stays usable.
+"""The wake-up of a whole vLLM engine is refused, under `reveille run`, and the engine stays usable.
 
 Each rank's card is full in turn, at both levels of sleep, for a wake-up of all and of the weights alone. The caller of
 LLM.wake_up() gets the cause and the remedy, twice, and no rank's memory has changed. When there is room, the same call
