@@ -73,9 +73,10 @@ static void the_budget_may_be_in_the_environment(void **state)
     pid_t process = start(WORDS("store", path));
     RUN("store", "--status", "--json", path);
     assert_string_equal(
-        answer.out, "{\"schema\":1,\"budget_bytes\":1048576,\"kept_bytes\":0,\"promised_bytes\":0,"
-                    "\"referenced_bytes\":0,\"segment_count\":0,\"user_count\":0,\"shared_bytes\":0,"
-                    "\"refused_bytes\":0,\"refused_count\":0}\n");
+        answer.out,
+        "{\"schema\":1,\"budget_bytes\":1048576,\"kept_bytes\":0,\"promised_bytes\":0,"
+        "\"referenced_bytes\":0,\"segment_count\":0,\"user_count\":0,\"shared_bytes\":0,"
+        "\"refused_bytes\":0,\"refused_count\":0}\n");
     kill(process, SIGKILL);
     assert_int_equal(run_wait(process), -1);
     assert_true(folder_has("store")); /* the next one replaces it */
