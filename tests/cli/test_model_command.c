@@ -266,8 +266,8 @@ static void a_file_that_cannot_be_written_is_status_1(void **state)
     };
     static const char *const messages[] = {
         "reveille: none/x.rvt: No such file or directory: name a file in a directory that exists\n",
-        "reveille: /dev/full: no space for the trace: free some, or name a file on another disk: "
-        "ENOSPC\n",
+        ("reveille: /dev/full: no space for the trace: free some, or name a file on another disk: "
+         "ENOSPC\n"),
         "reveille: none/x.svg: No such file or directory: name a file in a directory that exists\n",
         "reveille: /dev/full: No space left on device: free some, or name a file on another disk\n",
     };
