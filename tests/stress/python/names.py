@@ -72,10 +72,11 @@ class Names:
                 self.saw(each)
 
     def make_errors(self):
-        """Every class of a status, also of those that no simulated device answers."""
+        """Every class of a status, also of those that no simulated device answers, and what needs other processes."""
         self.used.update(("Context", "Exchange", "Job", "ReveilleError"))
         self.saw(reveille.Transfer(4096, 4096, "sim:0", peer=1, sending=True))
         self.saw(reveille.JobAborted("why", rank=1))
+        self.saw(reveille.StoreMetrics("no owner of a store is started", False, *[0] * 8))
         for status, kind in errors.BY_STATUS.items():
             error = errors.error_of(status, "why")
             assert type(error) is kind and error.status == status, error
