@@ -189,7 +189,7 @@ class Owner:
 
     def some_group(self):
         """Now and then all ranks move together; this is the only one."""
-        return {"group": self.job} if self.random.random() < 0.2 else {}
+        return {"group": self.job} if self.random.random() < 0.4 else {}
 
     def resume(self):
         tags, restore = self.some_tags(), self.random.random() < 0.8
@@ -201,7 +201,7 @@ class Owner:
         self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
         in_order = self.random.random() < 0.3
         how = self.some_order() if in_order else self.some_group()
-        if "group" in how and self.random.random() < 0.5:
+        if "group" in how and self.random.random() < 0.8:
             how["replicas"] = NoNeighbour()
         done, wake = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
                                       **how)  # fmt: skip
