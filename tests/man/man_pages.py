@@ -191,7 +191,8 @@ def main():
         hooks = page.headers() == [f"reveille/{HOOKS_HEADER}"]
         device = hooks or page.headers() in ([f"reveille/{SHARE_HEADER}"],
                                               [f"reveille/{CUDA_HEADER}"])
-        if device and len(preload) != 2:
+        needs_backend = device or page.headers() == [f"reveille/{COMMUNICATOR_HEADER}"]
+        if needs_backend and len(preload) != 2:
             print(f"{page.name}: its example is not run, the preload library was not built")
             continue
         variables = {"LD_PRELOAD": preload[0]} if hooks else {}
