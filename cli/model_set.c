@@ -220,6 +220,11 @@ static bool set_reduce_fp32(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_REDUCE_FP32, &o->flags);
 }
 
+static bool set_bucket_freed(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_BUCKET_FREED, &o->flags);
+}
+
 static bool set_cpu_offload(rvl_model_options *o, const char *text)
 {
     return set_switch(text, RVL_MODEL_CPU_OFFLOAD, &o->flags);
@@ -307,11 +312,23 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {
-        "reshard", "micro-batch",  "accumulate",      "recompute",   "attention",
-        "loss",    "optimizer",    "mixed-precision", "fused",       "reduce-fp32",
-        "lora",    "lora-targets", "base-dtype",      "cpu-offload", "offload-activations",
-        NULL};
+    static const char *const names[] = {"reshard",
+                                        "micro-batch",
+                                        "accumulate",
+                                        "recompute",
+                                        "attention",
+                                        "loss",
+                                        "optimizer",
+                                        "mixed-precision",
+                                        "fused",
+                                        "reduce-fp32",
+                                        "lora",
+                                        "lora-targets",
+                                        "base-dtype",
+                                        "cpu-offload",
+                                        "offload-activations",
+                                        "bucket-freed",
+                                        NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -333,8 +350,8 @@ static bool is_of_transformers(const char *name)
 /* What the program of a step alone knows: the formulas do not. */
 static bool is_of_program(const rvl_model_options *options, const char *name)
 {
-    static const char *const names[] = {"accumulate",          "loss", "fused", "reduce-fp32",
-                                        "offload-activations", NULL};
+    static const char *const names[] = {
+        "accumulate", "loss", "fused", "reduce-fp32", "offload-activations", "bucket-freed", NULL};
     bool flat = options->attention != RVL_MODEL_ATTENTION_MATH;
     return index_of(name, names) >= 0 || (flat && strcmp(name, "attention") == 0);
 }
@@ -372,6 +389,8 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
                    strcmp(name, "cpu-offload") == 0;
     if (of_fsdp && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a policy of FSDP: leave it out, or say --train fsdp:N";
+    if (strcmp(name, "bucket-freed") == 0 && options->train != RVL_MODEL_TRAIN_DDP)
+        return "is of DDP's buckets: leave it out, or say --train ddp";
     if (strcmp(name, "reduce-fp32") == 0 && (options->flags & RVL_MODEL_MIXED))
         return "changes nothing with --mixed-precision, which reduces in fp32: leave it out";
     if (strcmp(name, "offload-activations") == 0 && (options->flags & RVL_MODEL_RECOMPUTE) == 0)

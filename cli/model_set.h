@@ -78,6 +78,8 @@
            "FSDP: shards and gradients in fp32, the passes in bf16")                               \
     SWITCH(reduce_fp32, "reduce-fp32", "as they are",                                              \
            "FSDP: bf16 gradients are summed over ranks in fp32")                                   \
+    SWITCH(bucket_freed, "bucket-freed", "in the second backward pass",                            \
+           "DDP: the first bucket goes before the second forward pass")                            \
     SWITCH(cpu_offload, "cpu-offload", "on the GPU",                                               \
            "FSDP: shards, their gradients and the optimizer are on the host")                      \
     SWITCH(offload_activations, "offload-activations", "on the GPU",                               \

@@ -182,7 +182,9 @@ typedef struct rvl_model_given {
 /* FSDP: shards, their gradients and the optimizer's states are on the host, which also steps. */
 #define RVL_MODEL_CPU_OFFLOAD 32u
 #define RVL_MODEL_OFFLOAD 64u /* what the passes keep goes to the host, as TRL has it */
-#define RVL_MODEL_FUSED 4u    /* AdamW in one kernel, without temporaries; without: foreach */
+/* DDP: the first bucket is freed before the second forward pass; without: in the backward pass. */
+#define RVL_MODEL_BUCKET_FREED 128u
+#define RVL_MODEL_FUSED 4u /* AdamW in one kernel, without temporaries; without: foreach */
 /* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
 #define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */

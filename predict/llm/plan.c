@@ -92,6 +92,8 @@ static rvl_status check_ranges(const rvl_model_options *o)
         return refuse(
             "--reduce-fp32",
             "changes nothing with --mixed-precision, which reduces in fp32: leave it out");
+    if ((o->flags & RVL_MODEL_BUCKET_FREED) && o->train != RVL_MODEL_TRAIN_DDP)
+        return refuse("--bucket-freed", "is of DDP's buckets: say --train ddp, or leave it out");
     if (o->loss_chunks != 0 && o->loss != RVL_MODEL_LOSS_CHUNKED)
         return refuse("--loss", "a number of chunks goes with chunked: say --loss chunked:N");
     if (o->loss_chunks > CHUNKS_MAX)
@@ -323,7 +325,8 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                          RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD | RVL_MODEL_FUSED |
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
-                             RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD,
+                             RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD |
+                             RVL_MODEL_BUCKET_FREED,
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));

@@ -134,6 +134,7 @@ static const char *const known[TABLES][KEYS_MAX] = {
                   "nccl",
                   "base-dtype",
                   "cpu-offload",
+                  "bucket-freed",
                   "offload-activations"},
     [BUDGETS] = {"train", "rollout", "start", "update_weights", "\"a stage\""},
     [GIVEN] = {"weights", "kv_cache", "cuda_graph", "buffers", "optimizer", "activations", "logits",

@@ -112,6 +112,7 @@ static rvl_model_options options_in(const json_t *step)
                  (option(step, "seq_len") % 2 == 0 ? RVL_MODEL_SEGMENTS : 0) |
                  flag(step, "nccl", RVL_MODEL_NCCL) |
                  flag(step, "cpu_offload", RVL_MODEL_CPU_OFFLOAD) |
+                 flag(step, "bucket_freed", RVL_MODEL_BUCKET_FREED) |
                  flag(step, "offload_activations", RVL_MODEL_OFFLOAD) |
                  option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
         .accumulate = option(step, "accumulate"),

@@ -91,6 +91,9 @@ static void programs_have_what_a_card_read(void **state)
 #define QLORA(base)                                                                                \
     .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .micro_batch = 2, .seq_len = 1024,             \
     .lora_rank = 16, .base_dtype = (base)
+#define DDP                                                                                        \
+    .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .optimizer = RVL_MODEL_ADAMW_BF16,             \
+    .micro_batch = 1, .seq_len = 2048
 #define LLAMA2 FSDP, .micro_batch = 2, .seq_len = 1000 /* llama-2-7b, two layers */
 
 static const struct {
@@ -121,7 +124,7 @@ static const struct {
       5488246784}},
     {3,
      {"qwen2.5-0.5b",
-      {QLORA(RVL_MODEL_BASE_NF4), .flags = RVL_MODEL_RECOMPUTE,
+      {QLORA(RVL_MODEL_BASE_NF4), .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_BUCKET_FREED,
        .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
       4137997312,
       4926210048}},
@@ -130,6 +133,8 @@ static const struct {
       {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_8BIT},
       6723726336,
       7568621568}},
+    {16, {"phi-4-mini", {DDP}, 27609073664, 33929822208}},
+    {16, {"phi-4-mini", {DDP, .flags = RVL_MODEL_BUCKET_FREED}, 27606976512, 29829890048}},
     {3, {"llama-3.2-1b", {LLAMA3, .flags = RVL_MODEL_CPU_OFFLOAD}, 4810974208, 7541358592}},
     {3,
      {"llama-3.2-1b",

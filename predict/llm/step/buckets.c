@@ -6,6 +6,13 @@
  * The first backward pass has one bucket of all. It shows in which order gradients come, and by
  * that order the second forward pass makes the buckets that stay: the first of at least 1 MiB, the
  * others of at least 25 MiB.
+ *
+ * When the bucket of all goes is a matter of time. What NCCL reduces is held until NCCL is next
+ * called after a thread that looks every 100 ms has found the reduction done
+ * (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, shelvesToUnstash_). If it looked during the
+ * optimizer's step, that call comes with the new buckets, before the second forward pass
+ * (RVL_MODEL_BUCKET_FREED). If not, it comes with the sum of the first of them, in the backward
+ * pass. Ranks and runs differ in that. The default is what reserves more.
  */
 #include <stdlib.h>
 
@@ -95,12 +102,15 @@ typedef struct filling {
     uint64_t least_bytes;
 } filling;
 
-static void fill(filling *f, uint64_t bytes)
+/* parameter: NULL: no more come. */
+static void fill(filling *f, const rvli_parameter *parameter)
 {
-    f->bytes += bytes;
+    f->bytes += parameter != NULL ? gradient_bytes(parameter) : 0;
     if (f->bytes < f->least_bytes)
         return;
     take(f->t, f->bytes);
+    if (f->t->closes_bucket == NULL)
+        f->t->closes_bucket = parameter;
     f->bytes = 0;
     f->least_bytes = BUCKET_BYTES;
 }
@@ -108,11 +118,11 @@ static void fill(filling *f, uint64_t bytes)
 static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
 {
     if (unit->adapters[role] != 0) {
-        fill(f, gradient_bytes(&f->t->parameters[unit->adapters[role]]));
-        fill(f, gradient_bytes(&f->t->parameters[unit->adapters[role] - 1]));
+        fill(f, &f->t->parameters[unit->adapters[role]]);
+        fill(f, &f->t->parameters[unit->adapters[role] - 1]);
     }
     if (unit->by_role[role] != 0)
-        fill(f, gradient_bytes(&f->t->parameters[unit->by_role[role] - 1]));
+        fill(f, &f->t->parameters[unit->by_role[role] - 1]);
 }
 
 /* A layer's, as the backward pass has them. */
@@ -142,7 +152,7 @@ static void fill_layer(filling *f, rvli_unit *unit)
     for (uint32_t i = 0; i < unit->count; i++) {
         const rvli_parameter *parameter = rvli_parameter_of(f->t, unit, i);
         if (parameter->role == RVLI_ROLE_OTHER)
-            fill(f, gradient_bytes(parameter));
+            fill(f, parameter);
     }
 }
 
@@ -151,7 +161,10 @@ void rvli_buckets_rebuild(rvli_training *t)
     filling f = {.t = t, .least_bytes = FIRST_BUCKET_BYTES};
     if (t->first_bucket == NULL)
         return;
-    rvli_release(t, &t->first_bucket);
+    t->held_bucket = t->first_bucket;
+    t->first_bucket = NULL;
+    if (t->options->flags & RVL_MODEL_BUCKET_FREED)
+        rvli_buckets_release(t);
     fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
     fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM);
     for (uint32_t layer = t->model->layers; layer > 0; layer--)
@@ -159,5 +172,18 @@ void rvli_buckets_rebuild(rvli_training *t)
     f.least_bytes = 0;
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDING);
     if (rvli_is_frozen(t))
-        fill(&f, 0); /* adapters come last then */
+        fill(&f, NULL); /* adapters come last then */
+}
+
+void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter)
+{
+    if (t->held_bucket != NULL && parameter == t->closes_bucket)
+        t->bucket_reduced = true;
+}
+
+void rvli_buckets_release(rvli_training *t)
+{
+    t->bucket_reduced = false;
+    rvli_drop(&t->tape, t->held_bucket);
+    t->held_bucket = NULL;
 }

@@ -59,6 +59,7 @@ static void make(rvli_training *t, rvli_parameter *parameter)
         parameter->gradient = made;
     else
         rvli_release(t, &made); /* added to what is there */
+    rvli_buckets_ready(t, parameter);
 }
 
 void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role)

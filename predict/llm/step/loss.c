@@ -49,6 +49,7 @@ static void keep_gradient(rvli_training *t, rvli_block *of_head)
     else
         head(t)->gradient = *of_head;
     *of_head = NULL;
+    rvli_buckets_ready(t, head(t));
 }
 
 /* A frozen head's product keeps its weight alone. */

@@ -169,6 +169,7 @@ static void backward(rvli_training *t)
     rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));
     rvli_release(t, &t->reduce_input);
+    rvli_buckets_release(t);
 }
 
 static void zero_gradients(rvli_training *t)

@@ -177,7 +177,10 @@ typedef struct rvli_training {
     rvli_unit *units; /* the layers, and the root behind them */
     rvli_layer *layers;
     rvli_block workspaces[RVLI_WORKSPACE_COUNT];
-    rvli_block first_bucket;  /* of DDP, until its second pass */
+    rvli_block first_bucket;             /* of DDP, until its second pass */
+    rvli_block held_bucket;              /* the same in that pass */
+    const rvli_parameter *closes_bucket; /* its gradient fills the first of the buckets that stay */
+    bool bucket_reduced;                 /* and has come: held_bucket goes */
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
@@ -229,10 +232,16 @@ static inline rvli_block rvli_activation(rvli_training *t, uint64_t bytes)
     return rvli_take(&t->tape, RVL_MODEL_ACTIVATIONS, bytes);
 }
 
+/* Releases what DDP's first bucket was. */
+void rvli_buckets_release(rvli_training *t);
+
+/* Autograd first frees what an operation kept. Then DDP is told of the gradients that it made. */
 static inline void rvli_release(rvli_training *t, rvli_block *block)
 {
     rvli_drop(&t->tape, *block);
     *block = NULL;
+    if (t->bucket_reduced)
+        rvli_buckets_release(t);
 }
 
 /* A gradient that has been used, and what was kept for it. Recomputed tensors go first. */
@@ -426,6 +435,8 @@ void rvli_loss_backward(rvli_training *t);
 void rvli_buckets_make(rvli_training *t);
 /* Before the second forward pass. */
 void rvli_buckets_rebuild(rvli_training *t);
+/* A gradient has come. */
+void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter);
 
 /* ---- offload.c: without --offload-activations nothing happens ---- */
 
