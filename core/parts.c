@@ -164,17 +164,31 @@ static bool is_chosen(const chosen *of, size_t i)
            (of->filled == NULL || of->filled[i]);
 }
 
-static rvl_status learn(const chosen *of, size_t *failed_out)
+/* Stops at the first that fails. */
+static rvl_status each_chosen(const chosen *of,
+                              rvl_status (*step)(const chosen *of, const rvli_piece *piece),
+                              size_t *failed_out)
 {
     const rvli_parts *parts = &of->transition->parts;
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < parts->piece_count && status == RVL_OK; i++) {
-        const rvli_piece *piece = &parts->pieces[i];
         if (!is_chosen(of, i))
             continue;
         *failed_out = i;
-        status = rvli_content_learn(of->transition, piece->item, piece->at, of->filled == NULL);
+        status = step(of, &parts->pieces[i]);
     }
+    return status;
+}
+
+static rvl_status learn_piece(const chosen *of, const rvli_piece *piece)
+{
+    bool arriving = of->filled == NULL;
+    return rvli_content_learn(of->transition, piece->item, piece->at, arriving);
+}
+
+static rvl_status learn(const chosen *of, size_t *failed_out)
+{
+    rvl_status status = each_chosen(of, learn_piece, failed_out);
     if (status == RVL_OK)
         status = rvli_copies_wait(of->transition->context, of->transition->device_mask);
     return status;
@@ -201,18 +215,15 @@ static rvl_status take_filled(const chosen *of, size_t *failed_out)
     return status;
 }
 
+static rvl_status load_piece(const chosen *of, const rvli_piece *piece)
+{
+    const rvli_allocation *allocation = piece->item->allocation;
+    return rvli_content_load(of->transition, allocation, allocation->backup, piece->at);
+}
+
 static rvl_status load_open(const chosen *of, size_t *failed_out)
 {
-    const rvli_parts *parts = &of->transition->parts;
-    rvl_status status = RVL_OK;
-    for (size_t i = 0; i < parts->piece_count && status == RVL_OK; i++) {
-        const rvli_piece *piece = &parts->pieces[i];
-        if (!is_chosen(of, i))
-            continue;
-        *failed_out = i;
-        status = rvli_content_load(of->transition, piece->item->allocation,
-                                   piece->item->allocation->backup, piece->at);
-    }
+    rvl_status status = each_chosen(of, load_piece, failed_out);
     return status == RVL_OK ? rvli_disk_settle(of->transition) : status;
 }
 
