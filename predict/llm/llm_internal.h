@@ -364,6 +364,19 @@ uint64_t rvli_plan_nccl_bytes(rvli_communicators count);
 /* What megatron-core refuses, and settings of Megatron without it. */
 rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_options *options);
 
+/* bitsandbytes: states of smaller tensors stay in fp32; a scale for each block. */
+#define RVLI_STATE_BLOCK 256
+#define RVLI_STATE_8BIT_ELEMENTS_MIN 4096
+
+typedef struct rvli_optimizer_kind {
+    unsigned states; /* of a parameter */
+    unsigned bytes;  /* of each, for an element */
+    bool blocks;     /* of 8 bits, with scales */
+    bool master;     /* and a copy of the parameter in fp32 */
+} rvli_optimizer_kind;
+
+extern const rvli_optimizer_kind rvli_optimizer_kinds[]; /* by rvl_model_optimizer */
+
 /* The shards are in fp32 and are themselves what the optimizer updates. */
 static inline bool rvli_is_mixed(uint64_t flags)
 {

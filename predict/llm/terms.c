@@ -27,21 +27,10 @@
 #define PREFILL_TOKENS 8192
 #define SAMPLED_SEQUENCES 256
 
-/* bitsandbytes: states of smaller tensors stay in fp32; a scale a block. */
-#define STATE_BLOCK 256
-#define STATE_8BIT_ELEMENTS_MIN 4096
-
-typedef struct optimizer {
-    unsigned states;
-    unsigned bytes;
-    bool blocks;
-    bool master;
-} optimizer;
-
-static const optimizer optimizers[] = {
-#define OPTIMIZER(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
-    RVL_MODEL_OPTIMIZER_MAP(OPTIMIZER)
-#undef OPTIMIZER
+const rvli_optimizer_kind rvli_optimizer_kinds[] = {
+#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
+    RVL_MODEL_OPTIMIZER_MAP(KIND)
+#undef KIND
 };
 
 const char *rvli_term_tag(rvl_model_term term, rvl_model_train train)
@@ -107,12 +96,13 @@ typedef struct share_walk {
 static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
 {
     uint64_t elements = rvli_tensor_share(tensor, w->ranks);
-    bool in_blocks = w->blocks && elements >= STATE_8BIT_ELEMENTS_MIN;
+    bool in_blocks = w->blocks && elements >= RVLI_STATE_8BIT_ELEMENTS_MIN;
     uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : bytes;
     for (unsigned state = 0; state < w->states; state++) {
         rvli_packer_add(&w->packer, elements * each);
         if (in_blocks)
-            rvli_packer_add(&w->packer, (elements + STATE_BLOCK - 1) / STATE_BLOCK * FP32_BYTES);
+            rvli_packer_add(&w->packer,
+                            (elements + RVLI_STATE_BLOCK - 1) / RVLI_STATE_BLOCK * FP32_BYTES);
     }
 }
 
@@ -628,7 +618,7 @@ static void make_rank(const maker *m)
 /* What a rank of FSDP or DDP has of each parameter. */
 static void make_states(const maker *m)
 {
-    optimizer chosen = optimizers[m->plan->options.optimizer];
+    rvli_optimizer_kind chosen = rvli_optimizer_kinds[m->plan->options.optimizer];
     bool mixed = rvli_is_mixed(m->plan->options.flags);
     make_shares(m, RVL_MODEL_SHARDED_WEIGHTS, 1, mixed ? FP32_BYTES : BF16_BYTES, false);
     if (chosen.master && !mixed && m->plan->options.lora_rank == 0)

@@ -8,15 +8,6 @@
  */
 #include "predict/llm/step/training.h"
 
-static const struct {
-    unsigned states, bytes;
-    bool blocks, master;
-} kinds[] = {
-#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
-    RVL_MODEL_OPTIMIZER_MAP(KIND)
-#undef KIND
-};
-
 static uint64_t pinned(uint64_t bytes)
 {
     uint64_t power = bytes > 0;
@@ -35,9 +26,9 @@ static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *para
     if (!parameter->trained)
         return bytes;
     bytes += pinned(each * elements);
-    bytes += (uint64_t)kinds[t->options->optimizer].states * kinds[t->options->optimizer].bytes *
-             elements;
-    bool copied = kinds[t->options->optimizer].master && !mixed && !rvli_is_frozen(t);
+    const rvli_optimizer_kind *kind = &rvli_optimizer_kinds[t->options->optimizer];
+    bytes += (uint64_t)kind->states * kind->bytes * elements;
+    bool copied = kind->master && !mixed && !rvli_is_frozen(t);
     return copied ? bytes + RVLI_FULL * elements : bytes;
 }
 

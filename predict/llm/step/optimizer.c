@@ -7,41 +7,30 @@
 
 #include "predict/llm/step/training.h"
 
-#define SCALED 256 /* elements of a state that share a scale */
-#define SCALED_MIN 4096
-
-static const struct {
-    unsigned states, bytes;
-    bool blocks, master;
-} kinds[] = {
-#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
-    RVL_MODEL_OPTIMIZER_MAP(KIND)
-#undef KIND
-};
-
 /* States of few elements are not quantised. */
 static bool is_in_blocks(const rvli_training *t, uint64_t elements)
 {
-    return kinds[t->options->optimizer].blocks && elements >= SCALED_MIN;
+    return rvli_optimizer_kinds[t->options->optimizer].blocks &&
+           elements >= RVLI_STATE_8BIT_ELEMENTS_MIN;
 }
 
 static uint64_t state_bytes(const rvli_training *t, uint64_t elements)
 {
-    bool full = kinds[t->options->optimizer].blocks && !is_in_blocks(t, elements);
-    return (full ? RVLI_FULL : kinds[t->options->optimizer].bytes) * elements;
+    bool full = rvli_optimizer_kinds[t->options->optimizer].blocks && !is_in_blocks(t, elements);
+    return (full ? RVLI_FULL : rvli_optimizer_kinds[t->options->optimizer].bytes) * elements;
 }
 
 /* The scales of both states, behind them (bitsandbytes/optim/optimizer.py, init_state). */
 static void make_scales(rvli_training *t, uint64_t elements, unsigned states)
 {
-    uint64_t blocks = (elements + SCALED - 1) / SCALED;
+    uint64_t blocks = (elements + RVLI_STATE_BLOCK - 1) / RVLI_STATE_BLOCK;
     for (unsigned state = 0; state < states && is_in_blocks(t, elements); state++)
         rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, blocks * RVLI_FULL);
 }
 
 static void make_states(rvli_training *t)
 {
-    unsigned count = kinds[t->options->optimizer].states;
+    unsigned count = rvli_optimizer_kinds[t->options->optimizer].states;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
         if (!parameter->trained || parameter->states[0] != NULL)

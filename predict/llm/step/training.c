@@ -26,13 +26,8 @@ void rvli_workspace(rvli_training *t, rvli_workspace_name name)
 
 static bool keeps_master(const rvli_training *t)
 {
-    static const bool masters[] = {
-#define MASTER(name, word, states, bytes, blocks, master) master,
-        RVL_MODEL_OPTIMIZER_MAP(MASTER)
-#undef MASTER
-    };
-    return masters[t->options->optimizer] && !rvli_is_mixed(t->options->flags) &&
-           !rvli_is_frozen(t) && !rvli_is_on_host(t);
+    return rvli_optimizer_kinds[t->options->optimizer].master &&
+           !rvli_is_mixed(t->options->flags) && !rvli_is_frozen(t) && !rvli_is_on_host(t);
 }
 
 /*
