@@ -2,8 +2,8 @@
 /*
  * Contexts: which device a thread works on. The driver takes its share of a device for each
  * (simcuda/machine/serve.c), and gives it back when the context is destroyed. What was allocated in
- * it goes with it. Memory that belongs to a device (of pools, graphs and code) goes with the last
- * context that the process has there.
+ * it goes with it. Code and streams go with the last context that the process has on the device.
+ * Memory of pools, graphs and cuMemCreate stays.
  *
  * A device's primary context is made when it is retained. It is destroyed when nobody has it any
  * more, and when it is reset, after which those who have it still must release it. The next who
@@ -68,6 +68,14 @@ CUresult rvli_current_device(int *device_out)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *device_out = current()->device;
     return CUDA_SUCCESS;
+}
+
+CUresult rvli_current_alive(void)
+{
+    CUresult result = rvli_driver_ready();
+    if (result == CUDA_SUCCESS && current() != NULL && !current()->alive)
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return result;
 }
 
 unsigned rvli_current_context(void)
@@ -292,9 +300,15 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     return result;
 }
 
+/* Of a destroyed context as well. */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    return device == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_current_device(device);
+    CUresult result = device == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_driver_ready();
+    if (result == CUDA_SUCCESS && current() == NULL)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == CUDA_SUCCESS)
+        *device = current()->device;
+    return result;
 }
 
 CUresult cuCtxGetFlags(unsigned int *flags)

@@ -67,6 +67,10 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 static CUresult copy_named(CUstream stream, uint64_t to, bool to_device, uint64_t from,
                            bool from_device, size_t bytes)
 {
+    int device;
+    CUresult result = rvli_current_device(&device);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (bytes > 0 && ((to_device && !within(to, bytes)) || (from_device && !within(from, bytes))))
         return CUDA_ERROR_INVALID_VALUE;
     return copy_on(stream, to, from, bytes);

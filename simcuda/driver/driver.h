@@ -52,6 +52,10 @@ const rvli_driver_figures *rvli_device_figures(int device);
  * CUDA_ERROR_CONTEXT_IS_DESTROYED. */
 CUresult rvli_current_device(int *device_out);
 
+/* CUDA_ERROR_CONTEXT_IS_DESTROYED, if this thread's context is; CUDA_SUCCESS: it is alive, or there
+ * is none. */
+CUresult rvli_current_alive(void);
+
 /* The number of this thread's context, which what is allocated in it goes with. 0: of a device's
  * primary one, or none. */
 unsigned rvli_current_context(void);

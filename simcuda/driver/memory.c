@@ -440,15 +440,6 @@ static void give_of_context(const rvli_range *range)
         rvli_ipc_close(range->base);
 }
 
-static void give_of_device(const rvli_range *range)
-{
-    rvli_range taken;
-    if (range->kind == RVLI_RANGE_GRAPH)
-        (void)rvli_graph_memory_free(range);
-    else if (range->kind == RVLI_RANGE_POOL && rvli_range_take(range->base, range->kind, &taken))
-        rvli_pool_free(&taken, NULL, true);
-}
-
 /* The first range of a device from an address on. */
 static bool next_range(uint64_t from, int device, rvli_range *range_out)
 {
@@ -472,15 +463,11 @@ void rvli_memory_give_context(int device, unsigned context)
             give_of_context(&each);
 }
 
-/* cuMemCreate needs no context, and what it made stays: that is assumed. */
+/* On a card, too, memory of pools, of graphs and of cuMemCreate stays
+ * (tests/simcuda/context_facts.c). */
 void rvli_memory_give_device(int device)
 {
-    rvli_range each;
-    for (uint64_t at = 0; next_range(at, device, &each); at = each.base + 1)
-        give_of_device(&each);
-    rvli_pools_settle();
-    (void)rvli_pools_relieve(device);
-    rvli_graph_memory_trim(device);
+    rvli_pools_settle(); /* nothing is at work any more */
     rvli_managed_give(device);
     rvli_share_give(device);
     rvli_loaded_lose(device);
@@ -568,7 +555,7 @@ static CUresult free_waiting(uint64_t addr)
 
 CUresult cuMemFree(CUdeviceptr addr)
 {
-    CUresult result = rvli_driver_ready();
+    CUresult result = rvli_current_alive();
     if (result == CUDA_SUCCESS && addr != 0)
         result = rvli_capture_unsafe();
     return result != CUDA_SUCCESS || addr == 0 ? result : free_waiting(addr);

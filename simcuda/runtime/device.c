@@ -100,14 +100,31 @@ static CUresult retain(int device, CUcontext *context_out)
     return result;
 }
 
+/* Not if the program has released or reset it through the driver: then it is made again. */
+static bool is_there(int device)
+{
+    unsigned flags = 0;
+    int active = 0;
+    return cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+static void lose(int device)
+{
+    pthread_mutex_lock(&mutex);
+    contexts[device] = NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
 /* A context that the program has made current through the driver is used as it is. */
 CUresult rvli_runtime_ready(void)
 {
     CUcontext there = NULL;
     CUresult result = CUDA_SUCCESS;
     unsigned now = atomic_load(&generation);
-    if (entered == current && entered_in == now)
+    if (entered == current && entered_in == now && is_there(current))
         return CUDA_SUCCESS;
+    if (entered == current && entered_in == now)
+        lose(current);
     result = cuInit(0);
     if (result == CUDA_SUCCESS)
         result = cuCtxGetCurrent(&there);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Holds what a simulated H200 answers against what a card answered: facts.py REVEILLE FACTS CARD OWN.
 
-FACTS is the program facts.c or ipc_facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints
+FACTS is the program facts.c, ipc_facts.c or context_facts.c, CARD what it printed on an H200 (driver 580, CUDA 13.0), OWN what it prints
 here of what no card was asked: there the answers are those that CUDA's documentation has. Each line begins with
 what was asked, up to the colon. What is known to differ is listed here with both answers, so that a change
 of either is seen.
@@ -17,10 +17,13 @@ IPC = {"memory": "h200", "ends": "h200", "events": "h200", "files": "h200", "unm
 FACTS = {"rules": "h200", "graphs": "h200", "objects": "h200", "cost": "h200", "streams": "h200",
          "implicit": "h200", "full": "1GiB",
          "pools": "h200", "managed": "h200", "arrays": "h200", "graph_pools": "h200", "orders": "h200", "modules": "h200"}  # fmt: skip
-PROGRAMS = {"simcuda-facts": (FACTS, 100), "simcuda-ipc": (IPC, 80)}
+CONTEXTS = {"release": "h200", "reset": "h200", "destroy": "h200", "handles": "h200", "runtime": "h200"}
+PROGRAMS = {"simcuda-facts": (FACTS, 100), "simcuda-ipc": (IPC, 80), "simcuda-contexts": (CONTEXTS, 60)}
 SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
 A_MOMENT_LATER = "a card's copy from unpinned memory may arrive when the call has returned"
+MANAGED = "half of a batch stays on a card"
 DIFFER = {
+    **{f"{way} managed memory": MANAGED for way in ("release", "reset", "destroy")},
     "modules load no such instruction": "instructions are not read",
     "cost many 256 nodes": SIZES_OF_ARGUMENTS,
     "cost many 1024 nodes": SIZES_OF_ARGUMENTS,

@@ -56,7 +56,7 @@ static void make_streams(int count)
 }
 
 /* A graph that allocates, and keeps what it has allocated. */
-static void allocate_by_graph(size_t bytes)
+static CUdeviceptr allocate_by_graph(size_t bytes)
 {
     CUgraph graph;
     CUgraphExec exec;
@@ -69,6 +69,7 @@ static void allocate_by_graph(size_t bytes)
     assert_int_equal(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
     assert_int_equal(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
     assert_int_equal(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+    return wanted.dptr;
 }
 
 static CUdeviceptr manage(size_t bytes)
@@ -80,27 +81,56 @@ static CUdeviceptr manage(size_t bytes)
     return addr;
 }
 
+/* What a context's end leaves. */
+typedef struct stays {
+    CUdeviceptr pooled;
+    CUdeviceptr graph;
+} stays;
+
 /* Memory of every kind that a context or its device has, and 4 MiB of pinned memory. */
-static void fill(void)
+static stays fill(void)
 {
+    stays kept;
     CUdeviceptr addr;
     void *pinned;
     char *registered = NULL;
     assert_int_equal(cuMemAlloc(&addr, 1000), CUDA_SUCCESS);
     assert_int_equal(cuMemAlloc(&addr, 3 * MIB), CUDA_SUCCESS);
-    assert_int_equal(cuMemAllocAsync(&addr, 40 * MIB, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuMemAllocAsync(&kept.pooled, 40 * MIB, NULL), CUDA_SUCCESS);
     assert_int_equal(cuMemAllocAsync(&addr, 40 * MIB, NULL), CUDA_SUCCESS);
     assert_int_equal(cuMemFreeAsync(addr, NULL), CUDA_SUCCESS);
     (void)manage(PAGE);
     make_streams(9);
-    allocate_by_graph(MIB);
+    kept.graph = allocate_by_graph(MIB);
     assert_int_equal(cuMemHostAlloc(&pinned, 3 * MIB, 0), CUDA_SUCCESS);
     registered = test_malloc(MIB);
     assert_int_equal(cuMemHostRegister(registered, MIB - 8192, 0), CUDA_SUCCESS);
     test_free(registered); /* it stays counted until it is unregistered */
+    return kept;
+}
+
+/* It can be freed in a later context. */
+static void give_back_pooled(CUdeviceptr pooled)
+{
+    CUmemoryPool pool;
+    assert_int_equal(cuMemFreeAsync(pooled, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    assert_int_equal(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+}
+
+static void give_back(stays kept)
+{
+    (void)enter(0);
+    give_back_pooled(kept.pooled);
+    assert_int_equal(cuMemFree(kept.graph), CUDA_SUCCESS);
+    assert_int_equal(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), SHARE + ONCE);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
 #define FILLED (PAGE + 2 * PAGE + 3 * CHUNK + BATCH + 2 * PAGE + CHUNK)
+#define STAYS (2 * CHUNK + CHUNK) /* of pools, what is allocated; of graphs */
 
 static void what_the_primary_context_held_goes_back(void **state)
 {
@@ -108,15 +138,24 @@ static void what_the_primary_context_held_goes_back(void **state)
     (void)state;
     assert_int_equal(in_use(0), 0);
     for (int round = 0; round < 3; round++) {
+        CUdevice device = -1;
+        char byte;
         (void)enter(0);
         assert_int_equal(in_use(0), SHARE + ONCE);
-        fill();
+        stays kept = fill();
         assert_int_equal(in_use(0), SHARE + ONCE + FILLED);
+        assert_int_equal(cuMemAlloc(&addr, 1), CUDA_SUCCESS);
         assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-        assert_int_equal(in_use(0), 0);
+        assert_int_equal(in_use(0), STAYS);
         assert_int_equal(active(0), 0);
+        assert_int_equal(cuMemFree(addr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        assert_int_equal(cuMemcpyDtoH(&byte, addr, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        assert_int_equal(cuCtxGetDevice(&device), CUDA_SUCCESS);
+        assert_int_equal(device, 0);
         assert_int_equal(cuMemAlloc(&addr, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
         assert_int_equal(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        give_back(kept);
+        assert_int_equal(in_use(0), 0);
     }
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
@@ -188,6 +227,10 @@ static void contexts_of_the_programs_own(void **state)
     assert_int_equal(cuCtxGetCurrent(&there), CUDA_SUCCESS);
     assert_ptr_equal(there, first);
     assert_int_equal(cuCtxDestroy(first), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), CHUNK);
+    (void)enter(0);
+    give_back_pooled(pooled);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     assert_int_equal(in_use(0), 0);
     assert_int_equal(cuCtxDestroy(NULL), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
@@ -244,6 +287,12 @@ static void the_runtime_goes_on_after_a_reset(void **state)
         assert_int_equal(cudaFree(addr), cudaErrorInvalidValue);
         assert_int_equal(cudaDeviceReset(), cudaSuccess);
     }
+    assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0), 0);
+    assert_int_equal(cudaMalloc(&addr, 3 * MIB), cudaSuccess); /* as the card's runtime does */
+    assert_int_equal(in_use(0), SHARE + ONCE + 2 * PAGE);
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
     assert_int_equal(in_use(0), 0);
 }
 
