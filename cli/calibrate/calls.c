@@ -3,8 +3,9 @@
  * What each call for device memory costs, by the size of the block.
  *
  * Blocks of one size are made, mapped, made accessible and taken down again, many at a time, as a
- * pause and a resume do it; every call is timed by itself. The first create after a release pays
- * for what the driver has cleared since: it is kept apart, by how much was released.
+ * pause and a resume do it. Every call is timed by itself, and the mean of a round counts. The
+ * first create after a release pays for what the driver has cleared since: it is kept apart, by how
+ * much was released.
  */
 #include <stdlib.h>
 
@@ -20,17 +21,18 @@ typedef struct batch {
     CUmemGenericAllocationHandle *blocks;
     uint64_t created; /* blocks that are there */
     uint64_t mapped;
+    means round; /* of the calls since it began */
 } batch;
 
 /* One call, timed. */
-#define TIMED(it, act, size, call, what)                                                           \
+#define TIMED(it, made, act, call, what)                                                           \
     do {                                                                                           \
         uint64_t begin_ns_ = now_ns();                                                             \
         CUresult result_ = (call);                                                                 \
         uint64_t end_ns_ = now_ns();                                                               \
         if (!card_ok(it, result_, what))                                                           \
             return false;                                                                          \
-        samples_add((it)->measured, act, size, "ns", end_ns_ - begin_ns_);                         \
+        means_note(&(made)->round, act, (made)->block_bytes, end_ns_ - begin_ns_);                 \
     } while (0)
 
 static bool create_blocks(card *it, batch *made)
@@ -50,7 +52,7 @@ static bool create_blocks(card *it, batch *made)
         if (it->released_bytes > 0)
             samples_add(it->measured, "create_after_release", it->released_bytes, "ns", taken_ns);
         else
-            samples_add(it->measured, "create", made->block_bytes, "ns", taken_ns);
+            means_note(&made->round, "create", made->block_bytes, taken_ns);
         it->released_bytes = 0;
     }
     return true;
@@ -64,11 +66,11 @@ static bool map_blocks(card *it, batch *made)
     };
     for (; made->mapped < made->count; made->mapped++) {
         CUdeviceptr addr = made->base + made->mapped * made->block_bytes;
-        TIMED(it, "map", made->block_bytes,
+        TIMED(it, made, "map",
               it->cuMemMap(addr, made->block_bytes, 0, made->blocks[made->mapped], 0),
               "mapping a block");
-        TIMED(it, "set_access", made->block_bytes,
-              it->cuMemSetAccess(addr, made->block_bytes, &access, 1), "giving access");
+        TIMED(it, made, "set_access", it->cuMemSetAccess(addr, made->block_bytes, &access, 1),
+              "giving access");
     }
     return true;
 }
@@ -77,7 +79,7 @@ static bool unmap_blocks(card *it, batch *made)
 {
     for (; made->mapped > 0; made->mapped--)
         TIMED(
-            it, "unmap", made->block_bytes,
+            it, made, "unmap",
             it->cuMemUnmap(made->base + (made->mapped - 1) * made->block_bytes, made->block_bytes),
             "unmapping a block");
     return true;
@@ -88,7 +90,7 @@ static bool release_blocks(card *it, batch *made)
 {
     for (; made->created > 0; made->created--) {
         const char *act = card_is_clearing(it) ? "release_behind_others" : "release";
-        TIMED(it, act, made->block_bytes, it->cuMemRelease(made->blocks[made->created - 1]),
+        TIMED(it, made, act, it->cuMemRelease(made->blocks[made->created - 1]),
               "releasing a block");
         card_note_released(it, made->block_bytes);
     }
@@ -116,6 +118,7 @@ static bool run_rounds(card *it, batch *made)
                     taken > bytes ? taken - bytes : 0);
         if (!unmap_blocks(it, made) || !release_blocks(it, made))
             return false;
+        means_keep(&made->round, it->measured);
         settle(bytes);
     }
     return true;

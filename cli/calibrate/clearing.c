@@ -110,7 +110,7 @@ static bool time_idle(card *it, uint64_t behind_bytes)
 }
 
 /* The last one goes first. A later one may find all cleared: then it is not noted. */
-static bool time_last(card *it, ready *made)
+static bool time_last(card *it, ready *made, means *calls)
 {
     size_t i = made->count - 1;
     bool meanwhile = card_is_clearing(it);
@@ -124,10 +124,8 @@ static bool time_last(card *it, ready *made)
     uint64_t end_ns = now_ns();
     made->count--;
     if (meanwhile) {
-        samples_add(it->measured, "unmap_while_clearing", made->blocks[i].bytes, "ns",
-                    unmapped_ns - begin_ns);
-        samples_add(it->measured, "release_while_clearing", made->blocks[i].bytes, "ns",
-                    end_ns - unmapped_ns);
+        means_note(calls, "unmap_while_clearing", made->blocks[i].bytes, unmapped_ns - begin_ns);
+        means_note(calls, "release_while_clearing", made->blocks[i].bytes, end_ns - unmapped_ns);
     }
     return true;
 }
@@ -136,6 +134,7 @@ static bool time_last(card *it, ready *made)
 static bool measure_behind(card *it, uint64_t bytes)
 {
     ready large = {.count = 0}, made = {.count = 0};
+    means calls = {.count = 0};
     bool ok =
         card_ok(it, it->cuMemAddressReserve(&large.base, bytes, 0, 0, 0), "reserving a range");
     large.bytes = ok ? bytes : 0;
@@ -150,7 +149,8 @@ static bool measure_behind(card *it, uint64_t bytes)
     }
     ok = ok && time_idle(it, bytes);
     while (ok && made.count > 0)
-        ok = time_last(it, &made);
+        ok = time_last(it, &made, &calls);
+    means_keep(&calls, it->measured);
     clean_up(it, &made);
     clean_up(it, &large);
     settle(bytes);

@@ -12,6 +12,7 @@
 #include "calibrate/fit.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define POINTS_MAX 16
@@ -293,6 +294,51 @@ static bool fit_disk(const samples *all, const char *act, rvl_cost *cost)
     return found.count > 0;
 }
 
+/* ---- Calls in a transition ---- */
+
+static int by_value(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* How many times as long blocks take in a transition as their calls do in a row; the median. 1: not
+ * measured. */
+static double longer(const samples *all, const char *act, const line *calls, size_t count)
+{
+    points found = medians(all, act);
+    double ratios[POINTS_MAX];
+    for (size_t i = 0; i < found.count; i++) {
+        double alone = 0;
+        for (size_t k = 0; k < count; k++)
+            alone += at(calls[k], found.bytes[i]);
+        ratios[i] = alone > 0 ? found.values[i] / alone : 1;
+    }
+    qsort(ratios, found.count, sizeof *ratios, by_value);
+    return found.count == 0 ? 1 : ratios[found.count / 2];
+}
+
+static void lengthen(rvl_cost *cost, double times)
+{
+    cost->call_ns = whole(cost->call_ns * times);
+    cost->fs_per_byte = whole(cost->fs_per_byte * times);
+}
+
+/* A row of the same calls is faster than a transition: their costs are made those of a transition.
+ */
+static void fit_transitions(const samples *all, rvl_cost_model *model)
+{
+    const line down[] = {line_of(model->unmap), line_of(model->release)};
+    const line up[] = {line_of(model->create), line_of(model->map), line_of(model->set_access)};
+    double pause = longer(all, "pause_block", down, sizeof down / sizeof *down);
+    double resume = longer(all, "resume_block", up, sizeof up / sizeof *up);
+    lengthen(&model->unmap, pause);
+    lengthen(&model->release, pause);
+    lengthen(&model->create, resume);
+    lengthen(&model->map, resume);
+    lengthen(&model->set_access, resume);
+}
+
 /* ---- What the driver takes ---- */
 
 static uint64_t median_of(const samples *all, const char *act)
@@ -350,6 +396,7 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_digest(all, model) ? BIT(digest) : 0;
     known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
+    fit_transitions(all, model); /* last: what is fitted above compares calls with calls */
     profile->driver.context_bytes = median_of(all, "context_takes");
     profile->driver.first_kernel_bytes = median_of(all, "first_kernel_takes");
     profile->driver.streams_bytes = median_of(all, "34_streams_take");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pauses and resumes as the library makes them: into host memory that has to be made first and
- * into what is there, with digests and without, and into a file.
+ * Pauses and resumes as the library makes them: of blocks alone; into host memory that has to be
+ * made first and into what is there, with digests and without; and into a file.
  *
  * How fast host memory is made is the library's doing as much as the machine's (it makes it with
  * several threads, beside the copy), so it is measured through the library and not by calls of the
@@ -106,6 +106,70 @@ static bool measure_round(subject *made, const acts *names, rvl_backup backup)
     return timed_pause(made, names->pause) && timed_resume(made, names->resume);
 }
 
+/*
+ * Blocks without a backup, some time after the last call, as a stage of a program comes between.
+ * There a call takes longer than in a row of the same calls (calls.c): by a third on an H200 and an
+ * H100. The value of an act is the time of a block.
+ */
+#define REST_MS 100
+#define MOVES 3
+
+/* What a release has left to be paid is paid by this block, and not by the resume. */
+static bool create_small(card *it)
+{
+    const CUmemAllocationProp kind = card_block(it);
+    CUmemGenericAllocationHandle block = 0;
+    return card_ok(it, it->cuMemCreate(&block, it->granularity_bytes, &kind, 0),
+                   "creating a block") &&
+           card_ok(it, it->cuMemRelease(block), "releasing a block");
+}
+
+static bool measure_moves(subject *made, uint64_t block_bytes, uint64_t count)
+{
+    card *it = made->it;
+    sleep_ms(REST_MS);
+    uint64_t begin_ns = now_ns();
+    if (rvl_pause(made->context, &made->tag, 1, NULL) != RVL_OK)
+        return false;
+    samples_add(it->measured, "pause_block", block_bytes, "ns", (now_ns() - begin_ns) / count);
+    settle(block_bytes * count);
+    if (!create_small(it))
+        return false;
+    sleep_ms(REST_MS);
+    begin_ns = now_ns();
+    if (rvl_resume(made->context, &made->tag, 1, NULL) != RVL_OK)
+        return false;
+    samples_add(it->measured, "resume_block", block_bytes, "ns", (now_ns() - begin_ns) / count);
+    return true;
+}
+
+static bool measure_blocks_of(card *it, uint64_t block_bytes, uint64_t count)
+{
+    subject made = {.bytes = block_bytes * count};
+    bool ok = open_subject(&made, it, NULL, 0);
+    const rvl_alloc_options options = {.struct_size = sizeof options, .tag_id = made.tag};
+    bool fits = ok && made.bytes < made.free_before / 10 * 9;
+    for (uint64_t i = 0; i < count && ok && fits; i++)
+        ok = rvl_alloc(made.context, block_bytes, &options, &made.addr) == RVL_OK;
+    for (int round = 0; round < MOVES && ok && fits && (round == 0 || card_has_time(it)); round++)
+        ok = measure_moves(&made, block_bytes, count);
+    return close_subject(&made, ok);
+}
+
+static bool measure_blocks(card *it)
+{
+    static const struct {
+        uint64_t block_bytes;
+        uint64_t count;
+    } plan[] = {{2 * MIB, 512}, {20 * MIB, 128}, {160 * MIB, 48}, {512 * MIB, 24}, {4 * GIB, 4}};
+    bool ok = true;
+    for (size_t i = 0; i < sizeof plan / sizeof *plan && ok; i++) {
+        if (plan[i].block_bytes % it->granularity_bytes == 0)
+            ok = measure_blocks_of(it, plan[i].block_bytes, plan[i].count);
+    }
+    return ok;
+}
+
 /* Buffers that are smaller than what host memory is made in. */
 #define BUFFERS 64
 #define BUFFER_BYTES (18 * MIB)
@@ -208,7 +272,7 @@ bool measure_library(card *it)
 {
     static const acts plain = {"pause_cold", "pause_warm", "resume_warm"};
     static const acts verified = {"pause_cold_verified", "pause_verified", "resume_verified"};
-    bool ok = measure_host(it, &plain, RVL_CONTEXT_NO_VERIFY);
+    bool ok = measure_blocks(it) && measure_host(it, &plain, RVL_CONTEXT_NO_VERIFY);
     for (int round = 0; round < ROUNDS && ok; round++)
         ok = measure_buffers(it);
     return ok && measure_disk(it) && measure_host(it, &verified, 0);

@@ -73,6 +73,32 @@ spread samples_spread(const series *one)
                     .count = one->count};
 }
 
+void means_note(means *batch, const char *act, uint64_t bytes, uint64_t ns)
+{
+    size_t i = 0;
+    while (i < batch->count &&
+           (strcmp(batch->list[i].act, act) != 0 || batch->list[i].bytes != bytes))
+        i++;
+    if (i == MEANS_MAX)
+        return;
+    if (i == batch->count) {
+        batch->list[i].act = act;
+        batch->list[i].bytes = bytes;
+        batch->list[i].sum_ns = batch->list[i].calls = 0;
+        batch->count++;
+    }
+    batch->list[i].sum_ns += ns;
+    batch->list[i].calls++;
+}
+
+void means_keep(means *batch, samples *all)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        samples_add(all, batch->list[i].act, batch->list[i].bytes, "ns",
+                    batch->list[i].sum_ns / batch->list[i].calls);
+    batch->count = 0;
+}
+
 void samples_move(samples *all, samples *part)
 {
     for (size_t i = 0; i < part->count; i++) {

@@ -45,6 +45,28 @@ const series *samples_find(const samples *all, const char *act, uint64_t bytes);
 /* NULL: count 0. */
 spread samples_spread(const series *one);
 
+/*
+ * Calls of one batch that are timed one by one. A pause or resume takes the sum of its calls, and a
+ * few of them take many times as long as the others: the mean of a batch is what counts, and is one
+ * value of the act.
+ */
+#define MEANS_MAX 16
+typedef struct means {
+    struct {
+        const char *act;
+        uint64_t bytes;
+        uint64_t sum_ns;
+        uint64_t calls;
+    } list[MEANS_MAX];
+    size_t count;
+} means;
+
+/* A call took so long. More acts and sizes than MEANS_MAX are not noted. */
+void means_note(means *batch, const char *act, uint64_t bytes, uint64_t ns);
+
+/* Adds the mean of each act and size, and empties the batch. */
+void means_keep(means *batch, samples *all);
+
 /* Moves all values of `part` into `all`, and leaves the part empty. */
 void samples_move(samples *all, samples *part);
 

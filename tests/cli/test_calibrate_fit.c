@@ -29,6 +29,34 @@ static void test_spread(void **state)
     samples_free(&all);
 }
 
+/* A batch of calls is one value of each act and size: the mean, which slow calls move. */
+static void test_means(void **state)
+{
+    samples all = {0};
+    means batch = {0};
+    (void)state;
+    for (int i = 0; i < 9; i++)
+        means_note(&batch, "map", 2, 10);
+    means_note(&batch, "map", 2, 110);
+    means_note(&batch, "map", 3, 7);
+    means_note(&batch, "unmap", 2, 5);
+    means_keep(&batch, &all);
+    assert_int_equal(batch.count, 0);
+    means_note(&batch, "map", 2, 40);
+    means_keep(&batch, &all);
+    means_keep(&batch, &all);
+    spread found = samples_spread(samples_find(&all, "map", 2));
+    assert_int_equal(found.count, 2);
+    assert_int_equal(found.least, 20);
+    assert_int_equal(found.most, 40);
+    assert_int_equal(samples_spread(samples_find(&all, "map", 3)).median, 7);
+    assert_int_equal(samples_spread(samples_find(&all, "unmap", 2)).median, 5);
+    for (uint64_t size = 0; size < MEANS_MAX + 3; size++)
+        means_note(&batch, "create", size, 1);
+    assert_int_equal(batch.count, MEANS_MAX);
+    samples_free(&all);
+}
+
 /* call_ns + bytes * fs_per_byte / 10^6 for an act, at four sizes, with an outlier at each. */
 static void add_line(samples *all, const char *act, uint64_t call_ns, uint64_t fs_per_byte)
 {
@@ -184,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_means),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_what_is_not_measured_alone),
