@@ -27,30 +27,33 @@
  */
 #define H200_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
-        .reserve = {24374, 0}, .release_range = {55503, 0}, .create = {10247, 65},                 \
-        .release = {18721, 417}, .reclaim = {0, 226}, .map = {11156, 0},                           \
-        .set_access = {37012, 30}, .unmap = {32601, 9}, .fill = {10083, 216},                      \
-        .host_alloc = {2000, 35576}, .host_free = {1000, 0}, .copy_to_host = {3053, to_host},      \
-        .copy_to_device = {2944, to_device}, .digest = {8000, 278}, .disk_write = {0, 576018},     \
-        .disk_read = {0, 464934},                                                                  \
+        .reserve = {27984, 0}, .release_range = {55693, 0}, .create = {11533, 75},                 \
+        .release = {21199, 628}, .reclaim = {0, 195}, .map = {12610, 0},                           \
+        .set_access = {43828, 33}, .unmap = {41360, 10}, .fill = {12022, 215},                     \
+        .host_alloc = {2000, 37245}, .host_free = {1000, 0}, .copy_to_host = {3128, to_host},      \
+        .copy_to_device = {2997, to_device}, .digest = {8000, 179}, .disk_write = {0, 489834},     \
+        .disk_read = {0, 600052},                                                                  \
     }
 #define H100_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
-        .reserve = {21685, 0}, .release_range = {40377, 0}, .create = {12248, 9},                  \
-        .release = {14287, 510}, .reclaim = {0, 235}, .map = {8372, 1}, .set_access = {31659, 28}, \
-        .unmap = {27902, 9}, .fill = {8507, 305}, .host_alloc = {2000, 38676},                     \
-        .host_free = {1000, 0}, .copy_to_host = {23026, to_host},                                  \
-        .copy_to_device = {8446, to_device}, .digest = {8000, 5391}, .disk_write = {0, 682569},    \
-        .disk_read = {0, 518060},                                                                  \
+        .reserve = {25514, 0}, .release_range = {45844, 0}, .create = {14450, 10},                 \
+        .release = {13006, 532}, .reclaim = {0, 284}, .map = {9590, 1}, .set_access = {35831, 43}, \
+        .unmap = {29785, 11}, .fill = {9360, 324}, .host_alloc = {2000, 35082},                    \
+        .host_free = {1000, 0}, .copy_to_host = {30586, to_host},                                  \
+        .copy_to_device = {15748, to_device}, .digest = {8000, 278}, .disk_write = {0, 559475},    \
+        .disk_read = {0, 541243},                                                                  \
     }
 
 #define H200_WAITS                                                                                 \
     {                                                                                              \
-        .host_first = {1282796, 0}, .host_start = {2162578, 0}, .clear = {0, 2793},                \
-        .idle_clearing = {28929, 0}, .unmap_clearing = {3102, 18}, .release_clearing = {0, 74},    \
+        .host_first = {4562232, 0}, .host_start = {2276985, 0}, .clear = {0, 2966},                \
+        .idle_clearing = {26393, 0}, .unmap_clearing = {9465, 16}, .release_clearing = {0, 4},     \
     }
-/* The H200's: not measured on an H100 yet. */
-#define H100_WAITS H200_WAITS
+#define H100_WAITS                                                                                 \
+    {                                                                                              \
+        .host_first = {3778872, 0}, .host_start = {2277556, 0}, .clear = {0, 2876},                \
+        .idle_clearing = {20555, 0}, .unmap_clearing = {3189, 5}, .release_clearing = {0, 0},      \
+    }
 
 #define COSTS_OF(card, to_host, to_device)                                                         \
     .cost = card##_COSTS(to_host, to_device), .waits = card##_WAITS
@@ -96,10 +99,10 @@
 static const rvl_profile profiles[] = {
     MEASURED("h200", "NVIDIA H200, 141 GB HBM3e",
              "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(150109880320),
-             H200, 18360, 18435),
+             H200, 18331, 18347),
     MEASURED("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3",
              "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(85017493504),
-             H100, 18960, 18664),
+             H100, 18801, 18626),
     PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3",
             "cuda: fastfetch-cli/fastfetch#1658" ESTIMATED, UINT64_C(99961274368), 553, 0),
     UPPER_BOUND("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e",
