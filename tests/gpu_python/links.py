@@ -28,7 +28,7 @@ class Cards:
     """Weights in regions of PyTorch."""
 
     def __init__(self, size: int) -> None:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         self.tensors = []
         random = torch.Generator(device="cuda").manual_seed(7)
         with reveille.region("weights", backup="host"):

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""What makes the driver's calls for blocks slower in a resume than alone: a JSON line for each way. Needs libcuda alone.
+
+Blocks lie in one range, or apart in a range each. Calls go by kind (all creates, all maps, ...) or by block. Before them
+nobody calls the driver for `rest_s` seconds. Medians without the first round, in ms.
+"""
+
+import ctypes as C
+import json
+import statistics
+import sys
+import time
+
+MIB = 1 << 20
+WORKS = ((90, 22 * MIB), (80, 118 * MIB), (48, 448 * MIB), (1, 9216 * MIB))
+ROUNDS = 3
+
+
+class Location(C.Structure):
+    _fields_ = [("type", C.c_int), ("id", C.c_int)]
+
+
+class Property(C.Structure):  # CUmemAllocationProp
+    _fields_ = [("type", C.c_int), ("handles", C.c_int), ("location", Location), ("win32", C.c_void_p),
+                ("compression", C.c_ubyte), ("rdma", C.c_ubyte), ("usage", C.c_ushort), ("reserved", C.c_ubyte * 4)]  # fmt: skip
+
+
+class Access(C.Structure):
+    _fields_ = [("location", Location), ("flags", C.c_int)]
+
+
+cuda = C.CDLL("libcuda.so.1")
+cuda.cuMemCreate.argtypes = [C.c_void_p, C.c_size_t, C.c_void_p, C.c_ulonglong]
+cuda.cuMemMap.argtypes = [C.c_ulonglong, C.c_size_t, C.c_size_t, C.c_ulonglong, C.c_ulonglong]
+cuda.cuMemSetAccess.argtypes = [C.c_ulonglong, C.c_size_t, C.c_void_p, C.c_size_t]
+cuda.cuMemUnmap.argtypes = [C.c_ulonglong, C.c_size_t]
+cuda.cuMemRelease.argtypes = [C.c_ulonglong]
+cuda.cuMemAddressReserve.argtypes = [C.c_void_p, C.c_size_t, C.c_size_t, C.c_ulonglong, C.c_ulonglong]
+cuda.cuMemAddressFree.argtypes = [C.c_ulonglong, C.c_size_t]
+
+
+def need(result):
+    if result != 0:
+        sys.exit(f"the driver answered {result}")
+
+
+context = C.c_void_p()
+need(cuda.cuInit(0))
+need(cuda.cuDevicePrimaryCtxRetain(C.byref(context), 0))
+need(cuda.cuCtxSetCurrent(context))
+location = Location(1, 0)
+kind = Property(1, 0, location, None, 0, 1, 0)
+access = Access(location, 3)
+
+
+def reserve(size):
+    at = C.c_ulonglong()
+    need(cuda.cuMemAddressReserve(C.byref(at), size, 0, 0, 0))
+    return at.value
+
+
+def backed(ranges, size, by_block):
+    """Handles, and seconds of creates, maps, accesses."""
+    handles, took = [C.c_ulonglong() for _ in ranges], [0.0, 0.0, 0.0]
+    clock = time.perf_counter
+    order = [[i] for i in range(len(ranges))] if by_block else [list(range(len(ranges)))]
+    begin = clock()
+    for some in order:
+        a = clock()
+        for i in some:
+            need(cuda.cuMemCreate(C.byref(handles[i]), size, C.byref(kind), 0))
+        b = clock()
+        for i in some:
+            need(cuda.cuMemMap(ranges[i], size, 0, handles[i], 0))
+        c = clock()
+        for i in some:
+            need(cuda.cuMemSetAccess(ranges[i], size, C.byref(access), 1))
+        d = clock()
+        took = [t + s for t, s in zip(took, (b - a, c - b, d - c))]
+    return handles, clock() - begin, took
+
+
+def taken_down(ranges, size, handles, by_block):
+    clock = time.perf_counter
+    unmaps = releases = 0.0
+    order = [[i] for i in range(len(ranges))] if by_block else [list(range(len(ranges)))]
+    begin = clock()
+    for some in order:
+        a = clock()
+        for i in some:
+            need(cuda.cuMemUnmap(ranges[i], size))
+        b = clock()
+        for i in some:
+            need(cuda.cuMemRelease(handles[i]))
+        unmaps, releases = unmaps + b - a, releases + clock() - b
+    return clock() - begin, [unmaps, releases]
+
+
+for count, size in WORKS:
+    for apart in (False, True):
+        base = 0 if apart else reserve(count * size)
+        ranges = [reserve(size) if apart else base + i * size for i in range(count)]
+        for by_block in (False, True):
+            for rest in (0.02, 0.4):
+                rows = []
+                for _ in range(ROUNDS):
+                    time.sleep(rest)
+                    handles, up, parts = backed(ranges, size, by_block)
+                    time.sleep(rest)
+                    down, down_parts = taken_down(ranges, size, handles, by_block)
+                    rows.append([up, *parts, down, *down_parts])
+                ms = [round(statistics.median(column) * 1e3, 3) for column in zip(*rows[1:])]
+                names = ("up", "create", "map", "access", "down", "unmap", "release")
+                print(json.dumps({"count": count, "mib": size // MIB, "apart": apart, "by_block": by_block,
+                                  "rest_s": rest, **dict(zip(names, ms))}), flush=True)  # fmt: skip
+        for at in ranges if apart else [base]:
+            need(cuda.cuMemAddressFree(at, size if apart else count * size))
