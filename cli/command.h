@@ -79,6 +79,11 @@ const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 #define TIMES_TEXT_BYTES 32
 const char *format_times(uint64_t count, char text[TIMES_TEXT_BYTES]);
 
+/* "1 stage", or "2 stages". Returns text. */
+#define COUNT_TEXT_BYTES 64
+const char *format_count(uint64_t count, const char *one, const char *many,
+                         char text[COUNT_TEXT_BYTES]);
+
 /* "+1.25 %", "-0.31 %"; "0.00 %" where two digits show no difference. */
 #define CHANGE_TEXT_BYTES 32
 const char *format_change(double percent, char text[CHANGE_TEXT_BYTES]);

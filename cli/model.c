@@ -200,15 +200,17 @@ static bool print_step(const rvl_model *model, const rvl_model_step *step, const
     static const char *const titles[] = {"term", "size", "bytes", "allocations"};
     static const bool right[] = {false, true, true, true};
     size_t event_count = 0;
+    char text[COUNT_TEXT_BYTES];
     table *rows = table_new(titles, right, 4);
     if (rows == NULL || rvl_model_step_get_events(step, NULL, 0, 0, &event_count) != RVL_OK) {
         table_free(rows);
         return false;
     }
-    say("%s: %s, %" PRIu64 " parameters; %zu events", output, rvl_model_type(model),
-        rvl_model_parameter_count(model), event_count);
+    say("%s: %s, %" PRIu64 " parameters; %s", output, rvl_model_type(model),
+        rvl_model_parameter_count(model), format_count(event_count, "event", "events", text));
     if (rvl_model_step_token_count(step) > 0)
-        printf("; the KV cache holds %" PRIu64 " tokens", rvl_model_step_token_count(step));
+        printf("; the KV cache holds %s",
+               format_count(rvl_model_step_token_count(step), "token", "tokens", text));
     puts("");
     for (int term = 0; term < RVL_MODEL_TERM_COUNT; term++)
         add_term(rows, step, (rvl_model_term)term);

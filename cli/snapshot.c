@@ -227,9 +227,10 @@ static void print_divergence(const rvl_snapshot_facts *facts)
 
 static bool print_report(const rvl_snapshot *snapshot, const rvl_snapshot_facts *facts)
 {
-    char size[SIZE_TEXT_BYTES];
-    printf("%s, %" PRIu64 " entries, confidence: %s\n", facts->verify ? "verified" : "predicted",
-           facts->event_count, facts->exact ? "exact" : "interval");
+    char size[SIZE_TEXT_BYTES], text[COUNT_TEXT_BYTES];
+    printf("%s, %s, confidence: %s\n", facts->verify ? "verified" : "predicted",
+           format_count(facts->event_count, "entry", "entries", text),
+           facts->exact ? "exact" : "interval");
     if (!print_stages(snapshot, facts->stage_count))
         return false;
     print_divergence(facts);
@@ -237,10 +238,12 @@ static bool print_report(const rvl_snapshot *snapshot, const rvl_snapshot_facts 
         printf("bound: %s for the process%s\n", format_size(facts->capacity_bytes, size),
                facts->capacity_recorded ? ", as a failed request of the recording shows" : "");
     if (facts->oom_count > 0)
-        printf("%" PRIu64 " requests did not fit; the first is entry %" PRIu64 ", %s\n",
-               facts->oom_count, facts->oom_event, format_size(facts->oom_requested_bytes, size));
+        printf("%s did not fit; the first is entry %" PRIu64 ", %s\n",
+               format_count(facts->oom_count, "request", "requests", text), facts->oom_event,
+               format_size(facts->oom_requested_bytes, size));
     if (facts->skipped_count > 0)
-        printf("%" PRIu64 " entries were skipped\n", facts->skipped_count);
+        printf("%s skipped\n",
+               format_count(facts->skipped_count, "entry was", "entries were", text));
     for (uint32_t i = 0; i < facts->note_count; i++)
         printf("note: %s\n", rvl_snapshot_note(snapshot, i));
     return true;

@@ -213,23 +213,28 @@ static bool print_readings(const rvl_replay *replay, size_t index, const rvl_rep
 
 static void print_samples(const rvl_replay_device *device)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], samples[COUNT_TEXT_BYTES];
     int64_t worst = device->worst_sample_difference_bytes;
     uint64_t bytes = worst < 0 ? (uint64_t)0 - (uint64_t)worst : (uint64_t)worst;
     if (device->sample_count == 0)
         return;
-    printf("  %" PRIu64 " samples of the true use: at worst the prediction is %s %s\n",
-           device->sample_count, format_size(bytes, size), worst < 0 ? "below" : "above");
+    printf("  %s of the true use: at worst the prediction is %s %s\n",
+           format_count(device->sample_count, "sample", "samples", samples),
+           format_size(bytes, size), worst < 0 ? "below" : "above");
 }
 
 static void print_notes(const rvl_replay *replay, const rvl_trace_progress *progress)
 {
     uint64_t skipped = 0;
+    char text[COUNT_TEXT_BYTES];
     rvl_replay_event_count(replay, &skipped);
     if (skipped > 0)
-        printf("%" PRIu64 " events of unknown kinds were skipped\n", skipped);
+        printf("%s skipped\n", format_count(skipped, "event of an unknown kind was",
+                                            "events of unknown kinds were", text));
     if (progress->cut_files > 0)
-        printf("%" PRIu64 " of the files break off before their end record\n", progress->cut_files);
+        printf("%" PRIu64 " of the files %s off before %s end record\n", progress->cut_files,
+               progress->cut_files == 1 ? "breaks" : "break",
+               progress->cut_files == 1 ? "its" : "their");
 }
 
 bool report_print(const rvl_replay *replay, const rvl_trace_progress *progress)

@@ -85,13 +85,13 @@ static int explain(rvl_status status)
 static void print_table(const rvl_store_stats *stats)
 {
     char kept[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], referenced[SIZE_TEXT_BYTES];
-    char shared[SIZE_TEXT_BYTES], refused[SIZE_TEXT_BYTES];
+    char shared[SIZE_TEXT_BYTES], refused[SIZE_TEXT_BYTES], times[TIMES_TEXT_BYTES];
     printf("kept        %s of %s\n", format_size(stats->kept_bytes + stats->promised_bytes, kept),
            stats->budget_bytes > 0 ? format_size(stats->budget_bytes, budget) : "no budget");
     printf("without it  %s\n", format_size(stats->referenced_bytes, referenced));
     printf("shared      %s\n", format_size(stats->shared_bytes, shared));
-    printf("refused     %s, %" PRIu64 " times\n", format_size(stats->refused_bytes, refused),
-           stats->refused_count);
+    printf("refused     %s, %s\n", format_size(stats->refused_bytes, refused),
+           format_times(stats->refused_count, times));
     printf("segments    %" PRIu64 "\n", stats->segment_count);
     printf("users       %" PRIu64 "\n", stats->user_count);
 }

@@ -123,6 +123,13 @@ const char *format_times(uint64_t count, char text[TIMES_TEXT_BYTES])
     return text;
 }
 
+const char *format_count(uint64_t count, const char *one, const char *many,
+                         char text[COUNT_TEXT_BYTES])
+{
+    snprintf(text, COUNT_TEXT_BYTES, "%" PRIu64 " %s", count, count == 1 ? one : many);
+    return text;
+}
+
 const char *format_size(uint64_t bytes, char text[SIZE_TEXT_BYTES])
 {
     if (bytes < KIB)

@@ -201,8 +201,9 @@ static int tell_interrupted(const check_file *file, check_results *results)
     if (code != 0)
         return code;
     tell_broken(results);
-    return complain(EXIT_INTERRUPTED, "interrupted: %zu of %zu checks are done; no file is written",
-                    results->count, results->count + results->left_out);
+    return complain(EXIT_INTERRUPTED,
+                    "interrupted: done with %zu of %zu checks; no file is written", results->count,
+                    results->count + results->left_out);
 }
 
 static int run(const arguments *parsed)

@@ -130,6 +130,7 @@ bool check_print_table(const check_results *results)
                                          "budget", "baseline", "change", ""};
     static const bool right[] = {false, false, false, true, true, true, true, false};
     totals all = {0};
+    char stages[COUNT_TEXT_BYTES];
     table *rows = table_new(titles, right, 8);
     bool complete = rows != NULL;
     for (size_t i = 0; i < results->count && complete; i++) {
@@ -145,7 +146,8 @@ bool check_print_table(const check_results *results)
     bool printed = complete && table_print(rows, "");
     table_free(rows);
     if (printed)
-        printf("%zu stages, %zu failed", all.cases - all.errors, all.failures);
+        printf("%s, %zu failed", format_count(all.cases - all.errors, "stage", "stages", stages),
+               all.failures);
     if (printed && all.errors > 0)
         printf(", %zu in error", all.errors);
     if (printed)

@@ -88,7 +88,7 @@ static int tell_interrupted(const plan_arguments *arguments, const plan_outcome 
     bool shown = arguments->sweep && done > 0;
     if (shown && !plan_print_sweep(arguments, outcomes, done))
         return complain(EXIT_INTERNAL, "out of host memory");
-    return complain(EXIT_INTERRUPTED, "interrupted: %zu of %zu cases are done%s", done, count,
+    return complain(EXIT_INTERRUPTED, "interrupted: done with %zu of %zu cases%s", done, count,
                     shown ? ", and what is shown is of these" : "");
 }
 

@@ -212,6 +212,7 @@ static void tell_file(const char *path)
     const rvl_trace_reader_options options = {.struct_size = sizeof options,
                                               .flags = RVL_TRACE_PARTIAL};
     rvl_trace_progress progress = {.struct_size = sizeof progress};
+    char events[COUNT_TEXT_BYTES];
     rvl_trace_event event;
     rvl_trace_reader *reader = NULL;
     rvl_status status = rvl_trace_reader_open(&path, 1, &options, &reader);
@@ -224,7 +225,7 @@ static void tell_file(const char *path)
         complain(0, "%s:%" PRIu32 ": %s", path, error.line, error.message);
     } else {
         rvl_trace_reader_get_progress(reader, &progress);
-        complain(0, "%s: %" PRIu64 " events%s", path, progress.events,
+        complain(0, "%s: %s%s", path, format_count(progress.events, "event", "events", events),
                  progress.cut_files > 0
                      ? ", breaks off (the process was killed): replay it with --partial"
                      : "");

@@ -154,7 +154,7 @@ static rvl_status open_context(rvl_replay *replay, const rvl_profile *profiles)
     rvli_replay_measure_begin(replay);
     if (rvl_device_count(replay->context) < replay->device_count)
         return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_NO_DEVICE,
-                                  "the trace has %d devices, backend %.32s has %d",
+                                  "the trace needs more devices (%d) than backend %.32s has (%d)",
                                   replay->device_count, backend, rvl_device_count(replay->context));
     return RVL_OK;
 }

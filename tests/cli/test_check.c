@@ -473,7 +473,7 @@ static void a_stage_that_is_gone_fails(void **state)
     folder_read("j.xml", text, sizeof text);
     check_contains(text, "<failure message=\"in the baseline, with a peak of 600.0 MiB, and not");
     assert_int_equal(run_command("check c.json --update-baseline"), 0);
-    check_printed("1 stages, 0 failed\n");
+    check_printed("1 stage, 0 failed\n");
     assert_int_equal(run_command("check c.json"), 0);
 }
 
@@ -522,7 +522,7 @@ static void an_interrupt_keeps_what_is_done(void **state)
     check_contains(answer.out, "\nb      own     rollout");
     assert_null(strstr(answer.out, "\nc "));
     assert_string_equal(answer.err,
-                        "reveille: interrupted: 2 of 3 checks are done; no file is written\n");
+                        "reveille: interrupted: done with 2 of 3 checks; no file is written\n");
     assert_int_not_equal(access("never.xml", F_OK), 0);
     folder_read("base.json", text, sizeof text);
     write_trace(M600);

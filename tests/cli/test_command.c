@@ -167,7 +167,7 @@ static void test_partial(void **state)
     RUN("replay", "--partial", trace_path);
     check_status(0);
     check_contains(answer.out, "peak 2.0 MiB in start: fits\n");
-    check_contains(answer.out, "1 of the files break off before their end record\n");
+    check_contains(answer.out, "1 of the files breaks off before its end record\n");
 }
 
 static void test_names_cannot_steer_the_terminal(void **state)
@@ -494,7 +494,7 @@ static void test_snapshot_table(void **state)
         "  b        1.0 KiB  20.0 MiB   2.0 MiB        1       0 B  18.0 MiB     0 B  2.0 MiB\n");
     RUN("snapshot", "--capacity", "10MiB", SNAPSHOTS "default.pickle");
     check_status(3);
-    check_contains(answer.out, "1 requests did not fit; the first is entry 1, 3.0 MiB\n");
+    check_contains(answer.out, "1 request did not fit; the first is entry 1, 3.0 MiB\n");
     check_contains(answer.out, "note: requests did not fit");
     RUN("snapshot", "--stage-prefix", "none:", SNAPSHOTS "default.pickle");
     check_status(0);

@@ -522,7 +522,7 @@ static void an_interrupt_keeps_the_cases_that_are_done(void **state)
                     NULL, NULL);
     assert_int_equal(answer.signal, SIGINT);
     assert_int_equal(sscanf(answer.err,
-                            "reveille: interrupted: %zu of %zu cases are done, and "
+                            "reveille: interrupted: done with %zu of %zu cases, and "
                             "what is shown is of these",
                             &done, &cases),
                      2);
@@ -553,7 +553,7 @@ static void an_interrupt_of_ranks_has_no_answer(void **state)
         fifo, by_hand);
     assert_int_equal(answer.signal, SIGINT);
     assert_string_equal(answer.out, "");
-    assert_string_equal(answer.err, "reveille: interrupted: 2 of 3 cases are done\n");
+    assert_string_equal(answer.err, "reveille: interrupted: done with 2 of 3 cases\n");
     assert_int_equal(unlink(fifo), 0);
 }
 

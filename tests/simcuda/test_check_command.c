@@ -139,7 +139,7 @@ static void one_that_does_not_fit(void **state)
     check_printed("OOM: out of memory once: simcuda-program[");
     check_printed("asked for 1.0 GiB (1073741824 bytes) of device 0 with 497.2 MiB (521338880 "
                   "bytes) free; the command ended with exit status 5\n");
-    check_printed("1 stages, 1 failed\n");
+    check_printed("1 stage, 1 failed\n");
     check_contains(shown, "base.json: stays as it is, since a check came to no stages\n");
     check_contains(shown, "reveille: check big on 1GiB: the command said at its end:\n  | 2\n");
     folder_read("base.json", text, sizeof text);
@@ -179,7 +179,7 @@ static void one_that_cannot_be_checked(void **state)
         check_contains(shown, cases[i].message);
         check_printed("ERROR: ");
         check_printed("good   h200    run    528.8 MiB");
-        check_printed("1 stages, 0 failed, 1 in error\n");
+        check_printed("1 stage, 0 failed, 1 in error\n");
         folder_read("j.xml", text, sizeof text);
         check_contains(text, "<error message=\"");
         if (i == 0) {
@@ -267,7 +267,7 @@ static void an_interrupt_ends_it_at_once(void **state)
     read_whole(err, shown);
     check_printed("good   h200    run    528.8 MiB");
     assert_string_equal(shown,
-                        "reveille: interrupted: 1 of 2 checks are done; no file is written\n");
+                        "reveille: interrupted: done with 1 of 2 checks; no file is written\n");
     assert_false(folder_has("j.xml"));
     assert_int_equal(count_held(), 0);
 }

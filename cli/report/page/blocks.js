@@ -116,8 +116,8 @@ function showInstant(made, instant) {
     at('entry').value = instant;
     at('tensors-at').textContent = `After entry ${count(instant)} of ${count(made.entries)}` +
         (instant > 0 ? `, at ${timeText(made.ns[instant - 1], lastEnd())}` : '') +
-        `: ${count(now.live.length)} blocks, ${sizeText(now.bytes)} live` + (now.pending > 0 ? `, ${sizeText(now.pending)} pending` : '') +
-        `, in ${count(now.segments.length)} segments of ${sizeText(now.reserved)}`;
+        `: ${counted(now.live.length, 'block', 'blocks')}, ${sizeText(now.bytes)} live` + (now.pending > 0 ? `, ${sizeText(now.pending)} pending` : '') +
+        `, in ${counted(now.segments.length, 'segment', 'segments')} of ${sizeText(now.reserved)}`;
     Object.assign(at('tensors').dataset, { instant, live: now.bytes, blocks: now.live.length, reserved: now.reserved });
     drawMap();
     showCategories();

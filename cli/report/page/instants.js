@@ -55,7 +55,7 @@ function layersOf(device, paused) {
         .map((each) => ({ name: each.series.name, colour: each.series.colour, members: [each.index], alone: true }));
     const rest = order.filter((each) => !drawn.has(each));
     if (rest.length > 0)
-        layers.push({ name: `${rest.length} others`, colour: data.rest_colour, members: rest.map((each) => each.index) });
+        layers.push({ name: counted(rest.length, 'other', 'others'), colour: data.rest_colour, members: rest.map((each) => each.index) });
     return layers;
 }
 

@@ -70,7 +70,7 @@ function drawMap() {
     }
     drawChosen(ctx);
     const { live, segments } = now;
-    canvas.setAttribute('aria-label', `${count(live.length)} blocks in ${count(segments.length)} segments, by address. ` +
+    canvas.setAttribute('aria-label', `${counted(live.length, 'block', 'blocks')} in ${counted(segments.length, 'segment', 'segments')}, by address. ` +
         'The table below has the largest of them.');
 }
 

@@ -21,7 +21,7 @@ function showPins() {
         .filter((each) => each.bytes > 0).sort((a, b) => b.bytes - a.bytes || a.segment.addr - b.segment.addr);
     const sum = pinned.reduce((total, each) => total + each.bytes, 0);
     at('pins-said').textContent = pinned.length === 0 ? 'No segment is kept for a part of it.' :
-        `${sizeText(sum)} are free in ${count(pinned.length)} segments that something live or pending keeps. The largest:`;
+        `${sizeText(sum)} are free in ${counted(pinned.length, 'segment', 'segments')} that something live or pending keeps. The largest:`;
     at('pins').hidden = pinned.length === 0;
     fillTable(at('pins'), [['segment'], ['bytes', 'number'], ['free, but kept', 'number'], ['blocks', 'number'], ['largest block'], ['allocated in']],
         pinned.slice(0, PINS_ROWS).map(({ segment, bytes }) => {

@@ -40,7 +40,7 @@ function showTip(event) {
     const lines = [[null, `${timeText(ns, timeAt(device, view.to) - timeAt(device, view.from))}${stage ? ', ' + stage.name : ''}`, ''],
         [null, 'in use', sizeText(device.total[index])],
         ...holders.slice(0, TIP_ROWS).map((each) => [each.colour, each.name, sizeText(each.held)]),
-        ...(rest > 0 ? [[data.rest_colour, `${holders.length - TIP_ROWS} others`, sizeText(rest)]] : [])];
+        ...(rest > 0 ? [[data.rest_colour, counted(holders.length - TIP_ROWS, 'other', 'others'), sizeText(rest)]] : [])];
     at('tip').replaceChildren(...lines.map(([colour, name, size]) => {
         const line = element('div'), text = element('span', name);
         if (colour) text.prepend(swatch(colour));

@@ -52,7 +52,7 @@ function summaryOf(each, device) {
     const verdict = element('strong', verdictText(device), isNamed(device) && !device.fits ? 'bad' : 'good');
     const remedy = each.remedy && isNamed(device) && !device.fits ? `; ${each.remedy}` : '';
     line.append(`${each.label}: `, verdict, `${remedy}. Peak ${sizeText(device.peak_bytes)}` + (stage ? ` in ${stage.name}` : '') +
-        `; device ${device.device}, ${deviceText(device)}; ${count(each.events)} events`);
+        `; device ${device.device}, ${deviceText(device)}; ${counted(each.events, 'event', 'events')}`);
     return line;
 }
 

@@ -17,6 +17,7 @@ function sizeText(bytes) {
 const unbroken = (text) => text.replace(' ', '\u00a0');
 const COUNTS = new Intl.NumberFormat('en-US'); /* once: toLocaleString() makes one for each call */
 const count = (number) => COUNTS.format(number);
+const counted = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
 /* Seconds with as many digits as tell two instants of a range apart. */
 function timeText(ns, range) {
     const digits = Math.min(9, Math.max(0, Math.ceil(Math.log10(NS * 1000 / Math.max(range, 1)))));
