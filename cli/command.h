@@ -63,6 +63,9 @@ int describe_replay(rvl_status status, char *text, size_t size);
 /* Whether the standard output is to have colours: as --color says, or where it is a terminal. */
 bool wants_colour(void);
 
+/* Whether the locale's characters are UTF-8; if not, only ASCII is drawn. */
+bool knows_utf8(void);
+
 /* How wide a terminal is: as COLUMNS says, or the terminal itself; 80 where neither does. */
 unsigned terminal_columns(void);
 

@@ -49,6 +49,8 @@ const command_spec reveille_spec = {
         (const text_entry[]){
             {"NO_COLOR", "If set and not empty, nothing is coloured unless `--color` says so."},
             {"COLUMNS", "The width that tables and charts on a terminal are fitted to."},
+            {"LC_ALL, LC_CTYPE, LANG",
+             "The locale. Charts in the terminal are drawn by ASCII if it is not one of UTF-8."},
             {NULL, NULL}},
     .see_also = "reveille-replay(1), reveille-record(1), reveille-run(1), reveille-model(1), "
                 "reveille-plan(1), reveille-check(1), reveille-report(1), reveille-snapshot(1), "

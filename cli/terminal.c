@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked of the terminal, if there is one: colours, and how wide it is. */
+/* What is asked of the terminal, if there is one: colours, characters, and how wide it is. */
+#include <langinfo.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -27,6 +29,30 @@ bool wants_colour(void)
         return colour == WHEN_ALWAYS;
     return isatty(STDOUT_FILENO) == 1 && (no_color == NULL || no_color[0] == '\0') &&
            (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
+/* The locale's name, by the first variable that is set, as POSIX has it. */
+static const char *locale_name(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *name = getenv(variables[i]);
+        if (name != NULL && name[0] != '\0')
+            return name;
+    }
+    return "C";
+}
+
+/* A locale that is not installed here may be the terminal's all the same: then its name says it. */
+bool knows_utf8(void)
+{
+    locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    if (locale == (locale_t)0)
+        return strcasestr(locale_name(), "utf-8") != NULL ||
+               strcasestr(locale_name(), "utf8") != NULL;
+    bool utf8 = strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+    freelocale(locale);
+    return utf8;
 }
 
 /* 0: nobody says. */

@@ -312,7 +312,8 @@ static int show(const report_run *runs, size_t count)
                 putchar('\n');
             if (count > 1)
                 say("%s\n", runs[i].label);
-            ok = write_terminal(stdout, &runs[i], d, terminal_columns(), wants_colour());
+            ok = write_terminal(stdout, &runs[i], d, terminal_columns(), wants_colour(),
+                                knows_utf8());
         }
     }
     for (size_t d = 0; ok && count > 1 && has_device(runs, d); d++)

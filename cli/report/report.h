@@ -286,7 +286,8 @@ bool write_chrome(FILE *out, const report_run *runs, size_t run_count);
 /* A table on the standard output: the peaks of both runs, stage by stage, and who makes the
  * difference. */
 bool print_differences(const report_run *run, const report_run *against, size_t device);
-bool write_terminal(FILE *out, const report_run *run, size_t device, unsigned columns,
-                    bool colours);
+/* Without utf8, the chart is ASCII. */
+bool write_terminal(FILE *out, const report_run *run, size_t device, unsigned columns, bool colours,
+                    bool utf8);
 
 #endif

@@ -2,6 +2,7 @@
 /*
  * A device in a terminal: a column of characters is a stretch of time, and shows the moment of it
  * at which most was in use. With colours a holder is a colour, without them a shade or a letter.
+ * Without UTF-8 all of it is ASCII.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ typedef struct screen {
     const report_run *run;
     size_t device;
     bool colours;
+    bool utf8;
     unsigned ansi;  /* the colour that is on */
     unsigned width; /* columns of the chart itself */
     uint64_t top_bytes;
@@ -70,13 +72,13 @@ static bool note_instant(void *user, const instant *now)
 
 static const char *glyph_of(const screen *shown, uint32_t layer)
 {
-    static const char *const shades[] = {"█", "▓", "▒", "░"};
+    static const char *const shades[2][4] = {{"#", "%", "+", "."}, {"█", "▓", "▒", "░"}};
     static const char *const letters[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k",
                                           "l", "m", "n", "o", "p", "q", "r", "s", "t", "u", "v"};
     if (shown->colours)
-        return "█";
-    if (shown->stacked.layers <= sizeof shades / sizeof shades[0])
-        return shades[layer];
+        return shades[shown->utf8][0];
+    if (shown->stacked.layers <= sizeof shades[0] / sizeof shades[0][0])
+        return shades[shown->utf8][layer];
     return letters[layer % (sizeof letters / sizeof letters[0])];
 }
 
@@ -99,10 +101,15 @@ static void put_layer(screen *shown, uint32_t layer, const char *glyph)
     fputs(glyph, shown->out);
 }
 
+static const char *capacity_mark(const screen *shown)
+{
+    return shown->utf8 ? "╌" : "-";
+}
+
 static void put_nothing(screen *shown, bool capacity_row)
 {
     set_colour(shown, 0);
-    fputs(capacity_row ? "╌" : " ", shown->out);
+    fputs(capacity_row ? capacity_mark(shown) : " ", shown->out);
 }
 
 /* Which layer a column has at a height. */
@@ -156,8 +163,8 @@ static void put_cell(screen *shown, unsigned column, unsigned row, bool capacity
     }
     double height = used - low < cell ? (used + low) / 2 : low + cell / 2;
     uint32_t layer = layer_at(shown, column, height);
-    bool whole = filled == 8 || !shown->colours;
-    if (!shown->colours && filled < 4 && row > 0)
+    bool eighth = shown->colours && shown->utf8, whole = filled == 8 || !eighth;
+    if (!eighth && filled < 4 && row > 0)
         put_nothing(shown, capacity_row);
     else
         put_layer(shown, layer,
@@ -176,7 +183,10 @@ static void print_rows(screen *shown)
             format_size(shown->capacity_bytes, size);
         else if (row % 4 == 3)
             format_size((uint64_t)(cell * (row + 1)), size);
-        fprintf(shown->out, "%*s %s", (int)AXIS_COLUMNS - 2, size, row == capacity_row ? "╌" : "│");
+        fprintf(shown->out, "%*s %s", (int)AXIS_COLUMNS - 2, size,
+                row == capacity_row ? capacity_mark(shown)
+                : shown->utf8       ? "│"
+                                    : "|");
         for (unsigned column = 0; column < shown->width; column++)
             put_cell(shown, column, row, row == capacity_row);
         set_colour(shown, 0);
@@ -331,7 +341,8 @@ static bool print_chart(screen *shown, const report_device *device)
     return ok;
 }
 
-bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned columns, bool colours)
+bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned columns, bool colours,
+                    bool utf8)
 {
     report_device device;
     if (!report_device_get(run, index, &device))
@@ -343,6 +354,7 @@ bool write_terminal(FILE *out, const report_run *run, size_t index, unsigned col
         .run = run,
         .device = index,
         .colours = colours,
+        .utf8 = utf8,
         .width = width,
         .top_bytes = chart_top_bytes(&device),
         .capacity_bytes = device.of.capacity_bytes,

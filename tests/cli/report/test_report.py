@@ -241,7 +241,7 @@ class Report(unittest.TestCase):
     def on_terminal(self, *words, **env):
         parent, child = pty.openpty()
         made = subprocess.Popen([COMMAND, "report", *map(str, words)], stdout=child,
-                                env={**os.environ, "COLUMNS": "60", "TERM": "xterm", **env})
+                                env={**os.environ, "COLUMNS": "60", "TERM": "xterm", "LC_ALL": "C.UTF-8", **env})
         os.close(child)
         text = b""
         try:
@@ -252,6 +252,21 @@ class Report(unittest.TestCase):
         os.close(parent)
         self.assertEqual(made.wait(), 0)
         return text.decode()
+
+    def test_ascii_without_utf8(self):
+        """The same chart, sign for sign."""
+        signs = str.maketrans("█▓▒░│╌", "#%+.|-")
+        path = self.many(4, 0)
+        path.write_bytes(path.read_bytes().replace(HEAD, HEAD + b"stage 1 e 1 start\n").replace(b"end 4", b"end 5"))
+        words = (path, "--device", "100MiB")
+        drawn = self.good(*words, env={"LC_ALL": "C.UTF-8"}).decode()
+        self.assertTrue(set("█▓▒░│╌") <= set(drawn), drawn)
+        self.assertEqual(self.good(*words, env={"LC_ALL": "none_HERE.utf8"}).decode(), drawn)
+        for env in ({"LC_ALL": "C"}, {"LC_ALL": "", "LC_CTYPE": "POSIX", "LANG": "C.UTF-8"},
+                    {"LC_ALL": "", "LC_CTYPE": "", "LANG": "none_HERE"}, {"LC_ALL": "", "LC_CTYPE": "", "LANG": ""}):
+            self.assertEqual(self.good(*words, env=env).decode(), drawn.translate(signs), env)
+        shown = self.on_terminal(STEP, LC_ALL="C", NO_COLOR="")
+        self.assertTrue(shown.isascii() and "m#\x1b[0m engine/" in shown, shown)
 
     def colours_of_svg(self, *words):
         """By holder, as the legend has them."""
