@@ -2,6 +2,8 @@
 #include "trace/parse.h"
 
 #include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "trace/format.h"
@@ -650,17 +652,57 @@ bool rvli_parse_line(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_event
     return event_line(cursor, file, event, kind);
 }
 
+/* ---- The first line ---- */
+
+#define SHOWN_BYTES 40
+
+static bool is_text(const char *line, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)line[i] < ' ' && line[i] != '\t' && line[i] != '\r')
+            return false;
+    return true;
+}
+
+/* What the line must be, and what it is: as much as a message has room for, in ASCII. */
+static const char *not_a_trace(const rvli_cursor *cursor, rvli_trace_file *file)
+{
+    static const char must[] = "not a Reveille trace: its first line must be `reveille-trace 1.N`";
+    size_t length = (size_t)(cursor->end - cursor->line);
+    size_t shown = length < SHOWN_BYTES ? length : SHOWN_BYTES;
+    char text[SHOWN_BYTES + 1];
+    for (size_t i = 0; i < shown; i++)
+        text[i] = (char)(cursor->line[i] >= ' ' && cursor->line[i] < 0x7f ? cursor->line[i] : '?');
+    text[shown] = '\0';
+    if (length == 0)
+        snprintf(file->first_line, sizeof file->first_line, "%s, and is empty", must);
+    else if (is_text(cursor->line, length))
+        snprintf(file->first_line, sizeof file->first_line, "%s, and is `%s`%s", must, text,
+                 shown < length ? " and more" : "");
+    else
+        snprintf(file->first_line, sizeof file->first_line, "%s, and is no text", must);
+    return file->first_line;
+}
+
+static const char *other_major(rvli_trace_file *file, uint64_t major)
+{
+    snprintf(file->first_line, sizeof file->first_line,
+             "major version %" PRIu64 ", and this program reads %d: take the Reveille that wrote "
+             "it, or one of its time",
+             major, RVL_TRACE_MAJOR);
+    return file->first_line;
+}
+
 bool rvli_parse_first_line(rvli_cursor *cursor, rvli_trace_file *file)
 {
-    static const char why[] = "not a Reveille trace: the first line is `reveille-trace 1.0`";
+    const char *why = not_a_trace(cursor, file);
     uint64_t major, minor;
     if (!literal(cursor, RVLI_TRACE_MAGIC, sizeof RVLI_TRACE_MAGIC - 1, why) ||
         !number(cursor, &major, why) || !literal(cursor, ".", 1, why) ||
         !number(cursor, &minor, why) || !line_end(cursor))
         return false;
     if (major != RVL_TRACE_MAJOR) {
-        fail_at(cursor, cursor->line + sizeof RVLI_TRACE_MAGIC - 1,
-                "a major version that this program does not know");
+        fail_at(cursor, cursor->line + sizeof RVLI_TRACE_MAGIC - 1, other_major(file, major));
         cursor->status = RVL_ERR_VERSION;
         return false;
     }

@@ -22,6 +22,9 @@ typedef struct rvli_trace_process {
     uint64_t last_id;
 } rvli_trace_process;
 
+/* What is said of a first line that is wrong. */
+#define RVLI_FIRST_LINE_BYTES 192
+
 /* What the lines of one file so far have declared. */
 typedef struct rvli_trace_file {
     uint32_t minor; /* of the file's version */
@@ -42,6 +45,7 @@ typedef struct rvli_trace_file {
     uint64_t skipped_events;
     rvli_names *tags;  /* the reader's, over all files */
     rvli_names *names; /* likewise: stages, causes, profiles, boots */
+    char first_line[RVLI_FIRST_LINE_BYTES];
 } rvli_trace_file;
 
 typedef struct rvli_cursor {
