@@ -78,9 +78,10 @@ typedef struct rvli_ledger {
     uint64_t backup_in_bytes;
     uint64_t filled_in_bytes;
     uint64_t transition_ns;
-    rvli_holder kept;     /* blocks kept for hand-over */
-    rvli_holder stranded; /* blocks that could not be released */
-    rvli_holder imported; /* blocks that other processes have made */
+    uint64_t prepared_bytes; /* made by resumes that wait for commit or abort; not in used_bytes */
+    rvli_holder kept;        /* blocks kept for hand-over */
+    rvli_holder stranded;    /* blocks that could not be released */
+    rvli_holder imported;    /* blocks that other processes have made */
     rvli_cause *causes;
     rvl_oom oom;
     rvli_stage_device stage; /* the current one; its end is now */

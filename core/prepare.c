@@ -7,6 +7,7 @@
 #include "core/backup/backup_disk.h"
 #include "core/backup/backup_shared.h"
 #include "core/fail.h"
+#include "core/resume.h"
 
 /* ---- Preparing ---- */
 
@@ -31,6 +32,7 @@ static void hold(rvli_transition *transition)
     for (size_t i = 0; i < transition->tag_count; i++)
         transition->tags[i]->prepared = true;
     context->prepared++;
+    rvli_resume_count_prepared(transition, true);
     rvli_announce_moved(context);
     rvli_unlock(context);
 }
@@ -69,6 +71,7 @@ static void take_up(rvli_transition *transition)
     transition->start_ns = rvli_clock_now(&context->clock) - transition->spent_ns;
     rvli_lock(context);
     context->prepared--;
+    rvli_resume_count_prepared(transition, false);
     rvli_unlock(context);
 }
 

@@ -188,6 +188,7 @@ static rvl_device_stats device_stats(const rvli_device *device)
         .oom = ledger->oom,
         .imported_bytes = ledger->imported.bytes,
         .filled_in_bytes = ledger->filled_in_bytes,
+        .prepared_bytes = ledger->prepared_bytes,
     };
 }
 

@@ -173,6 +173,17 @@ static uint64_t created_bytes(const rvli_transition *transition, int device)
     return bytes;
 }
 
+void rvli_resume_count_prepared(const rvli_transition *transition, bool waits)
+{
+    rvl_context *context = transition->context;
+    for (int device = 0; device < context->device_count; device++) {
+        uint64_t bytes =
+            transition->device_mask >> device & 1 ? created_bytes(transition, device) : 0;
+        uint64_t *counted = &context->devices[device].ledger.prepared_bytes;
+        *counted = waits ? *counted + bytes : *counted - bytes;
+    }
+}
+
 static void check_fit(rvli_transition *transition)
 {
     rvl_context *context = transition->context;

@@ -13,6 +13,12 @@
  */
 rvl_status rvli_resume_mark(rvli_transition *transition, const rvl_resume_options *options);
 
+/*
+ * Counts what a prepared transition has made, while it waits for commit or abort. A pause has made
+ * nothing. With the lock held.
+ */
+void rvli_resume_count_prepared(const rvli_transition *transition, bool waits);
+
 /* With a timeout, creates all memory before anything else, waiting for it. Else does nothing. */
 rvl_status rvli_resume_create(rvli_transition *transition, uint64_t timeout_ns, size_t *failed_out);
 

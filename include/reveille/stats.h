@@ -57,7 +57,7 @@ typedef struct rvl_oom {
 /* X(field): the counters of a device, all uint64_t. New ones come last. */
 #define RVL_DEVICE_COUNTER_MAP(X)                                                                  \
     X(capacity_bytes)    /* physical memory of the device */                                       \
-    X(used_bytes)        /* allocated, imported and external */                                    \
+    X(used_bytes)        /* allocated, imported and external; see prepared_bytes */                \
     X(external_bytes)    /* external alone */                                                      \
     X(kept_bytes)        /* part of used: released blocks kept for hand-over */                    \
     X(stranded_bytes)    /* part of used: blocks the backend refused to release */                 \
@@ -75,7 +75,8 @@ typedef struct rvl_oom {
     X(backup_in_bytes)   /* copied back */                                                         \
     X(transition_ns)     /* context clock spent in transitions that moved something here */        \
     X(imported_bytes)    /* part of used: other processes' memory that is imported here */         \
-    X(filled_in_bytes)   /* filled by callers instead: rvl_transition_fill() */
+    X(filled_in_bytes)   /* filled by callers instead: rvl_transition_fill() */                    \
+    X(prepared_bytes)    /* made by prepared resumes: part of used once they are committed */
 
 typedef struct rvl_device_stats {
     size_t struct_size;

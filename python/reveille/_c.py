@@ -378,6 +378,7 @@ DEVICE_COUNTERS = (
     "transition_ns",
     "imported_bytes",
     "filled_in_bytes",
+    "prepared_bytes",
 )
 
 

@@ -122,6 +122,7 @@ class DeviceStats:
     transition_ns: int
     imported_bytes: int
     filled_in_bytes: int
+    prepared_bytes: int
     peak_stage: str
     oom: Oom | None
 

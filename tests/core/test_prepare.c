@@ -77,6 +77,14 @@ static rvl_error last_error(void)
     return error;
 }
 
+/* What the device itself says. */
+static uint64_t taken_bytes(rvl_context *context)
+{
+    uint64_t free_bytes = 0, total_bytes = 0;
+    assert_int_equal(rvl_device_get_memory(context, 0, &free_bytes, &total_bytes), RVL_OK);
+    return total_bytes - free_bytes;
+}
+
 /* ---- What is seen ---- */
 
 static void nothing_is_flipped_before_the_commit(void **state)
@@ -87,6 +95,7 @@ static void nothing_is_flipped_before_the_commit(void **state)
     rvl_transition *transition = prepare_pause(&s);
     assert_int_equal(support_state(s.context, s.weights), RVL_STATE_PAUSING);
     assert_int_equal(support_stats(s.context, 0).used_bytes, 3 * GRANULE);
+    assert_int_equal(support_stats(s.context, 0).prepared_bytes, 0);
     assert_int_equal(support_stats(s.context, 0).pauses, 0);
     assert_int_equal(s.unmaps, 1);
     assert_int_equal(rvl_transition_commit(transition), RVL_OK);
@@ -98,11 +107,15 @@ static void nothing_is_flipped_before_the_commit(void **state)
     assert_int_equal(support_state(s.context, s.weights), RVL_STATE_RESUMING);
     assert_true(support_holds(s.weights, 2 * GRANULE, 1)); /* it is back already */
     assert_int_equal(support_stats(s.context, 0).resumes, 0);
+    assert_int_equal(support_stats(s.context, 0).used_bytes, GRANULE);
+    assert_int_equal(support_stats(s.context, 0).prepared_bytes, 2 * GRANULE);
+    assert_int_equal(taken_bytes(s.context), 3 * GRANULE);
     assert_int_equal(s.maps, 0);
     assert_int_equal(rvl_transition_commit(transition), RVL_OK);
     assert_int_equal(s.maps, 1);
     assert_int_equal(support_state(s.context, s.weights), RVL_STATE_ACTIVE);
     assert_int_equal(support_stats(s.context, 0).used_bytes, 3 * GRANULE);
+    assert_int_equal(support_stats(s.context, 0).prepared_bytes, 0);
     assert_true(support_holds(s.weights, 2 * GRANULE, 1));
     close_scene(&s);
 }
@@ -119,6 +132,8 @@ static void aborting_tells_no_map(void **state)
     assert_int_equal(rvl_transition_abort(prepare_resume(&s)), RVL_OK);
     assert_int_equal(support_state(s.context, s.weights), RVL_STATE_PAUSED);
     assert_int_equal(support_stats(s.context, 0).used_bytes, GRANULE);
+    assert_int_equal(support_stats(s.context, 0).prepared_bytes, 0);
+    assert_int_equal(taken_bytes(s.context), GRANULE);
     assert_int_equal(s.maps, 0);
     close_scene(&s);
 }

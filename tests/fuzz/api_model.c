@@ -342,10 +342,9 @@ static void check_device(api_model *m, int device)
     require(rvl_device_get_memory(m->context, device, &free_bytes, &total_bytes) == RVL_OK);
     require(total_bytes == stats.capacity_bytes);
     uint64_t taken_bytes = total_bytes - free_bytes;
-    if (m->prepared.transition != NULL) /* what it has made counts once it is committed */
-        require(taken_bytes >= stats.used_bytes || stats.used_bytes > total_bytes);
-    else
-        require(stats.used_bytes > total_bytes ? free_bytes == 0 : taken_bytes == stats.used_bytes);
+    uint64_t held_bytes = stats.used_bytes + stats.prepared_bytes;
+    require(m->prepared.transition != NULL || stats.prepared_bytes == 0);
+    require(held_bytes > total_bytes ? free_bytes == 0 : taken_bytes == held_bytes);
     require(rvl_device_overcommitted(m->context, device) == stats.oom.happened);
     require(!stats.oom.happened || (m->mode & API_OVERCOMMIT));
 }
