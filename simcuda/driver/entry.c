@@ -68,6 +68,22 @@ static const struct {
     {"cuCtxCreate", 12050, "cuCtxCreate_v3"},
     {"cuCtxGetDevice", 13000, "cuCtxGetDevice"},
     {"cuCtxSynchronize", 13000, "cuCtxSynchronize"},
+    {"cuGraphAddDependencies", 12030, "cuGraphAddDependencies"},
+    {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode"},
+    {"cuGraphExecKernelNodeSetParams", 12000, "cuGraphExecKernelNodeSetParams"},
+    {"cuGraphExecUpdate", 12000, "cuGraphExecUpdate"},
+    {"cuGraphGetEdges", 12030, "cuGraphGetEdges"},
+    {"cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams"},
+    {"cuGraphKernelNodeSetParams", 12000, "cuGraphKernelNodeSetParams"},
+    {"cuGraphNodeGetDependencies", 12030, "cuGraphNodeGetDependencies"},
+    {"cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes"},
+    {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies"},
+    {"cuMemAdvise", 12020, "cuMemAdvise"},
+    {"cuMemPrefetchAsync", 12020, "cuMemPrefetchAsync"},
+    {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture"},
+    {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo"},
+    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v2"},
+    {"cuStreamUpdateCaptureDependencies", 12030, "cuStreamUpdateCaptureDependencies"},
 };
 
 /* NULL: the newest. */
@@ -79,32 +95,43 @@ static const char *older_form(const char *name, int version)
     return NULL;
 }
 
-static void *find(const char *name, int version)
+/* A form of its own for programs in which stream 0 is the thread's, if there is one. */
+static void *find_form(const char *form, bool per_thread)
+{
+    char own[NAME_BYTES];
+    snprintf(own, sizeof own, "%s_ptsz", form);
+    void *found = per_thread ? dlsym(own_library(), own) : NULL;
+    return found != NULL ? found : dlsym(own_library(), form);
+}
+
+static void *find(const char *name, int version, bool per_thread)
 {
     char versioned[NAME_BYTES];
     const char *older = older_form(name, version);
-    void *found = older != NULL ? dlsym(own_library(), older) : NULL;
+    void *found = older != NULL ? find_form(older, per_thread) : NULL;
     for (int suffix = SUFFIX_MAX; suffix > 1 && found == NULL; suffix--) {
         snprintf(versioned, sizeof versioned, "%s_v%d", name, suffix);
-        found = dlsym(own_library(), versioned);
+        found = find_form(versioned, per_thread);
     }
-    return found != NULL ? found : dlsym(own_library(), name);
+    return found != NULL ? found : find_form(name, per_thread);
 }
 
+/* A name that does not exist is not an error: the place gets NULL (cuda.h). */
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    (void)flags;
     if (name == NULL || function == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *function = find(name, version);
+    *function = find(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
     if (status != NULL)
         *status =
             *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return *function != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
+/* As programs before CUDA 12 call it: it has no other way to say that there is no such name. */
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
 {
-    return cuGetProcAddress_v2(name, function, version, flags, NULL);
+    CUresult result = cuGetProcAddress_v2(name, function, version, flags, NULL);
+    return result == CUDA_SUCCESS && *function == NULL ? CUDA_ERROR_NOT_FOUND : result;
 }

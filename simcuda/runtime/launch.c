@@ -246,7 +246,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function,
     CUresult result = cuGetProcAddress(name, function, (int)version, flags, &found);
     if (status != NULL)
         *status = (enum cudaDriverEntryPointQueryResult)found;
-    return rvli_driven(result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result);
+    return rvli_driven(result);
 }
 
 cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
@@ -254,5 +254,5 @@ cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned 
 cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *status)
 {
-    return cudaGetDriverEntryPointByVersion(name, function, CUDART_VERSION, flags, status);
+    return cudaGetDriverEntryPointByVersion(name, function, RVLI_RUNTIME_VERSION, flags, status);
 }
