@@ -90,45 +90,73 @@ void rvli_owed_depend(CUstream stream, CUevent event)
     pthread_mutex_unlock(&mutex);
 }
 
+/* What has come is owed no more. With wait, that is all in the end. */
+static bool settle_each(rvli_debts *of, rvli_debts *now, bool wait)
+{
+    size_t come = 0;
+    for (size_t i = 0; i < now->count; i++)
+        if (now->each[i].have_come(&now->each[i], wait))
+            now->each[come++] = now->each[i];
+        else if (!wait)
+            break;
+    bool done = come == now->count;
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < come; i++) {
+        remove_settled(of, &now->each[i]);
+        remove_settled(&all, &now->each[i]);
+    }
+    pthread_mutex_unlock(&mutex);
+    return done;
+}
+
 /* device -1: of any. One that another has settled meanwhile is waited for no more. */
-static void settle(rvli_debts *of, int device)
+static bool settle(rvli_debts *of, int device, bool wait)
 {
     rvli_debts now = {0};
     if (!atomic_load(&any))
-        return;
+        return true;
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < of->count; i++)
         if (device < 0 || of->each[i].device == device)
             add(&now, &of->each[i]);
     pthread_mutex_unlock(&mutex);
-    for (size_t i = 0; i < now.count; i++)
-        now.each[i].wait(&now.each[i]);
-    pthread_mutex_lock(&mutex);
-    for (size_t i = 0; i < now.count; i++) {
-        remove_settled(of, &now.each[i]);
-        remove_settled(&all, &now.each[i]);
-    }
-    pthread_mutex_unlock(&mutex);
+    bool done = settle_each(of, &now, wait);
     free(now.each);
+    return done;
 }
 
 /* The legacy stream is one here, and on a card each device has its own. */
-void rvli_owed_settle_stream(CUstream stream)
+static bool settle_stream(CUstream stream, bool wait)
 {
     int device = -1;
     if (rvli_stream_is_legacy(stream))
         (void)rvli_current_device(&device);
-    settle(&rvli_stream_of(stream)->owed, device);
+    return settle(&rvli_stream_of(stream)->owed, device, wait);
+}
+
+void rvli_owed_settle_stream(CUstream stream)
+{
+    (void)settle_stream(stream, true);
 }
 
 void rvli_owed_settle_event(CUevent event)
 {
-    settle(&event->owed, -1);
+    (void)settle(&event->owed, -1, true);
 }
 
 void rvli_owed_settle_device(int device)
 {
-    settle(&all, device);
+    (void)settle(&all, device, true);
+}
+
+bool rvli_owed_stream_is_done(CUstream stream)
+{
+    return settle_stream(stream, false);
+}
+
+bool rvli_owed_event_is_done(CUevent event)
+{
+    return settle(&event->owed, -1, false);
 }
 
 void rvli_owed_drop(rvli_debts *of)

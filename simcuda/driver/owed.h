@@ -2,8 +2,9 @@
 /*
  * What streams owe: operations of NCCL that are complete only when other ranks have called them,
  * too. No call waits for that but those by which a program waits for a stream, an event or a
- * device: so a barrier is one. A stream owes what was called on it, and what an event that it waits
- * for owes; an event owes what its stream did when it was recorded.
+ * device: so a barrier is one. Queries say that it is not so far. A stream owes what was called on
+ * it, and what an event that it waits for owes; an event owes what its stream did when it was
+ * recorded.
  *
  * Ranks call the operations of a communicator in one order, so who has come to a later one has come
  * to all before: of each kind the last is kept.
@@ -14,6 +15,7 @@
 #define RVL_SIMCUDA_OWED_H
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +29,8 @@ struct rvli_owed {
     uint32_t rank, ranks;
     int device;
     const char *name; /* of the function */
-    void (*wait)(const rvli_owed *of);
+    /* Whether those ranks have come. With wait, once they have, or have not for too long. */
+    bool (*have_come)(const rvli_owed *of, bool wait);
 };
 
 typedef struct rvli_debts {
@@ -46,6 +49,10 @@ void rvli_owed_depend(CUstream stream, CUevent event);
 void rvli_owed_settle_stream(CUstream stream);
 void rvli_owed_settle_event(CUevent event);
 void rvli_owed_settle_device(int device);
+
+/* Whether nothing of it is owed any more. Nobody waits. */
+bool rvli_owed_stream_is_done(CUstream stream);
+bool rvli_owed_event_is_done(CUevent event);
 
 /* A stream or an event is no more; in a forked child nothing is owed. */
 void rvli_owed_drop(rvli_debts *of);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams and events. Nothing runs, so all work is done when somebody asks. What other ranks have a
- * part in is waited for (owed.h). */
+ * part in is waited for, and not ready before (owed.h). */
 #include "simcuda/driver/stream.h"
 
 #include <stdatomic.h>
@@ -77,15 +77,22 @@ static CUresult check(void)
     return rvli_current_device(&device);
 }
 
-CUresult cuStreamQuery(CUstream stream)
+static CUresult check_wait(CUstream stream)
 {
     CUresult result = check();
     return result == CUDA_SUCCESS ? rvli_capture_wait_stream(stream) : result;
 }
 
+CUresult cuStreamQuery(CUstream stream)
+{
+    CUresult result = check_wait(stream);
+    return result == CUDA_SUCCESS && !rvli_owed_stream_is_done(stream) ? CUDA_ERROR_NOT_READY
+                                                                       : result;
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    CUresult result = cuStreamQuery(stream);
+    CUresult result = check_wait(stream);
     if (result == CUDA_SUCCESS) {
         rvli_owed_settle_stream(stream);
         rvli_pools_settle();
@@ -233,14 +240,21 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
     return result;
 }
 
-CUresult cuEventQuery(CUevent event)
+static CUresult check_event(CUevent event)
 {
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : rvli_capture_wait_event(event);
 }
 
+CUresult cuEventQuery(CUevent event)
+{
+    CUresult result = check_event(event);
+    return result == CUDA_SUCCESS && !rvli_owed_event_is_done(event) ? CUDA_ERROR_NOT_READY
+                                                                     : result;
+}
+
 CUresult cuEventSynchronize(CUevent event)
 {
-    CUresult result = cuEventQuery(event);
+    CUresult result = check_event(event);
     if (result == CUDA_SUCCESS) {
         rvli_owed_settle_event(event);
         rvli_pools_settle();

@@ -177,7 +177,7 @@ static bool reduce(const job *of, char *bytes, bool *known, bool wait)
 
 /* ---- What a stream owes ---- */
 
-static void wait_for(const rvli_owed *of)
+static bool have_come(const rvli_owed *of, bool wait)
 {
     const rvli_wire_request done = {.kind = RVLI_WIRE_DONE,
                                     .id = of->meeting,
@@ -189,18 +189,19 @@ static void wait_for(const rvli_owed *of)
     rvli_wire_answer answer = {0};
     rvl_status status;
     patience waiting = begin_patience();
-    while ((status = rvli_client_send(&done, &answer)) == RVL_ERR_BUSY && wait_on(&waiting))
+    while ((status = rvli_client_send(&done, &answer)) == RVL_ERR_BUSY && wait && wait_on(&waiting))
         if (is_to_be_told(&waiting))
             fprintf(stderr,
                     "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " waits until %s is complete, "
                     "which rank %" PRIu32 " has not called\n",
                     of->rank, of->ranks, of->name, answer.count);
-    if (status == RVL_ERR_BUSY)
+    if (status == RVL_ERR_BUSY && wait)
         fprintf(stderr,
                 "reveille: NCCL: rank %" PRIu32 " of %" PRIu32 " has waited %" PRIu64
                 " s for rank %" PRIu32 " to call %s, and goes on without it. Give more time "
                 "by " RVLI_NCCL_TIMEOUT_VARIABLE "\n",
                 of->rank, of->ranks, waiting.waited_ns / RVLI_SECOND_NS, answer.count, of->name);
+    return status != RVL_ERR_BUSY || wait;
 }
 
 /* Who only gives does not wait for who gets: what it gives fits into NCCL's buffers, if it is
@@ -219,7 +220,7 @@ static void owe(const rvli_carried *call, const rvli_wire_request *key)
                             .ranks = (uint32_t)call->comm->ranks,
                             .device = call->comm->device,
                             .name = call->name,
-                            .wait = wait_for};
+                            .have_come = have_come};
     if (call->way != RVLI_CARRY_NOTHING && !alone)
         rvli_owed_add(call->stream, &what);
 }

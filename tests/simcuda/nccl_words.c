@@ -317,6 +317,23 @@ static rvli_nccl_result wait_by_event(bool by_stream)
     return error == cudaSuccess ? RVLI_NCCL_SUCCESS : RVLI_NCCL_CUDA_ERROR;
 }
 
+/* What the stream of operations answers, an event behind it, and a stream that waits for that. */
+static void query(void)
+{
+    cudaEvent_t event;
+    cudaStream_t stream;
+    if (cudaEventCreate(&event) != cudaSuccess || cudaStreamCreate(&stream) != cudaSuccess ||
+        cudaEventRecord(event, NULL) != cudaSuccess ||
+        cudaStreamWaitEvent(stream, event, 0) != cudaSuccess)
+        exit(7);
+    printf("%d ", (int)cudaStreamQuery(NULL));
+    printf("%d ", (int)cudaEventQuery(event));
+    printf("%d\n", (int)cudaStreamQuery(stream));
+    fflush(stdout);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+}
+
 /* A stream that waits for nothing, and an event that was recorded before. */
 static rvli_nccl_result wait_for_nothing(void)
 {
@@ -345,6 +362,8 @@ static int act_waiting(char **words)
 {
     if (strcmp(words[0], "sync") == 0)
         return say((rvli_nccl_result)cudaStreamSynchronize(NULL)), 1;
+    if (strcmp(words[0], "query") == 0)
+        return query(), 1;
     if (strcmp(words[0], "syncdevice") == 0)
         return say((rvli_nccl_result)cudaDeviceSynchronize()), 1;
     if (strcmp(words[0], "syncevent") == 0)

@@ -305,6 +305,17 @@ static void who_need_not_wait_does_not(void **state)
     check_rank(1, "0\n1\n0\n0\n0\n0\n2 4 \n");
 }
 
+/* Rank 0 asks before rank 1 has come, and after it. 600: cudaErrorNotReady. */
+static void queries_are_not_ready_before_all_ranks_come(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f mark there"), 0);
+    run(2, "put f32 1,2 query $([ $1 = 0 ] && echo allreduce sum query mark mark comes there query "
+           "sync query || echo comes mark allreduce sum query mark there) get 2");
+    check_rank(0, "0 0 0\n0\n600 600 600\n1\n0 0 0\n0\n0 0 0\n2 4 \n");
+    check_rank(1, "0 0 0\n1\n0\n0 0 0\n2 4 \n");
+}
+
 static void a_rank_that_ends_is_waited_for_no_more(void **state)
 {
     (void)state;
@@ -384,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_late_is_named),
         cmocka_unit_test(who_waits_for_an_operation_waits_for_all_ranks),
         cmocka_unit_test(who_need_not_wait_does_not),
+        cmocka_unit_test(queries_are_not_ready_before_all_ranks_come),
         cmocka_unit_test(a_rank_that_ends_is_waited_for_no_more),
         cmocka_unit_test(who_waits_for_too_long_goes_on),
         cmocka_unit_test(many_operations),
