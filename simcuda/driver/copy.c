@@ -53,9 +53,18 @@ static CUresult copy_on(CUstream stream, uint64_t to, uint64_t from, size_t byte
     return result != CUDA_SUCCESS || captured ? result : copy(to, from, bytes);
 }
 
+/* With a side in host memory it returns when it is done, and with it the stream before it. */
+static CUresult copy_now(uint64_t to, uint64_t from, size_t bytes)
+{
+    CUresult result = copy_on(NULL, to, from, bytes);
+    if (result == CUDA_SUCCESS && bytes > 0 && !(on_device(to) && on_device(from)))
+        rvli_owed_settle_stream(NULL);
+    return result;
+}
+
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return copy_on(NULL, to, from, bytes);
+    return copy_now(to, from, bytes);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
@@ -64,21 +73,34 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 }
 
 /* The side that is named a device must be one. */
-static CUresult copy_named(CUstream stream, uint64_t to, bool to_device, uint64_t from,
-                           bool from_device, size_t bytes)
+static CUresult check_named(uint64_t to, bool to_device, uint64_t from, bool from_device,
+                            size_t bytes)
 {
     int device;
     CUresult result = rvli_current_device(&device);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (bytes > 0 && ((to_device && !within(to, bytes)) || (from_device && !within(from, bytes))))
-        return CUDA_ERROR_INVALID_VALUE;
-    return copy_on(stream, to, from, bytes);
+    if (result == CUDA_SUCCESS && bytes > 0 &&
+        ((to_device && !within(to, bytes)) || (from_device && !within(from, bytes))))
+        result = CUDA_ERROR_INVALID_VALUE;
+    return result;
+}
+
+static CUresult copy_named(CUstream stream, uint64_t to, bool to_device, uint64_t from,
+                           bool from_device, size_t bytes)
+{
+    CUresult result = check_named(to, to_device, from, from_device, bytes);
+    return result == CUDA_SUCCESS ? copy_on(stream, to, from, bytes) : result;
+}
+
+static CUresult copy_named_now(uint64_t to, bool to_device, uint64_t from, bool from_device,
+                               size_t bytes)
+{
+    CUresult result = check_named(to, to_device, from, from_device, bytes);
+    return result == CUDA_SUCCESS ? copy_now(to, from, bytes) : result;
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
 {
-    return copy_named(NULL, to, true, (uintptr_t)from, false, bytes);
+    return copy_named_now(to, true, (uintptr_t)from, false, bytes);
 }
 
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
@@ -88,7 +110,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
 {
-    return copy_named(NULL, (uintptr_t)to, false, from, true, bytes);
+    return copy_named_now((uintptr_t)to, false, from, true, bytes);
 }
 
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
@@ -98,7 +120,7 @@ CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream st
 
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return copy_named(NULL, to, true, from, true, bytes);
+    return copy_named_now(to, true, from, true, bytes);
 }
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)

@@ -534,12 +534,16 @@ CUresult cuMemAllocPitch(CUdeviceptr *addr, size_t *pitch, size_t width_bytes, s
     return result;
 }
 
-/* It waits for the device. What is freed so stays counted as in use by its pool: an H200 has it so.
+/*
+ * It waits for the device, except for memory of a pool (cuda.h). What is freed so stays counted as
+ * in use by its pool: an H200 has it so.
  */
 static CUresult free_waiting(uint64_t addr)
 {
     rvli_range range;
     CUresult result = CUDA_SUCCESS;
+    if (rvli_range_find(addr, &range) && range.base == addr && range.kind != RVLI_RANGE_POOL)
+        rvli_owed_settle_device(range.device);
     if (rvli_range_find(addr, &range) && range.kind == RVLI_RANGE_GRAPH && range.base == addr)
         result = rvli_graph_memory_free(&range);
     else if (rvli_range_take(addr, RVLI_RANGE_POOL, &range))

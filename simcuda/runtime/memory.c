@@ -153,21 +153,43 @@ static CUresult copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKi
     }
 }
 
+/* Returns when it is done, unless both sides are on a device. */
+static CUresult copy_now(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    CUdeviceptr into = (CUdeviceptr)to, out = (CUdeviceptr)from;
+    switch (kind) {
+    case cudaMemcpyHostToDevice:
+        return cuMemcpyHtoD(into, from, bytes);
+    case cudaMemcpyDeviceToHost:
+        return cuMemcpyDtoH(to, out, bytes);
+    case cudaMemcpyDeviceToDevice:
+    case cudaMemcpyHostToHost:
+    case cudaMemcpyDefault:
+        return cuMemcpy(into, out, bytes);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* stream NULL: now. */
 static CUresult copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                           size_t width, size_t height, enum cudaMemcpyKind kind,
-                          cudaStream_t stream)
+                          const cudaStream_t *stream)
 {
     CUresult result =
         to_pitch < width || from_pitch < width ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    for (size_t row = 0; result == CUDA_SUCCESS && row < height; row++)
-        result = copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width,
-                      kind, stream);
+    for (size_t row = 0; result == CUDA_SUCCESS && row < height; row++) {
+        char *into = (char *)to + row * to_pitch;
+        const char *out = (const char *)from + row * from_pitch;
+        result = stream != NULL ? copy(into, out, width, kind, *stream)
+                                : copy_now(into, out, width, kind);
+    }
     return result;
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    AFTER_READY(copy(to, from, bytes, kind, NULL));
+    AFTER_READY(copy_now(to, from, bytes, kind));
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -186,7 +208,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream)
 {
-    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, stream));
+    AFTER_READY(copy_rows(to, to_pitch, from, from_pitch, width, height, kind, &stream));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,

@@ -362,6 +362,10 @@ static int act_waiting(char **words)
 {
     if (strcmp(words[0], "sync") == 0)
         return say((rvli_nccl_result)cudaStreamSynchronize(NULL)), 1;
+    if (strcmp(words[0], "free") == 0)
+        return say((rvli_nccl_result)cudaFree(allocated)), 1;
+    if (strcmp(words[0], "copy") == 0)
+        return say((rvli_nccl_result)cudaMemcpy(allocated, words, 1, cudaMemcpyDefault)), 1;
     if (strcmp(words[0], "query") == 0)
         return query(), 1;
     if (strcmp(words[0], "syncdevice") == 0)

@@ -20,6 +20,7 @@
  *     end           kills itself
  *     sync          waits for the stream of operations    syncdevice   syncevent
  *     syncbehind    waits for a stream that waits for the event
+ *     malloc BYTES  free            copy    a byte to it from host memory, by cudaMemcpy
  *     query         what queries answer of the stream, of an event and of a stream behind it
  *     syncnothing   first: records an event; then waits for it, and for an empty stream
  *     mark FILE     makes it             marked FILE      whether it is there

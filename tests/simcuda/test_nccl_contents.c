@@ -272,16 +272,18 @@ static void check_waits(const char *options, const char *operation, const char *
     snprintf(line, sizeof line,
              "rm -f id mark; " COMMAND_WORD " run --gpus 2 %s -- sh -c '" PROGRAM
              " nccl id id; " PROGRAM " nccl device 1 init id 1 2 put f32 1,2 held 1 mark mark %s "
-             ">1 & " PROGRAM " nccl device 0 init id 0 2 put f32 1,2 %s %s marked mark >0; wait' "
+             ">1 & " PROGRAM " nccl device 0 malloc 4096 init id 0 2 put f32 1,2 %s %s marked mark "
+             ">0; wait' "
              ">table 2>machine",
              options, operation, operation, wait);
     assert_int_equal(run_shell(line), 0);
-    check_rank(0, "0\n0\n1\n");
+    check_rank(0, "0\n0\n0\n1\n");
 }
 
 static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
 {
-    static const char *const waits[] = {"sync", "syncdevice", "syncevent", "syncbehind"};
+    static const char *const waits[] = {"sync",       "syncdevice", "syncevent",
+                                        "syncbehind", "free",       "copy"};
     static const char *const operations[] = {"allgather", "alltoall", "reduceto sum 0",
                                              "broadcast 1", "scatter 1"};
     (void)state;
