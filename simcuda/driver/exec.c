@@ -173,6 +173,9 @@ static CUresult do_node(CUgraphNode node, CUstream stream)
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuEventRecord(node->params.event, stream);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        rvli_owed_depend(stream, node->params.event);
+        return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;
     }
@@ -213,9 +216,13 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         result = rvli_graph_memory_prepare(
             exec->order, exec->graph->count, exec->device,
             (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-    if (result == CUDA_SUCCESS)
-        rvli_time_pass(exec->kernels);
-    return result == CUDA_SUCCESS ? do_all(exec->order, exec->graph->count, stream) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    rvli_time_pass(exec->kernels);
+    rvli_owed_set_launched_on(stream);
+    result = do_all(exec->order, exec->graph->count, stream);
+    rvli_owed_set_launched_on(NULL);
+    return result;
 }
 
 /* ---- Updates ---- */

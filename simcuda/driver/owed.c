@@ -9,6 +9,7 @@
 #include "simcuda/driver/stream.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static __thread CUstream launched_on;
 static atomic_bool any; /* something was owed once: who uses no NCCL takes no lock */
 static rvli_debts all;  /* of all devices */
 
@@ -66,6 +67,16 @@ void rvli_owed_add(CUstream stream, const rvli_owed *what)
     add(&rvli_stream_of(stream)->owed, what);
     add(&all, what);
     pthread_mutex_unlock(&mutex);
+}
+
+CUstream rvli_owed_launched_on(void)
+{
+    return launched_on;
+}
+
+void rvli_owed_set_launched_on(CUstream stream)
+{
+    launched_on = stream;
 }
 
 void rvli_owed_record(CUevent event, CUstream stream)

@@ -41,6 +41,13 @@ typedef struct rvli_debts {
 /* A stream owes an operation from now on. Without host memory for it nobody waits for it. */
 void rvli_owed_add(CUstream stream, const rvli_owed *what);
 
+/*
+ * The stream that this thread launches a graph on, for its host functions: what a captured
+ * operation needs is owed by each launch.
+ */
+CUstream rvli_owed_launched_on(void);
+void rvli_owed_set_launched_on(CUstream stream);
+
 /* The event owes what the stream does; and the other way, besides what the stream owes already. */
 void rvli_owed_record(CUevent event, CUstream stream);
 void rvli_owed_depend(CUstream stream, CUevent event);

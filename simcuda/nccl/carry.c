@@ -268,10 +268,15 @@ static bool is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Whether ranks come to it one by one. */
+/* Whether ranks come to it one by one; now, or at each launch of the graph that it is in. */
+static bool is_shared(const rvli_carried *call)
+{
+    return !call->comm->alone && call->largest > 0;
+}
+
 static bool is_counted(const rvli_carried *call)
 {
-    return !call->comm->alone && !call->captured && call->largest > 0;
+    return is_shared(call) && !call->captured;
 }
 
 static bool is_carried(const rvli_carried *call)
@@ -409,71 +414,6 @@ static void give(const rvli_carried *call, rvli_wire_request request)
     write_known(call, &place);
 }
 
-/* ---- What is unknown ---- */
-
-typedef struct loss {
-    CUdeviceptr addr;
-    size_t bytes;
-} loss;
-
-static void lose(void *user)
-{
-    const loss *of = user;
-    rvli_contents_forget(of->addr, of->bytes);
-}
-
-static CUresult graph_of(CUstream stream, CUgraph *graph_out)
-{
-    CUstreamCaptureStatus status;
-#if CUDA_VERSION >= 13000
-    return cuStreamGetCaptureInfo(stream, &status, NULL, graph_out, NULL, NULL, NULL);
-#else
-    return cuStreamGetCaptureInfo_v2(stream, &status, NULL, graph_out, NULL, NULL);
-#endif
-}
-
-/* A graph brings nothing: at each launch what it gets is unknown. */
-static CUresult lose_at_launch(CUstream stream, CUdeviceptr addr, size_t bytes)
-{
-    CUgraph graph = NULL;
-    CUuserObject owner;
-    loss *made = malloc(sizeof *made);
-    if (made == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *made = (loss){addr, bytes};
-    CUresult result = cuUserObjectCreate(&owner, made, free, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (result != CUDA_SUCCESS) {
-        free(made);
-        return result;
-    }
-    result = graph_of(stream, &graph);
-    if (result == CUDA_SUCCESS)
-        result = cuGraphRetainUserObject(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
-    if (result != CUDA_SUCCESS) {
-        (void)cuUserObjectRelease(owner, 1);
-        return result;
-    }
-    return cuLaunchHostFunc(stream, lose, made);
-}
-
-/* What others would bring: nobody does. This rank's own part is there already. */
-static rvli_nccl_result get_nothing(const rvli_carried *call)
-{
-    CUdeviceptr to = (CUdeviceptr)call->to;
-    size_t own = (size_t)call->comm->rank * call->bytes, all = bytes_got(call);
-    if (all == 0 || (call->way == RVLI_CARRY_ONE && call->source == call->comm->rank))
-        return RVLI_NCCL_SUCCESS;
-    if (call->captured)
-        return rvli_nccl_driven(lose_at_launch(call->stream, to, all));
-    if (call->way != RVLI_CARRY_EACH) {
-        rvli_contents_forget(to, all);
-        return RVLI_NCCL_SUCCESS;
-    }
-    rvli_contents_forget(to, own);
-    rvli_contents_forget(to + own + call->bytes, all - own - call->bytes);
-    return RVLI_NCCL_SUCCESS;
-}
-
 /* ---- The operation ---- */
 
 /* Sends and receives of a pair are counted apart: others need not know of them. */
@@ -557,6 +497,85 @@ static void exchange(const rvli_carried *call)
         promise(call, &key);
     else if (reads || call->way == RVLI_CARRY_REDUCE)
         rvli_contents_forget((CUdeviceptr)call->to, bytes_got(call));
+}
+
+/* ---- In graphs ---- */
+
+static CUresult graph_of(CUstream stream, CUgraph *graph_out)
+{
+    CUstreamCaptureStatus status;
+#if CUDA_VERSION >= 13000
+    return cuStreamGetCaptureInfo(stream, &status, NULL, graph_out, NULL, NULL, NULL);
+#else
+    return cuStreamGetCaptureInfo_v2(stream, &status, NULL, graph_out, NULL, NULL);
+#endif
+}
+
+/* An operation that was captured. */
+typedef struct in_graph {
+    rvli_carried call;
+    uint64_t meeting; /* of its communicator, which may be gone when the graph is launched */
+    int rank;
+    CUdeviceptr lost; /* is unknown after each launch */
+    size_t lost_bytes;
+} in_graph;
+
+/* Each launch calls it: ranks come to it one by one, and what it gets is unknown. */
+static void call_again(void *user)
+{
+    const in_graph *of = user;
+    rvli_carried call = of->call;
+    if (of->lost_bytes > 0)
+        rvli_contents_forget(of->lost, of->lost_bytes);
+    call.comm = rvli_comm_find(of->meeting, of->rank);
+    call.stream = rvli_owed_launched_on();
+    call.captured = false;
+    if (call.comm != NULL && is_counted(&call))
+        come_with_nothing(&call);
+}
+
+static CUresult call_at_launch(const rvli_carried *call, CUdeviceptr lost, size_t lost_bytes)
+{
+    CUgraph graph = NULL;
+    CUuserObject owner;
+    in_graph *made = malloc(sizeof *made);
+    if (made == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *made = (in_graph){*call, call->comm->meeting, call->comm->rank, lost, lost_bytes};
+    made->call.snapshot = NULL;
+    CUresult result = cuUserObjectCreate(&owner, made, free, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    result = graph_of(call->stream, &graph);
+    if (result == CUDA_SUCCESS)
+        result = cuGraphRetainUserObject(graph, owner, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS) {
+        (void)cuUserObjectRelease(owner, 1);
+        return result;
+    }
+    return cuLaunchHostFunc(call->stream, call_again, made);
+}
+
+/* What others would bring: nobody does. This rank's own part is there already. */
+static rvli_nccl_result get_nothing(const rvli_carried *call)
+{
+    CUdeviceptr to = (CUdeviceptr)call->to;
+    bool has_all = call->way == RVLI_CARRY_ONE && call->source == call->comm->rank;
+    size_t own = (size_t)call->comm->rank * call->bytes, all = has_all ? 0 : bytes_got(call);
+    if (call->captured)
+        return all > 0 || is_shared(call) ? rvli_nccl_driven(call_at_launch(call, to, all))
+                                          : RVLI_NCCL_SUCCESS;
+    if (all == 0)
+        return RVLI_NCCL_SUCCESS;
+    if (call->way != RVLI_CARRY_EACH) {
+        rvli_contents_forget(to, all);
+        return RVLI_NCCL_SUCCESS;
+    }
+    rvli_contents_forget(to, own);
+    rvli_contents_forget(to + own + call->bytes, all - own - call->bytes);
+    return RVLI_NCCL_SUCCESS;
 }
 
 /* Its own, multiplied. */

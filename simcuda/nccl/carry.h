@@ -5,6 +5,8 @@
  * receiving buffer (simcuda/driver/promised.h), and taken from the machine when somebody reads it.
  * So a call waits for no rank. A read waits until the other rank has called, too.
  *
+ * A captured operation is called by each launch of its graph.
+ *
  * Unknown from here: operations beyond the limit of contents, those of a graph, what a rank brings
  * that is not started (--rank, --world), that has ended before, or that does not come in time.
  */

@@ -54,6 +54,7 @@ struct ncclComm {
     uint64_t began_ns;
     uint64_t suspendable_bytes, total_bytes; /* total_bytes: with what stays */
     char name[RVLI_COMM_NAME_BYTES];
+    rvli_comm *next; /* of all there are */
 };
 #define RVLI_COMM_MARK UINT64_C(0x72766c5f6e63636c)
 
@@ -75,6 +76,9 @@ rvli_nccl_result rvli_nccl_driven(CUresult result);
 /* Whether it is a communicator, and one that operations can use. */
 rvli_nccl_result rvli_comm_check(const rvli_comm *comm);
 rvli_nccl_result rvli_comm_check_ready(rvli_comm *comm);
+
+/* This process's communicator of a meeting, as a rank. NULL: it has been destroyed. */
+rvli_comm *rvli_comm_find(uint64_t meeting, int rank);
 
 /* All ranks come together once more, for what they do with it. Begun by all before the first waits.
  * Nobody is waited for where a rank has no others, or their number is assumed. */

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@
 #define POLL_NS_MIN 200000
 #define POLL_NS_MAX 20000000
 #define DEVICES_MAX 64
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static rvli_comm *live;
 
 uint64_t rvli_nccl_now_ns(void)
 {
@@ -231,11 +235,32 @@ static rvli_comm *make_comm(int rank, int ranks, int device, const rvli_nccl_con
     made->sized = true;
     made->blocking = !is_set(config, config != NULL ? config->blocking : 0) || config->blocking;
     made->began_ns = rvli_nccl_now_ns();
+    pthread_mutex_lock(&mutex);
+    made->next = live;
+    live = made;
+    pthread_mutex_unlock(&mutex);
     return made;
+}
+
+rvli_comm *rvli_comm_find(uint64_t meeting, int rank)
+{
+    pthread_mutex_lock(&mutex);
+    rvli_comm *found = live;
+    while (found != NULL && (found->meeting != meeting || found->rank != rank))
+        found = found->next;
+    pthread_mutex_unlock(&mutex);
+    return found;
 }
 
 static void free_comm(rvli_comm *comm)
 {
+    pthread_mutex_lock(&mutex);
+    rvli_comm **link = &live;
+    while (*link != NULL && *link != comm)
+        link = &(*link)->next;
+    if (*link == comm)
+        *link = comm->next;
+    pthread_mutex_unlock(&mutex);
     rvli_comm_give_memory(comm);
     part(&comm->meeting, comm->rank);
     comm->mark = 0;

@@ -128,21 +128,30 @@ static int operation_of(rvli_comm *comm, const char *name)
     return made;
 }
 
-static int captured(rvli_comm *comm, int operation)
+static cudaGraphExec_t kept;
+
+/* A graph with an allreduce, for later. */
+static int keep(rvli_comm *comm, int operation)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
-    cudaGraphExec_t made;
     cudaStreamCreate(&stream);
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
     int result =
         (int)FIND(ncclAllReduce)(from, to, count, types[type_index].type, operation, comm, stream);
     if (cudaStreamEndCapture(stream, &graph) != cudaSuccess ||
-        cudaGraphInstantiate(&made, graph, 0) != cudaSuccess)
+        cudaGraphInstantiate(&kept, graph, 0) != cudaSuccess ||
+        cudaGraphDestroy(graph) != cudaSuccess || cudaStreamDestroy(stream) != cudaSuccess)
         return 98;
+    return result;
+}
+
+static int captured(rvli_comm *comm, int operation)
+{
+    int result = keep(comm, operation);
     cudaMemset(to, 1, BUFFER_BYTES);
-    if (cudaGraphLaunch(made, stream) != cudaSuccess || cudaGraphExecDestroy(made) != cudaSuccess ||
-        cudaGraphDestroy(graph) != cudaSuccess)
+    if (result != 98 &&
+        (cudaGraphLaunch(kept, NULL) != cudaSuccess || cudaGraphExecDestroy(kept) != cudaSuccess))
         return 99;
     return result;
 }
@@ -208,6 +217,8 @@ static int act_on(rvli_comm *comm, char **words)
         return say((int)FIND(ncclReduceScatter)(from, to, part, type, operation_of(comm, named),
                                                 comm, NULL)),
                2;
+    if (strcmp(word, "keep") == 0)
+        return say(keep(comm, operation_of(comm, named))), 2;
     if (strcmp(word, "captured") == 0)
         return say(captured(comm, operation_of(comm, named))), 2;
     if (strcmp(word, "reduceto") == 0)
@@ -257,6 +268,8 @@ int nccl_contents_act(rvli_comm *comm, char **words, void *(*find)(const char *n
     find_name = find;
     if (strcmp(words[0], "put") == 0)
         return make_buffers(), put(named, words[2]), 3;
+    if (strcmp(words[0], "launch") == 0)
+        return say((int)cudaGraphLaunch(kept, NULL)), 1;
     if (strcmp(words[0], "get") == 0)
         return get((size_t)atoll(named)), 2;
     if (strcmp(words[0], "swap") == 0)

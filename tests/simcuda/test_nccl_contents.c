@@ -291,6 +291,7 @@ static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
         check_waits("", "allreduce sum", waits[i]);
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         check_waits("", operations[i], "sync");
+    check_waits("", "captured sum", "sync");
     check_waits("--keep-contents 0", "allreduce sum", "sync"); /* and brings nothing */
 }
 
@@ -316,6 +317,19 @@ static void queries_are_not_ready_before_all_ranks_come(void **state)
            "sync query || echo comes mark allreduce sum query mark there) get 2");
     check_rank(0, "0 0 0\n0\n600 600 600\n1\n0 0 0\n0\n0 0 0\n2 4 \n");
     check_rank(1, "0 0 0\n1\n0\n0 0 0\n2 4 \n");
+}
+
+/* Each launch calls what was captured: ranks may call it in a graph or not. A launch after the end
+ * of the communicator calls nothing. */
+static void launches_call_what_was_captured(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("rm -f mark there"), 0);
+    run(2, "put f32 1,2 $([ $1 = 0 ] && echo keep sum query launch query mark mark comes there "
+           "query launch sync query || echo comes mark allreduce sum mark there keep sum launch "
+           "sync) destroy $([ $1 = 0 ] && echo launch query)");
+    check_rank(0, "0\n0 0 0\n0\n600 600 600\n1\n0 0 0\n0\n0\n0 0 0\n0\n0\n0 0 0\n");
+    check_rank(1, "1\n0\n0\n0\n0\n0\n");
 }
 
 static void a_rank_that_ends_is_waited_for_no_more(void **state)
@@ -398,6 +412,7 @@ int main(void)
         cmocka_unit_test(who_waits_for_an_operation_waits_for_all_ranks),
         cmocka_unit_test(who_need_not_wait_does_not),
         cmocka_unit_test(queries_are_not_ready_before_all_ranks_come),
+        cmocka_unit_test(launches_call_what_was_captured),
         cmocka_unit_test(a_rank_that_ends_is_waited_for_no_more),
         cmocka_unit_test(who_waits_for_too_long_goes_on),
         cmocka_unit_test(many_operations),
