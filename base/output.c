@@ -2,6 +2,7 @@
 #include "base/output.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 
 #define LINKS_MAX 40 /* as the kernel has it */
 #define DRAFT_TRIES 100
+#define DRAFT_SIGN ".reveille-"
 #define DRAFT_RANDOM 8 /* letters and digits */
 
 /* ---- Errors ---- */
@@ -215,21 +218,30 @@ static int open_directly(const place *at)
 
 /* ---- Drafts ---- */
 
-/* ".NAME.XXXXXXXX" */
+static const char draft_signs[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+
+/* What the names of all drafts of a file begin with, and how many bytes that has. */
+static size_t draft_prefix(const char *name, char prefix_out[NAME_MAX + 1])
+{
+    rvli_text text =
+        rvli_text_begin(prefix_out, NAME_MAX + 1 - DRAFT_RANDOM - (sizeof DRAFT_SIGN - 1));
+    rvli_text_add(&text, ".");
+    rvli_text_add(&text, name);
+    text.size = NAME_MAX + 1;
+    rvli_text_add(&text, DRAFT_SIGN);
+    return strlen(prefix_out);
+}
+
+/* ".NAME.reveille-XXXXXXXX" */
 static bool name_draft(rvli_output *output)
 {
-    static const char signs[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     unsigned char bytes[DRAFT_RANDOM];
-    char random[DRAFT_RANDOM + 2] = ".";
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return false;
+    char *random = output->draft + draft_prefix(output->name, output->draft);
     for (size_t i = 0; i < DRAFT_RANDOM; i++)
-        random[i + 1] = signs[bytes[i] % (sizeof signs - 1)];
-    rvli_text text = rvli_text_begin(output->draft, sizeof output->draft - DRAFT_RANDOM - 1);
-    rvli_text_add(&text, ".");
-    rvli_text_add(&text, output->name);
-    text.size = sizeof output->draft;
-    rvli_text_add(&text, random);
+        random[i] = draft_signs[bytes[i] % (sizeof draft_signs - 1)];
+    random[DRAFT_RANDOM] = '\0';
     return true;
 }
 
@@ -301,12 +313,55 @@ static void keep_rights(const rvli_output *output, const struct stat *old)
     (void)fchmod(output->fd, mode); /* a file system without modes has nothing to keep */
 }
 
+/* ---- What killed processes have left ---- */
+
+/* A draft is locked for as long as it has a name of its own: so one without a lock is nobody's. */
+static void lock_draft(const rvli_output *output)
+{
+    (void)flock(output->fd, LOCK_EX | LOCK_NB);
+}
+
+static void remove_if_left(int folder, const char *name)
+{
+    struct stat facts;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/*
+ * A process that is killed while its nameless draft has a name leaves it. That can only be where
+ * there are nameless files, which are local, and so are their locks.
+ */
+static void remove_left(const rvli_output *output)
+{
+    char prefix[NAME_MAX + 1];
+    size_t length = draft_prefix(output->name, prefix);
+    int fd = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    if (folder == NULL && fd >= 0)
+        close(fd);
+    for (struct dirent *each; folder != NULL && (each = readdir(folder)) != NULL;)
+        if (strncmp(each->d_name, prefix, length) == 0 &&
+            strspn(each->d_name + length, draft_signs) == DRAFT_RANDOM &&
+            each->d_name[length + DRAFT_RANDOM] == '\0')
+            remove_if_left(output->folder, each->d_name);
+    if (folder != NULL)
+        closedir(folder);
+}
+
 static bool open_draft(const place *at, rvli_output *output)
 {
     mode_t mode = at->exists ? S_IRUSR | S_IWUSR : 0666;
     memcpy(output->name, at->name, sizeof output->name);
     if (!make_nameless(output, mode) && (!lacks_nameless(errno) || !make_named(output, mode)))
         return false;
+    if (at->exists && output->draft[0] == '\0')
+        remove_left(output);
     if (at->exists)
         keep_rights(output, &at->facts);
     return true;
@@ -377,10 +432,12 @@ static bool take_name(rvli_output *output)
 {
     if (output->draft[0] == '\0' && !output->replaces && link_draft(output, output->name) == 0)
         return true;
+    lock_draft(output);
     if (output->draft[0] == '\0' && !make_named(output, 0))
         return false;
     if (renameat(output->folder, output->draft, output->folder, output->name) == 0) {
         output->draft[0] = '\0';
+        (void)flock(output->fd, LOCK_UN);
         return true;
     }
     int number = errno;

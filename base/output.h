@@ -5,8 +5,9 @@
  * Content goes into a draft in the folder of the file that is meant, and the draft takes the file's
  * name in one step. So a reader sees the old content or the new, and a failure leaves the old. The
  * draft has no name where the file system allows it (O_TMPFILE): then the kernel removes it,
- * however the process ends. Elsewhere its name cannot be guessed, and the file is made new
- * (O_EXCL), so that nobody can put a link in its place.
+ * however the process ends; where it replaces a file, it has a name for an instant, and what a kill
+ * leaves then goes when the file is written again. Elsewhere its name cannot be guessed, and the
+ * file is made new (O_EXCL), so that nobody can put a link in its place.
  *
  * What is no regular file (a terminal, a pipe, /dev/null) is written to directly, and so is an open
  * descriptor that a path names (/dev/stdout, /proc/self/fd/3).

@@ -11,9 +11,11 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -160,7 +162,8 @@ static void without_nameless_files(void)
     rvli_output output;
     NEED(no_nameless_files());
     NEED(rvli_output_open(in_folder("x"), CHOSEN, &output) == RVL_OK);
-    NEED(strncmp(output.draft, ".x.", 3) == 0 && strlen(output.draft) == strlen(".x.12345678"));
+    NEED(strncmp(output.draft, ".x.", 3) == 0 &&
+         strlen(output.draft) == strlen(".x.reveille-12345678"));
     NEED(folder_has(output.draft) && mode_of(output.draft) == 0640);
     NEED(write(output.fd, "named", 5) == 5 && rvli_output_publish(&output, true) == RVL_OK);
     rvli_output_close(&output);
@@ -421,6 +424,7 @@ static void a_full_disk_keeps_the_old_file(void **state)
 /* errno's values; 0: the call is made. */
 static struct {
     int fsync, linkat, renameat, getrandom, access;
+    bool dies; /* when a draft has got its name */
 } fails;
 
 #define FAILING(type, name, parameters, arguments)                                                 \
@@ -428,6 +432,8 @@ static struct {
     type __wrap_##name parameters;                                                                 \
     type __wrap_##name parameters                                                                  \
     {                                                                                              \
+        if (fails.dies && strcmp(#name, "renameat") == 0)                                          \
+            raise(SIGKILL);                                                                        \
         if (fails.name == 0)                                                                       \
             return __real_##name arguments;                                                        \
         errno = fails.name;                                                                        \
@@ -440,6 +446,47 @@ FAILING(int, linkat, (int from, const char *old, int to, const char *new, int fl
 FAILING(int, renameat, (int from, const char *old, int to, const char *new), (from, old, to, new))
 FAILING(ssize_t, getrandom, (void *bytes, size_t size, unsigned flags), (bytes, size, flags))
 FAILING(int, access, (const char *path, int mode), (path, mode))
+
+/* Killed between the two calls by which a draft replaces a file. */
+static void dies_while_it_replaces(void)
+{
+    rvli_output output;
+    NEED(rvli_output_open(in_folder("x"), CHOSEN, &output) == RVL_OK);
+    NEED(write(output.fd, "new", 3) == 3);
+    fails.dies = true;
+    (void)rvli_output_publish(&output, true);
+    NEED(false);
+}
+
+static void what_a_kill_has_left_goes_with_the_next(void **state)
+{
+    static const char *const others[] = {".x.reveille-1234567",  ".x.reveille-123456789",
+                                         ".x.reveille-1234567A", ".y.reveille-12345678",
+                                         ".x.reveille-87654321", ".x.reveille-abcdefgh"};
+    (void)state;
+    folder_write("x", "old");
+    assert_int_equal(in_child(dies_while_it_replaces), -SIGKILL);
+    assert_holds("x", "old");
+    assert_int_equal(folder_count(), 2);
+    for (size_t i = 0; i < 5; i++)
+        folder_write(others[i], "other");
+    assert_int_equal(symlink("x", in_folder(others[5])), 0);
+    int locked = open(in_folder(others[4]), O_RDONLY); /* by a process that replaces it now */
+    assert_int_equal(flock(locked, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(folder_count(), 8);
+    rvli_output output = begin("x", CHOSEN);
+    rvli_output_close(&output);
+    assert_int_equal(folder_count(), 7);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(folder_has(others[i]));
+    close(locked);
+    write_whole("x", "new");
+    assert_holds("x", "new");
+    assert_false(folder_has(others[4]));
+    for (size_t i = 0; i < 6; i++)
+        (void)unlink(in_folder(others[i]));
+    assert_int_equal(folder_count(), 1);
+}
 
 static void publish_fails(const char *number, const char *says)
 {
@@ -708,6 +755,7 @@ int main(void)
         TEST(asks_for_permission),
         TEST(a_full_disk_keeps_the_old_file),
         TEST(a_call_that_fails_keeps_the_old_file),
+        TEST(what_a_kill_has_left_goes_with_the_next),
         TEST(too_little_memory_leaves_no_draft),
         TEST(traces_appear_whole_or_with_their_header),
         TEST(the_limit_of_size_is_no_signal),

@@ -200,8 +200,11 @@ static void kill_9_leaves_a_whole_report(void **state)
         }
         folder_read("j.xml", left, size);
         assert_string_equal(left, whole);
-        assert_int_equal(folder_count(), 3);
+        assert_true(folder_count() <=
+                    4); /* killed in the instant in which the report was replaced */
     }
+    assert_int_equal(run_wait(start_line(line)), 0);
+    assert_int_equal(folder_count(), 3);
     free(whole);
     free(left);
 }
