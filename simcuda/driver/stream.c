@@ -271,6 +271,8 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
     if (!start->recorded || !end->recorded ||
         ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!rvli_owed_event_is_done(start) || !rvli_owed_event_is_done(end))
+        return CUDA_ERROR_NOT_READY;
     *milliseconds = (float)((double)((int64_t)end->when_ns - (int64_t)start->when_ns) / 1e6);
     return CUDA_SUCCESS;
 }

@@ -317,9 +317,11 @@ static rvli_nccl_result wait_by_event(bool by_stream)
     return error == cudaSuccess ? RVLI_NCCL_SUCCESS : RVLI_NCCL_CUDA_ERROR;
 }
 
-/* What the stream of operations answers, an event behind it, and a stream that waits for that. */
+/* What the stream of operations answers, an event behind it, a stream that waits for that, and who
+ * asks for the time. */
 static void query(void)
 {
+    float milliseconds;
     cudaEvent_t event;
     cudaStream_t stream;
     if (cudaEventCreate(&event) != cudaSuccess || cudaStreamCreate(&stream) != cudaSuccess ||
@@ -328,7 +330,8 @@ static void query(void)
         exit(7);
     printf("%d ", (int)cudaStreamQuery(NULL));
     printf("%d ", (int)cudaEventQuery(event));
-    printf("%d\n", (int)cudaStreamQuery(stream));
+    printf("%d ", (int)cudaStreamQuery(stream));
+    printf("%d\n", (int)cudaEventElapsedTime(&milliseconds, event, event));
     fflush(stdout);
     cudaEventDestroy(event);
     cudaStreamDestroy(stream);
