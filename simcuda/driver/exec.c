@@ -172,7 +172,7 @@ static CUresult do_node(CUgraphNode node, CUstream stream)
         rvli_graph_memory_do(node);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return cuEventRecord(node->params.event, stream);
+        return rvli_event_record(node->params.event, stream);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         rvli_owed_depend(stream, node->params.event);
         return CUDA_SUCCESS;

@@ -264,6 +264,8 @@ CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
     made->flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     made->machine_id = answer.id;
     made->opened = true;
+    made->device = device;
+    made->context = rvli_current_context();
     *event = made;
     return CUDA_SUCCESS;
 }

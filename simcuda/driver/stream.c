@@ -29,6 +29,7 @@ CUstream rvli_stream_of(CUstream handle)
     if (per_thread.number == 0)
         per_thread.number = atomic_fetch_add(&numbers, 1) + 1;
     (void)rvli_current_device(&per_thread.device);
+    per_thread.context = rvli_current_context();
     return &per_thread;
 }
 
@@ -49,6 +50,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
     made->flags = flags;
     made->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     made->device = device;
+    made->context = rvli_current_context();
     made->number = atomic_fetch_add(&numbers, 1) + 1;
     *stream = made;
     return CUDA_SUCCESS;
@@ -193,7 +195,8 @@ void rvli_time_pass(size_t kernels)
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
-    CUresult result = check();
+    int device;
+    CUresult result = rvli_current_device(&device);
     if (result == CUDA_SUCCESS &&
         (event == NULL ||
          (flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)) == CU_EVENT_INTERPROCESS))
@@ -202,6 +205,8 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     if (made == NULL)
         return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
     made->flags = flags;
+    made->device = device;
+    made->context = rvli_current_context();
     *event = made;
     return CUDA_SUCCESS;
 }
@@ -222,22 +227,39 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
+CUresult rvli_event_record(CUevent event, CUstream stream)
+{
+    bool captured = false;
+    CUresult result = rvli_capture_record(event, stream, &captured);
+    if (result != CUDA_SUCCESS || captured)
+        return result;
+    rvli_owed_record(event, stream);
+    event->recorded = true;
+    event->when_ns = atomic_fetch_add(&time_ns, RECORD_NS) + RECORD_NS;
+    return CUDA_SUCCESS;
+}
+
+/* The legacy stream is the current context's. */
+static bool is_of_context(CUevent event, CUstream stream, int device)
+{
+    const struct CUstream_st *of = rvli_stream_of(stream);
+    if (rvli_stream_is_legacy(stream))
+        return event->device == device && event->context == rvli_current_context();
+    return event->device == of->device && event->context == of->context;
+}
+
 /* An external record is work of the graph: the event is recorded when the graph is launched. */
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
+    int device;
     bool captured = false;
     const rvli_node_params params = {.event = event};
-    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : check();
+    CUresult result = event == NULL ? CUDA_ERROR_INVALID_HANDLE : rvli_current_device(&device);
+    if (result == CUDA_SUCCESS && !is_of_context(event, stream, device))
+        return CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS && (flags & CU_EVENT_RECORD_EXTERNAL))
         result = rvli_capture_work(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &params, &captured);
-    if (result == CUDA_SUCCESS && !captured)
-        result = rvli_capture_record(event, stream, &captured);
-    if (result == CUDA_SUCCESS && !captured) {
-        rvli_owed_record(event, stream);
-        event->recorded = true;
-        event->when_ns = atomic_fetch_add(&time_ns, RECORD_NS) + RECORD_NS;
-    }
-    return result;
+    return result == CUDA_SUCCESS && !captured ? rvli_event_record(event, stream) : result;
 }
 
 static CUresult check_event(CUevent event)

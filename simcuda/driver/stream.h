@@ -17,6 +17,7 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     int device;
+    unsigned context; /* rvli_current_context(), when it was made */
     uint64_t number;
     rvli_frontier after; /* while it is captured */
     rvli_debts owed;
@@ -24,6 +25,8 @@ struct CUstream_st {
 
 struct CUevent_st {
     unsigned flags;
+    int device;
+    unsigned context;
     bool recorded;
     uint64_t when_ns;    /* of the device's time */
     rvli_frontier at;    /* if it was last recorded in a capture */
@@ -34,6 +37,9 @@ struct CUevent_st {
 
 /* So many kernels were launched: the device's time goes on. */
 void rvli_time_pass(size_t kernels);
+
+/* Records an event on a stream, of whichever contexts they are. */
+CUresult rvli_event_record(CUevent event, CUstream stream);
 
 /* The stream that a handle means: there are two that need not be made. */
 CUstream rvli_stream_of(CUstream handle);

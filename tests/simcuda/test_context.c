@@ -236,6 +236,43 @@ static void contexts_of_the_programs_own(void **state)
     assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* cuda.h: an event and the stream that it is recorded on are of one context. */
+static void events_belong_to_contexts(void **state)
+{
+    CUcontext contexts[3];
+    CUevent events[3];
+    CUstream streams[3];
+    (void)state;
+    contexts[0] = enter(0);
+    contexts[1] = enter(1);
+    assert_int_equal(cuCtxCreate(&contexts[2], NULL, 0, 1), CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cuCtxSetCurrent(contexts[i]), CUDA_SUCCESS);
+        assert_int_equal(cuEventCreate(&events[i], 0), CUDA_SUCCESS);
+        assert_int_equal(cuStreamCreate(&streams[i], 0), CUDA_SUCCESS);
+    }
+    for (int current = 0; current < 3; current++) {
+        assert_int_equal(cuCtxSetCurrent(contexts[current]), CUDA_SUCCESS);
+        for (int event = 0; event < 3; event++) {
+            for (int stream = 0; stream < 3; stream++)
+                assert_int_equal(cuEventRecord(events[event], streams[stream]),
+                                 event == stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+            CUresult own = event == current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+            assert_int_equal(cuEventRecord(events[event], NULL), own);
+            assert_int_equal(cuEventRecord(events[event], CU_STREAM_PER_THREAD), own);
+            assert_int_equal(cuStreamWaitEvent(streams[current], events[event], 0), CUDA_SUCCESS);
+            assert_int_equal(cuEventQuery(events[event]), CUDA_SUCCESS);
+        }
+    }
+    for (int i = 2; i >= 0; i--) {
+        assert_int_equal(cuStreamDestroy(streams[i]), CUDA_SUCCESS);
+        assert_int_equal(cuEventDestroy(events[i]), CUDA_SUCCESS);
+    }
+    assert_int_equal(cuCtxDestroy(contexts[2]), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxReset(1), CUDA_SUCCESS);
+}
+
 /* Programs of older versions have other arguments. */
 static void contexts_by_older_forms(void **state)
 {
@@ -316,6 +353,7 @@ int main(void)
         cmocka_unit_test(what_is_not_the_contexts_stays),
         cmocka_unit_test(a_reset_context_is_made_again),
         cmocka_unit_test(contexts_of_the_programs_own),
+        cmocka_unit_test(events_belong_to_contexts),
         cmocka_unit_test(contexts_by_older_forms),
         cmocka_unit_test(the_runtime_goes_on_after_a_reset),
     };
