@@ -215,6 +215,57 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
                                               : result);
 }
 
+/* ---- How a device is to be used ---- */
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags)
+{
+    unsigned how = flags & cudaDeviceScheduleMask;
+    CUresult result = (flags & ~(unsigned)cudaDeviceMask) != 0 || (how & (how - 1)) != 0
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : cuInit(0);
+    if (result == CUDA_SUCCESS)
+        result = cuDevicePrimaryCtxSetFlags(current, flags & ~(unsigned)cudaDeviceMapHost);
+    return rvli_driven(result == CUDA_SUCCESS ? rvli_runtime_ready() : result);
+}
+
+/* The runtime's contexts map host memory without being asked. */
+cudaError_t cudaGetDeviceFlags(unsigned int *flags)
+{
+    CUresult result = flags == NULL ? CUDA_ERROR_INVALID_VALUE : rvli_runtime_ready();
+    if (result == CUDA_SUCCESS)
+        result = cuCtxGetFlags(flags);
+    if (result == CUDA_SUCCESS && entered >= 0)
+        *flags |= cudaDeviceMapHost;
+    return rvli_driven(result);
+}
+
+/* A preference, without an effect where nothing computes. */
+static enum cudaFuncCache preferred;
+
+cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config)
+{
+    if ((unsigned)config > cudaFuncCachePreferEqual)
+        return rvli_done(cudaErrorInvalidValue);
+    preferred = config;
+    return rvli_driven(rvli_runtime_ready());
+}
+
+cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *config)
+{
+    if (config == NULL)
+        return rvli_done(cudaErrorInvalidValue);
+    *config = preferred;
+    return rvli_driven(rvli_runtime_ready());
+}
+
+cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config)
+{
+    if (function == NULL)
+        return rvli_done(cudaErrorInvalidDeviceFunction);
+    return rvli_done((unsigned)config > cudaFuncCachePreferEqual ? cudaErrorInvalidValue
+                                                                 : cudaSuccess);
+}
+
 /* ---- What a device is ---- */
 
 cudaError_t cudaDriverGetVersion(int *version)

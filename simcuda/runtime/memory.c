@@ -219,6 +219,12 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
     AFTER_READY(copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
+/* Asynchronous to the host, as a copy from device to device. */
+cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
+{
+    return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, NULL);
+}
+
 cudaError_t cudaMemset(void *addr, int value, size_t bytes)
 {
     AFTER_READY(cuMemsetD8((CUdeviceptr)addr, (unsigned char)value, bytes));
@@ -227,4 +233,26 @@ cudaError_t cudaMemset(void *addr, int value, size_t bytes)
 cudaError_t cudaMemsetAsync(void *addr, int value, size_t bytes, cudaStream_t stream)
 {
     AFTER_READY(cuMemsetD8Async((CUdeviceptr)addr, (unsigned char)value, bytes, stream));
+}
+
+/* One row needs no pitch. */
+static CUresult fill_rows(void *addr, size_t pitch, int value, size_t width, size_t height,
+                          cudaStream_t stream)
+{
+    CUresult result = height > 1 && pitch < width ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    for (size_t row = 0; result == CUDA_SUCCESS && row < height; row++)
+        result =
+            cuMemsetD8Async((CUdeviceptr)addr + row * pitch, (unsigned char)value, width, stream);
+    return result;
+}
+
+cudaError_t cudaMemset2D(void *addr, size_t pitch, int value, size_t width, size_t height)
+{
+    AFTER_READY(fill_rows(addr, pitch, value, width, height, NULL));
+}
+
+cudaError_t cudaMemset2DAsync(void *addr, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream)
+{
+    AFTER_READY(fill_rows(addr, pitch, value, width, height, stream));
 }

@@ -236,6 +236,57 @@ static void contexts_of_the_programs_own(void **state)
     assert_int_equal(cuCtxDestroy((CUcontext)&there), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* Settings that have no effect here, and are no reason to fail. */
+static void settings_of_a_device(void **state)
+{
+    unsigned flags = 0;
+    enum cudaFuncCache config = cudaFuncCachePreferEqual;
+    (void)state;
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(cudaGetDeviceFlags(&flags), cudaSuccess);
+    assert_int_equal(flags, cudaDeviceMapHost);
+    assert_int_equal(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), cudaSuccess);
+    assert_int_equal(cudaGetDeviceFlags(&flags), cudaSuccess);
+    assert_int_equal(flags, cudaDeviceScheduleBlockingSync | cudaDeviceMapHost);
+    assert_int_equal(cudaSetDeviceFlags(0x100), cudaErrorInvalidValue);
+    assert_int_equal(cudaSetDeviceFlags(cudaDeviceScheduleSpin | cudaDeviceScheduleYield),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaSetDeviceFlags(0), cudaSuccess);
+    assert_int_equal(cudaDeviceGetCacheConfig(&config), cudaSuccess);
+    assert_int_equal(config, cudaFuncCachePreferNone);
+    assert_int_equal(cudaDeviceSetCacheConfig(cudaFuncCachePreferShared), cudaSuccess);
+    assert_int_equal(cudaDeviceGetCacheConfig(&config), cudaSuccess);
+    assert_int_equal(config, cudaFuncCachePreferShared);
+    assert_int_equal(cudaDeviceSetCacheConfig((enum cudaFuncCache)4), cudaErrorInvalidValue);
+    assert_int_equal(cudaFuncSetCacheConfig(NULL, cudaFuncCachePreferL1),
+                     cudaErrorInvalidDeviceFunction);
+    assert_int_equal(cudaFuncSetCacheConfig(&config, cudaFuncCachePreferL1), cudaSuccess);
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
+}
+
+/* Rows of a pitch, and a copy from device to device. */
+static void rows_and_peers(void **state)
+{
+    char *here, *there, read[24] = "", zeros[24] = {0};
+    (void)state;
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaMalloc((void **)&there, 24), cudaSuccess);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(cudaMalloc((void **)&here, 24), cudaSuccess);
+    assert_int_equal(cudaMemcpy(here, zeros, 24, cudaMemcpyHostToDevice), cudaSuccess);
+    assert_int_equal(cudaMemset2D(here, 8, 'a', 5, 3), cudaSuccess);
+    assert_int_equal(cudaMemset2DAsync(here, 1, 'b', 2, 1, NULL), cudaSuccess);
+    assert_int_equal(cudaMemset2D(here, 4, 'c', 5, 2), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyPeer(there, 1, here, 0, 24), cudaSuccess);
+    assert_int_equal(cudaMemcpy(read, there, 24, cudaMemcpyDeviceToHost), cudaSuccess);
+    assert_memory_equal(read, "bbaaa\0\0\0aaaaa\0\0\0aaaaa\0\0", 24);
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+}
+
 /* cuda.h: an event and the stream that it is recorded on are of one context. */
 static void events_belong_to_contexts(void **state)
 {
@@ -356,6 +407,8 @@ int main(void)
         cmocka_unit_test(events_belong_to_contexts),
         cmocka_unit_test(contexts_by_older_forms),
         cmocka_unit_test(the_runtime_goes_on_after_a_reset),
+        cmocka_unit_test(settings_of_a_device),
+        cmocka_unit_test(rows_and_peers),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }
