@@ -219,7 +219,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
     return result;
 }
 
-/* ---- Events. All work is complete when asked, so they carry nothing. ---- */
+/* ---- Events. They are complete: what a stream owes is known to its own process alone. ---- */
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
