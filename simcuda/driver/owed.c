@@ -10,14 +10,15 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread CUstream launched_on;
-static atomic_bool any; /* something was owed once: who uses no NCCL takes no lock */
-static rvli_debts all;  /* of all devices */
+static atomic_bool any;     /* something was owed once: who uses no NCCL takes no lock */
+static rvli_debts all;      /* of all devices */
+static rvli_debts blocking; /* of the streams that the legacy stream waits for */
 
 void rvli_owed_forget(void)
 {
     pthread_mutex_init(&mutex, NULL);
     atomic_store(&any, false);
-    all = (rvli_debts){0}; /* the parent's, as are those of its streams */
+    all = blocking = (rvli_debts){0}; /* the parent's, as are those of its streams */
 }
 
 /* ---- With the lock held ---- */
@@ -58,6 +59,39 @@ static void remove_settled(rvli_debts *from, const rvli_owed *what)
     from->count = kept;
 }
 
+/* Those of a device; below 0: of any. */
+static void add_all(rvli_debts *to, const rvli_debts *from, int device)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (device < 0 || from->each[i].device == device)
+            add(to, &from->each[i]);
+}
+
+/* ---- The legacy stream: it waits for all streams that are blocking, and they for it ---- */
+
+static bool is_blocking(CUstream stream)
+{
+    return !rvli_stream_is_legacy(stream) &&
+           !(rvli_stream_of(stream)->flags & CU_STREAM_NON_BLOCKING);
+}
+
+/* The legacy stream is one here, and on a card each device has its own. */
+static int device_of(CUstream stream)
+{
+    int device = rvli_stream_of(stream)->device;
+    if (rvli_stream_is_legacy(stream))
+        (void)rvli_current_device(&device);
+    return device;
+}
+
+/* What a stream waits for besides its own. NULL: nothing. */
+static rvli_debts *owed_beside(CUstream stream)
+{
+    if (rvli_stream_is_legacy(stream))
+        return &blocking;
+    return is_blocking(stream) ? &rvli_stream_of(NULL)->owed : NULL;
+}
+
 /* ---- Without ---- */
 
 void rvli_owed_add(CUstream stream, const rvli_owed *what)
@@ -65,6 +99,8 @@ void rvli_owed_add(CUstream stream, const rvli_owed *what)
     pthread_mutex_lock(&mutex);
     atomic_store(&any, true);
     add(&rvli_stream_of(stream)->owed, what);
+    if (is_blocking(stream))
+        add(&blocking, what);
     add(&all, what);
     pthread_mutex_unlock(&mutex);
 }
@@ -83,11 +119,14 @@ void rvli_owed_record(CUevent event, CUstream stream)
 {
     if (!atomic_load(&any))
         return;
+    const rvli_debts *beside = owed_beside(stream);
+    int device = device_of(stream);
     pthread_mutex_lock(&mutex);
-    const rvli_debts *from = &rvli_stream_of(stream)->owed;
     event->owed.count = 0;
-    for (size_t i = 0; i < from->count; i++)
-        add(&event->owed, &from->each[i]);
+    add_all(&event->owed, &rvli_stream_of(stream)->owed,
+            rvli_stream_is_legacy(stream) ? device : -1);
+    if (beside != NULL)
+        add_all(&event->owed, beside, device);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -96,8 +135,9 @@ void rvli_owed_depend(CUstream stream, CUevent event)
     if (!atomic_load(&any))
         return;
     pthread_mutex_lock(&mutex);
-    for (size_t i = 0; i < event->owed.count; i++)
-        add(&rvli_stream_of(stream)->owed, &event->owed.each[i]);
+    add_all(&rvli_stream_of(stream)->owed, &event->owed, -1);
+    if (is_blocking(stream))
+        add_all(&blocking, &event->owed, -1);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -127,22 +167,20 @@ static bool settle(rvli_debts *of, int device, bool wait)
     if (!atomic_load(&any))
         return true;
     pthread_mutex_lock(&mutex);
-    for (size_t i = 0; i < of->count; i++)
-        if (device < 0 || of->each[i].device == device)
-            add(&now, &of->each[i]);
+    add_all(&now, of, device);
     pthread_mutex_unlock(&mutex);
     bool done = settle_each(of, &now, wait);
     free(now.each);
     return done;
 }
 
-/* The legacy stream is one here, and on a card each device has its own. */
 static bool settle_stream(CUstream stream, bool wait)
 {
-    int device = -1;
-    if (rvli_stream_is_legacy(stream))
-        (void)rvli_current_device(&device);
-    return settle(&rvli_stream_of(stream)->owed, device, wait);
+    rvli_debts *beside = owed_beside(stream);
+    int device = device_of(stream);
+    bool done =
+        settle(&rvli_stream_of(stream)->owed, rvli_stream_is_legacy(stream) ? device : -1, wait);
+    return done && (beside == NULL || settle(beside, device, wait));
 }
 
 void rvli_owed_settle_stream(CUstream stream)

@@ -4,7 +4,7 @@
  * too. No call waits for that but those by which a program waits for a stream, an event or a
  * device: so a barrier is one. Queries say that it is not so far. A stream owes what was called on
  * it, and what an event that it waits for owes; an event owes what its stream did when it was
- * recorded.
+ * recorded. The legacy stream and the streams that block wait for each other, as CUDA documents it.
  *
  * Ranks call the operations of a communicator in one order, so who has come to a later one has come
  * to all before: of each kind the last is kept.

@@ -128,6 +128,17 @@ static int operation_of(rvli_comm *comm, const char *name)
     return made;
 }
 
+/* On a stream that blocks. */
+static int streamed(rvli_comm *comm, int operation)
+{
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    int result =
+        (int)FIND(ncclAllReduce)(from, to, count, types[type_index].type, operation, comm, stream);
+    cudaStreamDestroy(stream);
+    return result;
+}
+
 static cudaGraphExec_t kept;
 
 /* A graph with an allreduce, for later. */
@@ -217,6 +228,8 @@ static int act_on(rvli_comm *comm, char **words)
         return say((int)FIND(ncclReduceScatter)(from, to, part, type, operation_of(comm, named),
                                                 comm, NULL)),
                2;
+    if (strcmp(word, "streamed") == 0)
+        return say(streamed(comm, operation_of(comm, named))), 2;
     if (strcmp(word, "keep") == 0)
         return say(keep(comm, operation_of(comm, named))), 2;
     if (strcmp(word, "captured") == 0)

@@ -17,6 +17,7 @@
  *     copied        what was received goes to another place, by a copy on the device
  *     over A        one number is written into what was received, at its second place
  *     captured OP   allreduce in a graph, which is launched
+ *     streamed OP   allreduce on another stream, which blocks, and is destroyed
  *     keep OP       the same, which launch launches on the stream of operations, as often as it
  * says get N         prints N numbers of what was received, which waits for them many N allreduce
  * of one number, so often, and nothing is read large N       allreduce of 1 MiB of ones, so often,

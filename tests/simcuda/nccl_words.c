@@ -317,6 +317,15 @@ static rvli_nccl_result wait_by_event(bool by_stream)
     return error == cudaSuccess ? RVLI_NCCL_SUCCESS : RVLI_NCCL_CUDA_ERROR;
 }
 
+/* A stream that blocks, on which nothing was called. */
+static rvli_nccl_result wait_for_blocking(void)
+{
+    cudaStream_t stream;
+    return cudaStreamCreate(&stream) == cudaSuccess && cudaStreamSynchronize(stream) == cudaSuccess
+               ? RVLI_NCCL_SUCCESS
+               : RVLI_NCCL_CUDA_ERROR;
+}
+
 /* What the stream of operations answers, an event behind it, a stream that waits for that, and who
  * asks for the time. */
 static void query(void)
@@ -347,7 +356,7 @@ static rvli_nccl_result wait_for_nothing(void)
                        cudaEventRecord(before, NULL) == cudaSuccess
                    ? RVLI_NCCL_SUCCESS
                    : RVLI_NCCL_CUDA_ERROR;
-    return cudaStreamCreate(&stream) == cudaSuccess &&
+    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
                    cudaStreamSynchronize(stream) == cudaSuccess &&
                    cudaEventSynchronize(before) == cudaSuccess
                ? RVLI_NCCL_SUCCESS
@@ -377,6 +386,8 @@ static int act_waiting(char **words)
         return say(wait_by_event(false)), 1;
     if (strcmp(words[0], "syncbehind") == 0)
         return say(wait_by_event(true)), 1;
+    if (strcmp(words[0], "syncblocking") == 0)
+        return say(wait_for_blocking()), 1;
     if (strcmp(words[0], "syncnothing") == 0)
         return say(wait_for_nothing()), 1;
     if (strcmp(words[0], "mark") == 0)

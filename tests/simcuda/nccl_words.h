@@ -22,7 +22,9 @@
  *     syncbehind    waits for a stream that waits for the event
  *     malloc BYTES  free            copy    a byte to it from host memory, by cudaMemcpy
  *     query         what queries answer of the stream, of an event and of a stream behind it
- *     syncnothing   first: records an event; then waits for it, and for an empty stream
+ *     syncblocking  waits for an empty stream that blocks
+ *     syncnothing   first: records an event; then waits for it, and for an empty stream that does
+ *                   not block
  *     mark FILE     makes it             marked FILE      whether it is there
  *     comes FILE    whether it is there within 20 seconds
  *

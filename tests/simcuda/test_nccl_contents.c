@@ -282,8 +282,8 @@ static void check_waits(const char *options, const char *operation, const char *
 
 static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
 {
-    static const char *const waits[] = {"sync",       "syncdevice", "syncevent",
-                                        "syncbehind", "free",       "copy"};
+    static const char *const waits[] = {"sync", "syncdevice", "syncevent",   "syncbehind",
+                                        "free", "copy",       "syncblocking"};
     static const char *const operations[] = {"allgather", "alltoall", "reduceto sum 0",
                                              "broadcast 1", "scatter 1"};
     (void)state;
@@ -292,6 +292,7 @@ static void who_waits_for_an_operation_waits_for_all_ranks(void **state)
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         check_waits("", operations[i], "sync");
     check_waits("", "captured sum", "sync");
+    check_waits("", "streamed sum", "sync");
     check_waits("--keep-contents 0", "allreduce sum", "sync"); /* and brings nothing */
 }
 
