@@ -22,8 +22,11 @@ rvl_status rvli_parts_read(rvl_resume_options *options, rvli_parts *parts_out)
         return rvli_error(RVL_ERR_INVALID, "part_index must be below part_count");
     if (options->part_count > RVL_PARTS_MAX)
         return rvli_error(RVL_ERR_INVALID, "part_count is above RVL_PARTS_MAX");
-    *parts_out = (rvli_parts){.index = options->part_index, .count = options->part_count};
+    *parts_out = (rvli_parts){.index = options->part_index,
+                              .count = options->part_count,
+                              .by_pieces = options->flags & RVL_RESUME_BY_PIECES};
     options->part_index = options->part_count = 0;
+    options->flags &= ~(uint64_t)RVL_RESUME_BY_PIECES;
     return RVL_OK;
 }
 
@@ -64,14 +67,14 @@ static void add_granule(rvli_parts *parts, rvli_move_item *item, rvli_stretch gr
         last->at.size += granule.size;
         return;
     }
-    bool own = part == parts->index;
+    bool restored = part == parts->index && !parts->by_pieces;
     parts->pieces[parts->piece_count++] = (rvli_piece){
         .item = item,
         .at = granule,
         .part = part,
-        .state = own ? RVL_PIECE_RESTORED : RVL_PIECE_OPEN,
+        .state = restored ? RVL_PIECE_RESTORED : RVL_PIECE_OPEN,
     };
-    parts->open_count += !own;
+    parts->open_count += !restored;
 }
 
 /* begin: its place in the row. */
@@ -86,11 +89,23 @@ static void cut_item(rvli_transition *transition, const row *all, rvli_move_item
     for (; granule.offset < allocation->size; granule.offset += granule.size) {
         uint32_t part = part_at(parts, all, begin + granule.offset);
         add_granule(parts, item, granule, part);
-        if (part != parts->index)
+        if (part != parts->index || parts->by_pieces)
             continue;
         if (item->load.size == 0)
             item->load.offset = granule.offset;
         item->load.size += granule.size;
+    }
+}
+
+/* Those of a part are neighbours in the list. */
+static void find_own(rvli_parts *parts)
+{
+    for (size_t i = parts->piece_count; i > 0 && parts->by_pieces; i--) {
+        if (parts->pieces[i - 1].part != parts->index)
+            continue;
+        parts->due = parts->queued = i - 1;
+        if (parts->own_end == 0)
+            parts->own_end = i;
     }
 }
 
@@ -111,6 +126,7 @@ rvl_status rvli_parts_cut(rvli_transition *transition)
         cut_item(transition, &all, item, begin);
         begin += item->allocation->size;
     }
+    find_own(parts);
     return RVL_OK;
 }
 
@@ -194,7 +210,7 @@ static rvl_status learn(const chosen *of, size_t *failed_out)
     return status;
 }
 
-static void close_piece(rvli_parts *parts, rvli_piece *piece, rvl_piece_state state)
+void rvli_piece_close(rvli_parts *parts, rvli_piece *piece, rvl_piece_state state)
 {
     piece->state = state;
     parts->open_count--;
@@ -210,7 +226,7 @@ static rvl_status take_filled(const chosen *of, size_t *failed_out)
     for (size_t i = 0; i < parts->piece_count && status == RVL_OK; i++) {
         rvli_piece *piece = &parts->pieces[i];
         if (is_chosen(of, i) && rvli_content_is_right(of->transition, piece->item, piece->at))
-            close_piece(parts, piece, RVL_PIECE_FILLED);
+            rvli_piece_close(parts, piece, RVL_PIECE_FILLED);
     }
     return status;
 }
@@ -250,11 +266,11 @@ static rvl_status restore_open(const chosen *of, size_t *failed_out)
         status = check_restored(of, failed_out);
     for (size_t i = 0; i < parts->piece_count && status == RVL_OK; i++)
         if (is_chosen(of, i))
-            close_piece(parts, &parts->pieces[i], RVL_PIECE_RESTORED);
+            rvli_piece_close(parts, &parts->pieces[i], RVL_PIECE_RESTORED);
     return status;
 }
 
-static void fail(const rvli_transition *transition, size_t failed)
+void rvli_parts_fail(const rvli_transition *transition, size_t failed)
 {
     const rvli_piece *piece = &transition->parts.pieces[failed];
     rvli_fail(transition->context, "resume in parts", piece->item->allocation->tag,
@@ -265,13 +281,14 @@ static rvl_status fill(rvli_transition *transition, const bool *filled)
 {
     size_t failed = 0;
     rvl_status status = RVL_OK;
+    rvli_part_load_stop(transition);
     if (filled != NULL)
         status = take_filled(&(const chosen){transition, filled}, &failed);
     if (status == RVL_OK && transition->parts.open_count > 0)
         status = restore_open(&(const chosen){transition, NULL}, &failed);
     if (status != RVL_OK) {
         rvli_content_quiesce(transition);
-        fail(transition, failed);
+        rvli_parts_fail(transition, failed);
     }
     rvli_disk_end(transition);
     return status;

@@ -350,6 +350,8 @@ static rvl_status resume_claimed(rvli_transition *transition, const rvl_resume_o
         status = rvli_resume_create(transition, options->timeout_ns, &failed);
     if (status == RVL_OK)
         status = back_all(transition, &failed);
+    if (status == RVL_OK)
+        status = rvli_part_load_begin(transition, &failed);
     if (status != RVL_OK)
         rvli_resume_fail(transition, failed);
     return status;
@@ -373,6 +375,7 @@ void rvli_resume_commit(rvli_transition *transition)
 
 rvl_status rvli_resume_abort(rvli_transition *transition)
 {
+    rvli_part_load_stop(transition);
     return rvli_abort(transition, undo_item, "abort of a resume");
 }
 
@@ -380,7 +383,8 @@ static rvl_status read_options(rvl_resume_options *options, const rvl_resume_opt
 {
     rvl_status status = rvli_options_read(options, sizeof *options, user);
     return status == RVL_OK
-               ? rvli_flags_check(options->flags, RVL_RESUME_NO_RESTORE, options->reserved)
+               ? rvli_flags_check(options->flags, RVL_RESUME_NO_RESTORE | RVL_RESUME_BY_PIECES,
+                                  options->reserved)
                : status;
 }
 
@@ -399,6 +403,9 @@ rvl_status rvli_resume_begin(rvl_context *context, const rvl_tag *tags, size_t t
         status = rvli_error(RVL_ERR_INVALID, "arrived is for rvl_resume_start() alone");
     if (status == RVL_OK && (options->part_index | options->part_count) != 0)
         status = rvli_error(RVL_ERR_INVALID, "part_count is for rvl_resume_prepare() alone");
+    if (status == RVL_OK && options->flags & RVL_RESUME_BY_PIECES)
+        status =
+            rvli_error(RVL_ERR_INVALID, "RVL_RESUME_BY_PIECES is for rvl_resume_prepare() alone");
     if (status == RVL_OK)
         status = rvli_transition_begin(context, tags, tag_count, options->process, transition);
     if (status == RVL_OK)

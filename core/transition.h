@@ -42,9 +42,12 @@ typedef struct rvli_move_item {
 typedef struct rvli_piece rvli_piece;
 typedef struct rvli_parts {
     uint32_t index, count; /* the part that is restored here; count 0 or 1: all of it */
+    bool by_pieces;        /* ... by core/part_load.c, after the prepare */
     rvli_piece *pieces;    /* by item, then by offset */
     size_t piece_count;
     size_t open_count;
+    size_t due, queued; /* own pieces from `due` on are to be loaded; those up to `queued` are */
+    size_t own_end;     /* on their way; the last own one is before this */
 } rvli_parts;
 
 struct rvl_transition {

@@ -9,6 +9,10 @@
  * the digests of your own backup, and restores from there what is wrong or missing. So nothing is
  * assumed of the others. Then commit.
  *
+ * With RVL_RESUME_BY_PIECES your part is on its way when the prepare returns, and its pieces are
+ * open, too. rvl_transition_load_next() waits for one after the other. So you can give a piece to
+ * others while later ones are still being restored.
+ *
  * Processes with the same allocations in the same order (sizes and granularity) have the same
  * pieces. Without digests nothing is open: the prepare restores all by itself. There are none where
  * the device cannot compute them, and none with RVL_CONTEXT_NO_VERIFY unless the backup is retained
@@ -52,6 +56,17 @@ typedef struct rvl_piece {
 RVL_API rvl_status rvl_transition_copy_pieces(rvl_transition *transition, rvl_piece *pieces_out,
                                               size_t piece_size, size_t capacity,
                                               size_t *count_out);
+
+/*
+ * Waits until the next piece of your part is restored and checked, and writes its number in the
+ * list above to *piece_out; how many pieces there are, if none of your part is open. Later ones are
+ * on their way meanwhile. Only with RVL_RESUME_BY_PIECES is there anything to wait for.
+ *
+ * Returns RVL_OK; RVL_ERR_INVALID; RVL_ERR_HOST_OOM; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO (restore;
+ * the backup is kept); RVL_ERR_DEVICE_LOST; RVL_ERR_STATE (from a callback); RVL_ERR_FORKED. After
+ * an error the piece is open still: call again, fill it, or abort. Since 0.1.
+ */
+RVL_API rvl_status rvl_transition_load_next(rvl_transition *transition, size_t *piece_out);
 
 /*
  * Closes all open pieces. filled: for each piece, in the order above, whether you have filled it;

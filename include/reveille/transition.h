@@ -56,6 +56,9 @@ RVL_API rvl_status rvl_pause(rvl_context *context, const rvl_tag *tags, size_t t
 #define RVL_RESUME_NO_RESTORE                                                                      \
     1u /* skip the restore and drop the backup: the content comes from                             \
           elsewhere */
+#define RVL_RESUME_BY_PIECES                                                                       \
+    2u /* for rvl_resume_prepare() alone, with part_count: it does not wait for your part.         \
+          rvl_transition_load_next() restores it piece by piece (reveille/parts.h) */
 
 /* Memory that has arrived: rvl_resume_start() (reveille/wake.h). */
 typedef struct rvl_arrival {

@@ -52,6 +52,7 @@ CONTEXT_STORE_OVERFLOW = 8
 TAG_RETAIN_BACKUPS = 1
 PAUSE_DISCARD = 1
 RESUME_NO_RESTORE = 1
+RESUME_BY_PIECES = 2
 SIM_OVERCOMMIT = 1
 REPLAY_PARTIAL = 1
 
@@ -541,6 +542,7 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [c_void_p, POINTER(Piece), c_size_t, c_size_t, POINTER(c_size_t)],
     ),
+    "rvl_transition_load_next": (c_int, [c_void_p, POINTER(c_size_t)]),
     "rvl_transition_fill": (c_int, [c_void_p, POINTER(c_bool), c_size_t]),
     "rvl_transition_abort": (c_int, [c_void_p]),
     "rvl_pause_forecast": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(Forecast)]),

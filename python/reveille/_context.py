@@ -35,7 +35,7 @@ from ._options import (
     whole_number,
     whole_tag,
 )
-from ._replicas import Links, Replicas, sharing_of
+from ._replicas import Links, Replicas, Sharing, sharing_of
 from ._results import (
     Allocation,
     Device,
@@ -483,8 +483,11 @@ class Context:
         options = self._pause_options(discard, (), None)
         return self._prepared("rvl_pause_prepare", tags, options)
 
-    def _prepare_resume(self, tags: Sequence[str], **parts: int) -> Prepared:
-        return self._prepared("rvl_resume_prepare", tags, _c.ResumeOptions(**parts))
+    def _prepare_resume(self, tags: Sequence[str], sharing: Sharing | None = None) -> Prepared:
+        options = _c.ResumeOptions()
+        return self._prepared(
+            "rvl_resume_prepare", tags, options if sharing is None else sharing.ask(options)
+        )
 
     def resume(
         self,
@@ -528,8 +531,7 @@ class Context:
         job = None if group is None else job_of(group)
         sharing = sharing_of(replicas, group, job)
         if sharing is not None:
-            options.part_index, options.part_count = sharing.parts.values()
-            self._move("resume", tags, options, job, group_timeout, sharing.together)
+            self._move("resume", tags, sharing.ask(options), job, group_timeout, sharing.together)
             return sharing.links
         if wait:
             self._move("resume", tags, options, job, group_timeout)

@@ -55,6 +55,12 @@ class Prepared(Ended):
         self._call("rvl_transition_copy_pieces", found, size, count, ctypes.byref(count))
         return list(found)
 
+    def load_next(self) -> int:
+        """Waits for the next piece of this rank's part. Its number; without one, their count."""
+        piece = ctypes.c_size_t()
+        self._call("rvl_transition_load_next", ctypes.byref(piece))
+        return piece.value
+
     def fill(self, filled: Sequence[bool]) -> None:
         """Closes open pieces: what was filled right stays, all else is restored."""
         flags = (ctypes.c_bool * len(filled))(*filled)

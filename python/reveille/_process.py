@@ -399,7 +399,7 @@ class Saver:
 
         def prepare(prepared: list[Move]) -> None:
             self.refuse_capture(function)
-            self.prepare(function, tags, prepared, **(sharing.parts if sharing else {}))
+            self.prepare(function, tags, prepared, **({"sharing": sharing} if sharing else {}))
 
         def together(prepared: list[Move], meeting: Meeting) -> None:
             movement = COMMUNICATORS.begin(function, timeout)

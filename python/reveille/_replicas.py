@@ -3,9 +3,10 @@
 
 Every rank prepares a resume in parts (include/reveille/parts.h). Then all say through the job's
 store which pieces they have, with the digests of their backups, and where they are. Each computes
-from that what it sends and receives, and an exchange brings it. What arrived is compared with this
-rank's own backup, and the rest is restored from there, before the ranks vote to commit. So a
-neighbour that is late, wrong or out of reach costs time and nothing else.
+from that what it sends and receives. An exchange brings it step by step: the pieces of one step go
+from rank to rank while those of the next are still on the links to the host. What arrived is
+compared with this rank's own backup, and the rest is restored from there, before the ranks vote to
+commit. So a neighbour that is late, wrong or out of reach costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from typing import Any, Callable, NamedTuple, Protocol, Union
 from . import _c
 from ._job import Group, Job, Meeting, Move, Prepared
 from ._sizes import format_size
-from .errors import InvalidArgument, NotSupported, TimedOut
+from .errors import InvalidArgument, NotSupported, ReveilleError, TimedOut
 
 LOGGER = logging.getLogger("reveille")
 FIRST_WAIT_S = 0.0002
 LONGEST_WAIT_S = 0.01
 # Of the time that is left, what the exchange may take: restoring alone needs the rest.
 SHARE_OF_TIME = 0.5
+# What each rank sends in one step, at most, and at least a piece. Five milliseconds of a link of
+# 55 GB/s: longer than Python takes for a step, and short as the last one, which overlaps nothing.
+STEP_BYTES = 256 << 20
 
 
 class Transfer(NamedTuple):
@@ -43,7 +47,11 @@ class Transfer(NamedTuple):
 
 
 class Exchange(Protocol):
-    """What brings pieces from rank to rank. Give your own as ``replicas=``."""
+    """What brings pieces from rank to rank. Give your own as ``replicas=``.
+
+    It may have ``give_up()``, too: called once where this rank cannot restore what it is to send,
+    so that what the ranks share is ended here as it is on those that wait in vain.
+    """
 
     def place(self) -> Any:
         """Where this rank is, as JSON has it. Raises NotSupported if it cannot exchange."""
@@ -54,8 +62,8 @@ class Exchange(Protocol):
     def run(self, transfers: Sequence[Transfer], timeout: float, stop: Callable[[], bool]) -> None:
         """Does all of them, in this order for each pair of ranks. Early in vain if stop() says so.
 
-        Raises what kept it from that. When it returns or raises, nothing writes to this rank's
-        memory any more.
+        Called several times for one resume, with some of the transfers each time. Raises what kept
+        it from that. When it returns or raises, nothing writes to this rank's memory any more.
         """
 
 
@@ -94,14 +102,26 @@ class _Own(NamedTuple):
     piece: _c.Piece
 
 
+class _Planned(NamedTuple):
+    """A transfer, and which of the listed pieces it brings."""
+
+    number: int
+    transfer: Transfer
+
+
 class Sharing:
     """One resume that is shared by the ranks of a job. Its together() is what Job.move() takes."""
 
     def __init__(self, job: Job, exchange: Exchange) -> None:
         self._job = job
         self._exchange = exchange
-        self.parts = {"part_index": job.rank, "part_count": job.world_size}
         self.links = Links(0, 0, 0, "")
+
+    def ask(self, options: _c.ResumeOptions) -> _c.ResumeOptions:
+        """The options of a resume of which this rank restores its part."""
+        options.flags |= _c.RESUME_BY_PIECES
+        options.part_index, options.part_count = self._job.rank, self._job.world_size
+        return options
 
     def together(self, moves: Sequence[Move], meeting: Meeting) -> None:
         """Exchanges and fills. Raises only what keeps this rank's own backup from coming back."""
@@ -111,9 +131,9 @@ class Sharing:
         said = meeting.share(json.dumps(self._say(own)))
         if not said:  # a rank has refused: there is nothing to do
             return
-        sending, alone = self._plan(own, [json.loads(each) for each in said])
-        expected = [own[i] for i, transfer in sending if not transfer.sending]
-        failed = self._run([transfer for _, transfer in sending], meeting)
+        planned, alone = self._plan(own, [json.loads(each) for each in said])
+        expected = [own[each.number] for each in planned if not each.transfer.sending]
+        failed = self._run(own, planned, meeting)
         self._fill(prepared, own, expected)
         self._count(prepared, expected, failed or alone)
 
@@ -136,16 +156,17 @@ class Sharing:
 
     def _plan(
         self, own: Sequence[_Own], said: Sequence[dict[str, Any]]
-    ) -> tuple[list[tuple[int, Transfer]], str]:
-        """The transfers of this rank with the number of the piece; and why there are none."""
-        rank, found = self._job.rank, []
+    ) -> tuple[list[_Planned], str]:
+        """The transfers of this rank; and why there are none."""
+        rank = self._job.rank
+        found: list[_Planned] = []
         apart = {r: self._apart(said[rank], each) for r, each in enumerate(said) if r != rank}
         near = [r for r, why in apart.items() if not why]
         for i, each in enumerate(own):
             source, digest = each.piece.part, _digest_text(each.piece)
             peers = near if source == rank else [source] if source in near else []
             found += [
-                (i, _transfer(each, peer, source == rank))
+                _Planned(i, _transfer(each, peer, source == rank))
                 for peer in peers
                 if said[peer]["pieces"][i][2] == digest
             ]
@@ -154,18 +175,39 @@ class Sharing:
         named = [f"rank {r}: {why}" for r, why in apart.items() if why]
         return [], named[0] if named else "no other rank holds the same content"
 
-    def _run(self, transfers: Sequence[Transfer], meeting: Meeting) -> str:
+    def _run(self, own: Sequence[_Own], planned: Sequence[_Planned], meeting: Meeting) -> str:
         """Why the exchange failed, if it did."""
-        if not transfers:
+        if not planned:
             return ""
         try:
-            self._exchange.run(
-                transfers, meeting.time_left() * SHARE_OF_TIME, lambda: meeting.is_broken()
-            )
+            self._run_steps(own, planned, meeting)
         except Exception as error:  # whatever it was: this rank has its own backup
             meeting.tell_broken()
             return f"the exchange failed: {type(error).__name__}: {error}"
         return ""
+
+    def _run_steps(
+        self, own: Sequence[_Own], planned: Sequence[_Planned], meeting: Meeting
+    ) -> None:
+        """While the pieces of a step are exchanged, those of the next are on this rank's link."""
+        end = time.monotonic() + meeting.time_left() * SHARE_OF_TIME
+        for step in _steps(own):
+            self._load([own[i] for i in step if own[i].piece.part == self._job.rank])
+            here = set(step)
+            transfers = [each.transfer for each in planned if each.number in here]
+            if transfers:
+                left_s = max(0.0, end - time.monotonic())
+                self._exchange.run(transfers, left_s, lambda: meeting.is_broken())
+
+    def _load(self, wanted: Sequence[_Own]) -> None:
+        """Until these pieces of this rank's part are there: they come in the order of the list."""
+        try:
+            for each in wanted:
+                while each.prepared.load_next() < each.number:
+                    pass
+        except ReveilleError:  # the others wait for what does not come
+            getattr(self._exchange, "give_up", lambda: None)()
+            raise
 
     @staticmethod
     def _fill(prepared: Sequence[Prepared], own: Sequence[_Own], expected: Sequence[_Own]) -> None:
@@ -212,6 +254,17 @@ def sharing_of(replicas: Replicas, group: Group | None, job: Job | None) -> Shar
             f"{replicas!r}"
         )
     return Sharing(job, replicas)
+
+
+def _steps(own: Sequence[_Own]) -> list[list[int]]:
+    """The numbers of the pieces of each step. Ranks with the same pieces have the same steps."""
+    numbers: dict[int, list[int]] = {}
+    of_part: dict[int, int] = {}
+    for i, each in enumerate(own):
+        before = of_part.get(each.piece.part, 0)
+        of_part[each.piece.part] = before + each.piece.size_bytes
+        numbers.setdefault(before // STEP_BYTES, []).append(i)
+    return [numbers[step] for step in sorted(numbers)]
 
 
 def _digest_text(piece: _c.Piece) -> str:
@@ -307,8 +360,6 @@ class TorchExchange:
             works = self._begin(transfers)
             if on_gpus:
                 self._poll(works, timeout, stop)
-                for device in {transfer.device for transfer in transfers}:
-                    self._torch.cuda.synchronize(device)
             else:
                 for work in works:
                     work.wait(timedelta(seconds=timeout))
@@ -316,6 +367,11 @@ class TorchExchange:
             if on_gpus:
                 self._aborting()()
             raise
+
+    def give_up(self) -> None:
+        """The ranks that wait for this one end their communicators, so this one does as well."""
+        if self._nccl() is not None:
+            self._aborting()()
 
     def _begin(self, transfers: Sequence[Transfer]) -> list[Any]:
         dist = self._dist

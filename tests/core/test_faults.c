@@ -419,11 +419,12 @@ static struct {
     size_t count;
 } neighbour;
 
-static rvl_status prepare_part(scene *s, uint32_t index, rvl_transition **transition_out)
+static rvl_status prepare_part(scene *s, uint32_t index, uint64_t flags,
+                               rvl_transition **transition_out)
 {
     const rvl_tag tags[] = {s->weights_tag, s->cache_tag};
     const rvl_resume_options options = {
-        .struct_size = sizeof options, .part_index = index, .part_count = 2};
+        .struct_size = sizeof options, .flags = flags, .part_index = index, .part_count = 2};
     return rvl_resume_prepare(s->context, tags, 2, &options, transition_out);
 }
 
@@ -441,7 +442,7 @@ static void prepare_parts(scene *s)
     rvl_transition *transition = NULL;
     rvl_piece pieces[IMAGES];
     prepare_resume(s);
-    assert_int_equal(prepare_part(s, 1, &transition), RVL_OK);
+    assert_int_equal(prepare_part(s, 1, 0, &transition), RVL_OK);
     neighbour.count = list_pieces(transition, pieces);
     for (size_t i = 0; i < neighbour.count; i++)
         if (pieces[i].state == RVL_PIECE_RESTORED)
@@ -465,15 +466,29 @@ static void bring_pieces(rvl_transition *transition, bool *filled)
     }
 }
 
-static rvl_status run_in_parts(scene *s)
+/* Up to an own piece that fails, if one does. */
+static rvl_status load_pieces(rvl_transition *transition)
+{
+    rvl_status status = RVL_OK;
+    size_t piece = 0, count = 0;
+    assert_int_equal(rvl_transition_copy_pieces(transition, NULL, 0, 0, &count), RVL_OK);
+    while (piece < count && status == RVL_OK)
+        status = rvl_transition_load_next(transition, &piece);
+    return status;
+}
+
+static rvl_status run_parts(scene *s, uint64_t flags)
 {
     rvl_transition *transition = NULL;
     bool filled[IMAGES] = {false};
-    rvl_status status = prepare_part(s, 0, &transition);
+    rvl_status status = prepare_part(s, 0, flags, &transition);
     if (status != RVL_OK)
         return status;
-    bring_pieces(transition, filled);
-    status = rvl_transition_fill(transition, filled, neighbour.count);
+    status = load_pieces(transition);
+    if (status == RVL_OK) {
+        bring_pieces(transition, filled);
+        status = rvl_transition_fill(transition, filled, neighbour.count);
+    }
     if (status == RVL_OK)
         return commit(transition);
     rvl_error why = {.struct_size = sizeof why};
@@ -481,6 +496,16 @@ static rvl_status run_in_parts(scene *s)
     rvl_status aborted = rvl_transition_abort(transition);
     assert_true(aborted == RVL_OK || aborted == why.status);
     return status;
+}
+
+static rvl_status run_in_parts(scene *s)
+{
+    return run_parts(s, 0);
+}
+
+static rvl_status run_by_pieces(scene *s)
+{
+    return run_parts(s, RVL_RESUME_BY_PIECES);
 }
 
 static void check_in_parts(scene *s)
@@ -536,6 +561,7 @@ static const call calls[] = {
     {"aborted pause", nothing, run_aborted_pause, check_aborted_pause},
     {"aborted resume", prepare_resume, run_aborted_resume, check_aborted_resume},
     {"resume in parts", prepare_parts, run_in_parts, check_in_parts},
+    {"resume by pieces", prepare_parts, run_by_pieces, check_in_parts},
     {"pause forecast", nothing, run_pause_forecast, nothing},
     {"resume forecast", prepare_resume, run_resume_forecast, nothing},
     {"external", nothing, run_external, check_external},

@@ -66,6 +66,17 @@ static void prepare_part(replica *r, uint32_t index, uint32_t count)
     list_pieces(r);
 }
 
+/* Its own pieces come when they are asked for. */
+static void prepare_by_pieces(replica *r, uint32_t index, uint32_t count)
+{
+    const rvl_resume_options options = {.struct_size = sizeof options,
+                                        .flags = RVL_RESUME_BY_PIECES,
+                                        .part_index = index,
+                                        .part_count = count};
+    assert_int_equal(rvl_resume_prepare(r->context, &r->tag, 1, &options, &r->resume), RVL_OK);
+    list_pieces(r);
+}
+
 static rvl_error last_error(void)
 {
     rvl_error error = {.struct_size = sizeof error};
@@ -351,6 +362,165 @@ static void an_abort_forgets_what_was_filled(void **state)
     close_replica(&r);
 }
 
+/* ---- Piece by piece ---- */
+
+static size_t first_of_part(const replica *r, uint32_t part)
+{
+    size_t first = 0;
+    while (first < r->count && r->pieces[first].part != part)
+        first++;
+    return first;
+}
+
+static size_t load_next(replica *r)
+{
+    size_t piece = SIZE_MAX;
+    assert_int_equal(rvl_transition_load_next(r->resume, &piece), RVL_OK);
+    assert_true(piece <= r->count);
+    list_pieces(r);
+    return piece;
+}
+
+/* Of the weights as they were filled, wherever the piece lies. */
+static bool piece_is_right(const replica *r, const replica *whole, size_t i)
+{
+    const rvl_piece *piece = &r->pieces[i];
+    size_t of = 0;
+    while (piece->addr < r->addrs[of] || piece->addr >= r->addrs[of] + sizes[of])
+        of++;
+    return memcmp(at(piece->addr), at(whole->addrs[of] + (piece->addr - r->addrs[of])),
+                  piece->size_bytes) == 0;
+}
+
+static void own_pieces_come_one_after_the_other(void **state)
+{
+    (void)state;
+    static const rvl_backup backups[] = {RVL_BACKUP_HOST, RVL_BACKUP_DISK};
+    replica whole = open_replica((support_options){0}, RVL_BACKUP_HOST, 0);
+    for (uint32_t index = 0; index < 6; index++) {
+        replica r =
+            open_replica((support_options){.disk_directory = "/tmp"}, backups[index / 3], 0);
+        assert_int_equal(rvl_pause(r.context, &r.tag, 1, NULL), RVL_OK);
+        prepare_by_pieces(&r, index % 3, 3);
+        assert_int_equal(bytes_in(&r, RVL_PIECE_OPEN), ALL_BYTES);
+        size_t next = first_of_part(&r, index % 3);
+        uint64_t own_bytes = 0;
+        for (; next < r.count && r.pieces[next].part == index % 3; next++) {
+            assert_int_equal(load_next(&r), next);
+            own_bytes += r.pieces[next].size_bytes;
+            assert_true(piece_is_right(&r, &whole, next));
+            assert_int_equal(r.pieces[next].state, RVL_PIECE_RESTORED);
+            assert_int_equal(bytes_in(&r, RVL_PIECE_RESTORED), own_bytes);
+        }
+        assert_true(own_bytes >= 3 * GRANULE);
+        assert_int_equal(load_next(&r), r.count);
+        assert_int_equal(rvl_transition_commit(r.resume), RVL_ERR_STATE);
+        assert_int_equal(rvl_transition_fill(r.resume, NULL, 0), RVL_OK);
+        assert_int_equal(load_next(&r), r.count);
+        commit_and_check(&r, 0);
+        close_replica(&r);
+    }
+    close_replica(&whole);
+}
+
+/* The first piece is there when a quarter of the part is, not when all of it is. */
+static void the_link_goes_on_meanwhile(void **state)
+{
+    (void)state;
+    rvl_context *context = support_open((support_options){.capacity_bytes = 600 * MIB}, NULL);
+    (void)support_alloc(context, "large", 0, 512 * MIB, RVL_BACKUP_HOST);
+    replica r = {.context = context, .tag = support_tag(context, "large")};
+    assert_int_equal(rvl_pause(context, &r.tag, 1, NULL), RVL_OK);
+    prepare_by_pieces(&r, 0, 2);
+    uint64_t start_ns = rvl_clock_ns(context), first_ns = 0;
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(load_next(&r), i);
+        first_ns = i == 0 ? rvl_clock_ns(context) - start_ns : first_ns;
+    }
+    uint64_t all_ns = rvl_clock_ns(context) - start_ns;
+    assert_true(first_ns > 0);
+    assert_in_range(all_ns * 100 / first_ns, 350, 450);
+    assert_int_equal(rvl_transition_abort(r.resume), RVL_OK);
+    close_replica(&r);
+}
+
+/* Wherever it stops, what is on its way is waited for, and the rest comes from the backup. */
+static void a_load_ends_at_any_piece(void **state)
+{
+    (void)state;
+    static const rvl_backup backups[] = {RVL_BACKUP_HOST, RVL_BACKUP_DISK};
+    for (size_t loaded = 0; loaded < 12; loaded++) {
+        replica r =
+            open_replica((support_options){.disk_directory = "/tmp"}, backups[loaded % 2], 0);
+        assert_int_equal(rvl_pause(r.context, &r.tag, 1, NULL), RVL_OK);
+        for (int abort = 1; abort >= 0; abort--) {
+            prepare_by_pieces(&r, 1, 2);
+            for (size_t i = 0; i < loaded / 4; i++)
+                (void)load_next(&r);
+            if (abort) {
+                assert_int_equal(rvl_transition_abort(r.resume), RVL_OK);
+                assert_int_equal(support_state(r.context, r.addrs[0]), RVL_STATE_PAUSED);
+                assert_int_equal(support_stats(r.context, 0).used_bytes, 0);
+            }
+        }
+        assert_int_equal(rvl_transition_fill(r.resume, NULL, 0), RVL_OK);
+        commit_and_check(&r, 0);
+        close_replica(&r);
+    }
+}
+
+/* The own backup of a piece is damaged: it stays open, and a neighbour may bring it. */
+static void a_piece_that_is_damaged_stays_open(void **state)
+{
+    (void)state;
+    replica a = paused_replica(), b = paused_replica();
+    const void *host = NULL;
+    uint64_t left = 0;
+    size_t piece = 77;
+    assert_int_equal(rvl_backup_find(a.context, a.addrs[1], &host, &left), RVL_OK);
+    ((char *)(uintptr_t)host)[5] ^= 1; /* the second of the own pieces */
+    prepare_by_pieces(&a, 0, 2);
+    prepare_part(&b, 1, 2);
+    assert_int_equal(load_next(&a), 0);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(rvl_transition_load_next(a.resume, &piece), RVL_ERR_DIGEST_MISMATCH);
+        assert_non_null(strstr(last_error().message, "resume in parts of \"weights\""));
+        assert_int_equal(piece, 77);
+        list_pieces(&a);
+        assert_int_equal(bytes_in(&a, RVL_PIECE_RESTORED), a.pieces[0].size_bytes);
+    }
+    assert_int_equal(rvl_transition_fill(a.resume, NULL, 0), RVL_ERR_DIGEST_MISMATCH);
+
+    bool filled[PIECES_MAX] = {false};
+    assert_int_equal(a.pieces[1].addr, a.addrs[1]);
+    support_fill(a.pieces[1].addr, sizes[1], 1);
+    filled[1] = true;
+    assert_int_equal(rvl_transition_fill(a.resume, filled, a.count), RVL_OK);
+    commit_and_check(&a, sizes[1]);
+    assert_int_equal(rvl_transition_abort(b.resume), RVL_OK);
+    close_replica(&a);
+    close_replica(&b);
+}
+
+/* What was filled in its place is passed over. */
+static void a_filled_piece_is_not_loaded(void **state)
+{
+    (void)state;
+    replica r = open_replica((support_options){0}, RVL_BACKUP_HOST, 0);
+    assert_int_equal(rvl_pause(r.context, &r.tag, 1, NULL), RVL_OK);
+    prepare_by_pieces(&r, 0, 2);
+    assert_int_equal(load_next(&r), 0);
+    bool filled[PIECES_MAX] = {false};
+    for (size_t i = 1; i < r.count; i++) {
+        filled[i] = true;
+        memset(at(r.pieces[i].addr), 1, r.pieces[i].size_bytes); /* and is wrong */
+    }
+    assert_int_equal(rvl_transition_fill(r.resume, filled, r.count), RVL_OK);
+    assert_int_equal(load_next(&r), r.count);
+    commit_and_check(&r, 0);
+    close_replica(&r);
+}
+
 /* ---- What is not open ---- */
 
 static void expect_all_restored(replica *r, uint32_t parts, uint64_t in_bytes)
@@ -438,6 +608,14 @@ static void parts_are_for_prepared_resumes(void **state)
     assert_int_equal(rvl_resume_start(r.context, &r.tag, 1, &options, &wake), RVL_ERR_INVALID);
     assert_int_equal(rvl_resume_forecast(r.context, &r.tag, 1, &options, &forecast),
                      RVL_ERR_INVALID);
+    options.part_count = 0;
+    options.flags = RVL_RESUME_BY_PIECES;
+    assert_int_equal(rvl_resume(r.context, &r.tag, 1, &options), RVL_ERR_INVALID);
+    assert_non_null(strstr(last_error().message, "rvl_resume_prepare()"));
+    assert_int_equal(rvl_resume_start(r.context, &r.tag, 1, &options, &wake), RVL_ERR_INVALID);
+    assert_int_equal(rvl_resume_forecast(r.context, &r.tag, 1, &options, &forecast),
+                     RVL_ERR_INVALID);
+    options.flags = 0;
     static const uint32_t wrong[][2] = {
         {2, 2}, {1, 0}, {UINT32_MAX, 5}, {0, RVL_PARTS_MAX + 1}, {1, UINT32_MAX}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -487,6 +665,10 @@ static void wrong_calls_change_nothing(void **state)
     assert_int_equal(longer[1].addr, 0);
     assert_int_equal(longer[4].addr, UINT64_C(0x0101010101010101)); /* no more than two */
 
+    assert_int_equal(rvl_transition_load_next(NULL, &count), RVL_ERR_INVALID);
+    assert_int_equal(rvl_transition_load_next(r.resume, NULL), RVL_ERR_INVALID);
+    assert_int_equal(rvl_transition_load_next(r.resume, &count), RVL_OK);
+    assert_int_equal(count, r.count); /* the prepare has restored the part */
     assert_int_equal(rvl_transition_fill(NULL, NULL, 0), RVL_ERR_INVALID);
     assert_int_equal(rvl_transition_fill(r.resume, filled, r.count - 1), RVL_ERR_INVALID);
     assert_int_equal(rvl_transition_fill(r.resume, filled, r.count + 1), RVL_ERR_INVALID);
@@ -495,6 +677,7 @@ static void wrong_calls_change_nothing(void **state)
     assert_true(child >= 0);
     if (child == 0)
         _exit(rvl_transition_fill(r.resume, NULL, 0) != RVL_ERR_FORKED ||
+              rvl_transition_load_next(r.resume, &count) != RVL_ERR_FORKED ||
               rvl_transition_copy_pieces(r.resume, NULL, 0, 0, &count) != RVL_ERR_FORKED);
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -506,11 +689,11 @@ static void wrong_calls_change_nothing(void **state)
     close_replica(&r);
 }
 
-static void host_memory_runs_out(void **state)
+static void run_out_of_host_memory(uint64_t flags)
 {
-    (void)state;
     replica r = paused_replica();
-    const rvl_resume_options options = {.struct_size = sizeof options, .part_count = 2};
+    const rvl_resume_options options = {
+        .struct_size = sizeof options, .flags = flags, .part_count = 2};
     uint64_t failures = 0, fills = 0;
     for (;; failures++) {
         short_memory_refuse_nth(failures + 1);
@@ -540,6 +723,13 @@ static void host_memory_runs_out(void **state)
     close_replica(&r);
 }
 
+static void host_memory_runs_out(void **state)
+{
+    (void)state;
+    run_out_of_host_memory(0);
+    run_out_of_host_memory(RVL_RESUME_BY_PIECES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,6 +742,11 @@ int main(void)
         cmocka_unit_test(what_nobody_brings_is_restored),
         cmocka_unit_test(a_damaged_backup_is_found),
         cmocka_unit_test(an_abort_forgets_what_was_filled),
+        cmocka_unit_test(own_pieces_come_one_after_the_other),
+        cmocka_unit_test(the_link_goes_on_meanwhile),
+        cmocka_unit_test(a_load_ends_at_any_piece),
+        cmocka_unit_test(a_piece_that_is_damaged_stays_open),
+        cmocka_unit_test(a_filled_piece_is_not_loaded),
         cmocka_unit_test(one_part_is_everything),
         cmocka_unit_test(without_digests_nothing_is_open),
         cmocka_unit_test(retained_backups_are_enough),

@@ -217,6 +217,7 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
     rvl_transition *transition = NULL;
     resuming.part_count = now->how / API_SLOTS; /* 0 and 1: not in parts */
     resuming.part_index = resuming.part_count > 1 ? now->who % resuming.part_count : 0;
+    resuming.flags |= now->argument & 2 ? RVL_RESUME_BY_PIECES : 0;
     if (m->prepared.transition != NULL)
         return;
     rvl_status status =
@@ -289,6 +290,17 @@ static bool bring(const api_model *m, const rvl_piece *piece, bool right)
     return false;
 }
 
+/* Some of the own part, and what is right stays. */
+static void load_pieces(api_model *m, size_t most, size_t count)
+{
+    size_t piece = 0;
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < most && piece < count && status == RVL_OK; i++) {
+        status = rvl_transition_load_next(m->prepared.transition, &piece);
+        require(done(m, status) ? piece <= count : m->faulty);
+    }
+}
+
 /* What was not filled, or not rightly, comes from the backup. */
 static void call_parts(api_model *m, const step *now)
 {
@@ -296,6 +308,7 @@ static void call_parts(api_model *m, const step *now)
     bool filled[PIECES_MAX];
     if (m->prepared.transition == NULL || m->prepared.pauses)
         return;
+    load_pieces(m, now->argument & 3, pieces_of(m, pieces));
     size_t count = pieces_of(m, pieces);
     for (size_t i = 0; i < count; i++)
         filled[i] =

@@ -216,6 +216,11 @@ static rvl_status fill_pieces(owner *o, uint32_t may, rvl_transition *transition
     }
     if (open > 0)
         ANSWER(by, MAY(RVL_ERR_STATE), rvl_transition_commit, transition);
+    size_t own = random_below(&by->random, 4), piece = 0;
+    for (size_t i = 0; i < own && piece < count; i++)
+        if (ANSWER(by, may, rvl_transition_load_next, transition, &piece) != RVL_OK)
+            break;
+    EXPECT(by, piece <= count, true);
     return ANSWER(by, may, rvl_transition_fill, transition, filled, count);
 }
 
@@ -226,6 +231,7 @@ static rvl_status resume_in_parts(owner *o, uint32_t may, const tag_list *list,
     rvl_resume_options options = *plain;
     options.part_count = 1 + (uint32_t)random_below(&o->by.random, 4);
     options.part_index = (uint32_t)random_below(&o->by.random, options.part_count);
+    options.flags |= random_one_in(&o->by.random, 2) ? RVL_RESUME_BY_PIECES : 0;
     rvl_status status = ANSWER(&o->by, may, rvl_resume_prepare, o->in->context, list->numbers,
                                list->count, &options, &transition);
     if (status != RVL_OK)
