@@ -6,9 +6,12 @@
  * nothing but time happens (core/rehearsal.h): so a forecast has every step of the transition, in
  * its order.
  */
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "base/options.h"
 #include "core/backup/backup.h"
+#include "core/order.h"
 #include "core/rehearsal.h"
 #include "core/transition.h"
 
@@ -96,9 +99,45 @@ static void count(const rvli_transition *transition, bool pausing, const uint64_
 
 /* ---- The dry run ---- */
 
+typedef struct dry_run {
+    rvl_context *rehearsal;
+    rvl_addr *order; /* of all that moves, first addresses; NULL: by id */
+    size_t order_count;
+    rvl_forecast forecast;
+} dry_run;
+
+/* What each item is called in the rehearsal: addresses within riders are of their carriers there.
+ */
+static rvl_status note_order(const rvli_transition *transition, dry_run *run)
+{
+    if (transition->order == NULL)
+        return RVL_OK;
+    run->order = malloc(transition->item_count * sizeof *run->order);
+    if (run->order == NULL)
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for the order of a dry run");
+    run->order_count = transition->item_count;
+    for (size_t i = 0; i < run->order_count; i++)
+        run->order[i] = transition->order[i]->allocation->addr;
+    return RVL_OK;
+}
+
+/* With the lock held. resuming: NULL for a pause. */
+static rvl_status copy(rvli_transition *transition, const rvl_resume_options *resuming,
+                       dry_run *run)
+{
+    rvl_status status = rvli_transition_collect(
+        transition, resuming == NULL ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
+    if (status == RVL_OK && resuming != NULL)
+        status = rvli_order_make(transition, resuming->order, resuming->order_count);
+    if (status == RVL_OK)
+        status = note_order(transition, run);
+    return status == RVL_OK ? rvli_rehearsal_begin(transition, resuming == NULL, &run->rehearsal)
+                            : status;
+}
+
 /* Lists what would move, counts it, and copies it into a rehearsal. */
-static rvl_status prepare(rvli_transition *transition, bool pausing, rvl_forecast *forecast,
-                          rvl_context **rehearsal_out)
+static rvl_status prepare(rvli_transition *transition, const rvl_resume_options *resuming,
+                          dry_run *run)
 {
     uint64_t free_bytes[RVL_MAX_DEVICES];
     rvl_status status = read_free(transition->context, free_bytes);
@@ -107,14 +146,23 @@ static rvl_status prepare(rvli_transition *transition, bool pausing, rvl_forecas
     rvli_lock(transition->context);
     for (int device = 0; device < transition->context->device_count; device++)
         transition->context->devices[device].free_bytes = free_bytes[device];
-    status = rvli_transition_collect(
-        transition, pausing ? RVLI_MOVE_PAUSE_BEGIN : RVLI_MOVE_RESUME_BEGIN, false);
+    status = copy(transition, resuming, run);
     if (status == RVL_OK)
-        count(transition, pausing, free_bytes, forecast);
-    if (status == RVL_OK)
-        status = rvli_rehearsal_begin(transition, pausing, rehearsal_out);
+        count(transition, resuming == NULL, free_bytes, &run->forecast);
     rvli_unlock(transition->context);
     return status;
+}
+
+/* After the transition on the rehearsal: what it took. */
+static rvl_status answer(dry_run *run, rvl_status status, rvl_forecast *forecast_out)
+{
+    if (run->rehearsal != NULL) {
+        run->forecast.time_ns = rvl_clock_ns(run->rehearsal);
+        rvli_rehearsal_end(run->rehearsal);
+    }
+    free(run->order);
+    return status == RVL_OK ? rvli_result_write(forecast_out, &run->forecast, sizeof run->forecast)
+                            : status;
 }
 
 rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
@@ -122,21 +170,18 @@ rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t 
 {
     rvl_pause_options options;
     rvli_transition transition;
-    rvl_context *rehearsal = NULL;
-    rvl_forecast forecast = {0};
+    dry_run run = {0};
     rvl_status status =
         rvli_pause_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
-    status = prepare(&transition, true, &forecast, &rehearsal);
+    status = prepare(&transition, NULL, &run);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
         const rvl_pause_options dry = {.struct_size = sizeof dry, .flags = options.flags};
-        status = rvl_pause(rehearsal, NULL, 0, &dry);
-        forecast.time_ns = rvl_clock_ns(rehearsal);
-        rvli_rehearsal_end(rehearsal);
+        status = rvl_pause(run.rehearsal, NULL, 0, &dry);
     }
-    return status == RVL_OK ? rvli_result_write(forecast_out, &forecast, sizeof forecast) : status;
+    return answer(&run, status, forecast_out);
 }
 
 rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
@@ -144,20 +189,20 @@ rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t
 {
     rvl_resume_options options;
     rvli_transition transition;
-    rvl_context *rehearsal = NULL;
-    rvl_forecast forecast = {0};
+    dry_run run = {0};
     rvl_status status =
         rvli_resume_begin(context, tags, tag_count, user_options, &options, &transition);
     if (status != RVL_OK)
         return status;
-    status = prepare(&transition, false, &forecast, &rehearsal);
+    status = prepare(&transition, &options, &run);
     rvli_transition_end(&transition);
     if (status == RVL_OK) {
-        const rvl_resume_options dry = {
-            .struct_size = sizeof dry, .flags = options.flags, .timeout_ns = options.timeout_ns};
-        status = rvl_resume(rehearsal, NULL, 0, &dry);
-        forecast.time_ns = rvl_clock_ns(rehearsal);
-        rvli_rehearsal_end(rehearsal);
+        const rvl_resume_options dry = {.struct_size = sizeof dry,
+                                        .flags = options.flags,
+                                        .timeout_ns = options.timeout_ns,
+                                        .order = run.order,
+                                        .order_count = run.order_count};
+        status = rvl_resume(run.rehearsal, NULL, 0, &dry);
     }
-    return status == RVL_OK ? rvli_result_write(forecast_out, &forecast, sizeof forecast) : status;
+    return answer(&run, status, forecast_out);
 }

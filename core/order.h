@@ -9,8 +9,8 @@
 #include "core/transition.h"
 
 /*
- * Gives the marked items of a transition their order. addrs: one within each allocation; what does
- * not move is passed over. RVL_ERR_HOST_OOM.
+ * Gives the listed items of a transition their order. addrs: one within each allocation; what does
+ * not move is passed over. With the lock held. RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_order_make(rvli_transition *transition, const rvl_addr *addrs, size_t count);
 

@@ -98,7 +98,7 @@ static rvl_status copy_backup(rvl_context *rehearsal, const rvli_backup *from, b
 
 /* A carrier moves as one allocation: its riders stay behind. */
 static rvl_status copy_item(rvl_context *rehearsal, const rvli_move_item *item, rvli_tag *tag,
-                            bool changed)
+                            bool changed, rvli_allocation **copy_out)
 {
     const rvli_allocation *from = item->allocation;
     rvli_allocation *to = rvli_pool_get(&rehearsal->allocation_pool);
@@ -122,6 +122,7 @@ static rvl_status copy_item(rvl_context *rehearsal, const rvli_move_item *item, 
     status = copy_blocks(rehearsal, from->blocks, tag->holders[to->device], &to->blocks);
     if (status == RVL_OK && from->backup != NULL)
         status = copy_backup(rehearsal, from->backup, changed, to);
+    *copy_out = to;
     return status;
 }
 
@@ -130,6 +131,7 @@ static rvl_status copy_items(rvl_context *rehearsal, const rvli_transition *tran
 {
     rvli_tag *tag = NULL;
     const rvli_tag *from = NULL;
+    rvli_allocation *copy = NULL;
     rvl_status status = RVL_OK;
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
         const rvli_move_item *item = &transition->items[i];
@@ -138,7 +140,9 @@ static rvl_status copy_items(rvl_context *rehearsal, const rvli_transition *tran
             status = copy_tag(rehearsal, from, &tag);
         }
         if (status == RVL_OK)
-            status = copy_item(rehearsal, item, tag, changed);
+            status = copy_item(rehearsal, item, tag, changed, &copy);
+        if (status == RVL_OK && transition->order != NULL)
+            status = rvli_index_insert(&rehearsal->by_addr, copy);
     }
     return status;
 }
@@ -171,7 +175,7 @@ rvl_status rvli_rehearsal_begin(const rvli_transition *transition, bool changed,
     return RVL_OK;
 }
 
-/* Records of blocks and allocations go with their pools; the table of addresses has none. */
+/* Records of blocks and allocations go with their pools: the table of addresses is to have none. */
 void rvli_rehearsal_end(rvl_context *rehearsal)
 {
     uint32_t tags = rehearsal != NULL ? atomic_load(&rehearsal->tag_count) : 0;
@@ -179,5 +183,9 @@ void rvli_rehearsal_end(rvl_context *rehearsal)
         for (rvli_allocation *allocation = rvli_tag_get(rehearsal, number)->allocations;
              allocation != NULL; allocation = allocation->next)
             rvli_backup_drop(rehearsal, allocation->backup);
+    if (rehearsal != NULL) {
+        rvli_index_destroy(&rehearsal->by_addr);
+        rvli_index_init(&rehearsal->by_addr);
+    }
     (void)rvl_context_close(rehearsal, NULL);
 }

@@ -15,7 +15,7 @@
 /*
  * A context with copies of a transition's items, listed and not marked. With the lock held, and
  * given up with rvli_rehearsal_end(). changed: the content of retained backups counts as changed.
- * RVL_ERR_HOST_OOM.
+ * Copies of items that have an order are found by their addresses. RVL_ERR_HOST_OOM.
  */
 rvl_status rvli_rehearsal_begin(const rvli_transition *transition, bool changed,
                                 rvl_context **rehearsal_out);

@@ -309,10 +309,12 @@ rvl_status rvli_resume_mark(rvli_transition *transition, const rvl_resume_option
     rvl_context *context = transition->context;
     rvli_lock(context);
     rvl_status status = rvli_transition_collect(transition, RVLI_MOVE_RESUME_BEGIN, true);
+    bool marked = status == RVL_OK && transition->item_count > 0;
+    if (marked)
+        status = rvli_order_make(transition, options->order, options->order_count);
     rvli_unlock(context);
-    if (status != RVL_OK || transition->item_count == 0)
+    if (!marked)
         return status;
-    status = rvli_order_make(transition, options->order, options->order_count);
     if (status == RVL_OK)
         status = rvli_transition_ask(transition, RVL_EVENT_RESUME);
     if (status != RVL_OK)

@@ -158,7 +158,10 @@ typedef struct rvl_forecast {
 RVL_API rvl_status rvl_pause_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                       const rvl_pause_options *options, rvl_forecast *forecast_out);
 
-/* What rvl_resume() with these arguments would do now. As rvl_pause_forecast(). Since 0.1. */
+/*
+ * What rvl_resume() with these arguments would do now, in the order that they name. As
+ * rvl_pause_forecast(). Since 0.1.
+ */
 RVL_API rvl_status rvl_resume_forecast(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                        const rvl_resume_options *options,
                                        rvl_forecast *forecast_out);

@@ -107,11 +107,25 @@ static void pause_as_forecast(scene *s, const rvl_tag *tags, size_t count)
     assert_int_equal(forecast.time_ns, rvl_clock_ns(s->context) - start_ns);
 }
 
+/* Addresses within allocations, riders of carriers among them, and some that are nothing's. */
+static size_t draw_order(scene *s, rvl_addr order[8])
+{
+    size_t count = draw(s, 3) > 0 ? draw(s, 9) : 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t which = draw(s, (uint64_t)s->count);
+        order[i] = s->addrs[which] + draw(s, s->sizes[which] + GRANULE);
+    }
+    return count;
+}
+
 static void resume_as_forecast(scene *s, const rvl_tag *tags, size_t count)
 {
+    rvl_addr order[8];
     rvl_resume_options options = {.struct_size = sizeof options,
                                   .flags = (draw(s, 4) == 0) ? RVL_RESUME_NO_RESTORE : 0,
-                                  .timeout_ns = draw(s, 3) == 0 ? 1000000 : 0};
+                                  .timeout_ns = draw(s, 3) == 0 ? 1000000 : 0,
+                                  .order = order,
+                                  .order_count = draw_order(s, order)};
     rvl_forecast forecast = {.struct_size = sizeof forecast};
     assert_int_equal(rvl_resume_forecast(s->context, tags, count, &options, &forecast), RVL_OK);
     assert_true(forecast.fits);
@@ -147,6 +161,30 @@ static void time_is_forecast_exactly(void **state)
         assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
     }
     assert_true(moved_ns > SEEDS * UINT64_C(1000000)); /* it took time at all */
+}
+
+/* Memory without content is made while content is copied, if that is begun first. */
+static void an_order_that_takes_longer_is_forecast(void **state)
+{
+    (void)state;
+    rvl_context *context =
+        support_open((support_options){.capacity_bytes = GIB, .memory = RVL_SIM_ACCOUNTED}, NULL);
+    rvl_addr large = support_alloc(context, "large", 0, 512 * MIB, RVL_BACKUP_NONE);
+    rvl_addr weights = support_alloc(context, "weights", 0, 64 * MIB, RVL_BACKUP_HOST);
+    uint64_t taken_ns[2];
+    for (int last = 0; last < 2; last++) {
+        const rvl_resume_options options = {
+            .struct_size = sizeof options, .order = last ? &large : &weights, .order_count = 1};
+        rvl_forecast forecast = {.struct_size = sizeof forecast};
+        assert_int_equal(rvl_pause(context, NULL, 0, NULL), RVL_OK);
+        assert_int_equal(rvl_resume_forecast(context, NULL, 0, &options, &forecast), RVL_OK);
+        uint64_t start_ns = rvl_clock_ns(context);
+        assert_int_equal(rvl_resume(context, NULL, 0, &options), RVL_OK);
+        taken_ns[last] = rvl_clock_ns(context) - start_ns;
+        assert_int_equal(forecast.time_ns, taken_ns[last]);
+    }
+    assert_true(taken_ns[0] < taken_ns[1]);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
 /* What a failed resume has made and given back is cleared by the driver, too. */
@@ -205,21 +243,23 @@ static void a_forecast_answers_that_memory_is_out(void **state)
     (void)state;
     scene s = open_scene(7); /* accounted: with backups on disk */
     assert_int_equal(rvl_pause(s.context, s.tags, 2, NULL), RVL_OK);
+    const rvl_resume_options options = {
+        .struct_size = sizeof options, .order = s.addrs, .order_count = (size_t)s.count};
     rvl_forecast expected = {.struct_size = sizeof expected};
-    assert_int_equal(rvl_resume_forecast(s.context, NULL, 0, NULL, &expected), RVL_OK);
+    assert_int_equal(rvl_resume_forecast(s.context, NULL, 0, &options, &expected), RVL_OK);
     uint64_t refusals = 0;
     for (uint64_t n = 1;; n++) {
         rvl_forecast forecast = {.struct_size = sizeof forecast};
         short_memory_requests = 0;
         short_memory_refused_request = n;
-        rvl_status status = rvl_resume_forecast(s.context, NULL, 0, NULL, &forecast);
+        rvl_status status = rvl_resume_forecast(s.context, NULL, 0, &options, &forecast);
         short_memory_refused_request = 0;
         if (short_memory_requests < n)
             break;
         refusals++;
         assert_int_equal(status, RVL_ERR_HOST_OOM);
         assert_int_equal(forecast.time_ns, 0); /* nothing was written */
-        assert_int_equal(rvl_resume_forecast(s.context, NULL, 0, NULL, &forecast), RVL_OK);
+        assert_int_equal(rvl_resume_forecast(s.context, NULL, 0, &options, &forecast), RVL_OK);
         assert_int_equal(forecast.time_ns, expected.time_ns);
     }
     assert_true(refusals > 10);
@@ -231,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_is_forecast_exactly),
+        cmocka_unit_test(an_order_that_takes_longer_is_forecast),
         cmocka_unit_test(a_failed_resume_costs_the_next_one),
         cmocka_unit_test(a_forecast_changes_nothing),
         cmocka_unit_test(a_forecast_answers_that_memory_is_out),
