@@ -27,7 +27,10 @@ from ._sizes import format_size
 from .errors import InvalidArgument, NotSupported, ReveilleError, TimedOut
 
 LOGGER = logging.getLogger("reveille")
-FIRST_WAIT_S = 0.0002
+# Between two looks at an exchange: an eighth of what it took so far, so that a step of 2 ms ends a quarter of a
+# millisecond late at most.
+FIRST_WAIT_S = 0.0001
+SHARE_OF_WAIT = 0.125
 LONGEST_WAIT_S = 0.01
 # Of the time that is left, what the exchange may take: restoring alone needs the rest.
 SHARE_OF_TIME = 0.5
@@ -393,14 +396,15 @@ class TorchExchange:
     @staticmethod
     def _poll(works: Sequence[Any], timeout: float, stop: Callable[[], bool]) -> None:
         """Until the GPU has done them."""
-        deadline, pause_s = time.monotonic() + timeout, FIRST_WAIT_S
+        begin = time.monotonic()
+        deadline = begin + timeout
         while not all(work.is_completed() for work in works):
             if time.monotonic() >= deadline:
                 raise TimedOut(f"the exchange has not ended within {timeout:g} s")
             if stop():
                 raise TimedOut("another rank has given the exchange up")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+            waited_s = time.monotonic() - begin
+            time.sleep(min(max(waited_s * SHARE_OF_WAIT, FIRST_WAIT_S), LONGEST_WAIT_S))
         for work in works:
             work.wait()  # raises what went wrong
 
