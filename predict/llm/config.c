@@ -15,6 +15,7 @@
 #include "predict/llm/config_values.h"
 
 #define CONFIG_BYTES_MAX (16u << 20)
+#define CHUNK_MAX 65536
 
 rvl_status rvli_model_fail(rvl_status status, const char *key, const char *format, ...)
 {
@@ -212,14 +213,16 @@ typedef struct mamba_keys {
     const char *kernel;
     const char *conv_bias;
     const char *bias;
+    const char *chunk;
+    uint32_t chunk_default;
 } mamba_keys;
 
-static const mamba_keys granite_keys = {"mamba_n_heads",  "mamba_d_head", "mamba_n_groups",
-                                        "mamba_d_state",  "mamba_d_conv", "mamba_conv_bias",
-                                        "mamba_proj_bias"};
+static const mamba_keys granite_keys = {"mamba_n_heads",   "mamba_d_head",     "mamba_n_groups",
+                                        "mamba_d_state",   "mamba_d_conv",     "mamba_conv_bias",
+                                        "mamba_proj_bias", "mamba_chunk_size", 256};
 static const mamba_keys nemotron_keys = {"mamba_num_heads", "mamba_head_dim", "n_groups",
                                          "ssm_state_size",  "conv_kernel",    "use_conv_bias",
-                                         "use_bias"};
+                                         "use_bias",        "chunk_size",     128};
 
 static void read_mamba(rvli_reader *r)
 {
@@ -238,6 +241,7 @@ static void read_mamba(rvli_reader *r)
     m->dim[RVLI_DIM_MAMBA_CONV] = inner + shared;
     m->dim[RVLI_DIM_MAMBA_IN] = 2 * inner + shared + heads;
     m->mamba_group_width = 2 * state;
+    m->mamba_chunk = rvli_read_number(r, k->chunk, k->chunk_default, CHUNK_MAX);
     (void)rvli_read_product(r, k->kernel, kernel, inner + shared);
     m->state_elements = rvli_read_product(r, k->state, inner, state);
     if (rvli_read_flag(r, k->conv_bias, true))
@@ -338,6 +342,10 @@ static void read_rest(rvli_reader *r)
         read_streams(r);
     if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))
         m->features &= ~RVLI_QK_L2_NORM;
+    const char *positions = json_string_value(rvli_read_value(r, "position_embedding_type"));
+    bool rotary = positions != NULL && strcmp(positions, "rope") == 0;
+    if ((r->family->reads & RVLI_ROTARY_IF_SAID) && !rotary)
+        m->features |= RVLI_NO_ROTARY;
     /* Of ERNIE's classes that with experts has a biased head as well. */
     if ((r->family->reads & RVLI_ERNIE_LAYERS) && (m->features & RVLI_MLP_BIAS))
         m->features |= RVLI_HEAD_BIAS;

@@ -61,6 +61,10 @@
     (UINT64_C(1) << 34) /* and those that it gives the experts are in fp32                         \
                          */
 
+#define RVLI_NO_ROTARY (UINT64_C(1) << 35) /* attention knows no positions */
+#define RVLI_NUMBERS                                                                               \
+    (UINT64_C(1) << 36) /* Granite: numbers multiply what a block gives, and divide logits */
+
 /* What a layer is made of. */
 enum {
     RVLI_LAYER_ATTENTION = 1 << 0,
@@ -175,6 +179,7 @@ struct rvl_model {
     uint32_t kv_heads;
     uint32_t delta_key_heads;
     uint32_t mamba_groups;
+    uint64_t mamba_chunk;       /* tokens that its scan takes at once */
     uint64_t mamba_group_width; /* rows of a group in Mamba's projection and convolution */
     uint64_t state_elements;    /* of a sequence, in a layer with a state; of all ranks */
     uint64_t state_bytes;       /* of one of the latter */

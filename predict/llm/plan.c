@@ -169,10 +169,10 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
         return refuse("--lora", "at most a rank of 65536");
     if (o->train == RVL_MODEL_TRAIN_NONE)
         return refuse("--lora", "changes nothing with --train none: say how it trains");
-    if (m->experts > 0 || (m->features & RVLI_MLA))
+    if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_MAMBA))
         return refuse("--lora",
                       "adapters are predicted for dense models with q, k and v alone, not "
-                      "beside experts or latent attention: leave it out");
+                      "beside experts, latent attention or Mamba: leave it out");
     if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
         return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
                                         "say --lora-targets all-linear");

@@ -15,6 +15,7 @@
 #define PPM UINT64_C(1000000)
 #define PASSES_MAX 3 /* later ones find what the third finds */
 #define STEP_BYTES_MAX (UINT64_C(1) << 60)
+#define SCAN_BYTES_MAX (UINT64_C(1) << 56) /* of one tensor */
 
 /* Not in any config. Measured, or published: docs/model.md. */
 #define ROUNDS 3u
@@ -226,19 +227,19 @@ uint64_t rvli_attention_kept_bytes(const rvl_model *m)
     return BF16_BYTES * (d[RVLI_DIM_Q] + 2 * d[RVLI_DIM_KV]) + attended + sums + normed;
 }
 
-/* gate, up, the activated gate and their product. */
-static uint64_t mlp_activations(uint64_t intermediate)
+/* gate, up, the activated gate and their product; without a gate what is activated, squared. */
+static uint64_t mlp_activations(const rvl_model *m, uint64_t intermediate)
 {
-    return 4 * BF16_BYTES * intermediate;
+    return ((m->features & RVLI_NO_GATE) != 0 ? 2 : 4) * BF16_BYTES * intermediate;
 }
 
 uint64_t rvli_experts_kept_bytes(const rvl_model *m)
 {
     const uint64_t *d = m->dim;
     uint64_t chosen =
-        2 * BF16_BYTES * d[RVLI_DIM_HIDDEN] + mlp_activations(d[RVLI_DIM_EXPERT_INTERMEDIATE]);
+        2 * BF16_BYTES * d[RVLI_DIM_HIDDEN] + mlp_activations(m, d[RVLI_DIM_EXPERT_INTERMEDIATE]);
     uint64_t shared =
-        m->features & RVLI_SHARED ? mlp_activations(d[RVLI_DIM_SHARED_INTERMEDIATE]) : 0;
+        m->features & RVLI_SHARED ? mlp_activations(m, d[RVLI_DIM_SHARED_INTERMEDIATE]) : 0;
     return m->experts_per_token * chosen + shared + 2 * FP32_BYTES * m->experts;
 }
 
@@ -250,16 +251,49 @@ static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o)
                : 0;
 }
 
+/* What is projected and convolved; in fp32 inputs, gate and norm in nine forms, rates, keys and
+ * queries of every head, three tensors of pairs of tokens of a chunk, and two states of a chunk. */
+static uint64_t mamba_activations(const rvl_model *m)
+{
+    const uint64_t *d = m->dim;
+    uint64_t state = m->mamba_group_width / 2, heads = d[RVLI_DIM_MAMBA_HEADS];
+    uint64_t half = d[RVLI_DIM_MAMBA_IN] + d[RVLI_DIM_MAMBA_CONV] + d[RVLI_DIM_MAMBA_INNER];
+    uint64_t full = 9 * d[RVLI_DIM_MAMBA_INNER] + heads * (5 + 3 * state + 3 * m->mamba_chunk) +
+                    2 * d[RVLI_DIM_MAMBA_INNER] * state / m->mamba_chunk;
+    return BF16_BYTES * half + FP32_BYTES * full;
+}
+
 /* Bytes a token that a layer keeps for its backward pass. */
 static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o, uint32_t layer)
 {
     const uint64_t *d = m->dim;
-    uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : 4;
-    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN] + rvli_attention_kept_bytes(m) +
-                     math_activations(m, o);
-    if (!rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))
-        return bytes + mlp_activations(d[RVLI_DIM_INTERMEDIATE]);
-    return bytes + rvli_experts_kept_bytes(m);
+    uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : m->features & RVLI_ONE_NORM ? 2 : 4;
+    uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN];
+    if (rvli_layer_is(m, layer, RVLI_LAYER_ATTENTION))
+        bytes += rvli_attention_kept_bytes(m) + math_activations(m, o);
+    if (rvli_layer_is(m, layer, RVLI_LAYER_MAMBA))
+        bytes += mamba_activations(m);
+    if (rvli_layer_is(m, layer, RVLI_LAYER_DENSE))
+        bytes += mlp_activations(m, d[RVLI_DIM_INTERMEDIATE]);
+    if (rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))
+        bytes += rvli_experts_kept_bytes(m);
+    return bytes;
+}
+
+/* Of Mamba's scan by plain operations: gradients of keys and queries for all pairs of a chunk,
+ * which are whole before they are summed. UINT64_MAX: more than any step can have. */
+static uint64_t scan_bytes(const rvl_model *m, const rvl_model_options *o)
+{
+    if (!rvli_has_layers(m, RVLI_LAYER_MAMBA))
+        return 0;
+    uint64_t length = rvli_round_up(o->seq_len, m->mamba_chunk);
+    uint64_t chunks = length / m->mamba_chunk + 1, tokens = o->micro_batch * length;
+    uint64_t widest = FP32_BYTES * m->state_elements; /* for each pair of tokens, or of chunks */
+    if (widest * m->mamba_chunk > SCAN_BYTES_MAX / tokens ||
+        widest * chunks > SCAN_BYTES_MAX / (o->micro_batch * chunks))
+        return UINT64_MAX;
+    uint64_t state = m->mamba_group_width / 2;
+    return 2 * FP32_BYTES * tokens * m->mamba_chunk * m->dim[RVLI_DIM_MAMBA_HEADS] * state;
 }
 
 static rvl_status too_many_tokens(void)
@@ -280,7 +314,8 @@ static rvl_status make_activations(const maker *m)
         uint64_t each = layer_activations(m->model, o, layer);
         largest = each > largest ? each : largest;
     }
-    if (largest > STEP_BYTES_MAX / tokens / m->model->layers)
+    uint64_t scan = scan_bytes(m->model, o);
+    if (largest > STEP_BYTES_MAX / tokens / m->model->layers || scan == UINT64_MAX)
         return too_many_tokens();
     rvli_packer_begin(&packer, sizes_of(m, RVL_MODEL_ACTIVATIONS));
     for (uint32_t layer = 0; layer < m->model->layers; layer++) {
@@ -291,6 +326,8 @@ static rvl_status make_activations(const maker *m)
     }
     if (o->flags & RVL_MODEL_RECOMPUTE)
         rvli_packer_add(&packer, tokens * largest);
+    if (scan > 0)
+        rvli_packer_add(&packer, scan);
     rvli_packer_end(&packer);
     return RVL_OK;
 }

@@ -146,6 +146,21 @@ static const struct {
       {LLAMA3, .flags = RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE},
       8209346560,
       10764681216}},
+    {15,
+     {"nemotron-nano-9b-v2",
+      {FSDP, .flags = RVL_MODEL_RESHARD, .micro_batch = 1, .seq_len = 2048},
+      65464388096,
+      82036391936}},
+    {15,
+     {"nemotron-nano-9b-v2",
+      {FSDP, .flags = RVL_MODEL_RECOMPUTE, .micro_batch = 1, .seq_len = 3000},
+      71891620352,
+      117260156928}},
+    {10,
+     {"granite-4.0-h-micro",
+      {FSDP, .flags = RVL_MODEL_RESHARD | RVL_MODEL_RECOMPUTE, .micro_batch = 2, .seq_len = 1000},
+      40206941696,
+      55530487808}},
 };
 
 static void settings_have_what_a_simulated_gpu_read(void **state)
@@ -215,9 +230,12 @@ static void nothing_is_left_but_states(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "llama-3.1-8b",      "gemma-3-1b",  "qwen3-30b-a3b", "deepseek-v3",   "qwen1.5-moe-a2.7b",
-        "deepseek-v3.2-exp", "phi-4-mini",  "olmo-2-7b",     "glm-4-9b-0414", "exaone-4.0-32b",
-        "gpt-oss-20b",       "llama4-text", "minimax-m2",    "gemma-2-2b"};
+        "llama-3.1-8b",        "gemma-3-1b",         "qwen3-30b-a3b",
+        "deepseek-v3",         "qwen1.5-moe-a2.7b",  "deepseek-v3.2-exp",
+        "phi-4-mini",          "olmo-2-7b",          "glm-4-9b-0414",
+        "exaone-4.0-32b",      "gpt-oss-20b",        "llama4-text",
+        "minimax-m2",          "gemma-2-2b",         "nemotron-3-nano-30b-a3b",
+        "nemotron-nano-9b-v2", "granite-4.0-h-tiny", "granitemoeshared"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;
@@ -314,6 +332,100 @@ static void a_window_that_ends_before_the_sequence_is_a_mask(void **state)
     assert_int_equal(with.live, 0);
     assert_int_equal(without.made, 0);
     rvl_model_close(model);
+}
+
+/* Blocks of one size: how many there are at most, in the passes. */
+typedef struct counted {
+    int64_t bytes;
+    int live, most, made;
+} counted;
+
+static void count_blocks(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    counted *c = user;
+    (void)stream;
+    (void)holder;
+    if (bytes != c->bytes && bytes != -c->bytes)
+        return;
+    c->made += bytes > 0;
+    c->live += bytes > 0 ? 1 : -1;
+    c->most = c->live > c->most ? c->live : c->most;
+}
+
+/* Keys by queries of all pairs of a chunk: 300 tokens are two chunks of 256, or three of 128. Each
+ * step has the product once in each forward pass, and two gradients of it in the backward pass. */
+static void mamba_multiplies_all_pairs_of_a_chunk(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        uint64_t padded, chunk, heads;
+        uint64_t flags;
+        int each; /* a layer and step */
+    } cases[] = {{"granite-4.0-h-micro", 512, 256, 64, 0, 3},
+                 {"granite-4.0-h-micro", 512, 256, 64, RVL_MODEL_RECOMPUTE, 4},
+                 {"nemotron-nano-9b-v2", 384, 128, 128, 0, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = open_model(cases[i].config);
+        const rvli_training_shape shape = {FSDP, .flags = cases[i].flags, .micro_batch = 3,
+                                           .seq_len = 300};
+        const uint64_t state_elements = 128;
+        counted c = {.bytes = (int64_t)(4 * 3 * cases[i].padded * cases[i].chunk * cases[i].heads *
+                                        state_elements)};
+        rvli_trained trained;
+        model->layers = 1;
+        assert_int_equal(rvli_training_run(model, &shape,
+                                           &(rvli_tape_listener){.told = count_blocks, .user = &c},
+                                           &trained),
+                         RVL_OK);
+        assert_int_equal(c.most, 2);
+        assert_true(c.made > 0);
+        assert_int_equal(c.made % cases[i].each, 0);
+        assert_int_equal(c.live, 0);
+        assert_true(trained.passes.allocated_bytes > (uint64_t)(2 * c.bytes));
+        rvl_model_close(model);
+    }
+}
+
+static rvli_trained run_text(const char *text, uint32_t seq_len)
+{
+    const rvli_training_shape shape = {FSDP, .micro_batch = 1, .seq_len = seq_len};
+    rvl_model *model = NULL;
+    rvli_trained trained;
+    assert_int_equal(rvl_model_parse(text, strlen(text), &model), RVL_OK);
+    assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
+    rvl_model_close(model);
+    return trained;
+}
+
+#define GRANITE                                                                                    \
+    "{\"model_type\":\"granitemoehybrid\",\"hidden_size\":512,\"num_hidden_layers\":2,"            \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":2,\"shared_intermediate_size\":1024,"       \
+    "\"num_local_experts\":0,\"num_experts_per_tok\":0,\"vocab_size\":1000,"                       \
+    "\"tie_word_embeddings\":true,\"mamba_n_heads\":16,\"mamba_d_head\":64,"                       \
+    "\"mamba_n_groups\":1,\"mamba_d_state\":128,\"mamba_d_conv\":4,\"layer_types\":"
+
+/* Granite's attention has positions only where the config says so; its chunk counts, too. */
+static void a_hybrid_is_trained_as_its_config_says(void **state)
+{
+    (void)state;
+    static const char attention[] = GRANITE "[\"attention\",\"attention\"]";
+    static const char mamba[] = GRANITE "[\"mamba\",\"mamba\"]";
+    char text[1024];
+    snprintf(text, sizeof text, "%s}", attention);
+    uint64_t without = run_text(text, 2048).passes.allocated_bytes;
+    snprintf(text, sizeof text, "%s,\"position_embedding_type\":\"nope\"}", attention);
+    assert_int_equal(run_text(text, 2048).passes.allocated_bytes, without);
+    snprintf(text, sizeof text, "%s,\"position_embedding_type\":\"rope\"}", attention);
+    /* cosines and sines of 2048 positions and 64 elements of a head, in bf16 */
+    assert_int_equal(run_text(text, 2048).passes.allocated_bytes, without + 2 * 2 * 2048 * 64);
+    snprintf(text, sizeof text, "%s}", mamba);
+    uint64_t by_256 = run_text(text, 2048).passes.allocated_bytes;
+    snprintf(text, sizeof text, "%s,\"mamba_chunk_size\":512}", mamba);
+    uint64_t wider = run_text(text, 2048).passes.allocated_bytes - by_256;
+    const uint64_t pairs = UINT64_C(4) * 2048 * 256 * 16; /* of the 256 more */
+    assert_true(wider > 2 * pairs * 128);                 /* two whole products at once */
+    assert_true(wider < 2 * pairs * 128 + 16 * pairs);
 }
 
 /* As many as PEFT's print_trainable_parameters() says. */
@@ -755,6 +867,8 @@ int main(void)
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),
         cmocka_unit_test(a_window_that_ends_before_the_sequence_is_a_mask),
+        cmocka_unit_test(mamba_multiplies_all_pairs_of_a_chunk),
+        cmocka_unit_test(a_hybrid_is_trained_as_its_config_says),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(the_host_has_what_is_not_on_the_device),
         cmocka_unit_test(shards_on_the_host_leave_nothing_behind),

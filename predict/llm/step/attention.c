@@ -25,6 +25,11 @@ static bool is_fused(const rvli_training *t)
     return (t->model->features & RVLI_FUSED_QKV) != 0;
 }
 
+static bool has_positions(const rvli_training *t)
+{
+    return (t->model->features & RVLI_NO_ROTARY) == 0;
+}
+
 /* The rotated part of each head and the other are joined: what attention gives lies by heads. */
 static bool is_joined(const rvli_training *t)
 {
@@ -131,6 +136,11 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
     k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept && has_gradient_of_k(t, number));
     layer->v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    if (!has_positions(t)) {
+        layer->q = q;
+        layer->k = k;
+        return;
+    }
     layer->q = rotate(t, q_bytes(t));
     layer->k = rotate(t, kv_bytes(t));
     rvli_release(t, &q);
@@ -216,6 +226,8 @@ static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
+    if (!has_positions(t))
+        return;
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
     l2_backward(t, &t->layers[number].k_norm, &of->k);
@@ -241,6 +253,8 @@ static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t by
     if (has_norms(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
+    if (!has_positions(t))
+        return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);
     return contiguous;

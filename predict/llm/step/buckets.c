@@ -129,6 +129,8 @@ static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
 static void fill_layer(filling *f, rvli_unit *unit)
 {
     static const rvli_role order[] = {RVLI_ROLE_NORM_BEHIND_MLP,
+                                      RVLI_ROLE_SHARED_DOWN,
+                                      RVLI_ROLE_SHARED_UP,
                                       RVLI_ROLE_DOWN,
                                       RVLI_ROLE_GATE_UP,
                                       RVLI_ROLE_UP,
@@ -146,6 +148,14 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_Q_BIAS,
                                       RVLI_ROLE_Q,
                                       RVLI_ROLE_Q_DOWN,
+                                      RVLI_ROLE_MAMBA_OUT,
+                                      RVLI_ROLE_MAMBA_NORM,
+                                      RVLI_ROLE_MAMBA_DECAY,
+                                      RVLI_ROLE_MAMBA_SKIP,
+                                      RVLI_ROLE_MAMBA_RATES,
+                                      RVLI_ROLE_MAMBA_CONV,
+                                      RVLI_ROLE_MAMBA_CONV_BIAS,
+                                      RVLI_ROLE_MAMBA_IN,
                                       RVLI_ROLE_NORM_BEFORE_ATTENTION};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         fill_role(f, unit, order[i]);

@@ -26,7 +26,8 @@ typedef struct widths {
     uint64_t up;       /* with the gate, if there is one */
     uint64_t weighed;  /* selected, multiplied by the router's weights */
     uint64_t logits;
-    uint64_t shared; /* what the expert for all tokens keeps */
+    uint64_t shared; /* of the MLP of the expert for all tokens */
+    uint64_t shared_up;
 } widths;
 
 static bool takes_all(const rvli_training *t)
@@ -48,17 +49,24 @@ static widths widths_of(const rvli_training *t)
                     .inner = inner,
                     .up = gates * inner,
                     .logits = RVLI_HALF * t->tokens * dim[RVLI_DIM_EXPERTS],
-                    .shared = 4 * RVLI_HALF * t->tokens * dim[RVLI_DIM_SHARED_INTERMEDIATE]};
+                    .shared = RVLI_HALF * t->tokens * dim[RVLI_DIM_SHARED_INTERMEDIATE],
+                    .shared_up = gates * RVLI_HALF * t->tokens * dim[RVLI_DIM_SHARED_INTERMEDIATE]};
 }
 
 static void drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {&e->input,      &e->probabilities, &e->indices,    &e->selected,
-                         &e->up,         &e->activated,     &e->factors[0], &e->factors[1],
-                         &e->factors[2], &e->product,       &e->given,      &e->shared,
-                         &e->repeated};
+    rvli_block *all[] = {
+        &e->input,         &e->probabilities, &e->indices,    &e->selected,   &e->up,
+        &e->activated,     &e->factors[0],    &e->factors[1], &e->factors[2], &e->product,
+        &e->given,         &e->shared,        &e->repeated,   &e->shared_up,  &e->shared_activated,
+        &e->shared_product};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
+}
+
+static bool has_gate(const widths *w)
+{
+    return w->up > w->inner;
 }
 
 /* A copy in which some rows are cleared; takes the original. */
@@ -108,8 +116,10 @@ static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e)
         e->factors[2] = rvli_activation(t, w->inner);
         e->product = next(t, w->inner, &bounded);
     } else {
-        e->product = rvli_activation(t, w->up > w->inner ? w->inner : 0);
+        e->product = rvli_activation(t, w->inner);
     }
+    if (!has_gate(w)) /* relu and its square need themselves alone */
+        rvli_release(t, &e->up);
 }
 
 /* Each token's outputs, weighed, in its order, and their sum. */
@@ -150,11 +160,25 @@ static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e)
     return sum;
 }
 
+/* gate, up, the activated gate and their product; without a gate relu and its square. */
+static void shared_forward(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    if (!rvli_runs_shared(t)) {
+        e->shared = rvli_activation(t, 4 * w->shared);
+        return;
+    }
+    e->shared_up = rvli_activation(t, w->shared_up);
+    e->shared_activated = rvli_activation(t, w->shared);
+    e->shared_product = rvli_activation(t, w->shared);
+    if (!has_gate(w))
+        rvli_release(t, &e->shared_up);
+}
+
 static rvli_block with_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block routed)
 {
     if (w->shared == 0)
         return routed;
-    e->shared = rvli_activation(t, w->shared);
+    shared_forward(t, w, e);
     rvli_block given = rvli_activation(t, w->tokens);
     rvli_block sum = rvli_activation(t, w->tokens);
     rvli_release(t, &given);
@@ -224,9 +248,12 @@ static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_exper
 static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                 rvli_block of_product)
 {
-    bool gated = w->up > w->inner;
-    rvli_block of_up = rvli_activation(t, gated ? w->inner : 0);
-    rvli_block of_activated = gated ? next(t, w->inner, &of_product) : of_product;
+    if (!has_gate(w)) {
+        rvli_block of_relu = rvli_squared_backward(t, of_product, &e->activated);
+        return next(t, w->up, &of_relu);
+    }
+    rvli_block of_up = rvli_activation(t, w->inner);
+    rvli_block of_activated = next(t, w->inner, &of_product);
     rvli_release(t, &e->activated);
     rvli_block of_gate = next(t, w->inner, &of_activated);
     rvli_release(t, &e->up);
@@ -235,13 +262,54 @@ static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts 
     return next(t, w->up, &of_both);
 }
 
-static void shared_backward(rvli_training *t, const widths *w, rvli_experts *e)
+/* Answers the gradient of what gate and up gave. */
+static rvli_block shared_gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                       rvli_block of_product)
 {
-    rvli_block of_product = rvli_activation(t, w->shared / 4);
-    rvli_block of_both = rvli_activation(t, w->shared / 2);
-    rvli_release(t, &e->shared);
-    rvli_release(t, &of_product);
-    rvli_release(t, &of_both);
+    if (!has_gate(w))
+        return rvli_squared_backward(t, of_product, &e->shared_activated);
+    rvli_block of_up = rvli_activation(t, w->shared);
+    rvli_block of_activated = next(t, w->shared, &of_product);
+    rvli_release(t, &e->shared_activated);
+    rvli_block of_gate = next(t, w->shared, &of_activated);
+    rvli_release(t, &e->shared_up);
+    rvli_block of_both = next(t, w->shared_up, &of_gate);
+    rvli_release(t, &of_up);
+    return of_both;
+}
+
+/* Answers the gradient of the tokens; NULL: it is part of the other experts'. */
+static rvli_block shared_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                  rvli_unit *unit)
+{
+    if (!rvli_runs_shared(t)) {
+        rvli_block of_product = rvli_activation(t, w->shared);
+        rvli_block of_both = rvli_activation(t, 2 * w->shared);
+        rvli_release(t, &e->shared);
+        rvli_release(t, &of_product);
+        rvli_release(t, &of_both);
+        return NULL;
+    }
+    if (w->shared == 0)
+        return NULL;
+    rvli_gradient(t, unit, RVLI_ROLE_SHARED_DOWN);
+    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
+    rvli_block of_product = rvli_activation(t, w->shared);
+    rvli_release(t, &e->shared_product);
+    rvli_block of_up = shared_gate_backward(t, w, e, of_product);
+    rvli_gradient(t, unit, RVLI_ROLE_SHARED_UP);
+    return next(t, w->tokens, &of_up);
+}
+
+/* Adds both gradients of the tokens. */
+static rvli_block both(rvli_training *t, const widths *w, rvli_block of_shared,
+                       rvli_block of_routed)
+{
+    if (of_shared == NULL)
+        return of_routed;
+    rvli_block sum = next(t, w->tokens, &of_shared);
+    rvli_release(t, &of_routed);
+    return sum;
 }
 
 /* From the gradient of the sum of their outputs to that of what the products of gate and up gave.
@@ -269,19 +337,33 @@ static rvli_block inputs_backward(rvli_training *t, const widths *w, rvli_expert
     return next(t, w->tokens, &of_selected);
 }
 
+/* Of a router in fp32. What it passes on is added in place. */
+static void router_backward(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    if (e->input == NULL)
+        return;
+    rvli_block of_full = rvli_activation(t, 2 * w->tokens);
+    rvli_release(t, &e->input);
+    rvli_block of_tokens = next(t, w->tokens, &of_full);
+    rvli_release(t, &of_tokens);
+}
+
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
-    shared_backward(t, &w, e);
+    rvli_block of_shared = shared_backward(t, &w, e, unit);
+    if (e->input != NULL) /* the router has its own, in fp32 */
+        rvli_release(t, &layer->mlp_input);
     rvli_block of_up = outputs_backward(t, &w, e, unit);
     rvli_release(t, &of_output);
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
     rvli_block of_selected = next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
-    rvli_block of_input = inputs_backward(t, &w, e, of_selected);
+    rvli_block of_input = both(t, &w, of_shared, inputs_backward(t, &w, e, of_selected));
+    router_backward(t, &w, e);
     drop(t, e);
     rvli_release(t, &layer->mlp_input);
     return of_input;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A decoder layer: norm, attention, residual; norm, MLP, residual. Families have the norms before
- * the blocks, behind them, or both.
+ * the blocks, behind them, or both. Nemotron-H's layers are one block each.
  *
  * Recomputing, the forward pass keeps its input alone, and the backward pass runs it again up to
  * the last tensor that is needed.
@@ -23,6 +23,18 @@ static bool has_norms_behind(const rvli_training *t)
     return (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS)) != 0;
 }
 
+static bool is_one_block(const rvli_training *t)
+{
+    return (t->model->features & RVLI_ONE_NORM) != 0;
+}
+
+/* Granite multiplies what a block gave. That stays until its product is added to the residual. */
+static rvli_block multiplied(rvli_training *t, rvli_block given)
+{
+    bool multiplies = (t->model->features & RVLI_NUMBERS) != 0 && given != NULL;
+    return rvli_activation(t, multiplies ? RVLI_HALF * t->tokens * width(t) : 0);
+}
+
 /* What a block gave, through the norm behind it if there is one. */
 static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bool kept)
 {
@@ -37,9 +49,56 @@ static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bo
 static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
                                   rvli_role role)
 {
+    if (t->model->features & RVLI_NUMBERS)
+        return rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     if (!has_norms_behind(t))
         return NULL;
     return rvli_norm_backward(t, t->tokens, width(t), norm, unit, role, NULL);
+}
+
+static bool is_mamba(const rvli_training *t, uint32_t number)
+{
+    return rvli_layer_is(t->model, number, RVLI_LAYER_MAMBA);
+}
+
+/* Attention, or what is in its place. */
+static rvli_block mix(rvli_training *t, uint32_t number, bool kept)
+{
+    return is_mamba(t, number) ? rvli_mamba_forward(t, number, kept, false)
+                               : rvli_attention_forward(t, number, kept);
+}
+
+static rvli_block mix_backward(rvli_training *t, uint32_t number, rvli_block gradient)
+{
+    return is_mamba(t, number) ? rvli_mamba_backward(t, number, gradient)
+                               : rvli_attention_backward(t, number, gradient);
+}
+
+/* A layer of one block: as run(). */
+static rvli_block run_one(rvli_training *t, uint32_t number, bool kept, bool partial)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block normed =
+        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE)) {
+        layer->mlp_input = normed;
+        return rvli_mlp_forward(t, number, kept, partial);
+    }
+    layer->attention_input = normed;
+    return is_mamba(t, number) ? rvli_mamba_forward(t, number, kept, partial)
+                               : rvli_attention_forward(t, number, kept);
+}
+
+/* Answers the gradient of its input through the block. */
+static rvli_block run_one_backward(rvli_training *t, uint32_t number)
+{
+    rvli_unit *unit = &t->units[number];
+    bool mixes = !rvli_layer_is(t->model, number, RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
+    rvli_block gradient =
+        mixes ? mix_backward(t, number, NULL) : rvli_mlp_backward(t, number, NULL);
+    rvli_gradient_others(t, unit);
+    return rvli_norm_backward(t, t->tokens, width(t), &t->layers[number].before_attention, unit,
+                              RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
 
 /* Up to the end of the MLP, or of what the backward pass needs of it. Answers the MLP's output. */
@@ -47,12 +106,16 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
 {
     rvli_layer *layer = &t->layers[number];
     bool norm_kept = kept && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
+    if (is_one_block(t))
+        return run_one(t, number, kept, partial);
     if (has_norms_before(t))
         layer->attention_input =
             rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
-    rvli_block attended = rvli_attention_forward(t, number, kept);
+    rvli_block attended = mix(t, number, kept);
     attended = behind(t, attended, &layer->behind_attention, kept);
+    rvli_block product = multiplied(t, attended);
     layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
+    rvli_release(t, &product);
     rvli_release(t, &attended);
     if (has_norms_before(t))
         layer->mlp_input =
@@ -77,7 +140,9 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     bool input_kept = recompute || (!has_norms_before(t) && !rvli_is_frozen(t));
     rvli_block given = run(t, number, !recompute, false);
+    rvli_block product = multiplied(t, given);
     rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
+    rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer, !recompute);
     rvli_reshard_forward(t, &t->units[number]);
@@ -88,10 +153,39 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     t->hidden = output;
 }
 
-void rvli_layer_backward(rvli_training *t, uint32_t number)
+/* Attention and its norms, behind the MLP. Answers the gradient of the layer's input. */
+static rvli_block mixed_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
+    rvli_block gradient =
+        behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
+    gradient = mix_backward(t, number, gradient);
+    if (gradient == NULL || !has_norms_before(t))
+        return gradient;
+    return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
+                              RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
+}
+
+static void backward(rvli_training *t, uint32_t number)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_unit *unit = &t->units[number];
+    rvli_block gradient = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
+    gradient = rvli_mlp_backward(t, number, gradient);
+    rvli_gradient_others(t, unit);
+    if (has_norms_before(t))
+        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
+                                      RVLI_ROLE_NORM_BEFORE_MLP, gradient);
+    rvli_release(t, &gradient); /* added to that of the residual, in place */
+    gradient = mixed_backward(t, number);
+    rvli_release(t, &layer->input);
+    rvli_release(t, &gradient);
+}
+
+void rvli_layer_backward(rvli_training *t, uint32_t number)
+{
+    rvli_layer *layer = &t->layers[number];
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
         if (!has_norms_behind(t)) /* which need what they kept */
             rvli_down_backward_early(t, number);
@@ -100,18 +194,11 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         rvli_release(t, &nothing);
         done_with_middle(t, layer, true);
     }
-    rvli_block gradient = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
-    gradient = rvli_mlp_backward(t, number, gradient);
-    rvli_gradient_others(t, unit);
-    if (has_norms_before(t))
-        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
-                                      RVLI_ROLE_NORM_BEFORE_MLP, gradient);
-    rvli_release(t, &gradient); /* added to that of the residual, in place */
-    gradient = behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
-    gradient = rvli_attention_backward(t, number, gradient);
-    if (gradient != NULL && has_norms_before(t))
-        gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
-                                      RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
+    if (!is_one_block(t)) {
+        backward(t, number);
+        return;
+    }
+    rvli_block gradient = run_one_backward(t, number);
     rvli_release(t, &layer->input);
     rvli_release(t, &gradient);
 }

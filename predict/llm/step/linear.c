@@ -30,6 +30,10 @@ static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uin
         *in_out = dim[RVLI_DIM_INTERMEDIATE];
     else if (role == RVLI_ROLE_GATE_UP)
         *out_out = 2 * dim[RVLI_DIM_INTERMEDIATE];
+    else if (role == RVLI_ROLE_MAMBA_IN)
+        *out_out = dim[RVLI_DIM_MAMBA_IN];
+    else if (role == RVLI_ROLE_MAMBA_OUT)
+        *in_out = dim[RVLI_DIM_MAMBA_INNER];
     else
         *out_out = dim[RVLI_DIM_INTERMEDIATE];
 }
@@ -91,8 +95,11 @@ static rvli_block adapter_forward(rvli_training *t, uint32_t number, rvli_role r
 /* What the frozen, or trained, weight gives. */
 static rvli_block base_forward(rvli_training *t, uint64_t in, uint64_t out)
 {
-    if (!rvli_is_base_quantised(t))
-        return rvli_activation(t, RVLI_HALF * t->tokens * out);
+    if (!rvli_is_base_quantised(t)) {
+        rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * out);
+        rvli_workspace(t, RVLI_WORKSPACE_FORWARD); /* the first product, without positions */
+        return output;
+    }
     rvli_nf4 nf4 = rvli_nf4_forward(t, in * out);
     rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * out);
     rvli_nf4_done(t, &nf4);

@@ -66,6 +66,16 @@ static bool is_capped(const rvli_training *t)
     return (t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
+/* Granite divides them by a number. Takes the logits, or their gradient. */
+static rvli_block divided(rvli_training *t, uint64_t tokens, rvli_block half)
+{
+    if ((t->model->features & RVLI_NUMBERS) == 0)
+        return half;
+    rvli_block quotient = logits(t, RVLI_HALF, tokens);
+    rvli_release(t, &half);
+    return quotient;
+}
+
 /* Takes the logits, and answers them with the cap; keeps their tanh. */
 static rvli_block cap(rvli_training *t, uint64_t tokens, rvli_block half, rvli_block *tanh_out)
 {
@@ -98,7 +108,8 @@ static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gra
 
 static void plain_forward(rvli_training *t)
 {
-    rvli_block half = cap(t, t->tokens, logits(t, RVLI_HALF, t->tokens), &t->capped);
+    rvli_block half = divided(t, t->tokens, logits(t, RVLI_HALF, t->tokens));
+    half = cap(t, t->tokens, half, &t->capped);
     rvli_block full = logits(t, RVLI_FULL, t->tokens);
     t->log_probabilities = logits(t, RVLI_FULL, t->tokens);
     rvli_release(t, &full);
@@ -127,6 +138,7 @@ static rvli_block plain_backward(rvli_training *t)
 {
     rvli_block of_half = logits_backward(t, t->tokens, &t->log_probabilities);
     of_half = cap_backward(t, t->tokens, of_half, &t->capped);
+    of_half = divided(t, t->tokens, of_half);
     rvli_gradient(t, rvli_root(t), head_role(t));
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gated MLP of a dense layer. Where gate and up are one parameter, both parts are views of one
- * tensor.
+ * tensor. Without a gate (Nemotron-H) it is the square of a relu.
  */
 #include "predict/llm/step/training.h"
 
@@ -13,6 +13,23 @@ static uint64_t inner_bytes(const rvli_training *t)
 static bool is_fused(const rvli_training *t)
 {
     return (t->model->features & RVLI_FUSED_UP) != 0;
+}
+
+static bool has_gate(const rvli_training *t)
+{
+    return (t->model->features & RVLI_NO_GATE) == 0;
+}
+
+/* Of up: relu, and its square. */
+static void squared_forward(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
+    layer->activated = rvli_activation(t, inner_bytes(t));
+    layer->product = rvli_activation(t, inner_bytes(t));
+    rvli_release(t, &up);
+    if (!kept)
+        rvli_release(t, &layer->activated);
 }
 
 /* The product of up and the activated gate. */
@@ -40,7 +57,7 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
         return rvli_experts_forward(t, number, kept);
-    gated_forward(t, number, kept);
+    (has_gate(t) ? gated_forward : squared_forward)(t, number, kept);
     rvli_block output = NULL;
     if (partial)
         rvli_down_again(t, number);
@@ -85,6 +102,32 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
     rvli_add(t, of_input, &part, true);
 }
 
+rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu)
+{
+    uint64_t bytes = of_square->requested;
+    rvli_block power = rvli_activation(t, bytes);
+    rvli_block doubled = rvli_activation(t, bytes);
+    rvli_block of_relu = rvli_activation(t, bytes);
+    rvli_release(t, &doubled);
+    rvli_release(t, &power);
+    rvli_release(t, &of_square);
+    rvli_block of_input = rvli_activation(t, bytes);
+    rvli_release(t, &of_relu);
+    rvli_release(t, relu);
+    return of_input;
+}
+
+static void without_gate_backward(rvli_training *t, uint32_t number, rvli_block of_square,
+                                  rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block of_up = rvli_squared_backward(t, of_square, &layer->activated);
+    rvli_block part =
+        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, &of_up, of_input);
+    rvli_release_used(t, &of_up, &layer->mlp_input);
+    rvli_add(t, of_input, &part, true);
+}
+
 rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
@@ -100,6 +143,10 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
     rvli_fetched(t);
     rvli_release(t, &layer->product);
     rvli_add(t, &of_product, &part, true);
+    if (!has_gate(t)) {
+        without_gate_backward(t, number, of_product.block, &of_input);
+        return of_input.block;
+    }
     rvli_block of_up = rvli_activation(t, inner_bytes(t));
     rvli_block of_activated = rvli_activation(t, inner_bytes(t));
     rvli_release_used(t, &of_product.block, &layer->activated);

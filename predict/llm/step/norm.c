@@ -125,11 +125,10 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     return of_scaled;
 }
 
-rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
-                              rvli_unit *unit, rvli_role role, rvli_block gradient)
+rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept, rvli_block of_scaled)
 {
     uint64_t elements = rows * width;
-    rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
     rvli_block of_input = rvli_activation(t, RVLI_FULL * elements);
     if (is_fetched(t, kept)) {
@@ -140,7 +139,15 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
     rvli_release(t, &by_scale);
     rvli_release(t, &of_scaled);
     scale_backward(t, rows, elements, kept, of_scale);
-    rvli_block answer = rvli_activation(t, RVLI_HALF * elements);
+    return of_input;
+}
+
+rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                              rvli_unit *unit, rvli_role role, rvli_block gradient)
+{
+    rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
+    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
+    rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
     rvli_release(t, &of_input);
     return answer;
 }

@@ -8,10 +8,19 @@
 #define LAYER "model.layers.%L."
 #define EXPERT LAYER "mlp.experts.%E."
 
-static const struct {
+typedef struct named_role {
     const char *pattern;
     rvli_role role;
-} roles[] = {
+} named_role;
+
+/* Of the expert for all tokens, where its program is known. */
+static const named_role shared[] = {
+    {LAYER "mlp.shared_experts.up_proj.weight", RVLI_ROLE_SHARED_UP},
+    {LAYER "shared_mlp.input_linear.weight", RVLI_ROLE_SHARED_UP},
+    {LAYER "mlp.shared_experts.down_proj.weight", RVLI_ROLE_SHARED_DOWN},
+};
+
+static const named_role roles[] = {
     {"model.embed_tokens.weight", RVLI_ROLE_EMBEDDING},
     {"lm_head.weight", RVLI_ROLE_HEAD},
     {"model.norm.weight", RVLI_ROLE_LAST_NORM},
@@ -38,6 +47,15 @@ static const struct {
     {EXPERT "gate_proj.weight", RVLI_ROLE_GATE},
     {EXPERT "up_proj.weight", RVLI_ROLE_GATE},
     {EXPERT "down_proj.weight", RVLI_ROLE_DOWN},
+    {LAYER "mamba.in_proj.weight", RVLI_ROLE_MAMBA_IN},
+    {LAYER "mamba.conv1d.weight", RVLI_ROLE_MAMBA_CONV},
+    {LAYER "mamba.conv1d.bias", RVLI_ROLE_MAMBA_CONV_BIAS},
+    {LAYER "mamba.dt_bias", RVLI_ROLE_MAMBA_RATES},
+    {LAYER "mamba.A_log", RVLI_ROLE_MAMBA_DECAY},
+    {LAYER "mamba.D", RVLI_ROLE_MAMBA_SKIP},
+    {LAYER "mamba.norm.weight", RVLI_ROLE_MAMBA_NORM},
+    {LAYER "mamba.out_proj.weight", RVLI_ROLE_MAMBA_OUT},
+    {LAYER "norm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
     {LAYER "input_layernorm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
     {LAYER "post_attention_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
     {LAYER "pre_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
@@ -54,6 +72,10 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (strcmp(pattern, roles[i].pattern) == 0)
             return roles[i].role;
+    }
+    for (size_t i = 0; rvli_runs_shared(t) && i < sizeof shared / sizeof shared[0]; i++) {
+        if (strcmp(pattern, shared[i].pattern) == 0)
+            return shared[i].role;
     }
     return RVLI_ROLE_OTHER;
 }

@@ -100,6 +100,20 @@ void rvli_reshard_forward(rvli_training *t, rvli_unit *unit)
         rvli_reshard(t, unit);
 }
 
+/* The module's last parameter + 1; 0: none. Of hybrid layers attention or the state comes last. */
+static uint32_t last_of(const rvli_training *t, const rvli_unit *unit)
+{
+    static const rvli_role hybrid[] = {RVLI_ROLE_MAMBA_SKIP, RVLI_ROLE_O, RVLI_ROLE_SHARED_DOWN,
+                                       RVLI_ROLE_DOWN};
+    if (unit == rvli_root(t))
+        return unit->by_role[RVLI_ROLE_LAST_NORM];
+    for (size_t i = 0; rvli_has_layers(t->model, RVLI_LAYER_MAMBA) && i < 4; i++) {
+        if (unit->by_role[hybrid[i]] != 0)
+            return unit->by_role[hybrid[i]];
+    }
+    return unit->by_role[RVLI_ROLE_NORM_BEFORE_MLP];
+}
+
 /* As they were made. The first is held by a variable until the share is there: it is answered. */
 static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
 {
@@ -116,12 +130,11 @@ static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
                                       RVLI_ROLE_Q_NORM,
                                       RVLI_ROLE_Q_BIAS,
                                       RVLI_ROLE_Q};
-    uint32_t norm =
-        unit->by_role[unit == rvli_root(t) ? RVLI_ROLE_LAST_NORM : RVLI_ROLE_NORM_BEFORE_MLP];
+    uint32_t last = last_of(t, unit);
     rvli_block late = NULL;
-    if (norm != 0) {
-        late = t->parameters[norm - 1].gradient;
-        t->parameters[norm - 1].gradient = NULL;
+    if (last != 0) {
+        late = t->parameters[last - 1].gradient;
+        t->parameters[last - 1].gradient = NULL;
     }
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         if (unit->by_role[order[i]] != 0)

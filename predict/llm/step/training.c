@@ -69,6 +69,8 @@ static void load(rvli_training *t)
 /* Cosines and sines of one sequence's positions, in fp32 and then bf16. */
 static void make_rotary(rvli_training *t)
 {
+    if (t->model->features & RVLI_NO_ROTARY)
+        return;
     uint64_t angles = (uint64_t)t->options->seq_len * t->model->dim[RVLI_DIM_HEAD];
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);

@@ -41,6 +41,16 @@ typedef enum rvli_role {
     RVLI_ROLE_NORM_BEHIND_ATTENTION,
     RVLI_ROLE_NORM_BEHIND_MLP,
     RVLI_ROLE_LAST_NORM,
+    RVLI_ROLE_SHARED_UP, /* of the expert for all tokens, where its program is known */
+    RVLI_ROLE_SHARED_DOWN,
+    RVLI_ROLE_MAMBA_IN,
+    RVLI_ROLE_MAMBA_CONV,
+    RVLI_ROLE_MAMBA_CONV_BIAS,
+    RVLI_ROLE_MAMBA_RATES, /* added to the rates */
+    RVLI_ROLE_MAMBA_DECAY,
+    RVLI_ROLE_MAMBA_SKIP, /* what passes the state by */
+    RVLI_ROLE_MAMBA_NORM,
+    RVLI_ROLE_MAMBA_OUT,
     RVLI_ROLE_ADAPTER, /* of LoRA: found by the role of the layer that it stands beside */
     RVLI_ROLE_COUNT
 } rvli_role;
@@ -98,8 +108,46 @@ typedef struct rvli_experts {
     rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
-    rvli_block shared; /* the expert for all tokens: all that it keeps */
+    rvli_block shared;    /* the expert for all tokens: all that it keeps, or these three */
+    rvli_block shared_up; /* and gate */
+    rvli_block shared_activated;
+    rvli_block shared_product;
 } rvli_experts;
+
+/* What Mamba's scan keeps, all but the first two in fp32. */
+typedef struct rvli_scan {
+    rvli_block biased; /* rates, and their softplus */
+    rvli_block opened;
+    rvli_block inputs;
+    rvli_block padded;          /* inputs, up to whole chunks */
+    rvli_block rates_of_inputs; /* copies */
+    rvli_block rates_of_decay;
+    rvli_block chunked; /* inputs by their rates */
+    rvli_block keys;    /* of every head */
+    rvli_block queries;
+    rvli_block segments; /* decay between two tokens of a chunk */
+    rvli_block scores;
+    rvli_block weighed;
+    rvli_block ends; /* decay up to the end of the chunk */
+    rvli_block decayed;
+    rvli_block states;  /* that each chunk adds, behind the first */
+    rvli_block between; /* decay between chunks */
+    rvli_block entering;
+    rvli_block begins; /* decay from the begin of the chunk */
+    rvli_block read;   /* from the state that enters */
+    rvli_block output;
+} rvli_scan;
+
+/* What Mamba 2 keeps in the place of attention. */
+typedef struct rvli_mamba {
+    rvli_block projected;
+    rvli_block convolved;
+    rvli_scan scan;
+    rvli_block gate; /* in fp32, and its silu */
+    rvli_block opened_gate;
+    rvli_norm norm;
+    rvli_block given; /* what the output projection takes */
+} rvli_mamba;
 
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
@@ -128,6 +176,7 @@ typedef struct rvli_layer {
     rvli_block up; /* with RVLI_FUSED_UP of gate and up */
     rvli_block product;
     rvli_experts experts;
+    rvli_mamba mamba;
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
@@ -280,6 +329,12 @@ static inline bool rvli_is_offloaded(const rvli_training *t)
     return (t->options->flags & RVL_MODEL_OFFLOAD) != 0;
 }
 
+/* Whether the expert for all tokens is run operation by operation. */
+static inline bool rvli_runs_shared(const rvli_training *t)
+{
+    return (t->model->features & (RVLI_NO_GATE | RVLI_FUSED_UP)) != 0;
+}
+
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
@@ -317,6 +372,9 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
 /* Takes the gradient of what it gave (NULL: it stays), and answers that of its input. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
+/* The same in fp32, from the gradient of what was scaled. */
+rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept, rvli_block of_scaled);
 
 /* ---- nf4.c ---- */
 
@@ -400,6 +458,21 @@ void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_att
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
 /* The same as of attention. */
 rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* Takes the gradient of the square of a relu, and what relu gave. Answers that of its input. */
+rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu);
+
+/* ---- mamba.c: Mamba 2 in the place of attention; scan.c: its recurrence, in chunks ---- */
+
+/* The same as of attention. partial: recomputing stops before the last product. */
+rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
+rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* Makes scan->output, of whole chunks. */
+void rvli_scan_forward(rvli_training *t, rvli_scan *scan, bool kept);
+/* Takes the gradient of the output, and answers those of what was convolved and of the rates. */
+rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan,
+                              rvli_block of_output, rvli_block *of_rates_out);
 
 /* ---- latent.c: attention from compressed queries, keys and values ---- */
 

@@ -2,10 +2,11 @@
 """The config of a model with its first layers and experts alone, all widths as they are: what fits where the whole does not."""
 
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+SIGNS = "hybrid_override_pattern"
 
 
 def shrunk(fields, layers=None, experts=None):
-    """None: as many as there are. Lists with an item for each layer are cut, too."""
+    """None: as many as there are. Lists with an item for each layer are cut, too, and Nemotron-H's string of signs."""
     if "text_config" in fields and (layers or experts):
         return {**fields, "text_config": shrunk(fields["text_config"], layers, experts)}
     if not layers and not experts:
@@ -13,5 +14,7 @@ def shrunk(fields, layers=None, experts=None):
     count = fields["num_hidden_layers"]
     layers = layers or count
     cut = {key: value[:layers] for key, value in fields.items() if isinstance(value, list) and len(value) == count}
+    if SIGNS in fields:
+        cut[SIGNS] = fields[SIGNS][:layers]
     fewer = {key: experts for key in EXPERTS if experts and key in fields}
     return {**fields, **cut, **fewer, "num_hidden_layers": layers}
