@@ -292,48 +292,6 @@ static void the_rotated_part_of_a_head_is_read(void **state)
 
 #define MASKED 1000 /* tokens: no other tensor has the size of their mask */
 
-typedef struct masks {
-    int made, live, most; /* at once */
-} masks;
-
-static void count_masks(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
-{
-    masks *m = user;
-    (void)stream;
-    (void)holder;
-    if (bytes != 2 * MASKED * MASKED && bytes != -2 * MASKED * MASKED)
-        return;
-    m->made += bytes > 0;
-    m->live += bytes > 0 ? 1 : -1;
-    m->most = m->live > m->most ? m->live : m->most;
-}
-
-/* Each layer with a window keeps one in bf16; the first six of Gemma 3 are five and one without. */
-static void a_window_that_ends_before_the_sequence_is_a_mask(void **state)
-{
-    (void)state;
-    const rvli_training_shape shape = {FSDP, .micro_batch = 1, .seq_len = MASKED};
-    rvl_model *model = open_model("gemma-3-1b");
-    rvli_trained trained;
-    masks with = {0}, without = {0};
-    model->layers = LAYERS;
-    model->window = MASKED;
-    assert_int_equal(rvli_training_run(model, &shape,
-                                       &(rvli_tape_listener){.told = count_masks, .user = &with},
-                                       &trained),
-                     RVL_OK);
-    model->window = MASKED + 1;
-    assert_int_equal(rvli_training_run(model, &shape,
-                                       &(rvli_tape_listener){.told = count_masks, .user = &without},
-                                       &trained),
-                     RVL_OK);
-    assert_int_equal(with.most, 5);
-    assert_int_equal(with.made % 5, 0);
-    assert_int_equal(with.live, 0);
-    assert_int_equal(without.made, 0);
-    rvl_model_close(model);
-}
-
 /* Blocks of one size: how many there are at most, in the passes. */
 typedef struct counted {
     int64_t bytes;
@@ -350,6 +308,32 @@ static void count_blocks(void *user, int64_t bytes, rvli_stream stream, rvl_mode
     c->made += bytes > 0;
     c->live += bytes > 0 ? 1 : -1;
     c->most = c->live > c->most ? c->live : c->most;
+}
+
+/* Each layer with a window keeps one in bf16; the first six of Gemma 3 are five and one without. */
+static void a_window_that_ends_before_the_sequence_is_a_mask(void **state)
+{
+    (void)state;
+    const rvli_training_shape shape = {FSDP, .micro_batch = 1, .seq_len = MASKED};
+    rvl_model *model = open_model("gemma-3-1b");
+    rvli_trained trained;
+    counted with = {.bytes = 2 * MASKED * MASKED}, without = with;
+    model->layers = LAYERS;
+    model->window = MASKED;
+    assert_int_equal(rvli_training_run(model, &shape,
+                                       &(rvli_tape_listener){.told = count_blocks, .user = &with},
+                                       &trained),
+                     RVL_OK);
+    model->window = MASKED + 1;
+    assert_int_equal(
+        rvli_training_run(model, &shape,
+                          &(rvli_tape_listener){.told = count_blocks, .user = &without}, &trained),
+        RVL_OK);
+    assert_int_equal(with.most, 5);
+    assert_int_equal(with.made % 5, 0);
+    assert_int_equal(with.live, 0);
+    assert_int_equal(without.made, 0);
+    rvl_model_close(model);
 }
 
 /* Keys by queries of all pairs of a chunk: 300 tokens are two chunks of 256, or three of 128. Each
@@ -859,6 +843,24 @@ static void no_memory_is_told(void **state)
     rvl_model_close(model);
 }
 
+/* Wherever it runs out: in scaled embeddings, experts, squared relus, the scan. */
+static void no_memory_is_told_in_hybrids(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        uint32_t layers;
+    } cases[] = {
+        {"nemotron-3-nano-30b-a3b", 2}, {"nemotron-nano-9b-v2", 2}, {"granite-4.0-h-tiny", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = open_model(cases[i].config);
+        rvl_model_options options = options_of(&programs[0]);
+        model->layers = cases[i].layers;
+        check_step_without_memory(model, &options);
+        rvl_model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -883,6 +885,7 @@ int main(void)
         cmocka_unit_test(shapes_are_remembered_apart),
         cmocka_unit_test(the_device_chooses_the_attention),
         cmocka_unit_test(no_memory_is_told),
+        cmocka_unit_test(no_memory_is_told_in_hybrids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static rvli_block l2_normed(rvli_training *t, rvli_block rotated, uint64_t heads
 {
     if ((t->model->features & RVLI_QK_L2_NORM) == 0)
         return rotated;
-    uint64_t bytes = rotated->requested;
+    uint64_t bytes = rvli_bytes_of(rotated);
     norm->input = rvli_activation(t, 2 * bytes);
     rvli_block squares = rvli_activation(t, 2 * bytes);
     rvli_release(t, &squares);
@@ -210,7 +210,7 @@ static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
 {
     if ((t->model->features & RVLI_QK_L2_NORM) == 0)
         return;
-    uint64_t bytes = norm->input->requested;
+    uint64_t bytes = rvli_bytes_of(norm->input);
     rvli_block of_scaled = rvli_activation(t, bytes);
     rvli_release(t, gradient);
     rvli_block of_input = rvli_activation(t, bytes);

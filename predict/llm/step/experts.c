@@ -72,7 +72,7 @@ static bool has_gate(const widths *w)
 /* A copy in which some rows are cleared; takes the original. */
 static rvli_block cleared(rvli_training *t, rvli_block *original)
 {
-    rvli_block copy = rvli_activation(t, (*original)->requested);
+    rvli_block copy = rvli_activation(t, rvli_bytes_of(*original));
     rvli_release(t, original);
     return copy;
 }
@@ -244,38 +244,36 @@ static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_exper
     return next(t, w->up, &of_both);
 }
 
-/* Answers that of what gate and up gave. */
+/* What an MLP kept of gate and up, and what it activated of them. */
+typedef struct activation {
+    bool gated;
+    rvli_block *up;
+    rvli_block *activated;
+} activation;
+
+/* Answers the gradient of what gate and up gave, or up alone. */
+static rvli_block activated_backward(rvli_training *t, const activation *a, rvli_block of_product)
+{
+    uint64_t bytes = rvli_bytes_of(of_product);
+    if (!a->gated)
+        return rvli_squared_backward(t, of_product, a->activated);
+    rvli_block of_up = rvli_activation(t, bytes);
+    rvli_block of_activated = next(t, bytes, &of_product);
+    rvli_release(t, a->activated);
+    rvli_block of_gate = next(t, bytes, &of_activated);
+    rvli_release(t, a->up);
+    rvli_block of_both = next(t, 2 * bytes, &of_gate);
+    rvli_release(t, &of_up);
+    return of_both;
+}
+
+/* The same of the experts, of which some rows are cleared. */
 static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                 rvli_block of_product)
 {
-    if (!has_gate(w)) {
-        rvli_block of_relu = rvli_squared_backward(t, of_product, &e->activated);
-        return next(t, w->up, &of_relu);
-    }
-    rvli_block of_up = rvli_activation(t, w->inner);
-    rvli_block of_activated = next(t, w->inner, &of_product);
-    rvli_release(t, &e->activated);
-    rvli_block of_gate = next(t, w->inner, &of_activated);
-    rvli_release(t, &e->up);
-    rvli_block of_both = next(t, w->up, &of_gate);
-    rvli_release(t, &of_up);
+    rvli_block of_both =
+        activated_backward(t, &(activation){has_gate(w), &e->up, &e->activated}, of_product);
     return next(t, w->up, &of_both);
-}
-
-/* Answers the gradient of what gate and up gave. */
-static rvli_block shared_gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                       rvli_block of_product)
-{
-    if (!has_gate(w))
-        return rvli_squared_backward(t, of_product, &e->shared_activated);
-    rvli_block of_up = rvli_activation(t, w->shared);
-    rvli_block of_activated = next(t, w->shared, &of_product);
-    rvli_release(t, &e->shared_activated);
-    rvli_block of_gate = next(t, w->shared, &of_activated);
-    rvli_release(t, &e->shared_up);
-    rvli_block of_both = next(t, w->shared_up, &of_gate);
-    rvli_release(t, &of_up);
-    return of_both;
 }
 
 /* Answers the gradient of the tokens; NULL: it is part of the other experts'. */
@@ -296,7 +294,8 @@ static rvli_block shared_backward(rvli_training *t, const widths *w, rvli_expert
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_product = rvli_activation(t, w->shared);
     rvli_release(t, &e->shared_product);
-    rvli_block of_up = shared_gate_backward(t, w, e, of_product);
+    rvli_block of_up = activated_backward(
+        t, &(activation){has_gate(w), &e->shared_up, &e->shared_activated}, of_product);
     rvli_gradient(t, unit, RVLI_ROLE_SHARED_UP);
     return next(t, w->tokens, &of_up);
 }

@@ -150,7 +150,7 @@ void rvli_add(rvli_training *t, rvli_sum *sum, rvli_block *part, bool is_product
         return;
     }
     if (sum->is_product && *part != NULL && !rvli_is_base_quantised(t)) {
-        rvli_block added = rvli_activation(t, (*part)->requested);
+        rvli_block added = rvli_activation(t, rvli_bytes_of(*part));
         rvli_release(t, &sum->block);
         *sum = (rvli_sum){.block = added};
     }

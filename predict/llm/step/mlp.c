@@ -104,7 +104,7 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
 
 rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu)
 {
-    uint64_t bytes = of_square->requested;
+    uint64_t bytes = rvli_bytes_of(of_square);
     rvli_block power = rvli_activation(t, bytes);
     rvli_block doubled = rvli_activation(t, bytes);
     rvli_block of_relu = rvli_activation(t, bytes);

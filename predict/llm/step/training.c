@@ -95,7 +95,7 @@ static void forward(rvli_training *t)
     rvli_gather_forward(t, rvli_root(t));
     t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
     if (t->model->features & RVLI_SCALED_INPUT) {
-        rvli_block scaled = rvli_activation(t, t->hidden->requested);
+        rvli_block scaled = rvli_activation(t, rvli_bytes_of(t->hidden));
         rvli_release(t, &t->hidden);
         t->hidden = scaled;
     }
@@ -129,7 +129,7 @@ static void embedding_backward(rvli_training *t)
         return;
     }
     if (t->model->features & RVLI_SCALED_INPUT) {
-        rvli_block of_embedded = rvli_activation(t, t->flow->requested);
+        rvli_block of_embedded = rvli_activation(t, rvli_bytes_of(t->flow));
         rvli_release(t, &t->flow);
         t->flow = of_embedded;
     }

@@ -281,6 +281,12 @@ static inline rvli_block rvli_activation(rvli_training *t, uint64_t bytes)
     return rvli_take(&t->tape, RVL_MODEL_ACTIVATIONS, bytes);
 }
 
+/* As it was asked for; 0 where host memory has run out. */
+static inline uint64_t rvli_bytes_of(rvli_block block)
+{
+    return block != NULL ? block->requested : 0;
+}
+
 /* Releases what DDP's first bucket was. */
 void rvli_buckets_release(rvli_training *t);
 
