@@ -483,8 +483,9 @@ static void shards_on_the_host_leave_nothing_behind(void **state)
     static const uint64_t flags[] = {
         RVL_MODEL_CPU_OFFLOAD, RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_MIXED | RVL_MODEL_RESHARD,
         RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD | RVL_MODEL_RECOMPUTE};
-    static const char *const names[] = {"llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v3"};
-    for (size_t i = 0; i < 9; i++) {
+    static const char *const names[] = {"llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v3",
+                                        "nemotron-3-nano-30b-a3b"};
+    for (size_t i = 0; i < 12; i++) {
         rvl_model *model = open_model(names[i / 3]);
         const rvli_training_shape shape = {.train = RVL_MODEL_TRAIN_FSDP,
                                            .train_ranks = 3,
