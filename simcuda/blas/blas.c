@@ -3,7 +3,9 @@
  * cuBLAS. A call that computes launches a kernel (simcuda/wire/kernel.h), and does nothing else: it
  * allocates no memory that its caller does not give it. Handles keep what is set, since PyTorch
  * reads it back. Names are the header's; its prototypes are not wanted, since one function here
- * stands for hundreds.
+ * stands for hundreds. Those of the environment mode are in no header. cuSOLVER calls them, so
+ * nothing loads it without them, and PyTorch loads it for the first
+ * torch.linalg.solve_triangular().
  *
  * A handle has device memory of its own: a workspace of 64 MiB, and two small pieces. These are the
  * three allocations that cublasCreate() of cuBLAS 13.1 makes on an H200, as `reveille record` saw
@@ -36,6 +38,7 @@ typedef struct handle {
     int pointer_mode;
     int multiprocessors;
     int atomics;
+    int environment;
 } handle;
 
 int cublasCreate_v2(handle **made);
@@ -51,6 +54,8 @@ int cublasSetSmCountTarget(handle *of, int count);
 int cublasGetSmCountTarget(handle *of, int *count);
 int cublasSetAtomicsMode(handle *of, int mode);
 int cublasGetAtomicsMode(handle *of, int *mode);
+int cublasSetEnvironmentMode(handle *of, int mode);
+int cublasGetEnvironmentMode(handle *of, int *mode);
 int cublasGetVersion_v2(handle *of, int *version);
 const char *cublasGetStatusString(int status);
 const char *cublasGetStatusName(int status);
@@ -119,6 +124,7 @@ KEPT(cublasSetMathMode, cublasGetMathMode, int, math_mode)
 KEPT(cublasSetPointerMode_v2, cublasGetPointerMode_v2, int, pointer_mode)
 KEPT(cublasSetSmCountTarget, cublasGetSmCountTarget, int, multiprocessors)
 KEPT(cublasSetAtomicsMode, cublasGetAtomicsMode, int, atomics)
+KEPT(cublasSetEnvironmentMode, cublasGetEnvironmentMode, int, environment)
 
 int cublasSetWorkspace_v2(handle *of, void *workspace, size_t size_bytes)
 {

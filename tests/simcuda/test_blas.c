@@ -54,6 +54,8 @@ int cublasGemmStridedBatchedEx(handle *of, int a_transposed, int b_transposed, i
                                long long stride_b, const void *beta, void *c, int c_type, int ldc,
                                long long stride_c, int count, int compute, int algorithm);
 int cublasSetVector(void);
+int cublasSetEnvironmentMode(handle *of, int mode);
+int cublasGetEnvironmentMode(handle *of, int *mode);
 const char *cublasGetStatusName(int status);
 
 static size_t used(void)
@@ -127,6 +129,21 @@ static void it_is_of_its_version(void **state)
     assert_int_equal(cublasGetVersion_v2(made, &version), 0);
     assert_int_equal(version / 10000, MAJOR);
     assert_int_equal(cublasLtGetVersion(), version);
+    assert_int_equal(cublasDestroy_v2(made), 0);
+}
+
+/* In no header, but cuSOLVER is not loaded without it. */
+static void the_environment_mode_is_kept(void **state)
+{
+    handle *made = NULL;
+    int mode = -1;
+    (void)state;
+    assert_int_equal(cublasCreate_v2(&made), 0);
+    assert_int_equal(cublasGetEnvironmentMode(made, &mode), 0);
+    assert_int_equal(mode, 0);
+    assert_int_equal(cublasSetEnvironmentMode(made, 1), 0);
+    assert_int_equal(cublasGetEnvironmentMode(made, &mode), 0);
+    assert_int_equal(mode, 1);
     assert_int_equal(cublasDestroy_v2(made), 0);
 }
 
@@ -400,6 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_handle_has_a_workspace),
         cmocka_unit_test(a_handle_that_does_not_fit_takes_nothing),
         cmocka_unit_test(it_is_of_its_version),
+        cmocka_unit_test(the_environment_mode_is_kept),
         cmocka_unit_test(what_is_not_simulated_is_refused),
         cmocka_unit_test(a_product_has_one_algorithm),
         cmocka_unit_test(a_captured_product_is_a_node),
