@@ -152,7 +152,7 @@ def sharded(options):
     place = contextlib.nullcontext() if loaded else torch.device("meta")
     with place:
         model = quantised(config, options) if loaded else made(config, options)
-    model.config.use_cache = False
+    model.config.use_cache = model.config.get_text_config().use_cache = False
     base = model
     if options.recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
