@@ -87,12 +87,14 @@ static uint64_t read_rotary(rvli_reader *r, uint64_t head)
     for (size_t i = 0; factor == NULL && i < sizeof places / sizeof places[0]; i++)
         factor = json_object_get(rvli_read_value(r, places[i]), "partial_rotary_factor");
     uint64_t part = rvli_read_dimension(r, "rotary_dim", head);
-    double share = json_is_number(factor) ? json_number_value(factor) : 1;
+    uint32_t percent = r->family->rotary_percent;
+    double usual = percent > 0 && part == head ? percent / 100.0 : 1;
+    double share = json_is_number(factor) ? json_number_value(factor) : usual;
     if (!(share > 0 && share <= 1))
         rvli_read_refuse(r, "partial_rotary_factor", "impossible: expected more than 0, 1 at most");
     else if (part > head)
         rvli_read_refuse(r, "rotary_dim", "impossible: more than a head has");
-    else if (factor != NULL)
+    else if (share < 1)
         part = (uint64_t)(share * (double)head);
     return part;
 }

@@ -18,7 +18,11 @@
 #define GRANITE_EXPERTS                                                                            \
     LOCAL_EXPERTS, .shared_size = "shared_intermediate_size",                                      \
                    .dense_size = "shared_intermediate_size"
-#define DELTA_NET .state = RVLI_LAYER_DELTA, .full_every = 4, .step_key = "full_attention_interval"
+#define DELTA_FEATURES                                                                             \
+    RVLI_GQA | RVLI_QK_NORM | RVLI_GATED_Q | RVLI_NORM_IN_FULL | RVLI_JOINED_ROTARY
+#define DELTA_NET                                                                                  \
+    .state = RVLI_LAYER_DELTA, .full_every = 4, .step_key = "full_attention_interval",             \
+    .head_dim = 256, .rotary_percent = 25
 #define GEMMA3 RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM | RVLI_NORM_IN_FULL | RVLI_SCALED_INPUT
 #define GEMMA3_SIZES                                                                               \
     .head_dim = 256, .heads = 8, .kv_heads = 4, .vocabulary = 262208, .window = 4096,              \
@@ -134,24 +138,20 @@ static const rvli_family families[] = {
      .full_every = 2,
      LOCAL_EXPERTS},
     {.type = "qwen3_next",
-     .features = RVLI_GQA | RVLI_QK_NORM | RVLI_GATED_Q | RVLI_SHARED | RVLI_SHARED_GATE,
-     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_SPARSE_STEP,
-     .head_dim = 256,
+     .features = DELTA_FEATURES | RVLI_SHARED | RVLI_SHARED_GATE,
+     .reads = RVLI_TRAINS | RVLI_READS_ATTENTION_BIAS | RVLI_SPARSE_STEP,
      DELTA_NET,
      QWEN_EXPERTS,
      .shared_size = "shared_expert_intermediate_size"},
     {.type = "qwen3_5",
-     .features = RVLI_GQA | RVLI_QK_NORM | RVLI_GATED_Q | RVLI_SPLIT_DELTA,
-     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
-     .head_dim = 256,
+     .features = DELTA_FEATURES | RVLI_SPLIT_DELTA,
+     .reads = RVLI_TRAINS | RVLI_READS_ATTENTION_BIAS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
      DELTA_NET,
      .text_types = "qwen3_5_text,",
      .tower = RVLI_TOWER_QWEN3},
     {.type = "qwen3_5_moe",
-     .features =
-         RVLI_GQA | RVLI_QK_NORM | RVLI_GATED_Q | RVLI_SPLIT_DELTA | RVLI_SHARED | RVLI_SHARED_GATE,
-     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
-     .head_dim = 256,
+     .features = DELTA_FEATURES | RVLI_SPLIT_DELTA | RVLI_SHARED | RVLI_SHARED_GATE,
+     .reads = RVLI_TRAINS | RVLI_READS_ATTENTION_BIAS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
      DELTA_NET,
      QWEN_EXPERTS,
      .shared_size = "shared_expert_intermediate_size",

@@ -65,6 +65,9 @@
 #define RVLI_NUMBERS                                                                               \
     (UINT64_C(1) << 36) /* Granite: numbers multiply what a block gives, and divide logits */
 
+/* Tokens of a chunk of the gated delta rule: the default of chunk_size. */
+#define RVLI_DELTA_CHUNK UINT64_C(64)
+
 /* What a layer is made of. */
 enum {
     RVLI_LAYER_ATTENTION = 1 << 0,

@@ -15,6 +15,7 @@
 #define PPM 1000000
 #define ACCUMULATE_MAX 4096
 #define CHUNKS_MAX 4096
+#define DELTA_CHUNKS_MAX (1u << 20)
 #define DEFAULT_CHUNKS 8
 #define LORA_RANK_MAX 65536
 
@@ -169,10 +170,11 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
         return refuse("--lora", "at most a rank of 65536");
     if (o->train == RVL_MODEL_TRAIN_NONE)
         return refuse("--lora", "changes nothing with --train none: say how it trains");
-    if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_MAMBA))
+    const bool mixed = rvli_has_layers(m, RVLI_LAYER_MAMBA) || rvli_has_layers(m, RVLI_LAYER_DELTA);
+    if (m->experts > 0 || (m->features & RVLI_MLA) || mixed)
         return refuse("--lora",
                       "adapters are predicted for dense models with q, k and v alone, not "
-                      "beside experts, latent attention or Mamba: leave it out");
+                      "beside experts, latent attention, Mamba or a gated delta net: leave it out");
     if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
         return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
                                         "say --lora-targets all-linear");
@@ -182,6 +184,19 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
     if (o->optimizer == RVL_MODEL_ADAMW_BF16)
         return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
                                 "adamw, adamw-8bit, sgd-momentum or sgd");
+    return RVL_OK;
+}
+
+/* Each chunk of the delta rule is run, for each layer. */
+static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
+{
+    uint64_t chunks = (o->seq_len + RVLI_DELTA_CHUNK - 1) / RVLI_DELTA_CHUNK, layers = 0;
+    for (uint32_t layer = 0; layer < m->layers; layer++)
+        layers += rvli_layer_is(m, layer, RVLI_LAYER_DELTA);
+    if (o->train != RVL_MODEL_TRAIN_NONE && chunks * layers > DELTA_CHUNKS_MAX)
+        return refuse("--seq-len",
+                      "the delta rule's loop over chunks of 64 tokens is predicted for "
+                      "at most 1048576 chunks of all layers: take shorter sequences");
     return RVL_OK;
 }
 
@@ -205,6 +220,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
     rvl_status status = check_lora(m, o);
+    if (status == RVL_OK)
+        status = check_chunks(m, o);
     if (status == RVL_OK)
         status = check_base(o);
     return status == RVL_OK ? check_host(o) : status;

@@ -227,6 +227,18 @@ uint64_t rvli_attention_kept_bytes(const rvl_model *m)
     return BF16_BYTES * (d[RVLI_DIM_Q] + 2 * d[RVLI_DIM_KV]) + attended + sums + normed;
 }
 
+/* Of a gated delta net (step/delta.c, step/delta_rule.c). In bf16: what is convolved, and behind
+ * it; normed, weighed, gated. In fp32: q, k and v in their forms, decayed products of the tokens of
+ * a chunk, what the norm and the gate take, new values, and a state for each chunk. */
+static uint64_t delta_kept_bytes(const rvl_model *m)
+{
+    const uint64_t *d = m->dim;
+    uint64_t value = d[RVLI_DIM_DELTA_VALUE], heads = d[RVLI_DIM_DELTA_HEADS];
+    uint64_t key = m->state_elements / value * heads, state = m->state_elements / RVLI_DELTA_CHUNK;
+    return BF16_BYTES * (2 * d[RVLI_DIM_DELTA_CONV] + 3 * value) +
+           FP32_BYTES * (8 * key + 6 * value + 5 * RVLI_DELTA_CHUNK * heads + state);
+}
+
 /* gate, up, the activated gate and their product; without a gate what is activated, squared. */
 static uint64_t mlp_activations(const rvl_model *m, uint64_t intermediate)
 {
@@ -273,6 +285,8 @@ static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o
         bytes += rvli_attention_kept_bytes(m) + math_activations(m, o);
     if (rvli_layer_is(m, layer, RVLI_LAYER_MAMBA))
         bytes += mamba_activations(m);
+    if (rvli_layer_is(m, layer, RVLI_LAYER_DELTA))
+        bytes += delta_kept_bytes(m);
     if (rvli_layer_is(m, layer, RVLI_LAYER_DENSE))
         bytes += mlp_activations(m, d[RVLI_DIM_INTERMEDIATE]);
     if (rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))

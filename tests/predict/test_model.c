@@ -986,13 +986,31 @@ static void a_rotated_part_that_is_no_part_is_refused(void **state)
 static void training_of_other_shapes_is_refused(void **state)
 {
     (void)state;
-    static const char *const names[] = {"glm-moe-dsa", "qwen3-next-80b-a3b", "gemma-3n-e2b"};
+    static const char *const names[] = {"glm-moe-dsa", "gemma-3n-e2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         assert_step_refused(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP}, "--train",
                             "is not known: predict its engine with --train none");
         rvl_model_close(model);
     }
+}
+
+/* What a gated delta net does not have, and a loop that would take too long. */
+static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen3_5"); /* 24 layers have a state */
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not beside experts, latent attention or a gated delta net");
+    const uint32_t longest = (1u << 20) / 24 * 64;
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = longest + 1},
+                        "--seq-len", "at most 1048576 chunks of all layers");
+    rvl_model_step_close(make_step(model, (rvl_model_options){.seq_len = longest + 1}));
+    rvl_model_close(model);
 }
 
 static void pack_mxfp4(plain_packing *packing, uint64_t stack, uint64_t rows, uint64_t columns)
@@ -2206,6 +2224,7 @@ int main(void)
         cmocka_unit_test(states_are_dealt_out_by_heads),
         cmocka_unit_test(a_rotated_part_that_is_no_part_is_refused),
         cmocka_unit_test(training_of_other_shapes_is_refused),
+        cmocka_unit_test(a_delta_net_refuses_adapters_and_endless_loops),
         cmocka_unit_test(mxfp4_weights_have_exponents),
         cmocka_unit_test(towers_are_on_the_first_stage),
         cmocka_unit_test(text_that_is_no_config_is_refused),

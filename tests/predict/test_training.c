@@ -161,6 +161,8 @@ static const struct {
       {FSDP, .flags = RVL_MODEL_RESHARD | RVL_MODEL_RECOMPUTE, .micro_batch = 2, .seq_len = 1000},
       40206941696,
       55530487808}},
+    /* Two sequences of 15 chunks and a part. */
+    {4, {"qwen3_5", {FSDP, .micro_batch = 2, .seq_len = 1000}, 24454525440, 39401291776}},
 };
 
 static void settings_have_what_a_simulated_gpu_read(void **state)
@@ -229,13 +231,26 @@ static const struct {
 static void nothing_is_left_but_states(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "llama-3.1-8b",        "gemma-3-1b",         "qwen3-30b-a3b",
-        "deepseek-v3",         "qwen1.5-moe-a2.7b",  "deepseek-v3.2-exp",
-        "phi-4-mini",          "olmo-2-7b",          "glm-4-9b-0414",
-        "exaone-4.0-32b",      "gpt-oss-20b",        "llama4-text",
-        "minimax-m2",          "gemma-2-2b",         "nemotron-3-nano-30b-a3b",
-        "nemotron-nano-9b-v2", "granite-4.0-h-tiny", "granitemoeshared"};
+    static const char *const names[] = {"llama-3.1-8b",
+                                        "gemma-3-1b",
+                                        "qwen3-30b-a3b",
+                                        "deepseek-v3",
+                                        "qwen1.5-moe-a2.7b",
+                                        "deepseek-v3.2-exp",
+                                        "phi-4-mini",
+                                        "olmo-2-7b",
+                                        "glm-4-9b-0414",
+                                        "exaone-4.0-32b",
+                                        "gpt-oss-20b",
+                                        "llama4-text",
+                                        "minimax-m2",
+                                        "gemma-2-2b",
+                                        "nemotron-3-nano-30b-a3b",
+                                        "nemotron-nano-9b-v2",
+                                        "granite-4.0-h-tiny",
+                                        "granitemoeshared",
+                                        "qwen3-next-80b-a3b",
+                                        "qwen3_5"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;
@@ -288,6 +303,63 @@ static void the_rotated_part_of_a_head_is_read(void **state)
         assert_int_equal(model->dim[RVLI_DIM_ROTARY], cases[i].rotary);
         rvl_model_close(model);
     }
+}
+
+/* A quarter of a head, where a config of Qwen3.5 does not say it. */
+static void some_families_rotate_a_quarter_of_a_head(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("qwen3_5");
+    assert_int_equal(model->dim[RVLI_DIM_HEAD], 256);
+    assert_int_equal(model->dim[RVLI_DIM_ROTARY], 64);
+    rvl_model_close(model);
+}
+
+/* Of a sequence in Qwen3.5: 32 heads of 128 x 128 in fp32. No other tensor is as large. */
+#define STATE_BYTES (4 * 32 * 128 * 128)
+
+typedef struct states {
+    int live, most; /* at once */
+} states;
+
+static void count_states(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    states *s = user;
+    (void)stream;
+    (void)holder;
+    if (bytes == STATE_BYTES || bytes == -STATE_BYTES)
+        s->live += bytes > 0 ? 1 : -1;
+    s->most = s->live > s->most ? s->live : s->most;
+}
+
+/* Of the first four layers three have a state. Beside what they keep, the last chunk makes three.
+ */
+static void a_delta_net_keeps_a_state_for_each_chunk(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t seq_len;
+        uint64_t flags;
+        int most;
+    } cases[] = {{64, 0, 3 * 1 + 3},
+                 {640, 0, 3 * 10 + 3},
+                 {641, 0, 3 * 11 + 3},
+                 {640, RVL_MODEL_RECOMPUTE, 10 + 3}};
+    rvl_model *model = open_model("qwen3_5");
+    model->layers = 4;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const rvli_training_shape shape = {FSDP, .flags = cases[i].flags, .micro_batch = 1,
+                                           .seq_len = cases[i].seq_len};
+        states s = {0};
+        rvli_trained trained;
+        assert_int_equal(rvli_training_run(model, &shape,
+                                           &(rvli_tape_listener){.told = count_states, .user = &s},
+                                           &trained),
+                         RVL_OK);
+        assert_int_equal(s.most, cases[i].most);
+        assert_int_equal(s.live, 0);
+    }
+    rvl_model_close(model);
 }
 
 #define MASKED 1000 /* tokens: no other tensor has the size of their mask */
@@ -842,6 +914,11 @@ static void no_memory_is_told(void **state)
     options.loss = RVL_MODEL_LOSS_CHUNKED;
     check_step_without_memory(model, &options);
     rvl_model_close(model);
+    model = open_model("qwen3_5"); /* its chunks have room of their own */
+    model->layers = 4;
+    options.seq_len = 128;
+    check_step_without_memory(model, &options);
+    rvl_model_close(model);
 }
 
 /* Wherever it runs out: in scaled embeddings, experts, squared relus, the scan. */
@@ -869,6 +946,8 @@ int main(void)
         cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),
+        cmocka_unit_test(some_families_rotate_a_quarter_of_a_head),
+        cmocka_unit_test(a_delta_net_keeps_a_state_for_each_chunk),
         cmocka_unit_test(a_window_that_ends_before_the_sequence_is_a_mask),
         cmocka_unit_test(mamba_multiplies_all_pairs_of_a_chunk),
         cmocka_unit_test(a_hybrid_is_trained_as_its_config_says),

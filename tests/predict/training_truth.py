@@ -165,6 +165,23 @@ PROGRAMS = [
     ("simulated", "simulated-llama-3.1-8b-nf4-offload-activations", "llama-3.1-8b",
      "--train ddp --bucket-freed --micro-batch 2 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 "
      "--recompute --offload-activations"),
+    ("simulated", "simulated-qwen3-next-8-layers", "qwen3-next-80b-a3b",
+     "--micro-batch 1 --seq-len 2048 --layers 8 --experts 64"),
+    ("simulated", "simulated-qwen3-next-8-layers-recompute", "qwen3-next-80b-a3b",
+     "--micro-batch 2 --seq-len 1500 --layers 8 --experts 64 --recompute"),
+    ("simulated", "simulated-qwen3-next-4-layers-ddp", "qwen3-next-80b-a3b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 4 --experts 64"),
+    ("simulated", "simulated-qwen3.5-8-layers", "qwen3_5", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-qwen3.5-8-layers-recompute-reshard", "qwen3_5",
+     "--micro-batch 2 --seq-len 1500 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-qwen3.5-4-layers-ddp", "qwen3_5",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-qwen3.5-moe-8-layers", "qwen3_5_moe",
+     "--micro-batch 1 --seq-len 2048 --layers 8 --experts 64"),
+    ("simulated", "simulated-qwen3.5-moe-8-layers-recompute-reshard", "qwen3_5_moe",
+     "--micro-batch 2 --seq-len 1500 --layers 8 --experts 64 --recompute --reshard"),
+    ("simulated", "simulated-qwen3.5-moe-4-layers-ddp", "qwen3_5_moe",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 4 --experts 64"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
 MIB = 1 << 20

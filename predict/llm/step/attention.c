@@ -36,6 +36,12 @@ static bool is_joined(const rvli_training *t)
     return (t->model->features & RVLI_JOINED_ROTARY) != 0;
 }
 
+/* q comes with a gate, by which what attention gives is multiplied. */
+static bool is_gated(const rvli_training *t)
+{
+    return (t->model->features & RVLI_GATED_Q) != 0;
+}
+
 /* Below the first layer nothing is trained: k has a gradient if an adapter made it. */
 static bool has_gradient_of_k(const rvli_training *t, uint32_t number)
 {
@@ -132,6 +138,7 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     if (t->model->features & RVLI_QKV_BIAS)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
+    layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
     q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
     k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept && has_gradient_of_k(t, number));
@@ -149,18 +156,36 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     layer->k = l2_normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
 }
 
+/* By the sigmoid of the gate. */
+static void gate_forward(rvli_training *t, rvli_layer *layer, bool kept)
+{
+    if (!is_gated(t))
+        return;
+    layer->opened = rvli_activation(t, q_bytes(t));
+    layer->gated = rvli_activation(t, q_bytes(t));
+    if (!kept) {
+        rvli_release(t, &layer->opened);
+        rvli_release(t, &layer->by_tokens);
+    }
+}
+
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
+        return rvli_delta_forward(t, number, kept);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_forward(t, number, kept);
     (is_fused(t) ? fused_forward : apart_forward)(t, number, kept);
     rvli_sdpa_forward(t, layer, kept);
     layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
+    gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
     rvli_sdpa_done(t, layer, kept);
+    rvli_release(t, &layer->gate_input);
     if (!kept || rvli_is_frozen(t)) {
         rvli_release(t, &layer->by_tokens);
+        rvli_release(t, &layer->gated);
         rvli_release(t, &layer->attention_input);
     }
     return output;
@@ -199,6 +224,11 @@ static void join_backward(rvli_training *t, rvli_block *rotated_k, rvli_block *r
     rvli_block q = rvli_activation(t, q_bytes(t));
     rvli_release(t, &of->q);
     rvli_release(t, rotated_q);
+    if (is_gated(t)) { /* norms of each head take them as they are */
+        of->k = k;
+        of->q = q;
+        return;
+    }
     of->k = rvli_activation(t, kv_bytes(t));
     rvli_release(t, &k);
     of->q = rvli_activation(t, q_bytes(t));
@@ -303,23 +333,41 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
     rvli_add(t, of_input, &part, true);
     if (has_gradient_of_k(t, number))
         k_backward(t, number, of->k, of_input);
-    of->q = normed_backward(t, &t->units[number], q_bytes(t), t->model->heads, &layer->q_norm,
-                            RVLI_ROLE_Q_NORM, of->q);
+    of->q = normed_backward(t, &t->units[number], (is_gated(t) ? 2 : 1) * q_bytes(t),
+                            t->model->heads, &layer->q_norm, RVLI_ROLE_Q_NORM, of->q);
+    rvli_release(t, &layer->gate_input);
     part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of->q, of_input);
     rvli_release(t, &of->q);
     rvli_release(t, &layer->attention_input);
     rvli_add(t, of_input, &part, true);
 }
 
+/* Takes the gradient of what the gate gave, and answers that of what attention gave. */
+static rvli_block gate_backward(rvli_training *t, rvli_layer *layer, rvli_block of_gated)
+{
+    if (!is_gated(t))
+        return of_gated;
+    rvli_release(t, &layer->gated);
+    rvli_block of_opened = rvli_activation(t, q_bytes(t));
+    rvli_block of_attended = rvli_next(t, q_bytes(t), &of_gated);
+    rvli_release(t, &layer->by_tokens);
+    layer->gate_input = rvli_next(t, q_bytes(t), &of_opened);
+    rvli_release(t, &layer->opened);
+    return of_attended;
+}
+
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_attended = {0}, of_input = {0};
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
+        return rvli_delta_backward(t, number, of_output);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_backward(t, number, of_output);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
     rvli_release(t, &of_output);
+    part = gate_backward(t, layer, part);
     rvli_release(t, &layer->by_tokens);
     rvli_add(t, &of_attended, &part, true);
     if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q)) /* nor does the residual */

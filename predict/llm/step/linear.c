@@ -19,7 +19,7 @@ static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uin
     *in_out = dim[RVLI_DIM_HIDDEN];
     *out_out = dim[RVLI_DIM_HIDDEN];
     if (role == RVLI_ROLE_Q)
-        *out_out = dim[RVLI_DIM_Q];
+        *out_out = dim[RVLI_DIM_Q_OUT];
     else if (role == RVLI_ROLE_K || role == RVLI_ROLE_V)
         *out_out = dim[RVLI_DIM_KV];
     else if (role == RVLI_ROLE_QKV)

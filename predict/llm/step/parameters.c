@@ -6,6 +6,7 @@
 #include "predict/llm/step/training.h"
 
 #define LAYER "model.layers.%L."
+#define DELTA LAYER "linear_attn."
 #define EXPERT LAYER "mlp.experts.%E."
 
 typedef struct named_role {
@@ -56,6 +57,17 @@ static const named_role roles[] = {
     {LAYER "mamba.norm.weight", RVLI_ROLE_MAMBA_NORM},
     {LAYER "mamba.out_proj.weight", RVLI_ROLE_MAMBA_OUT},
     {LAYER "norm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
+    {DELTA "in_proj_qkvz.weight", RVLI_ROLE_DELTA_QKV},
+    {DELTA "in_proj_qkv.weight", RVLI_ROLE_DELTA_QKV},
+    {DELTA "in_proj_z.weight", RVLI_ROLE_DELTA_GATE},
+    {DELTA "in_proj_ba.weight", RVLI_ROLE_DELTA_BETA},
+    {DELTA "in_proj_b.weight", RVLI_ROLE_DELTA_BETA},
+    {DELTA "in_proj_a.weight", RVLI_ROLE_DELTA_DECAY},
+    {DELTA "conv1d.weight", RVLI_ROLE_DELTA_CONV},
+    {DELTA "dt_bias", RVLI_ROLE_DELTA_BIAS},
+    {DELTA "A_log", RVLI_ROLE_DELTA_RATE},
+    {DELTA "norm.weight", RVLI_ROLE_DELTA_NORM},
+    {DELTA "out_proj.weight", RVLI_ROLE_DELTA_OUT},
     {LAYER "input_layernorm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
     {LAYER "post_attention_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
     {LAYER "pre_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
