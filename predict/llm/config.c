@@ -155,6 +155,7 @@ static void read_indexer(rvli_reader *r)
     m->dim[RVLI_DIM_INDEX_HEAD] = rvli_read_dimension(r, "index_head_dim", 0);
     m->dim[RVLI_DIM_INDEX] =
         rvli_read_product(r, "index_n_heads", heads, m->dim[RVLI_DIM_INDEX_HEAD]);
+    m->dim[RVLI_DIM_INDEX_CHOSEN] = rvli_read_dimension(r, "index_topk", 2048);
     if ((m->features & RVLI_Q_LORA) == 0)
         rvli_read_refuse(r, "q_lora_rank",
                          "missing: the indexer follows from the compressed query");

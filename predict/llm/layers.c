@@ -11,6 +11,7 @@
 #include "predict/llm/config_values.h"
 
 #define ATTENTION (RVLI_LAYER_ATTENTION | RVLI_LAYER_KEYS)
+#define CUT_LAYERS 10 /* by default, of a model that has more */
 
 /* ---- Attention, or what is in its place ---- */
 
@@ -93,6 +94,17 @@ static void read_window(rvli_reader *r)
         m->kinds[layer] &= (uint8_t)~RVLI_LAYER_WINDOW;
 }
 
+/* Whether a layer before it, with a window or without as it is, has keys. */
+static bool finds_keys(const rvl_model *m, uint32_t layer)
+{
+    for (uint32_t i = 0; i < layer; i++) {
+        bool same = ((m->kinds[i] ^ m->kinds[layer]) & RVLI_LAYER_WINDOW) == 0;
+        if (same && rvli_layer_is(m, i, RVLI_LAYER_KEYS))
+            return true;
+    }
+    return false;
+}
+
 /* Gemma 3n: the last layers use the keys and values of others. */
 static void read_shared_keys(rvli_reader *r)
 {
@@ -102,6 +114,28 @@ static void read_shared_keys(rvli_reader *r)
         rvli_read_refuse(r, "num_kv_shared_layers", "impossible: no layer is left that has keys");
     for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++)
         m->kinds[m->layers - 1 - i] &= (uint8_t)~RVLI_LAYER_KEYS;
+    for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++) {
+        uint32_t layer = m->layers - 1 - (uint32_t)i;
+        if (!finds_keys(m, layer))
+            rvli_read_refuse(r, "num_kv_shared_layers",
+                             "impossible: no layer of the same kind has keys for the last ones");
+    }
+}
+
+/* The same family: in which layers the gate is cut off. */
+static void read_cuts(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    const json_t *list = list_of(r, "activation_sparsity_pattern");
+    for (uint32_t layer = 0; layer < m->layers && r->status == RVL_OK; layer++) {
+        const json_t *share = json_array_get(list, layer);
+        if (list != NULL && !json_is_number(share))
+            rvli_read_refuse(r, "activation_sparsity_pattern",
+                             "impossible: expected a list with a number for each layer");
+        bool first = m->layers > CUT_LAYERS && layer < CUT_LAYERS;
+        if (list != NULL ? json_number_value(share) > 0 : first)
+            m->kinds[layer] |= (uint8_t)RVLI_LAYER_CUT;
+    }
 }
 
 static void read_attention(rvli_reader *r)
@@ -117,6 +151,8 @@ static void read_attention(rvli_reader *r)
     read_window(r);
     if (r->family->reads & RVLI_SHARED_KEYS)
         read_shared_keys(r);
+    if (r->model->features & RVLI_ALTUP)
+        read_cuts(r);
 }
 
 /* ---- MLP or experts ---- */

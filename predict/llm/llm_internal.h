@@ -77,6 +77,7 @@ enum {
     RVLI_LAYER_MAMBA = 1 << 4,  /* Mamba 2 */
     RVLI_LAYER_DENSE = 1 << 5,  /* an MLP */
     RVLI_LAYER_SPARSE = 1 << 6, /* experts */
+    RVLI_LAYER_CUT = 1 << 7,    /* an MLP with a gate that is cut off */
 };
 
 typedef enum rvli_dim {
@@ -100,7 +101,8 @@ typedef enum rvli_dim {
     RVLI_DIM_KV_UP,
     RVLI_DIM_INDEX_HEADS,
     RVLI_DIM_INDEX_HEAD,
-    RVLI_DIM_INDEX, /* of all the indexer's heads */
+    RVLI_DIM_INDEX,        /* of all the indexer's heads */
+    RVLI_DIM_INDEX_CHOSEN, /* tokens that attention sees, at most */
     RVLI_DIM_CONV_KERNEL,
     RVLI_DIM_DELTA_HEADS, /* of values */
     RVLI_DIM_DELTA_HEAD,
@@ -274,6 +276,9 @@ typedef struct rvli_tensor {
 
 /* Elements of a rank's part, padded: FSDP2 splits a matrix by its rows, a stack by its matrices. */
 uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks);
+
+/* Whether a loss gives it a gradient: an indexer runs without. */
+bool rvli_tensor_learns(const rvli_tensor *tensor);
 
 typedef void (*rvli_tensor_fn)(void *user, const rvli_tensor *tensor);
 typedef void (*rvli_bytes_fn)(void *user, uint64_t bytes);

@@ -200,6 +200,17 @@ static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
     return RVL_OK;
 }
 
+static rvl_status check_streams(const rvl_model_options *o)
+{
+    if (o->lora_rank > 0)
+        return refuse("--lora", "adapters are not predicted beside streams of hidden states: "
+                                "leave it out");
+    if (o->flags & RVL_MODEL_OFFLOAD)
+        return refuse("--offload-activations",
+                      "is not predicted for streams of hidden states: leave it out");
+    return RVL_OK;
+}
+
 /* What the family lets a trainer choose. */
 static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 {
@@ -219,6 +230,11 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         return refuse("--attention",
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
+    if (m->features & RVLI_ALTUP) {
+        rvl_status whole = check_streams(o);
+        if (whole != RVL_OK)
+            return whole;
+    }
     rvl_status status = check_lora(m, o);
     if (status == RVL_OK)
         status = check_chunks(m, o);

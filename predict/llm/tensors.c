@@ -119,6 +119,10 @@ static const rule rules[] = {
     {ATTENTION "kv_b_proj.weight", ATTENTION_LAYER, RVLI_MLA, 0, D(KV_UP), D(KV_LORA), BY_ROWS,
      ALONE, 1},
 
+    {ATTENTION "o_proj.weight", ATTENTION_LAYER, 0, 0, D(HIDDEN), D(ATTENDED), BY_COLUMNS, ALONE,
+     1},
+    {ATTENTION "o_proj.bias", ATTENTION_LAYER, RVLI_O_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
+
     {INDEXER "wq_b.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX), D(Q_LORA), WHOLE, ALONE, 1},
     {INDEXER "wk.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX_HEAD), D(HIDDEN), WHOLE, ALONE,
      1},
@@ -127,9 +131,6 @@ static const rule rules[] = {
     {INDEXER "weights_proj.weight", ATTENTION_LAYER, RVLI_INDEXER, 0, D(INDEX_HEADS), D(HIDDEN),
      WHOLE, ALONE, 0},
 
-    {ATTENTION "o_proj.weight", ATTENTION_LAYER, 0, 0, D(HIDDEN), D(ATTENDED), BY_COLUMNS, ALONE,
-     1},
-    {ATTENTION "o_proj.bias", ATTENTION_LAYER, RVLI_O_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
     {ATTENTION "q_norm.weight", ATTENTION_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
     {ATTENTION "k_norm.weight", KEYS_LAYER, RVLI_QK_NORM, 0, D(HEAD), D(ONE), WHOLE, ALONE, 0},
     {ATTENTION "q_norm.weight", ATTENTION_LAYER, RVLI_WIDE_QK_NORM, 0, D(Q), D(ONE), BY_ROWS, ALONE,
@@ -325,6 +326,11 @@ uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks)
     uint64_t length = stacked ? tensor->stack : tensor->rows;
     uint64_t each = stacked ? tensor->rows * tensor->columns : tensor->columns;
     return (length + ranks - 1) / ranks * each;
+}
+
+bool rvli_tensor_learns(const rvli_tensor *tensor)
+{
+    return strncmp(tensor->pattern, INDEXER, sizeof INDEXER - 1) != 0;
 }
 
 /* ---- As the checkpoint has them ---- */

@@ -92,6 +92,7 @@ typedef struct share_walk {
     bool blocks;
     const rvl_model_options *options;
     bool trained_only; /* of LoRA's adapters alone, where there are some */
+    bool learning;     /* of parameters that get a gradient */
 } share_walk;
 
 static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
@@ -128,7 +129,7 @@ static void pack_share(void *user, const rvli_tensor *tensor)
     share_walk *w = user;
     const rvl_model_options *o = w->options;
     rvli_tensor parts[2];
-    if (!w->trained_only)
+    if (!w->trained_only && (!w->learning || rvli_tensor_learns(tensor)))
         pack_base(w, tensor);
     if (!rvli_adapter_of(o->lora_rank, o->lora_targets, tensor, parts))
         return;
@@ -141,13 +142,14 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
                         bool blocks)
 {
     bool sharded = m->plan->options.train == RVL_MODEL_TRAIN_FSDP;
-    share_walk w = {.ranks = sharded ? m->plan->options.train_ranks : 1,
-                    .states = states,
-                    .bytes = bytes,
-                    .blocks = blocks,
-                    .options = &m->plan->options,
-                    .trained_only =
-                        m->plan->options.lora_rank > 0 && term != RVL_MODEL_SHARDED_WEIGHTS};
+    share_walk w = {
+        .ranks = sharded ? m->plan->options.train_ranks : 1,
+        .states = states,
+        .bytes = bytes,
+        .blocks = blocks,
+        .options = &m->plan->options,
+        .trained_only = m->plan->options.lora_rank > 0 && term != RVL_MODEL_SHARDED_WEIGHTS,
+        .learning = term != RVL_MODEL_SHARDED_WEIGHTS && term != RVL_MODEL_TRAINING_COPY};
     if (is_given(m, term))
         return;
     rvli_packer_begin(&w.packer, sizes_of(m, term));

@@ -512,6 +512,14 @@ static void impossible_layers_are_refused(void **state)
     assert_refused(SHARING "}", "num_kv_shared_layers", "missing");
     assert_refused(SHARING ",\"num_kv_shared_layers\":[1,2]}", "num_kv_shared_layers",
                    "layers of several sizes; expected one from 1 to 1024");
+    assert_refused(SHARING ",\"num_kv_shared_layers\":1,\"layer_types\":[\"sliding_attention\","
+                           "\"sliding_attention\",\"sliding_attention\",\"full_attention\"]}",
+                   "num_kv_shared_layers", "no layer of the same kind has keys");
+    assert_refused(SHARING ",\"num_kv_shared_layers\":0,\"activation_sparsity_pattern\":[0.95]}",
+                   "activation_sparsity_pattern", "a list with an item for each layer");
+    assert_refused(SHARING ",\"num_kv_shared_layers\":0,\"activation_sparsity_pattern\":"
+                           "[0.95,0,0,\"0\"]}",
+                   "activation_sparsity_pattern", "a list with a number for each layer");
     assert_refused(BLOCKS "}", "hybrid_override_pattern", "expected the blocks of all layers");
     assert_refused(BLOCKS ",\"hybrid_override_pattern\":\"M*X\"}", "hybrid_override_pattern",
                    "expected blocks of Mamba 2 (M)");
@@ -982,19 +990,6 @@ static void a_rotated_part_that_is_no_part_is_refused(void **state)
     assert_refused(ROTARY ",\"rotary_dim\":65}", "rotary_dim", "more than a head has");
 }
 
-/* Their program is not that of a known family. */
-static void training_of_other_shapes_is_refused(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"glm-moe-dsa", "gemma-3n-e2b"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        rvl_model *model = open_model(names[i]);
-        assert_step_refused(model, (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP}, "--train",
-                            "is not known: predict its engine with --train none");
-        rvl_model_close(model);
-    }
-}
-
 /* What a gated delta net does not have, and a loop that would take too long. */
 static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
 {
@@ -1004,12 +999,29 @@ static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not beside experts, latent attention or a gated delta net");
+                        "--lora", "latent attention, Mamba or a gated delta net");
     const uint32_t longest = (1u << 20) / 24 * 64;
     assert_step_refused(model,
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = longest + 1},
                         "--seq-len", "at most 1048576 chunks of all layers");
     rvl_model_step_close(make_step(model, (rvl_model_options){.seq_len = longest + 1}));
+    rvl_model_close(model);
+}
+
+/* Adapters beside its narrow products, and its streams on the host, are not predicted. */
+static void streams_are_trained_whole_and_on_the_card(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("gemma-3n-e2b");
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not predicted beside streams of hidden states");
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD},
+                        "--offload-activations", "is not predicted for streams");
     rvl_model_close(model);
 }
 
@@ -2223,8 +2235,8 @@ int main(void)
         cmocka_unit_test(stages_without_a_cache_bound_nothing),
         cmocka_unit_test(states_are_dealt_out_by_heads),
         cmocka_unit_test(a_rotated_part_that_is_no_part_is_refused),
-        cmocka_unit_test(training_of_other_shapes_is_refused),
         cmocka_unit_test(a_delta_net_refuses_adapters_and_endless_loops),
+        cmocka_unit_test(streams_are_trained_whole_and_on_the_card),
         cmocka_unit_test(mxfp4_weights_have_exponents),
         cmocka_unit_test(towers_are_on_the_first_stage),
         cmocka_unit_test(text_that_is_no_config_is_refused),

@@ -194,6 +194,26 @@ static void note(void *user, int64_t bytes, rvli_stream stream, rvl_model_term h
     assert_true(l->streams[stream] >= 0);
 }
 
+typedef struct learned {
+    uint64_t ranks;
+    int64_t bytes;
+} learned;
+
+static void add_learned(void *user, const rvli_tensor *tensor)
+{
+    learned *l = user;
+    if (strstr(tensor->pattern, ".indexer.") == NULL)
+        l->bytes += (int64_t)(2 * rvli_tensor_share(tensor, l->ranks));
+}
+
+/* Of a rank's part of parameters that get a gradient: all but an indexer's. */
+static int64_t learned_bytes(const rvl_model *model, const rvli_training_shape *shape)
+{
+    learned l = {.ranks = shape->train == RVL_MODEL_TRAIN_FSDP ? shape->train_ranks : 1};
+    rvli_model_walk_trained(model, add_learned, &l);
+    return l.bytes;
+}
+
 static void assert_nothing_left(const rvl_model *model, const rvli_training_shape *shape)
 {
     ledger l = {0};
@@ -209,8 +229,8 @@ static void assert_nothing_left(const rvl_model *model, const rvli_training_shap
     assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
     assert_int_equal(l.streams[RVLI_STREAM_GATHER], 0);
     assert_int_equal(l.streams[RVLI_STREAM_REDUCE], 0);
-    assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 4 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
-    assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS], 2 * l.bytes[RVL_MODEL_SHARDED_WEIGHTS]);
+    assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 4 * learned_bytes(model, shape));
+    assert_int_equal(l.bytes[RVL_MODEL_MASTER_WEIGHTS], 2 * learned_bytes(model, shape));
 }
 
 /* Each attention and each loss once; chunks that do not divide the tokens, and more than these. */
@@ -250,7 +270,10 @@ static void nothing_is_left_but_states(void **state)
                                         "granite-4.0-h-tiny",
                                         "granitemoeshared",
                                         "qwen3-next-80b-a3b",
-                                        "qwen3_5"};
+                                        "qwen3_5",
+                                        "glm-moe-dsa",
+                                        "gemma-3n-e4b-text",
+                                        "mistral4"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;
@@ -443,6 +466,31 @@ static void mamba_multiplies_all_pairs_of_a_chunk(void **state)
     }
 }
 
+/* Every layer keeps the mask of what its indexer chose, and, recomputing, one does at a time. */
+static void an_indexer_leaves_each_layer_a_mask(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"glm-moe-dsa", "deepseek-v3.2-exp"};
+    for (size_t i = 0; i < 2; i++) {
+        rvli_trained trained;
+        rvl_model *model = open_model(names[i]);
+        model->layers = LAYERS;
+        for (uint64_t flags = 0; flags <= RVL_MODEL_RECOMPUTE; flags += RVL_MODEL_RECOMPUTE) {
+            masks m = {0};
+            const rvli_training_shape shape = {FSDP, .flags = flags, .micro_batch = 1,
+                                               .seq_len = MASKED};
+            assert_int_equal(
+                rvli_training_run(model, &shape,
+                                  &(rvli_tape_listener){.told = count_masks, .user = &m}, &trained),
+                RVL_OK);
+            assert_int_equal(m.most, flags == 0 ? LAYERS : 1);
+            assert_int_equal(m.made % LAYERS, 0);
+            assert_int_equal(m.live, 0);
+        }
+        rvl_model_close(model);
+    }
+}
+
 static rvli_trained run_text(const char *text, uint32_t seq_len)
 {
     const rvli_training_shape shape = {FSDP, .micro_batch = 1, .seq_len = seq_len};
@@ -482,6 +530,47 @@ static void a_hybrid_is_trained_as_its_config_says(void **state)
     const uint64_t pairs = UINT64_C(4) * 2048 * 256 * 16; /* of the 256 more */
     assert_true(wider > 2 * pairs * 128);                 /* two whole products at once */
     assert_true(wider < 2 * pairs * 128 + 16 * pairs);
+}
+
+typedef struct of_size {
+    int64_t bytes;
+    int live, most;
+} of_size;
+
+static void count_size(void *user, int64_t bytes, rvli_stream stream, rvl_model_term holder)
+{
+    of_size *s = user;
+    (void)stream;
+    (void)holder;
+    if (bytes != s->bytes && bytes != -s->bytes)
+        return;
+    s->live += bytes > 0 ? 1 : -1;
+    s->most = s->live > s->most ? s->live : s->most;
+}
+
+/* Gemma 3n: a layer keeps the streams that it got, and what changes them; recomputing, the former
+ * alone. Those that the last layer gave stay, and three more are there for a moment. */
+static void layers_keep_streams(void **state)
+{
+    (void)state;
+    rvli_trained trained;
+    rvl_model *model = open_model("gemma-3n-e4b-text");
+    static const struct {
+        uint64_t flags;
+        int most;
+    } cases[] = {{0, 2 * 35 + 1 + 3}, {RVL_MODEL_RECOMPUTE, 35 + 1 + 3}};
+    for (size_t i = 0; i < 2; i++) {
+        of_size s = {.bytes = 4 * 2 * 72 * 2048};
+        const rvli_training_shape shape = {FSDP, .flags = cases[i].flags, .micro_batch = 1,
+                                           .seq_len = 72};
+        assert_int_equal(rvli_training_run(model, &shape,
+                                           &(rvli_tape_listener){.told = count_size, .user = &s},
+                                           &trained),
+                         RVL_OK);
+        assert_int_equal(s.live, 0);
+        assert_int_equal(s.most, cases[i].most);
+    }
+    rvl_model_close(model);
 }
 
 /* As many as PEFT's print_trainable_parameters() says. */
@@ -951,6 +1040,8 @@ int main(void)
         cmocka_unit_test(a_window_that_ends_before_the_sequence_is_a_mask),
         cmocka_unit_test(mamba_multiplies_all_pairs_of_a_chunk),
         cmocka_unit_test(a_hybrid_is_trained_as_its_config_says),
+        cmocka_unit_test(an_indexer_leaves_each_layer_a_mask),
+        cmocka_unit_test(layers_keep_streams),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(the_host_has_what_is_not_on_the_device),
         cmocka_unit_test(shards_on_the_host_leave_nothing_behind),

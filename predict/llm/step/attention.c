@@ -169,6 +169,72 @@ static void gate_forward(rvli_training *t, rvli_layer *layer, bool kept)
     }
 }
 
+static rvli_block rotated(rvli_training *t, rvli_block projected)
+{
+    rvli_block output = rotate(t, projected->requested);
+    rvli_release(t, &projected);
+    return output;
+}
+
+/* Gemma 3n: one after the other, with a norm of v; the last layers have no keys of their own. */
+static void in_turn_forward(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    uint64_t heads = t->model->kv_heads, head = t->model->dim[RVLI_DIM_HEAD];
+    rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
+    layer->q = rotated(t, normed(t, q, t->model->heads, &layer->q_norm, kept));
+    if (!rvli_layer_is(t->model, number, RVLI_LAYER_KEYS))
+        return;
+    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    layer->k = rotated(t, normed(t, k, heads, &layer->k_norm, kept));
+    rvli_block v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    layer->v =
+        rvli_norm_plain_forward(t, t->tokens * heads, head, kept ? &layer->streams.v_norm : NULL);
+    rvli_release(t, &v);
+}
+
+/* Whether later layers of the same kind use its keys. */
+static bool shares_keys(const rvli_training *t, uint32_t number)
+{
+    const rvl_model *model = t->model;
+    bool windowed = rvli_layer_is(model, number, RVLI_LAYER_WINDOW), shared = false;
+    if (!rvli_layer_is(model, number, RVLI_LAYER_KEYS))
+        return false;
+    for (uint32_t later = number + 1; later < model->layers; later++) {
+        if (rvli_layer_is(model, later, RVLI_LAYER_WINDOW) != windowed)
+            continue;
+        if (rvli_layer_is(model, later, RVLI_LAYER_KEYS))
+            return false;
+        shared = true;
+    }
+    return shared;
+}
+
+/* A dictionary holds them until the forward pass ends, or, recomputing, the backward pass of their
+ * layer: then it has them alone. */
+static void hold_keys(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    bool windowed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
+    bool again = kept && (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+    bool copied = layer->wide_k != NULL || !kept;
+    if (again || !copied || !rvli_has_streams(t) || !shares_keys(t, number))
+        return;
+    t->streams.keys[windowed] = layer->k;
+    t->streams.values[windowed] = layer->v;
+    layer->k = NULL;
+    layer->v = NULL;
+}
+
+typedef void (*forward_fn)(rvli_training *t, uint32_t number, bool kept);
+
+static forward_fn forward_of(const rvli_training *t)
+{
+    if (rvli_has_streams(t))
+        return in_turn_forward;
+    return is_fused(t) ? fused_forward : apart_forward;
+}
+
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
@@ -176,8 +242,9 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
         return rvli_delta_forward(t, number, kept);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_forward(t, number, kept);
-    (is_fused(t) ? fused_forward : apart_forward)(t, number, kept);
+    forward_of(t)(t, number, kept);
     rvli_sdpa_forward(t, layer, kept);
+    hold_keys(t, number, kept);
     layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
     gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
@@ -186,7 +253,8 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
     if (!kept || rvli_is_frozen(t)) {
         rvli_release(t, &layer->by_tokens);
         rvli_release(t, &layer->gated);
-        rvli_release(t, &layer->attention_input);
+        if (!rvli_has_streams(t)) /* which need it later */
+            rvli_release(t, &layer->attention_input);
     }
     return output;
 }
@@ -356,6 +424,65 @@ static rvli_block gate_backward(rvli_training *t, rvli_layer *layer, rvli_block 
     return of_attended;
 }
 
+/* Those of keys that layers share add up until the layer comes that made them. */
+static void share_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+{
+    rvli_streams *s = &t->streams;
+    bool windowed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
+    rvli_block *sums[] = {&s->of_keys[windowed], &s->of_values[windowed]};
+    rvli_block *parts[] = {&of->k, &of->v};
+    bool own = rvli_layer_is(t->model, number, RVLI_LAYER_KEYS);
+    for (int i = 0; i < 2; i++) {
+        if (own && shares_keys(t, number)) {
+            rvli_release(t, sums[i]);
+        } else if (!own && *sums[i] == NULL) {
+            *sums[i] = *parts[i];
+            *parts[i] = NULL;
+        } else if (!own) {
+            rvli_release(t, parts[i]);
+        }
+    }
+    if (own && shares_keys(t, number)) {
+        rvli_release(t, &s->keys[windowed]);
+        rvli_release(t, &s->values[windowed]);
+    }
+}
+
+/* From the gradient of q or k as attention got it to a part of the input's. */
+static void in_turn_part_backward(rvli_training *t, uint32_t number, rvli_role role,
+                                  rvli_block *gradient, rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    bool is_q = role == RVLI_ROLE_Q;
+    uint64_t heads = is_q ? t->model->heads : t->model->kv_heads;
+    rvli_block rotated =
+        rotate_backward(t, is_q ? q_bytes(t) : kv_bytes(t), gradient, is_q && number == 0);
+    rvli_block projected = rvli_norm_backward(
+        t, norm_rows(t, heads), norm_width(t, heads), is_q ? &layer->q_norm : &layer->k_norm,
+        &t->units[number], is_q ? RVLI_ROLE_Q_NORM : RVLI_ROLE_K_NORM, rotated);
+    rvli_block part = rvli_linear_backward(t, number, role, RVLI_ROLE_OTHER, &projected, of_input);
+    rvli_release(t, &projected);
+    rvli_add(t, of_input, &part, true);
+}
+
+static void in_turn_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
+                             rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    uint64_t heads = t->model->kv_heads, head = t->model->dim[RVLI_DIM_HEAD];
+    share_backward(t, number, of);
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_KEYS)) {
+        rvli_block v =
+            rvli_norm_plain_backward(t, t->tokens * heads, head, &layer->streams.v_norm, of->v);
+        rvli_block part =
+            rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_OTHER, &v, of_input);
+        rvli_release(t, &v);
+        rvli_add(t, of_input, &part, true);
+        in_turn_part_backward(t, number, RVLI_ROLE_K, &of->k, of_input);
+    }
+    in_turn_part_backward(t, number, RVLI_ROLE_Q, &of->q, of_input);
+}
+
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
@@ -374,6 +501,10 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
         rvli_release(t, &t->flow);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
+    if (rvli_has_streams(t)) {
+        in_turn_backward(t, number, &of, &of_input);
+        return of_input.block;
+    }
     positions_backward(t, number, &of);
     (is_fused(t) ? fused_backward : apart_backward)(t, number, &of, &of_input);
     return of_input.block;

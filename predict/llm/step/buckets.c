@@ -186,8 +186,13 @@ void rvli_buckets_rebuild(rvli_training *t)
         rvli_buckets_release(t);
     fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
     fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_UNEMBED_STREAMS);
     for (uint32_t layer = t->model->layers; layer > 0; layer--)
         fill_layer(&f, &t->units[layer - 1]);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBED_STREAMS);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_NORM);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS);
     f.least_bytes = 0;
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDING);
     if (rvli_is_frozen(t))

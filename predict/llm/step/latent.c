@@ -28,6 +28,11 @@ static uint64_t rotary_bytes(const rvli_training *t)
            (dim[RVLI_DIM_KV_DOWN] - dim[RVLI_DIM_KV_LORA]);
 }
 
+static bool recomputes(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+}
+
 static uint64_t sums_bytes(const rvli_training *t)
 {
     return RVLI_FULL * t->tokens * t->model->heads;
@@ -65,7 +70,7 @@ static void attend(rvli_training *t, rvli_layer *layer)
 
 static void drop(rvli_training *t, rvli_layer *layer)
 {
-    rvli_block *all[] = {&layer->k,    &layer->q,        &layer->v,
+    rvli_block *all[] = {&layer->mask, &layer->k,        &layer->q,        &layer->v,
                          &layer->sums, &layer->attended, &layer->by_tokens};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
@@ -78,15 +83,18 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_block down = rvli_activation(t, bytes_of(t, RVLI_DIM_KV_DOWN));
     rvli_block view = NULL; /* of down, which stays */
     layer->latent_kv = compressed(t, &view, RVLI_DIM_KV_LORA, &layer->k_norm, kept);
-    rvli_block rotated = rvli_activation(t, rotary_bytes(t));
+    rvli_block rotated = rvli_rotate_pairs(t, rotary_bytes(t));
     layer->q = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
     layer->v = rvli_activation(t, bytes_of(t, RVLI_DIM_KV_UP));
     layer->k = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
+    rvli_indexer_forward(t, layer);
     attend(t, layer);
     rvli_block output = rvli_activation(t, bytes_of(t, RVLI_DIM_HIDDEN));
+    rvli_indexer_attended(t, layer);
     rvli_release(t, &q);
     rvli_release(t, &rotated);
     rvli_release(t, &down);
+    rvli_indexer_done(t, layer, kept && recomputes(t));
     if (!kept) {
         drop(t, layer);
         rvli_release(t, &layer->latent_kv);
@@ -122,10 +130,15 @@ static void attend_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_
 static rvli_block join_backward(rvli_training *t, rvli_attention_gradients *of)
 {
     uint64_t wide = bytes_of(t, RVLI_DIM_Q), both = bytes_of(t, RVLI_DIM_KV_UP);
-    rvli_block with_positions = next(t, wide, &of->k);
+    rvli_block with_positions = rvli_activation(t, wide);
+    rvli_block rotated = rvli_activation(t, rotary_bytes(t));
+    rvli_block of_rotated = rvli_activation(t, rotary_bytes(t));
+    rvli_release(t, &of_rotated);
+    rvli_release(t, &of->k);
     rvli_block without = rvli_activation(t, wide);
     rvli_block of_plain = next(t, both - bytes_of(t, RVLI_DIM_ATTENDED), &without);
     rvli_release(t, &with_positions);
+    rvli_release(t, &rotated);
     rvli_block joined = next(t, both, &of_plain);
     rvli_release(t, &of->v);
     return next(t, both, &joined);
@@ -139,12 +152,29 @@ static rvli_block projected_backward(rvli_training *t, rvli_unit *unit, rvli_rol
     return next(t, bytes_of(t, input), of_output);
 }
 
+/* Answers the gradient of the part of q that was rotated. */
+static rvli_block pairs_backward(rvli_training *t)
+{
+    uint64_t bytes = rotary_bytes(t);
+    rvli_block by_cosine[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
+    rvli_block by_sine[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
+    rvli_release(t, &by_sine[0]);
+    rvli_release(t, &by_sine[1]);
+    rvli_block added = rvli_activation(t, bytes / 2);
+    rvli_release(t, &added);
+    rvli_block sum = next(t, bytes, &by_cosine[1]);
+    rvli_block other = next(t, bytes, &by_cosine[0]);
+    rvli_release(t, &other);
+    return sum;
+}
+
 /* From the gradient of keys and values to that of the layer's input. */
 static rvli_block kv_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer,
-                              rvli_block *of_up)
+                              rvli_block *of_up, rvli_block *of_rotated)
 {
     rvli_block of_normed = projected_backward(t, unit, RVLI_ROLE_V, RVLI_DIM_KV_LORA, of_up);
     rvli_release(t, &layer->latent_kv);
+    *of_rotated = pairs_backward(t);
     rvli_block of_compressed =
         rvli_norm_backward(t, t->tokens, t->model->dim[RVLI_DIM_KV_LORA], &layer->k_norm, unit,
                            RVLI_ROLE_K_NORM, of_normed);
@@ -152,9 +182,11 @@ static rvli_block kv_backward(rvli_training *t, rvli_unit *unit, rvli_layer *lay
     return projected_backward(t, unit, RVLI_ROLE_K, RVLI_DIM_HIDDEN, &of_down);
 }
 
-static rvli_block q_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer, rvli_block *of_q)
+static rvli_block q_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer, rvli_block *of_q,
+                             rvli_block *of_rotated)
 {
     rvli_block joined = next(t, bytes_of(t, RVLI_DIM_Q), of_q);
+    rvli_release(t, of_rotated);
     rvli_block of_projected = next(t, bytes_of(t, RVLI_DIM_Q), &joined);
     if (!compresses_q(t))
         return projected_backward(t, unit, RVLI_ROLE_Q, RVLI_DIM_HIDDEN, &of_projected);
@@ -176,8 +208,9 @@ rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of
     rvli_release(t, &layer->by_tokens);
     attend_backward(t, layer, &of_attended, &of);
     rvli_block of_up = join_backward(t, &of);
-    rvli_block of_input = kv_backward(t, unit, layer, &of_up);
-    rvli_block by_q = q_backward(t, unit, layer, &of.q);
+    rvli_block of_rotated = NULL;
+    rvli_block of_input = kv_backward(t, unit, layer, &of_up, &of_rotated);
+    rvli_block by_q = q_backward(t, unit, layer, &of.q, &of_rotated);
     rvli_release(t, &layer->attention_input);
     rvli_block sum = rvli_activation(t, bytes_of(t, RVLI_DIM_HIDDEN));
     rvli_release(t, &of_input);

@@ -266,6 +266,7 @@ void rvli_loss_forward(rvli_training *t)
     t->last_hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->last_norm);
     rvli_offload_last_inputs(t);
     rvli_release(t, &t->hidden);
+    rvli_streams_done(t);
     if (t->layers[0].input != t->embedded)
         rvli_release(t, &t->embedded);
     t->embedded = NULL;

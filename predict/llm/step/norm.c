@@ -12,11 +12,13 @@ static bool in_full(const rvli_training *t)
 }
 
 /* Takes what was scaled; *normed_out is what the weight multiplies. */
-static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled,
+static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, bool kept,
                         rvli_block *normed_out)
 {
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
+    if (rvli_has_streams(t) && !kept)
+        rvli_release(t, &scaled); /* its name is given to the product */
     rvli_block output = rvli_activation(t, half);
     *normed_out = in_full(t) ? scaled : first;
     rvli_release(t, in_full(t) ? &first : &scaled);
@@ -39,13 +41,57 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         rvli_release(t, &input);
     }
     rvli_block normed = NULL;
-    rvli_block output = weigh(t, elements, scaled, &normed);
+    rvli_block output = weigh(t, elements, scaled, kept != NULL, &normed);
     if (kept == NULL || rvli_is_frozen(t))
         rvli_release(t, &normed);
     rvli_release(t, &variance);
     if (kept != NULL)
         *kept = (rvli_norm){.input = input, .scale = scale, .normed = normed};
     return output;
+}
+
+/* What it gives, before its weight. */
+static rvli_block scale_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
+{
+    rvli_block input = rvli_activation(t, RVLI_FULL * rows * width);
+    rvli_block squares = rvli_activation(t, RVLI_FULL * rows * width);
+    rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
+    rvli_release(t, &squares);
+    rvli_block scale = rvli_activation(t, RVLI_FULL * rows);
+    rvli_release(t, &variance);
+    rvli_block scaled = rvli_activation(t, RVLI_FULL * rows * width);
+    if (kept != NULL) {
+        *kept = (rvli_norm){.input = input, .scale = scale};
+        return scaled;
+    }
+    rvli_release(t, &scale);
+    rvli_release(t, &input);
+    return scaled;
+}
+
+void rvli_norm_partial_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
+{
+    rvli_block scaled = scale_forward(t, rows, width, kept);
+    kept->normed = scaled;
+}
+
+rvli_block rvli_norm_plain_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
+{
+    rvli_block scaled = scale_forward(t, rows, width, kept);
+    rvli_block output = rvli_activation(t, RVLI_HALF * rows * width);
+    rvli_release(t, &scaled);
+    return output;
+}
+
+rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                    rvli_norm *kept, rvli_block gradient)
+{
+    rvli_block of_scaled = rvli_activation(t, RVLI_FULL * rows * width);
+    rvli_release(t, &gradient);
+    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
+    rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
+    rvli_release(t, &of_input);
+    return answer;
 }
 
 /* The last norm's are on the host, those of a layer that is computed again are not. */
@@ -95,6 +141,8 @@ static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64
     uint64_t full = RVLI_FULL * rows * width;
     rvli_block of_output = rvli_activation(t, full);
     rvli_release(t, &gradient);
+    if (kept->input == NULL)
+        rvli_streams_again(t, unit);
     fetch(t, kept, rvli_is_frozen(t) ? 0 : full);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : full);
     rvli_block of_scaled = rvli_activation(t, full);

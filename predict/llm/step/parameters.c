@@ -74,6 +74,11 @@ static const named_role roles[] = {
     {LAYER "post_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEHIND_MLP},
     {LAYER "post_self_attn_layernorm.weight", RVLI_ROLE_NORM_BEHIND_ATTENTION},
     {LAYER "post_mlp_layernorm.weight", RVLI_ROLE_NORM_BEHIND_MLP},
+    {"model.embed_tokens_per_layer.weight", RVLI_ROLE_EMBEDDINGS},
+    {"model.per_layer_model_projection.weight", RVLI_ROLE_EMBEDDINGS_PROJECTION},
+    {"model.per_layer_projection_norm.weight", RVLI_ROLE_EMBEDDINGS_NORM},
+    {"model.altup_projections.weight", RVLI_ROLE_EMBED_STREAMS},
+    {"model.altup_unembed_projections.weight", RVLI_ROLE_UNEMBED_STREAMS},
 };
 
 static rvli_role role_of(const rvli_training *t, const char *pattern)
@@ -151,7 +156,7 @@ static void take(void *user, const rvli_tensor *tensor)
                                   .layer = tensor->layer,
                                   .role = role,
                                   .is_quantised = rvli_is_quantised(t->options->base_dtype, tensor),
-                                  .trained = !rvli_is_frozen(t),
+                                  .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
                                   .element_bytes = RVLI_HALF,
                                   .elements = tensor->stack * tensor->rows * tensor->columns,
                                   .share_elements = rvli_tensor_share(tensor, ranks)};

@@ -65,6 +65,8 @@ void rvli_mask_make(rvli_training *t)
         bytes = (windows ? 2 : 1) * RVLI_HALF * pairs(t);
     else if (windows && t->options->seq_len >= t->model->window)
         bytes = pairs(t);
+    if (rvli_has_indexer(t))
+        bytes = pairs(t);
     t->mask = rvli_activation(t, bytes);
 }
 

@@ -58,16 +58,18 @@ static void load(rvli_training *t)
         rvli_nf4_load(t);
     else if (!rvli_is_on_host(t))
         load_parameters(t);
-    for (uint32_t i = 0; keeps_master(t) && i < t->parameter_count; i++)
-        t->parameters[i].master = rvli_take(&t->tape, RVL_MODEL_MASTER_WEIGHTS,
-                                            RVLI_FULL * t->parameters[i].share_elements);
+    for (uint32_t i = 0; keeps_master(t) && i < t->parameter_count; i++) {
+        if (t->parameters[i].trained)
+            t->parameters[i].master = rvli_take(&t->tape, RVL_MODEL_MASTER_WEIGHTS,
+                                                RVLI_FULL * t->parameters[i].share_elements);
+    }
     rvli_activation(t, INDEX_BYTES * t->tokens);
     if (t->options->train == RVL_MODEL_TRAIN_DDP)
         rvli_buckets_make(t);
 }
 
 /* Cosines and sines of one sequence's positions, in fp32 and then bf16. */
-static void make_rotary(rvli_training *t)
+static void make_rotary(rvli_training *t, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
@@ -82,7 +84,7 @@ static void make_rotary(rvli_training *t)
         rvli_release(t, &plain);
     }
     for (int i = 0; i < 2; i++)
-        t->rotary[i] = rvli_activation(t, RVLI_HALF * angles);
+        rotary[i] = rvli_activation(t, RVLI_HALF * angles);
     rvli_release(t, &half);
     rvli_release(t, &whole);
     rvli_release(t, &scaled[0]);
@@ -100,15 +102,22 @@ static void forward(rvli_training *t)
         t->hidden = scaled;
     }
     t->embedded = t->hidden;
-    make_rotary(t);
-    rvli_mask_make(t);
+    if (rvli_has_streams(t)) {
+        rvli_streams_begin(t);
+        make_rotary(t, t->streams.rotary);
+    }
+    make_rotary(t, t->rotary);
+    if (!rvli_has_streams(t))
+        rvli_mask_make(t);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
-        rvli_layer_forward(t, layer);
+        (rvli_has_streams(t) ? rvli_streams_layer_forward : rvli_layer_forward)(t, layer);
+        rvli_indexer_hand_on(t, layer);
         rvli_tape_between(&t->tape);
     }
-    rvli_release(t, &t->mask);
+    rvli_indexer_end(t);
+    rvli_streams_end(t);
     rvli_loss_forward(t);
     rvli_tape_between(&t->tape);
 }
@@ -153,15 +162,19 @@ static void backward(rvli_training *t)
     uint32_t layers = t->model->layers;
     rvli_gather_backward(t, rvli_root(t), &t->units[layers - 1]);
     rvli_loss_backward(t);
+    rvli_streams_end_backward(t);
     for (uint32_t layer = layers; layer > 0; layer--) {
         rvli_unit *unit = &t->units[layer - 1];
         rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
-        rvli_layer_backward(t, layer - 1);
+        (rvli_has_streams(t) ? rvli_streams_layer_backward : rvli_layer_backward)(t, layer - 1);
+        rvli_release(t, &t->layers[layer - 1].handed);
         rvli_reduce(t, unit);
         rvli_tape_between(&t->tape);
     }
     rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
+    rvli_release(t, &t->mask);
+    rvli_streams_begin_backward(t);
     embedding_backward(t);
     rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));

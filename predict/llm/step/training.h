@@ -20,6 +20,11 @@ typedef enum rvli_role {
     RVLI_ROLE_OTHER,
     RVLI_ROLE_EMBEDDING,
     RVLI_ROLE_HEAD,
+    RVLI_ROLE_EMBEDDINGS, /* Gemma 3n: of tokens for each layer, and what belongs to them */
+    RVLI_ROLE_EMBEDDINGS_PROJECTION,
+    RVLI_ROLE_EMBEDDINGS_NORM,
+    RVLI_ROLE_EMBED_STREAMS,
+    RVLI_ROLE_UNEMBED_STREAMS,
     RVLI_ROLE_Q,
     RVLI_ROLE_Q_BIAS,
     RVLI_ROLE_K,
@@ -98,6 +103,50 @@ typedef struct rvli_norm {
     rvli_block scale;  /* of each row */
     rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
 } rvli_norm;
+
+/* What a layer keeps besides its blocks where hidden states are streams (Gemma 3n). */
+typedef struct rvli_layer_streams {
+    rvli_norm before; /* of what routes the streams, before the blocks */
+    rvli_block predicts;
+    rvli_block narrow; /* around attention */
+    rvli_norm behind_laurel;
+    rvli_norm behind;
+    rvli_block corrects;
+    rvli_block changes; /* for each stream */
+    rvli_block first;   /* of the corrected streams, which gates the token's embedding */
+    rvli_block scaled;
+    rvli_block gate;
+    rvli_block activated;
+    rvli_block product;
+    rvli_norm behind_embedding;
+    rvli_norm v_norm; /* without a weight */
+    rvli_block cut;   /* the gate without what is below a bound */
+} rvli_layer_streams;
+
+/* A stream that is made as large as the first. */
+typedef struct rvli_scaled {
+    rvli_block projected;
+    rvli_block product;
+} rvli_scaled;
+
+#define RVLI_STREAMS_MAX 64
+
+/* The same of the whole model. */
+typedef struct rvli_streams {
+    rvli_block embedded;
+    rvli_block embeddings; /* of all layers */
+    rvli_block of_embeddings;
+    rvli_norm norm;
+    rvli_scaled first[RVLI_STREAMS_MAX]; /* all streams but the first */
+    rvli_scaled last[RVLI_STREAMS_MAX];
+    rvli_block spread[RVLI_STREAMS_MAX]; /* what a list in Python holds until the end */
+    rvli_block streams;                  /* that the last layer gave */
+    rvli_block rotary[2];                /* of the other kind of layers */
+    rvli_block keys[2];                  /* that layers with and without a window share */
+    rvli_block values[2];
+    rvli_block of_keys[2];
+    rvli_block of_values[2];
+} rvli_streams;
 
 /* What an adapter of LoRA keeps: its input, and what its first matrix gave. */
 typedef struct rvli_adapter {
@@ -205,6 +254,7 @@ typedef struct rvli_delta {
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
     rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
+    rvli_layer_streams streams;
     rvli_norm before_attention;
     rvli_block attention_input;
     rvli_norm q_norm;
@@ -223,7 +273,11 @@ typedef struct rvli_layer {
     rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
-    rvli_block mask; /* with a window that ends before the sequence: in bf16 */
+    rvli_block mask;   /* with a window that ends before the sequence, or an indexer: in bf16 */
+    rvli_block chosen; /* of an indexer: tokens that attention sees; pairs that it does not, does */
+    rvli_block hidden_pairs;
+    rvli_block seen_pairs;
+    rvli_block handed; /* recomputing: what the layer before chose */
     rvli_norm behind_attention;
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
@@ -291,8 +345,10 @@ typedef struct rvli_training {
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
     rvli_block mask;      /* for layers that need one, in the forward pass */
+    rvli_block chosen;    /* by the indexer of the layer before */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
+    rvli_streams streams;
     rvli_norm last_norm;
     rvli_block last_hidden;
     rvli_block log_probabilities;
@@ -445,6 +501,14 @@ void rvli_gradient_others(rvli_training *t, rvli_unit *unit);
 
 /* ---- norm.c ---- */
 
+/* A norm up to what is kept of it, which is before its output. */
+void rvli_norm_partial_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
+/* The same without a weight: to its output. */
+rvli_block rvli_norm_plain_forward(rvli_training *t, uint64_t rows, uint64_t width,
+                                   rvli_norm *kept);
+rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                    rvli_norm *kept, rvli_block gradient);
+
 /* Answers what it gives; kept: NULL where nothing is kept. */
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
 /* Takes the gradient of what it gave (NULL: it stays), and answers that of its input. */
@@ -578,10 +642,40 @@ rvli_block rvli_delta_rule_forward(rvli_training *t, rvli_delta *d, bool kept);
 void rvli_delta_rule_backward(rvli_training *t, rvli_delta *d, rvli_block *of_output,
                               rvli_delta_gradients *of);
 
+/* ---- indexer.c: where attention sees chosen tokens alone; else nothing happens ---- */
+
+bool rvli_has_indexer(const rvli_training *t);
+/* Chooses, and makes layer->mask. */
+void rvli_indexer_forward(rvli_training *t, rvli_layer *layer);
+/* Behind the output projection; behind attention, which may be computed again. */
+void rvli_indexer_attended(rvli_training *t, rvli_layer *layer);
+void rvli_indexer_done(rvli_training *t, rvli_layer *layer, bool again);
+/* Parts with positions, each half from two products. */
+rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes);
+/* Behind a layer; behind the last one. */
+void rvli_indexer_hand_on(rvli_training *t, uint32_t number);
+void rvli_indexer_end(rvli_training *t);
+
 /* ---- experts.c: what is in the place of an MLP ---- */
 
 rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept);
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* ---- streams.c: Gemma 3n's hidden states; else nothing happens ---- */
+
+bool rvli_has_streams(const rvli_training *t);
+/* From t->hidden, the embedded tokens: embeddings for layers, masks, streams. */
+void rvli_streams_begin(rvli_training *t);
+void rvli_streams_layer_forward(rvli_training *t, uint32_t number);
+/* Behind the last layer; behind the last norm. */
+void rvli_streams_end(rvli_training *t);
+void rvli_streams_done(rvli_training *t);
+/* They take t->flow, and leave the gradient of what was before. */
+void rvli_streams_end_backward(rvli_training *t);
+void rvli_streams_layer_backward(rvli_training *t, uint32_t number);
+/* Where the backward pass first needs what a layer kept. */
+void rvli_streams_again(rvli_training *t, const rvli_unit *unit);
+void rvli_streams_begin_backward(rvli_training *t);
 
 /* ---- layer.c ---- */
 

@@ -31,6 +31,7 @@ BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTEN
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
 OPTIMIZERS = ("adamw", "adamw-8bit")
+ALONE = ("gemma3n",)  # its class asks its towers' embeddings for text, too: without them it does not run
 TOWERS = ("visual", "vision_tower", "vision_model", "multi_modal_projector")
 
 
@@ -77,7 +78,8 @@ def configured(options):
         fields = json.load(file)
     kind = transformers.CONFIG_MAPPING[fields["model_type"]]
     fields = shrunk(fields, options.layers, options.experts)
-    return kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
+    config = kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
+    return config.text_config if config.model_type in ALONE else config
 
 
 def adapted(model, options):
@@ -99,6 +101,12 @@ def fill(model):
                 buffer.copy_(1.0 / (10000 ** (torch.arange(0, count, device="cuda").float() / count)))
 
 
+def freeze_indexers(model):
+    """They choose tokens without gradients, and DDP refuses parameters that get none."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".indexer." not in name)
+
+
 def quantised(config, options):
     """As from_pretrained loads a checkpoint in bf16: each weight comes to the card, and is quantised there."""
     with torch.device("meta"):
@@ -112,10 +120,17 @@ def quantised(config, options):
                                        quantization_config=bits, device_map={"": torch.cuda.current_device()})  # fmt: skip
 
 
+def kind_of(config):
+    """The class of a config's model. mistral4 is in none of the tables of transformers 5.17."""
+    if config.model_type == "mistral4":
+        return transformers.Mistral4ForCausalLM
+    return transformers.AutoModelForImageTextToText if hasattr(config, "text_config") else transformers.AutoModelForCausalLM
+
+
 def made(config, options):
-    kind = transformers.AutoModelForImageTextToText if hasattr(config, "text_config") else transformers.AutoModelForCausalLM
     attention = "eager" if options.eager else "sdpa"
-    return without_towers(kind.from_config(config, dtype=torch.bfloat16, attn_implementation=attention))
+    make = getattr(kind_of(config), "from_config", None) or kind_of(config)._from_config
+    return without_towers(make(config, dtype=torch.bfloat16, attn_implementation=attention))
 
 
 def chunked_loss(head, hidden, labels, chunks):
@@ -177,6 +192,7 @@ def sharded(options):
         fill(model)
     if options.ddp:
         base.tie_weights()
+        freeze_indexers(base)
         model = DistributedDataParallel(model)
     return model, config
 
