@@ -171,7 +171,7 @@ static void gate_forward(rvli_training *t, rvli_layer *layer, bool kept)
 
 static rvli_block rotated(rvli_training *t, rvli_block projected)
 {
-    rvli_block output = rotate(t, projected->requested);
+    rvli_block output = rotate(t, rvli_bytes_of(projected));
     rvli_release(t, &projected);
     return output;
 }

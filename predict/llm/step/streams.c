@@ -476,7 +476,11 @@ void rvli_streams_layer_forward(rvli_training *t, uint32_t number)
 
 void rvli_streams_again(rvli_training *t, const rvli_unit *unit)
 {
-    rvli_block nothing = run(t, (uint32_t)(unit - t->units), true, true);
+    uint32_t number = (uint32_t)(unit - t->units);
+    if (!rvli_has_streams(t) ||
+        number >= t->model->layers) /* a block is missing for want of memory */
+        return;
+    rvli_block nothing = run(t, number, true, true);
     rvli_release(t, &nothing);
 }
 
