@@ -124,6 +124,7 @@ const command_spec calibrate_spec = {
 #define CHILD_GONE_MS 5000 /* at most until a child's memory has come back, */
 #define CHILD_LOOK_MS 50   /* which is looked at so often */
 #define CHILD_LEAVES_BYTES (UINT64_C(16) << 20)
+#define CONTEXTS 2 /* this process's and its child's */
 
 typedef struct run {
     const arguments *parsed;
@@ -158,24 +159,39 @@ static int refuse_neighbours(const run *it, const char *who)
 
 /* ---- Measuring ---- */
 
+static int wait_for(const run *it, uint32_t tries, const char *who)
+{
+    if (tries == it->parsed->tries)
+        return refuse_neighbours(it, who);
+    complain(0, "calibrate: %s uses card %u: waiting", who, it->parsed->gpu);
+    sleep_ms(WAIT_MS);
+    return EXIT_FITS;
+}
+
 static int begin(run *it, context_child *child)
 {
     char who[NEIGHBOURS_TEXT_BYTES];
+    int exit = EXIT_FITS;
     rvl_status status = card_find(&it->card, 0);
     if (status != RVL_OK)
         return explain(status);
     neighbours_open(&it->others, &it->card);
-    for (uint32_t tries = 1; neighbours_before(&it->others, who); tries++) {
-        if (tries == it->parsed->tries)
-            return refuse_neighbours(it, who);
-        complain(0, "calibrate: %s uses card %u: waiting", who, it->parsed->gpu);
-        sleep_ms(WAIT_MS);
-    }
+    for (uint32_t tries = 1; exit == EXIT_FITS && neighbours_before(&it->others, who); tries++)
+        exit = wait_for(it, tries, who);
+    if (exit != EXIT_FITS)
+        return exit;
     status = card_open(&it->card);
     if (status != RVL_OK)
         return explain(status);
     it->free_at_begin = card_free_bytes(&it->card);
     uint64_t context_bytes = context_child_measure(child, &it->card);
+    for (uint32_t tries = 1;
+         exit == EXIT_FITS && neighbours_hidden(&it->card, CONTEXTS, context_bytes, who); tries++) {
+        exit = wait_for(it, tries, who);
+        it->free_at_begin = card_free_bytes(&it->card) + context_bytes;
+    }
+    if (exit != EXIT_FITS)
+        return exit;
     if (context_bytes > 0)
         samples_add(&it->all, "context_takes", 0, "bytes", context_bytes);
     uint64_t bytes = 0, first_ns = context_child_first_pause(child, &bytes);

@@ -111,6 +111,19 @@ bool neighbours_before(const neighbours *it, char text[NEIGHBOURS_TEXT_BYTES])
     return name_others(it, text);
 }
 
+bool neighbours_hidden(card *of, uint64_t contexts, uint64_t context_bytes,
+                       char text[NEIGHBOURS_TEXT_BYTES])
+{
+    char size[SIZE_TEXT_BYTES];
+    uint64_t used = of->total_bytes - card_free_bytes(of), ours = contexts * context_bytes;
+    if (context_bytes == 0 || of->failed != NULL || used <= ours + DRIFT_BYTES)
+        return false;
+    snprintf(text, NEIGHBOURS_TEXT_BYTES,
+             "a program that NVML does not name (%s of the card's memory)",
+             format_size(used - ours, size));
+    return true;
+}
+
 void neighbours_settle(neighbours *it, card *of)
 {
     nvml_process processes[NEIGHBOURS_MAX];

@@ -29,6 +29,14 @@ void neighbours_open(neighbours *it, const card *of);
 /* Names those that are there, "python (process 12, 3.1 GiB)". false: there are none. */
 bool neighbours_before(const neighbours *it, char text[NEIGHBOURS_TEXT_BYTES]);
 
+/*
+ * With contexts of ours made, each of which takes as much: says how much memory is in use beside
+ * them. Containers hide the processes of others from NVML. false: nothing to speak of, or the size
+ * of a context is not known (0).
+ */
+bool neighbours_hidden(card *of, uint64_t contexts, uint64_t context_bytes,
+                       char text[NEIGHBOURS_TEXT_BYTES]);
+
 /* With the context made: who is there from now on is ours. */
 void neighbours_settle(neighbours *it, card *of);
 
