@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Python runs this at its start, in every process under `reveille run`: PYTHONPATH has its folder.
 
-It waits for PyTorch. Small tensors are then computed for real (_reveille_tensors.py). It also
-runs the sitecustomize that it hides, if there is one.
+It waits for PyTorch. Libraries that programs look up are then found (_reveille_libraries.py), and
+small tensors are computed for real (_reveille_tensors.py). It also runs the sitecustomize that it
+hides, if there is one.
 """
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
@@ -14,13 +16,21 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+LIBRARIES = {"torch": [("_reveille_libraries", "settle", "libraries that it looks up may not be found")]}
+TENSORS = {
+    "torch": [("_reveille_tensors", "begin", "small tensors are not computed")],
+    "torch._inductor.output_code": [("_reveille_tensors", "watch_compiled", "small tensors are not computed")],
+}
+
+
 class _Watch:
-    """Calls a function of _reveille_tensors when a module has been imported."""
+    """Calls functions of modules of ours, in their order, when another module has been imported."""
 
-    ACTS = {"torch": "begin", "torch._inductor.output_code": "watch_compiled"}
-
-    def __init__(self):
-        self.left = dict(self.ACTS)
+    def __init__(self, *parts):
+        self.left = {}
+        for part in parts:
+            for name, acts in part.items():
+                self.left.setdefault(name, []).extend(acts)
         self.asking = set()
 
     def find_spec(self, name, path=None, target=None):
@@ -38,16 +48,13 @@ class _Watch:
 
         # Who asks for a module may only want to know whether it is there: it counts when it runs.
         def run_and_act(module):
-            act = self.left.pop(name, None)
+            acts = self.left.pop(name, [])
             run(module)
-            if act is None:
-                return
-            try:
-                import _reveille_tensors
-
-                getattr(_reveille_tensors, act)(module)
-            except Exception as error:  # a version of PyTorch that has not what this needs
-                print(f"reveille: small tensors are not computed: {error!r}", file=sys.stderr)
+            for ours, act, lost in acts:
+                try:
+                    getattr(importlib.import_module(ours), act)(module)
+                except Exception as error:  # a version of PyTorch that has not what this needs
+                    print(f"reveille: {lost}: {error!r}", file=sys.stderr)
 
         spec.loader.exec_module = run_and_act
         return spec
@@ -64,6 +71,7 @@ def _run_hidden():
     spec.loader.exec_module(module)
 
 
-if os.environ.get("REVEILLE_MACHINE") and os.environ.get("REVEILLE_KEEP_CONTENTS") != "0":
-    sys.meta_path.insert(0, _Watch())
+if os.environ.get("REVEILLE_MACHINE"):
+    contents = [] if os.environ.get("REVEILLE_KEEP_CONTENTS") == "0" else [TENSORS]
+    sys.meta_path.insert(0, _Watch(LIBRARIES, *contents))
 _run_hidden()

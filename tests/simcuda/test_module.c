@@ -463,6 +463,72 @@ static void occupancy_follows_from_needs(void **state)
                      CUDA_ERROR_INVALID_VALUE);
 }
 
+/* ---- Linking ---- */
+
+static const char no_kernel[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                                ".visible .global .align 4 .u32 number;\n";
+static const char one_kernel[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                                 ".visible .entry linked()\n{\n    ret;\n}\n";
+
+static CUresult add(CUlinkState link, const char *text)
+{
+    return cuLinkAddData(link, CU_JIT_INPUT_PTX, (void *)(uintptr_t)text, strlen(text), "text", 0,
+                         NULL, NULL);
+}
+
+/* The input that has kernels is the answer, which loads as a module; it is the link's own. */
+static void linking_answers_what_has_kernels(void **state)
+{
+    CUlinkState link = NULL;
+    CUmodule linked = NULL;
+    CUfunction function = NULL;
+    CUjit_option option = CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES;
+    void *image = NULL, *value = (void *)1;
+    size_t bytes = 0;
+    (void)state;
+    assert_int_equal(cuLinkCreate(1, &option, &value, &link), CUDA_SUCCESS);
+    assert_null(value); /* of the log */
+    assert_int_equal(add(link, no_kernel), CUDA_SUCCESS);
+    assert_int_equal(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS);
+    assert_int_equal(bytes, strlen(no_kernel));
+    assert_int_equal(add(link, one_kernel), CUDA_SUCCESS);
+    assert_int_equal(add(link, no_kernel), CUDA_SUCCESS);
+    assert_int_equal(cuLinkComplete(link, &image, NULL), CUDA_SUCCESS);
+    assert_ptr_not_equal(image, one_kernel);
+    assert_string_equal(image, one_kernel);
+    assert_int_equal(cuModuleLoadData(&linked, image), CUDA_SUCCESS);
+    assert_int_equal(cuLinkDestroy(link), CUDA_SUCCESS);
+    assert_int_equal(cuModuleGetFunction(&function, linked, "linked"), CUDA_SUCCESS);
+    assert_int_equal(cuModuleUnload(linked), CUDA_SUCCESS);
+}
+
+static void linking_is_refused(void **state)
+{
+    CUlinkState link = NULL;
+    void *image = NULL;
+    (void)state;
+    assert_int_equal(cuLinkCreate(0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLinkCreate(1, NULL, NULL, &link), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    assert_int_equal(cuLinkCreate(0, NULL, NULL, &link), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
+    assert_null(link);
+    assert_int_equal(cuLinkCreate(0, NULL, NULL, &link), CUDA_SUCCESS);
+    assert_int_equal(cuLinkComplete(link, &image, NULL), CUDA_ERROR_INVALID_VALUE); /* nothing */
+    assert_int_equal(add(link, ""), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(add(NULL, one_kernel), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(
+        cuLinkAddData(link, CU_JIT_NUM_INPUT_TYPES, cubin, cubin_bytes, NULL, 0, NULL, NULL),
+        CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(
+        cuLinkAddData(link, CU_JIT_INPUT_CUBIN, cubin, cubin_bytes, NULL, 1, NULL, NULL),
+        CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLinkComplete(link, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuLinkComplete(NULL, &image, NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLinkDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuLinkDestroy(link), CUDA_SUCCESS);
+}
+
 static void occupancy_of_clusters(void **state)
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
@@ -500,6 +566,8 @@ int main(void)
         cmocka_unit_test(time_goes_by_kernels),
         cmocka_unit_test(occupancy_follows_from_needs),
         cmocka_unit_test(occupancy_of_clusters),
+        cmocka_unit_test(linking_answers_what_has_kernels),
+        cmocka_unit_test(linking_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What PyTorch allocates with cuDNN on a simulated H200, under `reveille run`. Figures of plans are those of cuDNN 9.19."""
+import ctypes
+import os
+
 import torch
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -22,6 +25,12 @@ def check(got, expected, what):
 def randn(*sizes, **kind):
     return torch.randn(*sizes, device="cuda", **kind)
 
+
+# Who looks for cuDNN among all that is loaded finds the simulated one, and its frontend PyTorch's own runtime.
+address = [ctypes.cast(ctypes.CDLL(name).cudnnBackendExecute, ctypes.c_void_p).value for name in (None, "libcudnn.so.9")]
+check(address[0], address[1], "cudnnBackendExecute among all libraries")
+runtime = f"libcudart.so.{torch.version.cuda.split('.')[0]}"
+check(os.environ["CUDNN_FRONTEND_CUDART_LIB_NAME"], runtime, "the runtime of cuDNN's frontend")
 
 # The first convolution of ResNet-50: the plan pads 3 channels to 8.
 images = randn(128, 3, 224, 224, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
