@@ -42,7 +42,8 @@ static rvli_communicators of_megatron(const rvl_model *model, const rvl_model_op
     count.collective += model->experts > 0 && stage_ranks > o->train_ep;
     count.collective += shares_embedding(model, o);
     count.sending += o->train_pp > 1;
-    count.sending += o->train_cp > 1;
+    count.sending += o->train_cp > 1; /* with one neighbour, */
+    count.sending += o->train_cp > 2; /* and with the other */
     return count;
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Holds `reveille model --train megatron:N` against megatron-core: the most that PyTorch allocated and reserved in a step.
 
-    megatron_truth.py REVEILLE
+    megatron_truth.py REVEILLE [FOLDER]      FOLDER: where the readings are; default: tests/simcuda/truth
 
 The programs are tests/simcuda/programs/megatron_train.py on simulated H200s (tests/simcuda/megatron.sh made the figures).
 Prints a table for docs/fidelity.md, and ends with 1 where a prediction is beyond its bounds.
@@ -40,7 +40,14 @@ PROGRAMS = [
     ("pp4-vpp2-second", "llama-3.2-1b", None,
      "megatron:4 --train-pp 4 --train-vpp 2 --train-stage 1 --seq-len 4096 --accumulate 8"),
     ("pp4-vpp3-first", "qwen2.5-0.5b", None, "megatron:4 --train-pp 4 --train-vpp 3 --seq-len 2048 --accumulate 8"),
-    ("cp2", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 4096"),
+    # With TransformerEngine's attention, and its Adam.
+    ("cp2", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 4096 --fused"),
+    ("cp2-last", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 4096 --fused"),
+    ("cp4", "llama-3.2-1b", None, "megatron:4 --train-cp 4 --seq-len 8192 --fused"),
+    ("cp2-tp2-sp", "qwen3-0.6b", None,
+     "megatron:4 --train-cp 2 --train-tp 2 --sequence-parallel --seq-len 8192 --accumulate 2 --fused"),
+    ("cp4-recompute", "qwen2.5-0.5b", None, "megatron:4 --train-cp 4 --seq-len 32768 --recompute --fused"),
+    ("cp2-selective", "llama-3.2-1b", None, "megatron:2 --train-cp 2 --seq-len 8192 --recompute-attention --fused"),
 ]
 BOUNDS = {"max_allocated": 0.05, "max_reserved": 0.08}
 MIB = 1 << 20
@@ -68,17 +75,24 @@ def predict(reveille, config, layers, options):
         return {"max_allocated": max(allocated), "max_reserved": max(reserved)}
 
 
-def read(name):
-    with open(os.path.join(TRUTH, f"megatron-{name}.json"), encoding="utf-8") as file:
+def read(folder, name):
+    with open(os.path.join(folder, f"megatron-{name}.json"), encoding="utf-8") as file:
         return json.load(file)["step2"]["end"]
 
 
 def main():
     reveille = os.path.abspath(sys.argv[1])
+    folder = sys.argv[2] if len(sys.argv) > 2 else TRUTH
+    missing = [name for name, *_ in PROGRAMS if not os.path.exists(os.path.join(folder, f"megatron-{name}.json"))]
+    if missing and folder == TRUTH:
+        sys.exit(f"no readings of {', '.join(missing)}")
     beyond = []
     print("| program | peak allocated, MiB | read | peak reserved, MiB | read |\n| --- | --- | --- | --- | --- |")
     for name, config, layers, options in PROGRAMS:
-        truth, predicted = read(name), predict(reveille, config, layers, options)
+        if name in missing:
+            print(f"| {config} {options} | not run | | | |")
+            continue
+        truth, predicted = read(folder, name), predict(reveille, config, layers, options)
         cells = [f"{cell(predicted[what], truth[what])} | {truth[what] / MIB:.0f}" for what in BOUNDS]
         shown = f"{config}, {layers} layers" if layers else config
         print(f"| {shown} {options} | {cells[0]} | {cells[1]} |")

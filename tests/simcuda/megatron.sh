@@ -4,6 +4,8 @@
 # quarter of an hour. torch.sh must have run before: this needs its environment and its build.
 #   tests/simcuda/megatron.sh [FOLDER]      FOLDER: where the figures go; default: tests/simcuda/truth
 # REVEILLE_TORCH as in torch.sh. REVEILLE_MEGATRON: where megatron-core lies; default: ~/.cache/reveille-megatron
+# REVEILLE_TRANSFORMER_ENGINE: a Python environment with PyTorch and TransformerEngine (2.20.2 was used); its part for PyTorch must be
+# built from source. Without it the programs with context parallelism are left out: megatron-core refuses them.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(realpath "${1-$source/tests/simcuda/truth}")
@@ -19,12 +21,14 @@ configs=$source/tests/data/configs
 [ -d "$megatron/megatron" ] ||
     timeout 600 python3 -m pip install --quiet --no-deps --target "$megatron" megatron-core==0.16.1 einops==0.8.2
 export PYTHONPATH=$megatron
+python=$environment/bin/python
 
 # train NAME RANK WORLD CONFIG OPTION...: one rank of a job
 train() {
     local name=$1 rank=$2 world=$3 config=$4
     shift 4
-    timeout 600 "$reveille" run --rank "$rank" --world "$world" --device h200 -- "$environment/bin/python" \
+    echo "$name"
+    timeout 600 "$reveille" run --rank "$rank" --world "$world" --device h200 -- "$python" \
         "$source/tests/simcuda/programs/megatron_train.py" "$configs/$config.json" \
         --out "$out/megatron-$name.json" "$@"
 }
@@ -46,5 +50,13 @@ train pp2-vpp2-first 0 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --acc
 train pp2-vpp2-last 1 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
 train pp4-vpp2-second 1 4 llama-3.2-1b --pp 4 --virtual-pp 2 --seq-len 4096 --accumulate 8
 train pp4-vpp3-first 0 4 qwen2.5-0.5b --pp 4 --virtual-pp 3 --seq-len 2048 --accumulate 8
-train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096
-"$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille"
+if [ -n "${REVEILLE_TRANSFORMER_ENGINE-}" ]; then
+    python=$REVEILLE_TRANSFORMER_ENGINE/bin/python
+    train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096 --transformer-engine
+    train cp2-last 1 2 llama-3.2-1b --cp 2 --seq-len 4096 --transformer-engine
+    train cp4 0 4 llama-3.2-1b --cp 4 --seq-len 8192 --transformer-engine
+    train cp2-tp2-sp 0 4 qwen3-0.6b --cp 2 --tp 2 --sp --seq-len 8192 --accumulate 2 --transformer-engine
+    train cp4-recompute 0 4 qwen2.5-0.5b --cp 4 --seq-len 32768 --recompute full --transformer-engine
+    train cp2-selective 0 2 llama-3.2-1b --cp 2 --seq-len 8192 --recompute selective --transformer-engine
+fi
+"$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille" "$out"

@@ -20,6 +20,7 @@ typedef enum rvli_stream {
     RVLI_STREAM_GATHER, /* FSDP2 fetches ahead of the computation */
     RVLI_STREAM_REDUCE, /* and sums gradients behind it */
     RVLI_STREAM_OFFLOAD,
+    RVLI_STREAM_RING, /* every other step of context parallelism */
     RVLI_STREAM_COUNT
 } rvli_stream;
 

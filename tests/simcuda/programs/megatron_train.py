@@ -6,6 +6,7 @@
 Megatron's own model, schedules, gradient buffers and distributed optimizer, with layers of megatron-core alone. Two of its
 modules need TransformerEngine or Apex, and have a stand-in of PyTorch here: attention is scaled_dot_product_attention, and
 the norm is torch.nn.RMSNorm, marked for sequence parallelism. Needs megatron-core (0.16.1 was used) in PYTHONPATH.
+Where TransformerEngine is there, too, --transformer-engine takes its attention, and Megatron takes its Adam.
 """
 
 import argparse
@@ -35,7 +36,12 @@ moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
 
 
 def gather_alone(gathered, mine, group=None):
-    """With --rank what other ranks send is unknown. Here all say the same: which groups of parameters the optimizer has."""
+    """With --rank what other ranks send is unknown. Here all say the same: which groups of parameters the optimizer has.
+
+    Something is gathered all the same, since it makes a communicator.
+    """
+    said = torch.zeros(1, device="cuda")
+    dist.all_gather([torch.empty_like(said) for _ in gathered], said, group=group)
     gathered[:] = [mine] * len(gathered)
 
 
@@ -57,6 +63,7 @@ def arguments():
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches of a step")
     parser.add_argument("--recompute", choices=("full", "selective"))
     parser.add_argument("--bf16-gradients", action="store_true")
+    parser.add_argument("--transformer-engine", action="store_true", help="its attention, which exchanges keys and values")
     parser.add_argument("--layers", type=int, help="in place of the config's")
     parser.add_argument("--snapshot", help="where PyTorch's memory snapshot goes")
     return parser.parse_args()
@@ -73,6 +80,12 @@ class Attention(torch.nn.Module):
         heads = [each.permute(1, 2, 0, 3) for each in (query, key, value)]
         attended = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=grouped)
         return attended.permute(2, 0, 1, 3).reshape(query.size(0), query.size(1), -1)
+
+
+def engine_attention():
+    from megatron.core.extensions.transformer_engine import TEDotProductAttention
+
+    return TEDotProductAttention
 
 
 class Norm(torch.nn.RMSNorm):
@@ -136,7 +149,7 @@ def build(options, fields):
     spec.submodules.input_layernorm = Norm
     spec.submodules.pre_mlp_layernorm = Norm
     attention = spec.submodules.self_attention.submodules
-    attention.core_attention = Attention
+    attention.core_attention = engine_attention() if options.transformer_engine else Attention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = Norm
     padding = 128 * options.tp  # as Megatron-LM pads its vocabulary

@@ -4,29 +4,29 @@
  * positions without a fused kernel, and attention by cuDNN (megatron/core/transformer/attention.py,
  * megatron/core/models/common/embeddings/rope_utils.py).
  *
- * Context parallelism is TransformerEngine's (AttnFuncWithCPAndKVP2P): keys and values of each rank
- * go round. What that takes for a moment is here; what it keeps is taken to be the same as without.
+ * Context parallelism is TransformerEngine's (ring.c). It keeps a pair of keys and values, so that
+ * what the matrix gave goes behind the layer's attention.
  */
 #include "predict/llm/step/megatron/rank.h"
 
 #define SEEDS_BYTES 256
 
-static uint64_t q_bytes(const rvli_rank *r)
+uint64_t rvli_rank_q_bytes(const rvli_rank *r)
 {
     return RVLI_HALF * r->tokens * r->q_width;
 }
 
-static uint64_t kv_bytes(const rvli_rank *r)
+uint64_t rvli_rank_kv_bytes(const rvli_rank *r)
 {
     return RVLI_HALF * r->tokens * r->kv_width;
 }
 
 static uint64_t qkv_bytes(const rvli_rank *r)
 {
-    return q_bytes(r) + 2 * kv_bytes(r);
+    return rvli_rank_q_bytes(r) + 2 * rvli_rank_kv_bytes(r);
 }
 
-static uint64_t sums_bytes(const rvli_rank *r)
+uint64_t rvli_rank_sums_bytes(const rvli_rank *r)
 {
     return RVLI_FULL * r->tokens * r->heads;
 }
@@ -34,6 +34,11 @@ static uint64_t sums_bytes(const rvli_rank *r)
 static bool has_norms(const rvli_rank *r)
 {
     return (r->model->features & RVLI_QK_NORM) != 0;
+}
+
+static bool has_ring(const rvli_rank *r)
+{
+    return r->options->cp > 1;
 }
 
 /* ---- Forward ---- */
@@ -78,34 +83,15 @@ static bool copies_q(const rvli_rank *r)
     return r->groups > 1 && r->heads > r->groups;
 }
 
-/* Pairs of keys and values arrive from all ranks. What each step gives stays, and their sum is in
- * fp32 before it is what attention answers. */
-static void go_round(rvli_rank *r)
-{
-    uint64_t ranks = r->options->cp;
-    if (ranks == 1)
-        return;
-    rvli_block pairs = rvli_rank_take(r, ranks * 2 * kv_bytes(r));
-    rvli_block parts = rvli_rank_take(r, ranks * q_bytes(r));
-    rvli_block sum = rvli_rank_take(r, 2 * q_bytes(r));
-    rvli_rank_drop(r, &pairs);
-    rvli_rank_drop(r, &parts);
-    rvli_rank_drop(r, &sum);
-}
-
-/* Pairs go round with their gradients: one in use, one that arrives. */
-static void go_round_backward(rvli_rank *r)
-{
-    rvli_block pairs = rvli_rank_take(r, r->options->cp > 1 ? 8 * kv_bytes(r) : 0);
-    rvli_rank_drop(r, &pairs);
-}
-
 static void attend(rvli_rank *r, rvli_rank_layer *layer, bool with_sums)
 {
-    go_round(r);
-    layer->attended = rvli_rank_take(r, q_bytes(r));
+    if (has_ring(r)) {
+        rvli_rank_ring(r, layer, with_sums);
+        return;
+    }
+    layer->attended = rvli_rank_take(r, rvli_rank_q_bytes(r));
     if (with_sums)
-        layer->sums = rvli_rank_take(r, sums_bytes(r));
+        layer->sums = rvli_rank_take(r, rvli_rank_sums_bytes(r));
 }
 
 static void project(rvli_rank *r, rvli_rank_layer *layer)
@@ -134,15 +120,15 @@ rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     bool selective = (r->options->flags & RVL_MODEL_SELECTIVE) != 0;
     rvli_block q = NULL, k = NULL;
     project(r, layer);
-    layer->q_copy = rvli_rank_take(r, copies_q(r) ? q_bytes(r) : 0);
+    layer->q_copy = rvli_rank_take(r, copies_q(r) ? rvli_rank_q_bytes(r) : 0);
     if (has_norms(r)) {
-        q = normed(r, q_bytes(r), r->heads, &layer->q_scale, kept);
-        rvli_block contiguous = rvli_rank_take(r, kv_bytes(r));
-        k = normed(r, kv_bytes(r), r->groups, &layer->k_scale, kept);
+        q = normed(r, rvli_rank_q_bytes(r), r->heads, &layer->q_scale, kept);
+        rvli_block contiguous = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+        k = normed(r, rvli_rank_kv_bytes(r), r->groups, &layer->k_scale, kept);
         rvli_rank_drop(r, &contiguous);
     }
-    rotate(r, q_bytes(r), &layer->q, kept);
-    rotate(r, kv_bytes(r), &layer->k, kept);
+    rotate(r, rvli_rank_q_bytes(r), &layer->q, kept);
+    rotate(r, rvli_rank_kv_bytes(r), &layer->k, kept);
     attend(r, layer, kept && !selective);
     rvli_block output = rvli_rank_rows(r);
     rvli_rank_drop(r, &k);
@@ -151,10 +137,12 @@ rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
         rvli_rank_drop(r, &layer->q_copy);
     if (!kept) {
         rvli_rank_drop(r, &layer->q.output);
-        rvli_rank_drop(r, &layer->k.output);
-        rvli_rank_drop(r, &layer->qkv);
         rvli_rank_drop(r, &layer->attended);
     }
+    if (!kept || (has_ring(r) && !selective))
+        rvli_rank_drop(r, &layer->k.output);
+    if (!kept || (has_ring(r) && !selective && !has_norms(r)))
+        rvli_rank_drop(r, &layer->qkv);
     return output;
 }
 
@@ -192,13 +180,13 @@ static rvli_block rotate_backward(rvli_rank *r, uint64_t bytes, rvli_rotated *ro
 
 static void norms_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_q, rvli_block *of_k)
 {
-    rvli_block contiguous = rvli_rank_take(r, kv_bytes(r));
-    rvli_block k = rvli_rank_take(r, kv_bytes(r));
+    rvli_block contiguous = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+    rvli_block k = rvli_rank_take(r, rvli_rank_kv_bytes(r));
     rvli_rank_drop(r, &contiguous);
     rvli_rank_drop(r, of_k);
     rvli_rank_drop(r, &layer->qkv);
     rvli_rank_drop(r, &layer->k_scale);
-    rvli_block q = rvli_rank_take(r, q_bytes(r));
+    rvli_block q = rvli_rank_take(r, rvli_rank_q_bytes(r));
     rvli_rank_drop(r, of_q);
     rvli_rank_drop(r, &layer->q_copy);
     rvli_rank_drop(r, &layer->q_scale);
@@ -209,8 +197,8 @@ static void norms_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_
 /* cuDNN's workspace: see step/attention.c. */
 static void attend_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_attended)
 {
-    go_round_backward(r);
-    rvli_block workspace = rvli_rank_take(r, 4 * q_bytes(r) + sums_bytes(r) + SEEDS_BYTES);
+    rvli_block workspace =
+        rvli_rank_take(r, 4 * rvli_rank_q_bytes(r) + rvli_rank_sums_bytes(r) + SEEDS_BYTES);
     rvli_rank_drop(r, &workspace);
     rvli_rank_drop(r, of_attended);
     rvli_rank_drop(r, &layer->k.output);
@@ -225,16 +213,23 @@ rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer)
 {
     uint64_t hidden = r->model->dim[RVLI_DIM_HIDDEN];
     bool selective = (r->options->flags & RVL_MODEL_SELECTIVE) != 0;
-    rvli_block of_attended = rvli_rank_rows_backward(r, q_bytes(r), r->q_width * hidden,
+    rvli_block of_attended = rvli_rank_rows_backward(r, rvli_rank_q_bytes(r), r->q_width * hidden,
                                                      selective ? &layer->attended : NULL);
     if (selective)
         attend(r, layer, true);
-    rvli_block of_q = rvli_rank_take(r, q_bytes(r));
-    rvli_block of_k = rvli_rank_take(r, kv_bytes(r));
-    rvli_block of_v = rvli_rank_take(r, kv_bytes(r));
-    attend_backward(r, layer, &of_attended);
-    of_k = rotate_backward(r, kv_bytes(r), &layer->k, of_k);
-    of_q = rotate_backward(r, q_bytes(r), &layer->q, of_q);
+    rvli_block of_q = NULL, of_k = NULL, of_v = NULL, nothing = NULL;
+    if (has_ring(r)) {
+        of_v = rvli_rank_ring_backward(r, layer, &of_attended, &of_q);
+        rvli_rank_drop(r, &layer->k.output); /* where attention was computed again */
+        rvli_rank_drop(r, has_norms(r) ? &nothing : &layer->qkv);
+    } else {
+        of_q = rvli_rank_take(r, rvli_rank_q_bytes(r));
+        of_k = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+        of_v = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+        attend_backward(r, layer, &of_attended);
+    }
+    of_k = rotate_backward(r, rvli_rank_kv_bytes(r), &layer->k, of_k);
+    of_q = rotate_backward(r, rvli_rank_q_bytes(r), &layer->q, of_q);
     if (has_norms(r))
         norms_backward(r, layer, &of_q, &of_k);
     rvli_block of_qkv = rvli_rank_take(r, qkv_bytes(r));

@@ -55,6 +55,7 @@ typedef struct rvli_rank_layer {
     rvli_block k_scale;
     rvli_rotated q;
     rvli_rotated k;
+    rvli_block pair; /* of keys and values, the last that arrived; with context parallelism */
     rvli_block attended;
     rvli_block sums;
     rvli_block middle;
@@ -173,11 +174,23 @@ void rvli_rank_join(rvli_rank *r, rvli_block *gradient);
 rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept);
 /* Answers the gradient of the norm's output. */
 rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer);
+/* A rank's queries, its keys (or values), and what softmax leaves for each query. */
+uint64_t rvli_rank_q_bytes(const rvli_rank *r);
+uint64_t rvli_rank_kv_bytes(const rvli_rank *r);
+uint64_t rvli_rank_sums_bytes(const rvli_rank *r);
 rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept);
 rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer);
 void rvli_rank_layer_forward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number);
 /* lent: its input is the schedule's. */
 void rvli_rank_layer_backward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent);
+
+/* ---- ring.c: attention with context parallelism ---- */
+
+/* kept: for the backward pass. */
+void rvli_rank_ring(rvli_rank *r, rvli_rank_layer *layer, bool kept);
+/* Takes the gradient of what attention gave, and makes that of q. Answers that of k and v. */
+rvli_block rvli_rank_ring_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_attended,
+                                   rvli_block *of_q);
 
 /* ---- ends.c: embedding, head and loss ---- */
 
