@@ -30,7 +30,7 @@ CHUNKS = 8
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
-OPTIMIZERS = ("adamw", "adamw-8bit")
+OPTIMIZERS = ("adamw", "adamw-fused", "adamw-8bit")
 ALONE = ("gemma3n",)  # its class asks its towers' embeddings for text, too: without them it does not run
 TOWERS = ("visual", "vision_tower", "vision_model", "multi_modal_projector")
 
@@ -52,6 +52,7 @@ def arguments():
     parser.add_argument("--base-dtype", choices=("bf16", "nf4"), default="bf16", help="nf4: with --ddp and --lora")
     parser.add_argument("--single-quant", action="store_true", help="nf4: scales stay in fp32")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    parser.add_argument("--accumulate", type=int, default=1, help="passes before the optimizer's step")
     parser.add_argument("--offload-activations", action="store_true", help="as TRL does it")
     parser.add_argument("--cpu-offload", action="store_true", help="FSDP: shards, their gradients and states on the host")
     parser.add_argument("--layers", type=int, help="instead of the config's")
@@ -200,6 +201,8 @@ def sharded(options):
 def optimizer_of(trained, name):
     if name == "adamw":
         return torch.optim.AdamW(trained, lr=1e-5, foreach=True)
+    if name == "adamw-fused":
+        return torch.optim.AdamW(trained, lr=1e-5, fused=True)
     import bitsandbytes.optim
 
     return bitsandbytes.optim.AdamW8bit(trained, lr=1e-5)
@@ -229,10 +232,11 @@ def step(model, optimizer, ids, kept, options):
     torch.cuda.reset_peak_memory_stats()
     read = {}
     with torch.profiler.record_function("stage:train"), attention(options):
-        with kept:
-            loss = model(input_ids=ids, labels=ids)["loss"]
-        read["after_forward"] = memory()
-        loss.backward()
+        for _ in range(options.accumulate):
+            with kept:
+                loss = model(input_ids=ids, labels=ids)["loss"]
+            read["after_forward"] = memory()
+            loss.backward()
         read["after_backward"] = memory()
         optimizer.step()
         read["after_step"] = memory()
