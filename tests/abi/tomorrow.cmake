@@ -37,6 +37,8 @@ target_include_directories(reveille-tomorrow BEFORE PRIVATE ${CMAKE_CURRENT_BINA
 target_compile_options(reveille-tomorrow PRIVATE -w)
 target_link_libraries(reveille-tomorrow PRIVATE reveille_settings Threads::Threads RVL::jansson
                       RVL::zstd RVL::deflate ${CMAKE_DL_LIBS})
+# An archive may refer to its own data as programs do (libdeflate's of Debian 13).
+target_link_options(reveille-tomorrow PRIVATE LINKER:--exclude-libs,ALL)
 if(TARGET RVL::uring)
   target_compile_definitions(reveille-tomorrow PRIVATE RVL_HAVE_URING)
   target_link_libraries(reveille-tomorrow PRIVATE RVL::uring)
