@@ -99,8 +99,9 @@ static const char *older_form(const char *name, int version)
 static void *find_form(const char *form, bool per_thread)
 {
     char own[NAME_BYTES];
-    snprintf(own, sizeof own, "%s_ptsz", form);
-    void *found = per_thread ? dlsym(own_library(), own) : NULL;
+    int length = snprintf(own, sizeof own, "%s_ptsz", form);
+    bool fits = length > 0 && (size_t)length < sizeof own; /* no name of CUDA's is as long */
+    void *found = per_thread && fits ? dlsym(own_library(), own) : NULL;
     return found != NULL ? found : dlsym(own_library(), form);
 }
 
