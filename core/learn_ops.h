@@ -4,9 +4,10 @@
  * copies take, so that forecasts have the costs of this card and not of the one that a profile was
  * measured on.
  *
- * A call is timed by itself: the first ones, then one of every few. Copies run beside the caller: they are timed from the first that is
- * queued to the wait behind the last, if all went in one direction. Copies into host memory that
- * had to be made say how fast it is made, since that is the slower of the two.
+ * A call is timed by itself: the first ones, then one of every few. Copies run beside the caller:
+ * they are timed from the first that is queued to the wait behind the last, if all went in one
+ * direction. Copies into host memory that had to be made say how fast it is made, since that is the
+ * slower of the two.
  *
  * What came long ago fades. A cost that nothing was learned of stays as the backend says it.
  */

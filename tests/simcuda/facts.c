@@ -6,7 +6,6 @@
  * full cost pools orders managed arrays streams modules; or a path, of a file of device code.
  */
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,16 +15,6 @@
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
-
-void say(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vprintf(format, arguments);
-    va_end(arguments);
-    putchar('\n');
-    fflush(stdout);
-}
 
 const char *name_of(cudaError_t error)
 {

@@ -10,9 +10,6 @@
 
 #include "facts_need.h"
 
-/* A line: what was asked, and what was answered. */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* The name of an error; it is forgotten. */
 const char *name_of(cudaError_t error);
 

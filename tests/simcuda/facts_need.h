@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs that ask for facts share: a call without which no answer means anything. */
+/* What the programs that ask for facts share: a call without which no answer means anything, and a
+ * line. */
 #ifndef RVL_TESTS_SIMCUDA_FACTS_NEED_H
 #define RVL_TESTS_SIMCUDA_FACTS_NEED_H
 
@@ -16,5 +17,8 @@
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
+
+/* A line: what was asked, and what was answered. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -8,7 +8,6 @@
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,17 +25,6 @@
 #define MIB ((size_t)1 << 20)
 #define SIZE (64 * MIB)
 #define PEER_SOCKET 17
-
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void say(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vprintf(format, arguments);
-    va_end(arguments);
-    putchar('\n');
-    fflush(stdout);
-}
 
 /* The first answer comes before the others are asked for. */
 #define SAY(format, first, ...)                                                                    \
