@@ -143,6 +143,15 @@ static bool set_base_dtype(rvl_model_options *o, const char *text)
     return index >= 0;
 }
 
+static bool set_adapter_dtype(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"fp32", "bf16", NULL};
+    int index = index_of(text, words);
+    o->flags = index == 1 ? o->flags | RVL_MODEL_BF16_ADAPTERS
+                          : o->flags & ~(uint64_t)RVL_MODEL_BF16_ADAPTERS;
+    return index >= 0;
+}
+
 static bool set_weights_dtype(rvl_model_options *o, const char *text)
 {
     static const char *const words[] = {"", "bf16", "fp8", "int4", "int8", NULL};
@@ -223,6 +232,16 @@ static bool set_reduce_fp32(rvl_model_options *o, const char *text)
 static bool set_bucket_freed(rvl_model_options *o, const char *text)
 {
     return set_switch(text, RVL_MODEL_BUCKET_FREED, &o->flags);
+}
+
+static bool set_prepare_kbit(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_PREPARE_KBIT, &o->flags);
+}
+
+static bool set_autocast(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_AUTOCAST, &o->flags);
 }
 
 static bool set_cpu_offload(rvl_model_options *o, const char *text)
@@ -312,23 +331,11 @@ static bool is_cache_given(const rvl_model_options *options)
 
 static bool is_of_trainer(const char *name)
 {
-    static const char *const names[] = {"reshard",
-                                        "micro-batch",
-                                        "accumulate",
-                                        "recompute",
-                                        "attention",
-                                        "loss",
-                                        "optimizer",
-                                        "mixed-precision",
-                                        "fused",
-                                        "reduce-fp32",
-                                        "lora",
-                                        "lora-targets",
-                                        "base-dtype",
-                                        "cpu-offload",
-                                        "offload-activations",
-                                        "bucket-freed",
-                                        NULL};
+    static const char *const names[] = {
+        "reshard",  "micro-batch",  "accumulate",          "recompute",     "attention",
+        "loss",     "optimizer",    "mixed-precision",     "fused",         "reduce-fp32",
+        "lora",     "lora-targets", "base-dtype",          "adapter-dtype", "prepare-kbit",
+        "autocast", "cpu-offload",  "offload-activations", "bucket-freed",  NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -343,7 +350,8 @@ static bool is_of_megatron(const char *name)
 static bool is_of_transformers(const char *name)
 {
     static const char *const names[] = {
-        "attention", "loss", "lora", "lora-targets", "base-dtype", "offload-activations", NULL};
+        "attention",     "loss",         "lora",     "lora-targets",        "base-dtype",
+        "adapter-dtype", "prepare-kbit", "autocast", "offload-activations", NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -351,7 +359,8 @@ static bool is_of_transformers(const char *name)
 static bool is_of_program(const rvl_model_options *options, const char *name)
 {
     static const char *const names[] = {
-        "accumulate", "loss", "fused", "reduce-fp32", "offload-activations", "bucket-freed", NULL};
+        "accumulate",   "loss",         "fused",    "reduce-fp32", "offload-activations",
+        "bucket-freed", "prepare-kbit", "autocast", NULL};
     bool flat = options->attention != RVL_MODEL_ATTENTION_MATH;
     return index_of(name, names) >= 0 || (flat && strcmp(name, "attention") == 0);
 }
@@ -407,6 +416,10 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
     if (strcmp(name, "base-dtype") == 0 && options->lora_rank == 0)
         return "changes nothing without --lora, for weights of 4 bits are not trained: say --lora "
                "RANK, or leave it out";
+    bool of_adapters = strcmp(name, "adapter-dtype") == 0 || strcmp(name, "prepare-kbit") == 0 ||
+                       strcmp(name, "autocast") == 0;
+    if (of_adapters && options->lora_rank == 0)
+        return "goes with adapters: say --lora RANK, or leave it out";
     if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
         return "changes nothing with this --strategy: only v3 wakes in stages";
     if (strcmp(name, "mem-fraction") != 0)

@@ -65,12 +65,20 @@
             "plain, chunked, chunked:N with N from 1 to 4096, or fused", "plain",                  \
             "chunked: N parts of the tokens, 8 if not said; fused: Liger's kernel")                \
     SETTING(lora_rank, "lora", "RANK", MODEL_FROM_1, "all is trained",                             \
-            "adapters of this rank are trained, in fp32, and all else is frozen")                  \
+            "adapters of this rank are trained, and all else is frozen")                           \
     SETTING(lora_targets, "lora-targets", "peft|all-linear", "peft or all-linear", "peft",         \
             "layers with adapters; peft: q and v; all-linear: all of attention and MLP")           \
     SETTING(base_dtype, "base-dtype", "bf16|nf4|nf4-single", "bf16, nf4 or nf4-single", "bf16",    \
             "with --lora: type of the frozen linear layers; nf4: 4 bits, scales quantised again "  \
             "(QLoRA); nf4-single: scales in fp32")                                                 \
+    SETTING(adapter_dtype, "adapter-dtype", "fp32|bf16", "fp32 or bf16", "fp32",                   \
+            "with --lora: type of the adapters; fp32: PEFT's default; bf16: as TRL beside nf4")    \
+    SWITCH(prepare_kbit, "prepare-kbit", "in bf16",                                                \
+           "with nf4 and --autocast: embedding, norms and head are in fp32, as PEFT's "            \
+           "prepare_model_for_kbit_training() leaves them")                                        \
+    SWITCH(autocast, "autocast", "types as they are",                                              \
+           "with nf4: the forward pass is in torch.autocast (bf16), as with bf16=True of a "       \
+           "transformers Trainer")                                                                 \
     SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
             "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
             "what the trainer steps with")                                                         \

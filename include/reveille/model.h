@@ -184,6 +184,10 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_OFFLOAD 64u /* what the passes keep goes to the host, as TRL has it */
 /* DDP: the first bucket is freed before the second forward pass; without: in the backward pass. */
 #define RVL_MODEL_BUCKET_FREED 128u
+#define RVL_MODEL_BF16_ADAPTERS 256u /* LoRA: adapters in bf16; without: in fp32 */
+#define RVL_MODEL_AUTOCAST 512u      /* LoRA: the forward pass in torch.autocast, bf16 */
+/* LoRA: what is not in four bits is in fp32, as prepare_model_for_kbit_training() leaves it. */
+#define RVL_MODEL_PREPARE_KBIT 1024u
 #define RVL_MODEL_FUSED 4u /* AdamW in one kernel, without temporaries; without: foreach */
 /* Megatron: each rank keeps a part of the sequence between the matrices that tp splits. */
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u

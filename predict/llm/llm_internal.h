@@ -312,6 +312,7 @@ bool rvli_adapter_of(uint32_t rank, rvl_model_lora_targets targets, const rvli_t
 
 /* Packed elements, scales, and what belongs to them: tensors of a quantised weight. */
 #define RVLI_NF4_PARTS 6
+#define RVLI_NF4_PACKED 1 /* the part that has the elements: FSDP2 splits it alone */
 
 /* Whether a parameter of a frozen base is quantised: linear layers but the head. */
 bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor);
@@ -319,6 +320,10 @@ bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor);
 /* Bytes of each of its tensors; 0: there is none. */
 void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
                     uint64_t bytes_out[RVLI_NF4_PARTS]);
+
+/* Elements of two bytes of a rank's part of a parameter, padded: a quantised one lies in a column
+ * of bf16, four elements in each, so that FSDP2 can split it (bnb_4bit_quant_storage). */
+uint64_t rvli_base_share(rvl_model_base_dtype base, const rvli_tensor *tensor, uint64_t ranks);
 
 /* Of its scales in fp32. */
 uint64_t rvli_nf4_scales_bytes(uint64_t elements);

@@ -10,6 +10,7 @@
 #define BLOCK 64
 #define BLOCK_OF_SCALES 256
 #define FP32_BYTES UINT64_C(4)
+#define STORED_BYTES UINT64_C(2) /* of an element that packed ones lie in */
 #define TABLE_BYTES (16 * FP32_BYTES)
 #define TABLE_OF_SCALES_BYTES (256 * FP32_BYTES)
 
@@ -25,6 +26,14 @@ bool rvli_is_quantised(rvl_model_base_dtype base, const rvli_tensor *tensor)
            rvli_adapter_of(1, RVL_MODEL_LORA_ALL_LINEAR, tensor, parts);
 }
 
+uint64_t rvli_base_share(rvl_model_base_dtype base, const rvli_tensor *tensor, uint64_t ranks)
+{
+    if (!rvli_is_quantised(base, tensor))
+        return rvli_tensor_share(tensor, ranks);
+    uint64_t packed = divide_up(divide_up(tensor->rows * tensor->columns, 2), STORED_BYTES);
+    return divide_up(packed, ranks);
+}
+
 uint64_t rvli_nf4_scales_bytes(uint64_t elements)
 {
     return FP32_BYTES * divide_up(elements, BLOCK);
@@ -36,7 +45,7 @@ void rvli_nf4_parts(rvl_model_base_dtype base, uint64_t elements,
     uint64_t scales = divide_up(elements, BLOCK);
     bool single = base == RVL_MODEL_BASE_NF4_SINGLE;
     bytes_out[0] = single ? FP32_BYTES * scales : scales;
-    bytes_out[1] = divide_up(elements, 2);
+    bytes_out[RVLI_NF4_PACKED] = divide_up(elements, 2);
     bytes_out[2] = TABLE_BYTES;
     bytes_out[3] = single ? 0 : FP32_BYTES; /* the mean of the scales */
     bytes_out[4] = single ? 0 : FP32_BYTES * divide_up(scales, BLOCK_OF_SCALES);

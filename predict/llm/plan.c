@@ -18,6 +18,7 @@
 #define DELTA_CHUNKS_MAX (1u << 20)
 #define DEFAULT_CHUNKS 8
 #define LORA_RANK_MAX 65536
+#define LORA_FLAGS (RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT)
 
 static rvl_status refuse(const char *key, const char *why)
 {
@@ -151,16 +152,72 @@ static rvl_status check_base(const rvl_model_options *o)
             "--base-dtype",
             "weights of 4 bits are not trained, adapters beside them are: say --lora RANK "
             "too, or leave it out");
-    if (o->train != RVL_MODEL_TRAIN_DDP)
-        return refuse(
-            "--base-dtype",
-            "weights of 4 bits are predicted where each GPU has all of them, not sharded: "
-            "say --train ddp");
+    if (o->flags & RVL_MODEL_CPU_OFFLOAD)
+        return refuse("--cpu-offload", "is not predicted for weights of 4 bits: leave it out, or "
+                                       "--base-dtype");
+    return RVL_OK;
+}
+
+/* Whether layers are as Llama's, with biases or norms of q and k at most. */
+static bool has_plain_layers(const rvl_model *m)
+{
+    const uint64_t others = RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND | RVLI_GLM_NORMS |
+                            RVLI_WIDE_QK_NORM | RVLI_FUSED_QKV | RVLI_FUSED_UP | RVLI_NORM_IN_FULL |
+                            RVLI_JOINED_ROTARY | RVLI_SCALED_INPUT | RVLI_CAPPED_LOGITS |
+                            RVLI_ONE_NORM | RVLI_NO_GATE | RVLI_GATED_Q | RVLI_ALTUP |
+                            RVLI_NO_ROTARY | RVLI_NUMBERS;
+    return (m->features & others) == 0 && !rvli_has_layers(m, RVLI_LAYER_WINDOW);
+}
+
+/* What is in fp32 beside weights of four bits. */
+static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
+{
+    static const char key[] = "--prepare-kbit";
+    if ((o->flags & RVL_MODEL_PREPARE_KBIT) == 0)
+        return RVL_OK;
+    if (o->base_dtype == RVL_MODEL_BASE_BF16)
+        return refuse(key, "is predicted beside weights of 4 bits: say --base-dtype nf4 too");
+    if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
+        return refuse(key, "leaves layers that compute in fp32, which is predicted in autocast "
+                           "alone: say --autocast too");
+    if (!has_plain_layers(m))
+        return refuse(key, "is predicted for layers as Llama's, Mistral's and Qwen's, not for "
+                           "this family's: leave it out");
+    if (o->loss != RVL_MODEL_LOSS_PLAIN || o->attention == RVL_MODEL_ATTENTION_MATH ||
+        (o->flags & RVL_MODEL_OFFLOAD))
+        return refuse(key, "is not predicted with --loss, --attention math and "
+                           "--offload-activations: leave them out");
+    return RVL_OK;
+}
+
+/* The type that adapters have, and the one that they compute in. */
+static rvl_status check_adapters(const rvl_model_options *o)
+{
+    bool bf16 = (o->flags & RVL_MODEL_BF16_ADAPTERS) != 0;
+    bool master = (unsigned)o->optimizer < RVL_MODEL_OPTIMIZER_COUNT &&
+                  rvli_optimizer_kinds[o->optimizer].master;
+    if (bf16 && master)
+        return refuse("--adapter-dtype", "adapters in bf16 have no weights in fp32 beside them: "
+                                         "say --optimizer adamw-bf16, adamw-8bit or sgd");
+    if (!bf16 && o->optimizer == RVL_MODEL_ADAMW_BF16)
+        return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
+                                "adamw, adamw-8bit, sgd-momentum or sgd, or --adapter-dtype bf16");
+    if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
+        return RVL_OK;
+    if (o->base_dtype == RVL_MODEL_BASE_BF16)
+        return refuse("--autocast", "is predicted beside weights of 4 bits: say --base-dtype nf4 "
+                                    "too, or leave it out");
+    if (bf16 && (o->flags & RVL_MODEL_PREPARE_KBIT) == 0)
+        return refuse("--autocast", "changes nothing where adapters and all else are in bf16: "
+                                    "leave it out");
     return RVL_OK;
 }
 
 static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
 {
+    if (o->lora_rank == 0 && (o->flags & LORA_FLAGS))
+        return refuse("--lora", "adapter-dtype, autocast and prepare-kbit go with adapters: say "
+                                "--lora RANK too, or leave them out");
     if (o->lora_rank == 0)
         return o->lora_targets == RVL_MODEL_LORA_PEFT
                    ? RVL_OK
@@ -179,12 +236,9 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
         return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
                                         "say --lora-targets all-linear");
     if (rvli_is_mixed(o->flags) || (o->flags & RVL_MODEL_REDUCE_FP32))
-        return refuse("--lora", "adapters are in fp32, and so is their reduction: leave out "
+        return refuse("--lora", "adapters are reduced in their own type: leave out "
                                 "--mixed-precision and --reduce-fp32");
-    if (o->optimizer == RVL_MODEL_ADAMW_BF16)
-        return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
-                                "adamw, adamw-8bit, sgd-momentum or sgd");
-    return RVL_OK;
+    return check_adapters(o);
 }
 
 /* Each chunk of the delta rule is run, for each layer. */
@@ -240,6 +294,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         status = check_chunks(m, o);
     if (status == RVL_OK)
         status = check_base(o);
+    if (status == RVL_OK)
+        status = check_prepared(m, o);
     return status == RVL_OK ? check_host(o) : status;
 }
 
@@ -359,7 +415,7 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
                              RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD |
-                             RVL_MODEL_BUCKET_FREED,
+                             RVL_MODEL_BUCKET_FREED | LORA_FLAGS,
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));

@@ -113,17 +113,21 @@ static void pack_base(share_walk *w, const rvli_tensor *tensor)
 {
     uint64_t parts[RVLI_NF4_PARTS];
     if (!rvli_is_quantised(w->options->base_dtype, tensor)) {
-        pack_one(w, tensor, w->bytes);
+        bool wide = (w->options->flags & RVL_MODEL_PREPARE_KBIT) != 0;
+        pack_one(w, tensor, wide ? FP32_BYTES : w->bytes);
         return;
     }
     rvli_nf4_parts(w->options->base_dtype, tensor->rows * tensor->columns, parts);
+    if (w->ranks > 1)
+        parts[RVLI_NF4_PACKED] =
+            BF16_BYTES * rvli_base_share(w->options->base_dtype, tensor, w->ranks);
     for (size_t i = 0; i < RVLI_NF4_PARTS; i++) {
         if (parts[i] > 0)
             rvli_packer_add(&w->packer, parts[i]);
     }
 }
 
-/* Adapters, and their gradients, are in fp32. */
+/* Adapters, and their gradients, are in fp32 unless the options say bf16. */
 static void pack_share(void *user, const rvli_tensor *tensor)
 {
     share_walk *w = user;
@@ -133,7 +137,8 @@ static void pack_share(void *user, const rvli_tensor *tensor)
         pack_base(w, tensor);
     if (!rvli_adapter_of(o->lora_rank, o->lora_targets, tensor, parts))
         return;
-    uint64_t bytes = w->bytes == BF16_BYTES ? FP32_BYTES : w->bytes;
+    bool wide = w->bytes == BF16_BYTES && (o->flags & RVL_MODEL_BF16_ADAPTERS) == 0;
+    uint64_t bytes = wide ? FP32_BYTES : w->bytes;
     pack_one(w, &parts[0], bytes);
     pack_one(w, &parts[1], bytes);
 }
@@ -167,6 +172,7 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
 /* FSDP gathers a layer at a time; the embedding, the last norm and the head are one unit. */
 typedef struct unit_walk {
     uint64_t ranks;
+    rvl_model_base_dtype base;
     uint64_t root_bytes;
     uint64_t layer_bytes[RVLI_MODEL_LAYERS_MAX];
 } unit_walk;
@@ -174,7 +180,7 @@ typedef struct unit_walk {
 static void sum_unit(void *user, const rvli_tensor *tensor)
 {
     unit_walk *w = user;
-    uint64_t bytes = rvli_tensor_share(tensor, w->ranks) * w->ranks * BF16_BYTES;
+    uint64_t bytes = rvli_base_share(w->base, tensor, w->ranks) * w->ranks * BF16_BYTES;
     if (tensor->layer == RVL_MODEL_NO_LAYER)
         w->root_bytes += bytes;
     else
@@ -196,7 +202,7 @@ static uint32_t largest_pair(const unit_walk *w, uint32_t layers)
 
 static void make_all_gather(const maker *m)
 {
-    unit_walk w = {.ranks = m->plan->options.train_ranks};
+    unit_walk w = {.ranks = m->plan->options.train_ranks, .base = m->plan->options.base_dtype};
     uint32_t first = 0, end = m->model->layers;
     rvli_packer packer;
     if (is_given(m, RVL_MODEL_ALL_GATHER))

@@ -89,7 +89,7 @@ static line as_line(const char *words)
 
 /* ---- Tables: which keys may stand where ---- */
 
-#define KEYS_MAX 40
+#define KEYS_MAX 48
 
 typedef enum table { ROOT, CHECK, SETTINGS, BUDGETS, GIVEN, TABLES } table;
 
@@ -133,6 +133,9 @@ static const char *const known[TABLES][KEYS_MAX] = {
                   "lora-targets",
                   "nccl",
                   "base-dtype",
+                  "adapter-dtype",
+                  "prepare-kbit",
+                  "autocast",
                   "cpu-offload",
                   "bucket-freed",
                   "offload-activations"},

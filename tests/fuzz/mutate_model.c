@@ -315,6 +315,9 @@ static void set_step(tree *t, json_t *root)
                                           "cpu_offload",
                                           "bucket_freed",
                                           "offload_activations",
+                                          "bf16_adapters",
+                                          "autocast",
+                                          "prepare_kbit",
                                           "train_vpp"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {

@@ -114,6 +114,9 @@ static rvl_model_options options_in(const json_t *step)
                  flag(step, "cpu_offload", RVL_MODEL_CPU_OFFLOAD) |
                  flag(step, "bucket_freed", RVL_MODEL_BUCKET_FREED) |
                  flag(step, "offload_activations", RVL_MODEL_OFFLOAD) |
+                 flag(step, "bf16_adapters", RVL_MODEL_BF16_ADAPTERS) |
+                 flag(step, "autocast", RVL_MODEL_AUTOCAST) |
+                 flag(step, "prepare_kbit", RVL_MODEL_PREPARE_KBIT) |
                  option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
         .accumulate = option(step, "accumulate"),
         .attention = (rvl_model_attention)option(step, "attention"),

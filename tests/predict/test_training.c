@@ -91,6 +91,7 @@ static void programs_have_what_a_card_read(void **state)
 #define QLORA(base)                                                                                \
     .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .micro_batch = 2, .seq_len = 1024,             \
     .lora_rank = 16, .base_dtype = (base)
+#define QLORA_FSDP LORA, .base_dtype = RVL_MODEL_BASE_NF4
 #define DDP                                                                                        \
     .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .optimizer = RVL_MODEL_ADAMW_BF16,             \
     .micro_batch = 1, .seq_len = 2048
@@ -133,6 +134,43 @@ static const struct {
       {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_8BIT},
       6723726336,
       7568621568}},
+    {3, {"llama-3.2-1b", {QLORA_FSDP}, 4719336448, 5916065792}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA_FSDP, .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_RESHARD,
+       .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+      4145229824,
+      5460983808}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_BF16,
+       .flags = RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_BUCKET_FREED},
+      4334511104,
+      4947181568}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_BF16,
+       .flags = RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_RECOMPUTE,
+       .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+      3898824704,
+      4594860032}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA(RVL_MODEL_BASE_NF4), .flags = RVL_MODEL_AUTOCAST},
+      4338525184,
+      4970250240}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA(RVL_MODEL_BASE_NF4), .flags = RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT},
+      5717693440,
+      6434062336}},
+    {3,
+     {"llama-3.2-1b",
+      {QLORA(RVL_MODEL_BASE_NF4),
+       .flags = RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT | RVL_MODEL_RECOMPUTE,
+       .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+      4991895552,
+      5966397440}},
     {16, {"phi-4-mini", {DDP}, 27609073664, 33929822208}},
     {16, {"phi-4-mini", {DDP, .flags = RVL_MODEL_BUCKET_FREED}, 27606976512, 29829890048}},
     {3, {"llama-3.2-1b", {LLAMA3, .flags = RVL_MODEL_CPU_OFFLOAD}, 4810974208, 7541358592}},
@@ -673,10 +711,18 @@ static void a_base_of_four_bits_is_as_large_as_its_parts(void **state)
         for (size_t part = 0; part < RVLI_NF4_PARTS; part++)
             sum += (int64_t)parts[part];
         assert_int_equal(sum, cases[i].bytes);
-        for (uint64_t flags = 0; flags < 2; flags++) {
+        static const uint64_t flags[] = {
+            0,
+            RVL_MODEL_RECOMPUTE,
+            RVL_MODEL_AUTOCAST,
+            RVL_MODEL_AUTOCAST | RVL_MODEL_RECOMPUTE,
+            RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT,
+            RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT | RVL_MODEL_RECOMPUTE,
+            RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT | RVL_MODEL_BF16_ADAPTERS};
+        for (size_t f = 0; f < sizeof flags / sizeof flags[0]; f++) {
             ledger l = {0};
             rvli_trained trained;
-            const rvli_training_shape shape = {QLORA(cases[i].base), .flags = flags};
+            const rvli_training_shape shape = {QLORA(cases[i].base), .flags = flags[f]};
             assert_int_equal(rvli_training_run(model, &shape,
                                                &(rvli_tape_listener){.told = note, .user = &l},
                                                &trained),

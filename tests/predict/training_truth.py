@@ -178,6 +178,33 @@ PROGRAMS = [
     ("simulated", "simulated-qwen3-8b-nf4-8bit", "qwen3-8b",
      "--train ddp --bucket-freed --micro-batch 2 --seq-len 1024 --lora 32 --lora-targets all-linear "
      "--base-dtype nf4-single --optimizer adamw-8bit"),
+    ("simulated", "simulated-llama-3.2-1b-nf4-fsdp", "llama-3.2-1b",
+     "--micro-batch 2 --seq-len 2048 --lora 16 --base-dtype nf4"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-fsdp-recompute", "llama-3.1-8b",
+     "--micro-batch 2 --seq-len 2048 --lora 64 --lora-targets all-linear --base-dtype nf4 --recompute --reshard"),
+    ("simulated", "simulated-qwen2.5-7b-nf4-single-fsdp", "qwen2.5-7b",
+     "--micro-batch 1 --seq-len 1500 --lora 16 --base-dtype nf4-single --reshard"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-autocast", "llama-3.1-8b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --lora 32 --lora-targets all-linear --base-dtype nf4 "
+     "--autocast --recompute"),
+    ("simulated", "simulated-llama-3.2-1b-nf4-kbit-autocast", "llama-3.2-1b",
+     "--train ddp --bucket-freed --micro-batch 2 --seq-len 2048 --lora 16 --base-dtype nf4 --prepare-kbit --autocast"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-kbit-autocast", "llama-3.1-8b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --lora 64 --lora-targets all-linear --base-dtype nf4 "
+     "--prepare-kbit --autocast --recompute"),
+    ("simulated", "simulated-qwen2.5-7b-nf4-kbit-autocast", "qwen2.5-7b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 1500 --lora 16 --lora-targets all-linear --base-dtype nf4 "
+     "--prepare-kbit --autocast --adapter-dtype bf16"),
+    ("simulated", "simulated-qwen3-8b-nf4-kbit-autocast-fsdp", "qwen3-8b",
+     "--micro-batch 1 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 --prepare-kbit --autocast "
+     "--recompute --reshard"),
+    ("simulated", "simulated-qwen3-8b-nf4-bf16-adapters", "qwen3-8b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --lora 32 --lora-targets all-linear --base-dtype nf4 "
+     "--adapter-dtype bf16 --recompute"),
+    ("simulated", "simulated-llama-3.1-8b-nf4-bf16-adapters-fsdp", "llama-3.1-8b",
+     "--micro-batch 1 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 --adapter-dtype bf16"),
+    ("simulated", "simulated-llama-3.2-1b-lora-bf16-adapters", "llama-3.2-1b",
+     "--micro-batch 2 --seq-len 2048 --lora 16 --adapter-dtype bf16"),
     ("simulated", "simulated-llama-3.2-1b-cpu-offload", "llama-3.2-1b", "--micro-batch 2 --seq-len 2048 --cpu-offload"),
     ("simulated", "simulated-qwen3-0.6b-cpu-offload-recompute", "qwen3-0.6b",
      "--micro-batch 4 --seq-len 2048 --cpu-offload --recompute --reshard"),
@@ -216,7 +243,8 @@ BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
 WIDER = {"simulated-glm-5-5-layers-recompute-reshard": 0.03, "simulated-deepseek-v3.2-5-layers": 0.035}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
-OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|accumulate \d+|fused|reduce-fp32|bucket-freed|offload-activations)")
+OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|accumulate \d+|fused|reduce-fp32|bucket-freed|offload-activations"
+                            r"|autocast|prepare-kbit)")  # fmt: skip
 
 
 def moments(trace):
@@ -273,7 +301,8 @@ def predict(reveille, config, options, folder):
     trace = os.path.join(folder, "step.rvt")
     path, options = config_of(config, options, folder)
     trainer = [] if "--train" in options else ["--train", "fsdp:2"]
-    states = "adamw" if "--lora" in options else "adamw-bf16"  # those of adapters are in fp32, as the adapters
+    in_fp32 = "--lora" in options and "--adapter-dtype" not in options
+    states = "adamw" if in_fp32 else "adamw-bf16"  # in the type of what is trained
     optimizer = [] if "--optimizer" in options else ["--optimizer", states]
     line = [reveille, "model", path, *trainer, *optimizer, *options, "-o", trace]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL)

@@ -7,12 +7,12 @@
 
 static uint64_t q_bytes(const rvli_training *t)
 {
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_Q];
+    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_Q];
 }
 
 static uint64_t kv_bytes(const rvli_training *t)
 {
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_KV];
+    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_KV];
 }
 
 static bool has_norms(const rvli_training *t)
@@ -69,7 +69,10 @@ static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads,
         return projected;
     rvli_block output =
         rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads), kept ? norm : NULL);
-    rvli_release(t, &projected);
+    if (kept && rvli_is_wide(t))
+        norm->input = projected;
+    else
+        rvli_release(t, &projected);
     return output;
 }
 
@@ -235,27 +238,63 @@ static forward_fn forward_of(const rvli_training *t)
     return is_fused(t) ? fused_forward : apart_forward;
 }
 
+/* scaled_dot_product_attention takes bf16. Leaves what it was converted from. */
+static void narrow(rvli_training *t, rvli_layer *layer, rvli_attention_gradients *wide_out)
+{
+    if (!rvli_is_wide(t))
+        return;
+    *wide_out = (rvli_attention_gradients){layer->q, layer->k, layer->v};
+    layer->v = rvli_activation(t, kv_bytes(t) / 2);
+    layer->k = rvli_activation(t, kv_bytes(t) / 2);
+    layer->q = rvli_activation(t, q_bytes(t) / 2);
+}
+
+/* Of what it was converted from. */
+static void widen(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+{
+    rvli_block *parts[] = {&of->q, &of->k, &of->v};
+    const uint64_t bytes[] = {q_bytes(t), has_gradient_of_k(t, number) ? kv_bytes(t) : 0,
+                              kv_bytes(t)};
+    for (int i = 0; i < 3 && rvli_is_wide(t); i++) {
+        rvli_block full = rvli_activation(t, bytes[i]);
+        rvli_release(t, parts[i]);
+        *parts[i] = full;
+    }
+}
+
 rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 {
+    rvli_attention_gradients wide = {0};
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
         return rvli_delta_forward(t, number, kept);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_forward(t, number, kept);
     forward_of(t)(t, number, kept);
+    narrow(t, layer, &wide);
     rvli_sdpa_forward(t, layer, kept);
+    if (rvli_is_wide(t) && !kept) {
+        rvli_release(t, &layer->q);
+        rvli_release(t, &layer->k);
+        rvli_release(t, &layer->v);
+    }
     hold_keys(t, number, kept);
     layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
     gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
+    rvli_release(t, &wide.q);
+    rvli_release(t, &wide.k);
+    rvli_release(t, &wide.v);
     rvli_sdpa_done(t, layer, kept);
     rvli_release(t, &layer->gate_input);
-    if (!kept || rvli_is_frozen(t)) {
+    if (!kept || !rvli_keeps_input(t, number, RVLI_ROLE_O)) {
         rvli_release(t, &layer->by_tokens);
         rvli_release(t, &layer->gated);
-        if (!rvli_has_streams(t)) /* which need it later */
-            rvli_release(t, &layer->attention_input);
     }
+    bool input_kept =
+        kept && rvli_keeps_input(t, number, is_fused(t) ? RVLI_ROLE_QKV : RVLI_ROLE_Q);
+    if (!input_kept && !rvli_has_streams(t)) /* which need it later */
+        rvli_release(t, &layer->attention_input);
     return output;
 }
 
@@ -491,6 +530,11 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
         return rvli_delta_backward(t, number, of_output);
     if (t->model->features & RVLI_MLA)
         return rvli_latent_backward(t, number, of_output);
+    if (rvli_is_wide(t)) {
+        of_output = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
+        if (!rvli_wants_gradient(t, number, RVLI_ROLE_Q))
+            rvli_release(t, &t->flow);
+    }
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
     rvli_release(t, &of_output);
@@ -505,6 +549,7 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
         in_turn_backward(t, number, &of, &of_input);
         return of_input.block;
     }
+    widen(t, number, &of);
     positions_backward(t, number, &of);
     (is_fused(t) ? fused_backward : apart_backward)(t, number, &of, &of_input);
     return of_input.block;

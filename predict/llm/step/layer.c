@@ -114,7 +114,7 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     rvli_block attended = mix(t, number, kept);
     attended = behind(t, attended, &layer->behind_attention, kept);
     rvli_block product = multiplied(t, attended);
-    layer->middle = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
+    layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
     rvli_release(t, &product);
     rvli_release(t, &attended);
     if (has_norms_before(t))
@@ -124,11 +124,16 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     return behind(t, given, &layer->behind_mlp, kept);
 }
 
-/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps. */
+/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps, and in fp32
+ * what the norm keeps. */
 static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
 {
     if (kept && !has_norms_before(t) && !rvli_is_frozen(t)) {
         layer->mlp_input = layer->middle;
+        layer->middle = NULL;
+    }
+    if (kept && rvli_is_wide(t)) {
+        layer->before_mlp.input = layer->middle;
         layer->middle = NULL;
     }
     rvli_release(t, &layer->middle);
@@ -138,10 +143,11 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    bool input_kept = recompute || (!has_norms_before(t) && !rvli_is_frozen(t));
+    bool norm_has_it = rvli_is_wide(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
+    bool input_kept = recompute || norm_has_it || (!has_norms_before(t) && !rvli_is_frozen(t));
     rvli_block given = run(t, number, !recompute, false);
     rvli_block product = multiplied(t, given);
-    rvli_block output = rvli_activation(t, RVLI_HALF * t->tokens * width(t));
+    rvli_block output = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
     rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer, !recompute);

@@ -106,9 +106,20 @@ static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gra
 
 /* ---- plain ---- */
 
+/* In fp32 the head and what it is given are converted; the head stays so. */
+static rvli_block head_forward(rvli_training *t)
+{
+    bool wide = rvli_is_wide(t);
+    t->head_cast = rvli_activation(t, wide ? RVLI_HALF * head(t)->elements : 0);
+    rvli_block input = rvli_activation(t, wide ? hidden_bytes(t, t->tokens) : 0);
+    rvli_block half = logits(t, RVLI_HALF, t->tokens);
+    rvli_release(t, &input);
+    return half;
+}
+
 static void plain_forward(rvli_training *t)
 {
-    rvli_block half = divided(t, t->tokens, logits(t, RVLI_HALF, t->tokens));
+    rvli_block half = divided(t, t->tokens, head_forward(t));
     half = cap(t, t->tokens, half, &t->capped);
     rvli_block full = logits(t, RVLI_FULL, t->tokens);
     t->log_probabilities = logits(t, RVLI_FULL, t->tokens);
@@ -140,11 +151,18 @@ static rvli_block plain_backward(rvli_training *t)
     of_half = cap_backward(t, t->tokens, of_half, &t->capped);
     of_half = divided(t, t->tokens, of_half);
     rvli_gradient(t, rvli_root(t), head_role(t));
-    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
+    if (head(t)->trained)
+        rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));
+    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD); /* in the first product, behind what it gives */
     rvli_release(t, &of_half);
     rvli_release(t, &t->last_hidden);
-    return of_hidden;
+    rvli_release(t, &t->head_cast);
+    if (!rvli_is_wide(t))
+        return of_hidden;
+    rvli_block full = rvli_activation(t, 2 * hidden_bytes(t, t->tokens));
+    rvli_release(t, &of_hidden);
+    return full;
 }
 
 /* ---- chunked ---- */
@@ -265,7 +283,11 @@ void rvli_loss_forward(rvli_training *t)
     rvli_offload_inputs(t, t->model->layers);
     t->last_hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->last_norm);
     rvli_offload_last_inputs(t);
-    rvli_release(t, &t->hidden);
+    if (rvli_is_wide(t))
+        t->last_norm.input = t->hidden;
+    else
+        rvli_release(t, &t->hidden);
+    t->hidden = NULL;
     rvli_streams_done(t);
     if (t->layers[0].input != t->embedded)
         rvli_release(t, &t->embedded);

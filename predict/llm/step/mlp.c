@@ -7,7 +7,7 @@
 
 static uint64_t inner_bytes(const rvli_training *t)
 {
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_INTERMEDIATE];
+    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_INTERMEDIATE];
 }
 
 /* Gemma 3n: what is below a bound that follows from a token's gate is cut off. */
@@ -112,10 +112,10 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
         rvli_down_again(t, number);
     else
         output = rvli_linear_forward(t, number, RVLI_ROLE_DOWN, kept);
-    if (!kept || rvli_is_frozen(t)) {
+    if (!kept || !rvli_keeps_input(t, number, RVLI_ROLE_DOWN))
         rvli_release(t, &layer->product);
+    if (!kept || !rvli_keeps_input(t, number, is_fused(t) ? RVLI_ROLE_GATE_UP : RVLI_ROLE_GATE))
         drop_named(t, layer);
-    }
     return output;
 }
 

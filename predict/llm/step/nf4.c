@@ -35,27 +35,38 @@ static bool is_adapter(const rvli_parameter *parameter)
     return parameter->role == RVLI_ROLE_ADAPTER;
 }
 
+/* Of several ranks transformers takes the linear layers and the head to be split, which they are
+ * not. */
+static uint64_t warmed_up(const rvli_training *t, const rvli_parameter *parameter)
+{
+    uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
+    if (is_adapter(parameter))
+        return 0;
+    if (parameter->is_quantised)
+        return parameter->elements / 2 / ranks;
+    bool tied = (t->model->features & RVLI_HEAD) == 0;
+    uint64_t bytes = RVLI_HALF * parameter->elements;
+    return parameter->role == (tied ? RVLI_ROLE_EMBEDDING : RVLI_ROLE_HEAD) ? bytes / ranks : bytes;
+}
+
 static void warm_up(rvli_training *t)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < t->parameter_count; i++) {
-        const rvli_parameter *parameter = &t->parameters[i];
-        if (parameter->is_quantised)
-            bytes += parameter->elements / 2;
-        else if (!is_adapter(parameter))
-            bytes += RVLI_HALF * parameter->elements;
-    }
+    for (uint32_t i = 0; i < t->parameter_count; i++)
+        bytes += warmed_up(t, &t->parameters[i]);
     rvli_block all = weights(t, bytes);
     rvli_release(t, &all);
 }
 
-static void quantise(rvli_training *t, uint64_t elements)
+static void quantise(rvli_training *t, rvli_parameter *parameter)
 {
+    uint64_t elements = parameter->elements;
     uint64_t parts[RVLI_NF4_PARTS], wide = rvli_nf4_scales_bytes(elements);
     rvli_nf4_parts(t->options->base_dtype, elements, parts);
     rvli_block half = passing(t, RVLI_HALF * elements);
     rvli_block scales = is_double(t) ? passing(t, wide) : weights(t, parts[0]);
-    for (size_t i = 1; i < 4; i++)
+    parameter->share = weights(t, parts[RVLI_NF4_PACKED]);
+    for (size_t i = 2; i < 4; i++)
         weights(t, parts[i]);
     if (is_double(t)) {
         rvli_block centred = passing(t, wide);
@@ -71,7 +82,7 @@ static void quantise(rvli_training *t, uint64_t elements)
 static void load_one(rvli_training *t, rvli_parameter *parameter)
 {
     if (parameter->is_quantised)
-        quantise(t, parameter->elements);
+        quantise(t, parameter);
     else
         parameter->share = weights(t, RVLI_HALF * parameter->elements);
 }
@@ -110,26 +121,74 @@ static void load_base(rvli_training *t)
     free(sorted);
 }
 
-/* PEFT makes all in bf16, as the model, and then fp32 of one after the other. */
+static void make_adapters(rvli_training *t, uint64_t each)
+{
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        rvli_parameter *parameter = &t->parameters[i];
+        if (!is_adapter(parameter))
+            continue;
+        rvli_block made = weights(t, each * parameter->elements);
+        rvli_release(t, &parameter->share);
+        parameter->share = made;
+    }
+}
+
+/* PEFT makes all in bf16, as the model, and then fp32 of one after the other. TRL makes bf16 of
+ * these again. */
 static void load_adapters(rvli_training *t)
 {
-    for (uint64_t each = RVLI_HALF; each <= RVLI_FULL; each *= 2) {
-        for (uint32_t i = 0; i < t->parameter_count; i++) {
-            rvli_parameter *parameter = &t->parameters[i];
-            if (!is_adapter(parameter))
-                continue;
-            rvli_block made = weights(t, each * parameter->elements);
-            rvli_release(t, &parameter->share);
-            parameter->share = made;
-        }
+    make_adapters(t, RVLI_HALF);
+    make_adapters(t, RVLI_FULL);
+    if (rvli_adapter_bytes(t) == RVLI_HALF)
+        make_adapters(t, RVLI_HALF);
+}
+
+/* Each GPU has loaded all. FSDP2 makes the shares of a unit, and then the whole goes. */
+static void shard(rvli_training *t)
+{
+    rvli_block *whole = calloc(t->parameter_count, sizeof(rvli_block));
+    if (whole == NULL) {
+        t->tape.failed = true;
+        return;
     }
+    for (uint32_t number = 0; number <= t->model->layers; number++) {
+        const rvli_unit *unit = &t->units[number];
+        for (uint32_t i = 0; i < unit->count; i++) {
+            rvli_parameter *parameter = rvli_parameter_of(t, unit, i);
+            whole[i] = parameter->share;
+            parameter->share = weights(t, parameter->element_bytes * parameter->share_elements);
+        }
+        for (uint32_t i = 0; i < unit->count; i++)
+            rvli_release(t, &whole[i]);
+    }
+    free(whole);
+}
+
+/* prepare_model_for_kbit_training() makes fp32 of what is not in four bits, and empties the cache.
+ */
+static void prepare(rvli_training *t)
+{
+    for (uint32_t i = 0; i < t->parameter_count; i++) {
+        rvli_parameter *parameter = &t->parameters[i];
+        if (parameter->is_quantised || is_adapter(parameter))
+            continue;
+        rvli_block full = weights(t, RVLI_FULL * parameter->elements);
+        rvli_release(t, &parameter->share);
+        parameter->share = full;
+    }
+    if (rvli_allocator_empty_cache(&t->tape.allocator) != RVL_OK)
+        t->tape.failed = true;
 }
 
 void rvli_nf4_load(rvli_training *t)
 {
     warm_up(t);
     load_base(t);
+    if (rvli_is_wide(t))
+        prepare(t);
     load_adapters(t);
+    if (t->sharded)
+        shard(t);
 }
 
 /* ---- Products ---- */

@@ -3,6 +3,8 @@
  * RMSNorm as transformers writes it: in fp32, then bf16, then times the weight. OLMo, Gemma and
  * others multiply by the weight in fp32 before they go back to bf16, and keep what it multiplies in
  * fp32.
+ *
+ * What is given in fp32 is kept as it is, and there is nothing to convert.
  */
 #include "predict/llm/step/training.h"
 
@@ -15,6 +17,10 @@ static bool in_full(const rvli_training *t)
 static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, bool kept,
                         rvli_block *normed_out)
 {
+    if (rvli_is_wide(t)) {
+        *normed_out = scaled; /* as it is */
+        return rvli_activation(t, RVLI_FULL * elements);
+    }
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
     if (rvli_has_streams(t) && !kept)
@@ -28,7 +34,7 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
     uint64_t elements = rows * width;
-    rvli_block input = rvli_activation(t, RVLI_FULL * elements);
+    rvli_block input = rvli_activation(t, rvli_is_wide(t) ? 0 : RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &squares);
@@ -106,6 +112,15 @@ static void fetch(rvli_training *t, const rvli_norm *kept, uint64_t bytes)
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, bytes);
 }
 
+/* With the last tensor of a layer that was computed again, its input goes. */
+static void release_recomputed_from(rvli_training *t, const rvli_norm *kept)
+{
+    for (uint32_t i = 0; (t->options->flags & RVL_MODEL_RECOMPUTE) && i < t->model->layers; i++) {
+        if (kept == &t->layers[i].before_attention)
+            rvli_release(t, &t->layers[i].input);
+    }
+}
+
 /* Through the scale back to what it was worked out from. */
 static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, rvli_norm *kept,
                            rvli_block of_scale)
@@ -130,6 +145,7 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_fetched(t);
     rvli_release(t, &of_squares);
     rvli_release(t, &kept->input);
+    release_recomputed_from(t, kept);
     rvli_release(t, &added);
 }
 
@@ -160,6 +176,11 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     uint64_t elements = rows * width;
     if (in_full(t))
         return weigh_in_full_backward(t, rows, width, kept, unit, role, gradient);
+    if (rvli_is_wide(t)) {
+        rvli_block of_scaled = rvli_activation(t, RVLI_FULL * elements);
+        rvli_release(t, &gradient);
+        return of_scaled;
+    }
     fetch(t, kept, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
     rvli_block of_normed = rvli_activation(t, RVLI_HALF * elements);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : RVLI_HALF * elements);
@@ -173,8 +194,16 @@ static rvli_block weigh_backward(rvli_training *t, uint64_t rows, uint64_t width
     return of_scaled;
 }
 
-rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
-                                     rvli_norm *kept, rvli_block of_scaled)
+/* It was given the residual. The gradient of that is there. */
+static bool is_added_in_place(const rvli_training *t, rvli_role role)
+{
+    bool of_residual = role == RVLI_ROLE_NORM_BEFORE_ATTENTION || role == RVLI_ROLE_NORM_BEFORE_MLP;
+    return rvli_is_wide(t) && of_residual;
+}
+
+/* NULL: it was added to the gradient that is there. */
+static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
+                                  rvli_block of_scaled, bool in_place)
 {
     uint64_t elements = rows * width;
     rvli_block by_scale = rvli_activation(t, RVLI_FULL * elements);
@@ -186,15 +215,26 @@ rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t w
     rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &by_scale);
     rvli_release(t, &of_scaled);
+    if (in_place)
+        rvli_release(t, &of_input);
     scale_backward(t, rows, elements, kept, of_scale);
     return of_input;
+}
+
+rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept, rvli_block of_scaled)
+{
+    return scaled_backward(t, rows, width, kept, of_scaled, false);
 }
 
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
-    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, kept, of_scaled);
+    bool in_place = is_added_in_place(t, role);
+    rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled, in_place);
+    if (rvli_is_wide(t))
+        return of_input;
     rvli_block answer = rvli_activation(t, RVLI_HALF * rows * width);
     rvli_release(t, &of_input);
     return answer;

@@ -135,11 +135,28 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
             return;
         *parameter = (rvli_parameter){.role = RVLI_ROLE_ADAPTER,
                                       .trained = true,
-                                      .element_bytes = RVLI_FULL,
+                                      .element_bytes = rvli_adapter_bytes(t),
                                       .elements = parts[i].rows * parts[i].columns,
                                       .share_elements = rvli_tensor_share(&parts[i], ranks)};
         unit->count++;
     }
+}
+
+/* PEFT's module has the adapters behind weight and bias. */
+static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role)
+{
+    static const rvli_role weights[RVLI_ROLE_COUNT] = {[RVLI_ROLE_Q_BIAS] = RVLI_ROLE_Q,
+                                                       [RVLI_ROLE_K_BIAS] = RVLI_ROLE_K,
+                                                       [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V};
+    uint32_t *adapter = &unit->adapters[weights[role]];
+    if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0)
+        return;
+    rvli_parameter *first = &t->parameters[*adapter - 1];
+    rvli_parameter bias = t->parameters[t->parameter_count - 1];
+    first[2] = first[1];
+    first[1] = first[0];
+    first[0] = bias;
+    unit->by_role[role] = (*adapter)++;
 }
 
 static void take(void *user, const rvli_tensor *tensor)
@@ -152,15 +169,18 @@ static void take(void *user, const rvli_tensor *tensor)
     if (parameter == NULL)
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
-    *parameter = (rvli_parameter){.pattern = tensor->pattern,
-                                  .layer = tensor->layer,
-                                  .role = role,
-                                  .is_quantised = rvli_is_quantised(t->options->base_dtype, tensor),
-                                  .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
-                                  .element_bytes = RVLI_HALF,
-                                  .elements = tensor->stack * tensor->rows * tensor->columns,
-                                  .share_elements = rvli_tensor_share(tensor, ranks)};
+    bool quantised = rvli_is_quantised(t->options->base_dtype, tensor);
+    *parameter =
+        (rvli_parameter){.pattern = tensor->pattern,
+                         .layer = tensor->layer,
+                         .role = role,
+                         .is_quantised = quantised,
+                         .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
+                         .element_bytes = quantised ? RVLI_HALF : rvli_flow_bytes(t),
+                         .elements = tensor->stack * tensor->rows * tensor->columns,
+                         .share_elements = rvli_base_share(t->options->base_dtype, tensor, ranks)};
     add_to_unit(t, unit, role);
+    put_before_adapter(t, unit, role);
     take_adapter(t, unit, role, tensor);
 }
 

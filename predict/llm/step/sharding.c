@@ -148,7 +148,7 @@ static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
 /* Of the shares of gradients; and what these are reduced in. */
 static uint64_t gradient_element_bytes(const rvli_training *t)
 {
-    return rvli_is_frozen(t) ? RVLI_FULL : rvli_share_bytes(t);
+    return rvli_is_frozen(t) ? rvli_adapter_bytes(t) : rvli_share_bytes(t);
 }
 
 static uint64_t reduced_element_bytes(const rvli_training *t)

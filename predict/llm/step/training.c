@@ -39,7 +39,7 @@ static void load_parameters(rvli_training *t)
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
         bool adapter = parameter->role == RVLI_ROLE_ADAPTER;
-        uint64_t each = adapter ? RVLI_FULL : rvli_share_bytes(t);
+        uint64_t each = adapter ? rvli_adapter_bytes(t) : rvli_share_bytes(t);
         parameter->share =
             rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS, each * parameter->share_elements);
     }
@@ -68,7 +68,7 @@ static void load(rvli_training *t)
         rvli_buckets_make(t);
 }
 
-/* Cosines and sines of one sequence's positions, in fp32 and then bf16. */
+/* Cosines and sines of one sequence's positions, in fp32, and then in the type of the layers. */
 static void make_rotary(rvli_training *t, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
@@ -84,18 +84,18 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
         rvli_release(t, &plain);
     }
     for (int i = 0; i < 2; i++)
-        rotary[i] = rvli_activation(t, RVLI_HALF * angles);
+        rotary[i] = rvli_is_wide(t) ? scaled[i] : rvli_activation(t, RVLI_HALF * angles);
     rvli_release(t, &half);
     rvli_release(t, &whole);
-    rvli_release(t, &scaled[0]);
-    rvli_release(t, &scaled[1]);
+    for (int i = 0; i < 2 && !rvli_is_wide(t); i++)
+        rvli_release(t, &scaled[i]);
 }
 
 static void forward(rvli_training *t)
 {
     rvli_offload_begin(t);
     rvli_gather_forward(t, rvli_root(t));
-    t->hidden = rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
+    t->hidden = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_HIDDEN]);
     if (t->model->features & RVLI_SCALED_INPUT) {
         rvli_block scaled = rvli_activation(t, rvli_bytes_of(t->hidden));
         rvli_release(t, &t->hidden);
@@ -119,6 +119,7 @@ static void forward(rvli_training *t)
     rvli_indexer_end(t);
     rvli_streams_end(t);
     rvli_loss_forward(t);
+    rvli_end_autocast(t);
     rvli_tape_between(&t->tape);
 }
 

@@ -150,8 +150,9 @@ typedef struct rvli_streams {
 
 /* What an adapter of LoRA keeps: its input, and what its first matrix gave. */
 typedef struct rvli_adapter {
-    rvli_block input;
+    rvli_block input; /* in fp32 */
     rvli_block inner;
+    rvli_block casts[2]; /* its matrices in bf16 */
 } rvli_adapter;
 
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
@@ -351,6 +352,7 @@ typedef struct rvli_training {
     rvli_streams streams;
     rvli_norm last_norm;
     rvli_block last_hidden;
+    rvli_block head_cast; /* of a head in fp32: in bf16 */
     rvli_block log_probabilities;
     rvli_block capped;  /* of logits with a cap: their tanh */
     rvli_block *chunks; /* of a chunked loss: their log_probabilities, then gradients */
@@ -447,9 +449,39 @@ static inline bool rvli_is_frozen(const rvli_training *t)
     return t->options->lora_rank > 0;
 }
 
+/* Bytes of an element of an adapter, of its gradient, and of what reduces it. */
+static inline uint64_t rvli_adapter_bytes(const rvli_training *t)
+{
+    return t->options->flags & RVL_MODEL_BF16_ADAPTERS ? RVLI_HALF : RVLI_FULL;
+}
+
+/* Whether adapters in fp32 compute in bf16: their weights are converted in each forward pass. */
+static inline bool rvli_casts_adapters(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_AUTOCAST) != 0 && rvli_adapter_bytes(t) == RVLI_FULL;
+}
+
+/* Bytes of an element of what adapters compute. */
+static inline uint64_t rvli_adapted_bytes(const rvli_training *t)
+{
+    return rvli_casts_adapters(t) ? RVLI_HALF : rvli_adapter_bytes(t);
+}
+
 static inline bool rvli_is_base_quantised(const rvli_training *t)
 {
     return t->options->base_dtype != RVL_MODEL_BASE_BF16;
+}
+
+/* Embedding, norms and head in fp32: so is what layers pass on, and what is not a product. */
+static inline bool rvli_is_wide(const rvli_training *t)
+{
+    return (t->options->flags & RVL_MODEL_PREPARE_KBIT) != 0;
+}
+
+/* Bytes of an element of what layers pass on. */
+static inline uint64_t rvli_flow_bytes(const rvli_training *t)
+{
+    return rvli_is_wide(t) ? RVLI_FULL : RVLI_HALF;
 }
 
 /* Shards, their gradients and states. */
@@ -511,7 +543,8 @@ rvli_block rvli_norm_plain_backward(rvli_training *t, uint64_t rows, uint64_t wi
 
 /* Answers what it gives; kept: NULL where nothing is kept. */
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept);
-/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input. */
+/* Takes the gradient of what it gave (NULL: it stays), and answers that of its input; NULL: it was
+ * added to that of the residual. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
 /* The same in fp32, from the gradient of what was scaled. */
@@ -538,12 +571,15 @@ void rvli_nf4_done(rvli_training *t, rvli_nf4 *nf4);
  * transposed view, to which it does not add in place. */
 typedef struct rvli_sum {
     rvli_block block;
-    bool is_product;
+    bool is_view;
 } rvli_sum;
 
 void rvli_add(rvli_training *t, rvli_sum *sum, rvli_block *part, bool is_product);
 
 bool rvli_is_adapted(const rvli_training *t, uint32_t number, rvli_role role);
+
+/* Whether the input of a role's layer is kept as it is. */
+bool rvli_keeps_input(const rvli_training *t, uint32_t number, rvli_role role);
 
 /* Whether what goes into a role's layer has a gradient: below the first there is nothing to train.
  */
@@ -551,6 +587,9 @@ bool rvli_wants_gradient(const rvli_training *t, uint32_t number, rvli_role role
 
 /* Answers the output. */
 rvli_block rvli_linear_forward(rvli_training *t, uint32_t number, rvli_role role, bool kept);
+
+/* Behind the forward pass: matrices of adapters that were converted, and that nothing keeps, go. */
+void rvli_end_autocast(rvli_training *t);
 
 /* Computing a layer again ends at the last tensor that is kept: inside of an adapter of the down
  * projection, and else before it. */

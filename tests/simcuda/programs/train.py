@@ -3,8 +3,8 @@
 
     python -m torch.distributed.run --nproc-per-node N train.py CONFIG.json --out OUT.json
 
-On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and --optimizer
-adamw-8bit bitsandbytes, --offload-activations trl.
+On a card or below `reveille run`. Rank 0 writes. --lora needs peft, --loss fused liger-kernel, --base-dtype nf4 and the
+optimizers of 8 bits and paged ones bitsandbytes, --offload-activations trl.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CHUNKS = 8
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
 ALL_LINEAR = "all-linear"
-OPTIMIZERS = ("adamw", "adamw-fused", "adamw-8bit")
+OPTIMIZERS = {"adamw-8bit": "AdamW8bit", "paged-adamw-8bit": "PagedAdamW8bit", "paged-adamw-32bit": "PagedAdamW32bit"}
 ALONE = ("gemma3n",)  # its class asks its towers' embeddings for text, too: without them it does not run
 TOWERS = ("visual", "vision_tower", "vision_model", "multi_modal_projector")
 
@@ -49,9 +49,12 @@ def arguments():
     parser.add_argument("--loss", default="plain", help="plain, chunked, chunked:N, or fused")
     parser.add_argument("--lora", type=int, metavar="RANK")
     parser.add_argument("--lora-targets", choices=("peft", ALL_LINEAR), default="peft")
-    parser.add_argument("--base-dtype", choices=("bf16", "nf4"), default="bf16", help="nf4: with --ddp and --lora")
+    parser.add_argument("--base-dtype", choices=("bf16", "nf4"), default="bf16", help="nf4: with --lora")
     parser.add_argument("--single-quant", action="store_true", help="nf4: scales stay in fp32")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
+    parser.add_argument("--adapter-dtype", choices=("fp32", "bf16"), default="fp32", help="bf16: as TRL has them")
+    parser.add_argument("--prepare-kbit", action="store_true", help="PEFT's prepare_model_for_kbit_training()")
+    parser.add_argument("--autocast", action="store_true", help="the forward pass in torch.autocast(bfloat16)")
+    parser.add_argument("--optimizer", choices=("adamw", "adamw-fused", *OPTIMIZERS), default="adamw")
     parser.add_argument("--accumulate", type=int, default=1, help="passes before the optimizer's step")
     parser.add_argument("--offload-activations", action="store_true", help="as TRL does it")
     parser.add_argument("--cpu-offload", action="store_true", help="FSDP: shards, their gradients and states on the host")
@@ -84,10 +87,17 @@ def configured(options):
 
 
 def adapted(model, options):
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 
     targets = options.lora_targets if options.lora_targets == ALL_LINEAR else None
-    return get_peft_model(model, LoraConfig(r=options.lora, target_modules=targets, task_type="CAUSAL_LM"))
+    if options.prepare_kbit:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    model = get_peft_model(model, LoraConfig(r=options.lora, target_modules=targets, task_type="CAUSAL_LM"))
+    if options.adapter_dtype == "bf16":  # as TRL does it behind PEFT, trl/trainer/sft_trainer.py
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.to(torch.bfloat16)
+    return model
 
 
 def fill(model):
@@ -113,8 +123,10 @@ def quantised(config, options):
     with torch.device("meta"):
         empty = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     zero = torch.zeros((), dtype=torch.bfloat16)
+    storage = torch.uint8 if options.ddp else torch.bfloat16  # FSDP2 shards no bytes
     bits = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
-                                           bnb_4bit_use_double_quant=not options.single_quant)  # fmt: skip
+                                           bnb_4bit_use_double_quant=not options.single_quant,
+                                           bnb_4bit_quant_storage=storage)  # fmt: skip
     weights = {name: zero.expand(each.shape) for name, each in empty.state_dict().items()
                if name not in empty.all_tied_weights_keys}  # fmt: skip
     return type(empty).from_pretrained(None, config=config, state_dict=weights, dtype=torch.bfloat16, attn_implementation="sdpa",
@@ -205,7 +217,7 @@ def optimizer_of(trained, name):
         return torch.optim.AdamW(trained, lr=1e-5, fused=True)
     import bitsandbytes.optim
 
-    return bitsandbytes.optim.AdamW8bit(trained, lr=1e-5)
+    return getattr(bitsandbytes.optim, OPTIMIZERS[name])(trained, lr=1e-5)
 
 
 def to_device_buffers(model):
@@ -224,6 +236,10 @@ def offload(model, options):
     return get_act_offloading_ctx_manager(model)
 
 
+def cast(options):
+    return torch.autocast("cuda", torch.bfloat16) if options.autocast else contextlib.nullcontext()
+
+
 def attention(options):
     return sdpa_kernel(BACKENDS[options.attention]) if options.attention else contextlib.nullcontext()
 
@@ -233,7 +249,7 @@ def step(model, optimizer, ids, kept, options):
     read = {}
     with torch.profiler.record_function("stage:train"), attention(options):
         for _ in range(options.accumulate):
-            with kept:
+            with kept, cast(options):
                 loss = model(input_ids=ids, labels=ids)["loss"]
             read["after_forward"] = memory()
             loss.backward()
