@@ -92,7 +92,7 @@ static bool set_wake(rvl_model_options *o, const char *text)
 static bool set_optimizer(rvl_model_options *o, const char *text)
 {
     static const char *const words[] = {
-#define WORD(name, word, states, bytes, blocks, master) word,
+#define WORD(name, word, states, bytes, blocks, master, paged) word,
         RVL_MODEL_OPTIMIZER_MAP(WORD)
 #undef WORD
             NULL};

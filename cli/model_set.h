@@ -79,9 +79,12 @@
     SWITCH(autocast, "autocast", "types as they are",                                              \
            "with nf4: the forward pass is in torch.autocast (bf16), as with bf16=True of a "       \
            "transformers Trainer")                                                                 \
-    SETTING(optimizer, "optimizer", "adamw|adamw-bf16|adamw-8bit|sgd-momentum|sgd",                \
-            "adamw, adamw-bf16, adamw-8bit, sgd-momentum or sgd", "adamw",                         \
-            "what the trainer steps with")                                                         \
+    SETTING(optimizer, "optimizer", "NAME",                                                        \
+            "adamw, adamw-bf16, adamw-8bit, paged-adamw-8bit, paged-adamw-32bit, sgd-momentum "    \
+            "or sgd",                                                                              \
+            "adamw",                                                                               \
+            "what the trainer steps with: adamw, adamw-bf16, adamw-8bit, sgd-momentum, sgd, or "   \
+            "paged-adamw-8bit and paged-adamw-32bit, bitsandbytes' with states in managed memory") \
     SWITCH(mixed_precision, "mixed-precision", "all in bf16",                                      \
            "FSDP: shards and gradients in fp32, the passes in bf16")                               \
     SWITCH(reduce_fp32, "reduce-fp32", "as they are",                                              \

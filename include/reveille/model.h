@@ -89,7 +89,8 @@ RVL_API const char *rvl_model_family(size_t index);
     X(ENGINE_NCCL, "engine_nccl", "NCCL's buffers for the engine's communicators")                 \
     X(TRAINER_NCCL, "trainer_nccl", "NCCL's buffers for the trainer's communicators")              \
     X(DEQUANTISED, "dequantised", "weights of 4 bits in bf16, for one product")                    \
-    X(TRAINER_HOST, "trainer_host", "what the trainer keeps in the host's memory, not this GPU's")
+    X(TRAINER_HOST, "trainer_host", "what the trainer keeps in the host's memory, not this GPU's") \
+    X(PAGED_OPTIMIZER, "paged_optimizer", "states in managed memory, as far as there is room")
 
 typedef enum rvl_model_term {
 #define RVL_MODEL_TERM_ENUM(name, tag, meaning) RVL_MODEL_##name,
@@ -122,17 +123,19 @@ typedef enum rvl_model_dtype {
     RVL_MODEL_INT8
 } rvl_model_dtype;
 
-/* X(NAME, word, states, bytes of each for a parameter, in blocks of 256 with a scale, fp32 master)
- */
+/* X(NAME, word, states, bytes of each for a parameter, in blocks of 256 with a scale, fp32 master,
+ * in managed memory) */
 #define RVL_MODEL_OPTIMIZER_MAP(X)                                                                 \
-    X(ADAMW, "adamw", 2, 4, false, true)                                                           \
-    X(ADAMW_BF16, "adamw-bf16", 2, 2, false, false)                                                \
-    X(ADAMW_8BIT, "adamw-8bit", 2, 1, true, false)                                                 \
-    X(SGD_MOMENTUM, "sgd-momentum", 1, 4, false, true)                                             \
-    X(SGD, "sgd", 0, 0, false, false)
+    X(ADAMW, "adamw", 2, 4, false, true, false)                                                    \
+    X(ADAMW_BF16, "adamw-bf16", 2, 2, false, false, false)                                         \
+    X(ADAMW_8BIT, "adamw-8bit", 2, 1, true, false, false)                                          \
+    X(SGD_MOMENTUM, "sgd-momentum", 1, 4, false, true, false)                                      \
+    X(SGD, "sgd", 0, 0, false, false, false)                                                       \
+    X(PAGED_ADAMW_8BIT, "paged-adamw-8bit", 2, 1, true, false, true)                               \
+    X(PAGED_ADAMW_32BIT, "paged-adamw-32bit", 2, 4, false, false, true)
 
 typedef enum rvl_model_optimizer {
-#define RVL_MODEL_OPTIMIZER_ENUM(name, word, states, bytes, blocks, master) RVL_MODEL_##name,
+#define RVL_MODEL_OPTIMIZER_ENUM(name, word, states, bytes, blocks, master, paged) RVL_MODEL_##name,
     RVL_MODEL_OPTIMIZER_MAP(RVL_MODEL_OPTIMIZER_ENUM)
 #undef RVL_MODEL_OPTIMIZER_ENUM
         RVL_MODEL_OPTIMIZER_COUNT

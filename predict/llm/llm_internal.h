@@ -385,12 +385,14 @@ rvl_status rvli_plan_check_megatron(const rvl_model *model, const rvl_model_opti
 /* bitsandbytes: states of smaller tensors stay in fp32; a scale for each block. */
 #define RVLI_STATE_BLOCK 256
 #define RVLI_STATE_8BIT_ELEMENTS_MIN 4096
+#define RVLI_STATE_PAGED_ELEMENTS_MIN 100000
 
 typedef struct rvli_optimizer_kind {
     unsigned states; /* of a parameter */
     unsigned bytes;  /* of each, for an element */
     bool blocks;     /* of 8 bits, with scales */
     bool master;     /* and a copy of the parameter in fp32 */
+    bool paged;      /* states of many elements are in managed memory */
 } rvli_optimizer_kind;
 
 extern const rvli_optimizer_kind rvli_optimizer_kinds[]; /* by rvl_model_optimizer */

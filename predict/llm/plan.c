@@ -197,11 +197,13 @@ static rvl_status check_adapters(const rvl_model_options *o)
     bool master = (unsigned)o->optimizer < RVL_MODEL_OPTIMIZER_COUNT &&
                   rvli_optimizer_kinds[o->optimizer].master;
     if (bf16 && master)
-        return refuse("--adapter-dtype", "adapters in bf16 have no weights in fp32 beside them: "
-                                         "say --optimizer adamw-bf16, adamw-8bit or sgd");
+        return refuse("--adapter-dtype",
+                      "adapters in bf16 have no weights in fp32 beside them: "
+                      "say --optimizer adamw-bf16, one of bitsandbytes' "
+                      "(adamw-8bit, paged-adamw-8bit, paged-adamw-32bit) or sgd");
     if (!bf16 && o->optimizer == RVL_MODEL_ADAMW_BF16)
         return refuse("--lora", "adapters are in fp32, and so are their states: say --optimizer "
-                                "adamw, adamw-8bit, sgd-momentum or sgd, or --adapter-dtype bf16");
+                                "another one, or --adapter-dtype bf16");
     if ((o->flags & RVL_MODEL_AUTOCAST) == 0)
         return RVL_OK;
     if (o->base_dtype == RVL_MODEL_BASE_BF16)
@@ -265,6 +267,16 @@ static rvl_status check_streams(const rvl_model_options *o)
     return RVL_OK;
 }
 
+/* Managed memory is known where bitsandbytes has it. */
+static rvl_status check_paged(const rvl_model_options *o)
+{
+    if (o->train == RVL_MODEL_TRAIN_NONE || o->train == RVL_MODEL_TRAIN_DDP ||
+        !rvli_optimizer_kinds[o->optimizer].paged)
+        return RVL_OK;
+    return refuse("--optimizer", "bitsandbytes' paged optimizers refuse sharded parameters: say "
+                                 "--train ddp, or another optimizer");
+}
+
 /* What the family lets a trainer choose. */
 static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
 {
@@ -289,7 +301,9 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         if (whole != RVL_OK)
             return whole;
     }
-    rvl_status status = check_lora(m, o);
+    rvl_status status = check_paged(o);
+    if (status == RVL_OK)
+        status = check_lora(m, o);
     if (status == RVL_OK)
         status = check_chunks(m, o);
     if (status == RVL_OK)

@@ -367,17 +367,20 @@ static void train_in_segments(player *p)
     release_segments(p);
 }
 
-static void train(player *p)
+static void train_in_one(player *p)
 {
-    if (p->step->terms.shown != NULL) {
-        train_in_segments(p);
-        return;
-    }
     alloc_training(p);
     if (p->step->terms.by_program)
         show_moment(p, p->step->terms.moments[RVLI_MOMENT_PASSES],
                     p->step->terms.moments[RVLI_MOMENT_UPDATE]);
     release_training(p);
+}
+
+static void train(player *p)
+{
+    external(p, TRAINER, RVL_MODEL_PAGED_OPTIMIZER, true);
+    (p->step->terms.shown != NULL ? train_in_segments : train_in_one)(p);
+    external(p, TRAINER, RVL_MODEL_PAGED_OPTIMIZER, false);
 }
 
 static void play_v0(player *p)

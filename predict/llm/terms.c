@@ -20,6 +20,9 @@
 /* Not in any config. Measured, or published: docs/model.md. */
 #define ROUNDS 3u
 #define SEGMENT_STEP_BYTES (2 * RVLI_MIB) /* what all sizes of segments are multiples of */
+/* Of managed memory: each tensor has pages of its own, and the driver takes 64 at a time. */
+#define PAGE_BYTES (2 * RVLI_MIB)
+#define PAGES_AT_ONCE 64
 #define CONTEXT_BYTES UINT64_C(552402944)
 #define TRAINER_CONTEXT_BYTES (GIB * 45 / 100)
 #define TRAINER_RESIDUE_BYTES (GIB * 55 / 100)
@@ -29,7 +32,8 @@
 #define SAMPLED_SEQUENCES 256
 
 const rvli_optimizer_kind rvli_optimizer_kinds[] = {
-#define KIND(name, word, states, bytes, blocks, master) {states, bytes, blocks, master},
+#define KIND(name, word, states, bytes, blocks, master, paged)                                     \
+    {states, bytes, blocks, master, paged},
     RVL_MODEL_OPTIMIZER_MAP(KIND)
 #undef KIND
 };
@@ -93,15 +97,21 @@ typedef struct share_walk {
     const rvl_model_options *options;
     bool trained_only; /* of LoRA's adapters alone, where there are some */
     bool learning;     /* of parameters that get a gradient */
+    bool paged;
+    uint64_t pages; /* of managed memory */
 } share_walk;
 
 static void pack_one(share_walk *w, const rvli_tensor *tensor, uint64_t bytes)
 {
     uint64_t elements = rvli_tensor_share(tensor, w->ranks);
     bool in_blocks = w->blocks && elements >= RVLI_STATE_8BIT_ELEMENTS_MIN;
+    bool paged = w->paged && elements >= RVLI_STATE_PAGED_ELEMENTS_MIN;
     uint64_t each = w->blocks && !in_blocks ? FP32_BYTES : bytes;
     for (unsigned state = 0; state < w->states; state++) {
-        rvli_packer_add(&w->packer, elements * each);
+        if (paged)
+            w->pages += (elements * each + PAGE_BYTES - 1) / PAGE_BYTES;
+        else
+            rvli_packer_add(&w->packer, elements * each);
         if (in_blocks)
             rvli_packer_add(&w->packer,
                             (elements + RVLI_STATE_BLOCK - 1) / RVLI_STATE_BLOCK * FP32_BYTES);
@@ -154,7 +164,9 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
         .blocks = blocks,
         .options = &m->plan->options,
         .trained_only = m->plan->options.lora_rank > 0 && term != RVL_MODEL_SHARDED_WEIGHTS,
-        .learning = term != RVL_MODEL_SHARDED_WEIGHTS && term != RVL_MODEL_TRAINING_COPY};
+        .learning = term != RVL_MODEL_SHARDED_WEIGHTS && term != RVL_MODEL_TRAINING_COPY,
+        .paged =
+            term == RVL_MODEL_OPTIMIZER && rvli_optimizer_kinds[m->plan->options.optimizer].paged};
     if (is_given(m, term))
         return;
     rvli_packer_begin(&w.packer, sizes_of(m, term));
@@ -165,6 +177,9 @@ static void make_shares(const maker *m, rvl_model_term term, unsigned states, un
     if (term == RVL_MODEL_TRAINING_COPY)
         rvli_tower_walk(m->model, pack_share, &w);
     rvli_packer_end(&w.packer);
+    uint64_t pages = rvli_round_up(w.pages, PAGES_AT_ONCE);
+    if (pages > 0)
+        rvli_sizes_add(sizes_of(m, RVL_MODEL_PAGED_OPTIMIZER), pages * PAGE_BYTES);
 }
 
 /* ---- Gathered weights ---- */
@@ -640,6 +655,18 @@ static rvl_status run_program(const maker *m, rvli_trained *trained_out)
                             : rvli_model_fail(RVL_ERR_HOST_OOM, "", "no host memory for a step");
 }
 
+/* Managed memory gives way: what has no room beside the segments is on the host. */
+static uint64_t give_way(const maker *m, uint64_t reserved)
+{
+    uint64_t limit = limit_of(m), bytes = total_of(m, RVL_MODEL_PAGED_OPTIMIZER);
+    uint64_t room = limit > reserved ? (limit - reserved) / PAGE_BYTES * PAGE_BYTES : 0;
+    if (limit == 0 || bytes <= room)
+        return 0;
+    rvli_sizes_free(sizes_of(m, RVL_MODEL_PAGED_OPTIMIZER));
+    make_constant(m, RVL_MODEL_PAGED_OPTIMIZER, room);
+    return bytes - room;
+}
+
 static rvl_status train_by_program(const maker *m)
 {
     rvli_trained trained;
@@ -649,7 +676,8 @@ static rvl_status train_by_program(const maker *m)
     if (status != RVL_OK)
         return status;
     m->terms->by_program = true;
-    make_constant(m, RVL_MODEL_TRAINER_HOST, trained.host_bytes);
+    make_constant(m, RVL_MODEL_TRAINER_HOST,
+                  trained.host_bytes + give_way(m, trained.reserved_bytes));
     divide(m, &trained.passes, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_PASSES]);
     divide(m, &trained.update, trained.reserved_bytes, m->terms->moments[RVLI_MOMENT_UPDATE]);
     for (size_t i = 0; i < COUNT(passing_terms); i++)
@@ -741,6 +769,7 @@ static bool has_place(rvl_model_term term, rvl_model_train train)
         return true;
     case RVL_MODEL_DEQUANTISED:
     case RVL_MODEL_TRAINER_HOST:
+    case RVL_MODEL_PAGED_OPTIMIZER:
         return false; /* from the program alone */
     case RVL_MODEL_TRAINING_COPY:
     case RVL_MODEL_TRAINER_RESIDUE:

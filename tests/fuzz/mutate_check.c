@@ -214,7 +214,7 @@ static const char *good_value(text *t, const char *key)
     static const char *const trains[] = {"\"ddp\"", "\"none\"", "\"fsdp:8\"", "\"megatron:8\""};
     static const char *const losses[] = {"\"plain\"", "\"chunked\"", "\"chunked:4\"", "\"fused\""};
     static const char *const optimizers[] = {"\"adamw\"", "\"adamw-bf16\"", "\"adamw-8bit\"",
-                                             "\"sgd\""};
+                                             "\"paged-adamw-8bit\"", "\"sgd\""};
     static const char *const commands[] = {"\"python train.py | tee log\"",
                                            "[\"bin/train\", \"-v\"]", "['/usr/bin/env']"};
     static const char *const names[] = {"\"a\"", "\"7b, as configured\"", "\"\\u00e9\\t\\\"\"",

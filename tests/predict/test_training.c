@@ -91,6 +91,13 @@ static void programs_have_what_a_card_read(void **state)
 #define QLORA(base)                                                                                \
     .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .micro_batch = 2, .seq_len = 1024,             \
     .lora_rank = 16, .base_dtype = (base)
+#define PAGED                                                                                      \
+    .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .micro_batch = 2, .seq_len = 1024,             \
+    .lora_rank = 64, .lora_targets = RVL_MODEL_LORA_ALL_LINEAR, .base_dtype = RVL_MODEL_BASE_NF4,  \
+    .attention = RVL_MODEL_ATTENTION_CUDNN
+#define PAGED_WHOLE                                                                                \
+    .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .micro_batch = 2, .seq_len = 1024,             \
+    .optimizer = RVL_MODEL_PAGED_ADAMW_32BIT, .attention = RVL_MODEL_ATTENTION_CUDNN
 #define QLORA_FSDP LORA, .base_dtype = RVL_MODEL_BASE_NF4
 #define DDP                                                                                        \
     .train = RVL_MODEL_TRAIN_DDP, .train_ranks = 1, .optimizer = RVL_MODEL_ADAMW_BF16,             \
@@ -134,6 +141,10 @@ static const struct {
       {QLORA(RVL_MODEL_BASE_NF4), .optimizer = RVL_MODEL_ADAMW_8BIT},
       6723726336,
       7568621568}},
+    {3, {"llama-3.2-1b", {PAGED, .optimizer = RVL_MODEL_PAGED_ADAMW_8BIT}, 4889015296, 5502926848}},
+    {3,
+     {"llama-3.2-1b", {PAGED, .optimizer = RVL_MODEL_PAGED_ADAMW_32BIT}, 4889928704, 5505024000}},
+    {3, {"llama-3.2-1b", {PAGED_WHOLE, .flags = RVL_MODEL_BUCKET_FREED}, 5702407168, 7314866176}},
     {3, {"llama-3.2-1b", {QLORA_FSDP}, 4719336448, 5916065792}},
     {3,
      {"llama-3.2-1b",
@@ -905,6 +916,58 @@ static uint64_t shown_as(const rvl_model_step *step, const char *tag)
     return bytes;
 }
 
+/* What simulated GPUs had in use beyond PyTorch's segments, less what they had with an optimizer
+ * that has none. */
+static void paged_states_are_what_a_simulated_gpu_read(void **state)
+{
+    (void)state;
+    static const struct {
+        rvli_training_shape shape;
+        uint64_t bytes;
+    } cases[] = {{{PAGED, .optimizer = RVL_MODEL_PAGED_ADAMW_8BIT}, 268435456},
+                 {{PAGED, .optimizer = RVL_MODEL_PAGED_ADAMW_32BIT}, 268435456},
+                 {{PAGED_WHOLE}, 3623878656}};
+    rvl_model *model = open_model("llama-3.2-1b");
+    model->layers = 3;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model_options options = options_of(&(program){.shape = cases[i].shape});
+        options.lora_rank = cases[i].shape.lora_rank;
+        options.lora_targets = cases[i].shape.lora_targets;
+        options.base_dtype = cases[i].shape.base_dtype;
+        rvl_model_step *step;
+        assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_PAGED_OPTIMIZER), cases[i].bytes);
+        assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_TRAINER_HOST), 0);
+        rvl_model_step_close(step);
+    }
+    rvl_model_close(model);
+}
+
+/* On a device that has no room for all of them, some are on the host, and the step still fits. */
+static void paged_states_give_way(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("llama-3.2-1b");
+    model->layers = 3;
+    rvl_model_options options = options_of(&(program){.shape = {PAGED_WHOLE}});
+    options.device = "10GiB";
+    options.mem_fraction_ppm = 300000; /* for the engine that runs before */
+    rvl_model_step *step;
+    rvl_replay *replay;
+    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
+    uint64_t there = rvl_model_step_bytes(step, RVL_MODEL_PAGED_OPTIMIZER);
+    assert_true(there > GIB && there < UINT64_C(3623878656));
+    assert_int_equal(there + rvl_model_step_bytes(step, RVL_MODEL_TRAINER_HOST), 3623878656);
+    assert_int_equal(rvl_model_step_replay(step, NULL, &replay), RVL_OK);
+    rvl_replay_device device = {.struct_size = sizeof device};
+    assert_int_equal(rvl_replay_get_device(replay, 0, &device), RVL_OK);
+    assert_true(device.fits);
+    assert_true(device.capacity_bytes - device.peak_bytes < UINT64_C(2) * RVLI_MIB);
+    rvl_replay_close(replay);
+    rvl_model_step_close(step);
+    rvl_model_close(model);
+}
+
 /* Few tokens: the fullest moment is that of the largest weight in bf16. */
 static void a_step_shows_weights_in_bf16_for_a_product(void **state)
 {
@@ -1079,6 +1142,8 @@ int main(void)
         cmocka_unit_test(the_host_has_what_is_not_on_the_device),
         cmocka_unit_test(shards_on_the_host_leave_nothing_behind),
         cmocka_unit_test(a_base_of_four_bits_is_as_large_as_its_parts),
+        cmocka_unit_test(paged_states_are_what_a_simulated_gpu_read),
+        cmocka_unit_test(paged_states_give_way),
         cmocka_unit_test(a_fused_optimizer_has_no_temporaries),
         cmocka_unit_test(mixed_precision_keeps_shards_in_fp32),
         cmocka_unit_test(gradients_stay_for_the_next_micro_batch),

@@ -20,6 +20,13 @@ static uint64_t state_bytes(const rvli_training *t, uint64_t elements)
     return (full ? RVLI_FULL : rvli_optimizer_kinds[t->options->optimizer].bytes) * elements;
 }
 
+/* bitsandbytes has them in managed memory, which is not PyTorch's. */
+static bool is_paged(const rvli_training *t, uint64_t elements)
+{
+    return rvli_optimizer_kinds[t->options->optimizer].paged &&
+           elements >= RVLI_STATE_PAGED_ELEMENTS_MIN;
+}
+
 /* The scales of both states, behind them (bitsandbytes/optim/optimizer.py, init_state). */
 static void make_scales(rvli_training *t, uint64_t elements, unsigned states)
 {
@@ -33,9 +40,10 @@ static void make_states(rvli_training *t)
     unsigned count = rvli_optimizer_kinds[t->options->optimizer].states;
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
-        if (!parameter->trained || parameter->states[0] != NULL)
+        if (!parameter->trained || parameter->has_managed_states || parameter->states[0] != NULL)
             continue;
-        for (unsigned state = 0; state < count; state++)
+        parameter->has_managed_states = is_paged(t, parameter->share_elements);
+        for (unsigned state = 0; state < count && !parameter->has_managed_states; state++)
             parameter->states[state] =
                 rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter->share_elements));
         make_scales(t, parameter->share_elements, count);

@@ -82,6 +82,7 @@ typedef struct rvli_parameter {
     rvli_block whole;    /* gathered */
     rvli_block gradient; /* whole, before it is reduced */
     rvli_block states[2];
+    bool has_managed_states;
     rvli_block master;
 } rvli_parameter;
 
