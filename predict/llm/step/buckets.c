@@ -125,6 +125,16 @@ static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
         fill(f, &f->t->parameters[unit->by_role[role] - 1]);
 }
 
+/* Those without a role, the last first: shared experts, and the router. */
+static void fill_others(filling *f, const rvli_unit *unit)
+{
+    for (uint32_t i = unit->count; i > 0; i--) {
+        const rvli_parameter *parameter = rvli_parameter_of(f->t, unit, i - 1);
+        if (parameter->role == RVLI_ROLE_OTHER)
+            fill(f, parameter);
+    }
+}
+
 /* A layer's, as the backward pass has them. */
 static void fill_layer(filling *f, rvli_unit *unit)
 {
@@ -166,12 +176,10 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_MAMBA_CONV_BIAS,
                                       RVLI_ROLE_MAMBA_IN,
                                       RVLI_ROLE_NORM_BEFORE_ATTENTION};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (order[i] == RVLI_ROLE_NORM_BEFORE_MLP)
+            fill_others(f, unit);
         fill_role(f, unit, order[i]);
-    for (uint32_t i = 0; i < unit->count; i++) {
-        const rvli_parameter *parameter = rvli_parameter_of(f->t, unit, i);
-        if (parameter->role == RVLI_ROLE_OTHER)
-            fill(f, parameter);
     }
 }
 
