@@ -205,6 +205,8 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 2048 --lora 16 --lora-targets all-linear --base-dtype nf4 --adapter-dtype bf16"),
     ("simulated", "simulated-llama-3.2-1b-lora-bf16-adapters", "llama-3.2-1b",
      "--micro-batch 2 --seq-len 2048 --lora 16 --adapter-dtype bf16"),
+    ("simulated", "simulated-llama-3.2-1b-paged-8bit", "llama-3.2-1b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --optimizer paged-adamw-8bit"),
     ("simulated", "simulated-llama-3.2-1b-cpu-offload", "llama-3.2-1b", "--micro-batch 2 --seq-len 2048 --cpu-offload"),
     ("simulated", "simulated-qwen3-0.6b-cpu-offload-recompute", "qwen3-0.6b",
      "--micro-batch 4 --seq-len 2048 --cpu-offload --recompute --reshard"),

@@ -149,7 +149,7 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
                                                        [RVLI_ROLE_K_BIAS] = RVLI_ROLE_K,
                                                        [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V};
     uint32_t *adapter = &unit->adapters[weights[role]];
-    if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0)
+    if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0 || t->tape.failed)
         return;
     rvli_parameter *first = &t->parameters[*adapter - 1];
     rvli_parameter bias = t->parameters[t->parameter_count - 1];
