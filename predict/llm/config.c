@@ -373,7 +373,6 @@ static rvl_status read_model(rvli_reader *r)
 {
     rvl_model *m = r->model;
     m->type = r->family->type;
-    m->trains = (r->family->reads & RVLI_TRAINS) != 0;
     m->features = r->family->features;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && r->status == RVL_OK; i++)
         parts[i](r);

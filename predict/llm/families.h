@@ -33,7 +33,6 @@ enum {
     RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one block a layer */
     RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last ones use those of others */
     RVLI_ROTARY_IF_SAID = 1 << 21, /* position_embedding_type */
-    RVLI_TRAINS = 1 << 20,         /* the program of a training step (step/) is this family's */
 };
 
 /* Names of keys; NULL: the usual one, or none where there is no usual one. */

@@ -178,7 +178,6 @@ struct rvl_model {
     const char *type;
     rvli_remembered *remembered;
     uint64_t features;
-    bool trains; /* the program of a training step is that of its family */
     uint32_t layers;
     uint32_t heads;
     uint32_t kv_heads;

@@ -48,18 +48,6 @@ static void fill_defaults(const rvl_model *model, rvl_model_options *o)
         o->kv_dtype = model->kv_dtype;
 }
 
-/* Its program, and the formulas of activations, are those of some families. */
-static rvl_status check_training(const rvl_model *model, const rvl_model_options *o)
-{
-    if (o->train == RVL_MODEL_TRAIN_NONE || model->trains)
-        return RVL_OK;
-    return rvli_model_fail(
-        RVL_ERR_INVALID, "--train",
-        "the training step of a %s is not known: predict its engine with --train "
-        "none, and its trainer with `reveille run` or from a snapshot",
-        model->type);
-}
-
 static rvl_status check_ranges(const rvl_model_options *o)
 {
     if ((unsigned)o->train > RVL_MODEL_TRAIN_MEGATRON || (unsigned)o->strategy > RVL_MODEL_V2 ||
@@ -433,7 +421,6 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                          plan_out->options.reserved));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
-    TRY(check_training(model, &plan_out->options));
     TRY(rvli_plan_check_megatron(model, &plan_out->options));
     TRY(check_nccl(model, &plan_out->options));
     plan_out->as_config = plan_out->options.weights_dtype == model->weights_dtype;
