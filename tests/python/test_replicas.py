@@ -419,7 +419,7 @@ def test_the_exchange_fails_in_its_second_step(tmp_path, step):
     for said, right in answers:
         assert right
         assert said[0] + said[1] == 24
-        assert said[1] >= 8  # of the first step
+        assert said[1] % 4 == 0  # the others may give up in their first step, if it is not done when rank 1 is
     assert answers[1][0][1] == (16 if step == "received" else 8)
 
 

@@ -320,8 +320,8 @@ static void events_belong_to_contexts(void **state)
         assert_int_equal(cuEventDestroy(events[i]), CUDA_SUCCESS);
     }
     assert_int_equal(cuCtxDestroy(contexts[2]), CUDA_SUCCESS);
-    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    assert_int_equal(cuDevicePrimaryCtxReset(1), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(1), CUDA_SUCCESS);
 }
 
 /* Programs of older versions have other arguments. */
