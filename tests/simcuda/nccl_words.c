@@ -155,9 +155,11 @@ static void who(void)
 static rvli_nccl_result reduce(void)
 {
     char *from, *to;
-    int made = 0, root = 0, ranks = 0;
+    int made = 0, root = 0, ranks = 0, rank = 0;
     float half = 0.5f;
     FIND(ncclCommCount)(comm, &ranks);
+    FIND(ncclCommUserRank)(comm, &rank);
+    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     size_t bytes = ELEMENTS * sizeof(float) * (size_t)ranks;
     if (cudaMalloc((void **)&from, bytes) != cudaSuccess ||
         cudaMalloc((void **)&to, bytes) != cudaSuccess)
@@ -176,12 +178,15 @@ static rvli_nccl_result reduce(void)
         FIND(ncclAlltoAll)(from, to, ELEMENTS, type, comm, NULL),
         FIND(ncclGather)(from, to, ELEMENTS, type, root, comm, NULL),
         FIND(ncclScatter)(from, to, ELEMENTS, type, root, comm, NULL),
-        FIND(ncclSend)(from, ELEMENTS, type, root, comm, NULL),
-        FIND(ncclRecv)(to, ELEMENTS, type, root, comm, NULL),
+        FIND(ncclSend)(from, ELEMENTS, type, next, comm, NULL),
+        FIND(ncclRecv)(to, ELEMENTS, type, before, comm, NULL),
         FIND(ncclGroupEnd)(),
     };
-    cudaFree(from);
-    cudaFree(to);
+    if (all[1] ==
+        NULL) { /* a free waits for the other ranks, which are not called if they are all here */
+        cudaFree(from);
+        cudaFree(to);
+    }
     for (size_t i = 0; i < sizeof results / sizeof *results; i++)
         if (results[i] != RVLI_NCCL_SUCCESS)
             return results[i];
