@@ -216,9 +216,10 @@ static rvl_status fill_pieces(owner *o, uint32_t may, rvl_transition *transition
     }
     if (open > 0)
         ANSWER(by, MAY(RVL_ERR_STATE), rvl_transition_commit, transition);
-    size_t own = random_below(&by->random, 4), piece = 0;
-    for (size_t i = 0; i < own && piece < count; i++)
-        if (ANSWER(by, may, rvl_transition_load_next, transition, &piece) != RVL_OK)
+    size_t own = random_one_in(&by->random, 8) ? 0 : 1 + random_below(&by->random, 3), piece = 0;
+    for (size_t i = 0; i < own; i++)
+        if (ANSWER(by, may, rvl_transition_load_next, transition, &piece) != RVL_OK ||
+            piece == count)
             break;
     EXPECT(by, piece <= count, true);
     return ANSWER(by, may, rvl_transition_fill, transition, filled, count);
