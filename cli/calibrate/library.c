@@ -108,8 +108,8 @@ static bool measure_round(subject *made, const acts *names, rvl_backup backup)
 
 /*
  * Blocks without a backup, some time after the last call, as a stage of a program comes between.
- * There a call takes longer than in a row of the same calls (calls.c): by a third on an H200 and an
- * H100. The value of an act is the time of a block.
+ * There a call takes longer than in a row of the same calls (calls.c): by a fifth to a third on an
+ * H200 and an H100. The value of an act is the time of a block.
  */
 #define REST_MS 100
 #define MOVES 3
