@@ -142,6 +142,10 @@ def to_link(runs, goals):
     if small and plain and one:
         goals.at_least("2000 x 2 MiB: resume, of the speed of 1 x 4 GiB", 0.9,
                        gb_s(small, "resume_s") / gb_s(one, "resume_s"), f"{gb_s(one, 'resume_s'):.1f} GB/s")
+        shared = runs.of("coalesced_kept_2000x2MiB")
+        if shared:
+            goals.at_least("the same, coalesced in blocks of 128 MiB", 0.9,
+                           gb_s(shared, "resume_s") / gb_s(one, "resume_s"), f"{gb_s(one, 'resume_s'):.1f} GB/s")
         copying = best_s(small, "pause_s") - best_s(plain, "pause_s")
         goals.at_least("2000 x 2 MiB: pause less that without backup, of the speed of 1 x 4 GiB", 0.9,
                        small[0]["bytes"] / copying / 1e9 / gb_s(one, "pause_s"),
