@@ -19,6 +19,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 FUNCTION = re.compile(r"^(?!typedef)[^;{}()]*?\b(rvl_\w+)\([^;{}]*\);", re.MULTILINE)
 STRUCT = re.compile(r"^typedef struct (rvl_\w+) \{(.*?)\} \1;", re.MULTILINE | re.DOTALL)
+ENUM = re.compile(r"^typedef enum rvl_\w+ \{(.*?)\}", re.MULTILINE | re.DOTALL)
+MACRO = re.compile(r"^#define (RVL_\w+) ", re.MULTILINE)
+RISES = re.compile(r"RVL_\w+_COUNT|RVL_TRACE_MINOR")  # with what is added
 FIELD = re.compile(r"(?:\(\*(\w+)\)\(|(\w+)(?:\[\w+\])?;)")
 SKIPPED = 77
 
@@ -34,6 +37,13 @@ CHANGES = (
      "uint32_t host_keep_bytes; uint32_t more;", False),
     ("a field is gone", r"uint64_t timeout_ns;", "", False),
     ("a status has another number", r"RVL_ERR_INVALID = \(-1\)", "RVL_ERR_INVALID = (-30)", False),
+    ("a flag has another number", r"(#define RVL_PAUSE_DISCARD) 1u", r"\1 2u", False),
+    ("a flag is gone", r"#define RVL_PAUSE_DISCARD 1u", "", False),
+    ("a struct within a struct grows", r"\} rvl_cost;", "uint64_t more;\n} rvl_cost;", False),
+    ("a kind of event is inserted", r"RVL_EVENT_ALLOC\b", "RVL_EVENT_MORE, RVL_EVENT_ALLOC", False),
+    ("a kind of event is gone", r"RVL_EVENT_PAUSE,", "", False),
+    ("a kind of event is added", r"RVL_EVENT_KIND_COUNT", "RVL_EVENT_MORE, RVL_EVENT_KIND_COUNT",
+     True),
     ("a struct grows at its end", r"\} rvl_pause_options;", "uint64_t more;\n} rvl_pause_options;",
      True),
     ("a function is added", r"rvl_status rvl_free\(", "void rvl_more(void);\nrvl_status rvl_free(",
@@ -54,11 +64,13 @@ def library(text, name, folder, compiler):
     return built
 
 
-def places(text, fields, folder, compiler):
-    """Where the fields lie in their structs; None if one of them is gone."""
-    source, program = folder / "places.c", folder / "places"
+def facts(text, wanted, folder, compiler):
+    """What a program has compiled in: lines of NAME and numbers. None if one of them is gone."""
+    source, program = folder / "facts.c", folder / "facts"
+    fields, numbers = wanted
     lines = [f'printf("{struct}.{field} %zu %zu\\n", offsetof({struct}, {field}), '
              f"sizeof((({struct} *)0)->{field}));" for struct, field in fields]
+    lines += [f'printf("{name} %lld\\n", (long long){name});' for name in numbers]
     source.write_text("\n".join([text, "#include <stdio.h>", "int main(void) {", *lines, "}"]))
     if subprocess.run([compiler, "-std=gnu11", "-w", "-o", program, source],
                       capture_output=True).returncode != 0:
@@ -66,16 +78,30 @@ def places(text, fields, folder, compiler):
     return subprocess.run([program], check=True, capture_output=True, text=True).stdout
 
 
+def facts_of(text):
+    """The fields of all structs, and the names of all numbers that stay."""
+    fields = [(struct, a or b) for struct, body in STRUCT.findall(text)
+              for a, b in FIELD.findall(body)]
+    numbers = [name for body in ENUM.findall(text) for name in re.findall(r"\bRVL_\w+", body)]
+    numbers += MACRO.findall(text)
+    assert len(fields) > 300 and len(numbers) > 100, (len(fields), len(numbers))
+    return fields, [name for name in numbers if not RISES.fullmatch(name)]
+
+
 def compatible(kept_text, other_text, folder, compiler):
     """Whether programs that were built with one run with the other; and what was said of it.
 
-    abidiff lets a struct grow at its end, and with that whatever else has changed in it: so the
-    places of the fields are compared as well.
+    abidiff lets a struct grow at its end, and with that whatever else has changed in it. It sees no
+    macros, and no other numbers of an enum that only a struct has. So the places of the fields and
+    all numbers are compared as well.
     """
-    fields = [(struct, a or b) for struct, body in STRUCT.findall(kept_text)
-              for a, b in FIELD.findall(body)]
-    if places(kept_text, fields, folder, compiler) != places(other_text, fields, folder, compiler):
-        return False, "a field lies elsewhere, has another size, or is gone\n"
+    wanted = facts_of(kept_text)
+    before, after = (facts(text, wanted, folder, compiler) for text in (kept_text, other_text))
+    if after is None:
+        return False, "a field or a number is gone\n"
+    changed = set(after.splitlines()) - set(before.splitlines())
+    if changed:
+        return False, "\n".join(["is another, lies elsewhere or has another size:", *changed, ""])
     kept = library(kept_text, "kept", folder, compiler)
     other = library(other_text, "other", folder, compiler)
     ran = subprocess.run(["abidiff", "--no-added-syms", "--suppressions", HERE / "allowed.ini",
