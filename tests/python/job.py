@@ -4,6 +4,7 @@
 import contextlib
 import fcntl
 import json
+import mmap
 import os
 import pathlib
 import signal
@@ -13,14 +14,90 @@ import traceback
 
 import reveille
 
-DEADLINE_S = 400
+DEADLINE_S = 800
+
+
+class Clock:
+    """Time that passes only while all ranks wait: a second each time, as nothing else can go on.
+
+    So a rank is late only if it is dead, stuck or never called, however slow the machine is. A rank
+    waits if it has slept twice while no rank has written anything: in between it looked in vain.
+    For a process that has not joined, it is the time of the machine.
+    """
+
+    def __init__(self, world_size):
+        self._page = mmap.mmap(-1, 8 * (1 + 4 * world_size))  # children share it
+        words = memoryview(self._page).cast("Q")
+        self._seconds = words[:1]
+        self._written, self._seen, self._slept, self._gone = (
+            words[1 + i * world_size : 1 + (i + 1) * world_size] for i in range(4)
+        )
+        self._rank = None
+
+    def join(self, rank):
+        """Reveille's waits in this process go by this clock."""
+        self._rank = rank
+        reveille._job.time = reveille._replicas.time = self
+
+    def monotonic(self):
+        return time.monotonic() if self._rank is None else float(self._seconds[0])
+
+    def sleep(self, seconds):
+        """Also what lets the time pass, on one of the ranks."""
+        if self._rank is None:
+            time.sleep(seconds)
+            return
+        time.sleep(min(seconds, 0.02))
+        rank, now = self._rank, self._now()
+        if self._seen[rank] != now:
+            self._slept[rank] = 0
+            self._seen[rank] = now
+        self._slept[rank] += 1
+        if rank == min(self._here()) and self._wait(self._here(), now):
+            self._seconds[0] += 1
+
+    @contextlib.contextmanager
+    def writing(self):
+        """Around what other ranks may wait for: they look once more before and after it."""
+        if self._rank is not None:
+            self._written[self._rank] += 1
+        yield
+        if self._rank is not None:
+            self._written[self._rank] += 1
+
+    def await_others(self):
+        """Until all other ranks wait."""
+        others = [rank for rank in self._here() if rank != self._rank]
+        while not self._wait(others, self._now()):
+            time.sleep(0.001)
+
+    def leave(self):
+        """The others no longer wait for this rank to wait."""
+        if self._rank is not None:
+            self._gone[self._rank] = 1
+
+    def die(self, *_arguments):
+        self.leave()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _now(self):
+        """Rises with all that is written, and with the time."""
+        return sum(self._written) + self._seconds[0]
+
+    def _here(self):
+        return [rank for rank, gone in enumerate(self._gone) if not gone]
+
+    def _wait(self, ranks, now):
+        at_rest = all(self._seen[rank] == now and self._slept[rank] >= 2 for rank in ranks)
+        return at_rest and self._now() == now
 
 
 class FileStore:
     """What reveille.Job uses of torch.distributed.Store. A key is a file."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, clock=None):
         self.folder = pathlib.Path(folder)
+        self.clock = clock or Clock(0)
 
     def _path(self, key):
         return self.folder / key.replace("/", "|")
@@ -28,7 +105,8 @@ class FileStore:
     def set(self, key, value):
         draft = self.folder / f".draft-{os.getpid()}"
         draft.write_text(value)
-        draft.rename(self._path(key))
+        with self.clock.writing():
+            draft.rename(self._path(key))
 
     def get(self, key):
         return self._path(key).read_bytes()
@@ -37,7 +115,7 @@ class FileStore:
         return all(self._path(key).exists() for key in keys)
 
     def add(self, key, amount):
-        with open(self._path(key), "a+") as file:
+        with self.clock.writing(), open(self._path(key), "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             total = int(file.read() or 0) + amount
@@ -49,10 +127,15 @@ class FileStore:
         assert expected == ""
         draft = self.folder / f".draft-{os.getpid()}"
         draft.write_text(desired)
-        with contextlib.suppress(FileExistsError):
+        with self.clock.writing(), contextlib.suppress(FileExistsError):
             os.link(draft, self._path(key))
         draft.unlink()
         return self.get(key)
+
+    def await_decision(self, round_):
+        """Until the ranks have decided in this round."""
+        while not self.check([f"reveille/{round_}/decision"]):
+            time.sleep(0.002)
 
     def delete_key(self, key):
         self._path(key).unlink(missing_ok=True)
@@ -63,13 +146,17 @@ class FileStore:
 
 
 class Ranks:
-    """Runs body(rank, store) in world_size processes; what each returns, or how it died."""
+    """Runs body(rank, store) in world_size processes; what each returns, or how it died.
 
-    def __init__(self, folder, world_size):
+    By a clock of their own, unless they are to see that real time passes.
+    """
+
+    def __init__(self, folder, world_size, *, real_time=False):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.world_size = world_size
-        self.store = FileStore(self.folder)
+        self.real_time = real_time
+        self.store = FileStore(self.folder, Clock(world_size))
 
     def run(self, body):
         """A list by rank: what body returned, or the number of the signal that killed it."""
@@ -91,9 +178,13 @@ class Ranks:
         if child == 0:
             signal.alarm(DEADLINE_S)
             try:
+                if not self.real_time:
+                    self.store.clock.join(rank)
                 path.write_text(json.dumps(body(rank, self.store)))
+                self.store.clock.leave()
                 os._exit(0)
             except BaseException:
+                self.store.clock.leave()
                 traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(1)

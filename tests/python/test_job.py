@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """All ranks move, or none: each rank fails, dies and is late in turn."""
 
-import os
 import signal
 import time
 
@@ -12,8 +11,8 @@ from job import MIB, Member, Ranks, facts_of
 PAUSED, ACTIVE = ["paused", "paused"], ["active", "active"]
 
 
-def run(tmp_path, world_size, body):
-    ranks = Ranks(tmp_path / "job", world_size)
+def run(tmp_path, world_size, body, **options):
+    ranks = Ranks(tmp_path / "job", world_size, **options)
     return ranks.run(body), ranks
 
 
@@ -125,17 +124,13 @@ def test_each_of_64_ranks_is_killed(tmp_path):
 
     def body(rank, store):
         member, seen = Member(rank, store, size), []
-
-        def die(*_arguments):
-            os.kill(os.getpid(), signal.SIGKILL)
-
         for first in range(0, size, at_once):
             member.job = reveille.Job(store, rank - first, size - first, name=f"from {first}")
             if rank < min(first + at_once, size - 1):
                 if rank % 2:
-                    member.context.tag("weights", before_unmap=die)
+                    member.context.tag("weights", before_unmap=store.clock.die)
                 else:
-                    store.set = die
+                    store.set = store.clock.die
             seen.append(member.aborted("pause", "weights", group_timeout=timeout_s))
             assert not member.agreed
         return seen
@@ -161,7 +156,7 @@ def test_the_content_of_all_survives_an_abort(tmp_path):
         if rank == 1:  # the last one that prepares refuses
 
             def refuse(_tag):
-                time.sleep(0.2)
+                store.clock.await_others()
                 raise RuntimeError("the engine is in the middle of a request")
 
             member.context.tag("weights", before_unmap=refuse)
@@ -188,13 +183,14 @@ def test_a_killed_rank_is_named_and_the_others_go_on(tmp_path, moment, victim):
         member = Member(rank, store, size)
 
         def die(*_arguments):
-            time.sleep(0.3)  # the others have voted
-            os.kill(os.getpid(), signal.SIGKILL)
+            store.clock.await_others()  # they have voted
+            store.clock.die()
 
         if rank == victim and moment == "before":
             member.context.tag("weights", before_unmap=die)
         elif rank == victim:
-            time.sleep(0.5 if moment == "deciding" else 0)  # the last one decides
+            if moment == "deciding":
+                store.clock.await_others()  # the last one decides
             named = {"voting": "set", "deciding": "compare_set"}[moment]
             usual = getattr(store, named)
             setattr(
@@ -202,7 +198,7 @@ def test_a_killed_rank_is_named_and_the_others_go_on(tmp_path, moment, victim):
                 named,
                 lambda key, *rest: die() if not key.endswith("plan") else usual(key, *rest),
             )
-        seen = member.aborted("pause", "weights", group_timeout=1.5)
+        seen = member.aborted("pause", "weights", group_timeout=5)
         others = reveille.Job(store, sorted({0, 1, 2} - {victim}).index(rank), 2, name="rest")
         member.context.pause("weights", group=others)
         assert member.states() == ["paused", "active"]
@@ -219,16 +215,20 @@ def test_a_killed_rank_is_named_and_the_others_go_on(tmp_path, moment, victim):
 
 
 def test_a_late_rank_hears_what_was_decided(tmp_path):
+    """In real time."""
+
     def body(rank, store):
         member = Member(rank, store, 2)
         if rank == 1:
-            time.sleep(1.2)
+            store.await_decision(1)
+        begin = time.monotonic()
         first = member.aborted("pause", group_timeout=0.4)
+        assert time.monotonic() - begin >= (0.4 if rank == 0 else 0)
         assert not member.agreed
         member.context.pause(group=member.job)
         return [first, member.states()]
 
-    answers, _ranks = run(tmp_path, 2, body)
+    answers, _ranks = run(tmp_path, 2, body, real_time=True)
     (message, rank, _reason, _status, _bytes), states = all_same(answers)
     assert rank == 1 and "within 0.4 s" in message
     assert states == PAUSED
@@ -240,7 +240,7 @@ def test_ranks_that_differ_are_told_what_differs(tmp_path):
         other_tags = member.aborted("pause", "weights" if rank == 0 else "cache")
         other_call = member.aborted("pause" if rank == 0 else "resume", "weights")
         job, member.job = member.job, reveille.Job(store, rank, 2 + rank)
-        other_size = member.aborted("pause", group_timeout=0.5)
+        other_size = member.aborted("pause")
         member.job = job
         unknown = member.aborted("pause", "weights", "typo") if rank == 1 else None
         if rank == 0:
@@ -329,7 +329,7 @@ def test_ctrl_c_while_the_others_are_awaited(tmp_path):
     # The second comes once the first has given up.
     def late(rank, store):
         if rank == 1:
-            time.sleep(0.5)
+            store.await_decision(1)
         return body(rank, store)
 
     answers, _ranks = run(tmp_path, 2, late)

@@ -138,11 +138,11 @@ def test_replicas_without_digests_restore_alone(run, tmp_path):
         weights, more = full(6, 7), full(2, 9)
     reveille.pause("weights", group=job)
     assert used() == 0
-    links = reveille.resume("weights", group=job, replicas=Files(os.environ["STORE"], rank))
+    links = reveille.resume("weights", group=job, replicas=Files(os.environ["STORE"], job))
     assert links.alone == "nothing that has digests was to be restored"
     assert (links.restored_bytes, links.filled_bytes, links.wrong_bytes) == (0, 0, 0)
     assert set(weights.tolist()) == {7} and set(more.tolist()) == {9}
-    refusal = refused(lambda: reveille.resume("nccl", group=job, replicas=Files("", rank)))
+    refusal = refused(lambda: reveille.resume("nccl", group=job, replicas=Files("", job)))
     assert isinstance(refusal, reveille.InvalidArgument) and "in a call of its own" in str(refusal)
     if child == 0:
         os._exit(0)

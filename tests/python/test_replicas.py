@@ -3,7 +3,6 @@
 
 import ctypes
 import logging
-import os
 import pathlib
 import signal
 import time
@@ -18,9 +17,10 @@ SIZE = 4 * MIB  # of the weights: two granules
 class Files:
     """An exchange by files in a folder. A fault is a step at which this rank does something else."""
 
-    def __init__(self, folder, rank, fault=None):
+    def __init__(self, folder, job, fault=None):
         self.folder = pathlib.Path(folder)
-        self.rank = rank
+        self.rank = job.rank
+        self.clock = job.store.clock
         self.fault = fault or (lambda step: None)
         self.received = 0
         self.where = "here"
@@ -34,7 +34,7 @@ class Files:
 
     def run(self, transfers, timeout, stop):
         self.fault("run")
-        end = time.monotonic() + timeout
+        end = self.clock.monotonic() + timeout
         for number, each in enumerate(transfers):
             if each.sending:
                 self._send(each)
@@ -58,14 +58,15 @@ class Files:
             content[len(content) // 2] ^= 1
         draft = path.with_suffix(".draft")
         draft.write_bytes(content)
-        draft.rename(path)
+        with self.clock.writing():
+            draft.rename(path)
 
     def _receive(self, each, end, stop):
         path = self._file(each.peer, self.rank, each)
         while not path.exists():
-            if stop() or time.monotonic() > end:
+            if stop() or self.clock.monotonic() >= end:
                 raise reveille.TimedOut(f"rank {each.peer} has not sent {path.name}")
-            time.sleep(0.001)
+            self.clock.sleep(0.001)
         ctypes.memmove(each.address, path.read_bytes(), each.size_bytes)
         self.received += each.size_bytes
 
@@ -104,16 +105,16 @@ def resume(member, exchange, timeout=30):
             links.alone]  # fmt: skip
 
 
-def run(tmp_path, world_size, body):
+def run(tmp_path, world_size, body, **options):
     (tmp_path / "files").mkdir()
-    ranks = Ranks(tmp_path / "job", world_size)
+    ranks = Ranks(tmp_path / "job", world_size, **options)
     return ranks.run(body), ranks
 
 
 def test_each_rank_restores_its_part_and_gets_the_rest(tmp_path):
     def body(rank, store):
         member = replica(rank, store, 2)
-        exchange = Files(tmp_path / "files", rank)
+        exchange = Files(tmp_path / "files", member.job)
         said = resume(member, exchange)
         device = member.context.stats().devices[0]
         (row,) = [each for each in reveille.metrics().transitions if each.operation == "resume"]
@@ -131,7 +132,7 @@ def test_each_rank_restores_its_part_and_gets_the_rest(tmp_path):
 def test_more_ranks_than_granules(tmp_path):
     def body(rank, store):
         member = replica(rank, store, 8)
-        said = resume(member, Files(tmp_path / "files", rank))
+        said = resume(member, Files(tmp_path / "files", member.job))
         return [said, whole(member)]
 
     answers, _ranks = run(tmp_path, 8, body)
@@ -145,10 +146,11 @@ def test_wrong_content_is_caught_by_the_digest(tmp_path):
     def body(rank, store):
         member = replica(rank, store, 2)
         wrong = rank == 1
-        said = resume(
-            member,
-            Files(tmp_path / "files", rank, lambda s: "wrong" if wrong and s == "content" else ""),
-        )
+
+        def fault(step):
+            return "wrong" if wrong and step == "content" else ""
+
+        said = resume(member, Files(tmp_path / "files", member.job, fault))
         return [said, whole(member)]
 
     answers, _ranks = run(tmp_path, 2, body)
@@ -160,7 +162,7 @@ def test_ranks_with_other_content_fall_back_alone(tmp_path):
 
     def body(rank, store):
         member = replica(rank, store, 3, seed=100 * (rank == 2))
-        return [resume(member, Files(tmp_path / "files", rank)), whole(member)]
+        return [resume(member, Files(tmp_path / "files", member.job)), whole(member)]
 
     answers, _ranks = run(tmp_path, 3, body)
     assert all(right for _said, right in answers)
@@ -176,9 +178,9 @@ def test_ranks_that_cannot_share_say_why(tmp_path, how):
             if how == "cannot" and rank == 0 and step == "place":
                 raise reveille.NotSupported("no links here")
 
-        exchange = Files(tmp_path / "files", rank, fault)
-        exchange.where = f"machine {rank}" if how == "far" else "here"
         member = replica(rank, store, 2)
+        exchange = Files(tmp_path / "files", member.job, fault)
+        exchange.where = f"machine {rank}" if how == "far" else "here"
         if how == "layout" and rank == 1:
             member.context.resume()
             member.context.alloc("2MiB", "weights", backup="host")
@@ -219,7 +221,7 @@ def test_each_step_fails_on_each_rank(tmp_path, step):
             folder = tmp_path / "files" / f"{round_}"
             folder.mkdir(exist_ok=True)
             try:
-                said = resume(member, Files(folder, rank, fault))
+                said = resume(member, Files(folder, member.job, fault))
                 seen.append([said, whole(member)])
             except reveille.JobAborted as error:
                 seen.append(str(error))
@@ -244,20 +246,20 @@ def test_each_step_fails_on_each_rank(tmp_path, step):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_rank_is_named_and_nothing_is_lost(tmp_path, step):
-    size, timeout_s = 3, 1.5
+    size, timeout_s = 3, 10
 
     def body(rank, store):
         member = replica(rank, store, size)
 
         def fault(name):
             if rank == 1 and name == step:
-                os.kill(os.getpid(), signal.SIGKILL)
+                store.clock.die()
 
-        begin = time.monotonic()
+        begin = store.clock.monotonic()
         try:
-            resume(member, Files(tmp_path / "files", rank, fault), timeout_s)
+            resume(member, Files(tmp_path / "files", member.job, fault), timeout_s)
         except reveille.JobAborted as error:
-            assert time.monotonic() - begin < 4 * timeout_s
+            assert store.clock.monotonic() - begin <= 2 * timeout_s  # it votes twice
             assert member.states() == ["paused", "paused"]
             assert member.used() == 0
             said = [error.rank, error.status, error.agreed]
@@ -276,8 +278,8 @@ def test_a_killed_rank_is_named_and_nothing_is_lost(tmp_path, step):
 class Steps(Files):
     """Files, and a place to say how often it has run."""
 
-    def __init__(self, folder, rank, fault=None):
-        super().__init__(folder, rank, fault)
+    def __init__(self, folder, job, fault=None):
+        super().__init__(folder, job, fault)
         self.runs, self.given_up = [], 0
 
     def run(self, transfers, timeout, stop):
@@ -343,7 +345,7 @@ def test_pieces_are_exchanged_while_later_ones_are_restored(tmp_path):
             return number
 
         reveille._job.Prepared.load_next = counting
-        exchange = Steps(tmp_path / "files", rank, look)
+        exchange = Steps(tmp_path / "files", member.job, look)
         said = resume(member, exchange)
         return [said, all_right(member), exchange.runs, [step for _number, step in loads]]
 
@@ -373,7 +375,7 @@ def test_a_piece_that_cannot_be_restored_makes_all_abort(tmp_path, step):
 
     def body(rank, store):
         member = stepping(rank, store, size)
-        exchange = Steps(tmp_path / "files", rank)
+        exchange = Steps(tmp_path / "files", member.job)
         at = damage(member, 2 * rank + step) if rank == 1 else None
         try:
             resume(member, exchange)
@@ -383,7 +385,7 @@ def test_a_piece_that_cannot_be_restored_makes_all_abort(tmp_path, step):
             at.value ^= 1
         folder = tmp_path / "again"
         folder.mkdir(exist_ok=True)
-        again = resume(member, Steps(folder, rank))
+        again = resume(member, Steps(folder, member.job))
         return [said, again, all_right(member), exchange.given_up, len(exchange.runs)]
 
     answers, ranks = run(tmp_path, size, body)
@@ -406,7 +408,7 @@ def test_the_exchange_fails_in_its_second_step(tmp_path, step):
 
     def body(rank, store):
         member = stepping(rank, store, 3)
-        exchange = Steps(tmp_path / "files", rank)
+        exchange = Steps(tmp_path / "files", member.job)
 
         def fault(name):
             if rank == 1 and name == step and len(exchange.runs) == 1:
@@ -425,15 +427,15 @@ def test_the_exchange_fails_in_its_second_step(tmp_path, step):
 
 @pytest.mark.parametrize("step", MIDDLE)
 def test_a_rank_is_killed_in_the_second_step(tmp_path, step):
-    size, timeout_s = 3, 3
+    size, timeout_s = 3, 10
 
     def body(rank, store):
         member = stepping(rank, store, size)
-        exchange = Steps(tmp_path / "files", rank)
+        exchange = Steps(tmp_path / "files", member.job)
 
         def fault(name):
             if rank == 1 and name == step and len(exchange.runs) == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
+                store.clock.die()
 
         exchange.fault = fault
         try:
@@ -451,7 +453,7 @@ def test_a_rank_is_killed_in_the_second_step(tmp_path, step):
 def test_a_corrupted_piece_of_the_second_step_is_restored(tmp_path):
     def body(rank, store):
         member = stepping(rank, store, 3)
-        exchange = Steps(tmp_path / "files", rank)
+        exchange = Steps(tmp_path / "files", member.job)
 
         def fault(name):
             wrong = rank == 1 and name == "content" and len(exchange.runs) == 1
@@ -466,22 +468,27 @@ def test_a_corrupted_piece_of_the_second_step_is_restored(tmp_path):
 
 
 def test_a_late_rank_makes_all_abort(tmp_path):
+    """In real time: what it is late for was decided a second after the others had begun."""
     size = 2
 
     def body(rank, store):
         member = replica(rank, store, size)
-        exchange = Files(
-            tmp_path / "files", rank, lambda s: time.sleep(3) if rank == 1 and s == "place" else 0
-        )
+
+        def late(step):
+            if rank == 1 and step == "place":
+                store.await_decision(3)  # 1: the pause; 2: all have prepared
+
+        begin = time.monotonic()
         try:
-            resume(member, exchange, 1)
+            resume(member, Files(tmp_path / "files", member.job, late), 1)
         except reveille.JobAborted as error:
+            assert time.monotonic() - begin >= (1 if rank == 0 else 0)
             assert member.states() == ["paused", "paused"]
             seen = [error.rank, error.status]
         member.context.resume("weights", group=member.job)  # it comes later, and all is well
         return [seen, whole(member)]
 
-    answers, _ranks = run(tmp_path, size, body)
+    answers, _ranks = run(tmp_path, size, body, real_time=True)
     assert answers == [[[1, reveille.TimedOut.STATUS], True]] * 2
 
 
@@ -490,14 +497,15 @@ def test_a_rank_without_room_aborts_before_the_exchange(tmp_path):
         member = replica(rank, store, 2)
         if rank == 1:
             member.context.external("neighbour", "62MiB")
-        exchange = Files(tmp_path / "files", rank)
+        exchange = Files(tmp_path / "files", member.job)
         with pytest.raises(reveille.JobAborted) as aborted:
             resume(member, exchange)
         assert exchange.received == 0
         assert member.states() == ["paused", "paused"]
         if rank == 1:
             member.context.external("neighbour", 0)
-        return [aborted.value.rank, resume(member, Files(tmp_path / "files", rank)), whole(member)]
+        said = resume(member, Files(tmp_path / "files", member.job))
+        return [aborted.value.rank, said, whole(member)]
 
     answers, _ranks = run(tmp_path, 2, body)
     assert answers == [[1, [2, 2, 0, ""], True]] * 2
@@ -509,7 +517,8 @@ def test_one_rank_is_alone_and_the_log_says_so(tmp_path, caplog):
 
     member = replica(0, FileStore(tmp_path / "store"), 1)
     with caplog.at_level(logging.INFO, "reveille"):
-        links = member.context.resume("weights", group=member.job, replicas=Files(tmp_path, 0))
+        exchange = Files(tmp_path, member.job)
+        links = member.context.resume("weights", group=member.job, replicas=exchange)
     assert links.alone == "nothing that has digests was to be restored"
     assert "alone: nothing that has digests" in caplog.text
     assert whole(member)

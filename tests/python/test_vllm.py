@@ -575,13 +575,13 @@ def test_a_late_rank_is_told_of_at_once(executor):
         def wake_up(self):
             reveille._sleep.RANKS_TIMEOUT_S = 2
             if self.rank == RANKS - 1:
-                time.sleep(10)
+                time.sleep(60)
             super().wake_up()
     executor = Executor(RANKS, Late)
     executor.collective_rpc("sleep")
     started = time.monotonic()
     assert "late, stuck or dead" in refused_by(RANKS - 1, "wake_up")
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 50
     """)
 
 
