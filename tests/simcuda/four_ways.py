@@ -56,7 +56,7 @@ def simulated(reveille, config, options, folder):
     """What the program read in its last step, and the path of its snapshot."""
     out, snapshot = (os.path.join(folder, name) for name in ("read.json", "snapshot.pickle"))
     run(reveille, "run", "--device", "h200", "--gpus", "2", "--", sys.executable, "-m", "torch.distributed.run",
-        "--master-port", "29613", "--nproc-per-node", "2", os.path.join(HERE, "programs", "train.py"), config,
+        "--standalone", "--nproc-per-node", "2", os.path.join(HERE, "programs", "train.py"), config,
         *options, "--out", out, "--snapshot", snapshot)
     with open(out, encoding="utf-8") as file:
         return json.load(file), snapshot

@@ -22,7 +22,7 @@ import time
 
 RUNNING = []
 HERE = os.path.dirname(os.path.abspath(__file__))
-TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 # Name: number of GPUs, what Python runs, words behind the folder, environment.
 PROGRAMS = {
