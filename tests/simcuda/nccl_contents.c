@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl_words.h"
+
 #define NUMBERS_MAX 64
 #define BUFFER_BYTES 4096
 #define LARGE_BYTES ((size_t)1 << 20)
@@ -175,7 +177,7 @@ static int many(rvli_comm *comm, int times)
     return result;
 }
 
-static int large(rvli_comm *comm, int times)
+static int large(rvli_comm *comm, int times, const char *called)
 {
     char *ones, *buffers, first = 9, last = 9;
     int result = 0;
@@ -185,6 +187,7 @@ static int large(rvli_comm *comm, int times)
     for (int i = 0; i < times && result == 0; i++)
         result = (int)FIND(ncclAllReduce)(ones, buffers + (size_t)i * LARGE_BYTES, LARGE_BYTES,
                                           RVLI_NCCL_INT8, 0, comm, NULL);
+    make_mark(called);
     cudaMemcpy(&first, buffers, 1, cudaMemcpyDeviceToHost);
     cudaMemcpy(&last, buffers + (size_t)(times - 1) * LARGE_BYTES, 1, cudaMemcpyDeviceToHost);
     printf("%d %d\n", first, last);
@@ -217,7 +220,7 @@ static int act_on(rvli_comm *comm, char **words)
     if (strcmp(word, "recv") == 0)
         return say((int)FIND(ncclRecv)(to, count, type, rank, comm, NULL)), 2;
     if (strcmp(word, "large") == 0)
-        return say(large(comm, rank)), 2;
+        return say(large(comm, rank, words[2])), 3;
     if (strcmp(word, "many") == 0)
         return say(many(comm, rank)), 2;
     if (strcmp(word, "allreduce") == 0)

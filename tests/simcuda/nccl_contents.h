@@ -18,10 +18,11 @@
  *     over A        one number is written into what was received, at its second place
  *     captured OP   allreduce in a graph, which is launched
  *     streamed OP   allreduce on another stream, which blocks, and is destroyed
- *     keep OP       the same, which launch launches on the stream of operations, as often as it
- * says get N         prints N numbers of what was received, which waits for them many N allreduce
- * of one number, so often, and nothing is read large N       allreduce of 1 MiB of ones, so often,
- * to as many buffers; prints the first byte of the first one and of the last one
+ *     keep OP       the same, which launch launches on the stream of operations, as often as said
+ *     get N         prints N numbers of what was received, which waits for them
+ *     many N        allreduce of one number, so often, and nothing is read
+ *     large N FILE  allreduce of 1 MiB of ones, so often, to as many buffers. When all are called,
+ *                   makes FILE. Then prints the first byte of the first buffer, and of the last
  *
  * Answers how many words were taken, 0 where it is none of these.
  */

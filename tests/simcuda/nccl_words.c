@@ -16,11 +16,27 @@
 #define RANKS_MAX 8
 #define NODES_MOST 16 /* of a graph */
 #define ELEMENTS 256
+#define WAIT_US 20000
+#define WAITS_MOST 12500 /* 250 s */
 
 static rvli_comm *comm;
 static rvli_comm *all[RANKS_MAX];
 static void *library;
 static void *allocated;
+
+void make_mark(const char *file)
+{
+    FILE *made = fopen(file, "w");
+    if (made == NULL || fclose(made) != 0)
+        exit(7);
+}
+
+bool await_mark(const char *file)
+{
+    for (int i = 0; i < WAITS_MOST && access(file, F_OK) != 0; i++)
+        usleep(WAIT_US);
+    return access(file, F_OK) == 0;
+}
 
 /* A function of the library, by its name. */
 #define FIND(name) ((__typeof__(&name))(uintptr_t)find(#name))
@@ -61,9 +77,7 @@ static rvli_nccl_result write_id(const char *path)
 static rvli_nccl_id read_id(const char *path)
 {
     rvli_nccl_id id;
-    FILE *file = NULL;
-    for (int i = 0; i < 500 && (file = fopen(path, "r")) == NULL; i++)
-        usleep(20000);
+    FILE *file = await_mark(path) ? fopen(path, "r") : NULL;
     if (file == NULL || fread(&id, sizeof id, 1, file) != 1)
         exit(7);
     fclose(file);
@@ -87,17 +101,19 @@ static rvli_nccl_result init(char **words)
     return FIND(ncclCommInitRank)(&comm, atoi(words[3]), read_id(words[1]), atoi(words[2]));
 }
 
-static rvli_nccl_result init_later(char **words)
+static rvli_nccl_result begin(char **words)
 {
     const rvli_nccl_config config = config_of(0, RVLI_NCCL_NOT_SET);
-    rvli_nccl_result state = RVLI_NCCL_SUCCESS,
-                     result = FIND(ncclCommInitRankConfig)(&comm, atoi(words[3]), read_id(words[1]),
-                                                           atoi(words[2]), &config);
-    printf("%d\n", (int)result);
-    while (result == RVLI_NCCL_IN_PROGRESS || state == RVLI_NCCL_IN_PROGRESS) {
+    return FIND(ncclCommInitRankConfig)(&comm, atoi(words[3]), read_id(words[1]), atoi(words[2]),
+                                        &config);
+}
+
+static rvli_nccl_result finish(void)
+{
+    rvli_nccl_result state, result;
+    while ((result = FIND(ncclCommGetAsyncError)(comm, &state)) == RVLI_NCCL_SUCCESS &&
+           state == RVLI_NCCL_IN_PROGRESS)
         usleep(1000);
-        result = FIND(ncclCommGetAsyncError)(comm, &state);
-    }
     return result == RVLI_NCCL_SUCCESS ? state : result;
 }
 
@@ -368,11 +384,18 @@ static rvli_nccl_result wait_for_nothing(void)
                : RVLI_NCCL_CUDA_ERROR;
 }
 
-static int comes(const char *file)
+/* Until another rank has said so, into its file. */
+static void hear(const char *file, const char *text)
 {
-    for (int i = 0; i < 1000 && access(file, F_OK) != 0; i++)
-        usleep(20000);
-    return access(file, F_OK) == 0;
+    char said[8192] = "";
+    for (int i = 0; i < WAITS_MOST && strstr(said, text) == NULL; i++) {
+        FILE *open = fopen(file, "r");
+        usleep(WAIT_US);
+        if (open == NULL)
+            continue;
+        said[fread(said, 1, sizeof said - 1, open)] = '\0';
+        fclose(open);
+    }
 }
 
 static int act_waiting(char **words)
@@ -396,11 +419,15 @@ static int act_waiting(char **words)
     if (strcmp(words[0], "syncnothing") == 0)
         return say(wait_for_nothing()), 1;
     if (strcmp(words[0], "mark") == 0)
-        return (void)fclose(fopen(words[1], "w")), 2;
+        return make_mark(words[1]), 2;
     if (strcmp(words[0], "marked") == 0)
         return printf("%d\n", access(words[1], F_OK) == 0), 2;
     if (strcmp(words[0], "comes") == 0)
-        return printf("%d\n", comes(words[1])), 2;
+        return printf("%d\n", await_mark(words[1])), 2;
+    if (strcmp(words[0], "hears") == 0)
+        return hear(words[1], words[2]), 3;
+    if (strcmp(words[0], "patience") == 0)
+        return (void)setenv("REVEILLE_NCCL_TIMEOUT_S", words[1], 1), 2;
     return 0;
 }
 
@@ -412,6 +439,8 @@ static int act_alone(const char *word)
     int version = 0;
     if (strcmp(word, "who") == 0)
         who();
+    else if (strcmp(word, "finish") == 0)
+        say(finish());
     else if (strcmp(word, "reduce") == 0)
         say(reduce());
     else if (strcmp(word, "capture") == 0)
@@ -460,8 +489,10 @@ static int act(char **words)
         return say(write_id(words[1])), 2;
     if (strcmp(words[0], "init") == 0)
         return say(init(words)), 4;
+    if (strcmp(words[0], "begin") == 0)
+        return say(begin(words)), 4;
     if (strcmp(words[0], "later") == 0)
-        return say(init_later(words)), 4;
+        return say(begin(words)), say(finish()), 4;
     if (strcmp(words[0], "all") == 0)
         return say(init_all(value)), 2;
     if (strcmp(words[0], "split") == 0)

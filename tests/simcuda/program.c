@@ -4,6 +4,7 @@
  * are done in order, and each that has an answer prints it:
  *
  *     malloc BYTES   result     memory    bytes in use     held SECONDS   waits
+ *     mark FILE      makes it   until FILE   waits for it
  *     vmm BYTES      result     pin BYTES result           stage NAME     an NVTX range
  *     free           the last   touch     the last         child WORD...  in a forked child
  *     device N       result     unknown   result           pairs N        microseconds a pair
@@ -247,6 +248,10 @@ static int act(char **words)
         say(cudaSetDevice((int)value));
     else if (strcmp(word, "held") == 0)
         sleep((unsigned)value);
+    else if (strcmp(word, "mark") == 0)
+        make_mark(words[1]);
+    else if (strcmp(word, "until") == 0)
+        await_mark(words[1]);
     else if (strcmp(word, "stage") == 0)
         nvtxRangePushA(words[1]);
     else if (strcmp(word, "pairs") == 0)

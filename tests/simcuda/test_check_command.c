@@ -225,7 +225,7 @@ static void one_that_does_not_end_is_killed(void **state)
              (long)getpid(), (long)getpid());
     write_checks(text);
     assert_int_equal(check_apart("c.json"), 2);
-    assert_true(time(NULL) - begun < 30);
+    assert_true(time(NULL) - begun < 120);
     check_contains(shown, "check slow on h200: the command did not end within 1.5 s, and was "
                           "killed: see what it waits for, or raise \"timeout\"\n");
     assert_int_equal(count_held(), 0);

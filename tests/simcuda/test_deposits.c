@@ -146,6 +146,18 @@ static void check_letter(uint32_t rank, uint64_t sequence, uint32_t giver, char 
     assert_int_equal(there, letter);
 }
 
+/* Ends a process as kill -9 does, and waits until the machine has seen it. */
+static void kill_rank(uint32_t rank)
+{
+    char answer[sizeof(rvli_wire_answer)];
+    ssize_t left;
+    assert_int_equal(shutdown(process[rank], SHUT_WR), 0);
+    while ((left = recv(process[rank], answer, sizeof answer, 0)) > 0)
+        continue;
+    assert_int_equal(left, 0);
+    close(process[rank]);
+}
+
 /* Processes with a communicator of theirs. */
 static int begin(void **state)
 {
@@ -170,9 +182,8 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    for (int rank = 0; rank < RANKS; rank++)
-        close(process[rank]);
-    usleep(50000);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        kill_rank(rank);
     assert_int_equal(blocks(), 0); /* nothing is left of it */
     close(observer);
     close(contents);
@@ -233,8 +244,7 @@ static void what_is_brought_and_not_said_is_not_there(void **state)
     come(0, 0, RVLI_WIRE_GETS);
     bring(1, 0, 'b');
     assert_int_equal(take(0, 0, 1, &answer), RVL_ERR_BUSY);
-    close(process[1]); /* as kill -9 */
-    usleep(50000);
+    kill_rank(1);
     assert_int_equal(take(0, 0, 1, &answer), RVL_ERR_STATE);
     process[1] = connect_as("later");
 }
@@ -245,8 +255,7 @@ static void a_process_that_ends_leaves_what_it_brought(void **state)
     (void)state;
     bring(1, 0, 'b');
     come(1, 0, RVLI_WIRE_GETS);
-    close(process[1]);
-    usleep(50000);
+    kill_rank(1);
     come(0, 0, RVLI_WIRE_GETS);
     check_letter(0, 0, 1, 'b');
     taken(0, 0);

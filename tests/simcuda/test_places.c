@@ -66,10 +66,10 @@ static void two_runs_into_one_file(void **state)
 {
     (void)state;
     check_run(
-        "{ " COMMAND_WORD " run -o two.rvt --json -- " PROGRAM
-        " malloc 4194304 held 2 >first 2>err & "
-        "sleep 1; " COMMAND_WORD " run -o two.rvt --json -- " PROGRAM
-        " malloc 1073741824 held 2 && wait $!; }",
+        "{ rm -f in out gone; (" COMMAND_WORD " run -o two.rvt --json -- " PROGRAM
+        " malloc 4194304 mark in until out >first 2>err; touch gone) & "
+        "until [ -e in ]; do sleep 0.02; done; " COMMAND_WORD " run -o two.rvt --json -- " PROGRAM
+        " malloc 1073741824 mark out until gone && wait $!; }",
         0,
         "reveille: two.rvt was replaced or removed while this ran, so its trace is lost: name "
         "another file for each run\n");
