@@ -3,6 +3,7 @@
 # of the header is copied here.
 #   cmake -D HEADER=cuda.h -D PATTERN='cu[A-Z][A-Za-z0-9_]*' -D MACRO=RVLI_ENTRY -D OUTPUT=... -P entries.cmake
 # KIND functions: what is declared, and what the header renames it to. KIND values: NAME = number.
+# KIND versions: of types PFN_NAME_vVERSION, as MACRO(NAME, VERSION).
 file(READ ${HEADER} text)
 string(REGEX REPLACE "[][;\\]" " " text "${text}") # which lists of CMake take for their own
 set(names "")
@@ -14,7 +15,9 @@ macro(names_of regex)
     list(APPEND names ${each})
   endforeach()
 endmacro()
-if(KIND STREQUAL "values")
+if(KIND STREQUAL "versions")
+  string(REGEX MATCHALL "PFN_${PATTERN}_v[0-9]+" names "${text}")
+elseif(KIND STREQUAL "values")
   names_of("${PATTERN}[ \t]*=[ \t]*[0-9]+")
 else()
   names_of("(CUDAAPI|CUDARTAPI|CUDARTAPI_CDECL)[ \t\r\n]+${PATTERN}[ \t]*[(]")
@@ -26,6 +29,10 @@ list(LENGTH names count)
 if(count LESS 5)
   message(FATAL_ERROR "${HEADER} has ${count} names like ${PATTERN}: it is not the header that was expected")
 endif()
-list(TRANSFORM names REPLACE "(.+)" "${MACRO}(\\1)\n")
+if(KIND STREQUAL "versions")
+  list(TRANSFORM names REPLACE "PFN_(.+)_v([0-9]+)" "${MACRO}(\\1, \\2)\n")
+else()
+  list(TRANSFORM names REPLACE "(.+)" "${MACRO}(\\1)\n")
+endif()
 list(JOIN names "" text)
 file(WRITE ${OUTPUT} "${text}")

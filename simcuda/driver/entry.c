@@ -95,6 +95,29 @@ static const char *older_form(const char *name, int version)
     return NULL;
 }
 
+/* Every form of every function, by the version that brought it: of the types in cudaTypedefs.h. */
+static const struct {
+    const char *name;
+    int version;
+} brought[] = {
+#define RVLI_FORM(name, version) {#name, version},
+#include "cuda_versions.inc"
+};
+
+/* Whether it is older than the function. A name without a type is as old as CUDA. */
+static bool is_before(int version, const char *name)
+{
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof brought / sizeof *brought; i++) {
+        if (strcmp(name, brought[i].name) != 0)
+            continue;
+        if (version >= brought[i].version)
+            return false;
+        is_known = true;
+    }
+    return is_known;
+}
+
 /* A form of its own for programs in which stream 0 is the thread's, if there is one. */
 static void *find_form(const char *form, bool per_thread)
 {
@@ -117,16 +140,26 @@ static void *find(const char *name, int version, bool per_thread)
     return found != NULL ? found : find_form(name, per_thread);
 }
 
-/* A name that does not exist is not an error: the place gets NULL (cuda.h). */
+/*
+ * A name that does not exist is not an error: the place gets NULL (cuda.h). Neither is a function
+ * that is newer than the version asked for. A version newer than the driver gets the newest form:
+ * "greater than or equal to the CUDA version in which the driver symbol was introduced".
+ */
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
     if (name == NULL || function == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
     *function = find(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    if (*function == NULL)
+        found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    else if (is_before(version, name))
+        found = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    if (found != CU_GET_PROC_ADDRESS_SUCCESS)
+        *function = NULL;
     if (status != NULL)
-        *status =
-            *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+        *status = found;
     return CUDA_SUCCESS;
 }
 

@@ -115,6 +115,38 @@ static void names_that_are_none(void **state)
     assert_ptr_equal(function, dlsym(library, "cuInit"));
 }
 
+/* What is asked of a version before the function is found, and not given. */
+static void functions_that_are_newer(void **state)
+{
+    static const struct {
+        const char *name;
+        int version; /* which brings the function, by its type in cudaTypedefs.h */
+    } functions[] = {
+        {"cuInit", 2000},
+        {"cuMemAllocAsync", 11020},
+        {"cuLibraryLoadData", 12000},
+        {"cuMulticastCreate", 12010},
+        {"cuMemAdvise", 8000}, /* in its first form */
+    };
+    CUresult (*first)(const char *, void **, int, cuuint64_t) =
+        (__typeof__(first))(uintptr_t)dlsym(library, "cuGetProcAddress");
+    (void)state;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        const char *name = functions[i].name;
+        CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+        void *function = &status;
+        int before = functions[i].version - 1;
+        assert_int_equal(cuGetProcAddress(name, &function, before, 0, &status), CUDA_SUCCESS);
+        assert_null(function);
+        assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+        function = &status;
+        assert_int_equal(first(name, &function, before, 0), CUDA_ERROR_NOT_FOUND);
+        assert_null(function);
+        assert_non_null(found(name, functions[i].version, 0));
+        assert_ptr_equal(found(name, 99990, 0), found(name, CUDA_VERSION, 0));
+    }
+}
+
 /* ---- Calling ---- */
 
 static size_t free_bytes(void)
@@ -291,6 +323,7 @@ int main(void)
         cmocka_unit_test(forms_by_version),
         cmocka_unit_test(forms_of_streams_by_thread),
         cmocka_unit_test(names_that_are_none),
+        cmocka_unit_test(functions_that_are_newer),
         cmocka_unit_test(managed_memory),
         cmocka_unit_test(captures),
         cmocka_unit_test(edges),
