@@ -361,7 +361,8 @@ static void query(void)
     printf("%d ", (int)cudaStreamQuery(NULL));
     printf("%d ", (int)cudaEventQuery(event));
     printf("%d ", (int)cudaStreamQuery(stream));
-    printf("%d\n", (int)cudaEventElapsedTime(&milliseconds, event, event));
+    printf("%d ", (int)cudaEventElapsedTime(&milliseconds, event, event));
+    printf("%d\n", (int)cudaPeekAtLastError()); /* none */
     fflush(stdout);
     cudaEventDestroy(event);
     cudaStreamDestroy(stream);

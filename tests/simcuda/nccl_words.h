@@ -25,7 +25,8 @@
  *     sync          waits for the stream of operations    syncdevice   syncevent
  *     syncbehind    waits for a stream that waits for the event
  *     malloc BYTES  free            copy    a byte to it from host memory, by cudaMemcpy
- *     query         what queries answer of the stream, of an event and of a stream behind it
+ *     query         what queries answer of the stream, of an event and of a stream behind it, what
+ *                   cudaEventElapsedTime does, and the last error after all that
  *     syncblocking  waits for an empty stream that blocks
  *     syncnothing   first: records an event; then waits for it, and for an empty stream that does
  *                   not block

@@ -326,8 +326,8 @@ static void queries_are_not_ready_before_all_ranks_come(void **state)
     assert_int_equal(run_shell("rm -f mark there"), 0);
     run(2, "put f32 1,2 query $([ $1 = 0 ] && echo allreduce sum query mark mark comes there query "
            "sync query || echo comes mark allreduce sum query mark there) get 2");
-    check_rank(0, "0 0 0 0\n0\n600 600 600 600\n1\n0 0 0 0\n0\n0 0 0 0\n2 4 \n");
-    check_rank(1, "0 0 0 0\n1\n0\n0 0 0 0\n2 4 \n");
+    check_rank(0, "0 0 0 0 0\n0\n600 600 600 600 0\n1\n0 0 0 0 0\n0\n0 0 0 0 0\n2 4 \n");
+    check_rank(1, "0 0 0 0 0\n1\n0\n0 0 0 0 0\n2 4 \n");
 }
 
 /* Each launch calls what was captured: ranks may call it in a graph or not. A launch after the end
@@ -339,7 +339,8 @@ static void launches_call_what_was_captured(void **state)
     run(2, "put f32 1,2 $([ $1 = 0 ] && echo keep sum query launch query mark mark comes there "
            "query launch sync query || echo comes mark allreduce sum mark there keep sum launch "
            "sync) destroy $([ $1 = 0 ] && echo launch query)");
-    check_rank(0, "0\n0 0 0 0\n0\n600 600 600 600\n1\n0 0 0 0\n0\n0\n0 0 0 0\n0\n0\n0 0 0 0\n");
+    check_rank(
+        0, "0\n0 0 0 0 0\n0\n600 600 600 600 0\n1\n0 0 0 0 0\n0\n0\n0 0 0 0 0\n0\n0\n0 0 0 0 0\n");
     check_rank(1, "1\n0\n0\n0\n0\n0\n");
 }
 
