@@ -5,6 +5,7 @@
  */
 #include "base/element.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "predict/llm/llm_internal.h"
 #include "predict/llm/step/megatron/rank.h"
 #include "predict/llm/step/training.h"
@@ -429,10 +430,14 @@ static uint64_t fraction_of(uint64_t bytes, uint64_t ppm)
 
 static rvl_status no_room(uint64_t weights, uint64_t allowed)
 {
-    return rvli_model_fail(
-        RVL_ERR_INVALID, "--mem-fraction",
-        "no room for a KV cache: the weights of a rank take %llu of %llu bytes; raise it, or --tp",
-        (unsigned long long)weights, (unsigned long long)allowed);
+    char message[128];
+    rvli_text text = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&text, "no room for a KV cache: the weights of a rank take ");
+    rvli_text_add_bytes(&text, weights);
+    rvli_text_add(&text, " of ");
+    rvli_text_add_bytes(&text, allowed);
+    rvli_text_add(&text, "; raise it, or --tp");
+    return rvli_model_fail(RVL_ERR_INVALID, "--mem-fraction", "%s", message);
 }
 
 /* The weights of a rank of another pipeline stage. UINT64_MAX: no memory to work them out. */

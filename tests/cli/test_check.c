@@ -441,7 +441,7 @@ static void no_room_for_a_cache_fails_a_check(void **state)
     assert_int_equal(run_command("check c.json --github --junit j.xml"), 3);
     check_printed("n      own     -                                              NO ROOM: " CONFIGS
                   "qwen2.5-72b.json: --mem-fraction: no room for a KV cache: the weights of a rank "
-                  "take 145414422528 of 74778738688 bytes; raise it, or --tp\n");
+                  "take 135.4 GiB of 69.6 GiB; raise it, or --tp\n");
     check_printed("3 stages, 1 failed\n");
     check_printed("::error file=c.json,title=n on own::" CONFIGS
                   "qwen2.5-72b.json: --mem-fraction: "

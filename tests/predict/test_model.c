@@ -1976,7 +1976,7 @@ static void options_out_of_range_are_refused(void **state)
         {{.mem_fraction_ppm = 100000},
          "--mem-fraction",
          "no room for a KV cache: the weights of a rank take"},
-        {{.device = "100MiB"}, "--mem-fraction", "of 0 bytes; raise it, or --tp"},
+        {{.device = "100MiB"}, "--mem-fraction", "of 0 B; raise it, or --tp"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_option_refused("qwen2.5-7b", cases[i].options, cases[i].key, cases[i].part);
