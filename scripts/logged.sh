@@ -8,7 +8,14 @@ last_line() { # LOG
     tail -n 5 "$1" | tr '\r' '\n' | grep . | tail -n 1 | cut -c 1-90
 }
 
-# logged LOG WHAT COMMAND...: runs it. On stderr: WHAT, and every progress_s the log's last line.
+# How far it is: the seconds, and the log's last line once there is one.
+progress() { # SECONDS LOG
+    local line
+    line=$(last_line "$2")
+    echo "  $1 s${line:+: $line}"
+}
+
+# logged LOG WHAT COMMAND...: runs it. On stderr: WHAT, and every progress_s how far it is.
 # Where the command fails: the end of the log, and where all of it is. Answers the command's status.
 logged() {
     local log=$1 what=$2 status=0 begin=$SECONDS watcher
@@ -18,7 +25,7 @@ logged() {
     : >"$log"
     {
         while sleep "$progress_s" >/dev/null 2>&1; do # it outlives us: not with our stderr open
-            echo "  $((SECONDS - begin)) s: $(last_line "$log")" >&2
+            progress $((SECONDS - begin)) "$log" >&2
         done
     } &
     watcher=$!

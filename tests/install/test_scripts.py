@@ -109,6 +109,25 @@ class Scripts(unittest.TestCase):
                          "printf \"\\r12 of 34\\n\\n\"; sleep 4'")
         self.assertRegex(made.stderr, r"\Adoing it\n(  [1-9] s: 12 of 34\n)+\Z")
 
+    def test_progress_of_what_says_nothing(self):
+        made = self.bash("progress_s=1; logged b.log 'doing it' sleep 3")
+        self.assertRegex(made.stderr, r"\Adoing it\n(  [1-9] s\n)+\Z")
+
+    def test_unknown_arguments_are_refused_at_once(self):
+        for words, said in [(["demo", "x"], "scripts/demo takes no arguments, and was given x"),
+                            (["test", "dve"], "scripts/test: no preset dve: name one of dev, clang, "),
+                            (["../.ci/run", "x"], ".ci/run takes no arguments, and was given x")]:
+            made = subprocess.run([SOURCE / "scripts" / words[0], *words[1:]], capture_output=True, text=True, timeout=60)
+            self.assertEqual((made.stdout, made.returncode), ("", 2))
+            self.assertTrue(made.stderr.startswith(said), made.stderr)
+            self.assertEqual(made.stderr.count("\n"), 2 if words[0] != "test" else 1, made.stderr)
+
+    def test_each_says_what_it_does(self):
+        for name in ("demo", "test", "deb", "wheel", "cuda-headers", "../.ci/run", "../tests/bare/run"):
+            made = subprocess.run([SOURCE / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
+            self.assertEqual((made.stderr, made.returncode), ("", 0), name)
+            self.assertRegex(made.stdout, r"\Ausage: ", name)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
