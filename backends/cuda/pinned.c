@@ -73,8 +73,9 @@ typedef struct pool {
     rvli_arena arena;
     rvli_workers *workers; /* NULL until memory is first asked for */
     rvli_pinned_facts facts;
-    uint64_t moving;     /* chunks that are being made or given back */
-    uint64_t keep_bytes; /* of the latest free: also for what was being made then */
+    uint64_t moving;               /* chunks that are being made or given back */
+    uint64_t keep_bytes;           /* of the latest free: also for what was being made then */
+    _Atomic uint64_t coming_bytes; /* that have still to be brought in */
 } pool;
 
 /* Held while the pool comes into being and while it goes, which leaves `lock` in between. */
@@ -152,13 +153,21 @@ static void finish_making(chunk *c)
     finish(c, result == CUDA_SUCCESS ? CHUNK_PINNED : CHUNK_PAGEABLE);
 }
 
+/*
+ * A pause asks for all its memory at once, and others take some before the last chunk is made. The
+ * kernel may end this process then, populating or not, so it is asked again before each chunk: its
+ * first piece begins first.
+ */
 static void run_piece(rvli_job *job)
 {
     piece *p = (piece *)(void *)job;
     chunk *c = p->owner;
+    if (p == c->pieces && rvli_hostmem_available() < CHUNK_BYTES)
+        atomic_store(&c->out_of_pages, true);
     if (!atomic_load(&c->out_of_pages) &&
         !populate(chunk_base(c) + (uint64_t)(p - c->pieces) * PIECE_BYTES, PIECE_BYTES))
         atomic_store(&c->out_of_pages, true);
+    atomic_fetch_sub(&the.coming_bytes, PIECE_BYTES);
     if (atomic_fetch_sub(&c->pieces_left, 1) == 1)
         finish_making(c);
 }
@@ -186,6 +195,7 @@ static void begin_making(chunk *c)
         the.chunk_end = number + 1;
     set_state(c, CHUNK_MAKING);
     the.moving++;
+    atomic_fetch_add(&the.coming_bytes, CHUNK_BYTES);
     atomic_store(&c->out_of_pages, false);
     atomic_store(&c->pieces_left, PIECES);
     if (c->node_wanted == RVLI_NUMA_ANY || (c->placed && c->node == c->node_wanted)) {
@@ -390,7 +400,8 @@ static rvl_status take(uint64_t size, int node, char **host_out)
     if (host == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no room for a host backup of this size");
     uint64_t needed = bytes_to_make(host, host + size);
-    if (needed > 0 && needed > rvli_hostmem_available()) {
+    /* The kernel does not count what is still to come in for others. */
+    if (needed > 0 && needed + atomic_load(&the.coming_bytes) > rvli_hostmem_available()) {
         rvli_arena_give(&the.arena, (uintptr_t)host, size);
         return rvli_error(RVL_ERR_HOST_OOM,
                           "not enough host memory available for a backup: free some, raise the "

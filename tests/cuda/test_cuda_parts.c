@@ -24,6 +24,7 @@
 #include "nothing_left.h"
 
 #define CHUNK (64 * MIB)
+#define PIECES_OF_CHUNK 8 /* that are brought in one by one */
 
 /* ---- What is refused ---- */
 
@@ -161,8 +162,9 @@ static void refuse_pages(int error, unsigned good)
 
 /* ---- The kernel's files ---- */
 
-static bool files_are_ours;
-static const char *meminfo, *cgroup_max, *cgroup_current, *cgroup_stat; /* NULL: there is none */
+static _Atomic bool files_are_ours;
+static const char *_Atomic meminfo; /* NULL: there is none */
+static const char *cgroup_max, *cgroup_current, *cgroup_stat;
 
 FILE *__real_fopen(const char *path, const char *mode);
 WRAP FILE *__wrap_fopen(const char *path, const char *mode);
@@ -198,8 +200,9 @@ static uint64_t available_from(const char *info, const char *max, const char *cu
 static int stop_refusing(void **state)
 {
     (void)state;
-    refuse_calloc = refuse_aligned_alloc = refuse_mmap = refuse_next_insert = files_are_ours =
-        false;
+    refuse_calloc = refuse_aligned_alloc = refuse_mmap = refuse_next_insert = false;
+    files_are_ours = false;
+    gate_set(&making_gate, false); /* a test that failed may have left it shut */
     threads_refused_from = 0;
     refuse_pages(0, 0);
     return 0;
@@ -803,6 +806,58 @@ static void pages_that_cannot_be_had_are_host_oom(void **state)
     check_writable(host, 2 * CHUNK, 7);
 }
 
+/* The first of three chunks is being made when others take the memory. */
+static void memory_that_goes_midway_is_host_oom(void **state)
+{
+    (void)state;
+    cgroup_max = cgroup_current = cgroup_stat = NULL;
+    meminfo = "MemAvailable: 196608 kB\n"; /* three chunks */
+    files_are_ours = true;
+    threads_refused_from = 2; /* one maker, who brings in piece after piece */
+    gate_set(&making_gate, true);
+    char *host = alloc_well(3 * CHUNK);
+    gate_await(&making_gate, 1);
+    meminfo = "MemAvailable: 65535 kB\n"; /* a little less than one */
+    gate_set(&making_gate, false);
+    rvli_pinned_settle();
+    assert_int_equal(making_gate.arrived, PIECES_OF_CHUNK);
+    assert_int_equal(wait_all(host, CHUNK), RVL_OK);
+    assert_int_equal(wait_all(host + CHUNK, CHUNK), RVL_ERR_HOST_OOM);
+    assert_int_equal(wait_all(host + 2 * CHUNK, CHUNK), RVL_ERR_HOST_OOM);
+    assert_non_null(strstr(rvli_error_get()->message, "ran out of memory"));
+    check_facts(3 * CHUNK, CHUNK, 0);
+    check_writable(host, CHUNK, 7);
+    meminfo = "MemAvailable: 131072 kB\n";
+    free_well(host + CHUNK, 2 * CHUNK, RVLI_PINNED_KEEP_ALL);
+    assert_ptr_equal(alloc_well(2 * CHUNK), host + CHUNK); /* it is tried again */
+    assert_int_equal(wait_all(host, 3 * CHUNK), RVL_OK);
+    check_facts(3 * CHUNK, 3 * CHUNK, 0);
+    assert_true(support_holds((uintptr_t)host, CHUNK, 7));
+    check_writable(host + CHUNK, 2 * CHUNK, 8);
+}
+
+/* The kernel does not count what makers have still to bring in. */
+static void what_is_being_made_is_not_available(void **state)
+{
+    (void)state;
+    cgroup_max = cgroup_current = cgroup_stat = NULL;
+    meminfo = "MemAvailable: 196608 kB\n"; /* three chunks */
+    files_are_ours = true;
+    gate_set(&making_gate, true);
+    char *first = alloc_well(2 * CHUNK);
+    void *second = NULL;
+    assert_int_equal(rvli_pinned_alloc(2 * CHUNK, RVLI_NUMA_ANY, &second), RVL_ERR_HOST_OOM);
+    assert_null(second);
+    assert_non_null(strstr(rvli_error_get()->message, "not enough host memory available"));
+    assert_ptr_equal(alloc_well(CHUNK), first + 2 * CHUNK);
+    gate_set(&making_gate, false);
+    rvli_pinned_settle();
+    check_facts(3 * CHUNK, 3 * CHUNK, 0);
+    assert_int_equal(rvli_pinned_alloc(4 * CHUNK, RVLI_NUMA_ANY, &second), RVL_ERR_HOST_OOM);
+    assert_ptr_equal(alloc_well(3 * CHUNK), first + 3 * CHUNK); /* nothing is coming any more */
+    assert_int_equal(wait_all(first, 6 * CHUNK), RVL_OK);
+}
+
 /* Linux before 5.14 does not know MADV_POPULATE_WRITE. */
 static void pages_are_touched_where_they_cannot_be_asked_for(void **state)
 {
@@ -812,6 +867,100 @@ static void pages_are_touched_where_they_cannot_be_asked_for(void **state)
     assert_int_equal(wait_all(host, 2 * MIB), RVL_OK);
     check_facts(2 * MIB, CHUNK, 0);
     check_writable(host, 2 * MIB, 8);
+}
+
+/* ---- While it is registered ---- */
+
+static _Atomic pid_t leaver_id;
+static gate registering_gate = GATE_OPEN;
+static __typeof__(&cuMemHostRegister) real_register;
+
+static CUresult register_at_gate(void *at, size_t size, unsigned flags)
+{
+    gate_pass(&registering_gate);
+    return real_register(at, size, flags);
+}
+
+static int watch_registering(void **state)
+{
+    real_register = rvli_cuda.cuMemHostRegister;
+    rvli_cuda.cuMemHostRegister = register_at_gate;
+    return hold_pool(state);
+}
+
+static int leave_registering(void **state)
+{
+    gate_set(&registering_gate, false);
+    int result = let_pool_go(state);
+    rvli_cuda.cuMemHostRegister = real_register;
+    return result;
+}
+
+static unsigned makers(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return (unsigned)(cores > 12 ? 12 : cores);
+}
+
+/* As many as there are makers stand in the driver when it refuses one. */
+static void a_refusal_leaves_other_chunks_as_they_are(void **state)
+{
+    (void)state;
+    const unsigned chunks = makers() + 1;
+    gate_set(&registering_gate, true);
+    fake_fail("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY, false);
+    char *host = alloc_well(chunks * CHUNK);
+    gate_await(&registering_gate, makers());
+    check_facts(chunks * CHUNK, 0, 0);
+    gate_set(&registering_gate, false);
+    assert_int_equal(wait_all(host, chunks * CHUNK), RVL_OK);
+    check_facts(chunks * CHUNK, (chunks - 1) * CHUNK, CHUNK);
+    assert_int_equal(registering_gate.arrived, chunks);
+    check_writable(host, chunks * CHUNK, 10);
+}
+
+static void memory_can_be_freed_while_it_is_registered(void **state)
+{
+    (void)state;
+    gate_set(&registering_gate, true);
+    char *host = alloc_well(3 * CHUNK);
+    gate_await(&registering_gate, 1);
+    assert_int_equal(rvli_pinned_free(host, 3 * CHUNK, CHUNK), RVL_OK);
+    gate_set(&registering_gate, false);
+    rvli_pinned_settle();
+    check_facts(0, CHUNK, 0);
+    assert_ptr_equal(alloc_well(3 * CHUNK), host);
+    assert_int_equal(wait_all(host, 3 * CHUNK), RVL_OK);
+    check_writable(host, 3 * CHUNK, 11);
+}
+
+static void *open_registering_gate(void *unused)
+{
+    (void)unused;
+    support_await_sleep(&leaver_id);
+    gate_set(&registering_gate, false);
+    return NULL;
+}
+
+/* Its end waits for chunks that go from the makers to registering, and back when nobody has them.
+ */
+static void a_pool_can_end_while_it_registers(void **state)
+{
+    pthread_t opener;
+    (void)state;
+    assert_int_equal(rvli_pinned_hold(0), RVL_OK);
+    rvli_pinned_let_go(); /* the other user is left */
+    gate_set(&registering_gate, true);
+    char *host = alloc_well(4 * CHUNK);
+    gate_await(&registering_gate, 1);
+    assert_int_equal(rvli_pinned_free(host, 4 * CHUNK, 2 * CHUNK), RVL_OK);
+    leaver_id = gettid();
+    assert_int_equal(pthread_create(&opener, NULL, open_registering_gate, NULL), 0);
+    rvli_pinned_let_go();
+    pthread_join(opener, NULL);
+    check_facts(0, 0, 0);
+    assert_int_equal(fake_calls("cuMemHostRegister"), fake_calls("cuMemHostUnregister"));
+    assert_int_equal(rvli_pinned_hold(0), RVL_OK); /* for the teardown */
 }
 
 static void check_alloc_refused(uint64_t size, rvl_status status, const char *cause)
@@ -886,7 +1035,7 @@ static void memory_of_others_is_there(void **state)
 
 /* ---- Threads ---- */
 
-static _Atomic pid_t leaver_id, newcomer_id;
+static _Atomic pid_t newcomer_id;
 
 static void *let_go(void *unused)
 {
@@ -938,6 +1087,8 @@ static void a_new_pool_waits_for_the_end_of_the_old(void **state)
 }
 
 #define POOL_TEST(test) cmocka_unit_test_setup_teardown(test, hold_pool, let_pool_go)
+#define REGISTERING_TEST(test)                                                                     \
+    cmocka_unit_test_setup_teardown(test, watch_registering, leave_registering)
 #define PLAIN_TEST(test) cmocka_unit_test_teardown(test, stop_refusing)
 
 int main(void)
@@ -963,7 +1114,12 @@ int main(void)
         POOL_TEST(memory_can_be_freed_while_it_is_made),
         POOL_TEST(refused_registering_leaves_pageable_memory),
         POOL_TEST(pages_that_cannot_be_had_are_host_oom),
+        POOL_TEST(memory_that_goes_midway_is_host_oom),
+        POOL_TEST(what_is_being_made_is_not_available),
         POOL_TEST(pages_are_touched_where_they_cannot_be_asked_for),
+        REGISTERING_TEST(a_refusal_leaves_other_chunks_as_they_are),
+        REGISTERING_TEST(memory_can_be_freed_while_it_is_registered),
+        REGISTERING_TEST(a_pool_can_end_while_it_registers),
         POOL_TEST(what_cannot_be_allocated_changes_nothing),
         POOL_TEST(what_is_not_ours_is_not_freed),
         POOL_TEST(memory_of_others_is_there),
