@@ -93,19 +93,31 @@ static bool knows_chunks(const rvli_pricer *pricer)
     return pricer->waits.host_start.call_ns > 0;
 }
 
-void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes)
-{
-    rvli_price_copy(pricer, RVLI_OUT, pricer->cost.copy_to_host, bytes);
-    pricer->out_end_ns = later(pricer->out_end_ns, pricer->host_made_end_ns);
-    if (knows_chunks(pricer))
-        rvli_clock_wait_until(pricer->clock, pricer->host_made_end_ns);
-}
-
 /* Bytes that have been made, or have to be, for so many bytes of buffers. */
 static uint64_t made_for(const rvli_pricer *pricer, uint64_t bytes)
 {
     uint64_t chunk = knows_chunks(pricer) ? RVL_HOST_CHUNK_BYTES : 1;
     return bytes + (chunk - bytes % chunk) % chunk;
+}
+
+/* When all will have been made but what lies behind the next copies. */
+static uint64_t made_so_far_end_ns(const rvli_pricer *pricer)
+{
+    const rvl_cost making = {.fs_per_byte = pricer->cost.host_alloc.fs_per_byte};
+    uint64_t filled = pricer->host_made_bytes - pricer->host_empty_bytes;
+    uint64_t behind = made_for(pricer, pricer->host_made_bytes) - made_for(pricer, filled);
+    uint64_t behind_ns = rvli_cost_ns(making, behind);
+    return pricer->host_made_end_ns - lesser(behind_ns, pricer->host_made_end_ns);
+}
+
+void rvli_price_copy_to_host(rvli_pricer *pricer, uint64_t bytes)
+{
+    rvli_price_copy(pricer, RVLI_OUT, pricer->cost.copy_to_host, bytes);
+    pricer->host_empty_bytes -= lesser(bytes, pricer->host_empty_bytes);
+    uint64_t made_ns = made_so_far_end_ns(pricer);
+    pricer->out_end_ns = later(pricer->out_end_ns, made_ns);
+    if (knows_chunks(pricer))
+        rvli_clock_wait_until(pricer->clock, made_ns);
 }
 
 void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
@@ -122,6 +134,7 @@ void rvli_price_host_alloc(rvli_pricer *pricer, uint64_t bytes)
         making.call_ns += pricer->waits.host_first.call_ns;
     if (more > 0 && pricer->host_made_end_ns <= now_of(pricer))
         making.call_ns += pricer->waits.host_start.call_ns;
+    pricer->host_empty_bytes += pricer->host_bytes - pricer->host_made_bytes;
     pricer->host_made_bytes = pricer->host_bytes;
     if (more > 0)
         queue(pricer, &pricer->host_made_end_ns, rvli_cost_ns(making, more));

@@ -5,9 +5,10 @@
  * A call holds the caller up for its price. A copy is queued on one of two engines, one a
  * direction, and runs beside the caller; waiting for it moves the clock to its end.
  *
- * Host memory is made once and kept, by an engine of its own, in chunks. A copy into it waits for
- * its chunk, so the memory of the next buffer is only asked for then: making many small buffers
- * begins from rest again and again, and each time that costs host_start.
+ * Host memory is made once and kept, by an engine of its own, in chunks and in the order in which
+ * it is asked for. Copies come to it in the same order, and each waits for its chunk. Where the
+ * next buffer is only asked for then, making begins from rest again, and each time that costs
+ * host_start.
  *
  * The driver clears what is released beside everything, on one more engine. A create waits if it
  * needs memory that is not cleared yet, and pays for what has been. Other calls take longer
@@ -31,6 +32,7 @@ typedef struct rvli_pricer {
     uint64_t clear_end_ns;     /* when what was released will have been cleared */
     uint64_t host_bytes;       /* in buffers now */
     uint64_t host_made_bytes;  /* the most so far */
+    uint64_t host_empty_bytes; /* of them: no copy has come to them yet */
     uint64_t host_made_end_ns; /* when what was asked for will have been made */
     uint64_t out_end_ns;       /* when the copies to the host will have ended */
     uint64_t in_end_ns;        /* when the copies to the device will have ended */

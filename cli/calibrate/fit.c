@@ -206,17 +206,11 @@ static double chunks_of(double bytes)
     return ceil(bytes / (double)RVL_HOST_CHUNK_BYTES);
 }
 
-/*
- * What it takes to begin making host memory: by many buffers that are smaller than a chunk, since
- * the chunk of each is made from rest; else by the smallest pause, which makes one.
- */
-static double host_start(const samples *all, const points *cold, const rvl_cost_model *model)
+/* What it takes to begin making host memory: by the smallest pause, which makes one chunk. */
+static double host_start(const points *cold, const rvl_cost_model *model)
 {
-    points many = copying(all, "pause_cold_in_buffers", model, true);
-    const points *from = many.count > 0 ? &many : cold;
-    double chunks = chunks_of(from->bytes[0]);
-    double making = at(line_of(model->host_alloc), chunks * (double)RVL_HOST_CHUNK_BYTES);
-    return (from->values[0] - making) / (many.count > 0 ? chunks : 1);
+    double made = chunks_of(cold->bytes[0]) * (double)RVL_HOST_CHUNK_BYTES;
+    return cold->values[0] - at(line_of(model->host_alloc), made);
 }
 
 /*
@@ -230,7 +224,7 @@ static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *
         return false;
     line making = {.per_byte = fit_one(&most, true)};
     model->host_alloc.fs_per_byte = whole(making.per_byte * FS_PER_NS);
-    waits->host_start = (rvl_cost){.call_ns = whole(host_start(all, &cold, model))};
+    waits->host_start = (rvl_cost){.call_ns = whole(host_start(&cold, model))};
     return true;
 }
 

@@ -82,6 +82,11 @@ static const rvli_backup_store *store_of(const rvl_context *context,
                                                                       : &rvli_host_store;
 }
 
+bool rvli_backup_is_in_host(const rvl_context *context, const rvli_allocation *allocation)
+{
+    return store_of(context, allocation) == &rvli_host_store;
+}
+
 rvl_status rvli_backup_check(const rvl_context *context, int device, rvl_backup policy)
 {
     if ((unsigned)policy > RVL_BACKUP_DISK)

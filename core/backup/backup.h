@@ -69,6 +69,9 @@ rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *al
 /* Whether a policy's backups on a device lie in the store of the node. */
 bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);
 
+/* Whether an allocation's backup lies in host memory of this process. */
+bool rvli_backup_is_in_host(const rvl_context *context, const rvli_allocation *allocation);
+
 /* A backup for an allocation, by its policy. RVL_ERR_HOST_OOM, RVL_ERR_DISK_FULL, RVL_ERR_IO. */
 rvl_status rvli_backup_hold(rvli_transition *transition, const rvli_allocation *allocation,
                             rvli_backup **backup_out);

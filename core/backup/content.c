@@ -129,17 +129,32 @@ static rvl_status save_changed(rvli_transition *transition, rvli_move_item *item
     return status;
 }
 
-/* Buffers are made while earlier ones are being filled. */
+/*
+ * Host memory is made behind host_alloc, and a copy waits for it. So all of it is asked for before
+ * the first copy: its makers are then never without work while a copy waits.
+ */
+static rvl_status hold_in_host(rvli_transition *transition, size_t *failed_out)
+{
+    rvl_status status = RVL_OK;
+    for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
+        rvli_move_item *item = &transition->items[i];
+        *failed_out = i;
+        if (item->backup == NULL && has_policy(item) &&
+            rvli_backup_is_in_host(transition->context, item->allocation))
+            status = rvli_backup_hold(transition, item->allocation, &item->backup);
+    }
+    return status;
+}
+
 static rvl_status save_by_policy(rvli_transition *transition, rvli_move_item *item)
 {
     rvl_status status = RVL_OK;
     if (item->backup != NULL && item->backup->current && item->digests != NULL)
         return save_changed(transition, item);
-    if (item->backup == NULL) {
+    if (item->backup == NULL)
         status = rvli_backup_hold(transition, item->allocation, &item->backup);
-        if (status == RVL_OK && wants_digests(transition, item))
-            status = learn_all(transition, item);
-    }
+    if (status == RVL_OK && item->digests == NULL && wants_digests(transition, item))
+        status = learn_all(transition, item);
     return status == RVL_OK ? save_piece(transition, item, 0, item->allocation->size) : status;
 }
 
@@ -178,6 +193,8 @@ static rvl_status save_item(rvli_transition *transition, rvli_move_item *item)
 rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out)
 {
     rvl_status status = digest_retained(transition, failed_out);
+    if (status == RVL_OK)
+        status = hold_in_host(transition, failed_out);
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
         *failed_out = i;
         if (has_policy(&transition->items[i]))

@@ -297,8 +297,9 @@ static void calls_take_longer_while_it_clears(void **state)
 }
 
 /*
- * Host memory is made in chunks of 64 MiB. A buffer of four chunks begins once. Eight buffers of
- * half a chunk begin four times, since each copy waits for its chunk. The first begins later.
+ * Host memory is made in chunks of 64 MiB. A pause begins to make it once, for a buffer of four
+ * chunks and for eight buffers of half a chunk: all is asked for before the first copy. The first
+ * pause begins later.
  */
 static void host_memory_begins_in_chunks(void **state)
 {
@@ -316,12 +317,31 @@ static void host_memory_begins_in_chunks(void **state)
     assert_in_range(whole_ns, 9000000 + 2000000 + 4 * chunk_ns,
                     9000000 + 2000000 + 4 * chunk_ns + 4);
     uint64_t cut_ns = timed(context, cut, true);
-    assert_in_range(cut_ns, 4 * (2000000 + chunk_ns), 4 * (2000000 + chunk_ns) + 8);
+    assert_in_range(cut_ns, 2000000 + 4 * chunk_ns, 2000000 + 4 * chunk_ns + 8);
     /* All is made: a second round waits for nothing. */
     assert_int_equal(timed(context, whole, false), 0);
     assert_int_equal(timed(context, cut, false), 0);
     assert_int_equal(timed(context, cut, true), 0);
     assert_int_equal(timed(context, whole, true), 0);
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
+}
+
+/* Copies of early buffers run while later ones are made. Only the last adds its own time. */
+static void buffers_are_filled_while_others_are_made(void **state)
+{
+    (void)state;
+    const uint64_t chunk = RVL_HOST_CHUNK_BYTES;
+    const uint64_t chunk_ns = chunk / 1000000 * 1000 + chunk % 1000000 * 1000 / 1000000;
+    rvl_context *context =
+        open_waiting((rvl_cost_model){.host_alloc = {0, 1000}, .copy_to_host = {0, 400}},
+                     (rvl_cost_waits){.host_start = {2000000, 0}});
+    rvl_tag cut = 0;
+    for (int i = 0; i < 8; i++)
+        cut = alloc_tagged(context, "cut", chunk / 2, RVL_BACKUP_HOST);
+    const uint64_t first_ns = 2000000 + 4 * chunk_ns + chunk_ns / 5;
+    assert_in_range(timed(context, cut, true), first_ns, first_ns + 8);
+    assert_int_equal(timed(context, cut, false), 0);
+    assert_in_range(timed(context, cut, true), 8 * (chunk_ns / 5), 8 * (chunk_ns / 5) + 8);
     assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
 }
 
@@ -461,6 +481,7 @@ int main(void)
         cmocka_unit_test(creates_wait_for_cleared_memory),
         cmocka_unit_test(calls_take_longer_while_it_clears),
         cmocka_unit_test(host_memory_begins_in_chunks),
+        cmocka_unit_test(buffers_are_filled_while_others_are_made),
         cmocka_unit_test(host_memory_is_made_once),
         cmocka_unit_test(digests_take_their_time),
         cmocka_unit_test(bad_options_are_refused),

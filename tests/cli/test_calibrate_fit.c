@@ -163,7 +163,7 @@ static void test_reclaim(void **state)
 
 #define CHUNK RVL_HOST_CHUNK_BYTES
 
-/* Making begins from rest: once in a large pause, and with every chunk of many small buffers. */
+/* Making begins from rest once in a pause, whatever its buffers are. */
 static void test_host_memory_that_begins(void **state)
 {
     samples all = {0};
@@ -177,10 +177,10 @@ static void test_host_memory_that_begins(void **state)
     assert_near(profile.cost.host_alloc.fs_per_byte, 36000);
     assert_near(profile.waits.host_start.call_ns, 2000000);
     assert_near(profile.waits.host_first.call_ns, 17000000);
-    /* Buffers are what it is wanted for: they count where there are some. */
-    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns", 18 * (1500000 + chunk_ns));
+    /* Of many buffers the noise is larger than what is looked for. */
+    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns", 9000000 + 18 * chunk_ns);
     fit_profile(&all, &profile);
-    assert_near(profile.waits.host_start.call_ns, 1500000);
+    assert_near(profile.waits.host_start.call_ns, 2000000);
     samples_free(&all);
 }
 

@@ -266,6 +266,45 @@ static void half_a_copy_is_not_trusted(void **state)
     assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
 }
 
+#define HOST_CALLS (UINT64_C(1) << RVLI_OP_host_alloc | UINT64_C(1) << RVLI_OP_copy_to_host)
+
+static void check_nothing_happened(scene *s)
+{
+    const fault_plan counting = {.op_mask = HOST_CALLS};
+    assert_int_equal(support_stats(s->context, 0).host_backup_bytes, 0);
+    check_content(s);
+    fault_set(s->fault, &counting);
+}
+
+/*
+ * Host memory is made behind host_alloc, and a copy waits for it. So all is asked for before the
+ * first copy, and given back if that or a later one cannot be had.
+ */
+static void host_memory_is_asked_for_before_the_first_copy(void **state)
+{
+    (void)state;
+    scene s = open_scene(RVL_BACKUP_HOST, false, false);
+    fault_set(s.fault, &(fault_plan){.op_mask = HOST_CALLS, .countdown = COUNT});
+    assert_int_equal(pause_all(&s), RVL_ERR_HOST_OOM); /* the last host_alloc */
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_host_alloc), COUNT);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_copy_to_host), 0);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_host_free), COUNT - 1);
+    check_nothing_happened(&s);
+    fault_set(s.fault, &(fault_plan){.op_mask = HOST_CALLS, .countdown = COUNT + 1});
+    assert_int_not_equal(pause_all(&s), RVL_OK); /* the first copy */
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_host_alloc), COUNT);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_copy_to_host), 1);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_host_free), COUNT);
+    check_nothing_happened(&s);
+    assert_int_equal(pause_all(&s), RVL_OK);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_host_alloc), COUNT);
+    assert_int_equal(fault_calls(s.fault, RVLI_OP_copy_to_host), COUNT);
+    assert_int_equal(support_stats(s.context, 0).host_backup_bytes, COUNT * BYTES);
+    assert_int_equal(resume_all(&s), RVL_OK);
+    check_content(&s);
+    assert_int_equal(rvl_context_close(s.context, NULL), RVL_OK);
+}
+
 /* Accounted memory has no content to compare: all of it is copied, into the same host memory. */
 static void without_digests_all_is_copied(void **state)
 {
@@ -543,6 +582,7 @@ int main(void)
         cmocka_unit_test(damage_passes_where_nobody_looks),
         cmocka_unit_test(only_what_changed_is_copied),
         cmocka_unit_test(half_a_copy_is_not_trusted),
+        cmocka_unit_test(host_memory_is_asked_for_before_the_first_copy),
         cmocka_unit_test(without_digests_all_is_copied),
         cmocka_unit_test(forecasts_are_what_happens),
         cmocka_unit_test(files_keep_content),
