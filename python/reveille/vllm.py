@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from . import _alias, _c
@@ -57,13 +57,15 @@ class Allocator:
 
         All tags go on all ranks of the engine, or none does and it raises why.
         """
-        with self._told_once():
-            self._own.sleep(_tags(offload_tags, self.default_tag))
+        kept = _tags(offload_tags, self.default_tag)
+        with self._told_once(), self._hooks(None):
+            self._own.sleep(kept)
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
         """Gives up the memory of these tags alone, without their content."""
-        with self._told_once():
-            self._own.discard(_tags(tags, self.default_tag))
+        discarded = _tags(tags, self.default_tag)
+        with self._told_once(), self._hooks(discarded):
+            self._own.discard(discarded)
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """Takes the memory back: of all, or without the deferrable tags that are not named.
@@ -73,11 +75,39 @@ class Allocator:
         from vllm.device_allocator import DEFERRABLE_TAGS
 
         asked = None if tags is None else _tags(tags, self.default_tag)
-        with self._told_once():
+        with self._told_once(), self._hooks(set()):
             self._own.wake_up(
                 lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
                 f"wake_up({'' if asked is None else sorted(asked)})",
             )
+
+    @contextlib.contextmanager
+    def _hooks(self, tags: set[str] | None) -> Iterator[None]:
+        """Calls vLLM's hooks of these tags (None: of all), before memory goes and once it is there.
+
+        vLLM 0.33.0 has none; later ones do. A hook may end what uses the memory, and then the move
+        may be refused. So the hooks that begin it again are called after a refusal, too.
+        """
+        from vllm import device_allocator
+
+        before = getattr(device_allocator, "run_before_unmap_hooks", None)
+        after = getattr(device_allocator, "run_after_map_hooks", None)
+        try:
+            if before is not None and tags != set():
+                before(self._mapped(), tags)
+            yield
+        finally:
+            if after is not None:
+                after(self._mapped())
+
+    def _mapped(self) -> list[SimpleNamespace]:
+        """The tags as vLLM's hooks read them: a tag of which a part sleeps is in it twice."""
+        return [
+            SimpleNamespace(tag=tag, is_asleep=asleep)
+            for tag, stats in self.tags().items()
+            for asleep, size in ((False, stats.active_bytes), (True, stats.paused_bytes))
+            if size
+        ]
 
     @contextlib.contextmanager
     def _told_once(self) -> Iterator[None]:

@@ -218,6 +218,64 @@ def test_graphs_keep_their_memory(plugin):
     )
 
 
+# ---- Hooks of tags, which versions of vLLM after 0.33.0 have ----
+
+HOOKS = """
+    called = []
+    def mapped(allocations):
+        return {each.tag for each in allocations if not each.is_asleep}
+    def before(allocations, tags=None):
+        called.append(("before", sorted(mapped(allocations) & (tags or mapped(allocations)))))
+        assert used() == mib_awake()
+    def after(allocations):
+        asleep = {each.tag for each in allocations if each.is_asleep}
+        called.append(("after", sorted(mapped(allocations) - asleep)))
+    def mib_awake():
+        return sum(awake for awake, _, _ in tags().values())
+    device_allocator.run_before_unmap_hooks = before
+    device_allocator.run_after_map_hooks = after
+    every = ["kv_cache", "runtime", "weights"]
+"""
+
+
+def test_hooks_of_tags_are_called(engine):
+    engine(
+        textwrap.dedent(HOOKS)
+        + textwrap.dedent("""
+    worker.backend.discard(("kv_cache",))
+    assert called == [("before", ["kv_cache"]), ("after", ["runtime", "weights"])], called
+    called.clear()
+    worker.backend.suspend(1)
+    assert called == [("before", ["runtime", "weights"]), ("after", [])], called
+    called.clear()
+    worker.backend.resume(["weights"])
+    assert called == [("after", ["runtime", "weights"])], called
+    called.clear()
+    worker.backend.resume()
+    assert called == [("after", every)] and set(weights.tolist()) == {7}, called
+    """)
+    )
+
+
+def test_hooks_begin_again_after_a_refused_sleep(engine):
+    engine(
+        textwrap.dedent(HOOKS)
+        + textwrap.dedent("""
+    fake = ctypes.CDLL(os.environ["RVL_CUDA_LIBRARY"])
+    fake.fake_fail(b"cuMemUnmap", ctypes.c_uint64(1), 1, False)
+    refused(worker.backend.suspend, 1)
+    assert called == [("before", every), ("after", every)], called
+    assert used() == 14 and set(weights.tolist()) == {7}
+    def raises(allocations, tags=None):
+        raise reveille.Busy("a transfer runs")
+    device_allocator.run_before_unmap_hooks = raises
+    error = refused(worker.backend.suspend, 1)
+    assert isinstance(error, reveille.Busy) and used() == 14
+    assert worker.backend.state() == "RUNNING"
+    """)
+    )
+
+
 # ---- Failures change nothing ----
 
 
