@@ -135,6 +135,8 @@ static const published models[] = {
     {"qwen3-next-80b-a3b", "qwen3_next", 79674391296, 0},
     {"qwen3_5", "qwen3_5", 9407453936, 0},
     {"qwen3_5_moe", "qwen3_5_moe", 35114261360, 0},
+    {"qwen3_5_text", "qwen3_5_text", 8953803264, 0},
+    {"qwen3_5_moe_text", "qwen3_5_moe_text", 34660610688, 0},
     {"qwen3-vl-8b", "qwen3_vl", 8767123696, 0},
     {"qwen3-vl-30b-a3b", "qwen3_vl_moe", 31070754032, 0},
     {"llama4-text", "llama4_text", 107769861120, 0},
@@ -215,7 +217,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 53);
+    assert_int_equal(count, 55);
 }
 
 typedef struct wanted {
@@ -421,7 +423,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 53 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 55 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
