@@ -1990,6 +1990,18 @@ static void options_out_of_range_are_refused(void **state)
         "gpt-oss-20b",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
         "--attention", "changes nothing for heads with sinks");
+    /* Layers with norms behind blocks, fused products, norms in fp32, and windows. */
+    static const char *const not_plain[] = {"gemma-2-2b", "phi-4-mini", "olmo-2-7b",
+                                            "glm-4-9b-0414", "gemma-3-1b"};
+    for (size_t i = 0; i < sizeof not_plain / sizeof not_plain[0]; i++)
+        assert_option_refused(
+            not_plain[i],
+            (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                .lora_rank = 8,
+                                .lora_targets = RVL_MODEL_LORA_ALL_LINEAR,
+                                .base_dtype = RVL_MODEL_BASE_NF4,
+                                .flags = RVL_MODEL_PREPARE_KBIT | RVL_MODEL_AUTOCAST},
+            "--prepare-kbit", "is predicted for layers as Llama's");
     assert_option_refused(LLAMA ",\"quantization_config\":{\"quant_method\":\"nf4\"}}",
                           (rvl_model_options){0}, "quantization_config", "--weights-dtype");
     assert_option_refused(LLAMA ",\"quantization_config\":{}}", (rvl_model_options){0},
