@@ -51,7 +51,16 @@ from ._results import (
     holder_of,
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
-from ._wake import Started, Wake, Wakes, await_arrival, has_arrived, options_of, order_of
+from ._wake import (
+    Started,
+    Wake,
+    Wakes,
+    addresses_of,
+    await_arrival,
+    has_arrived,
+    options_of,
+    order_of,
+)
 from ._watch import MOVES, Reading
 from .errors import (
     InvalidArgument,
@@ -579,27 +588,38 @@ class Context:
             self._wakes.wait()
 
     @overload
-    def fits(self, *tags: str, restore: bool = ...) -> Forecast: ...
+    def fits(self, *tags: str, restore: bool = ..., order: Iterable[Any] = ...) -> Forecast: ...
 
     @overload
     def fits(
-        self, *tags: str, restore: bool = ..., group: Group, group_timeout: float = ...
+        self,
+        *tags: str,
+        restore: bool = ...,
+        order: Iterable[Any] = ...,
+        group: Group,
+        group_timeout: float = ...,
     ) -> JobForecast: ...
 
     def fits(
         self,
         *tags: str,
         restore: bool = True,
+        order: Iterable[Any] = (),
         group: Group | None = None,
         group_timeout: float = GROUP_TIMEOUT_S,
     ) -> Forecast | JobForecast:
         """What resume() with these arguments would do now; true if it fits. Changes nothing.
 
-        With a group, what it would do on every rank.
+        Args:
+            tags, restore: as those of resume()
+            order: tensors or addresses in the order in which they are restored, as that of
+                resume(). It changes time_ns, which is that of a resume that waits for all
+            group, group_timeout: what it would do on every rank, each in its own order
         """
-        options = _c.ResumeOptions(flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)))
 
         def own() -> Forecast:
+            options = _c.ResumeOptions(flags=_c.flags((not restore, _c.RESUME_NO_RESTORE)))
+            options_of(options, addresses_of(order))
             return self._forecast("rvl_resume_forecast", tags, options)
 
         if group is None:

@@ -217,8 +217,10 @@ class Job:
             if refusal is None:
                 text = json.dumps(vars(own()))
             found = meeting.gather(refusal, text)
-        except ReveilleError as error:
-            meeting.tell(_Refusal.of(self.rank, error))
+        except Exception as error:
+            with contextlib.suppress(Exception):  # of the store: what is raised is the reason
+                meeting.tell(_Refusal.of(self.rank, error))
+            meeting.leave()
             raise
         meeting.leave()
         if isinstance(found, _Refusal):

@@ -39,7 +39,7 @@ from ._replicas import Links, Replicas, sharing_of
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
-from ._wake import Wake, Wakes, await_arrival, has_arrived, options_of, order_of
+from ._wake import Wake, Wakes, addresses_of, await_arrival, has_arrived, options_of, order_of
 from ._watch import MOVES, Reading
 from .errors import (
     Busy,
@@ -559,8 +559,9 @@ class Saver:
             with contextlib.suppress(NotFound):
                 return await_arrival(context._handle, address, timeout)
 
-    def fits(self, tags: Sequence[str]) -> Forecast:
+    def fits(self, tags: Sequence[str], order: Iterable[Any] = ()) -> Forecast:
         """Forecast of the device with the least room, over all contexts there."""
+        addresses = addresses_of(order)
         for tag in tags:
             tag_bytes(tag)
         self._require(tags)
@@ -570,7 +571,7 @@ class Saver:
             here = set(context.tags)
             names = [tag for tag in regions if tag in here]
             if names or not tags:
-                found.setdefault(context.ordinal, []).append(context.fits(*names))
+                found.setdefault(context.ordinal, []).append(context.fits(*names, order=addresses))
         missing = COMMUNICATORS.missing_bytes() if TAG in tags else {}
         for device, size in missing.items():
             free = _communicators.free_bytes(device)
@@ -850,23 +851,31 @@ def wait(tensor: Any = None, timeout: float | None = None) -> None:
 
 
 @overload
-def fits(*tags: str) -> Forecast: ...
+def fits(*tags: str, order: Iterable[Any] = ...) -> Forecast: ...
 
 
 @overload
-def fits(*tags: str, group: Group, group_timeout: float = ...) -> JobForecast: ...
+def fits(
+    *tags: str, order: Iterable[Any] = ..., group: Group, group_timeout: float = ...
+) -> JobForecast: ...
 
 
 def fits(
-    *tags: str, group: Group | None = None, group_timeout: float = GROUP_TIMEOUT_S
+    *tags: str,
+    order: Iterable[Any] = (),
+    group: Group | None = None,
+    group_timeout: float = GROUP_TIMEOUT_S,
 ) -> Forecast | JobForecast:
     """Whether resume() with these tags would fit now, and by how much. Changes nothing.
 
-    With a group, whether it would fit on every rank.
+    Args:
+        order: tensors or addresses in the order in which they are restored, as that of resume().
+            It changes time_ns, which is that of a resume that waits for all
+        group, group_timeout: whether it would fit on every rank, each in its own order
     """
+    own = functools.partial(SAVER.fits, tags, order)
     if group is None:
-        return SAVER.fits(tags)
-    own = functools.partial(SAVER.fits, tags)
+        return own()
     return job_of(group).forecast(call_of("fits", tags), own, seconds(group_timeout))
 
 

@@ -109,12 +109,22 @@ class Wakes:
             self.wait()
 
 
-def order_of(order: Iterable[Any], wait: bool) -> Any:
-    """C's array of addresses."""
-    addresses = [address_of(each) for each in order]
-    if addresses and wait:
-        raise InvalidArgument("order is for wait=False: a resume that waits returns all at once")
+def addresses_of(order: Iterable[Any]) -> Any:
+    """C's array of the addresses of an order."""
+    try:
+        each_in_turn = iter(order)
+    except TypeError:
+        raise InvalidArgument(f"order must be tensors or addresses, not {order!r}") from None
+    addresses = [address_of(each) for each in each_in_turn]
     return (ctypes.c_uint64 * len(addresses))(*addresses)
+
+
+def order_of(order: Iterable[Any], wait: bool) -> Any:
+    """The order of a resume, which must not wait then."""
+    addresses = addresses_of(order)
+    if len(addresses) > 0 and wait:
+        raise InvalidArgument("order is for wait=False: a resume that waits returns all at once")
+    return addresses
 
 
 def options_of(options: _c.ResumeOptions, order: Any) -> _c.ResumeOptions:

@@ -257,14 +257,15 @@ def test_ranks_that_differ_are_told_what_differs(tmp_path):
     assert unknown.startswith('no tag "typo"')
 
 
+def closed(*_arguments):
+    """A call of a store that is gone."""
+    raise OSError("the connection was closed")
+
+
 def test_a_store_that_fails_aborts_on_this_rank(tmp_path):
     def body(rank, store):
         member = Member(rank, store, 1)
-
-        def fail(*_arguments):
-            raise OSError("the connection was closed")
-
-        store.compare_set, usual = fail, store.compare_set
+        store.compare_set, usual = closed, store.compare_set
         seen = member.aborted("pause")
         assert not member.agreed  # the others may have moved
         store.compare_set = usual
@@ -365,6 +366,74 @@ def test_the_forecast_names_the_worst_rank(tmp_path):
 
     answers, _ranks = run(tmp_path, 3, body)
     assert all_same(answers) == [False, 2, "rank 2 of 3:"]
+
+
+def test_each_rank_is_forecast_in_its_own_order(tmp_path):
+    """What has no content is made while content is copied, if that is begun first."""
+
+    def body(rank, store):
+        member = Member(rank, store, 2)
+        member.context.pause()
+        first = (member.weights, member.cache)
+        alone = [member.context.fits(order=[each]).time_ns for each in first]
+        together = member.context.fits(order=iter([first[rank]]), group=member.job)
+        return [alone, [each.time_ns for each in together.ranks]]
+
+    answers, ranks = run(tmp_path, 2, body)
+    alone, together = all_same(answers)
+    assert together == alone and alone[0] != alone[1]
+    assert ranks.store.keys() == []
+
+
+class Unread:
+    """A tensor that has no address, as those of FakeTensorMode."""
+
+    def data_ptr(self):
+        raise RuntimeError("no address")
+
+
+@pytest.mark.parametrize(
+    "order, kind, reason",
+    [
+        (["layer"], reveille.InvalidArgument, "an address must be"),
+        (5, reveille.InvalidArgument, "order must be tensors or addresses, not 5"),
+        ([Unread()], RuntimeError, "RuntimeError: no address"),
+    ],
+)
+def test_all_ranks_hear_of_an_order_that_is_none(tmp_path, order, kind, reason):
+    def body(rank, store):
+        member = Member(rank, store, 3)
+        member.context.pause()
+        if rank == 1:
+            with pytest.raises(kind):
+                member.context.fits(order=order, group=member.job)
+            told = None
+        else:
+            with pytest.raises(reveille.JobAborted) as raised:
+                member.context.fits(order=[member.weights], group=member.job)
+            told = facts_of(raised.value)
+        assert member.states() == PAUSED
+        return [told, len(member.context.fits(group=member.job).ranks)]
+
+    answers, ranks = run(tmp_path, 3, body)
+    assert [after for _told, after in answers] == [3] * 3
+    assert answers[1][0] is None
+    _message, rank, why, number, _bytes = all_same([answers[0][0], answers[2][0]])
+    assert (rank, number) == (1, getattr(kind, "STATUS", 0)) and why.startswith(reason), why
+    assert ranks.store.keys() == []
+
+
+def test_a_store_that_fails_a_forecast(tmp_path):
+    def body(rank, store):
+        member = Member(rank, store, 1)
+        store.compare_set, usual = closed, store.compare_set
+        with pytest.raises(OSError, match="the connection was closed"):
+            member.context.fits(group=member.job)
+        store.compare_set = usual
+        return member.context.fits(group=member.job).worst
+
+    answers, _ranks = run(tmp_path, 1, body)
+    assert answers == [0]
 
 
 def test_facts_of_the_exception():

@@ -7,8 +7,10 @@ import threading
 
 import pytest
 import reveille
+from reveille import _c
+from reveille._wake import addresses_of, options_of
 from test_context import MIB, Tensor
-from test_regions import run  # noqa: F401 (a fixture)
+from test_regions import SOURCE, run  # noqa: F401 (a fixture)
 
 LAYERS = 4
 BYTES = 2 * MIB
@@ -122,9 +124,63 @@ def test_lack_of_room_changes_nothing(gpu):
     assert holds(layers[0], 0)
 
 
+@pytest.mark.parametrize("first", ["weights", "large"])
+def test_a_forecast_follows_the_order(first):
+    """Memory without content is made while content is copied, if that is begun first."""
+    with reveille.Context("sim", devices="1GiB", memory="accounted") as gpu:
+        at = {"large": gpu.alloc("512MiB", "large")}
+        at["weights"] = gpu.alloc("64MiB", "weights", backup="host")
+        gpu.pause()
+        taken = {}
+        for each, address in at.items():
+            forecast = gpu.fits(order=[Tensor(address, 1, 1), 4096])  # 4096 is nothing's
+            assert (forecast.fits, forecast.needed_bytes) == (True, 576 * MIB)
+            taken[each] = forecast.time_ns
+        assert taken["weights"] < taken["large"]
+        assert gpu.fits().time_ns == gpu.fits(order=[]).time_ns == taken["large"]
+        assert gpu.fits(order=[4096]).time_ns == taken["large"]
+        assert gpu.fits(order=iter([at["weights"]])).time_ns == taken["weights"]
+        begin_ns = gpu.clock_ns
+        gpu._transition("rvl_resume", (), options_of(_c.ResumeOptions(), addresses_of([at[first]])))
+        assert gpu.clock_ns - begin_ns == taken[first]
+
+
+def test_a_wake_makes_all_memory_before_its_first_copy():
+    """A forecast is that of a resume that waits, which makes some of it meanwhile."""
+    with reveille.Context("sim", devices="1GiB", memory="accounted") as gpu:
+        at = [gpu.alloc("512MiB", "large"), gpu.alloc("64MiB", "weights", backup="host")]
+        for each, longer in zip(at, (False, True)):
+            gpu.pause()
+            forecast = gpu.fits(order=[each])
+            begin_ns = gpu.clock_ns
+            gpu.resume(wait=False, order=[each]).wait()
+            assert (gpu.clock_ns - begin_ns > forecast.time_ns) == longer
+
+
+def test_a_forecast_passes_over_what_does_not_move():
+    with reveille.Context("sim", devices="1GiB", memory="accounted") as gpu:
+        large = gpu.alloc("512MiB", "large")
+        weights = gpu.alloc("64MiB", "weights", backup="host")
+        gpu.pause()
+        alone = gpu.fits("weights")
+        assert gpu.fits("weights", order=[large]) == alone
+        assert gpu.fits("weights", order=[large, weights]) == alone
+        bare = gpu.fits(restore=False, order=[weights])
+        assert bare.time_ns < gpu.fits(order=[weights]).time_ns
+        begin_ns = gpu.clock_ns
+        gpu.resume(restore=False, wait=False, order=[weights]).wait()
+        assert gpu.clock_ns - begin_ns == bare.time_ns
+
+
 @pytest.mark.parametrize(
     "call",
     [
+        lambda gpu, layer: gpu.resume("weights", wait=False, order=5),
+        lambda gpu, layer: gpu.fits("weights", order=5),
+        lambda gpu, layer: gpu.fits("weights", order=["layer"]),
+        lambda gpu, layer: gpu.fits("weights", order=[-1]),
+        lambda gpu, layer: gpu.fits("weights", order=[1 << 64]),
+        lambda gpu, layer: gpu.fits("weights", order=[layer], group="everybody"),
         lambda gpu, layer: gpu.resume("weights", order=[layer]),
         lambda gpu, layer: gpu.resume("weights", wait=False, order=["layer"]),
         lambda gpu, layer: gpu.resume("weights", wait=False, order=[-1]),
@@ -157,6 +213,8 @@ def test_unknown_addresses_and_tags(gpu):
             call(4096)
     with pytest.raises(reveille.NotFound):
         gpu.resume("never", wait=False)
+    with pytest.raises(reveille.NotFound):
+        gpu.fits("never", order=layers)
     gpu.resume("weights", wait=False, order=[4096]).wait()
     assert holds(layers[1], 1)
 
@@ -232,6 +290,36 @@ def test_regions_wake_in_order(run):  # noqa: F811
     reveille.pause("weights")
     reveille.resume("weights", wait=False)  # ends by itself, with the process
     """)
+
+
+def test_regions_are_forecast_in_order(run, tmp_path):  # noqa: F811
+    """A job of one rank; tests/python/test_job.py has those of many."""
+    run("""
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    job = reveille.Job(FileStore(os.environ["STORE"]), 0, 1)
+    with reveille.region("kv_cache"):
+        cache = full(24, 9)
+    with reveille.region("weights", backup="host"):
+        weights = full(8, 7)
+    other = full(2, 1)
+    reveille.pause()
+    plain = reveille.fits()
+    assert plain.needed_bytes == 32 * MIB
+    (context,) = [each for each in reveille.contexts() if each.tags]
+    for order in ([weights], [cache, other], [other, weights, cache]):
+        forecast = reveille.fits(order=iter(order))
+        assert forecast == context.fits(order=order), order
+        assert reveille.fits(order=order, group=job).ranks == (forecast,)
+        assert reveille.fits("weights", order=order) == reveille.fits("weights")
+    assert reveille.fits(order=[cache]).time_ns == plain.time_ns
+    assert reveille.fits(order=[weights]).time_ns != plain.time_ns
+    for bad in (["weights"], [-1], [None], 5):
+        error = refused(lambda: reveille.fits(order=bad))
+        assert type(error).__name__ == "InvalidArgument", repr(error)
+        assert type(refused(lambda: reveille.fits(order=bad, group=job))) is type(error)
+    assert type(refused(lambda: reveille.fits("nobody", order=[weights]))).__name__ == "NotFound"
+    """, HELPERS=str(SOURCE / "tests/python"), STORE=str(tmp_path))
 
 
 def test_regions_that_do_not_fit_stay_asleep(run):  # noqa: F811

@@ -194,10 +194,11 @@ class Owner:
     def resume(self):
         tags, restore = self.some_tags(), self.random.random() < 0.8
         moved = self.moved(tags, False)
-        forecast = self.context.fits(*tags, restore=restore)
+        first = self.random.sample(list(self.slots), len(self.slots) // 2)
+        forecast = self.context.fits(*tags, restore=restore, order=first)
         self.expect(forecast.allocation_count, len(moved), "allocation_count")
         timeout = self.random.choice((None, 0.001))
-        together = self.context.fits(*tags, restore=restore, group=self.job)
+        together = self.context.fits(*tags, restore=restore, order=first, group=self.job)
         self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
         in_order = self.random.random() < 0.3
         how = self.some_order() if in_order else self.some_group()

@@ -58,11 +58,11 @@ class Regions:
 
     def resume(self):
         for tag in sorted(self.paused):
-            assert reveille.fits(tag)
+            tensors = [each[2] for each in self.tensors if each[0] == tag]
+            assert reveille.fits(tag, order=reversed(tensors))
             if self.random.random() < 0.5:
                 reveille.resume(tag)
                 continue
-            tensors = [each[2] for each in self.tensors if each[0] == tag]
             reveille.resume(tag, wait=False, order=reversed(tensors))
             for tensor in tensors:
                 reveille.wait(tensor)
