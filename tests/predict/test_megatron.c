@@ -121,6 +121,20 @@ static const program programs[] = {
      8623209472,
      8751415296,
      1454},
+    {"pp4, second, four parts",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 8), .stage = 1, .vpp = 4},
+     10346721280,
+     10592714752,
+     1454},
+    {"pp2, first, four parts",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 6), .vpp = 4},
+     16787545088,
+     17871929344,
+     1938},
     {"dp4, bf16 gradients",
      "qwen2.5-0.5b",
      0,
@@ -258,7 +272,8 @@ static ledger run_told(const rvl_model *model, rvli_training_shape shape)
     return l;
 }
 
-/* Positions, the buffer that gathers sequences, and what the optimizer and the buffers have. */
+/* Positions, the buffer that gathers sequences, the last input of each part with its gradient where
+ * it was received, and what the optimizer and the buffers have. */
 static void nothing_is_left_but_states(void **state)
 {
     (void)state;
@@ -297,8 +312,12 @@ static void nothing_is_left_but_states(void **state)
             int64_t copies = cases[i].flags & RVL_MODEL_BF16_GRADIENTS
                                  ? l.bytes[RVL_MODEL_MASTER_WEIGHTS]
                                  : weights;
+            uint32_t split = cases[i].flags & RVL_MODEL_SEQUENCE_PARALLEL ? cases[i].tp : 1;
+            int64_t input = (int64_t)(512 / cases[i].cp * model->dim[RVLI_DIM_HIDDEN] / split);
+            int64_t inputs = cases[i].vpp - (stage == 0);
             assert_int_equal(l.bytes[RVL_MODEL_ACTIVATIONS],
-                             gathered + (int64_t)(UINT64_C(1024) * model->dim[RVLI_DIM_HEAD]));
+                             2 * input * inputs + gathered +
+                                 (int64_t)(UINT64_C(1024) * model->dim[RVLI_DIM_HEAD]));
             assert_int_equal(l.bytes[RVL_MODEL_LOGITS], 0);
             assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
             assert_int_equal(l.bytes[RVL_MODEL_GRADIENTS], weights + copies);

@@ -50,6 +50,12 @@ train pp2-vpp2-first 0 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --acc
 train pp2-vpp2-last 1 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4
 train pp4-vpp2-second 1 4 llama-3.2-1b --pp 4 --virtual-pp 2 --seq-len 4096 --accumulate 8
 train pp4-vpp3-first 0 4 qwen2.5-0.5b --pp 4 --virtual-pp 3 --seq-len 2048 --accumulate 8
+train pp4-vpp3-third 2 4 qwen2.5-0.5b --pp 4 --virtual-pp 3 --seq-len 2048 --accumulate 12
+train pp4-vpp3-last 3 4 qwen2.5-0.5b --pp 4 --virtual-pp 3 --seq-len 2048 --accumulate 8
+train pp2-vpp3-last 1 2 qwen2.5-0.5b --pp 2 --virtual-pp 3 --seq-len 2048 --accumulate 2
+train pp2-vpp4-first 0 2 llama-3.2-1b --pp 2 --virtual-pp 4 --seq-len 2048 --accumulate 6
+train pp4-vpp4-second 1 4 llama-3.2-1b --pp 4 --virtual-pp 4 --seq-len 4096 --accumulate 8
+train pp4-vpp2-first 0 4 llama-3.2-1b --pp 4 --virtual-pp 2 --seq-len 2048 --accumulate 4
 if [ -n "${REVEILLE_TRANSFORMER_ENGINE-}" ]; then
     python=$REVEILLE_TRANSFORMER_ENGINE/bin/python
     train cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096 --transformer-engine

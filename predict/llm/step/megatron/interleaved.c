@@ -6,7 +6,7 @@
  * micro-batch through one part; backward passes take the parts the other way round.
  *
  * What a pass receives waits in a queue of its part. What it sends goes behind the exchange that
- * follows it.
+ * follows it. The last gradient that came stays until the next exchange, even if it was used.
  */
 #include <stdlib.h>
 
@@ -25,6 +25,7 @@ typedef struct schedule {
     uint32_t count;     /* passes of a step, forward */
     queue *inputs;      /* received, by part */
     queue *gradients;   /* likewise */
+    rvli_block last;    /* gradient that the last exchange brought */
     uint32_t *flights;  /* in flight, by part and micro-batch; + 1 */
     rvli_block *blocks; /* room for the queues */
     bool *taken;        /* flights */
@@ -126,27 +127,37 @@ static void pass_backward(const schedule *s, uint32_t pass)
     uint32_t part = part_of(s, pass, false);
     rvli_in_flight *flight = end_flight(s, part, batch_of(s, pass));
     rvli_rank_set_part(r, part);
-    rvli_rank_drop(r, &r->received_gradient);
     if (!r->has_head)
         r->received_gradient = pop(s, &s->gradients[part]);
     rvli_rank_backward(r, flight);
     rvli_rank_drop(r, &r->used_input);
+    if (r->received_gradient != s->last)
+        rvli_rank_drop(r, &r->received_gradient);
 }
 
-static void receive(const schedule *s, queue *queues, int part)
+static rvli_block receive(const schedule *s, queue *queues, int part)
 {
-    if (part >= 0)
-        push(s, &queues[part], rvli_rank_take(s->r, s->r->part_bytes));
+    if (part < 0)
+        return NULL;
+    rvli_block block = rvli_rank_take(s->r, s->r->part_bytes);
+    push(s, &queues[part], block);
+    return block;
+}
+
+static void receive_gradient(schedule *s, int part)
+{
+    rvli_block block = receive(s, s->gradients, part);
+    rvli_rank_drop(s->r, &s->r->received_gradient);
+    s->last = block;
 }
 
 /* The last stage makes the first gradients itself. */
-static void receive_first_gradient(const schedule *s)
+static int first_gradient(const schedule *s)
 {
-    if (s->r->options->stage + 1 < s->pp)
-        receive(s, s->gradients, (int)s->r->parts - 1);
+    return s->r->options->stage + 1 < s->pp ? (int)s->r->parts - 1 : -1;
 }
 
-static void run(const schedule *s)
+static void run(schedule *s)
 {
     rvli_rank *r = s->r;
     uint32_t ahead = r->warm_up;
@@ -156,24 +167,23 @@ static void run(const schedule *s)
         rvli_block output = pass_forward(s, i);
         receive(s, s->inputs, i + 1 < s->count ? receives_for(s, i, true) : -1);
         if (i + 1 == ahead && ahead < s->count)
-            receive_first_gradient(s);
+            receive_gradient(s, first_gradient(s));
         rvli_rank_drop(r, &output);
     }
     for (uint32_t i = 0; i + ahead < s->count; i++) {
         rvli_block output = pass_forward(s, i + ahead);
         pass_backward(s, i);
         receive(s, s->inputs, i + ahead + 1 < s->count ? receives_for(s, i + ahead, true) : -1);
-        receive(s, s->gradients, receives_for(s, i, false));
+        receive_gradient(s, receives_for(s, i, false));
         rvli_rank_drop(r, &output);
     }
     if (ahead == s->count)
-        receive_first_gradient(s);
+        receive(s, s->gradients, first_gradient(s));
     for (uint32_t i = s->count - ahead; i < s->count; i++) {
         pass_backward(s, i);
-        receive(s, s->gradients, i + 1 < s->count ? receives_for(s, i, false) : -1);
+        receive_gradient(s, i + 1 < s->count ? receives_for(s, i, false) : -1);
     }
-    rvli_rank_drop(r, &r->received_gradient);
-    rvli_rank_drop(r, &r->sent_gradient);
+    rvli_rank_send(r, NULL);
     rvli_rank_set_part(r, 0);
 }
 

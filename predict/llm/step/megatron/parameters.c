@@ -2,8 +2,8 @@
 /*
  * The parameters of a rank, in the order of megatron-core's modules.
  *
- * Buffers have them in the reverse order, each from a multiple of 64 elements on, and are divided
- * evenly among data-parallel ranks whatever lies where (megatron/core/distributed/
+ * Buffers of a part have them in the reverse order, each from a multiple of 64 elements on, and are
+ * divided evenly among data-parallel ranks whatever lies where (megatron/core/distributed/
  * param_and_grad_buffer.py). The first of these ranks is meant here.
  */
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void add(rvli_rank *r, uint64_t elements, bool is_expert)
         r->parameter_room = room;
     }
     r->parameters[r->parameter_count++] =
-        (rvli_rank_parameter){.elements = elements, .is_expert = is_expert};
+        (rvli_rank_parameter){.elements = elements, .part = r->part, .is_expert = is_expert};
 }
 
 static void add_layer(rvli_rank *r, uint32_t number)
@@ -70,12 +70,12 @@ static uint64_t overlap(uint64_t start, uint64_t end, uint64_t share)
 }
 
 /* Elements of a buffer, padded. */
-static uint64_t lay(rvli_rank *r, bool is_expert, uint64_t share)
+static uint64_t lay(rvli_rank *r, uint32_t part, bool is_expert, uint64_t share)
 {
     uint64_t at = 0;
     for (uint32_t i = r->parameter_count; i > 0; i--) {
         rvli_rank_parameter *parameter = &r->parameters[i - 1];
-        if (parameter->is_expert != is_expert)
+        if (parameter->part != part || parameter->is_expert != is_expert)
             continue;
         at = rvli_round_up(at, START_ELEMENTS);
         parameter->share_elements = overlap(at, at + parameter->elements, share);
@@ -84,14 +84,14 @@ static uint64_t lay(rvli_rank *r, bool is_expert, uint64_t share)
     return at;
 }
 
-static void divide(rvli_rank *r, bool is_expert)
+static void divide(rvli_rank *r, uint32_t part, bool is_expert)
 {
     uint64_t ranks = (uint64_t)r->options->dp * r->options->cp;
     if (is_expert)
         ranks = ranks * r->options->tp / r->options->ep;
-    uint64_t elements = rvli_round_up(lay(r, is_expert, 0), END_ELEMENTS);
+    uint64_t elements = rvli_round_up(lay(r, part, is_expert, 0), END_ELEMENTS);
     elements = rvli_round_up(elements, ranks);
-    lay(r, is_expert, elements / ranks);
+    lay(r, part, is_expert, elements / ranks);
 }
 
 void rvli_rank_make_parameters(rvli_rank *r)
@@ -107,6 +107,8 @@ void rvli_rank_make_parameters(rvli_rank *r)
             false);
     }
     rvli_rank_set_part(r, 0);
-    divide(r, false);
-    divide(r, true);
+    for (uint32_t part = 0; part < r->parts; part++) {
+        divide(r, part, false);
+        divide(r, part, true);
+    }
 }

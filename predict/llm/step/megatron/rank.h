@@ -15,6 +15,7 @@
 typedef struct rvli_rank_parameter {
     uint64_t elements;       /* of this rank */
     uint64_t share_elements; /* of these, what the first data-parallel rank updates */
+    uint32_t part;           /* of the model: each has buffers of its own */
     bool is_expert;          /* in the second buffer */
     rvli_block first;        /* as the module makes it, before there are buffers */
     rvli_block main;         /* in fp32 */
@@ -22,12 +23,6 @@ typedef struct rvli_rank_parameter {
     rvli_block states[2];
     rvli_block root; /* of the second, while the optimizer steps */
 } rvli_rank_parameter;
-
-/* One of the two buffers of weights and gradients: of all parameters, or of experts. */
-typedef struct rvli_rank_buffer {
-    rvli_block weights;
-    rvli_block gradients;
-} rvli_rank_buffer;
 
 /* What rotary positions leave of q or k. */
 typedef struct rvli_rotated {
@@ -72,12 +67,20 @@ typedef struct rvli_in_flight {
     rvli_block received; /* from the stage before */
 } rvli_in_flight;
 
+/* What a part of the model holds of the last micro-batch that it was given, until the next. */
+typedef struct rvli_given {
+    const rvli_in_flight *flight;
+    rvli_block input;    /* received; here once its backward pass is over */
+    rvli_block gradient; /* of that */
+} rvli_given;
+
 typedef struct rvli_rank {
     const rvl_model *model;
     const rvli_training_shape *options;
     rvli_tape tape;
-    uint32_t parts;       /* of the model: one, or several that are interleaved */
-    uint32_t first_layer; /* of the part that is at work, as of the next three */
+    uint32_t parts; /* of the model: one, or several that are interleaved */
+    uint32_t part;  /* that is at work, as of the next four */
+    uint32_t first_layer;
     uint32_t layer_count;
     bool has_embedding;
     bool has_head;
@@ -98,11 +101,11 @@ typedef struct rvli_rank {
     rvli_rank_parameter *parameters;
     uint32_t parameter_count;
     uint32_t parameter_room;
-    rvli_rank_buffer buffers[2];
     rvli_block workspaces[2];
     rvli_block angles;   /* of the positions: kept for good */
     rvli_block gathered; /* the sequence of all ranks: one buffer for all layers */
     rvli_in_flight *flights;
+    rvli_given *given;          /* by part */
     rvli_rank_layer *layers;    /* of all flights */
     rvli_block *expert_blocks;  /* two for each lot of experts */
     rvli_block *expert_outputs; /* while the experts of a layer run */
@@ -115,7 +118,7 @@ typedef struct rvli_rank {
     rvli_block flow;    /* the gradient between layers, backward */
     bool flow_is_lent;  /* it is the schedule's */
     rvli_block received_gradient;
-    rvli_block sent_gradient; /* of the input, until the next is there */
+    rvli_block sent_gradient; /* of the input, until the next is there; a part may hold it too */
     rvli_block used_input;    /* of the last backward pass */
 } rvli_rank;
 
@@ -145,6 +148,8 @@ uint64_t rvli_rank_vocabulary(uint64_t vocabulary, uint32_t tp);
 /* ---- state.c: buffers of weights and gradients, main weights, the optimizer ---- */
 
 void rvli_rank_load(rvli_rank *r);
+/* In a buffer. */
+uint64_t rvli_rank_elements(const rvli_rank *r, uint32_t part, bool is_expert);
 void rvli_rank_zero_gradients(rvli_rank *r);
 void rvli_rank_update(rvli_rank *r);
 
@@ -207,6 +212,9 @@ void rvli_rank_set_part(rvli_rank *r, uint32_t part);
 /* Passes of one micro-batch through the part. The gradient of its output is there. */
 void rvli_rank_forward(rvli_rank *r, rvli_in_flight *flight);
 void rvli_rank_backward(rvli_rank *r, rvli_in_flight *flight);
+
+/* Takes the place of the gradient that was sent. */
+void rvli_rank_send(rvli_rank *r, rvli_block gradient);
 
 /* Passes of a step through several parts in turn. */
 void rvli_rank_run_interleaved(rvli_rank *r);

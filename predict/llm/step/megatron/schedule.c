@@ -4,7 +4,8 @@
  * stage p of P runs P - p - 1 micro-batches ahead, and so has P - p of them in flight.
  *
  * What a stage sends to the next is freed behind it. What it received stays until the next is
- * there.
+ * there. The model holds the last input that it was given (set_input_tensor), and that its
+ * gradient, until the next step.
  */
 #include <stdlib.h>
 
@@ -23,13 +24,47 @@ static rvli_in_flight *flight_of(rvli_rank *r, uint32_t number)
 void rvli_rank_set_part(rvli_rank *r, uint32_t part)
 {
     const rvli_training_shape *o = r->options;
+    r->part = part;
     r->first_layer = (part * o->pp + o->stage) * r->layer_count;
     r->has_embedding = o->stage == 0 && part == 0;
     r->has_head = o->stage + 1 == o->pp && part + 1 == r->parts;
 }
 
+void rvli_rank_send(rvli_rank *r, rvli_block gradient)
+{
+    for (uint32_t part = 0; part < r->parts; part++) {
+        if (r->given[part].gradient == r->sent_gradient)
+            r->sent_gradient = NULL; /* the part still holds it */
+    }
+    rvli_rank_drop(r, &r->sent_gradient);
+    r->sent_gradient = gradient;
+}
+
+static void give(rvli_rank *r, const rvli_in_flight *flight)
+{
+    rvli_given *given = &r->given[r->part];
+    rvli_rank_drop(r, &given->input);
+    if (given->gradient != r->sent_gradient)
+        rvli_rank_drop(r, &given->gradient);
+    *given = (rvli_given){.flight = flight};
+}
+
+/* Behind the backward pass: the part may hold the input, and so its gradient. */
+static void use_input(rvli_rank *r, rvli_in_flight *flight)
+{
+    rvli_given *given = &r->given[r->part];
+    if (given->flight == flight) {
+        given->input = flight->received;
+        given->gradient = r->sent_gradient;
+    } else {
+        r->used_input = flight->received;
+    }
+    flight->received = NULL;
+}
+
 void rvli_rank_forward(rvli_rank *r, rvli_in_flight *flight)
 {
+    give(r, flight);
     r->hidden = flight->received;
     rvli_rank_embed(r);
     for (uint32_t i = 0; i < r->layer_count; i++) {
@@ -55,13 +90,12 @@ void rvli_rank_backward(rvli_rank *r, rvli_in_flight *flight)
     }
     if (r->has_embedding) {
         rvli_rank_embed_backward(r);
+        rvli_rank_send(r, NULL);
         return;
     }
-    rvli_rank_drop(r, &r->sent_gradient);
-    r->sent_gradient = r->flow;
+    rvli_rank_send(r, r->flow);
     r->flow = NULL;
-    r->used_input = flight->received;
-    flight->received = NULL;
+    use_input(r, flight);
 }
 
 static void forward(rvli_rank *r, uint32_t number)
@@ -115,24 +149,20 @@ static void run_schedule(rvli_rank *r)
         receive_input(r, ahead);
     for (uint32_t i = ahead; i < count; i++) {
         forward(r, i);
-        if (ahead == 0)
-            rvli_rank_drop(r, &r->used_input);
         receive_gradient(r);
         sent(r);
         backward(r, i - ahead);
         if (i + 1 < count)
             receive_input(r, i + 1);
-        if (ahead > 0)
-            rvli_rank_drop(r, &r->used_input);
+        rvli_rank_drop(r, &r->used_input);
     }
     for (uint32_t i = count - ahead; i < count; i++) {
         receive_gradient(r);
         backward(r, i);
         rvli_rank_drop(r, &r->used_input);
     }
-    rvli_rank_drop(r, &r->used_input);
     rvli_rank_drop(r, &r->received_gradient);
-    rvli_rank_drop(r, &r->sent_gradient);
+    rvli_rank_send(r, NULL);
 }
 
 /* ---- All of a training ---- */
@@ -189,10 +219,11 @@ static void make_flights(rvli_rank *r)
     size_t count = r->warm_up + 1, layers = count * r->layer_count;
     size_t lots = r->lots > 0 ? r->lots : 1;
     r->flights = calloc(count, sizeof *r->flights);
+    r->given = calloc(r->parts, sizeof *r->given);
     r->layers = calloc(layers, sizeof *r->layers);
     r->expert_blocks = calloc(2 * layers * lots, sizeof(rvli_block));
     r->expert_outputs = calloc(lots, sizeof(rvli_block));
-    if (r->flights == NULL || r->layers == NULL || r->expert_blocks == NULL ||
+    if (r->flights == NULL || r->given == NULL || r->layers == NULL || r->expert_blocks == NULL ||
         r->expert_outputs == NULL) {
         r->tape.failed = true;
         return;
@@ -225,18 +256,18 @@ bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,
                     rvli_packer packers[3])
 {
     rvli_rank r = {.model = model, .options = shape};
-    uint64_t elements[2] = {0};
     measure(&r);
     rvli_rank_make_parameters(&r);
     for (uint32_t i = 0; i < r.parameter_count; i++) {
         const rvli_rank_parameter *parameter = &r.parameters[i];
-        elements[parameter->is_expert] += parameter->elements;
         pack(&packers[1], RVLI_FULL * parameter->share_elements);
         for (int state = 0; state < 2; state++)
             pack(&packers[2], RVLI_FULL * parameter->share_elements);
     }
-    pack(&packers[0], RVLI_HALF * elements[0]);
-    pack(&packers[0], RVLI_HALF * elements[1]);
+    for (uint32_t part = 0; part < r.parts; part++) {
+        pack(&packers[0], RVLI_HALF * rvli_rank_elements(&r, part, false));
+        pack(&packers[0], RVLI_HALF * rvli_rank_elements(&r, part, true));
+    }
     free(r.parameters);
     return !r.tape.failed;
 }
@@ -245,6 +276,7 @@ static void end(rvli_rank *r)
 {
     free(r->parameters);
     free(r->flights);
+    free(r->given);
     free(r->layers);
     free(r->expert_blocks);
     free(r->expert_outputs);

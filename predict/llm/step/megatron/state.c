@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lives from step to step: one buffer of bf16 weights and one of gradients, and of this rank's
- * share the main weights in fp32 and Adam's moments (megatron/core/optimizer/distrib_optimizer.py).
+ * What lives from step to step: of each part of the model one buffer of bf16 weights and one of
+ * gradients, and of this rank's share the main weights in fp32 and Adam's moments
+ * (megatron/core/optimizer/distrib_optimizer.py).
  *
  * The module's own weights are made first, and go when they have been copied into the buffer.
  */
@@ -12,22 +13,21 @@ static uint64_t gradient_bytes(const rvli_rank *r)
     return r->options->flags & RVL_MODEL_BF16_GRADIENTS ? RVLI_HALF : RVLI_FULL;
 }
 
-static uint64_t elements_of(const rvli_rank *r, bool is_expert)
-{
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < r->parameter_count; i++)
-        elements += r->parameters[i].is_expert == is_expert ? r->parameters[i].elements : 0;
-    return elements;
-}
+typedef void (*act_fn)(rvli_rank *rank, rvli_rank_parameter *parameter);
 
-/* In the order of the buffers. */
-static void for_each(rvli_rank *r, bool is_expert,
-                     void (*act)(rvli_rank *rank, rvli_rank_parameter *parameter))
+/* In the order of a part's buffer. */
+static void for_each_of(rvli_rank *r, uint32_t part, bool is_expert, act_fn act)
 {
     for (uint32_t i = r->parameter_count; i > 0; i--) {
-        if (r->parameters[i - 1].is_expert == is_expert)
+        if (r->parameters[i - 1].part == part && r->parameters[i - 1].is_expert == is_expert)
             act(r, &r->parameters[i - 1]);
     }
+}
+
+static void for_each(rvli_rank *r, bool is_expert, act_fn act)
+{
+    for (uint32_t part = 0; part < r->parts; part++)
+        for_each_of(r, part, is_expert, act);
 }
 
 static void drop_first(rvli_rank *r, rvli_rank_parameter *parameter)
@@ -35,13 +35,24 @@ static void drop_first(rvli_rank *r, rvli_rank_parameter *parameter)
     rvli_rank_drop(r, &parameter->first);
 }
 
-static void make_buffer(rvli_rank *r, bool is_expert)
+uint64_t rvli_rank_elements(const rvli_rank *r, uint32_t part, bool is_expert)
 {
-    rvli_rank_buffer *buffer = &r->buffers[is_expert];
-    uint64_t elements = elements_of(r, is_expert);
-    buffer->weights = rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * elements);
-    buffer->gradients = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, gradient_bytes(r) * elements);
-    for_each(r, is_expert, drop_first);
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < r->parameter_count; i++) {
+        const rvli_rank_parameter *parameter = &r->parameters[i];
+        if (parameter->part == part && parameter->is_expert == is_expert)
+            elements += parameter->elements;
+    }
+    return elements;
+}
+
+/* They stay as long as the tape. */
+static void make_buffers(rvli_rank *r, uint32_t part, bool is_expert)
+{
+    uint64_t elements = rvli_rank_elements(r, part, is_expert);
+    (void)rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * elements);
+    (void)rvli_take(&r->tape, RVL_MODEL_GRADIENTS, gradient_bytes(r) * elements);
+    for_each_of(r, part, is_expert, drop_first);
 }
 
 /* A copy in bf16 passes. */
@@ -58,8 +69,10 @@ void rvli_rank_load(rvli_rank *r)
     for (uint32_t i = 0; i < r->parameter_count; i++)
         r->parameters[i].first =
             rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * r->parameters[i].elements);
-    make_buffer(r, false);
-    make_buffer(r, true);
+    for (uint32_t part = 0; part < r->parts; part++) {
+        make_buffers(r, part, false);
+        make_buffers(r, part, true);
+    }
     for_each(r, false, make_main);
     for_each(r, true, make_main);
 }
