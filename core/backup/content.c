@@ -200,6 +200,7 @@ rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out)
         if (has_policy(&transition->items[i]))
             status = save_item(transition, &transition->items[i]);
     }
+    status = rvli_shared_settle(transition, status, failed_out);
     if (status == RVL_OK)
         status = rvli_disk_settle(transition);
     return status == RVL_OK ? rvli_copies_wait(transition->context, transition->device_mask)

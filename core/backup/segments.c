@@ -52,12 +52,14 @@ void rvli_segment_forget(rvli_store_client *client, const rvli_backup *backup, u
         return;
     rvli_store_drop(client, s->place);
     rvli_store_count(client, -counted(backup, number, true), -counted(backup, number, s->found));
-    *s = (rvli_segment){0};
+    s->place = (rvli_store_place){0};
+    s->found = false;
 }
 
 rvl_status rvli_segment_map(rvli_store_client *client, rvli_backup *backup, uint64_t number, int fd,
-                            rvli_segment now)
+                            rvli_store_place place, bool found)
 {
+    rvli_segment *now = &backup->segments->at[number];
     uint64_t bytes = rvli_segment_bytes(backup, number);
     char *at = (char *)backup->host + rvli_segment_offset(backup, number);
     void *mapped = mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
@@ -69,107 +71,84 @@ rvl_status rvli_segment_map(rvli_store_client *client, rvli_backup *backup, uint
         (void)madvise(at, bytes, MADV_DONTFORK); /* a child would keep it in memory */
     rvli_segment_forget(client, backup, number);
     if (status != RVL_OK) {
-        rvli_store_drop(client, now.place);
+        rvli_store_drop(client, place);
         return status;
     }
-    backup->segments->at[number] = now;
-    rvli_store_count(client, counted(backup, number, true), counted(backup, number, now.found));
+    now->place = place;
+    now->found = found;
+    rvli_store_count(client, counted(backup, number, true), counted(backup, number, found));
     return RVL_OK;
 }
 
-/* ---- Scratch ---- */
+/* ---- Drafts ---- */
 
-void rvli_scratch_discard(rvli_store_client *client, rvli_scratch *s)
+rvl_status rvli_draft_reserve(rvli_store_client *client, rvli_draft *draft, uint64_t bytes)
 {
-    if (s->at != NULL)
-        munmap(s->at, s->bytes);
-    if (s->fd >= 0)
-        close(s->fd);
-    if (s->bytes > 0)
-        rvli_store_return(client, s->bytes, s->connection);
-    *s = (rvli_scratch){.fd = -1};
+    rvl_status status = rvli_store_reserve(client, bytes, &draft->connection);
+    if (status == RVL_OK)
+        draft->bytes = bytes;
+    return status;
 }
 
-/* All its pages at once: running out of memory later would be a signal. */
-static rvl_status fill_scratch(rvli_scratch *s)
+/*
+ * By calls, and not into a mapping: pages are neither cleared before they are written nor brought
+ * in one by one, lack of memory is an answer and not a signal, and no child has them mapped.
+ */
+static bool write_all(int fd, const char *content, uint64_t bytes)
 {
-    if (!rvli_file_may_have(s->bytes)) {
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t written = pwrite(fd, content + at, bytes - at, (off_t)at);
+        if (written < 0 && errno != EINTR)
+            return false;
+        at += written > 0 ? (uint64_t)written : 0;
+    }
+    return true;
+}
+
+rvl_status rvli_draft_write(rvli_draft *draft, const void *content)
+{
+    if (!rvli_file_may_have(draft->bytes)) {
         errno = EFBIG;
         return rvli_segment_error(
             "a segment of the store is larger than files may be: lift ulimit -f");
     }
-    s->fd = memfd_create("reveille-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (s->fd < 0)
+    draft->fd = memfd_create("reveille-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (draft->fd < 0)
         return rvli_segment_error(
             "no file for a segment of the store: raise ulimit -n if it is too low");
-    int result;
-    do
-        result = fallocate(s->fd, 0, 0, (off_t)s->bytes);
-    while (result != 0 && errno == EINTR);
-    if (result != 0)
+    /* Its size first: a kernel that gives large pages to files of memory gives them within it. */
+    if (ftruncate(draft->fd, (off_t)draft->bytes) != 0 ||
+        !write_all(draft->fd, content, draft->bytes))
         return rvli_segment_error("no host memory for a segment of the store");
-    void *mapped = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
-    if (mapped == MAP_FAILED)
-        return rvli_segment_error(
-            "a segment of the store cannot be mapped (see sysctl vm.max_map_count)");
-    s->at = mapped;
-    (void)madvise(mapped, s->bytes, MADV_DONTFORK); /* a child's mapping would keep it unsealed */
-    return RVL_OK;
+    return rvli_store_seal(draft->fd)
+               ? RVL_OK
+               : rvli_segment_error("a segment of the store cannot be sealed");
 }
 
-rvl_status rvli_scratch_take(rvli_store_client *client, rvli_scratch *s, uint64_t bytes)
+void rvli_draft_taken(rvli_draft *draft)
 {
-    if (s->at != NULL && s->bytes == bytes)
-        return RVL_OK;
-    rvli_scratch_discard(client, s);
-    uint64_t connection = 0;
-    rvl_status status = rvli_store_reserve(client, bytes, &connection);
-    if (status == RVL_OK) {
-        s->bytes = bytes;
-        s->connection = connection;
-        status = fill_scratch(s);
-    }
-    if (status != RVL_OK) {
-        rvl_error cause = *rvli_error_get();
-        rvli_scratch_discard(client, s);
-        rvli_error_set(&cause);
-    }
-    return status;
+    close(draft->fd);
+    *draft = (rvli_draft){.fd = -1};
 }
 
-rvl_status rvli_scratch_seal(rvli_scratch *s)
+void rvli_draft_discard(rvli_store_client *client, rvli_draft *draft)
 {
-    munmap(s->at, s->bytes);
-    s->at = NULL;
-    return rvli_store_seal(s->fd) ? RVL_OK
-                                  : rvli_segment_error("a segment of the store cannot be sealed");
+    if (draft->fd >= 0)
+        close(draft->fd);
+    if (draft->bytes > 0)
+        rvli_store_return(client, draft->bytes, draft->connection);
+    *draft = (rvli_draft){.fd = -1};
 }
 
 /* ---- Comparing ---- */
 
-static bool maps_equal(const void *at, int other, uint64_t bytes, bool *equal_out)
+rvl_status rvli_segment_compare(const void *content, uint64_t bytes, int fd, bool *equal_out)
 {
-    void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, other, 0);
+    void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED)
-        return false;
-    *equal_out = memcmp(at, mapped, bytes) == 0;
+        return rvli_segment_error(
+            "a segment of the store cannot be mapped (see sysctl vm.max_map_count)");
+    *equal_out = memcmp(content, mapped, bytes) == 0;
     munmap(mapped, bytes);
-    return true;
-}
-
-rvl_status rvli_scratch_compare(const rvli_scratch *s, int other, bool *equal_out)
-{
-    bool compared = false;
-    if (s->at != NULL) {
-        compared = maps_equal(s->at, other, s->bytes, equal_out);
-    } else {
-        void *mapped = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, s->fd, 0);
-        if (mapped != MAP_FAILED) {
-            compared = maps_equal(mapped, other, s->bytes, equal_out);
-            munmap(mapped, s->bytes);
-        }
-    }
-    return compared ? RVL_OK
-                    : rvli_segment_error("a segment of the store cannot be mapped (see sysctl "
-                                         "vm.max_map_count)");
+    return RVL_OK;
 }

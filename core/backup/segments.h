@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The segments of a backup in the store of the node, and the scratch segment that the next one is
- * made in.
+ * The segments of a backup in the store of the node, and the drafts that become segments.
  *
  * A backup is a row of addresses. Each segment of it is a sealed file of the store, mapped there to
- * be read. A scratch segment is a file of this process: it is written, sealed, and handed over.
+ * be read. A draft is a file of this process: it is written, sealed, and handed over.
  */
 #ifndef RVL_CORE_BACKUP_SEGMENTS_H
 #define RVL_CORE_BACKUP_SEGMENTS_H
@@ -14,8 +13,8 @@
 
 typedef struct rvli_segment {
     rvli_store_place place; /* id 0: nothing is mapped */
-    uint64_t saved_by;      /* number of the transfer that filled it last */
     bool found;             /* the store had it already */
+    uint64_t saved_by;      /* number of the last transfer that is to fill it: the caller's own */
 } rvli_segment;
 
 struct rvli_shared_segments {
@@ -33,35 +32,39 @@ uint64_t rvli_segment_offset(const rvli_backup *backup, uint64_t number);
 uint64_t rvli_segment_bytes(const rvli_backup *backup, uint64_t number);
 
 /*
- * Maps a file where a segment lies, in place of what lay there; `now` is its record. The descriptor
- * stays the caller's. On failure the place is dropped, and nothing is mapped.
+ * Maps a file where a segment lies, in place of what lay there. The descriptor stays the caller's.
+ * On failure the place is dropped, and nothing is mapped. Threads may do so side by side for
+ * segments of different numbers.
  */
 rvl_status rvli_segment_map(rvli_store_client *client, rvli_backup *backup, uint64_t number, int fd,
-                            rvli_segment now);
+                            rvli_store_place place, bool found);
 
 /* Drops what the store counts for it. What is mapped stays mapped. */
 void rvli_segment_forget(rvli_store_client *client, const rvli_backup *backup, uint64_t number);
 
-/* ---- Scratch ---- */
+/* ---- Drafts ---- */
 
-typedef struct rvli_scratch {
-    int fd;   /* -1: none */
-    char *at; /* NULL: sealed, or none */
-    uint64_t bytes;
-    uint64_t connection; /* that has given the room */
-} rvli_scratch;
+/* A file of this process that is to become a segment: room, content, seals. */
+typedef struct rvli_draft {
+    int fd;              /* -1: none yet */
+    uint64_t bytes;      /* of room that the store has promised; 0: none */
+    uint64_t connection; /* that has promised it */
+} rvli_draft;
 
-/* One of exactly this size, to be written. RVL_ERR_HOST_OOM (also the store's budget), RVL_ERR_IO.
+/* RVL_ERR_HOST_OOM: the store's budget has no room; RVL_ERR_IO. */
+rvl_status rvli_draft_reserve(rvli_store_client *client, rvli_draft *draft, uint64_t bytes);
+
+/* Its file, with this content; from here on nobody can write to it. RVL_ERR_HOST_OOM, RVL_ERR_IO.
  */
-rvl_status rvli_scratch_take(rvli_store_client *client, rvli_scratch *s, uint64_t bytes);
+rvl_status rvli_draft_write(rvli_draft *draft, const void *content);
+
+/* The store has it: there is no room to give back. */
+void rvli_draft_taken(rvli_draft *draft);
 
 /* Gives back its memory and its room. */
-void rvli_scratch_discard(rvli_store_client *client, rvli_scratch *s);
+void rvli_draft_discard(rvli_store_client *client, rvli_draft *draft);
 
-/* From here on nobody can write to it. */
-rvl_status rvli_scratch_seal(rvli_scratch *s);
-
-/* Whether it, mapped or sealed, has the content of another file of its size. */
-rvl_status rvli_scratch_compare(const rvli_scratch *s, int other, bool *equal_out);
+/* Whether a file has this content. */
+rvl_status rvli_segment_compare(const void *content, uint64_t bytes, int fd, bool *equal_out);
 
 #endif
