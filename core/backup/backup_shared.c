@@ -54,7 +54,8 @@ struct rvli_shared_transfer {
     pthread_mutex_t lock;         /* guards at_work */
     pthread_cond_t done;
     lane lanes[LANES];
-    uint64_t queued, arrived; /* lanes whose copies were queued, and were waited for: in turn */
+    uint64_t queued,
+        arrived; /* lanes that were queued for copying, and that have been copied: in turn */
 };
 
 static _Atomic uint64_t transfers;
