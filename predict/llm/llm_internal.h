@@ -65,6 +65,9 @@
 #define RVLI_NUMBERS                                                                               \
     (UINT64_C(1) << 36) /* Granite: numbers multiply what a block gives, and divide logits */
 
+#define RVLI_QK_NORM_BEHIND (UINT64_C(1) << 37) /* RVLI_QK_NORM: behind the rotation */
+#define RVLI_SHARED_FIRST (UINT64_C(1) << 38)   /* RVLI_SHARED runs before the router */
+
 /* Tokens of a chunk of the gated delta rule: the default of chunk_size. */
 #define RVLI_DELTA_CHUNK UINT64_C(64)
 

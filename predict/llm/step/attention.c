@@ -20,6 +20,12 @@ static bool has_norms(const rvli_training *t)
     return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)) != 0;
 }
 
+/* Hunyuan's come behind the rotation. */
+static bool is_normed_behind(const rvli_training *t)
+{
+    return (t->model->features & RVLI_QK_NORM_BEHIND) != 0;
+}
+
 static bool is_fused(const rvli_training *t)
 {
     return (t->model->features & RVLI_FUSED_QKV) != 0;
@@ -142,9 +148,12 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
     layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
-    q = normed(t, q, t->model->heads, &layer->q_norm, kept);
+    if (!is_normed_behind(t))
+        q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
-    k = normed(t, k, t->model->kv_heads, &layer->k_norm, kept && has_gradient_of_k(t, number));
+    bool k_kept = kept && has_gradient_of_k(t, number);
+    if (!is_normed_behind(t))
+        k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
     layer->v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
     if (!has_positions(t)) {
         layer->q = q;
@@ -155,6 +164,10 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     layer->k = rotate(t, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
+    if (is_normed_behind(t)) {
+        layer->q = normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
+        layer->k = normed(t, layer->k, t->model->kv_heads, &layer->k_norm, k_kept);
+    }
     layer->q = l2_normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
     layer->k = l2_normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
 }
@@ -360,6 +373,20 @@ static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
     rvli_release(t, &of_input);
 }
 
+/* The same of norms behind the rotation. */
+static void norms_behind_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+{
+    rvli_layer *layer = &t->layers[number];
+    uint64_t heads = t->model->heads, kv_heads = t->model->kv_heads;
+    if (!is_normed_behind(t))
+        return;
+    if (has_gradient_of_k(t, number))
+        of->k = rvli_norm_backward(t, norm_rows(t, kv_heads), norm_width(t, kv_heads),
+                                   &layer->k_norm, &t->units[number], RVLI_ROLE_K_NORM, of->k);
+    of->q = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), &layer->q_norm,
+                               &t->units[number], RVLI_ROLE_Q_NORM, of->q);
+}
+
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
@@ -367,6 +394,7 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         return;
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
+    norms_behind_backward(t, number, of);
     l2_backward(t, &t->layers[number].k_norm, &of->k);
     l2_backward(t, &t->layers[number].q_norm, &of->q);
     rvli_block none = NULL; /* that of both parts stays */
@@ -387,7 +415,7 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
 static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t bytes, uint64_t heads,
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
 {
-    if (has_norms(t))
+    if (has_norms(t) && !is_normed_behind(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
     if (!has_positions(t))

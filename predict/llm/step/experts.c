@@ -56,10 +56,10 @@ static widths widths_of(const rvli_training *t)
 static void drop(rvli_training *t, rvli_experts *e)
 {
     rvli_block *all[] = {
-        &e->input,         &e->probabilities, &e->indices,    &e->selected,   &e->up,
-        &e->activated,     &e->factors[0],    &e->factors[1], &e->factors[2], &e->product,
-        &e->given,         &e->shared,        &e->repeated,   &e->shared_up,  &e->shared_activated,
-        &e->shared_product};
+        &e->input,          &e->probabilities, &e->indices,    &e->selected,   &e->up,
+        &e->activated,      &e->factors[0],    &e->factors[1], &e->factors[2], &e->product,
+        &e->given,          &e->shared,        &e->repeated,   &e->shared_up,  &e->shared_activated,
+        &e->shared_product, &e->shared_gate};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
@@ -174,12 +174,32 @@ static void shared_forward(rvli_training *t, const widths *w, rvli_experts *e)
         rvli_release(t, &e->shared_up);
 }
 
-static rvli_block with_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block routed)
+static bool is_shared_first(const rvli_training *t)
+{
+    return (t->model->features & RVLI_SHARED_FIRST) != 0;
+}
+
+/* Hunyuan's and ERNIE's shared expert, before the router. Answers what it gave. */
+static rvli_block shared_first_forward(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    if (!is_shared_first(t) || w->shared == 0)
+        return NULL;
+    e->shared_gate = rvli_activation(t, w->shared);
+    e->shared_activated = rvli_activation(t, w->shared);
+    e->shared_up = rvli_activation(t, w->shared);
+    e->shared_product = rvli_activation(t, w->shared);
+    return rvli_activation(t, w->tokens);
+}
+
+static rvli_block with_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block given,
+                              rvli_block routed)
 {
     if (w->shared == 0)
         return routed;
-    shared_forward(t, w, e);
-    rvli_block given = rvli_activation(t, w->tokens);
+    if (given == NULL) {
+        shared_forward(t, w, e);
+        given = rvli_activation(t, w->tokens);
+    }
     rvli_block sum = rvli_activation(t, w->tokens);
     rvli_release(t, &given);
     rvli_release(t, &routed);
@@ -190,10 +210,13 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
     widths w = widths_of(t);
+    rvli_block given = shared_first_forward(t, &w, &layer->experts);
     rvli_block logits = route(t, &w, &layer->experts);
     rvli_block output = (takes_all(t) ? run_all : run)(t, &w, &layer->experts);
+    if (given == NULL)
+        rvli_release(t, &logits);
+    output = with_shared(t, &w, &layer->experts, given, output);
     rvli_release(t, &logits);
-    output = with_shared(t, &w, &layer->experts, output);
     if (!kept) {
         drop(t, &layer->experts);
         rvli_release(t, &layer->mlp_input);
@@ -288,7 +311,7 @@ static rvli_block shared_backward(rvli_training *t, const widths *w, rvli_expert
         rvli_release(t, &of_both);
         return NULL;
     }
-    if (w->shared == 0)
+    if (w->shared == 0 || is_shared_first(t))
         return NULL;
     rvli_gradient(t, unit, RVLI_ROLE_SHARED_DOWN);
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
@@ -347,6 +370,35 @@ static void router_backward(rvli_training *t, const widths *w, rvli_experts *e)
     rvli_release(t, &of_tokens);
 }
 
+/* The expert that ran first comes last. Adds its part to the gradient of the tokens. */
+static void shared_first_backward(rvli_training *t, const widths *w, rvli_layer *layer,
+                                  rvli_unit *unit, rvli_block *of_output, rvli_block *of_input)
+{
+    rvli_experts *e = &layer->experts;
+    if (!is_shared_first(t) || w->shared == 0)
+        return;
+    rvli_gradient(t, unit, RVLI_ROLE_SHARED_DOWN);
+    rvli_block of_product = rvli_activation(t, w->shared);
+    rvli_release(t, of_output);
+    rvli_release(t, &e->shared_product);
+    rvli_block of_up = rvli_activation(t, w->shared);
+    rvli_block of_activated = rvli_activation(t, w->shared);
+    rvli_release(t, &of_product);
+    rvli_release(t, &e->shared_activated);
+    rvli_release(t, &e->shared_up);
+    rvli_gradient(t, unit, RVLI_ROLE_SHARED_UP);
+    rvli_block part = rvli_activation(t, w->tokens);
+    rvli_release(t, &of_up);
+    rvli_block sum = next(t, w->tokens, of_input);
+    rvli_release(t, &part);
+    rvli_block of_gate = next(t, w->shared, &of_activated);
+    rvli_release(t, &e->shared_gate);
+    rvli_gradient(t, unit, RVLI_ROLE_SHARED_GATE);
+    part = next(t, w->tokens, &of_gate);
+    rvli_release(t, &part); /* added in place */
+    *of_input = sum;
+}
+
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
@@ -354,15 +406,18 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     rvli_block of_shared = shared_backward(t, &w, e, unit);
-    if (e->input != NULL) /* the router has its own, in fp32 */
+    bool first = is_shared_first(t) && w.shared > 0;
+    if (e->input != NULL && !first) /* the router has its own, in fp32 */
         rvli_release(t, &layer->mlp_input);
     rvli_block of_up = outputs_backward(t, &w, e, unit);
-    rvli_release(t, &of_output);
+    if (!first)
+        rvli_release(t, &of_output);
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
     rvli_block of_selected = next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
     rvli_block of_input = both(t, &w, of_shared, inputs_backward(t, &w, e, of_selected));
     router_backward(t, &w, e);
+    shared_first_backward(t, &w, layer, unit, &of_output, &of_input);
     drop(t, e);
     rvli_release(t, &layer->mlp_input);
     return of_input;

@@ -16,6 +16,7 @@ typedef struct named_role {
 
 /* Of the expert for all tokens, where its program is known. */
 static const named_role shared[] = {
+    {LAYER "mlp.shared_experts.gate_proj.weight", RVLI_ROLE_SHARED_GATE},
     {LAYER "mlp.shared_experts.up_proj.weight", RVLI_ROLE_SHARED_UP},
     {LAYER "shared_mlp.input_linear.weight", RVLI_ROLE_SHARED_UP},
     {LAYER "mlp.shared_experts.down_proj.weight", RVLI_ROLE_SHARED_DOWN},

@@ -46,6 +46,7 @@ typedef enum rvli_role {
     RVLI_ROLE_NORM_BEHIND_ATTENTION,
     RVLI_ROLE_NORM_BEHIND_MLP,
     RVLI_ROLE_LAST_NORM,
+    RVLI_ROLE_SHARED_GATE,
     RVLI_ROLE_SHARED_UP, /* of the expert for all tokens, where its program is known */
     RVLI_ROLE_SHARED_DOWN,
     RVLI_ROLE_MAMBA_IN,
@@ -168,8 +169,9 @@ typedef struct rvli_experts {
     rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
-    rvli_block shared;    /* the expert for all tokens: all that it keeps, or these three */
-    rvli_block shared_up; /* and gate */
+    rvli_block shared;      /* the expert for all tokens: all that it keeps, or what follows */
+    rvli_block shared_gate; /* where it runs first; of others with up */
+    rvli_block shared_up;   /* and gate */
     rvli_block shared_activated;
     rvli_block shared_product;
 } rvli_experts;
@@ -499,7 +501,7 @@ static inline bool rvli_is_offloaded(const rvli_training *t)
 /* Whether the expert for all tokens is run operation by operation. */
 static inline bool rvli_runs_shared(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_NO_GATE | RVLI_FUSED_UP)) != 0;
+    return (t->model->features & (RVLI_NO_GATE | RVLI_FUSED_UP | RVLI_SHARED_FIRST)) != 0;
 }
 
 static inline rvli_unit *rvli_root(const rvli_training *t)
