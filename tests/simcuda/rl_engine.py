@@ -26,6 +26,9 @@ SMALL = 65 << 20  # what a trainer has beside its parameters: two workspaces of 
 BEGIN = ["startup", "rollout", "asleep", "trainer_loaded", "train"]
 STAGED = [*BEGIN, "optimizer_offloaded", "weights_awake", "weights_updated", "weights_offloaded", "kv_cache_awake",
           "rollout#2"]  # fmt: skip
+# The peak of a staged step is in one of these. A rollout's peak differs by some MiB from run to run, as vLLM takes its
+# prompts by the clock. Without CUDA graphs it is mostly startup's to the byte, and sometimes more.
+ENGINE_AWAKE = ["startup", "rollout", "rollout#2"]
 TOGETHER = [*BEGIN, "all_awake", "weights_updated", "trainer_offloaded", "rollout#2"]
 
 
@@ -115,7 +118,8 @@ def check_staged(status, readings, replay):
           "taken by the KV cache")  # fmt: skip
     peaks = {each["name"]: each["peak_bytes"] for each in replay["stages"]}
     assert peaks["train"] > 4 * weight_bytes(CONFIG, 1), "weights, gradients and two moments at once"
-    check((replay["fits"], replay["peak_stage"]), (True, "startup"), "the engine alone is the peak")
+    check(replay["fits"], True, "it fits")
+    assert replay["peak_stage"] in ENGINE_AWAKE, f"the peak is in {replay['peak_stage']}, expected one of {ENGINE_AWAKE}"
 
 
 def check_refused(status, readings, said):
