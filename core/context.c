@@ -362,9 +362,11 @@ static void set_tag_options(rvl_context *context, rvli_tag *tag, const rvl_tag_o
     tag->block_bytes = options->block_bytes;
     atomic_store_explicit(&tag->coalesce_bytes, options->coalesce_bytes, memory_order_relaxed);
     tag->retain_backups = (options->flags & RVL_TAG_RETAIN_BACKUPS) != 0;
-    tag->before_unmap = options->before_unmap;
-    tag->after_map = options->after_map;
-    tag->callback_user = options->callback_user;
+    tag->callbacks = (rvli_tag_callbacks){
+        .before_unmap = options->before_unmap,
+        .after_map = options->after_map,
+        .user = options->callback_user,
+    };
     rvli_unlock(context);
 }
 

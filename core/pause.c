@@ -31,8 +31,8 @@ static rvl_status ask_callbacks(const rvli_transition *transition)
     rvli_callback_enter();
     for (size_t i = 0; i < transition->touched_count && status == RVL_OK; i++) {
         const rvli_tag *tag = transition->touched[i];
-        if (tag->before_unmap == NULL ||
-            tag->before_unmap(tag->callback_user, tag->number) == RVL_OK)
+        const rvli_tag_callbacks told = rvli_tag_get_callbacks(transition->context, tag);
+        if (told.before_unmap == NULL || told.before_unmap(told.user, tag->number) == RVL_OK)
             continue;
         status = rvli_error(RVL_ERR_VETOED, "the tag's callback refused the pause");
         rvli_error_tag(tag->key->name);

@@ -239,8 +239,9 @@ static void tell_callbacks(const rvli_transition *transition)
     rvli_callback_enter();
     for (size_t i = 0; i < transition->touched_count; i++) {
         const rvli_tag *tag = transition->touched[i];
-        if (tag->after_map != NULL)
-            tag->after_map(tag->callback_user, tag->number);
+        const rvli_tag_callbacks told = rvli_tag_get_callbacks(transition->context, tag);
+        if (told.after_map != NULL)
+            told.after_map(told.user, tag->number);
     }
     rvli_callback_leave();
 }

