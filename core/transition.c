@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "core/backup/backup_disk.h"
-#include "core/backup/backup_shared.h"
+#include "core/backup/shared_transfer.h"
 #include "core/backup/disk_space.h"
 
 /* ---- The set of tags ---- */

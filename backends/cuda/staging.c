@@ -46,17 +46,12 @@ static bool make_buffers(rvli_staging *ring)
     return false;
 }
 
-static void begin_helper(void *user)
-{
-    (void)user;
-}
-
 /* Without helpers it works as well, more slowly. */
 static void start_helpers(rvli_staging *ring)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (cores > 1)
-        rvli_workers_start(RVLI_STAGING_HELPERS, begin_helper, NULL, &ring->helpers);
+        rvli_workers_start(RVLI_STAGING_HELPERS, NULL, NULL, &ring->helpers);
 }
 
 static bool make_ring(rvli_staging *ring)

@@ -18,9 +18,11 @@
 #include "base/workers.h"
 
 #define RVLI_STAGING_BUFFERS 4
-#define RVLI_STAGING_HELPERS                                                                       \
-    11 /* and the calling thread: 4 threads bring a store's small pages in at a fifth of the link  \
-        */
+/*
+ * Beside the calling thread: one thread alone is slower than the link, and 4 bring small pages, as
+ * those of a store, at a fifth of its rate.
+ */
+#define RVLI_STAGING_HELPERS 11
 
 typedef struct rvli_staging rvli_staging;
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "core/backup/backup.h"
 #include "core/backup/backup_disk.h"
-#include "core/backup/backup_shared.h"
+#include "core/backup/shared_transfer.h"
 #include "core/copies.h"
 
 static const rvli_device_facts *facts_of(const rvli_transition *transition,

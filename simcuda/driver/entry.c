@@ -143,7 +143,8 @@ static void *find(const char *name, int version, bool per_thread)
 /*
  * A name that does not exist is not an error: the place gets NULL (cuda.h). Neither is a function
  * that is newer than the version asked for. A version newer than the driver gets the newest form:
- * "greater than or equal to the CUDA version in which the driver symbol was introduced".
+ * this driver is as old as the headers it was built with, and programs may bring a newer runtime.
+ * A card refuses such a version (docs/run.md).
  */
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
