@@ -49,7 +49,7 @@ struct rvli_backup {
 
 /* Host memory. */
 extern const rvli_backup_store rvli_host_store;
-/* The store of the node: core/backup/shared_transfer.h. */
+/* The store of the node: core/backup/backup_shared.c. */
 extern const rvli_backup_store rvli_shared_store;
 /* Files: core/backup/backup_disk.h. */
 extern const rvli_backup_store rvli_disk_store;
