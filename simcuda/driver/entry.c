@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How programs find this driver's functions at run time. A name stands for what the headers make of
- * it today: cuMemAlloc for cuMemAlloc_v2. Where an older form is in use beside a newer one with
- * other arguments, the version that is asked for decides.
+ * How programs find this driver's functions at run time. A name stands for the form that
+ * the version has which is asked for: cuMemAlloc for cuMemAlloc_v2 since CUDA 3.2.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -13,7 +12,7 @@
 
 #undef cuGetProcAddress
 #define NAME_BYTES 128
-#define SUFFIX_MAX 4
+#define FORMS_MAX 4
 
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags);
 
@@ -57,45 +56,10 @@ static void *own_library(void)
     return library;
 }
 
-/* Names of which several forms are in use, and the version that brought the next
- * (cudaTypedefs.h). */
-static const struct {
-    const char *name;
-    int before;
-    const char *form;
-} forms[] = {
-    {"cuCtxCreate", 11040, "cuCtxCreate_v2"},
-    {"cuCtxCreate", 12050, "cuCtxCreate_v3"},
-    {"cuCtxGetDevice", 13000, "cuCtxGetDevice"},
-    {"cuCtxSynchronize", 13000, "cuCtxSynchronize"},
-    {"cuGraphAddDependencies", 12030, "cuGraphAddDependencies"},
-    {"cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode"},
-    {"cuGraphExecKernelNodeSetParams", 12000, "cuGraphExecKernelNodeSetParams"},
-    {"cuGraphExecUpdate", 12000, "cuGraphExecUpdate"},
-    {"cuGraphGetEdges", 12030, "cuGraphGetEdges"},
-    {"cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams"},
-    {"cuGraphKernelNodeSetParams", 12000, "cuGraphKernelNodeSetParams"},
-    {"cuGraphNodeGetDependencies", 12030, "cuGraphNodeGetDependencies"},
-    {"cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes"},
-    {"cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies"},
-    {"cuMemAdvise", 12020, "cuMemAdvise"},
-    {"cuMemPrefetchAsync", 12020, "cuMemPrefetchAsync"},
-    {"cuStreamBeginCapture", 10010, "cuStreamBeginCapture"},
-    {"cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo"},
-    {"cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v2"},
-    {"cuStreamUpdateCaptureDependencies", 12030, "cuStreamUpdateCaptureDependencies"},
-};
-
-/* NULL: the newest. */
-static const char *older_form(const char *name, int version)
-{
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(name, forms[i].name) == 0 && version < forms[i].before)
-            return forms[i].form;
-    return NULL;
-}
-
-/* Every form of every function, by the version that brought it: of the types in cudaTypedefs.h. */
+/*
+ * Every form of every function, by the version that brought it: of the types in cudaTypedefs.h. The
+ * first form has the function's name, the second one _v2 behind it, and so on.
+ */
 static const struct {
     const char *name;
     int version;
@@ -104,18 +68,22 @@ static const struct {
 #include "cuda_versions.inc"
 };
 
-/* Whether it is older than the function. A name without a type is as old as CUDA. */
-static bool is_before(int version, const char *name)
+/* How many forms there are, and how many of them a version has. */
+static void count_forms(const char *name, int version, unsigned *all_out, unsigned *old_out)
 {
-    bool is_known = false;
+    *all_out = *old_out = 0;
     for (size_t i = 0; i < sizeof brought / sizeof *brought; i++) {
         if (strcmp(name, brought[i].name) != 0)
             continue;
-        if (version >= brought[i].version)
-            return false;
-        is_known = true;
+        (*all_out)++;
+        *old_out += version >= brought[i].version;
     }
-    return is_known;
+}
+
+/* What is written with a version or a way of streams is a form, and no name. */
+static bool is_name(const char *text)
+{
+    return strncmp(text, "cu", 2) == 0 && strchr(text, '_') == NULL;
 }
 
 /* A form of its own for programs in which stream 0 is the thread's, if there is one. */
@@ -128,37 +96,47 @@ static void *find_form(const char *form, bool per_thread)
     return found != NULL ? found : dlsym(own_library(), form);
 }
 
-static void *find(const char *name, int version, bool per_thread)
+/* The newest form up to this one; 0: of all that are there. */
+static void *find(const char *name, unsigned newest, bool per_thread)
 {
-    char versioned[NAME_BYTES];
-    const char *older = older_form(name, version);
-    void *found = older != NULL ? find_form(older, per_thread) : NULL;
-    for (int suffix = SUFFIX_MAX; suffix > 1 && found == NULL; suffix--) {
-        snprintf(versioned, sizeof versioned, "%s_v%d", name, suffix);
-        found = find_form(versioned, per_thread);
+    char form[NAME_BYTES];
+    void *found = NULL;
+    for (unsigned number = newest > 0 ? newest : FORMS_MAX; number > 1 && found == NULL; number--) {
+        snprintf(form, sizeof form, "%s_v%u", name, number);
+        found = find_form(form, per_thread);
     }
     return found != NULL ? found : find_form(name, per_thread);
 }
 
+/* As a card answers it: bench/gpu/driver/entry_points.py. A version below 0 is the newest. */
+static CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_thread,
+                                              void **function_out)
+{
+    unsigned all, old;
+    int wanted = version < 0 ? CUDA_VERSION : version;
+    count_forms(name, wanted, &all, &old);
+    *function_out = is_name(name) ? find(name, old, per_thread) : NULL;
+    if (*function_out == NULL)
+        return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    if (all == 0 || old > 0) /* what has no type is as old as CUDA */
+        return CU_GET_PROC_ADDRESS_SUCCESS;
+    *function_out = NULL;
+    return CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+}
+
 /*
  * A name that does not exist is not an error: the place gets NULL (cuda.h). Neither is a function
- * that is newer than the version asked for. A version newer than the driver gets the newest form:
- * this driver is as old as the headers it was built with, and programs may bring a newer runtime.
- * A card refuses such a version (docs/run.md).
+ * that is newer than the version asked for. A version newer than the driver is one.
  */
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
-    if (name == NULL || function == NULL)
+    static const cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    if (name == NULL || function == NULL || version > CUDA_VERSION || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-    *function = find(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
-    if (*function == NULL)
-        found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    else if (is_before(version, name))
-        found = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    if (found != CU_GET_PROC_ADDRESS_SUCCESS)
-        *function = NULL;
+    CUdriverProcAddressQueryResult found = look_up(
+        name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, function);
     if (status != NULL)
         *status = found;
     return CUDA_SUCCESS;
@@ -167,6 +145,12 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
 /* As programs before CUDA 12 call it: it has no other way to say that there is no such name. */
 CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags)
 {
-    CUresult result = cuGetProcAddress_v2(name, function, version, flags, NULL);
-    return result == CUDA_SUCCESS && *function == NULL ? CUDA_ERROR_NOT_FOUND : result;
+    void *found = NULL;
+    CUresult result = function == NULL ? CUDA_ERROR_INVALID_VALUE
+                                       : cuGetProcAddress_v2(name, &found, version, flags, NULL);
+    if (result == CUDA_SUCCESS && found == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    if (result == CUDA_SUCCESS)
+        *function = found;
+    return result;
 }

@@ -74,7 +74,14 @@ static void forms_by_version(void **state)
         {"cuGraphExecKernelNodeSetParams", 11080, "cuGraphExecKernelNodeSetParams"},
         {"cuGraphExecUpdate", 11080, "cuGraphExecUpdate"},
         {"cuGraphExecUpdate", 12000, "cuGraphExecUpdate_v2"},
+        {"cuMemAlloc", 3010, "cuMemAlloc"},
+        {"cuMemAlloc", 3020, "cuMemAlloc_v2"},
         {"cuMemAlloc", 11000, "cuMemAlloc_v2"},
+        {"cuEventElapsedTime", 12070, "cuEventElapsedTime"},
+        {"cuEventElapsedTime", CUDA_VERSION, "cuEventElapsedTime_v2"},
+        {"cuMemcpyHtoD", 7000, "cuMemcpyHtoD_v2"},
+        {"cuStreamQuery", 7000, "cuStreamQuery"},
+        {"cuDeviceGetUuid", -1, "cuDeviceGetUuid_v2"}, /* the newest */
     };
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -97,7 +104,8 @@ static void forms_of_streams_by_thread(void **state)
     assert_ptr_equal(found("cuCtxGetCurrent", 12000, own), dlsym(library, "cuCtxGetCurrent"));
 }
 
-/* cuda.h: CUDA_SUCCESS, and NULL. Before CUDA 12 there was no status to say it by. */
+/* cuda.h: CUDA_SUCCESS, and NULL. Before CUDA 12 there was no status to say it by. A form is no
+ * name. */
 static void names_that_are_none(void **state)
 {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -106,11 +114,16 @@ static void names_that_are_none(void **state)
     assert_int_equal(cuGetProcAddress("cuNone", &function, 13000, 0, &status), CUDA_SUCCESS);
     assert_null(function);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    function = &status;
+    assert_int_equal(cuGetProcAddress("cuMemAlloc_v2", &function, 12000, 0, &status), CUDA_SUCCESS);
+    assert_null(function);
+    assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     CUresult (*first)(const char *, void **, int, cuuint64_t) =
         (__typeof__(first))(uintptr_t)dlsym(library, "cuGetProcAddress");
     function = &status;
     assert_int_equal(first("cuNone", &function, 11080, 0), CUDA_ERROR_NOT_FOUND);
-    assert_null(function);
+    assert_ptr_equal(function, &status); /* as it was */
+    assert_int_equal(first("cuInit", NULL, 11080, 0), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(first("cuInit", &function, 11080, 0), CUDA_SUCCESS);
     assert_ptr_equal(function, dlsym(library, "cuInit"));
 }
@@ -141,10 +154,38 @@ static void functions_that_are_newer(void **state)
         assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
         function = &status;
         assert_int_equal(first(name, &function, before, 0), CUDA_ERROR_NOT_FOUND);
-        assert_null(function);
+        assert_ptr_equal(function, &status); /* as it was */
         assert_non_null(found(name, functions[i].version, 0));
-        assert_ptr_equal(found(name, 99990, 0), found(name, CUDA_VERSION, 0));
     }
+}
+
+/* Versions that the driver does not know, and flags. */
+static void refused_questions(void **state)
+{
+    static const struct {
+        int version;
+        cuuint64_t flags;
+    } questions[] = {{CUDA_VERSION + 1, 0}, {99990, 0}, {12000, 4}, {12000, 8}};
+    CUresult (*first)(const char *, void **, int, cuuint64_t) =
+        (__typeof__(first))(uintptr_t)dlsym(library, "cuGetProcAddress");
+    (void)state;
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        void *function = &status;
+        assert_int_equal(cuGetProcAddress("cuInit", &function, questions[i].version,
+                                          questions[i].flags, &status),
+                         CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(first("cuInit", &function, questions[i].version, questions[i].flags),
+                         CUDA_ERROR_INVALID_VALUE);
+        assert_ptr_equal(function, &status);
+        assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    }
+    void *function = NULL;
+    assert_int_equal(cudaGetDriverEntryPointByVersion("cuInit", &function, CUDA_VERSION + 1,
+                                                      cudaEnableDefault, NULL),
+                     cudaErrorInvalidValue);
+    assert_null(function);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
 }
 
 /* ---- Calling ---- */
@@ -324,6 +365,7 @@ int main(void)
         cmocka_unit_test(forms_of_streams_by_thread),
         cmocka_unit_test(names_that_are_none),
         cmocka_unit_test(functions_that_are_newer),
+        cmocka_unit_test(refused_questions),
         cmocka_unit_test(managed_memory),
         cmocka_unit_test(captures),
         cmocka_unit_test(edges),
