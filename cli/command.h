@@ -45,6 +45,12 @@ extern const struct command_spec replay_spec, record_spec, run_spec, report_spec
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
+ * The same for an output that cannot be written. It ends with the remedy: nothing is to be
+ * reported, so no version follows. Returns EXIT_INTERNAL.
+ */
+int complain_of_file(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
  * From here on complaints go into a text instead, one behind the other, for a caller that shows
  * them in another way. What does not fit is cut. NULL: to stderr again.
  */

@@ -46,6 +46,19 @@ static int dispatch(int argc, char **argv)
     return found != NULL ? found->run(argc - 1, argv + 1) : EXIT_BAD_INPUT;
 }
 
+static const char *output_remedy(int number)
+{
+    switch (number) {
+    case ENOSPC:
+    case EDQUOT:
+        return ": free some, or write to another disk";
+    case EFBIG:
+        return ": raise ulimit -f";
+    default:
+        return ": write to another place";
+    }
+}
+
 /* A reader that has gone away has seen enough; anything else that was not written is told. */
 static int flush_output(int status)
 {
@@ -54,8 +67,8 @@ static int flush_output(int status)
     if (!failed)
         return status;
     if (errno != EPIPE)
-        return complain(EXIT_INTERNAL, "writing the output: %s",
-                        errno != 0 ? strerror(errno) : "failed");
+        return complain_of_file("writing the output: %s%s", errno != 0 ? strerror(errno) : "failed",
+                                output_remedy(errno));
     return EXIT_INTERNAL;
 }
 

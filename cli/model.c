@@ -231,8 +231,8 @@ static int write_trace(const rvl_model_step *step, const char *path)
     if (rvl_model_step_write(step, draft) == RVL_OK)
         return output_finish(&trace, true);
     rvl_last_error(&error);
-    complain(EXIT_INTERNAL, "%s: %s%s%s", path, error.message,
-             error.native_name[0] != '\0' ? ": " : "", error.native_name);
+    complain_of_file("%s: %s%s%s", path, error.message, error.native_name[0] != '\0' ? ": " : "",
+                     error.native_name);
     output_abandon(&trace);
     return EXIT_INTERNAL;
 }

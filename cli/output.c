@@ -47,7 +47,7 @@ static void leave_signals(void)
 
 static int complain_last(void)
 {
-    return complain(EXIT_INTERNAL, "%s", rvli_error_get()->message);
+    return complain_of_file("%s", rvli_error_get()->message);
 }
 
 /* A signal may come when the draft has a name, and not before the handler knows it. */

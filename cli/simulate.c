@@ -137,9 +137,9 @@ static int complain_of(const rvl_error *error, int status)
 
 static int complain_of_trace(const rvl_error *error, const rvli_output *kept)
 {
-    return complain(EXIT_INTERNAL, "%s%s%s%s%s", kept != NULL ? kept->path : "",
-                    kept != NULL ? ": " : "", error->message,
-                    error->native_name[0] != '\0' ? ": " : "", error->native_name);
+    return complain_of_file("%s%s%s%s%s", kept != NULL ? kept->path : "", kept != NULL ? ": " : "",
+                            error->message, error->native_name[0] != '\0' ? ": " : "",
+                            error->native_name);
 }
 
 static int start(const simulation *what, const rvli_machine *machine, const char *library,

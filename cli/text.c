@@ -79,11 +79,11 @@ static void name_version(void)
                 system.release, system.machine);
 }
 
-static void put_complaint(int status, const char *message)
+static void put_complaint(bool names_version, const char *message)
 {
     if (complaints.text == NULL) {
         fprintf(stderr, "reveille: %s\n", message);
-        if (status == EXIT_INTERNAL)
+        if (names_version)
             name_version();
         return;
     }
@@ -92,19 +92,33 @@ static void put_complaint(int status, const char *message)
              message);
 }
 
-int complain(int status, const char *format, ...)
+static void complain_by(bool names_version, const char *format, va_list arguments)
 {
     char *message = NULL;
-    va_list arguments;
-    va_start(arguments, format);
     int length = vasprintf(&message, format, arguments);
-    va_end(arguments);
     char *text = length >= 0 ? printable(message) : NULL;
-    put_complaint(status, text != NULL ? text : "out of host memory");
+    put_complaint(names_version, text != NULL ? text : "out of host memory");
     free(text);
     if (length >= 0)
         free(message);
+}
+
+int complain(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain_by(status == EXIT_INTERNAL, format, arguments);
+    va_end(arguments);
     return status;
+}
+
+int complain_of_file(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain_by(false, format, arguments);
+    va_end(arguments);
+    return EXIT_INTERNAL;
 }
 
 const char *format_change(double percent, char text[CHANGE_TEXT_BYTES])
