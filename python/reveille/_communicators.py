@@ -2,7 +2,8 @@
 """Communicators of NCCL as a tag: ``"nccl"``. NCCL gives their memory back, and takes it again.
 
 NCCL is the one that the process has loaded; its functions are looked up, and nothing links it. A
-communicator is known if PyTorch has it in a process group, or if the program has named it.
+communicator is known if PyTorch has it in a process group, if vLLM or SGLang have made it, or if the
+program has named it.
 
 ncclCommSuspend and ncclCommResume return when all ranks of the communicator have called them, and
 nothing ends that wait. So each call runs in a thread of its own, all communicators at once: their
@@ -17,14 +18,15 @@ import contextlib
 import ctypes
 import dataclasses
 import os
-import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Callable
 
 from . import _c
+from ._job import Meeting, Move
+from ._nccl_groups import Found, find_all
 from ._results import TagStats
 from ._sizes import format_size, whole
 from .errors import InvalidArgument, InvalidState, NotSupported, ReveilleError, TimedOut
@@ -87,6 +89,7 @@ class Nccl:
     """The functions of NCCL, as the process has loaded it. What it lacks is not in ``functions``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
         self.functions: dict[str, Any] = {}
         for name, parameters in PROTOTYPES.items():
             with contextlib.suppress(AttributeError):
@@ -266,7 +269,17 @@ class Communicators:
         """All that are known, each once."""
         with self._lock:
             named = list(self._named)
-        return list(dict.fromkeys((*named, *_of_groups())))
+        return list(dict.fromkeys((*named, *(each.pointer for each in _found()))))
+
+    def of_ranks(self, ranks: Collection[int]) -> list[int]:
+        """Those that connect some of these ranks of torch.distributed's world, and no others."""
+        found = (each.pointer for each in _found() if each.ranks and each.ranks <= set(ranks))
+        return list(dict.fromkeys(found))
+
+    def is_paused(self, pointer: int) -> bool:
+        """Whether NCCL has given its memory back."""
+        nccl = loaded()
+        return nccl is not None and nccl.can_suspend and bool(nccl.stat(pointer, STAT_SUSPENDED))
 
     def all(self) -> tuple[Communicator, ...]:
         """What is known of each."""
@@ -333,9 +346,9 @@ class Communicators:
                 missing[each.device] = missing.get(each.device, 0) + (each.bytes or 0)
         return missing
 
-    def begin(self, move: str, timeout: float) -> Movement:
-        """A pause or resume of all of them, which nothing has been done of."""
-        return Movement(self, move, timeout)
+    def begin(self, move: str, timeout: float, pointers: Collection[int] | None = None) -> Movement:
+        """A pause or resume of these or of all, which nothing has been done of."""
+        return Movement(self, move, timeout, self.pointers() if pointers is None else pointers)
 
     def start(self, move: str, pointers: Iterable[int], calls: dict[int, _Call]) -> None:
         """Calls NCCL for each that is not there yet. A call that runs is joined, not repeated."""
@@ -385,15 +398,25 @@ class Communicators:
 class Movement:
     """A pause or resume of communicators, as one of the things that a job has prepared."""
 
-    def __init__(self, all_: Communicators, move: str, timeout: float) -> None:
+    def __init__(
+        self, all_: Communicators, move: str, timeout: float, pointers: Collection[int]
+    ) -> None:
         self._all = all_
         self._move = move
         self._timeout = timeout
+        self._pointers = pointers
         self._calls: dict[int, _Call] = {}
 
     def start(self) -> None:
         """Calls NCCL for all, and does not wait."""
-        self._all.start(self._move, self._all.pointers(), self._calls)
+        self._all.start(self._move, self._pointers, self._calls)
+
+    def together(self, prepared: list[Move], meeting: Meeting) -> None:
+        """Moves them at once with those of the other ranks of a job, as Job.move() asks for it."""
+        prepared.append(self)
+        self.start()
+        meeting.arrive()
+        self.wait(meeting.is_decided)
 
     def wait(self, stop: Stop = lambda: False) -> None:
         """Until all have moved. Raises the first failure, or TimedOut; early if stop() says so."""
@@ -461,15 +484,10 @@ def recorded_bytes(device: int) -> int | None:
     return size.value if known else None
 
 
-def _of_groups() -> Iterator[int]:
-    """Communicators of PyTorch's process groups, as far as they are made."""
-    torch, c10d = map(sys.modules.get, ("torch", "torch.distributed.distributed_c10d"))
-    world = getattr(c10d, "_world", None)
-    for group in list(getattr(world, "pg_map", ())):
-        with contextlib.suppress(RuntimeError, AttributeError, TypeError):  # not of NCCL
-            pointer = group._get_backend(torch.device("cuda"))._comm_ptr()
-            if pointer:
-                yield pointer
+def _found() -> Iterator[Found]:
+    """What the program need not name."""
+    nccl = loaded()
+    return iter(()) if nccl is None else find_all(nccl.library)
 
 
 COMMUNICATORS = Communicators()

@@ -228,9 +228,9 @@ class Job:
         return JobForecast(tuple(Forecast(**json.loads(each)) for each in found))
 
 
-def move_alone(prepare: Callable[[list[Prepared]], None]) -> None:
+def move_alone(prepare: Prepare) -> None:
     """As Job.move() without other ranks: all that is prepared moves, or nothing."""
-    prepared: list[Prepared] = []
+    prepared: list[Move] = []
     try:
         prepare(prepared)
     except BaseException:

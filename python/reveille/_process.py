@@ -148,6 +148,15 @@ class Saver:
         """The contexts of the hook library, if it is in the process: opens none."""
         return self.hook.contexts() if self.is_there else iter(())
 
+    def tags(self) -> dict[str, TagStats]:
+        """Counters of each tag, over all contexts: opens none."""
+        found: dict[str, TagStats] = {}
+        for context in self.contexts_in_use():
+            for name in context.tags:
+                stats = context._tag_stats(name)
+                found[name] = found[name].plus(stats) if name in found else stats
+        return dict(sorted(found.items()))
+
     @property
     def is_there(self) -> bool:
         """Whether the hook library is in the process: it was opened, or preloaded."""
@@ -402,11 +411,7 @@ class Saver:
             self.prepare(function, tags, prepared, **({"sharing": sharing} if sharing else {}))
 
         def together(prepared: list[Move], meeting: Meeting) -> None:
-            movement = COMMUNICATORS.begin(function, timeout)
-            prepared.append(movement)
-            movement.start()
-            meeting.arrive()
-            movement.wait(meeting.is_decided)
+            COMMUNICATORS.begin(function, timeout).together(prepared, meeting)
 
         with self.watched(function, tags):
             job.move(

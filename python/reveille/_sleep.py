@@ -16,13 +16,13 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Callable
 
-from ._job import Job, Prepared, move_alone
+from ._engine import Engine
+from ._job import Move
 from ._process import SAVER, Saver
 from ._results import TagStats
 
 LOGGER = logging.getLogger("reveille")
 GRAPHS = "cudagraph"
-RANKS_TIMEOUT_S = 300.0  # for the slowest rank of an engine to copy its weights
 
 
 class SleepAllocator:
@@ -30,15 +30,13 @@ class SleepAllocator:
 
     Args:
         prefix: begins the names of its tags, in metrics() and stats() too
-        job: answers the ranks that sleep and wake as one, None if there is one rank
+        engine: its ranks, which sleep and wake as one
         saver: the regions of the process
     """
 
-    def __init__(
-        self, prefix: str, job: Callable[[], Job | None] = lambda: None, saver: Saver = SAVER
-    ) -> None:
+    def __init__(self, prefix: str, engine: Engine, saver: Saver = SAVER) -> None:
         self._prefix = prefix
-        self._job = job
+        self._engine = engine
         self._saver = saver
 
     # ---- Allocating ----
@@ -77,41 +75,36 @@ class SleepAllocator:
         asleep = [tag for tag, stats in self.tags().items() if stats.paused_bytes and wanted(tag)]
         names = self._names(asleep)
 
-        def prepare(prepared: list[Prepared]) -> None:
+        def prepare(prepared: list[Move]) -> None:
             if names:
                 self._saver.refuse_capture("wake_up")
-                if not self._saver.fits(names):
+                wanted = self._engine.with_communicators(names)
+                if not self._saver.fits(wanted):
                     _release_what_is_unused()  # a tenth of a second, so only where it may help
-                self._saver.prepare("resume", names, prepared)
+                self._saver.prepare("resume", wanted, prepared)
 
-        self._move("resume", names, what, prepare)
+        self._engine.move("resume", names, what, prepare)
 
     def _pause(self, what: str, kept: Sequence[str], discarded: Sequence[str]) -> None:
         _release_what_is_unused()  # so that nothing is copied for nobody
         parts = [(self._names(kept), False), (self._names(discarded), True)]
+        moving = [*kept, *discarded]
 
-        def prepare(prepared: list[Prepared]) -> None:
+        def prepare(prepared: list[Move]) -> None:
             for names, discard in parts:
                 if names:
                     self._saver.refuse_capture("sleep")
                     self._saver.prepare("pause", names, prepared, discard=discard)
 
-        self._move("pause", [name for names, _ in parts for name in names], what, prepare)
+        self._engine.move(
+            "pause", self._names(moving), what, prepare, lambda: self._sleeps_after(moving)
+        )
 
-    def _move(
-        self,
-        function: str,
-        names: Sequence[str],
-        what: str,
-        prepare: Callable[[list[Prepared]], None],
-    ) -> None:
-        job = self._job()
-        watched = self._saver.watched(function, names) if names else contextlib.nullcontext()
-        with watched:  # a rank without such tags has its vote all the same
-            if job is None:
-                move_alone(prepare)
-            else:
-                job.move(what, prepare, RANKS_TIMEOUT_S)
+    def _sleeps_after(self, moving: Collection[str]) -> bool:
+        """Whether nothing of it is awake once these tags have been paused."""
+        return not any(
+            stats.active_bytes for tag, stats in self.tags().items() if tag not in moving
+        )
 
     # ---- Asking ----
 
@@ -126,13 +119,11 @@ class SleepAllocator:
 
     def tags(self) -> dict[str, TagStats]:
         """Counters of each tag, by the engine's name of it."""
-        found: dict[str, TagStats] = {}
-        for context in self._saver.contexts_in_use():
-            for name in context.tags:
-                if name.startswith(self._prefix):
-                    tag, stats = name[len(self._prefix) :], context._tag_stats(name)
-                    found[tag] = found[tag].plus(stats) if tag in found else stats
-        return dict(sorted(found.items()))
+        return {
+            name[len(self._prefix) :]: stats
+            for name, stats in self._saver.tags().items()
+            if name.startswith(self._prefix)
+        }
 
     def _names(self, tags: Sequence[str]) -> list[str]:
         return [self._prefix + tag for tag in tags]

@@ -16,12 +16,12 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from . import _c
+from . import _c, _together
 from ._hooks import configure_subprocess
 from ._process import SAVER, Saver
 from ._scope import scope
 from ._sizes import whole_bytes
-from .errors import InvalidArgument, NotFound
+from .errors import InvalidArgument
 
 DEFAULT_TAG = "default"
 
@@ -81,11 +81,11 @@ class TorchMemorySaver:
 
     def pause(self, tag: str | None = None) -> None:
         """Pauses a tag, or all. Raises what reveille.pause() raises."""
-        self._saver.pause([tag] if tag else [], ignore=(NotFound,))
+        _together.move(self._saver, "pause", tag)
 
     def resume(self, tag: str | None = None) -> None:
         """Resumes a tag, or all. Raises what reveille.resume() raises."""
-        self._saver.resume([tag] if tag else [], ignore=(NotFound,))
+        _together.move(self._saver, "resume", tag)
 
     def get_cpu_backup(self, x: Any, zero_copy: bool = False) -> Any:
         """The host backup of a tensor, None if there is none.

@@ -15,12 +15,15 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 from . import _alias, _c
+from ._communicators import COMMUNICATORS
+from ._engine import Engine, Ranks
 from ._job import Job
+from ._nccl_groups import own_communicators
 from ._sleep import SleepAllocator
 from .errors import InvalidArgument, InvalidState, JobAborted, NotSupported
 
@@ -36,9 +39,9 @@ class Allocator:
 
     default_tag = "default"
 
-    def __init__(self, ranks: Callable[[], Job | None] = lambda: None) -> None:
-        self._ranks = ranks
-        self._own = SleepAllocator("vllm:", ranks)
+    def __init__(self, engine: Engine | None = None) -> None:
+        self._engine = engine or Engine()
+        self._own = SleepAllocator("vllm:", self._engine)
 
     @contextlib.contextmanager
     def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
@@ -58,13 +61,13 @@ class Allocator:
         All tags go on all ranks of the engine, or none does and it raises why.
         """
         kept = _tags(offload_tags, self.default_tag)
-        with self._told_once(), self._hooks(None):
+        with self._moving(), self._hooks(None):
             self._own.sleep(kept)
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
         """Gives up the memory of these tags alone, without their content."""
         discarded = _tags(tags, self.default_tag)
-        with self._told_once(), self._hooks(discarded):
+        with self._moving(), self._hooks(discarded):
             self._own.discard(discarded)
 
     def wake_up(self, tags: list[str] | None = None) -> None:
@@ -75,7 +78,7 @@ class Allocator:
         from vllm.device_allocator import DEFERRABLE_TAGS
 
         asked = None if tags is None else _tags(tags, self.default_tag)
-        with self._told_once(), self._hooks(set()):
+        with self._moving(), self._hooks(set()):
             self._own.wake_up(
                 lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
                 f"wake_up({'' if asked is None else sorted(asked)})",
@@ -110,13 +113,23 @@ class Allocator:
         ]
 
     @contextlib.contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Around each move. vLLM passes over communicators that it finds suspended, or resumed."""
+        ours = _suspendable() if self._engine.moves_communicators else []
+        try:
+            with self._told_once():
+                yield
+        finally:
+            for each in ours:
+                each._suspended = COMMUNICATORS.is_paused(each.comm.value)
+
+    @contextlib.contextmanager
     def _told_once(self) -> Iterator[None]:
         """If all ranks refuse, vLLM's executor hears of the last one's refusal alone."""
         try:
             yield
         except JobAborted as aborted:
-            job = self._ranks()
-            if job is None or not aborted.agreed or job.rank == job.world_size - 1:
+            if not aborted.agreed or self._engine.is_last:
                 raise
             try:
                 from ._vllm_executor import ToldByTheLastRank
@@ -153,6 +166,19 @@ def _tags(tags: Sequence[str] | str | None, default: str) -> set[str]:
     if not all(isinstance(each, str) for each in names):
         raise InvalidArgument(f"tags must be names, not {tags!r}")
     return names
+
+
+def _suspendable() -> list[Any]:
+    """vLLM's communicators in the NCCL that the tag "nccl" is of. Each notes whether it sleeps."""
+    known = set(COMMUNICATORS.pointers())
+    found = [own.communicator for own in own_communicators()]
+    for each in found:
+        if not hasattr(each, "_suspended"):
+            raise NotSupported(
+                f"Reveille {_own_version()} does not know how vLLM {_version()} suspends its "
+                f"communicators: install vllm=={RAN_WITH}.0, or leave --enable-nccl-comm-suspend out"
+            )
+    return [each for each in found if each.comm.value in known]
 
 
 def _segments_that_stay() -> contextlib.AbstractContextManager[None]:
@@ -228,10 +254,11 @@ def _new_allocator(config: Any) -> Allocator:
             _version(),
             AS_CUMEM,
         )
-    return Allocator(lambda: _ranks_of(config))
+    communicators = getattr(model, "enable_nccl_comm_suspend", False)
+    return Allocator(Engine(lambda: _ranks_of(config), communicators=communicators))
 
 
-def _ranks_of(config: Any) -> Job | None:
+def _ranks_of(config: Any) -> Ranks | None:
     """The ranks of this worker's engine, which are neighbours in torch.distributed's world."""
     size = 1 if config is None else config.parallel_config.world_size
     if size == 1:
@@ -245,7 +272,8 @@ def _ranks_of(config: Any) -> Job | None:
             f"{dist.get_world_size() if dist.is_initialized() else 'none'}: they cannot agree"
         )
     engine, rank = divmod(dist.get_rank(), size)
-    return Job(c10d._get_default_store(), rank, size, name=f"reveille/vllm/{engine}")
+    job = Job(c10d._get_default_store(), rank, size, name=f"reveille/vllm/{engine}")
+    return Ranks(job, range(engine * size, (engine + 1) * size))
 
 
 def allocator_in_use() -> Allocator:

@@ -509,11 +509,11 @@ def test_ranks_sleep_and_wake_as_one(engine, tmp_path):
         """
     sys.path.insert(0, os.environ["HELPERS"])
     from job import FileStore
-    import reveille._sleep, reveille.vllm
-    reveille._sleep.RANKS_TIMEOUT_S = 0.2
+    import reveille._engine, reveille.vllm
+    reveille._engine.RANKS_TIMEOUT_S = 0.2
     def ranks(size):
         job = reveille.Job(FileStore(os.environ["STORE"]), 0, size, name=f"of {size}")
-        return reveille.vllm.Allocator(lambda: job)
+        return reveille.vllm.Allocator(reveille._engine.Engine(lambda: reveille._engine.Ranks(job)))
     ranks(1).sleep(("weights",))
     assert tags() == {"weights": (0, 4, 4), "kv_cache": (0, 8, 0), "runtime": (0, 2, 0)}
     error = refused(ranks(2).wake_up, ["weights"])
@@ -534,14 +534,15 @@ EXECUTOR = """
     sys.path.insert(0, os.environ["HELPERS"])
     from job import FileStore
     from vllm.v1.executor import Executor
-    import reveille._sleep, reveille.vllm
+    import reveille._engine, reveille.vllm
     RANKS = 3
 
     class Worker:
         def __init__(self, rank):
             self.rank = rank
             store = FileStore(os.environ["STORE"])
-            self.allocator = reveille.vllm.Allocator(lambda: reveille.Job(store, rank, RANKS))
+            ranks = reveille._engine.Ranks(reveille.Job(store, rank, RANKS))
+            self.allocator = reveille.vllm.Allocator(reveille._engine.Engine(lambda: ranks))
             with self.allocator.use_memory_pool("weights"):
                 self.weights = full(4, 7 + rank)
         def sleep(self):
@@ -631,7 +632,7 @@ def test_a_late_rank_is_told_of_at_once(executor):
     import time
     class Late(Worker):
         def wake_up(self):
-            reveille._sleep.RANKS_TIMEOUT_S = 2
+            reveille._engine.RANKS_TIMEOUT_S = 2
             if self.rank == RANKS - 1:
                 time.sleep(60)
             super().wake_up()
@@ -648,16 +649,17 @@ def test_what_a_rank_before_the_last_raises(engine, tmp_path):
     engine(
         """
     from vllm.v1.outputs import AsyncModelRunnerOutput
-    import reveille.vllm
-    class Ranks:
+    import reveille._engine, reveille.vllm
+    class Job:
         rank, world_size = 0, 2
         def move(self, what, prepare, timeout):
             cause = reveille.OutOfDeviceMemory("no room", requested_bytes=5)
             raise reveille.JobAborted(
                 "none has moved", rank=1, reason="no room", agreed=self.agreed, requested_bytes=5
             ) from cause
-    ranks = Ranks()
-    allocator = reveille.vllm.Allocator(lambda: ranks)
+    ranks = Job()
+    engine = reveille._engine.Engine(lambda: reveille._engine.Ranks(ranks))
+    allocator = reveille.vllm.Allocator(engine)
     def raised(agreed, rank=0):
         ranks.agreed, ranks.rank = agreed, rank
         error = refused(allocator.sleep, "weights")

@@ -29,6 +29,7 @@ PROMPT, TOKENS = [5, 6, 7, 8], 8
 RELEASES = (("kv_cache",), ("weights",), ("cuda_graph",))
 RESUMES = (("cuda_graph",), ("weights",), ("kv_cache",))
 MARK, UPDATED = 3.0, 5.0
+NCCL = "nccl"  # Reveille's tag of communicators
 END_S = 60  # for the processes of an engine to end
 # CUDA graphs of the steps that decode, and of prefill. SGLang releases its graphs if SGLANG_MEMORY_SAVER_CUDA_GRAPH is
 # set, and then refuses its default for prefill.
@@ -195,6 +196,9 @@ def check_tags(how, tags, before, now, backup):
     goes, comes = ("active", "paused") if how == "release" else ("paused", "active")
     moved = 0
     for name, was in before.items():
+        if name == NCCL:
+            moved += check_communicators(was, now)
+            continue
         if name not in tags:
             check(now[name], was, f"{name}, which did not {how}")
             continue
@@ -205,6 +209,16 @@ def check_tags(how, tags, before, now, backup):
         check(now[name], {goes: 0, comes: size, "host": kept}, f"{name} after {how}")
         moved += size
     return -moved if how == "release" else moved
+
+
+def check_communicators(before, now):
+    """They sleep while all regions do, if that was asked for. Bytes that have moved."""
+    asked = os.environ.get("REVEILLE_COMMUNICATORS") == "1"
+    asleep = asked and not any(each["active"] for name, each in now.items() if name != NCCL)
+    total = before["active"] + before["paused"]
+    assert total > 0
+    check(now[NCCL], {"active": total * (not asleep), "paused": total * asleep, "host": 0}, "communicators")
+    return total if now[NCCL] != before else 0
 
 
 def check_lies_in(pieces, parts, tag):
@@ -237,7 +251,7 @@ def places(said):
 
 
 def tags_of(said):
-    """SGLang's, as far as this engine has them. Reveille also has "nccl": SGLang leaves its communicators alone."""
+    """SGLang's, as far as this engine has them. Reveille also has "nccl", which SGLang does not know."""
     return {tag for tags in RELEASES for tag in tags} & set(said[0]["tags"])
 
 

@@ -60,6 +60,7 @@ if wanted sleep; then
     run vllm_sleep small 1 --graphs -o "$build/cumem.json"
     run vllm_sleep small 1 --graphs --backend reveille --same-as "$build/cumem.json"
     run vllm_sleep small 2 --backend reveille
+    run vllm_sleep small 2 --graphs --backend reveille --communicators
     run vllm_sleep small 2
     run vllm_sleep small 2 --graphs
     run vllm_sleep 7b 1 --graphs

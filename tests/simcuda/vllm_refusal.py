@@ -54,7 +54,7 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--gpus", type=int, default=1)
     arguments = parser.parse_args()
-    engine = Engine(argparse.Namespace(**vars(arguments), graphs=False, backend="reveille"))
+    engine = Engine(argparse.Namespace(**vars(arguments), graphs=False, backend="reveille", communicators=arguments.gpus > 1))
     engine.generate()
     addresses = engine.ask("addresses")
     for level in (1, 2):

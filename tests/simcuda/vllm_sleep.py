@@ -4,7 +4,7 @@
 vLLM is as it was installed. What is read comes from its workers by vLLM's own way to extend them
 (worker_extension_cls): figures of its profiling run, its sleep-mode allocator, and what CUDA says.
 
-    python vllm_sleep.py MODEL [--gpus N] [--graphs] [--backend NAME] [-o FILE]      MODEL: small, 7b
+    python vllm_sleep.py MODEL [--gpus N] [--graphs] [--backend NAME] [--communicators] [-o FILE]      MODEL: small, 7b
 """
 import argparse
 import collections
@@ -66,6 +66,14 @@ def of_reveille():
     ]
 
 
+def of_communicators():
+    """Bytes that NCCL can give back, awake and asleep. vLLM's are beside PyTorch's."""
+    import reveille
+
+    found = reveille.communicators()
+    return [sum(each.bytes for each in found if each.state == state) for state in ("active", "paused")]
+
+
 class Figures:
     """What a worker is asked for; vLLM mixes it into its own."""
 
@@ -85,6 +93,7 @@ class Figures:
             "used": total - free,
             "reserved": torch.cuda.memory_reserved(),
             "tags": tags,
+            "nccl": of_communicators(),
             "segments": sum(segments[each.address] for each in held),
         }
 
@@ -177,6 +186,7 @@ class Engine:
 
         self.model, self.ranks = MODELS[arguments.model], arguments.gpus
         self.share = 0.9
+        self.communicators = arguments.communicators
         self.llm = LLM(
             model=config_folder(self.model),
             load_format="dummy",
@@ -188,6 +198,7 @@ class Engine:
             gpu_memory_utilization=self.share,
             max_model_len=2048,
             worker_extension_cls="vllm_sleep.Figures",
+            enable_nccl_comm_suspend=self.communicators,
         )
 
     def ask(self, what, *args):
@@ -239,11 +250,20 @@ class Engine:
             for tag, (awake, _, _) in was["tags"].items():
                 check(now["tags"][tag], [0, awake, awake if tag in kept else 0], f"{tag} at level {level}")
                 given += awake
+            given += self.check_communicators(was, now, asleep=True)
             # PyTorch's own cache goes, too; its count has the pool's segments, asleep or not.
             uncached = was["reserved"] - now["reserved"]
             assert given > 0 and uncached >= 0
             check(was["used"] - now["used"], given + uncached, f"given up at level {level}")
         return after
+
+    def check_communicators(self, was, now, asleep):
+        """They sleep and wake with the engine, if that was asked for. Bytes that have moved."""
+        total = sum(was["nccl"])
+        assert total > 0 or self.ranks == 1
+        expected = [0, total] if asleep and self.communicators else [total, 0]
+        check(now["nccl"], expected, "bytes of communicators, awake and asleep")
+        return total if now["nccl"] != was["nccl"] else 0
 
     def no_room(self):
         """Each rank in turn has no room: none wakes up, and the reason comes here. Then all do.
@@ -278,6 +298,7 @@ class Engine:
                     taken += asleep
                 else:
                     check(now["tags"][tag], was["tags"][tag], f"{tag} still asleep")
+            taken += self.check_communicators(was, now, asleep=False)
             uncached = was["reserved"] - now["reserved"]
             check(now["used"] - was["used"], taken - uncached, f"taken by {tags}")
         return after
@@ -301,6 +322,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--graphs", action="store_true")
     parser.add_argument("--backend", default="cumem", choices=("cumem", "reveille"))
+    parser.add_argument("--communicators", action="store_true", help="NCCL's sleep, too (enable_nccl_comm_suspend)")
     parser.add_argument("--same-as", metavar="FILE", help="what -o has written with cumem: the same bytes in each row")
     parser.add_argument("-o", dest="out")
     arguments = parser.parse_args()
@@ -329,7 +351,7 @@ def main():
     check(engine.ask("addresses"), addresses, "addresses after level 2")
     engine.generate()
     for name, ranks in rows:
-        print(f"{name}: {[(each['used'], each['tags']) for each in ranks]}")
+        print(f"{name}: {[(each['used'], each['tags'], each['nccl']) for each in ranks]}")
     if arguments.same_as:
         with open(arguments.same_as, encoding="utf-8") as file:
             compare(rows, json.load(file)["rows"])

@@ -25,6 +25,10 @@ class dtype:
         return f"torch.{self.name}"
 
 
+def device(name):
+    return name
+
+
 uint8, int32, float32 = (dtype(name) for name in _TYPES)
 
 

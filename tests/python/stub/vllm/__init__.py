@@ -10,10 +10,12 @@ from . import device_allocator
 __version__ = os.environ.get("STUB_VLLM_VERSION", "0.33.0")
 
 
-def config(backend, ranks=1, offload_graphs=False):
+def config(backend, ranks=1, offload_graphs=False, suspend_communicators=False):
     return SimpleNamespace(
         model_config=SimpleNamespace(
-            sleep_mode_backend=backend, sleep_mode_offload_cudagraph=offload_graphs
+            sleep_mode_backend=backend,
+            sleep_mode_offload_cudagraph=offload_graphs,
+            enable_nccl_comm_suspend=suspend_communicators,
         ),
         parallel_config=SimpleNamespace(world_size=ranks),
     )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""torch_memory_saver's pause and resume as moves of all ranks, where the environment asks for it.
+
+A program of that package pauses and resumes each rank by itself, and has no argument to say which
+ranks belong together. So it is those of torch.distributed's world: the ranks of one engine, or of
+one trainer. They make the same calls in the same order anyway, since collectives are between them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ._alias import VALUES
+from ._engine import Engine, Ranks
+from ._job import Move, call_of, job_of
+from ._process import Saver
+from .errors import InvalidArgument, NotFound
+
+TOGETHER = "REVEILLE_TOGETHER"
+COMMUNICATORS = "REVEILLE_COMMUNICATORS"
+
+
+def move(saver: Saver, function: str, tag: str | None) -> None:
+    """Pauses or resumes a tag or all, here or on all ranks. What no region ever had is no failure."""
+    with_communicators = _asked(COMMUNICATORS)
+    if _asked(TOGETHER) or with_communicators:
+        engine = Engine(_world, communicators=with_communicators, saver=saver)
+        _move_together(saver, engine, function, tag)
+    else:
+        getattr(saver, function)([tag] if tag else [], ignore=(NotFound,))
+
+
+def _move_together(saver: Saver, engine: Engine, function: str, tag: str | None) -> None:
+    found = saver.tags()
+    names = [each for each in found if tag in (None, each)]
+
+    def prepare(prepared: list[Move]) -> None:
+        if names:
+            saver.refuse_capture(function)
+            wanted = engine.with_communicators(names) if function == "resume" else names
+            saver.prepare(function, wanted, prepared)
+
+    def sleeps() -> bool:
+        return not any(stats.active_bytes for each, stats in found.items() if each not in names)
+
+    engine.move(function, names, call_of(function, [tag] if tag else []), prepare, sleeps)
+
+
+def _asked(variable: str) -> bool:
+    value = os.environ.get(variable, "")
+    if value not in VALUES:
+        raise InvalidArgument(f"{variable}={value!r} is not understood: set it to 1, or to 0")
+    return VALUES[value]
+
+
+def _world() -> Ranks | None:
+    """All of torch.distributed; None if it is not used, or by one rank."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    size = dist.get_world_size()
+    return Ranks(job_of(dist.group.WORLD), range(size)) if size > 1 else None
