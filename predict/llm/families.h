@@ -32,6 +32,7 @@ enum {
     RVLI_KV_HEADS_AS_HEADS = 1 << 17, /* where the config does not give them */
     RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one block a layer */
     RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last ones use those of others */
+    RVLI_FULL_FIRST = 1 << 20,  /* full_every counts from the first layer, not up to it */
     RVLI_ROTARY_IF_SAID = 1 << 21, /* position_embedding_type */
 };
 

@@ -76,9 +76,10 @@ static void read_step(rvli_reader *r)
     if (f->step_key != NULL && step > 0)
         step = rvli_read_number(r, f->step_key, step, RVLI_MODEL_LAYERS_MAX);
     unsigned other = f->state != 0 ? f->state : ATTENTION | RVLI_LAYER_WINDOW;
+    uint32_t offset = f->reads & RVLI_FULL_FIRST ? 0 : 1;
     for (uint32_t layer = 0; layer < r->model->layers; layer++)
         r->model->kinds[layer] =
-            (uint8_t)(step > 0 && (layer + 1) % step != 0 ? other : (unsigned)ATTENTION);
+            (uint8_t)(step > 0 && (layer + offset) % step != 0 ? other : (unsigned)ATTENTION);
 }
 
 static void read_window(rvli_reader *r)

@@ -135,6 +135,7 @@ enum {
     RVLI_TOWER_QWEN3 = 1 << 3,
     RVLI_TOWER_LLAMA4 = 1 << 4,
     RVLI_TOWER_KIMI = 1 << 5,
+    RVLI_TOWER_QWEN2 = 1 << 6,
 };
 
 /* Dimensions of what turns images or sound into embeddings. towers.c has its parameters. */

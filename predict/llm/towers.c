@@ -19,6 +19,7 @@
 #define QWEN3 RVLI_TOWER_QWEN3
 #define LLAMA4 RVLI_TOWER_LLAMA4
 #define KIMI RVLI_TOWER_KIMI
+#define QWEN2 RVLI_TOWER_QWEN2
 #define POOLING (1 << 16) /* of SIGLIP, if it pools */
 
 /* How often: once; in each layer; for each deep layer. */
@@ -36,14 +37,17 @@ typedef struct rule {
 
 #define D(name) RVLI_TOWER_##name
 #define BLOCK "visual.blocks.%E."
-#define BIASED (SIGLIP | QWEN3 | LLAMA4 | KIMI) /* layer norms and an MLP of two matrices */
+#define POSITIONED (SIGLIP | QWEN3 | LLAMA4 | KIMI)
+#define BIASED (POSITIONED | QWEN2) /* layer norms and an MLP of two matrices */
 #define ALL (BIASED | PIXTRAL | QWEN25)
 #define SPLIT_QKV (SIGLIP | LLAMA4 | KIMI)
+#define ONE_QKV (QWEN2 | QWEN25 | QWEN3)
+#define MERGING (ONE_QKV | KIMI)
 
 static const rule rules[] = {
     {"visual.patch_embed.weight", ONCE, ALL, D(HIDDEN), D(PATCH), WHOLE},
     {"visual.patch_embed.bias", ONCE, SIGLIP | QWEN3 | KIMI, D(HIDDEN), D(ONE), WHOLE},
-    {"visual.pos_embed.weight", ONCE, BIASED, D(POSITIONS), D(HIDDEN), WHOLE},
+    {"visual.pos_embed.weight", ONCE, POSITIONED, D(POSITIONS), D(HIDDEN), WHOLE},
     {"visual.class_embedding", ONCE, LLAMA4, D(HIDDEN), D(ONE), WHOLE},
     {"visual.pre_norm.weight", ONCE, LLAMA4 | PIXTRAL, D(HIDDEN), D(ONE), WHOLE},
     {"visual.pre_norm.bias", ONCE, LLAMA4, D(HIDDEN), D(ONE), WHOLE},
@@ -52,8 +56,8 @@ static const rule rules[] = {
     {BLOCK "norm1.bias", LAYER, BIASED, D(HIDDEN), D(ONE), WHOLE},
     {BLOCK "norm2.weight", LAYER, ALL, D(HIDDEN), D(ONE), WHOLE},
     {BLOCK "norm2.bias", LAYER, BIASED, D(HIDDEN), D(ONE), WHOLE},
-    {BLOCK "attn.qkv.weight", LAYER, QWEN25 | QWEN3, D(THREE_HIDDEN), D(HIDDEN), BY_ROWS},
-    {BLOCK "attn.qkv.bias", LAYER, QWEN25 | QWEN3, D(THREE_HIDDEN), D(ONE), BY_ROWS},
+    {BLOCK "attn.qkv.weight", LAYER, ONE_QKV, D(THREE_HIDDEN), D(HIDDEN), BY_ROWS},
+    {BLOCK "attn.qkv.bias", LAYER, ONE_QKV, D(THREE_HIDDEN), D(ONE), BY_ROWS},
     {BLOCK "attn.q_proj.weight", LAYER, SPLIT_QKV | PIXTRAL, D(HIDDEN), D(HIDDEN), BY_ROWS},
     {BLOCK "attn.q_proj.bias", LAYER, SPLIT_QKV, D(HIDDEN), D(ONE), BY_ROWS},
     {BLOCK "attn.k_proj.weight", LAYER, SPLIT_QKV | PIXTRAL, D(HIDDEN), D(HIDDEN), BY_ROWS},
@@ -87,12 +91,12 @@ static const rule rules[] = {
     {"visual.head.mlp.fc2.weight", ONCE, POOLING, D(HIDDEN), D(INTERMEDIATE), BY_COLUMNS},
     {"visual.head.mlp.fc2.bias", ONCE, POOLING, D(HIDDEN), D(ONE), WHOLE},
 
-    {"visual.merger.norm.weight", ONCE, QWEN25 | QWEN3 | KIMI, D(HIDDEN), D(ONE), WHOLE},
-    {"visual.merger.norm.bias", ONCE, QWEN3 | KIMI, D(HIDDEN), D(ONE), WHOLE},
-    {"visual.merger.linear_fc1.weight", ONCE, QWEN25 | QWEN3 | KIMI, D(MERGED), D(MERGED), BY_ROWS},
-    {"visual.merger.linear_fc1.bias", ONCE, QWEN25 | QWEN3 | KIMI, D(MERGED), D(ONE), BY_ROWS},
-    {"visual.merger.linear_fc2.weight", ONCE, QWEN25 | QWEN3 | KIMI, D(OUT), D(MERGED), BY_COLUMNS},
-    {"visual.merger.linear_fc2.bias", ONCE, QWEN25 | QWEN3 | KIMI, D(OUT), D(ONE), WHOLE},
+    {"visual.merger.norm.weight", ONCE, MERGING, D(HIDDEN), D(ONE), WHOLE},
+    {"visual.merger.norm.bias", ONCE, QWEN2 | QWEN3 | KIMI, D(HIDDEN), D(ONE), WHOLE},
+    {"visual.merger.linear_fc1.weight", ONCE, MERGING, D(MERGED), D(MERGED), BY_ROWS},
+    {"visual.merger.linear_fc1.bias", ONCE, MERGING, D(MERGED), D(ONE), BY_ROWS},
+    {"visual.merger.linear_fc2.weight", ONCE, MERGING, D(OUT), D(MERGED), BY_COLUMNS},
+    {"visual.merger.linear_fc2.bias", ONCE, MERGING, D(OUT), D(ONE), WHOLE},
     {"visual.deepstack_merger_list.%E.norm.weight", DEEP, QWEN3, D(MERGED), D(ONE), WHOLE},
     {"visual.deepstack_merger_list.%E.norm.bias", DEEP, QWEN3, D(MERGED), D(ONE), WHOLE},
     {"visual.deepstack_merger_list.%E.linear_fc1.weight", DEEP, QWEN3, D(MERGED), D(MERGED),
@@ -170,6 +174,20 @@ static void read_qwen25(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(OUT)] = dimension(r, "out_hidden_size", 0);
 }
 
+/* Its hidden_size is that of the language model. */
+static void read_qwen2(rvli_reader *r, rvli_tower *tower)
+{
+    uint64_t patch = dimension(r, "patch_size", 14), merge = dimension(r, "spatial_merge_size", 2);
+    uint64_t hidden = dimension(r, "embed_dim", 1280);
+    tower->layers = (uint32_t)rvli_read_number(r, "depth", 32, TOWER_LAYERS_MAX);
+    tower->dim[D(HIDDEN)] = hidden;
+    tower->dim[D(INTERMEDIATE)] =
+        rvli_read_product(r, "mlp_ratio", dimension(r, "mlp_ratio", 4), hidden);
+    tower->dim[D(PATCH)] = 3 * patch * patch * dimension(r, "temporal_patch_size", 2);
+    tower->dim[D(MERGED)] = rvli_read_product(r, "spatial_merge_size", merge * merge, hidden);
+    tower->dim[D(OUT)] = dimension(r, "hidden_size", 0);
+}
+
 static void read_qwen3(rvli_reader *r, rvli_tower *tower)
 {
     read_qwen25(r, tower);
@@ -213,7 +231,8 @@ static const struct {
     uint32_t kind;
     read_fn read;
 } readers[] = {{SIGLIP, read_siglip}, {PIXTRAL, read_pixtral}, {QWEN25, read_qwen25},
-               {QWEN3, read_qwen3},   {LLAMA4, read_llama4},   {KIMI, read_kimi}};
+               {QWEN3, read_qwen3},   {LLAMA4, read_llama4},   {KIMI, read_kimi},
+               {QWEN2, read_qwen2}};
 
 void rvli_tower_read(rvli_reader *r)
 {

@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "simcuda" / "programs"))
+from within import enclosed  # noqa: E402
+
 # Published with code of their own, which is that of another family.
 CLASS_OF = {"kimi_k2": "deepseek_v3"}
 CONFIGS = pathlib.Path(__file__).resolve().parents[1] / "data" / "configs"
@@ -39,6 +42,7 @@ def build(path):
     with tempfile.TemporaryDirectory() as folder:
         keys = json.loads(path.read_text())
         keys["model_type"] = CLASS_OF.get(keys["model_type"], keys["model_type"])
+        keys = enclosed(keys)
         pathlib.Path(folder, "config.json").write_text(json.dumps(keys))
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)

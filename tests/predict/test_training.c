@@ -296,6 +296,17 @@ static const struct {
 #define LAYERS 6  /* each kind of layer is among the first */
 #define WINDOW 48 /* ends before the sequence */
 
+/* CWM's first layer sees all tokens, as does each fourth behind it. */
+static void windows_may_begin_behind_the_first_layer(void **state)
+{
+    (void)state;
+    rvl_model *model = open_model("cwm");
+    assert_int_equal(model->window, 8192);
+    for (uint32_t layer = 0; layer < model->layers; layer++)
+        assert_int_equal(rvli_layer_is(model, layer, RVLI_LAYER_WINDOW), layer % 4 != 0);
+    rvl_model_close(model);
+}
+
 /* Of every family, with every setting: what is left is what lives from step to step. */
 static void nothing_is_left_but_states(void **state)
 {
@@ -322,7 +333,11 @@ static void nothing_is_left_but_states(void **state)
                                         "qwen3_5",
                                         "glm-moe-dsa",
                                         "gemma-3n-e4b-text",
-                                        "mistral4"};
+                                        "mistral4",
+                                        "afm-4.5b",
+                                        "vaultgemma-1b",
+                                        "k-exaone-236b-a23b",
+                                        "flex-olmo-7x7b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;
@@ -1129,6 +1144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_have_what_a_card_read),
         cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
+        cmocka_unit_test(windows_may_begin_behind_the_first_layer),
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),
         cmocka_unit_test(some_families_rotate_a_quarter_of_a_head),

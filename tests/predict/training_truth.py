@@ -239,10 +239,38 @@ PROGRAMS = [
     ("simulated", "simulated-qwen2.5-0.5b-accumulate-ddp", "qwen2.5-0.5b", "--train ddp --seq-len 2048 --accumulate 2"),
     ("simulated", "simulated-qwen3-0.6b-accumulate-reduce-fp32", "qwen3-0.6b",
      "--seq-len 4096 --accumulate 2 --reduce-fp32"),
+    ("simulated", "simulated-qwen2.5-vl-7b-text-6-layers", "qwen2.5-vl-7b-text", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-qwen2-vl-2b-text", "qwen2-vl-2b-text", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-qwen2-vl-7b-6-layers", "qwen2-vl-7b", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-qwen3-vl-8b-text-6-layers", "qwen3-vl-8b-text", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-qwen3-vl-30b-a3b-text-4-layers", "qwen3-vl-30b-a3b-text",
+     "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-glm4v-text-6-layers", "glm4v-text", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-glm4v-moe-text-4-layers", "glm4v-moe-text",
+     "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32"),
+    ("simulated", "simulated-glm-4-9b-8-layers", "glm-4-9b", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-afm-4.5b-4-layers", "afm-4.5b", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-cwm-8-layers", "cwm", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-solar-open-4-layers", "solar-open-100b", "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32"),
+    ("simulated", "simulated-dots.llm1-4-layers", "dots.llm1", "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32"),
+    ("simulated", "simulated-vaultgemma-1b", "vaultgemma-1b", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-flex-olmo-6-layers", "flex-olmo-7x7b", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-k-exaone-4-layers", "k-exaone-236b-a23b", "--micro-batch 1 --seq-len 2048 --layers 4 --experts 16"),
+    ("simulated", "simulated-afm-4.5b-8-layers-recompute-reshard", "afm-4.5b",
+     "--micro-batch 1 --seq-len 3000 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-afm-4.5b-8-layers-lora", "afm-4.5b",
+     "--micro-batch 1 --seq-len 2048 --layers 8 --lora 16 --lora-targets all-linear"),
+    ("simulated", "simulated-flex-olmo-4-layers-recompute-reshard", "flex-olmo-7x7b",
+     "--micro-batch 1 --seq-len 2048 --layers 4 --recompute --reshard"),
+    ("simulated", "simulated-glm-4-9b-8-layers-lora", "glm-4-9b",
+     "--micro-batch 1 --seq-len 1024 --layers 8 --lora 16 --lora-targets all-linear"),
+    ("simulated", "simulated-dots.llm1-4-layers-recompute-reshard", "dots.llm1",
+     "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.02}
 # Where the cache breaks into pieces otherwise. Which order it is that differs was not found.
-WIDER = {"simulated-glm-5-5-layers-recompute-reshard": 0.03, "simulated-deepseek-v3.2-5-layers": 0.035}
+WIDER = {"simulated-glm-5-5-layers-recompute-reshard": 0.03, "simulated-deepseek-v3.2-5-layers": 0.035,
+         "simulated-dots.llm1-4-layers": 0.045}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
 OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|accumulate \d+|fused|reduce-fp32|bucket-freed|offload-activations"

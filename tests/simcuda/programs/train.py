@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from shrunk import shrunk
 from stages import memory
+from within import enclosed
 
 NOT_OF_THE_MODEL = ("model_type", "architectures", "transformers_version", "torch_dtype", "dtype")
 STEPS = 3
@@ -79,9 +80,8 @@ def layers_of(model):
 
 def configured(options):
     with open(options.config, encoding="utf-8") as file:
-        fields = json.load(file)
+        fields = enclosed(shrunk(json.load(file), options.layers, options.experts))
     kind = transformers.CONFIG_MAPPING[fields["model_type"]]
-    fields = shrunk(fields, options.layers, options.experts)
     config = kind(**{key: value for key, value in fields.items() if key not in NOT_OF_THE_MODEL})
     return config.text_config if config.model_type in ALONE else config
 
