@@ -214,17 +214,35 @@ static double host_start(const points *cold, const rvl_cost_model *model)
 }
 
 /*
- * Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. Its
- * rate is known by large amounts, how long it takes to begin by small ones.
+ * The rate for buffers, by what pauses of the same ones take with memory that has to be made and
+ * with memory that is there: their calls are the same. 0: not measured.
+ */
+static double host_rate_in_buffers(const samples *all, const rvl_cost_model *model, double start)
+{
+    points cold = medians(all, "pause_cold_in_buffers"),
+           warm = medians(all, "pause_warm_in_buffers");
+    if (cold.count == 0 || warm.count == 0)
+        return 0;
+    double making = cold.values[0] - warm.values[0] - start;
+    return making / cold.bytes[0] + line_of(model->copy_to_host).per_byte;
+}
+
+/*
+ * Making host memory runs beside the copy into it: a cold pause lasts as long as the slower. How
+ * long it takes to begin is known by small amounts. The rate lies between that of large amounts in
+ * one piece, and that of buffers.
  */
 static bool fit_host(const samples *all, rvl_cost_model *model, rvl_cost_waits *waits)
 {
     points cold = copying(all, "pause_cold", model, true), most = large(&cold);
     if (most.count == 0)
         return false;
-    line making = {.per_byte = fit_one(&most, true)};
-    model->host_alloc.fs_per_byte = whole(making.per_byte * FS_PER_NS);
+    double rate = fit_one(&most, true);
+    model->host_alloc.fs_per_byte = whole(rate * FS_PER_NS);
     waits->host_start = (rvl_cost){.call_ns = whole(host_start(&cold, model))};
+    double in_buffers = host_rate_in_buffers(all, model, waits->host_start.call_ns);
+    if (in_buffers > rate)
+        model->host_alloc.fs_per_byte = whole((rate + in_buffers) / 2 * FS_PER_NS);
     return true;
 }
 

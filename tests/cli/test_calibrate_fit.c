@@ -177,10 +177,29 @@ static void test_host_memory_that_begins(void **state)
     assert_near(profile.cost.host_alloc.fs_per_byte, 36000);
     assert_near(profile.waits.host_start.call_ns, 2000000);
     assert_near(profile.waits.host_first.call_ns, 17000000);
-    /* Of many buffers the noise is larger than what is looked for. */
-    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns", 9000000 + 18 * chunk_ns);
+    /* Calls of 9 ms, and 46 ps a byte: the rate lies in the middle. */
+    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns",
+                9000000 + 2000000 + 18 * CHUNK / 1000000 * 46000);
+    fit_profile(&all, &profile);
+    assert_near(profile.cost.host_alloc.fs_per_byte, 36000); /* without a warm one */
+    samples_add(&all, "pause_warm_in_buffers", 18 * CHUNK, "ns", 9000000);
     fit_profile(&all, &profile);
     assert_near(profile.waits.host_start.call_ns, 2000000);
+    assert_near(profile.cost.host_alloc.fs_per_byte, 41000);
+    samples_free(&all);
+}
+
+/* Buffers that took less than one piece did so by chance. */
+static void test_host_memory_in_buffers_is_no_cheaper(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    (void)state;
+    samples_add(&all, "pause_cold", 8 * GIB, "ns", 8 * GIB / 1000000 * 36000);
+    samples_add(&all, "pause_cold_in_buffers", 18 * CHUNK, "ns", 18 * CHUNK / 1000000 * 20000);
+    samples_add(&all, "pause_warm_in_buffers", 18 * CHUNK, "ns", 18 * CHUNK / 1000000 * 1000);
+    fit_profile(&all, &profile);
+    assert_near(profile.cost.host_alloc.fs_per_byte, 36000);
     samples_free(&all);
 }
 
@@ -218,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_measured_alone),
         cmocka_unit_test(test_reclaim),
         cmocka_unit_test(test_host_memory_that_begins),
+        cmocka_unit_test(test_host_memory_in_buffers_is_no_cheaper),
         cmocka_unit_test(test_clearing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
