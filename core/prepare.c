@@ -21,18 +21,22 @@ rvl_status rvli_prepare_new(rvl_transition *const *transition_out, rvli_transiti
                : rvli_error(RVL_ERR_HOST_OOM, "no host memory for a prepared transition");
 }
 
-/* From here on nobody waits for it. */
-static void hold(rvli_transition *transition)
+static void mark_prepared(rvli_transition *transition, bool prepared)
+{
+    for (size_t i = 0; i < transition->tag_count; i++)
+        transition->tags[i]->prepared = prepared;
+    rvli_resume_count_prepared(transition, prepared);
+}
+
+void rvli_prepare_hold(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
     rvli_disk_end(transition); /* its buffers: the content is saved, or back */
     rvli_shared_end(transition);
     transition->spent_ns = rvli_clock_now(&context->clock) - transition->start_ns;
     rvli_lock(context);
-    for (size_t i = 0; i < transition->tag_count; i++)
-        transition->tags[i]->prepared = true;
+    mark_prepared(transition, true);
     context->prepared++;
-    rvli_resume_count_prepared(transition, true);
     rvli_announce_moved(context);
     rvli_unlock(context);
 }
@@ -47,7 +51,7 @@ rvl_status rvli_prepare_end(rvli_transition *transition, rvl_status status,
                             rvl_transition **transition_out)
 {
     if (status == RVL_OK) {
-        hold(transition);
+        rvli_prepare_hold(transition);
         *transition_out = transition;
         return RVL_OK;
     }
@@ -65,13 +69,13 @@ rvl_status rvli_prepared_check(const rvl_transition *transition)
 }
 
 /* The time until it was prepared counts, not that in which it was held. */
-static void take_up(rvli_transition *transition)
+void rvli_prepare_take_up(rvli_transition *transition)
 {
     rvl_context *context = transition->context;
     transition->start_ns = rvli_clock_now(&context->clock) - transition->spent_ns;
     rvli_lock(context);
+    mark_prepared(transition, false);
     context->prepared--;
-    rvli_resume_count_prepared(transition, false);
     rvli_unlock(context);
 }
 
@@ -83,7 +87,7 @@ rvl_status rvl_transition_commit(rvl_transition *transition)
                                            "restores them; or abort it");
     if (status != RVL_OK)
         return status;
-    take_up(transition);
+    rvli_prepare_take_up(transition);
     if (transition->kind == RVL_EVENT_PAUSE)
         rvli_pause_commit(transition);
     else
@@ -97,7 +101,7 @@ rvl_status rvl_transition_abort(rvl_transition *transition)
     rvl_status status = rvli_prepared_check(transition);
     if (status != RVL_OK)
         return status;
-    take_up(transition);
+    rvli_prepare_take_up(transition);
     status = transition->kind == RVL_EVENT_PAUSE ? rvli_pause_abort(transition)
                                                  : rvli_resume_abort(transition);
     drop(transition);

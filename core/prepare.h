@@ -14,6 +14,13 @@
 /* The record of a transition that is to be prepared. RVL_ERR_INVALID, RVL_ERR_HOST_OOM. */
 rvl_status rvli_prepare_new(rvl_transition *const *transition_out, rvli_transition **new_out);
 
+/*
+ * All that can fail is done, and nobody waits for it: others are refused from here on. Taking it up
+ * ends that, for the second phase: who comes then waits for its end.
+ */
+void rvli_prepare_hold(rvli_transition *transition);
+void rvli_prepare_take_up(rvli_transition *transition);
+
 /* Ends a prepare: after a success the record keeps the claims, else both are gone. */
 rvl_status rvli_prepare_end(rvli_transition *transition, rvl_status status,
                             rvl_transition **transition_out);

@@ -10,6 +10,9 @@
  *
  * What was handed over is in use and is never taken back. If a later batch fails, only the rest is
  * undone, and a second resume goes on with it.
+ *
+ * In two phases, all but the contents is there after the first. The second only gives the thread
+ * its work.
  */
 #include "reveille/wake.h"
 
@@ -23,6 +26,7 @@
 #include "core/backup/backup_disk.h"
 #include "core/backup/content.h"
 #include "core/order.h"
+#include "core/prepare.h"
 #include "core/resume.h"
 
 /* Batches are not much larger: a third of a millisecond on a link of 55 GB/s. */
@@ -52,6 +56,7 @@ struct rvl_resuming {
     size_t load_count; /* of which contents are queued */
     rvli_workers *worker;
     rvli_job job;
+    bool prepared; /* the thread has no work yet */
     rvl_status status;
     rvl_error error;
 };
@@ -291,6 +296,8 @@ static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
         status = map_all(wake, &failed);
     if (status == RVL_OK)
         status = cut(wake);
+    if (status == RVL_OK && wake->prepared) /* the filling of blocks that were handed over */
+        status = rvli_content_settle(&wake->transition, false, &failed);
     if (status == RVL_OK)
         status = rvli_workers_start(1, NULL, NULL, &wake->worker);
     if (status != RVL_OK && wake->transition.item_count > 0) {
@@ -316,8 +323,10 @@ static rvl_status new_wake(rvl_context *context, const rvl_resume_options *optio
     return RVL_OK;
 }
 
-rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t tag_count,
-                            const rvl_resume_options *user_options, rvl_resuming **resuming_out)
+/* All that can fail before the first content is on its way. */
+static rvl_status make_wake(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_resume_options *user_options, bool prepared,
+                            rvl_resuming *const *resuming_out, rvl_resuming **new_out)
 {
     rvl_resume_options told, options;
     rvl_resuming *wake = NULL;
@@ -326,6 +335,7 @@ rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t ta
         status = new_wake(context, &told, resuming_out, &wake);
     if (status != RVL_OK)
         return status;
+    wake->prepared = prepared;
     told.arrived = NULL; /* what follows is of every resume */
     status = rvli_resume_begin(context, tags, tag_count, &told, &options, &wake->transition);
     if (status != RVL_OK) {
@@ -338,9 +348,25 @@ rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t ta
         forget(wake);
         return status;
     }
+    *new_out = wake;
+    return RVL_OK;
+}
+
+static void count_wake(rvl_context *context)
+{
     rvli_lock(context);
     context->wakes++;
     rvli_unlock(context);
+}
+
+rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                            const rvl_resume_options *options, rvl_resuming **resuming_out)
+{
+    rvl_resuming *wake = NULL;
+    rvl_status status = make_wake(context, tags, tag_count, options, false, resuming_out, &wake);
+    if (status != RVL_OK)
+        return status;
+    count_wake(context);
     rvli_workers_queue(wake->worker, &wake->job);
     *resuming_out = wake;
     return RVL_OK;
@@ -352,6 +378,9 @@ rvl_status rvl_resume_finish(rvl_resuming *wake)
         return rvli_error(RVL_ERR_INVALID, "the handle is NULL");
     rvl_context *context = wake->context;
     rvl_status status = rvli_context_check_change(context);
+    if (status == RVL_OK && wake->prepared)
+        status = rvli_error(RVL_ERR_STATE, "the resume is only prepared: rvl_resume_start_commit() "
+                                           "or rvl_resume_start_abort() first");
     if (status != RVL_OK)
         return status;
     rvli_workers_stop(wake->worker);
@@ -361,6 +390,56 @@ rvl_status rvl_resume_finish(rvl_resuming *wake)
     rvli_lock(context);
     context->wakes--;
     rvli_unlock(context);
+    forget(wake);
+    return status;
+}
+
+/* ---- In two phases ---- */
+
+rvl_status rvl_resume_start_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                                    const rvl_resume_options *options, rvl_resuming **resuming_out)
+{
+    rvl_resuming *wake = NULL;
+    rvl_status status = make_wake(context, tags, tag_count, options, true, resuming_out, &wake);
+    if (status != RVL_OK)
+        return status;
+    rvli_prepare_hold(&wake->transition);
+    *resuming_out = wake;
+    return RVL_OK;
+}
+
+static rvl_status check_prepared(const rvl_resuming *wake)
+{
+    if (wake == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the handle is NULL");
+    rvl_status status = rvli_context_check_change(wake->context);
+    if (status == RVL_OK && !wake->prepared)
+        status =
+            rvli_error(RVL_ERR_STATE, "the resume goes on already: rvl_resume_finish() ends it");
+    return status;
+}
+
+rvl_status rvl_resume_start_commit(rvl_resuming *wake)
+{
+    rvl_status status = check_prepared(wake);
+    if (status != RVL_OK)
+        return status;
+    wake->prepared = false;
+    count_wake(wake->context);
+    rvli_prepare_take_up(&wake->transition);
+    rvli_workers_queue(wake->worker, &wake->job);
+    return RVL_OK;
+}
+
+rvl_status rvl_resume_start_abort(rvl_resuming *wake)
+{
+    rvl_status status = check_prepared(wake);
+    if (status != RVL_OK)
+        return status;
+    rvli_workers_stop(wake->worker);
+    rvli_prepare_take_up(&wake->transition);
+    status = rvli_resume_abort(&wake->transition);
+    rvli_transition_end(&wake->transition);
     forget(wake);
     return status;
 }

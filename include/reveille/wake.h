@@ -36,14 +36,41 @@ RVL_API rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, s
                                     const rvl_resume_options *options, rvl_resuming **resuming_out);
 
 /*
+ * The start of a resume in two phases, so that several processes start together or not at all.
+ *
+ * rvl_resume_start_prepare() takes the arguments of rvl_resume_start() and returns the same errors.
+ * All that can fail before the first content is on its way has been done then: the guard has
+ * agreed, and there is physical memory for everything, mapped at its addresses. No content is there
+ * and no state has changed. Until you commit or abort, other calls that move the tags, free their
+ * allocations or close the context return RVL_ERR_BUSY. After an error everything is as before, and
+ * there is no handle.
+ *
+ * rvl_resume_start_commit() cannot fail. Contents are on their way then, and the handle is as one
+ * of rvl_resume_start(): rvl_resume_finish() frees it. What it cannot promise is that all content
+ * arrives. rvl_resume_finish() says what kept it.
+ *
+ * rvl_resume_start_abort() takes everything back and frees the handle. If the device refuses,
+ * allocations are LOST with their backup, and its error is returned.
+ *
+ * Commit and abort may be called by any thread. Both return RVL_OK; or RVL_ERR_INVALID (NULL),
+ * RVL_ERR_STATE (from a callback, or the handle is not or no longer prepared) or RVL_ERR_FORKED,
+ * after which the handle is as before. Thread-safe. Since 0.1.
+ */
+RVL_API rvl_status rvl_resume_start_prepare(rvl_context *context, const rvl_tag *tags,
+                                            size_t tag_count, const rvl_resume_options *options,
+                                            rvl_resuming **resuming_out);
+RVL_API rvl_status rvl_resume_start_commit(rvl_resuming *resuming);
+RVL_API rvl_status rvl_resume_start_abort(rvl_resuming *resuming);
+
+/*
  * Waits until a resume has ended, by any thread, and frees the handle. A context with a handle
  * cannot be closed (RVL_ERR_BUSY).
  *
  * Returns RVL_OK; RVL_ERR_DIGEST_MISMATCH, RVL_ERR_IO, RVL_ERR_DEVICE_LOST and what else a restore
  * can fail with. After such an error what had arrived stays active, since programs use it. All
  * else is paused again and keeps its backup, so that the next resume goes on with it; or it is LOST
- * if even that fails. RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback) and RVL_ERR_FORKED
- * leave the handle as it was. Since 0.1.
+ * if even that fails. RVL_ERR_INVALID (NULL), RVL_ERR_STATE (from a callback, or the resume is only
+ * prepared) and RVL_ERR_FORKED leave the handle as it was. Since 0.1.
  */
 RVL_API rvl_status rvl_resume_finish(rvl_resuming *resuming);
 

@@ -2,192 +2,25 @@
 /*
  * A wake in order: what arrives when, who may use it meanwhile and who waits, and what stays when a
  * later piece fails. Every op fails once and for good, as do threads, host memory and the disk.
- *
- * Batches end where the device changes: neighbours in the order arrive one by one here.
  */
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "core/backup/disk/queue.h"
-#include "reveille/trace.h"
 #include "tests/support/short_memory.h"
-#include "tests/support/support.h"
-
-SHORT_MALLOC
-SHORT_CALLOC
-
-/* Small granules: scenes are played thousands of times, and all content is digested. */
-#undef GRANULE
-#define GRANULE (UINT64_C(64) << 10)
-#define COUNT 4
-#define BYTES (2 * GRANULE)
-#define CAPACITY (64 * GRANULE)
-#define ALL_OPS ((UINT64_C(1) << RVLI_OP_COUNT) - 1)
-
-/* ---- What fails ---- */
-
-static bool no_thread;
-static _Atomic int fail_read; /* the n-th wait for the disk from now on; 0: none */
-
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument);
-__attribute__((visibility("default"))) int __wrap_pthread_create(pthread_t *thread,
-                                                                 const pthread_attr_t *attributes,
-                                                                 void *(*run)(void *),
-                                                                 void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument)
-{
-    return no_thread ? 11 /* EAGAIN */ : __real_pthread_create(thread, attributes, run, argument);
-}
-
-rvl_status __real_rvli_disk_queue_wait(rvli_disk_queue *queue, rvli_disk_request *request);
-rvl_status __wrap_rvli_disk_queue_wait(rvli_disk_queue *queue, rvli_disk_request *request);
-rvl_status __wrap_rvli_disk_queue_wait(rvli_disk_queue *queue, rvli_disk_request *request)
-{
-    rvl_status status = __real_rvli_disk_queue_wait(queue, request);
-    bool turn = !request->write && fail_read > 0 && --fail_read == 0;
-    return turn ? rvli_error(RVL_ERR_IO, "the disk failed") : status;
-}
-
-/* ---- The scene ---- */
-
-typedef struct layout {
-    rvl_backup backup;
-    uint64_t keep_bytes;
-    uint64_t coalesce_bytes;
-    bool retain;
-} layout;
-
-static const layout layouts[] = {
-    {.backup = RVL_BACKUP_HOST},
-    {.backup = RVL_BACKUP_HOST, .keep_bytes = CAPACITY},
-    {.backup = RVL_BACKUP_HOST, .coalesce_bytes = 8 * GRANULE},
-    {.backup = RVL_BACKUP_HOST, .retain = true},
-    {.backup = RVL_BACKUP_DISK},
-};
-#define LAYOUTS (sizeof layouts / sizeof *layouts)
-
-typedef struct scene {
-    rvl_context *context;
-    fault_injector *fault;
-    rvl_addr layers[COUNT]; /* on devices 0, 1, 0, 1 */
-    rvl_tag tag;
-    int maps;
-    /* Told by the library's thread: */
-    rvl_arrival arrivals[COUNT];
-    _Atomic int arrived;
-    bool gated; /* after the first it goes on when told */
-    sem_t first, go_on;
-} scene;
-
-static void count_map(void *user, rvl_tag tag)
-{
-    scene *s = user;
-    s->maps += tag == s->tag;
-}
-
-static void note(void *user, const rvl_arrival *arrival)
-{
-    scene *s = user;
-    assert_int_equal(arrival->struct_size, sizeof *arrival);
-    s->arrivals[s->arrived++] = *arrival;
-    if (!s->gated || s->arrived > 1)
-        return;
-    sem_post(&s->first);
-    sem_wait(&s->go_on);
-}
-
-static void open_awake(scene *s, layout how)
-{
-    memset(s, 0, sizeof *s);
-    sem_init(&s->first, 0, 0);
-    sem_init(&s->go_on, 0, 0);
-    s->context = support_open((support_options){.devices = 2,
-                                                .capacity_bytes = CAPACITY,
-                                                .granularity_bytes = GRANULE,
-                                                .keep_bytes = how.keep_bytes,
-                                                .disk_directory = "/tmp"},
-                              &s->fault);
-    const rvl_tag_options options = {.struct_size = sizeof options,
-                                     .flags = how.retain ? RVL_TAG_RETAIN_BACKUPS : 0,
-                                     .coalesce_bytes = how.coalesce_bytes,
-                                     .after_map = count_map,
-                                     .callback_user = s};
-    assert_int_equal(rvl_tag_define(s->context, "weights", &options, &s->tag), RVL_OK);
-    for (int i = 0; i < COUNT; i++) {
-        s->layers[i] = support_alloc(s->context, "weights", i % 2, BYTES, how.backup);
-        support_fill(s->layers[i], BYTES, (uint64_t)i);
-    }
-}
-
-static void open_asleep(scene *s, layout how)
-{
-    open_awake(s, how);
-    assert_int_equal(rvl_pause(s->context, &s->tag, 1, NULL), RVL_OK);
-}
-
-static void close_scene(scene *s)
-{
-    assert_int_equal(rvl_context_close(s->context, NULL), RVL_OK);
-    sem_destroy(&s->first);
-    sem_destroy(&s->go_on);
-}
-
-static rvl_resume_options told(scene *s)
-{
-    return (rvl_resume_options){
-        .struct_size = sizeof(rvl_resume_options), .arrived = note, .arrived_user = s};
-}
-
-static rvl_resuming *start(scene *s, const rvl_resume_options *options)
-{
-    rvl_resuming *wake = NULL;
-    assert_int_equal(rvl_resume_start(s->context, &s->tag, 1, options, &wake), RVL_OK);
-    assert_non_null(wake);
-    return wake;
-}
+#include "wake_scene.h"
 
 /* A wake that has handed over its first piece and stands still. */
 static rvl_resuming *start_gated(scene *s, const rvl_addr *order, size_t order_count)
 {
-    rvl_resume_options options = told(s);
+    rvl_resume_options options = scene_told(s);
     options.order = order;
     options.order_count = order_count;
     s->gated = true;
-    rvl_resuming *wake = start(s, &options);
+    rvl_resuming *wake = scene_start(s, &options);
     sem_wait(&s->first);
     return wake;
-}
-
-static rvl_state state_of(const scene *s, int i)
-{
-    return support_state(s->context, s->layers[i]);
-}
-
-static bool holds(const scene *s, int i)
-{
-    return support_holds(s->layers[i], BYTES, (uint64_t)i);
-}
-
-static void check_awake(const scene *s)
-{
-    for (int i = 0; i < COUNT; i++) {
-        assert_int_equal(state_of(s, i), RVL_STATE_ACTIVE);
-        assert_true(holds(s, i));
-    }
-}
-
-static rvl_error last_error(void)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    assert_int_equal(rvl_last_error(&error), RVL_OK);
-    return error;
 }
 
 /* ---- Order ---- */
@@ -199,16 +32,16 @@ static void arrivals_follow_the_order(void **state)
         if (layouts[k].coalesce_bytes > 0)
             continue;
         scene s;
-        open_asleep(&s, layouts[k]);
+        scene_open_asleep(&s, layouts[k]);
         /* An inner address, one of nobody's, and one twice; the first layer is left to the end. */
         const rvl_addr order[] = {s.layers[3], s.layers[2] + GRANULE + 5, 4096, s.layers[3],
                                   s.layers[1]};
         const int expected[] = {3, 2, 1, 0};
-        rvl_resume_options options = told(&s);
+        rvl_resume_options options = scene_told(&s);
         options.order = order;
         options.order_count = sizeof order / sizeof *order;
         uint64_t begin_ns = rvl_clock_ns(s.context), before_ns = begin_ns;
-        assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+        assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
         assert_int_equal(s.arrived, COUNT);
         for (int i = 0; i < COUNT; i++) {
             const rvl_arrival *arrival = &s.arrivals[i];
@@ -220,10 +53,10 @@ static void arrivals_follow_the_order(void **state)
             before_ns = arrival->time_ns;
         }
         assert_true(s.arrivals[0].time_ns > begin_ns);
-        check_awake(&s);
+        scene_check_awake(&s);
         assert_int_equal(s.maps, 1);
         assert_int_equal(support_stats(s.context, 0).resumes, 2);
-        close_scene(&s);
+        scene_close(&s);
     }
 }
 
@@ -231,12 +64,12 @@ static void without_an_order_the_oldest_comes_first(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
-    rvl_resume_options options = told(&s);
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+    scene_open_asleep(&s, layouts[0]);
+    rvl_resume_options options = scene_told(&s);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(s.arrivals[i].addr, s.layers[i]);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 /* Riders arrive with the memory that they share, wherever the order names them. */
@@ -244,18 +77,18 @@ static void riders_arrive_with_their_carrier(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[2]);
+    scene_open_asleep(&s, layouts[2]);
     const rvl_addr order[] = {s.layers[3]};
-    rvl_resume_options options = told(&s);
+    rvl_resume_options options = scene_told(&s);
     options.order = order;
     options.order_count = 1;
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
     assert_int_equal(s.arrived, 2);
     assert_int_equal(s.arrivals[0].device, 1);
     assert_int_equal(s.arrivals[0].size_bytes, 8 * GRANULE);
     assert_in_range(s.layers[3], s.arrivals[0].addr, s.arrivals[0].addr + 8 * GRANULE - BYTES);
-    check_awake(&s);
-    close_scene(&s);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 /* Any resume takes an order; only what comes one by one has arrivals. */
@@ -263,13 +96,13 @@ static void every_resume_takes_an_order(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     const rvl_addr order[] = {s.layers[2]};
     const rvl_resume_options options = {
         .struct_size = sizeof options, .order = order, .order_count = 1};
     assert_int_equal(rvl_resume(s.context, &s.tag, 1, &options), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 /* On the simulated clock the first arrives when its own copy has, the last with the whole. */
@@ -288,9 +121,9 @@ static void simulated_times_are_those_of_the_copies(void **state)
     rvl_forecast whole = {.struct_size = sizeof whole};
     assert_int_equal(rvl_resume_forecast(s.context, &s.tag, 1, NULL, &whole), RVL_OK);
 
-    rvl_resume_options options = told(&s);
+    rvl_resume_options options = scene_told(&s);
     uint64_t begin_ns = rvl_clock_ns(s.context);
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
     assert_in_range(rvl_clock_ns(s.context) - begin_ns, whole.time_ns,
                     whole.time_ns + whole.time_ns / 100); /* memory is made before the copies */
     for (int i = 0; i < COUNT; i++) {
@@ -303,65 +136,37 @@ static void simulated_times_are_those_of_the_copies(void **state)
 
 /* ---- While it goes on ---- */
 
-typedef struct waiter {
-    scene *s;
-    rvl_status (*call)(scene *s);
-    _Atomic pid_t thread;
-    rvl_status answer;
-    pthread_t self;
-} waiter;
-
-static void *call_elsewhere(void *argument)
-{
-    waiter *w = argument;
-    w->thread = gettid();
-    w->answer = w->call(w->s);
-    return NULL;
-}
-
-static void begin_waiter(waiter *w)
-{
-    assert_int_equal(pthread_create(&w->self, NULL, call_elsewhere, w), 0);
-    assert_true(support_await_sleep(&w->thread));
-}
-
-static void end_waiter(waiter *w)
-{
-    assert_int_equal(pthread_join(w->self, NULL), 0);
-    assert_int_equal(w->answer, RVL_OK);
-}
-
 static void what_has_arrived_is_usable(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = start_gated(&s, NULL, 0);
-    assert_int_equal(state_of(&s, 0), RVL_STATE_ACTIVE);
-    assert_true(holds(&s, 0));
+    assert_int_equal(scene_state(&s, 0), RVL_STATE_ACTIVE);
+    assert_true(scene_holds(&s, 0));
     assert_int_equal(rvl_allocation_wait(s.context, s.layers[0] + BYTES - 1, 0), RVL_OK);
     for (int i = 1; i < COUNT; i++) {
-        assert_int_equal(state_of(&s, i), RVL_STATE_RESUMING);
+        assert_int_equal(scene_state(&s, i), RVL_STATE_RESUMING);
         assert_int_equal(rvl_allocation_wait(s.context, s.layers[i], 0), RVL_ERR_TIMEOUT);
         assert_int_equal(rvl_allocation_wait(s.context, s.layers[i], 1000000), RVL_ERR_TIMEOUT);
     }
-    assert_string_equal(last_error().tag, "weights");
+    assert_string_equal(scene_error().tag, "weights");
     assert_int_equal(support_stats(s.context, 0).resumes, 1);
     assert_int_equal(support_stats(s.context, 0).used_bytes, BYTES);
     assert_int_equal(s.maps, 0);
 
     /* Its owner may free it and allocate in the tag; the context stays. */
     assert_int_equal(rvl_context_close(s.context, NULL), RVL_ERR_BUSY);
-    assert_non_null(strstr(last_error().message, "rvl_resume_finish"));
+    assert_non_null(strstr(scene_error().message, "rvl_resume_finish"));
     assert_int_equal(rvl_free(s.context, s.layers[0]), RVL_OK);
     s.layers[0] = support_alloc(s.context, "weights", 0, BYTES, RVL_BACKUP_HOST);
     support_fill(s.layers[0], BYTES, 0);
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
-    check_awake(&s);
+    scene_check_awake(&s);
     assert_int_equal(s.maps, 1);
     assert_int_equal(support_stats(s.context, 0).host_backup_bytes, 0);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 static rvl_status wait_for_last(scene *s)
@@ -374,52 +179,42 @@ static rvl_status free_last(scene *s)
     return rvl_free(s->context, s->layers[COUNT - 1]);
 }
 
-static rvl_status pause_tag(scene *s)
-{
-    return rvl_pause(s->context, &s->tag, 1, NULL);
-}
-
-static rvl_status resume_tag(scene *s)
-{
-    return rvl_resume(s->context, &s->tag, 1, NULL);
-}
-
 static void others_wait_for_what_is_on_its_way(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = start_gated(&s, NULL, 0);
-    waiter waiting = {.s = &s, .call = wait_for_last}, resuming = {.s = &s, .call = resume_tag};
-    begin_waiter(&waiting);
-    begin_waiter(&resuming);
+    waiter waiting = {.s = &s, .call = wait_for_last}, resuming = {.s = &s, .call = scene_resume};
+    waiter_begin(&waiting);
+    waiter_begin(&resuming);
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
-    end_waiter(&waiting);
-    end_waiter(&resuming);
-    check_awake(&s);
+    waiter_end(&waiting);
+    waiter_end(&resuming);
+    scene_check_awake(&s);
 
-    assert_int_equal(pause_tag(&s), RVL_OK);
+    assert_int_equal(scene_pause(&s), RVL_OK);
     s.arrived = 0;
     wake = start_gated(&s, NULL, 0);
-    waiter freeing = {.s = &s, .call = free_last}, pausing = {.s = &s, .call = pause_tag};
-    begin_waiter(&freeing);
-    begin_waiter(&pausing);
+    waiter freeing = {.s = &s, .call = free_last}, pausing = {.s = &s, .call = scene_pause};
+    waiter_begin(&freeing);
+    waiter_begin(&pausing);
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
-    end_waiter(&freeing);
-    end_waiter(&pausing);
-    assert_int_equal(state_of(&s, 0), RVL_STATE_PAUSED);
+    waiter_end(&freeing);
+    waiter_end(&pausing);
+    assert_int_equal(scene_state(&s, 0), RVL_STATE_PAUSED);
     rvl_allocation gone = {.struct_size = sizeof gone};
     assert_int_equal(rvl_allocation_find(s.context, s.layers[COUNT - 1], &gone), RVL_ERR_NOT_FOUND);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 static void other_tags_go_on(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_addr cache = support_alloc(s.context, "cache", 0, GRANULE, RVL_BACKUP_HOST);
     support_fill(cache, GRANULE, 9);
     rvl_tag cache_tag = support_tag(s.context, "cache");
@@ -430,7 +225,7 @@ static void other_tags_go_on(void **state)
     assert_true(support_holds(cache, GRANULE, 9));
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 typedef struct asked {
@@ -454,18 +249,18 @@ static void callbacks_may_ask_and_not_wait(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = NULL;
     asked a = {.wake = &wake, .s = &s, .ask = 1};
     const rvl_resume_options options = {
         .struct_size = sizeof options, .arrived = ask_from_callback, .arrived_user = &a};
-    wake = start(&s, &options);
+    wake = scene_start(&s, &options);
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
     assert_int_equal(a.finish, RVL_ERR_STATE);
     assert_int_equal(a.wait, RVL_ERR_STATE);
     assert_int_equal(a.ask, RVL_OK);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 /* ---- Bad input ---- */
@@ -474,11 +269,11 @@ static void wrong_calls_change_nothing(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = NULL;
     rvl_transition *transition = NULL;
     rvl_forecast forecast = {.struct_size = sizeof forecast};
-    const rvl_resume_options listening = told(&s);
+    const rvl_resume_options listening = scene_told(&s);
     const rvl_resume_options no_order = {.struct_size = sizeof no_order, .order_count = 1};
     const rvl_tag unknown = 99;
     assert_int_equal(rvl_resume_start(s.context, &s.tag, 1, NULL, NULL), RVL_ERR_INVALID);
@@ -491,7 +286,7 @@ static void wrong_calls_change_nothing(void **state)
                      RVL_ERR_INVALID);
     assert_int_equal(rvl_resume_forecast(s.context, &s.tag, 1, &listening, &forecast),
                      RVL_ERR_INVALID);
-    assert_non_null(strstr(last_error().message, "rvl_resume_start"));
+    assert_non_null(strstr(scene_error().message, "rvl_resume_start"));
     assert_null(wake);
     assert_int_equal(rvl_resume_finish(NULL), RVL_ERR_INVALID);
 
@@ -502,15 +297,15 @@ static void wrong_calls_change_nothing(void **state)
     assert_int_equal(rvl_allocation_wait(s.context, s.layers[0], RVL_WAIT_FOREVER), RVL_ERR_BUSY);
     assert_int_equal(rvl_transition_abort(transition), RVL_OK);
     for (int i = 0; i < COUNT; i++)
-        assert_int_equal(state_of(&s, i), RVL_STATE_PAUSED);
-    close_scene(&s);
+        assert_int_equal(scene_state(&s, i), RVL_STATE_PAUSED);
+    scene_close(&s);
 }
 
 static void a_child_has_no_wake(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = start_gated(&s, NULL, 0);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -522,100 +317,78 @@ static void a_child_has_no_wake(void **state)
     assert_int_equal(status, 0);
     sem_post(&s.go_on);
     assert_int_equal(rvl_resume_finish(wake), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 static void nothing_may_move(void **state)
 {
     (void)state;
     scene s;
-    open_awake(&s, layouts[0]);
+    scene_open_awake(&s, layouts[0]);
     const rvl_addr order[] = {s.layers[0]};
-    rvl_resume_options options = told(&s);
+    rvl_resume_options options = scene_told(&s);
     options.order = order;
     options.order_count = 1;
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
     assert_int_equal(s.arrived, 0);
     assert_int_equal(s.maps, 0);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 static void content_may_come_from_elsewhere(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
-    rvl_resume_options options = told(&s);
+    scene_open_asleep(&s, layouts[0]);
+    rvl_resume_options options = scene_told(&s);
     options.flags = RVL_RESUME_NO_RESTORE;
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
     assert_int_equal(s.arrived, COUNT);
     assert_int_equal(support_stats(s.context, 0).host_backup_bytes, 0);
     assert_int_equal(support_stats(s.context, 0).backup_in_bytes, 0);
-    assert_false(holds(&s, 0));
-    close_scene(&s);
+    assert_false(scene_holds(&s, 0));
+    scene_close(&s);
 }
 
 /* ---- What fails ---- */
-
-static void check_asleep(scene *s)
-{
-    for (int i = 0; i < COUNT; i++)
-        assert_int_equal(state_of(s, i), RVL_STATE_PAUSED);
-    for (int device = 0; device < 2; device++) {
-        assert_int_equal(support_stats(s->context, device).used_bytes, 0);
-        assert_int_equal(support_stats(s->context, device).host_backup_bytes, 2 * BYTES);
-    }
-    assert_int_equal(s->arrived, 0);
-}
 
 /* Nothing is handed over before there is memory for all. */
 static void lack_of_memory_changes_nothing(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = NULL;
-    rvl_resume_options options = told(&s);
+    rvl_resume_options options = scene_told(&s);
     assert_int_equal(rvl_external_set(s.context, 1, "neighbour", CAPACITY - BYTES), RVL_OK);
     assert_int_equal(rvl_resume_start(s.context, &s.tag, 1, &options, &wake), RVL_ERR_DEVICE_OOM);
-    assert_int_equal(last_error().requested_bytes, 2 * BYTES);
-    assert_int_equal(last_error().free_bytes, BYTES);
+    assert_int_equal(scene_error().requested_bytes, 2 * BYTES);
+    assert_int_equal(scene_error().free_bytes, BYTES);
     options.timeout_ns = 1;
     assert_int_equal(rvl_resume_start(s.context, &s.tag, 1, &options, &wake), RVL_ERR_TIMEOUT);
     assert_null(wake);
     assert_int_equal(rvl_external_set(s.context, 1, "neighbour", 0), RVL_OK);
-    check_asleep(&s);
-    assert_int_equal(rvl_resume_finish(start(&s, &options)), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
+    scene_check_asleep(&s);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, &options)), RVL_OK);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 static void without_a_thread_nothing_changes(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     rvl_resuming *wake = NULL;
-    no_thread = true;
+    scene_no_thread = true;
     assert_int_equal(rvl_resume_start(s.context, &s.tag, 1, NULL, &wake), RVL_ERR_HOST_OOM);
-    no_thread = false;
-    assert_non_null(strstr(last_error().message, "no thread"));
-    check_asleep(&s);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
-}
-
-/* What is asleep has its backup, what is awake its content; with the fault gone all comes back. */
-static void check_recovers(scene *s)
-{
-    for (int i = 0; i < COUNT; i++)
-        if (state_of(s, i) == RVL_STATE_ACTIVE)
-            assert_true(holds(s, i));
-    assert_int_equal(resume_tag(s), RVL_OK);
-    check_awake(s);
-    close_scene(s);
+    scene_no_thread = false;
+    assert_non_null(strstr(scene_error().message, "no thread"));
+    scene_check_asleep(&s);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_OK);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 static void without_host_memory_nothing_is_lost(void **state)
@@ -625,9 +398,9 @@ static void without_host_memory_nothing_is_lost(void **state)
     int refusals = 0;
     for (uint64_t n = 1; refused; n++) {
         scene s;
-        open_asleep(&s, layouts[0]);
+        scene_open_asleep(&s, layouts[0]);
         const rvl_addr order[] = {s.layers[2]};
-        rvl_resume_options options = told(&s);
+        rvl_resume_options options = scene_told(&s);
         options.order = order;
         options.order_count = 1;
         rvl_resuming *wake = NULL;
@@ -636,7 +409,7 @@ static void without_host_memory_nothing_is_lost(void **state)
         if (status != RVL_OK) {
             short_memory_refuse_nth(0);
             assert_null(wake);
-            check_asleep(&s);
+            scene_check_asleep(&s);
         } else {
             status = rvl_resume_finish(wake);
         }
@@ -644,17 +417,9 @@ static void without_host_memory_nothing_is_lost(void **state)
         short_memory_refuse_nth(0);
         assert_int_equal(status, refused ? RVL_ERR_HOST_OOM : RVL_OK);
         refusals += refused;
-        check_recovers(&s);
+        scene_check_recovers(&s);
     }
     assert_true(refusals >= 8); /* handle, tags, items, order, batches, arrivals, digests, thread */
-}
-
-static void damage(const scene *s, int i)
-{
-    const void *host = NULL;
-    uint64_t size = 0;
-    assert_int_equal(rvl_backup_find(s->context, s->layers[i], &host, &size), RVL_OK);
-    *(unsigned char *)(uintptr_t)host ^= 1; /* its own inverse */
 }
 
 /* What had arrived stays, what had not is asleep with its backup, and a second resume goes on. */
@@ -663,19 +428,19 @@ static void a_late_failure_takes_nothing_back(void **state)
     (void)state;
     for (int bad = 0; bad < COUNT; bad++) {
         scene s;
-        open_asleep(&s, layouts[0]);
-        damage(&s, bad);
-        rvl_resume_options options = told(&s);
-        rvl_resuming *wake = start(&s, &options);
+        scene_open_asleep(&s, layouts[0]);
+        scene_damage(&s, bad);
+        rvl_resume_options options = scene_told(&s);
+        rvl_resuming *wake = scene_start(&s, &options);
         assert_int_equal(rvl_resume_finish(wake), RVL_ERR_DIGEST_MISMATCH);
-        assert_int_equal(last_error().status, RVL_ERR_DIGEST_MISMATCH);
-        assert_string_equal(last_error().tag, "weights");
-        assert_string_equal(last_error().op, "digest");
+        assert_int_equal(scene_error().status, RVL_ERR_DIGEST_MISMATCH);
+        assert_string_equal(scene_error().tag, "weights");
+        assert_string_equal(scene_error().op, "digest");
         assert_int_equal(s.arrived, bad);
         assert_int_equal(s.maps, 0);
         for (int i = 0; i < COUNT; i++) {
-            assert_int_equal(state_of(&s, i), i < bad ? RVL_STATE_ACTIVE : RVL_STATE_PAUSED);
-            assert_true(i >= bad || holds(&s, i));
+            assert_int_equal(scene_state(&s, i), i < bad ? RVL_STATE_ACTIVE : RVL_STATE_PAUSED);
+            assert_true(i >= bad || scene_holds(&s, i));
             rvl_status waited = rvl_allocation_wait(s.context, s.layers[i], RVL_WAIT_FOREVER);
             assert_int_equal(waited, i < bad ? RVL_OK : RVL_ERR_STATE);
         }
@@ -685,11 +450,11 @@ static void a_late_failure_takes_nothing_back(void **state)
         rvl_host_memory host = {.struct_size = sizeof host};
         assert_int_equal(rvl_host_get_memory(s.context, &host), RVL_OK);
         assert_int_equal(host.used_bytes, (uint64_t)(COUNT - bad) * BYTES);
-        damage(&s, bad);
-        assert_int_equal(resume_tag(&s), RVL_OK);
-        check_awake(&s);
+        scene_damage(&s, bad);
+        assert_int_equal(scene_resume(&s), RVL_OK);
+        scene_check_awake(&s);
         assert_int_equal(s.maps, 1);
-        close_scene(&s);
+        scene_close(&s);
     }
 }
 
@@ -698,15 +463,15 @@ static void half_a_wake_can_be_paused(void **state)
 {
     (void)state;
     scene s;
-    open_asleep(&s, layouts[0]);
-    damage(&s, 2);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_ERR_DIGEST_MISMATCH);
-    assert_int_equal(pause_tag(&s), RVL_OK);
-    damage(&s, 2);
-    check_asleep(&s);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
+    scene_open_asleep(&s, layouts[0]);
+    scene_damage(&s, 2);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_ERR_DIGEST_MISMATCH);
+    assert_int_equal(scene_pause(&s), RVL_OK);
+    scene_damage(&s, 2);
+    scene_check_asleep(&s);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_OK);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 static void every_read_fails_once(void **state)
@@ -715,16 +480,16 @@ static void every_read_fails_once(void **state)
     int failures = 0;
     for (int n = 1; n <= COUNT + 1; n++) {
         scene s;
-        open_asleep(&s, layouts[4]);
-        rvl_resume_options options = told(&s);
-        fail_read = n;
-        rvl_status status = rvl_resume_finish(start(&s, &options));
-        bool hit = fail_read == 0;
-        fail_read = 0;
+        scene_open_asleep(&s, layouts[4]);
+        rvl_resume_options options = scene_told(&s);
+        scene_fail_read = n;
+        rvl_status status = rvl_resume_finish(scene_start(&s, &options));
+        bool hit = scene_fail_read == 0;
+        scene_fail_read = 0;
         assert_int_equal(status, hit ? RVL_ERR_IO : RVL_OK);
         assert_int_equal(s.arrived < COUNT, hit);
         failures += hit;
-        check_recovers(&s);
+        scene_check_recovers(&s);
     }
     assert_int_equal(failures, COUNT);
 }
@@ -733,8 +498,8 @@ static void every_read_fails_once(void **state)
 static bool fails(layout how, const fault_plan *plan)
 {
     scene s;
-    open_asleep(&s, how);
-    rvl_resume_options options = told(&s);
+    scene_open_asleep(&s, how);
+    rvl_resume_options options = scene_told(&s);
     rvl_resuming *wake = NULL;
     fault_set(s.fault, plan);
     rvl_status status = rvl_resume_start(s.context, &s.tag, 1, &options, &wake);
@@ -744,18 +509,18 @@ static bool fails(layout how, const fault_plan *plan)
     bool hit = fault_failures(s.fault) > 0;
     fault_set(s.fault, &(fault_plan){0});
     if (status != RVL_OK)
-        assert_int_equal(last_error().status, status);
+        assert_int_equal(scene_error().status, status);
     int active = 0;
     for (int i = 0; i < COUNT; i++) {
-        active += state_of(&s, i) == RVL_STATE_ACTIVE;
+        active += scene_state(&s, i) == RVL_STATE_ACTIVE;
         if (!plan->for_good && status != RVL_OK)
-            assert_int_not_equal(state_of(&s, i), RVL_STATE_LOST);
+            assert_int_not_equal(scene_state(&s, i), RVL_STATE_LOST);
     }
     assert_true(started || active == 0);
     assert_true(status != RVL_OK || active == COUNT);
     if (how.coalesce_bytes == 0)
         assert_int_equal(active, s.arrived);
-    check_recovers(&s);
+    scene_check_recovers(&s);
     return hit;
 }
 
@@ -795,55 +560,28 @@ static void the_device_is_lost(void **state)
 
 /* ---- Who is told ---- */
 
-typedef struct watch {
-    int before, done, undone;
-} watch;
-
-static rvl_status watch_begin(void *user, const rvl_transition *transition)
-{
-    watch *w = user;
-    w->before += rvl_transition_get_kind(transition) == RVL_TRANSITION_RESUME;
-    return RVL_OK;
-}
-
-static void watch_end(void *user, const rvl_transition *transition, bool done)
-{
-    watch *w = user;
-    assert_true(rvl_transition_get_tag(transition, 0) != 0);
-    w->done += done;
-    w->undone += !done;
-}
-
-static rvl_status refuse(void *user, const rvl_transition *transition)
-{
-    (void)user;
-    (void)transition;
-    return RVL_ERR_VETOED;
-}
-
 static void the_guard_hears_of_it_once(void **state)
 {
     (void)state;
     scene s;
     watch w = {0};
     rvl_resuming *wake = NULL;
-    open_asleep(&s, layouts[0]);
-    const rvl_guard no = {.struct_size = sizeof no, .before = refuse};
+    scene_open_asleep(&s, layouts[0]);
+    const rvl_guard no = watch_refusing_guard();
     assert_int_equal(rvl_context_set_guard(s.context, &no), RVL_OK);
     assert_int_equal(rvl_resume_start(s.context, &s.tag, 1, NULL, &wake), RVL_ERR_VETOED);
-    check_asleep(&s);
-    const rvl_guard guard = {
-        .struct_size = sizeof guard, .before = watch_begin, .after = watch_end, .user = &w};
+    scene_check_asleep(&s);
+    const rvl_guard guard = watch_guard(&w);
     assert_int_equal(rvl_context_set_guard(s.context, &guard), RVL_OK);
-    damage(&s, 1);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_ERR_DIGEST_MISMATCH);
+    scene_damage(&s, 1);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_ERR_DIGEST_MISMATCH);
     assert_int_equal(w.undone, 1);
     assert_int_equal(w.done, 0);
-    damage(&s, 1);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_OK);
+    scene_damage(&s, 1);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_OK);
     assert_int_equal(w.before, 2);
     assert_int_equal(w.done, 1);
-    close_scene(&s);
+    scene_close(&s);
 }
 
 static void a_recording_has_one_resume(void **state)
@@ -854,21 +592,12 @@ static void a_recording_has_one_resume(void **state)
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     assert_int_equal(rvl_record_start(s.context, path), RVL_OK);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_OK);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_OK);
     assert_int_equal(rvl_record_stop(s.context), RVL_OK);
-    close_scene(&s);
-    const char *paths[] = {path};
-    rvl_trace_reader *reader = NULL;
-    rvl_trace_event event;
-    int resumes = 0;
-    assert_int_equal(rvl_trace_reader_open(paths, 1, NULL, &reader), RVL_OK);
-    while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK)
-        resumes += event.kind == RVL_EVENT_RESUME;
-    rvl_trace_reader_close(reader);
-    unlink(path);
-    assert_int_equal(resumes, 1);
+    scene_close(&s);
+    assert_int_equal(scene_recorded_resumes(path), 1);
 }
 
 /* ---- Many threads ---- */
@@ -893,8 +622,8 @@ static void *wake_and_pause(void *argument)
     const rvl_resume_options options = {
         .struct_size = sizeof options, .order = order, .order_count = 2};
     for (int round = 0; round < ROUNDS; round++) {
-        rvl_resuming *wake = start(s, &options);
-        assert_int_equal(pause_tag(s), RVL_OK); /* once the wake has ended */
+        rvl_resuming *wake = scene_start(s, &options);
+        assert_int_equal(scene_pause(s), RVL_OK); /* once the wake has ended */
         assert_int_equal(rvl_resume_finish(wake), RVL_OK);
     }
     return NULL;
@@ -907,14 +636,14 @@ static void threads_wake_wait_and_pause(void **state)
     pthread_t threads[4];
     void *(*const runs[])(void *) = {wake_and_pause, wake_and_pause, wait_for_layers,
                                      wait_for_layers};
-    open_asleep(&s, layouts[0]);
+    scene_open_asleep(&s, layouts[0]);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, runs[i], &s), 0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_int_equal(rvl_resume_finish(start(&s, NULL)), RVL_OK);
-    check_awake(&s);
-    close_scene(&s);
+    assert_int_equal(rvl_resume_finish(scene_start(&s, NULL)), RVL_OK);
+    scene_check_awake(&s);
+    scene_close(&s);
 }
 
 int main(void)

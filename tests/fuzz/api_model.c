@@ -229,11 +229,19 @@ void api_open(api_model *m, uint8_t mode, uint8_t kept)
     define_tags(m, kept / 16);
 }
 
+bool api_is_prepared(const api_model *m)
+{
+    return m->prepared.transition != NULL || m->prepared.resuming != NULL;
+}
+
 void api_close(api_model *m)
 {
     uint64_t live = 0, expected = 0;
-    if (m->prepared.transition != NULL) {
+    if (api_is_prepared(m))
         require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
+    if (m->prepared.resuming != NULL)
+        require(rvl_resume_start_abort(m->prepared.resuming) == RVL_OK);
+    if (m->prepared.transition != NULL) {
         if (rvl_transition_commit(m->prepared.transition) != RVL_OK) /* pieces are open */
             require(rvl_transition_abort(m->prepared.transition) == RVL_OK);
     }
@@ -343,7 +351,7 @@ static void check_device(api_model *m, int device)
     require(total_bytes == stats.capacity_bytes);
     uint64_t taken_bytes = total_bytes - free_bytes;
     uint64_t held_bytes = stats.used_bytes + stats.prepared_bytes;
-    require(m->prepared.transition != NULL || stats.prepared_bytes == 0);
+    require(api_is_prepared(m) || stats.prepared_bytes == 0);
     require(held_bytes > total_bytes ? free_bytes == 0 : taken_bytes == held_bytes);
     require(rvl_device_overcommitted(m->context, device) == stats.oom.happened);
     require(!stats.oom.happened || (m->mode & API_OVERCOMMIT));

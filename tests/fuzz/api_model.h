@@ -45,8 +45,9 @@ typedef struct api_import {
 
 /* What was prepared and neither committed nor aborted. */
 typedef struct api_prepared {
-    rvl_transition *transition; /* NULL: nothing */
-    bool pauses, drops;         /* drops: what is paused or resumed has no content afterwards */
+    rvl_transition *transition; /* one of the two, or nothing */
+    rvl_resuming *resuming;
+    bool pauses, drops; /* drops: what is paused or resumed has no content afterwards */
 } api_prepared;
 
 typedef struct api_model {
@@ -66,6 +67,7 @@ typedef struct api_model {
     uint64_t external[API_DEVICES];
     uint32_t stages;
     api_prepared prepared;
+    uint64_t arrived_bytes;
     bool veto, refuse; /* the last tag's callback, and the guard */
     bool guarded, recording;
     unsigned asked, told; /* the guard */
@@ -73,6 +75,8 @@ typedef struct api_model {
 
 /* A bit of a set for each tag. */
 unsigned api_tag_bit(int tag);
+
+bool api_is_prepared(const api_model *m);
 
 void api_open(api_model *m, uint8_t mode, uint8_t kept);
 

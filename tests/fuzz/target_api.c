@@ -45,7 +45,8 @@
     X(RETAIN, "says whether a tag retains its backups")                                            \
     X(WRONG, "makes a call that no state allows")                                                  \
     X(PASS, "lets time pass")                                                                      \
-    X(PARTS, "fills open pieces of what PREPARE_RESUME has in parts, `argument`: rightly or not")
+    X(PARTS, "fills open pieces of what PREPARE_RESUME has in parts, `argument`: rightly or not")  \
+    X(PREPARE_WAKE, "as WAKE, in two phases: this is the first")
 
 typedef enum verb {
 #define VERB_ENUM(name, meaning) VERB_##name,
@@ -208,6 +209,12 @@ static void call_transition(api_model *m, const step *now, bool pauses)
 
 /* ---- In two phases ---- */
 
+static void mark_moving(api_model *m, const tag_set *tags, bool pauses)
+{
+    for (int i = 0; i < API_SLOTS; i++)
+        m->slots[i].moving = moves(&m->slots[i], tags, pauses);
+}
+
 static void call_prepare(api_model *m, const step *now, bool pauses)
 {
     const tag_set tags = tags_in(m, now);
@@ -218,7 +225,7 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
     resuming.part_count = now->how / API_SLOTS; /* 0 and 1: not in parts */
     resuming.part_index = resuming.part_count > 1 ? now->who % resuming.part_count : 0;
     resuming.flags |= now->argument & 2 ? RVL_RESUME_BY_PIECES : 0;
-    if (m->prepared.transition != NULL)
+    if (api_is_prepared(m))
         return;
     rvl_status status =
         pauses ? rvl_pause_prepare(m->context, tags.numbers, tags.count, &pausing, &transition)
@@ -227,9 +234,9 @@ static void call_prepare(api_model *m, const step *now, bool pauses)
     if (!done(m, status))
         return;
     require(rvl_transition_get_context(transition) == m->context);
-    m->prepared = (api_prepared){transition, pauses, now->argument & 1};
-    for (int i = 0; i < API_SLOTS; i++)
-        m->slots[i].moving = moves(&m->slots[i], &tags, pauses);
+    m->prepared =
+        (api_prepared){.transition = transition, .pauses = pauses, .drops = now->argument & 1};
+    mark_moving(m, &tags, pauses);
 }
 
 /* Nothing was filled, whatever is said: all comes from the backups. false: a fault kept it. */
@@ -319,11 +326,9 @@ static void call_parts(api_model *m, const step *now)
     require(done(m, status) ? !has_open_pieces(m) : m->faulty);
 }
 
-static void call_end(api_model *m, bool commits)
+static void end_transition(api_model *m, bool commits)
 {
     const api_prepared prepared = m->prepared;
-    if (prepared.transition == NULL)
-        return;
     commits = commits && (prepared.pauses || fill_pieces(m));
     rvl_status status = commits ? rvl_transition_commit(prepared.transition)
                                 : rvl_transition_abort(prepared.transition);
@@ -341,7 +346,7 @@ static void call_end(api_model *m, bool commits)
 /* Nothing stands in the way of what was forecast. */
 static bool is_free_to_move(const api_model *m)
 {
-    return !m->faulty && m->prepared.transition == NULL && !(m->guarded && m->refuse) && !m->veto;
+    return !m->faulty && !api_is_prepared(m) && !(m->guarded && m->refuse) && !m->veto;
 }
 
 /*
@@ -388,17 +393,46 @@ static void note_arrival(void *user, const rvl_arrival *arrival)
 }
 
 /* After a failure what had arrived stays, and all else is as before or lost. */
-static void take_states(api_model *m, const tag_set *tags, bool drops)
+static void take_state(api_model *m, api_slot *s, bool drops)
 {
+    rvl_allocation found = {.struct_size = sizeof found};
+    require(rvl_allocation_find(m->context, s->addr, &found) == RVL_OK);
+    require(found.state != RVL_STATE_PAUSING && found.state != RVL_STATE_RESUMING);
+    if (found.state == RVL_STATE_ACTIVE)
+        move(s, false, drops);
+}
+
+typedef rvl_status (*start_fn)(rvl_context *context, const rvl_tag *tags, size_t tag_count,
+                               const rvl_resume_options *options, rvl_resuming **resuming_out);
+
+/* NULL: it could not. */
+static rvl_resuming *begin_wake(api_model *m, const step *now, const tag_set *tags, start_fn start)
+{
+    const rvl_addr first = slot_of(m, now->how)->addr;
+    rvl_resume_options options = resume_options(now, &first);
+    rvl_resuming *resuming = NULL;
+    options.arrived = note_arrival;
+    options.arrived_user = &m->arrived_bytes;
+    rvl_status status = start(m->context, tags->numbers, tags->count, &options, &resuming);
+    require((status == RVL_OK) == (resuming != NULL));
+    require(!meets_prepared(m, tags) || status != RVL_OK);
+    if (!done(m, status))
+        return NULL;
+    require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
+    return resuming;
+}
+
+/* slots: a bit for each that it resumes. */
+static void finish_wake(api_model *m, rvl_resuming *resuming, unsigned slots, bool drops)
+{
+    bool whole = done(m, rvl_resume_finish(resuming));
     for (int i = 0; i < API_SLOTS; i++) {
-        api_slot *s = &m->slots[i];
-        rvl_allocation found = {.struct_size = sizeof found};
-        if (!moves(s, tags, false))
+        if (!(slots >> i & 1))
             continue;
-        require(rvl_allocation_find(m->context, s->addr, &found) == RVL_OK);
-        require(found.state != RVL_STATE_PAUSING && found.state != RVL_STATE_RESUMING);
-        if (found.state == RVL_STATE_ACTIVE)
-            move(s, false, drops);
+        if (whole)
+            move(&m->slots[i], false, drops);
+        else
+            take_state(m, &m->slots[i], drops);
     }
 }
 
@@ -406,25 +440,56 @@ static void call_wake(api_model *m, const step *now)
 {
     const tag_set tags = tags_in(m, now);
     const rvl_addr first = slot_of(m, now->how)->addr;
-    rvl_resume_options options = resume_options(now, &first);
-    rvl_resuming *resuming = NULL;
-    uint64_t bytes = 0;
-    options.arrived = note_arrival;
-    options.arrived_user = &bytes;
-    rvl_status status = rvl_resume_start(m->context, tags.numbers, tags.count, &options, &resuming);
-    require((status == RVL_OK) == (resuming != NULL));
-    require(!meets_prepared(m, &tags) || status != RVL_OK);
-    if (!done(m, status))
+    rvl_resuming *resuming = begin_wake(m, now, &tags, rvl_resume_start);
+    if (resuming == NULL)
         return;
-    require(rvl_context_close(m->context, NULL) == RVL_ERR_BUSY);
+    require(rvl_resume_start_commit(resuming) == RVL_ERR_STATE);
     if (first != 0)
         (void)done(
             m, rvl_allocation_wait(m->context, first, now->argument & 2 ? RVL_WAIT_FOREVER : 0));
-    status = rvl_resume_finish(resuming);
-    if (done(m, status))
-        move_all(m, &tags, false, options.flags != 0);
-    else
-        take_states(m, &tags, options.flags != 0);
+    unsigned slots = 0;
+    for (int i = 0; i < API_SLOTS; i++)
+        slots |= moves(&m->slots[i], &tags, false) ? 1u << i : 0;
+    finish_wake(m, resuming, slots, now->argument & 1);
+}
+
+static void call_prepare_wake(api_model *m, const step *now)
+{
+    const tag_set tags = tags_in(m, now);
+    if (api_is_prepared(m))
+        return;
+    rvl_resuming *resuming = begin_wake(m, now, &tags, rvl_resume_start_prepare);
+    if (resuming == NULL)
+        return;
+    m->prepared = (api_prepared){.resuming = resuming, .drops = now->argument & 1};
+    mark_moving(m, &tags, false);
+    require(rvl_resume_finish(resuming) == RVL_ERR_STATE);
+}
+
+/* Committing cannot fail. What then fails keeps only content from arriving. */
+static void end_wake(api_model *m, bool commits)
+{
+    const api_prepared prepared = m->prepared;
+    unsigned slots = 0;
+    m->prepared = (api_prepared){0};
+    for (int i = 0; i < API_SLOTS; i++) {
+        slots |= m->slots[i].moving ? 1u << i : 0;
+        m->slots[i].moving = false;
+    }
+    if (!commits) {
+        require(done(m, rvl_resume_start_abort(prepared.resuming)) || m->faulty);
+        return;
+    }
+    require(rvl_resume_start_commit(prepared.resuming) == RVL_OK);
+    finish_wake(m, prepared.resuming, slots, prepared.drops);
+}
+
+static void call_end(api_model *m, bool commits)
+{
+    if (m->prepared.transition != NULL)
+        end_transition(m, commits);
+    else if (m->prepared.resuming != NULL)
+        end_wake(m, commits);
 }
 
 /* ---- Shared memory ---- */
@@ -586,7 +651,7 @@ static void guard_after(void *user, const rvl_transition *transition, bool is_do
 static void call_guard(api_model *m, const step *now)
 {
     const rvl_guard guard = {sizeof guard, guard_before, guard_after, m};
-    if (m->prepared.transition != NULL)
+    if (api_is_prepared(m))
         return; /* it tells the guard that it has asked */
     require(m->asked == m->told);
     m->guarded = now->argument & 1;
@@ -731,7 +796,7 @@ static void make_step(api_model *m, const step *now)
 {
     verb what = (verb)(now->verb % VERBS);
     /* Questions and marks ask the backend, too: what these answer then is not foreseen here. */
-    bool can_fail = (what <= VERB_EXTERNAL && what != VERB_STAGE) || what == VERB_PARTS;
+    bool can_fail = (what <= VERB_EXTERNAL && what != VERB_STAGE) || what >= VERB_PARTS;
     set_fault(m, can_fail ? now->fault : 0);
     switch (what) {
     case VERB_ALLOC:
@@ -790,6 +855,9 @@ static void make_step(api_model *m, const step *now)
         break;
     case VERB_PARTS:
         call_parts(m, now);
+        break;
+    case VERB_PREPARE_WAKE:
+        call_prepare_wake(m, now);
         break;
     default:
         require(rvl_private_let_pass(m->context, now->argument * UINT64_C(1000000)) == RVL_OK);

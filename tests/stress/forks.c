@@ -60,6 +60,7 @@ static void be_refused(owner *o)
     ANSWER(by, forked, rvl_pause_prepare, context, &tag, 1, NULL, &transition);
     ANSWER(by, forked, rvl_resume_prepare, context, &tag, 1, NULL, &transition);
     ANSWER(by, forked, rvl_resume_start, context, &tag, 1, NULL, &wake);
+    ANSWER(by, forked, rvl_resume_start_prepare, context, &tag, 1, NULL, &wake);
     ANSWER(by, forked, rvl_allocation_wait, context, o->slots[0].addr, 0);
     ANSWER(by, forked, rvl_pause_forecast, context, &tag, 1, NULL, &forecast);
     ANSWER(by, forked, rvl_resume_forecast, context, &tag, 1, NULL, &forecast);

@@ -249,6 +249,9 @@ static void refuse_transitions(owner *o)
     rvl_resuming *wake = NULL;
     ANSWER(by, invalid, rvl_resume_start, context, tags, 2, NULL, &wake);
     ANSWER(by, invalid, rvl_resume_start, context, tags, 1, NULL, NULL);
+    ANSWER(by, invalid, rvl_resume_start_prepare, context, tags, 2, NULL, &wake);
+    ANSWER(by, invalid, rvl_resume_start_commit, NULL);
+    ANSWER(by, invalid, rvl_resume_start_abort, NULL);
     ANSWER(by, invalid, rvl_resume_finish, NULL);
     ANSWER(by, MAY(RVL_ERR_NOT_FOUND), rvl_allocation_wait, context, 1, RVL_WAIT_FOREVER);
     struct {

@@ -174,6 +174,18 @@ static rvl_status finish_wake(owner *o, const tag_list *list, rvl_resuming *wake
     return ANSWER(by, may, rvl_resume_finish, wake);
 }
 
+/* Commits, and contents are on their way; or aborts. */
+static rvl_status end_prepared_wake(owner *o, rvl_resuming *wake)
+{
+    caller *by = &o->by;
+    ANSWER(by, MAY(RVL_ERR_BUSY), rvl_context_close, o->in->context, NULL);
+    ANSWER(by, MAY(RVL_ERR_STATE), rvl_resume_finish, wake);
+    if (random_one_in(&by->random, 2))
+        return ANSWER(by, MAY_OK, rvl_resume_start_commit, wake);
+    ANSWER(by, MAY_OK | may_by_fault(o), rvl_resume_start_abort, wake);
+    return ABORTED;
+}
+
 /* Guards know the thread that moves memory, and are not asked about this one. */
 static rvl_status resume_in_order(owner *o, uint32_t may, const tag_list *list,
                                   const rvl_resume_options *plain)
@@ -186,8 +198,13 @@ static rvl_status resume_in_order(owner *o, uint32_t may, const tag_list *list,
     options.order_count = any_order(o, order);
     options.arrived = note_arrival;
     options.arrived_user = &arrived_bytes;
-    rvl_status status = ANSWER(&o->by, may, rvl_resume_start, o->in->context, list->numbers,
-                               list->count, &options, &wake);
+    bool two_phases = random_one_in(&o->by.random, 2);
+    rvl_status status = two_phases ? ANSWER(&o->by, may, rvl_resume_start_prepare, o->in->context,
+                                            list->numbers, list->count, &options, &wake)
+                                   : ANSWER(&o->by, may, rvl_resume_start, o->in->context,
+                                            list->numbers, list->count, &options, &wake);
+    if (status == RVL_OK && two_phases)
+        status = end_prepared_wake(o, wake);
     if (status != RVL_OK)
         return status;
     status = finish_wake(o, list, wake);
