@@ -11,7 +11,9 @@
 
 /*
  * The driver takes 64 pages at a time, hands them out one by one, and gives each back by itself
- * when what lay there is freed: as an H200 did (tests/simcuda/facts.c, managed).
+ * when what lay there is freed: as an H200 did (tests/simcuda/facts.c, managed). Pages that were
+ * never handed out stay when contexts end, until the process ends: as an H100 and an H200 did
+ * (tests/simcuda/context_facts.c).
  */
 #define BATCH_PAGES 64
 
@@ -105,14 +107,6 @@ void rvli_managed_free(const rvli_range *range)
     }
     free(of);
     munmap((void *)range->base, count_pages(range->size_bytes) * RVLI_PAGE_BYTES);
-}
-
-void rvli_managed_give(int device)
-{
-    pthread_mutex_lock(&mutex);
-    while (spares[device] > 0)
-        rvli_physical_give(spare[device][--spares[device]]);
-    pthread_mutex_unlock(&mutex);
 }
 
 /* ---- Entry points ---- */

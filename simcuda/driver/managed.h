@@ -16,7 +16,4 @@ void rvli_managed_touch(const rvli_range *range, uint64_t addr, size_t bytes, in
 /* Frees what a range says, which is in the map no more. */
 void rvli_managed_free(const rvli_range *range);
 
-/* The device's last context is gone: pages that nothing lies on go back. */
-void rvli_managed_give(int device);
-
 #endif

@@ -21,9 +21,7 @@ CONTEXTS = {"release": "h200", "reset": "h200", "destroy": "h200", "handles": "h
 PROGRAMS = {"simcuda-facts": (FACTS, 100), "simcuda-ipc": (IPC, 80), "simcuda-contexts": (CONTEXTS, 60)}
 SIZES_OF_ARGUMENTS = "how many bytes of arguments a kernel has is not known"
 A_MOMENT_LATER = "a card's copy from unpinned memory may arrive when the call has returned"
-MANAGED = "half of a batch stays on a card"
 DIFFER = {
-    **{f"{way} managed memory": MANAGED for way in ("release", "reset", "destroy")},
     "modules load no such instruction": "instructions are not read",
     "cost many 256 nodes": SIZES_OF_ARGUMENTS,
     "cost many 1024 nodes": SIZES_OF_ARGUMENTS,

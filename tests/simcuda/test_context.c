@@ -12,6 +12,10 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 #define PAGE (2 * MIB)
@@ -19,7 +23,10 @@
 #define BATCH (64 * PAGE)         /* of managed memory */
 #define SHARE ((size_t)548995072) /* of a context */
 #define ONCE ((size_t)3407872)    /* as long as a process has one on the device */
+#define MANAGED_ONLY "--managed"
+#define ENDS_MS 10000
 
+static char *own_path;
 static int (*nvml_find)(unsigned, void **);
 static int (*nvml_ask)(void *, void *);
 
@@ -72,15 +79,6 @@ static CUdeviceptr allocate_by_graph(size_t bytes)
     return wanted.dptr;
 }
 
-static CUdeviceptr manage(size_t bytes)
-{
-    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
-    CUdeviceptr addr;
-    assert_int_equal(cuMemAllocManaged(&addr, bytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-    assert_int_equal(cuMemPrefetchAsync(addr, bytes, here, 0, NULL), CUDA_SUCCESS);
-    return addr;
-}
-
 /* What a context's end leaves. */
 typedef struct stays {
     CUdeviceptr pooled;
@@ -99,7 +97,6 @@ static stays fill(void)
     assert_int_equal(cuMemAllocAsync(&kept.pooled, 40 * MIB, NULL), CUDA_SUCCESS);
     assert_int_equal(cuMemAllocAsync(&addr, 40 * MIB, NULL), CUDA_SUCCESS);
     assert_int_equal(cuMemFreeAsync(addr, NULL), CUDA_SUCCESS);
-    (void)manage(PAGE);
     make_streams(9);
     kept.graph = allocate_by_graph(MIB);
     assert_int_equal(cuMemHostAlloc(&pinned, 3 * MIB, 0), CUDA_SUCCESS);
@@ -129,7 +126,7 @@ static void give_back(stays kept)
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
-#define FILLED (PAGE + 2 * PAGE + 3 * CHUNK + BATCH + 2 * PAGE + CHUNK)
+#define FILLED (PAGE + 2 * PAGE + 3 * CHUNK + 2 * PAGE + CHUNK)
 #define STAYS (2 * CHUNK + CHUNK) /* of pools, what is allocated; of graphs */
 
 static void what_the_primary_context_held_goes_back(void **state)
@@ -158,6 +155,46 @@ static void what_the_primary_context_held_goes_back(void **state)
         assert_int_equal(in_use(0), 0);
     }
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void manage(size_t bytes)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUdeviceptr addr;
+    assert_int_equal(cuMemAllocManaged(&addr, bytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    assert_int_equal(cuMemPrefetchAsync(addr, bytes, here, 0, NULL), CUDA_SUCCESS);
+}
+
+/* In a process of its own. What was not handed out stays, and the next context gets it. */
+static void managed_memory_of_two_contexts(void **state)
+{
+    (void)state;
+    size_t before = in_use(0);
+    (void)enter(0);
+    manage(3 * PAGE);
+    assert_int_equal(in_use(0) - before, SHARE + ONCE + BATCH);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0) - before, BATCH - 3 * PAGE);
+    (void)enter(0);
+    manage(2 * PAGE);
+    assert_int_equal(in_use(0) - before, SHARE + ONCE + BATCH - 3 * PAGE);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(in_use(0) - before, BATCH - 5 * PAGE);
+}
+
+static void a_process_keeps_managed_memory_to_its_end(void **state)
+{
+    char *words[] = {own_path, MANAGED_ONLY, NULL};
+    int ended = -1;
+    pid_t child;
+    (void)state;
+    assert_int_equal(posix_spawn(&child, own_path, NULL, NULL, words, environ), 0);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+    /* The machine may hear of the end a moment later. */
+    for (int waited_ms = 0; in_use(0) != 0 && waited_ms < ENDS_MS; waited_ms++)
+        usleep(1000);
+    assert_int_equal(in_use(0), 0);
 }
 
 /* Handles of cuMemCreate() need no context; what another device has is not touched. */
@@ -397,10 +434,12 @@ static int begin(void **state)
     return init();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest managed[] = {cmocka_unit_test(managed_memory_of_two_contexts)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_primary_context_held_goes_back),
+        cmocka_unit_test(a_process_keeps_managed_memory_to_its_end),
         cmocka_unit_test(what_is_not_the_contexts_stays),
         cmocka_unit_test(a_reset_context_is_made_again),
         cmocka_unit_test(contexts_of_the_programs_own),
@@ -410,5 +449,8 @@ int main(void)
         cmocka_unit_test(settings_of_a_device),
         cmocka_unit_test(rows_and_peers),
     };
+    own_path = argv[0];
+    if (argc > 1 && strcmp(argv[1], MANAGED_ONLY) == 0)
+        return cmocka_run_group_tests(managed, begin, NULL);
     return cmocka_run_group_tests(tests, begin, NULL);
 }
