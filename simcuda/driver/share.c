@@ -17,8 +17,8 @@
  *
  * Graphs: a kernel takes 3 KiB, beyond what the context has room for. The room lies between 4.25
  * and 6 MiB: any figure there gives the readings of kernels with up to 256 bytes of arguments, one
- * of them 2 MiB too high. Kernels with 2 KiB of arguments took 2.5 KiB more each; sizes of
- * arguments are not known here.
+ * of them 2 MiB too high. Sizes of arguments are not known here. In a process with one stream a
+ * card took other amounts, which this does not give (docs/fidelity.md: graph_arguments.py).
  *
  * Graphs that are destroyed leave their memory to later ones, and the card kept it all. Whether it
  * does so with streams was not measured; here it is so.
