@@ -30,6 +30,7 @@ static uint64_t failures;
 static rvl_cost costs[FAKE_CALL_COUNT];
 static fake_fault faults[FAKE_CALL_COUNT];
 static fake_fault any_fault;
+static void (*own_sleep)(uint64_t ns);
 
 bool fake_lock(void)
 {
@@ -86,6 +87,10 @@ CUresult fake_admit(fake_call call, fake_need need)
 void fake_charge(fake_call call, uint64_t bytes)
 {
     uint64_t ns = rvli_cost_ns(costs[call], bytes);
+    if (own_sleep != NULL) {
+        own_sleep(ns);
+        return;
+    }
     struct timespec left = {.tv_sec = (time_t)(ns / 1000000000),
                             .tv_nsec = (long)(ns % 1000000000)};
     while (ns > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) {
@@ -98,6 +103,7 @@ void fake_entry_reset(void)
     memset(calls, 0, sizeof calls);
     memset(faults, 0, sizeof faults);
     any_fault = (fake_fault){0};
+    own_sleep = NULL;
     failures = 0;
 }
 
@@ -132,6 +138,12 @@ bool fake_cost(const char *symbol, rvl_cost cost)
         return false;
     costs[call] = cost;
     return true;
+}
+
+void fake_set_sleep(void (*sleep)(uint64_t ns))
+{
+    FAKE_LOCKED;
+    own_sleep = sleep;
 }
 
 uint64_t fake_calls(const char *symbol)

@@ -176,6 +176,12 @@ FAKE_API uint64_t fake_calls(const char *symbol);
  */
 FAKE_API bool fake_cost(const char *symbol, rvl_cost cost);
 
+/*
+ * What a call that lasts does with its ns, instead of sleeping: for tests that have a clock of
+ * their own. It must not call the driver. NULL, and after fake_reset(): sleep.
+ */
+FAKE_API void fake_set_sleep(void (*sleep)(uint64_t ns));
+
 /* Calls that a fault has made fail since fake_reset(). */
 FAKE_API uint64_t fake_failures(void);
 
