@@ -72,6 +72,27 @@ def check_lost(command, file, snapshot, part):
     assert result["confidence"] == "interval" and result["diverged_at"] is None, (part, result["diverged_at"])
 
 
+def check_card(command, path, recorded):
+    """Settings that reserve more than the run did: the card's size bounds it, and a note says where it is not known."""
+    lacks = "does not say what its device had"
+
+    def swapped(*words):
+        result = run(command, path, "--set", "max_split_size_mb=20", *words)
+        return result, max(stage["peak_reserved_bytes"] for stage in result["stages"])
+
+    result, unbounded = swapped()
+    assert result["capacity"] is None and any(lacks in note for note in result["notes"]), result["notes"]
+    assert unbounded > recorded, (unbounded, recorded)
+    card = unbounded * 3 // 4
+    result, bounded = swapped("--capacity", str(card))
+    assert result["capacity"] == {"bytes": card, "from": "options"}, result["capacity"]
+    assert recorded < bounded <= card, (recorded, bounded, card)
+    assert not any(lacks in note for note in result["notes"]), result["notes"]
+    result, large = swapped("--device", "h100-80g")
+    assert large == unbounded and result["capacity"]["from"] == "options", (large, unbounded)
+    assert not any(lacks in note for note in result["notes"]), result["notes"]
+
+
 def main(command, folder):
     names = ("default", "expandable", "maxsplit", "rounded", "collected", "retried")
     truths, snapshots = {}, {}
@@ -117,6 +138,7 @@ def main(command, folder):
     path = f"{folder}/dev-default.pickle.gz"
     compare("default, with expandable segments", run(command, path, "--set", "expandable_segments=true"),
             truths["expandable"], 0.05)
+    check_card(command, path, max(stage["peak_reserved_bytes"] for stage in truths["default"]["stages"]))
     small = run(command, path, "--capacity", "4500MiB")
     retries = [stage["num_alloc_retries"] for stage in small["stages"]]
     assert retries[-1] > 0 and retries == sorted(retries), retries
