@@ -22,7 +22,6 @@
 #include <jansson.h>
 #include <zstd.h>
 
-
 #include "tests/support/folder.h"
 #include "tests/support/run_command.h"
 
@@ -473,6 +472,72 @@ static void test_devices(void **state)
     json_decref(root);
 }
 
+/* Whether a line begins with a text, and has others behind it, with only blanks between. */
+static bool has_line(const char *begin, const char *const *parts, size_t count)
+{
+    for (const char *line = answer.out; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *at = strncmp(line, begin, strlen(begin)) == 0 ? line + strlen(begin) : NULL;
+        for (size_t i = 0; i < count && at != NULL; i++) {
+            at += strspn(at, " ");
+            at = strncmp(at, parts[i], strlen(parts[i])) == 0 ? at + strlen(parts[i]) : NULL;
+        }
+        if (at != NULL)
+            return true;
+    }
+    return false;
+}
+
+#define CHECK_LINE(begin, ...)                                                                     \
+    do {                                                                                           \
+        static const char *const parts[] = {__VA_ARGS__};                                          \
+        if (!has_line(begin, parts, sizeof parts / sizeof *parts))                                 \
+            fail_msg("no such line as %s in\n%s", begin, answer.out);                              \
+    } while (0)
+
+/* Where each figure is from, and how sure it is: of all profiles, of a built-in one, of a file. */
+static void devices_say_where_figures_are_from(void **state)
+{
+    (void)state;
+    RUN("devices");
+    CHECK_LINE("h200", "139.8 GiB", "2.0 MiB", "measured", "NVIDIA H200");
+    CHECK_LINE("a100-40g", "39.4 GiB", "2.0 MiB", "the H200's", "NVIDIA A100");
+    CHECK_LINE("l40s", "at most 45.0 GiB", "2.0 MiB", "the H200's", "NVIDIA L40S");
+
+    RUN("devices", "--device", "l40s");
+    check_status(0);
+    CHECK_LINE("capacity", "48305799168 bytes", "smi: ");
+    CHECK_LINE("its doubt", "programs may get 460.7 MiB less", "an upper bound\n");
+    check_contains(answer.out, "estimated from the H200\n");
+    RUN("devices", "--device", "h200");
+    check_status(0);
+    CHECK_LINE("its doubt", "none", "what programs get\n");
+    assert_null(strstr(answer.out, "estimated"));
+    RUN("devices", "--device", RVL_SOURCE_DIR "/tests/corpus/profile/spread.json");
+    check_status(0);
+    CHECK_LINE("create ", "10.0 us a call, 6.4 us a GiB", "estimated from the H200\n");
+    CHECK_LINE("driver: context", "0 B", "measured\n");
+    CHECK_LINE("measured", "of bytes", "in", "least", "median", "most", "count\n");
+    CHECK_LINE("create ", "2097152", "ns", "1", "2", "3", "4\n"); /* the spread */
+}
+
+/* A peak within what is not sure fits in doubt. 400 MiB are left of 45 GiB, and 460.7 in doubt. */
+static void a_verdict_says_its_doubt(void **state)
+{
+    char trace[1024];
+    (void)state;
+    snprintf(trace, sizeof trace, HEAD "stage 1 e 0 run\nalloc 2 e 0 1 0 %llu weights\nend 2\n",
+             48305799168ULL - (400ULL << 20));
+    folder_write(TRACE, trace);
+    RUN("replay", trace_path, "--device", "l40s");
+    check_status(0);
+    check_contains(answer.out, "device 0: l40s, 45.0 GiB; peak 44.6 GiB in run: fits (in doubt: "
+                               "programs may get 460.7 MiB less)\n");
+    RUN("replay", trace_path, "--device", "46068MiB"); /* the same, as bytes, which are sure */
+    check_status(0);
+    check_contains(answer.out, " peak 44.6 GiB in run: fits\n");
+}
+
 /* ---- Output that nobody takes ---- */
 
 #define SNAPSHOTS RVL_SOURCE_DIR "/tests/corpus/snapshot/"
@@ -800,6 +865,8 @@ int main(void)
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(devices_say_where_figures_are_from),
+        cmocka_unit_test(a_verdict_says_its_doubt),
         cmocka_unit_test(test_snapshot_table),
         cmocka_unit_test(test_snapshot_json),
         cmocka_unit_test(test_bad_snapshots),
