@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A sweep of 1000 configurations of a step of Qwen2.5-32B: seconds by the clock and of processor time,
-# each the best of five.
-# usage: sweep.sh REVEILLE
+# each the best of five, or of ROUNDS.
+# usage: sweep.sh REVEILLE [ROUNDS]
 set -euo pipefail
 reveille=$1
 config=$(dirname "$0")/../tests/data/configs/qwen2.5-32b.json
@@ -13,7 +13,7 @@ settings=(--model "$config" --sweep --train fsdp:16 --tp 1,2,4,8
 out=$(mktemp)
 trap 'rm -f "$out" "$out.time"' EXIT
 TIMEFORMAT='%R %U'
-for _ in 1 2 3 4 5; do
+for _ in $(seq "${2:-5}"); do
     { time { "$reveille" plan "${settings[@]}" --csv >"$out" || [ $? -eq 3 ]; } 2>/dev/null; } 2>>"$out.time"
 done
 awk -v cases="$(($(wc -l <"$out") - 1))" '

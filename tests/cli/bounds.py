@@ -7,10 +7,14 @@
 Each trace is run at one size and at twice the size. Processor time and peak memory of the larger may be at
 most three times those of the smaller; a product of two counts would be four times. Time below half a second,
 and memory below 24 MiB, say nothing and are not compared.
+
+A sweep of a thousand cases (bench/sweep.sh) may take as much processor time as two cores have in 5 s: by the clock
+it would fail on a busy machine.
 """
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -24,6 +28,8 @@ SECONDS_MIN = 0.5
 BYTES_MIN = 24 << 20
 LIMIT_BYTES = 2 << 30
 LISTED = 64
+SWEEP = os.path.join(os.path.dirname(__file__), "../../bench/sweep.sh")
+SWEEP_SECONDS = 2 * 5.0
 
 
 def stages_of_tags(count: int) -> Iterator[str]:
@@ -117,6 +123,14 @@ def check_listed(output: bytes, count: int) -> None:
     assert sum(each["bytes"] for each in stage["at_peak"]) + others["bytes"] == stage["peak_bytes"]
 
 
+def check_sweep(reveille: str) -> None:
+    said = subprocess.run([SWEEP, reveille, "1"], capture_output=True, text=True, check=True).stdout
+    found = re.fullmatch(r"(\d+) configurations: [\d.]+ s by the clock, ([\d.]+) s of processor time\n", said)
+    assert found is not None and found[1] == "1000", said
+    assert 0 < float(found[2]) <= SWEEP_SECONDS, said
+    print(f"sweep: {said}", end="")
+
+
 def main() -> None:
     reveille = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -136,6 +150,7 @@ def main() -> None:
         assert planned[1] <= replayed[1] + (8 << 20), f"plan took {planned[1]} bytes, replay {replayed[1]}"
         assert planned[0] <= 12 * replayed[0] + 1, f"plan took {planned[0]} s, replay {replayed[0]} s"
         print(f"plan: {planned[0]:.2f} s, {planned[1] >> 20} MiB; replay: {replayed[0]:.2f} s, {replayed[1] >> 20} MiB")
+    check_sweep(reveille)
 
 
 if __name__ == "__main__":
