@@ -535,6 +535,12 @@ CORE_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "rvl_pause_prepare": (c_int, [c_void_p, *_TAGS, POINTER(PauseOptions), POINTER(c_void_p)]),
     "rvl_resume_prepare": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(c_void_p)]),
     "rvl_resume_start": (c_int, [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(c_void_p)]),
+    "rvl_resume_start_prepare": (
+        c_int,
+        [c_void_p, *_TAGS, POINTER(ResumeOptions), POINTER(c_void_p)],
+    ),
+    "rvl_resume_start_commit": (c_int, [c_void_p]),
+    "rvl_resume_start_abort": (c_int, [c_void_p]),
     "rvl_resume_finish": (c_int, [c_void_p]),
     "rvl_allocation_wait": (c_int, [c_void_p, c_uint64, c_uint64]),
     "rvl_transition_commit": (c_int, [c_void_p]),

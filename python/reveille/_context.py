@@ -52,6 +52,8 @@ from ._results import (
 )
 from ._sizes import Size, name_bytes, parse_size, path_bytes
 from ._wake import (
+    WITHOUT_WAIT,
+    PreparedStart,
     Started,
     Wake,
     Wakes,
@@ -492,8 +494,13 @@ class Context:
         options = self._pause_options(discard, (), None)
         return self._prepared("rvl_pause_prepare", tags, options)
 
-    def _prepare_resume(self, tags: Sequence[str], sharing: Sharing | None = None) -> Prepared:
+    def _prepare_resume(
+        self, tags: Sequence[str], sharing: Sharing | None = None, order: Any = None
+    ) -> Prepared | PreparedStart:
+        """order: it is to go on by itself then, in this order."""
         options = _c.ResumeOptions()
+        if order is not None:
+            return self._prepared_start(tags, options_of(options, order))
         return self._prepared(
             "rvl_resume_prepare", tags, options if sharing is None else sharing.ask(options)
         )
@@ -522,7 +529,8 @@ class Context:
                 from the others, checked. True exchanges by the process group; or give an Exchange.
                 Answers Links
             wait: False returns while contents are on their way, one after the other, and answers
-                a Wake: ready() and wait() say of each when it has arrived
+                a Wake: ready() and wait() say of each when it has arrived. With a group all ranks
+                have their memory then, or none does; each rank's contents arrive by themselves
             order: with wait=False, tensors or addresses in the order in which you use them first;
                 the rest follows in the order in which it was allocated
 
@@ -535,31 +543,47 @@ class Context:
             streams=handles_of(streams, "cuda_stream"),
             stream_count=len(streams),
         )
-        if not wait and group is not None:
-            raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
         job = None if group is None else job_of(group)
-        sharing = sharing_of(replicas, group, job)
+        sharing = sharing_of(replicas, group, job, wait)
         if sharing is not None:
             self._move("resume", tags, sharing.ask(options), job, group_timeout, sharing.together)
             return sharing.links
         if wait:
             self._move("resume", tags, options, job, group_timeout)
             return None
-        return self._start(tags, options_of(options, addresses))
+        return self._start(tags, options_of(options, addresses), job, group_timeout)
 
-    def _start(self, tags: Sequence[str], options: _c.ResumeOptions) -> Wake:
+    def _start(
+        self, tags: Sequence[str], options: _c.ResumeOptions, job: Job | None, timeout: float
+    ) -> Wake:
+        """Starts alone, or when all ranks of a job have their memory."""
         end = MOVES.start("resume", tags, lambda: self._reading(tags), lambda: self.clock_ns)
+        wake = Wake([], end)
+
+        def prepare(prepared: list[Move]) -> None:
+            one = self._prepared_start(tags, options)
+            prepared.append(one)
+            wake.add(one)
+
         try:
-            return self._wakes.add(Wake([self._started(tags, options)], end))
+            if job is None:
+                wake.add(self._started(tags, options))
+            else:
+                job.move(call_of("resume", tags, WITHOUT_WAIT), prepare, seconds(timeout))
         except BaseException as error:
-            end(error)
+            wake.fail(error)
             raise
+        return self._wakes.add(wake)
 
     def _started(self, tags: Sequence[str], options: _c.ResumeOptions) -> Started:
         with self._naming(tags):
             return Started(
                 self._handle, "rvl_resume_start", *self._tags(tags), ctypes.byref(options)
             )
+
+    def _prepared_start(self, tags: Sequence[str], options: _c.ResumeOptions) -> PreparedStart:
+        with self._naming(tags):
+            return PreparedStart(self._handle, *self._tags(tags), ctypes.byref(options))
 
     def ready(self, where: Any) -> bool:
         """Whether an address or tensor can be used, or is still on its way.

@@ -244,9 +244,9 @@ def move_alone(prepare: Prepare) -> None:
 Group = Union[Job, Any]
 
 
-def call_of(function: str, tags: Sequence[str]) -> str:
+def call_of(function: str, tags: Sequence[str], *options: str) -> str:
     """A call as ranks compare it, and as people are told of it."""
-    return f"{function}({', '.join(json.dumps(tag) for tag in sorted(set(tags)))})"
+    return f"{function}({', '.join((*map(json.dumps, sorted(set(tags))), *options))})"
 
 
 def seconds(timeout: float) -> float:

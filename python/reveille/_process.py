@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple, overload
+from typing import Any, Callable, NamedTuple, overload
 
 from . import _c, _communicators, _hooks
 from ._communicators import COMMUNICATORS, TAG, Communicator
@@ -30,6 +30,7 @@ from ._job import (
     JobForecast,
     Meeting,
     Move,
+    Together,
     call_of,
     job_of,
     seconds,
@@ -39,7 +40,17 @@ from ._replicas import Links, Replicas, sharing_of
 from ._results import DeviceStats, Forecast, TagStats
 from ._scope import scope
 from ._sizes import format_size, name_bytes, path_bytes
-from ._wake import Wake, Wakes, addresses_of, await_arrival, has_arrived, options_of, order_of
+from ._wake import (
+    WITHOUT_WAIT,
+    PreparedStart,
+    Wake,
+    Wakes,
+    addresses_of,
+    await_arrival,
+    has_arrived,
+    options_of,
+    order_of,
+)
 from ._watch import MOVES, Reading
 from .errors import (
     Busy,
@@ -410,16 +421,9 @@ class Saver:
             self.refuse_capture(function)
             self.prepare(function, tags, prepared, **({"sharing": sharing} if sharing else {}))
 
-        def together(prepared: list[Move], meeting: Meeting) -> None:
-            COMMUNICATORS.begin(function, timeout).together(prepared, meeting)
-
+        together = sharing.together if sharing else _together(function, tags, timeout)
         with self.watched(function, tags):
-            job.move(
-                call_of(function, tags),
-                prepare,
-                seconds(timeout),
-                together if TAG in tags else sharing.together if sharing else None,
-            )
+            job.move(call_of(function, tags), prepare, seconds(timeout), together)
         return sharing.links if sharing else None
 
     def prepare(
@@ -520,24 +524,49 @@ class Saver:
             raise
         movement.commit()
 
-    def start_resume(self, tags: Sequence[str], order: Any) -> Wake:
+    def start_resume(self, tags: Sequence[str], order: Any, timeout: float) -> Wake:
         """As resume(), and returns while contents are on their way."""
         self.refuse_capture("resume")
         self._require(tags)
         forecast = self.fits(tags)
         if not forecast:
             raise _does_not_fit(tags, forecast)
-        end = MOVES.start("resume", tags, lambda: self._reading(tags))
-        wake = Wake([], end)
-        regions = _regions(tags)
-        try:
+
+        def begin(wake: Wake) -> None:
+            regions = _regions(tags)
             if TAG in tags:
-                self._move_communicators("resume", GROUP_TIMEOUT_S)
+                self._move_communicators("resume", timeout)
             for context in self.hook.contexts() if regions or not tags else ():
                 here = set(context.tags)
                 names = [tag for tag in regions if tag in here]
                 if names or not tags:
                     wake.add(context._started(names, options_of(_c.ResumeOptions(), order)))
+
+        return self._wake(tags, begin)
+
+    def start_together(self, tags: Sequence[str], order: Any, group: Group, timeout: float) -> Wake:
+        """As start_resume(), on all ranks of a group or on none.
+
+        Contents come once all have their memory, and their communicators if those are named.
+        """
+        job = job_of(group)
+
+        def begin(wake: Wake) -> None:
+            def prepare(prepared: list[Move]) -> None:
+                self.refuse_capture("resume")
+                self.prepare("resume", tags, prepared, order=order)
+                wake.add(*(each for each in prepared if isinstance(each, PreparedStart)))
+
+            call = call_of("resume", tags, WITHOUT_WAIT)
+            job.move(call, prepare, seconds(timeout), _together("resume", tags, timeout))
+
+        return self._wake(tags, begin)
+
+    def _wake(self, tags: Sequence[str], begin: Callable[[Wake], None]) -> Wake:
+        """One with the parts that begin() starts. If that raises, they come to their end first."""
+        wake = Wake([], MOVES.start("resume", tags, lambda: self._reading(tags)))
+        try:
+            begin(wake)
         except BaseException as error:
             wake.fail(error)
             raise
@@ -712,6 +741,15 @@ def _current_stream_is_captured() -> bool:
     return bool(torch.cuda.is_current_stream_capturing())
 
 
+def _together(function: str, tags: Sequence[str], timeout: float) -> Together | None:
+    """What ranks do together when all have prepared the rest: they move their communicators."""
+
+    def together(prepared: list[Move], meeting: Meeting) -> None:
+        COMMUNICATORS.begin(function, timeout).together(prepared, meeting)
+
+    return together if TAG in tags else None
+
+
 def _merge(device: int, forecasts: Sequence[Forecast]) -> Forecast:
     needed = sum(each.needed_bytes for each in forecasts)
     free = min(each.free_bytes for each in forecasts)
@@ -818,17 +856,18 @@ def resume(
             backup. Restores alone what they do not bring. True exchanges by the process group;
             or give an Exchange. Answers Links, which says what came from where
         wait: False returns while contents are on their way, one after the other, and answers a
-            Wake: ready() and wait() say of each tensor when it has arrived
+            Wake: ready() and wait() say of each tensor when it has arrived. With a group all ranks
+            have their memory then, or none does; each rank's contents arrive by themselves
         order: with wait=False, tensors or addresses in the order in which you use them first, such
             as model.parameters(); the rest follows in the order in which it was allocated
     """
     addresses = order_of(order, wait)
-    if group is None:
-        sharing_of(replicas, None, None)  # refuses replicas without a group
+    if group is None or not wait:
+        sharing_of(replicas, None, None, wait)  # refuses replicas
+    if not wait and group is not None:
+        return SAVER.start_together(tags, addresses, group, group_timeout)
     if not wait:
-        if group is not None:
-            raise InvalidArgument("wait=False is for one process: with a group all ranks wait")
-        return SAVER.start_resume(tags, addresses)
+        return SAVER.start_resume(tags, addresses, group_timeout)
     if group is not None:
         return SAVER.move_together("resume", tags, group, group_timeout, replicas)
     SAVER.resume(tags, group_timeout)

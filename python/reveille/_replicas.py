@@ -235,10 +235,17 @@ class Sharing:
             LOGGER.info("a resume of replicas: %s did not arrive right", format_size(wrong))
 
 
-def sharing_of(replicas: Replicas, group: Group | None, job: Job | None) -> Sharing | None:
-    """What ``replicas=`` asks for. Raises InvalidArgument without a group."""
+def sharing_of(
+    replicas: Replicas, group: Group | None, job: Job | None, wait: bool = True
+) -> Sharing | None:
+    """What ``replicas=`` asks for. Raises InvalidArgument without a group, or with wait=False."""
     if replicas is False:
         return None
+    if not wait:
+        raise InvalidArgument(
+            "replicas bring each other's content before any rank goes on: leave out wait=False, or "
+            "leave out replicas= and let each rank restore its own"
+        )
     if job is None:
         raise InvalidArgument("replicas are ranks of a group: give group= as well")
     if replicas is True:

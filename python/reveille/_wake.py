@@ -2,8 +2,8 @@
 """A wake in order: resumes that go on while the program uses what has arrived.
 
 A Started is one resume of C's, in one context. A Wake is what resume(wait=False) began: one in each
-context that has the tags. It ends where somebody waits for it, where its context is closed, or
-where it is dropped.
+context that has the tags. With the ranks of a job each is prepared first: a PreparedStart. A Wake
+ends where somebody waits for it, where its context is closed, or where it is dropped.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import Any, Callable
 from . import _c
 from ._handle import Ended, Handle
 from ._options import address_of
-from .errors import InvalidArgument, ReveilleError, TimedOut
+from .errors import InvalidArgument, ReveilleError, TimedOut, check
 
 FOREVER = (1 << 64) - 1
 # What a wait takes at most before Python may handle a signal.
 SLICE_S = 0.1
+# How ranks name such a resume to each other.
+WITHOUT_WAIT = "wait=False"
 
 
 class Started(Ended):
@@ -39,6 +41,36 @@ class Started(Ended):
                 self.finish()
 
 
+class PreparedStart(Started):
+    """One that has its memory and waits for other ranks: committed or aborted once, then finished.
+
+    Aborted where it is dropped before that.
+    """
+
+    def __init__(self, handle: Handle, *arguments: Any) -> None:
+        self._commits: list[int] = []  # what C has answered
+        super().__init__(handle, "rvl_resume_start_prepare", *arguments)
+
+    def commit(self) -> None:
+        """Lets contents come. Cannot fail."""
+        if self._commits:
+            return
+        commit = self._library.rvl_resume_start_commit
+        self._commits.extend(map(commit, self._to_end.values()))  # one step for the interpreter
+        for status in self._commits:
+            check(status, self._backend, self._library)
+
+    def abort(self) -> None:
+        """Takes the memory back. Raises the device's error if it lets some of it be lost."""
+        if _c.OK not in self._commits:
+            self._end("rvl_resume_start_abort")
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.abort()
+        super().__del__()
+
+
 class Wake:
     """A resume that goes on: what ``resume(..., wait=False)`` answers."""
 
@@ -50,12 +82,12 @@ class Wake:
         self._error: ReveilleError | None = None
         self._lock = threading.RLock()
 
-    def add(self, started: Started) -> None:
-        """Another part of it."""
-        self._started.append(started)
+    def add(self, *started: Started) -> None:
+        """Further parts of it."""
+        self._started.extend(started)
 
     def fail(self, error: BaseException) -> None:
-        """One part of it could not be started: what was comes to its end first."""
+        """One part of it could not be started: what was started comes to its end first."""
         end, self._end = self._end, None
         with contextlib.suppress(ReveilleError):
             self.wait()

@@ -275,6 +275,28 @@ def test_all_ranks_together(tmp_path):
     assert run(tmp_path, body) == [True] * SIZE
 
 
+def test_contents_come_when_all_have_their_communicators(tmp_path):
+    """resume(wait=False): a rank that fails in NCCL keeps all from starting."""
+
+    def body(rank, store):
+        member = Member(rank, store)
+        reveille.pause("nccl", group=member.job)
+        if rank == 1:
+            member.fake.fail = {("resume", "first"): "error"}
+        seen = member.aborted("resume", wait=False)
+        assert states().count("active") == 0
+        member.fake.fail = {}
+        wake = reveille.resume("nccl", wait=False, group=member.job)
+        wake.wait()
+        assert states() == ["active", "active"]
+        member.reduce()
+        return seen[1:4]
+
+    for rank, reason, status in run(tmp_path, body):
+        assert (rank, status) == (1, reveille.InvalidState.STATUS)
+        assert "ncclUnhandledCudaError: the fake was told to fail" in reason
+
+
 def test_without_a_group_all_make_the_call(tmp_path):
     def body(rank, store):
         member = Member(rank, store)

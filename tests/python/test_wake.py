@@ -184,7 +184,7 @@ def test_a_forecast_passes_over_what_does_not_move():
         lambda gpu, layer: gpu.resume("weights", order=[layer]),
         lambda gpu, layer: gpu.resume("weights", wait=False, order=["layer"]),
         lambda gpu, layer: gpu.resume("weights", wait=False, order=[-1]),
-        lambda gpu, layer: gpu.resume("weights", wait=False, group=reveille.Job(Store(), 0, 1)),
+        lambda gpu, layer: gpu.resume("weights", wait=False, replicas=True),
         lambda gpu, layer: gpu.wait(timeout=1),
         lambda gpu, layer: gpu.wait(layer, timeout=-1),
         lambda gpu, layer: gpu.ready("layer"),
@@ -196,14 +196,6 @@ def test_bad_arguments(gpu, call):
     with pytest.raises(reveille.InvalidArgument):
         call(gpu, layers[0])
     assert {gpu.allocation(layer).state for layer in layers} == {"paused"}
-
-
-class Store(dict):
-    set = check = add = compare_set = None
-
-    def __init__(self):
-        super().__init__()
-        self.set = self.check = self.add = self.compare_set = self.get
 
 
 def test_unknown_addresses_and_tags(gpu):
@@ -290,6 +282,56 @@ def test_regions_wake_in_order(run):  # noqa: F811
     reveille.pause("weights")
     reveille.resume("weights", wait=False)  # ends by itself, with the process
     """)
+
+
+def test_regions_of_a_job_wake_in_order(run, tmp_path):  # noqa: F811
+    """A job of one rank; tests/python/test_job_wake.py has those of many. One context for each kind
+    of backup: all have their memory before contents come."""
+    run("""
+    sys.path.insert(0, os.environ["HELPERS"])
+    from job import FileStore
+    reveille.set_disk_directory(os.environ["STORE"])
+    job = reveille.Job(FileStore(os.environ["STORE"]), 0, 1)
+    with reveille.region("weights", backup="host"):
+        layers = [full(2, i + 1) for i in range(4)]
+    with reveille.region("optimizer", backup="disk"):
+        states = full(4, 9)
+    assert len([each for each in reveille.contexts() if each.tags]) == 2
+    reveille.pause()
+    blocker = full(54, 1)
+    for tags in ((), ("weights", "optimizer")):
+        error = refused(lambda: reveille.resume(*tags, wait=False, group=job))
+        assert isinstance(error, reveille.JobAborted)
+        assert (error.rank, error.status) == (0, reveille.OutOfDeviceMemory.STATUS)
+        assert error.requested_bytes == 12 * MIB and used() == 54
+        assert isinstance(refused(reveille.ready, layers[0]), reveille.InvalidState)
+    del blocker
+    torch.cuda.empty_cache()
+    usual, calls = reveille.Context._prepare_resume, []
+
+    def second_fails(context, *arguments, **options):
+        calls.append(context)
+        if len(calls) == 2:
+            raise reveille.DeviceLost("the device is lost")
+        return usual(context, *arguments, **options)
+
+    reveille.Context._prepare_resume = second_fails
+    error = refused(lambda: reveille.resume(wait=False, group=job))
+    assert error.status == reveille.DeviceLost.STATUS and used() == 0
+    reveille.Context._prepare_resume = usual
+    order = [states, *reversed(layers)]
+    wake = reveille.resume("weights", "optimizer", wait=False, group=job, order=order)
+    for tensor in order:
+        reveille.wait(tensor)
+        assert reveille.ready(tensor)
+    assert [set(each.tolist()) for each in order] == [{9}, {4}, {3}, {2}, {1}]
+    wake.wait()
+    assert used() == 12
+    error = refused(lambda: reveille.resume("nobody", wait=False, group=job))
+    assert error.status == reveille.NotFound.STATUS
+    reveille.pause("weights", group=job)
+    reveille.resume("weights", wait=False, group=job)  # ends by itself, with the process
+    """, HELPERS=str(SOURCE / "tests/python"), STORE=str(tmp_path))
 
 
 def test_regions_are_forecast_in_order(run, tmp_path):  # noqa: F811

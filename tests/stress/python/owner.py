@@ -201,8 +201,8 @@ class Owner:
         together = self.context.fits(*tags, restore=restore, order=first, group=self.job)
         self.expect([each.allocation_count for each in together.ranks], [len(moved)], "ranks")
         in_order = self.random.random() < 0.3
-        how = self.some_order() if in_order else self.some_group()
-        if "group" in how and self.random.random() < 0.8:
+        how = {**self.some_group(), **(self.some_order() if in_order else {})}
+        if "group" in how and not in_order and self.random.random() < 0.8:
             how["replicas"] = NoNeighbour()
         done, wake = self.may_run_out(self.context.resume, *tags, restore=restore, timeout=timeout,
                                       **how)  # fmt: skip
