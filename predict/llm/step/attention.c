@@ -102,11 +102,13 @@ static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
     rvli_block sum = rvli_activation(t, bytes);
     rvli_release(t, &by_cosine);
     rvli_release(t, &by_sine);
-    if (!is_joined(t))
-        return sum;
-    rvli_block joined = rvli_activation(t, whole_bytes);
-    rvli_release(t, &sum);
-    return joined;
+    return sum;
+}
+
+/* With the part that is not rotated, if there is one. */
+static rvli_block join(rvli_training *t, rvli_block rotated, uint64_t whole_bytes)
+{
+    return is_joined(t) ? rvli_next(t, whole_bytes, &rotated) : rotated;
 }
 
 /* Of each head, in fp32, without a weight: takes q or k, and answers it normed. */
@@ -136,8 +138,8 @@ static void fused_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
     layer->v = rvli_linear_forward(t, number, RVLI_ROLE_QKV, kept);
-    layer->q = rotate(t, q_bytes(t));
-    layer->k = rotate(t, kv_bytes(t));
+    layer->q = join(t, rotate(t, q_bytes(t)), q_bytes(t));
+    layer->k = join(t, rotate(t, kv_bytes(t)), kv_bytes(t));
 }
 
 static void apart_forward(rvli_training *t, uint32_t number, bool kept)
@@ -160,8 +162,10 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         layer->k = k;
         return;
     }
-    layer->q = rotate(t, q_bytes(t));
-    layer->k = rotate(t, kv_bytes(t));
+    rvli_block rotated_q = rotate(t, q_bytes(t));
+    rvli_block rotated_k = rotate(t, kv_bytes(t));
+    layer->q = join(t, rotated_q, q_bytes(t));
+    layer->k = join(t, rotated_k, kv_bytes(t));
     rvli_release(t, &q);
     rvli_release(t, &k);
     if (is_normed_behind(t)) {
@@ -293,6 +297,8 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
     }
     hold_keys(t, number, kept);
     layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
+    if (is_joined(t))
+        rvli_leave(t, &layer->attended, kept);
     gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
     rvli_release(t, &wide.q);
@@ -407,8 +413,9 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         join_backward(t, &rotated_k, &rotated_q, of);
         return;
     }
-    of->k = rotated_k;
-    of->q = rotated_q;
+    bool as_one = (t->model->features & RVLI_WIDE_QK_NORM) != 0; /* the norm takes all heads */
+    of->k = as_one ? rvli_next(t, kv_bytes(t), &rotated_k) : rotated_k;
+    of->q = as_one ? rvli_next(t, q_bytes(t), &rotated_q) : rotated_q;
 }
 
 /* q and k: through their norm, and made contiguous. */
@@ -418,7 +425,8 @@ static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t by
     if (has_norms(t) && !is_normed_behind(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
-    if (!has_positions(t))
+    bool is_contiguous = (t->model->features & RVLI_WIDE_QK_NORM) != 0;
+    if (!has_positions(t) || is_contiguous)
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);

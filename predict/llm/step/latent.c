@@ -56,16 +56,19 @@ static rvli_block project_q(rvli_training *t, rvli_layer *layer, bool kept)
     rvli_block down = rvli_activation(t, bytes_of(t, RVLI_DIM_Q_LORA));
     layer->latent_q = compressed(t, &down, RVLI_DIM_Q_LORA, &layer->q_norm, kept);
     rvli_block q = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
-    if (!kept)
-        rvli_release(t, &layer->latent_q);
+    if (!rvli_has_indexer(t)) /* which needs it, too */
+        rvli_leave(t, &layer->latent_q, kept);
     return q;
 }
 
-static void attend(rvli_training *t, rvli_layer *layer)
+static void attend(rvli_training *t, rvli_layer *layer, bool kept)
 {
     layer->attended = rvli_activation(t, bytes_of(t, RVLI_DIM_ATTENDED));
     layer->sums = rvli_activation(t, sums_bytes(t));
+    rvli_leave(t, &layer->sums, kept);
+    rvli_leave(t, &layer->mask, kept);
     layer->by_tokens = rvli_activation(t, bytes_of(t, RVLI_DIM_ATTENDED));
+    rvli_leave(t, &layer->attended, kept);
 }
 
 static void drop(rvli_training *t, rvli_layer *layer)
@@ -88,7 +91,7 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
     layer->v = rvli_activation(t, bytes_of(t, RVLI_DIM_KV_UP));
     layer->k = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
     rvli_indexer_forward(t, layer);
-    attend(t, layer);
+    attend(t, layer, kept);
     rvli_block output = rvli_activation(t, bytes_of(t, RVLI_DIM_HIDDEN));
     rvli_indexer_attended(t, layer);
     rvli_release(t, &q);
@@ -97,6 +100,7 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
     rvli_indexer_done(t, layer, kept && recomputes(t));
     if (!kept) {
         drop(t, layer);
+        rvli_release(t, &layer->latent_q);
         rvli_release(t, &layer->latent_kv);
         rvli_release(t, &layer->attention_input);
     }

@@ -112,12 +112,18 @@ static void fetch(rvli_training *t, const rvli_norm *kept, uint64_t bytes)
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, bytes);
 }
 
-/* With the last tensor of a layer that was computed again, its input goes. */
+static void release_begin(rvli_training *t, rvli_layer *layer)
+{
+    rvli_release(t, &layer->input);
+    rvli_release(t, &layer->handed);
+}
+
+/* With the last tensor of a layer that was computed again, what it began with goes. */
 static void release_recomputed_from(rvli_training *t, const rvli_norm *kept)
 {
     for (uint32_t i = 0; (t->options->flags & RVL_MODEL_RECOMPUTE) && i < t->model->layers; i++) {
         if (kept == &t->layers[i].before_attention)
-            rvli_release(t, &t->layers[i].input);
+            release_begin(t, &t->layers[i]);
     }
 }
 

@@ -249,7 +249,7 @@ static void efficient_works(rvli_training *t)
 
 static void cudnn_works(rvli_training *t, bool masked)
 {
-    uint64_t copies = masked ? 1 : 2;
+    uint64_t copies = is_grouped(t) && !masked ? 2 : 1; /* where heads of q share a gradient */
     rvli_block of_q =
         rvli_activation(t, copies * RVLI_FULL * q_elements(t) + sums_bytes(t) + SEEDS_BYTES);
     rvli_release(t, &of_q);

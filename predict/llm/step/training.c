@@ -68,12 +68,20 @@ static void load(rvli_training *t)
         rvli_buckets_make(t);
 }
 
+/* Of each head, what has positions. */
+static uint64_t rotary_width(const rvl_model *model)
+{
+    if (model->features & RVLI_MLA)
+        return model->dim[RVLI_DIM_KV_DOWN] - model->dim[RVLI_DIM_KV_LORA];
+    return model->dim[model->features & RVLI_JOINED_ROTARY ? RVLI_DIM_ROTARY : RVLI_DIM_HEAD];
+}
+
 /* Cosines and sines of one sequence's positions, in fp32, and then in the type of the layers. */
 static void make_rotary(rvli_training *t, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
-    uint64_t angles = (uint64_t)t->options->seq_len * t->model->dim[RVLI_DIM_HEAD];
+    uint64_t angles = t->options->seq_len * rotary_width(t->model);
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
     rvli_block whole = rvli_activation(t, RVLI_FULL * angles);
@@ -168,7 +176,6 @@ static void backward(rvli_training *t)
         rvli_unit *unit = &t->units[layer - 1];
         rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
         (rvli_has_streams(t) ? rvli_streams_layer_backward : rvli_layer_backward)(t, layer - 1);
-        rvli_release(t, &t->layers[layer - 1].handed);
         rvli_reduce(t, unit);
         rvli_tape_between(&t->tape);
     }
