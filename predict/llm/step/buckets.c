@@ -3,9 +3,9 @@
  * DDP's buckets: gradients are copied there to be summed over ranks, and stay
  * (torch/csrc/distributed/c10d/reducer.cpp).
  *
- * The first backward pass has one bucket of all. It shows in which order gradients come, and by
- * that order the second forward pass makes the buckets that stay: the first of at least 1 MiB, the
- * others of at least 25 MiB.
+ * The first backward pass has one bucket of all, or one of each type. It shows in which order
+ * gradients come, and by that order the second forward pass makes the buckets that stay: the first
+ * of at least 1 MiB, the others of at least 25 MiB.
  *
  * When the bucket of all goes is a matter of time. What NCCL reduces is held until NCCL is next
  * called after a thread that looks every 100 ms has found the reduction done
@@ -15,6 +15,7 @@
  * pass. Ranks and runs differ in that. The default is what reserves more.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "predict/llm/step/training.h"
 
@@ -89,30 +90,41 @@ static uint64_t gradient_bytes(const rvli_parameter *parameter)
 
 void rvli_buckets_make(rvli_training *t)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes[2] = {0};
     broadcast(t);
     for (uint32_t i = 0; i < t->parameter_count; i++)
-        bytes += gradient_bytes(&t->parameters[i]);
-    t->first_bucket = take(t, bytes);
+        bytes[!rvli_is_wide_router(t, t->parameters[i].role)] += gradient_bytes(&t->parameters[i]);
+    for (int i = 0; i < 2; i++)
+        t->first_bucket[i] = take(t, bytes[i]);
 }
 
-typedef struct filling {
-    rvli_training *t;
+typedef struct bucket {
     uint64_t bytes;
     uint64_t least_bytes;
+} bucket;
+
+/* Gradients of each type have buckets of their own. */
+typedef struct filling {
+    rvli_training *t;
+    bucket usual;
+    bucket in_full; /* fp32, where the others are bf16 */
 } filling;
 
-/* parameter: NULL: no more come. */
+static void close_bucket(filling *f, bucket *b)
+{
+    take(f->t, b->bytes);
+    *b = (bucket){.least_bytes = BUCKET_BYTES};
+}
+
 static void fill(filling *f, const rvli_parameter *parameter)
 {
-    f->bytes += parameter != NULL ? gradient_bytes(parameter) : 0;
-    if (f->bytes < f->least_bytes)
+    bucket *b = rvli_is_wide_router(f->t, parameter->role) ? &f->in_full : &f->usual;
+    b->bytes += gradient_bytes(parameter);
+    if (b->bytes < b->least_bytes)
         return;
-    take(f->t, f->bytes);
+    close_bucket(f, b);
     if (f->t->closes_bucket == NULL)
         f->t->closes_bucket = parameter;
-    f->bytes = 0;
-    f->least_bytes = BUCKET_BYTES;
 }
 
 static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
@@ -125,7 +137,7 @@ static void fill_role(filling *f, const rvli_unit *unit, rvli_role role)
         fill(f, &f->t->parameters[unit->by_role[role] - 1]);
 }
 
-/* Those without a role, the last first: shared experts, and the router. */
+/* Those without a role, the last first. */
 static void fill_others(filling *f, const rvli_unit *unit)
 {
     for (uint32_t i = unit->count; i > 0; i--) {
@@ -135,16 +147,24 @@ static void fill_others(filling *f, const rvli_unit *unit)
     }
 }
 
+/* The expert for all tokens, behind the others or before them in the backward pass. */
+static void fill_shared(filling *f, const rvli_unit *unit)
+{
+    fill_role(f, unit, RVLI_ROLE_SHARED_DOWN);
+    fill_role(f, unit, RVLI_ROLE_SHARED_UP);
+    fill_role(f, unit, RVLI_ROLE_SHARED_GATE);
+}
+
 /* A layer's, as the backward pass has them. */
 static void fill_layer(filling *f, rvli_unit *unit)
 {
     static const rvli_role order[] = {RVLI_ROLE_NORM_BEHIND_MLP,
-                                      RVLI_ROLE_SHARED_DOWN,
-                                      RVLI_ROLE_SHARED_UP,
+                                      RVLI_ROLE_SHARED_OPEN,
                                       RVLI_ROLE_DOWN,
                                       RVLI_ROLE_GATE_UP,
                                       RVLI_ROLE_UP,
                                       RVLI_ROLE_GATE,
+                                      RVLI_ROLE_ROUTER,
                                       RVLI_ROLE_NORM_BEFORE_MLP,
                                       RVLI_ROLE_NORM_BEHIND_ATTENTION,
                                       RVLI_ROLE_DELTA_OUT,
@@ -177,6 +197,8 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_MAMBA_IN,
                                       RVLI_ROLE_NORM_BEFORE_ATTENTION};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (order[i] == (rvli_is_shared_first(f->t) ? RVLI_ROLE_NORM_BEFORE_MLP : RVLI_ROLE_DOWN))
+            fill_shared(f, unit);
         if (order[i] == RVLI_ROLE_NORM_BEFORE_MLP)
             fill_others(f, unit);
         fill_role(f, unit, order[i]);
@@ -185,11 +207,11 @@ static void fill_layer(filling *f, rvli_unit *unit)
 
 void rvli_buckets_rebuild(rvli_training *t)
 {
-    filling f = {.t = t, .least_bytes = FIRST_BUCKET_BYTES};
-    if (t->first_bucket == NULL)
+    filling f = {.t = t, .usual = {0, FIRST_BUCKET_BYTES}, .in_full = {0, FIRST_BUCKET_BYTES}};
+    if (t->first_bucket[1] == NULL)
         return;
-    t->held_bucket = t->first_bucket;
-    t->first_bucket = NULL;
+    memcpy(t->held_bucket, t->first_bucket, sizeof t->held_bucket);
+    memset(t->first_bucket, 0, sizeof t->first_bucket);
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
         rvli_buckets_release(t);
     fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
@@ -201,21 +223,22 @@ void rvli_buckets_rebuild(rvli_training *t)
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_NORM);
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDINGS);
-    f.least_bytes = 0;
     fill_role(&f, rvli_root(t), RVLI_ROLE_EMBEDDING);
-    if (rvli_is_frozen(t))
-        fill(&f, NULL); /* adapters come last then */
+    close_bucket(&f, &f.usual); /* what is left */
+    close_bucket(&f, &f.in_full);
 }
 
 void rvli_buckets_ready(rvli_training *t, const rvli_parameter *parameter)
 {
-    if (t->held_bucket != NULL && parameter == t->closes_bucket)
+    if (t->held_bucket[1] != NULL && parameter == t->closes_bucket)
         t->bucket_reduced = true;
 }
 
 void rvli_buckets_release(rvli_training *t)
 {
     t->bucket_reduced = false;
-    rvli_drop(&t->tape, t->held_bucket);
-    t->held_bucket = NULL;
+    for (int i = 0; i < 2; i++) {
+        rvli_drop(&t->tape, t->held_bucket[i]);
+        t->held_bucket[i] = NULL;
+    }
 }

@@ -7,17 +7,16 @@
  * gpt_oss bounds gate and up, and multiplies the gate by a sigmoid of it; its biases are copied for
  * each row.
  *
- * DeepSeek's router and others take hidden states in fp32, which stay, and give weights in fp32, as
- * is then what they multiply.
+ * Routers in fp32 (router.c) give weights in fp32, as is then what they multiply.
  *
- * Tokens are copied once for each expert that they chose, in the order of the experts, and go
- * through two products over all experts. What these give is copied each time to clear the rows of
- * experts that are elsewhere. The sizes do not depend on how tokens are routed.
+ * The chosen experts of all tokens are sorted. Tokens are copied once for each expert that they
+ * chose, in this order, and go through two products over all experts. What these give is copied
+ * each time to clear the rows of experts that are elsewhere. The sizes do not depend on how tokens
+ * are routed.
  */
 #include "predict/llm/step/training.h"
 
 #define INDEX_BYTES UINT64_C(8)
-#define INDICES 3 /* order, token and inverse order, of each chosen expert */
 
 typedef struct widths {
     uint64_t tokens;   /* hidden states */
@@ -25,9 +24,7 @@ typedef struct widths {
     uint64_t inner;    /* of the experts' MLP */
     uint64_t up;       /* with the gate, if there is one */
     uint64_t weighed;  /* selected, multiplied by the router's weights */
-    uint64_t logits;
-    uint64_t shared; /* of the MLP of the expert for all tokens */
-    uint64_t shared_up;
+    uint64_t indices;  /* one for each chosen expert */
 } widths;
 
 static bool takes_all(const rvli_training *t)
@@ -48,18 +45,38 @@ static widths widths_of(const rvli_training *t)
                     .weighed = hidden * chosen * wider,
                     .inner = inner,
                     .up = gates * inner,
-                    .logits = RVLI_HALF * t->tokens * dim[RVLI_DIM_EXPERTS],
-                    .shared = RVLI_HALF * t->tokens * dim[RVLI_DIM_SHARED_INTERMEDIATE],
-                    .shared_up = gates * RVLI_HALF * t->tokens * dim[RVLI_DIM_SHARED_INTERMEDIATE]};
+                    .indices = INDEX_BYTES * t->tokens * t->model->experts_per_token};
 }
 
+/* What nothing needs behind the experts, unless they are run for a backward pass. */
 static void drop(rvli_training *t, rvli_experts *e)
 {
-    rvli_block *all[] = {
-        &e->input,          &e->probabilities, &e->indices,    &e->selected,   &e->up,
-        &e->activated,      &e->factors[0],    &e->factors[1], &e->factors[2], &e->product,
-        &e->given,          &e->shared,        &e->repeated,   &e->shared_up,  &e->shared_activated,
-        &e->shared_product, &e->shared_gate};
+    rvli_block *all[] = {&e->input,
+                         &e->router,
+                         &e->scores,
+                         &e->indices,
+                         &e->divided,
+                         &e->order,
+                         &e->places,
+                         &e->inverse,
+                         &e->sorted_weights,
+                         &e->selected,
+                         &e->up,
+                         &e->activated,
+                         &e->factors[0],
+                         &e->factors[1],
+                         &e->factors[2],
+                         &e->product,
+                         &e->given,
+                         &e->repeated,
+                         &e->shared_gate,
+                         &e->shared_up,
+                         &e->shared_activated,
+                         &e->shared_given,
+                         &e->shared_product,
+                         &e->shared_opened,
+                         &e->logits,
+                         &e->weights};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         rvli_release(t, all[i]);
 }
@@ -69,178 +86,237 @@ static bool has_gate(const widths *w)
     return w->up > w->inner;
 }
 
-/* A copy in which some rows are cleared; takes the original. */
-static rvli_block cleared(rvli_training *t, rvli_block *original)
-{
-    rvli_block copy = rvli_activation(t, rvli_bytes_of(*original));
-    rvli_release(t, original);
-    return copy;
-}
-
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 static bool is_biased(const rvli_training *t)
 {
     return (t->model->features & RVLI_EXPERT_BIAS) != 0;
 }
 
-/* ---- Forward ---- */
-
-/* Answers the logits, which stay until the experts are done. */
-static rvli_block route(rvli_training *t, const widths *w, rvli_experts *e)
+/* Granite's are a block of their own: logits go with it, what it gave has a name until the layer
+ * returns, and its gradient is whole before that of the expert for all tokens is added. */
+static bool is_block(const rvli_training *t)
 {
-    bool in_full = (t->model->features & RVLI_FULL_ROUTER) != 0;
-    e->input = rvli_activation(t, in_full ? 2 * w->tokens : 0);
-    rvli_block logits = rvli_activation(t, w->logits);
-    rvli_block full = rvli_activation(t, 2 * w->logits);
-    e->probabilities = rvli_activation(t, 2 * w->logits);
-    rvli_release(t, &full);
-    e->indices =
-        rvli_activation(t, INDICES * INDEX_BYTES * t->tokens * t->model->experts_per_token);
-    return logits;
+    return (t->model->features & RVLI_FUSED_UP) != 0;
 }
 
-static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e)
+/* Routers in fp32 keep a copy, and experts do. */
+static bool keeps_tokens(const rvli_training *t)
+{
+    return rvli_has_shared(t) || (t->model->features & RVLI_FULL_ROUTER) == 0;
+}
+
+/* ---- Forward ---- */
+
+static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e, bool kept)
 {
     e->activated = rvli_activation(t, w->inner);
     if (is_biased(t)) {
         rvli_block bounded = rvli_activation(t, w->inner);
         rvli_block scaled = rvli_activation(t, w->inner);
-        e->factors[0] = next(t, w->inner, &scaled);
+        e->factors[0] = rvli_next(t, w->inner, &scaled);
         e->factors[1] = rvli_activation(t, w->inner);
         e->factors[2] = rvli_activation(t, w->inner);
-        e->product = next(t, w->inner, &bounded);
+        e->product = rvli_next(t, w->inner, &bounded);
     } else {
         e->product = rvli_activation(t, w->inner);
     }
     if (!has_gate(w)) /* relu and its square need themselves alone */
         rvli_release(t, &e->up);
+    rvli_leave(t, &e->up, kept);
+    rvli_leave(t, &e->activated, kept);
+    for (int i = 0; i < 3; i++)
+        rvli_leave(t, &e->factors[i], kept);
 }
 
-/* Each token's outputs, weighed, in its order, and their sum. */
-static rvli_block add_up(rvli_training *t, const widths *w)
+/* The chosen experts of all tokens, sorted. */
+typedef struct sorting {
+    rvli_block sorted;
+    rvli_block small; /* the same in 4 bytes, to be counted */
+} sorting;
+
+/* What a sort works in, beside keys and values: both once more. */
+static void sort_works(rvli_training *t, const widths *w)
+{
+    rvli_block works = rvli_activation(t, 2 * w->indices);
+    rvli_release(t, &works);
+}
+
+static sorting sort(rvli_training *t, const widths *w, rvli_experts *e)
+{
+    sorting s = {.sorted = rvli_activation(t, w->indices)};
+    e->order = rvli_activation(t, w->indices);
+    rvli_block places = rvli_activation(t, w->indices);
+    sort_works(t, w);
+    rvli_release(t, &places);
+    e->places = rvli_activation(t, w->indices);
+    e->selected = rvli_activation(t, w->selected);
+    e->sorted_weights = rvli_activation(t, rvli_bytes_of(e->weights));
+    s.small = rvli_activation(t, w->indices / 2);
+    return s;
+}
+
+/* Each token's outputs, weighed, in its order, and their sum. partial: recomputing stops when the
+ * last tensor is there that the backward pass needs. */
+static rvli_block add_up(rvli_training *t, const widths *w, rvli_experts *e, bool partial)
 {
     bool in_full = w->weighed > w->selected;
     rvli_block weighed = rvli_activation(t, w->weighed);
-    rvli_block ordered = next(t, w->weighed, &weighed);
-    rvli_block sum = next(t, in_full ? 2 * w->tokens : w->tokens, &ordered);
-    return in_full ? next(t, w->tokens, &sum) : sum;
+    e->inverse = rvli_activation(t, w->indices);
+    rvli_block places = rvli_activation(t, w->indices);
+    rvli_release(t, &places);
+    if (partial) {
+        rvli_release(t, &weighed);
+        return NULL;
+    }
+    rvli_block ordered = rvli_next(t, w->weighed, &weighed);
+    rvli_block sum = rvli_activation(t, in_full ? 2 * w->tokens : w->tokens);
+    rvli_block output = in_full ? rvli_activation(t, w->tokens) : sum;
+    rvli_release(t, &ordered);
+    if (in_full)
+        rvli_release(t, &sum);
+    return output;
 }
 
-/* All experts for each token. Answers the sum of their outputs. */
-static rvli_block run_all(rvli_training *t, const widths *w, rvli_experts *e)
+/* All experts for each token. Answers what they gave. */
+static rvli_block run_all(rvli_training *t, const widths *w, rvli_experts *e, bool kept)
 {
     e->repeated = rvli_activation(t, w->selected);
     e->selected = rvli_activation(t, w->selected);
+    rvli_leave(t, &e->repeated, kept);
     e->up = rvli_activation(t, w->up);
     e->activated = rvli_activation(t, w->inner);
     e->product = rvli_activation(t, w->inner);
+    rvli_leave(t, &e->activated, kept);
     rvli_block given = rvli_activation(t, w->selected);
-    return next(t, w->tokens, &given);
+    rvli_leave(t, &e->product, kept);
+    rvli_leave(t, &e->up, kept);
+    return given;
 }
 
 /* Those that were chosen. Answers the sum of their outputs. */
-static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e)
+static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e, bool kept, bool partial)
 {
-    e->selected = rvli_activation(t, w->selected);
+    sorting s = sort(t, w, e);
     rvli_block bias = rvli_activation(t, is_biased(t) ? w->up : 0);
     rvli_block given = rvli_activation(t, w->up);
-    e->up = cleared(t, &given);
-    gate_forward(t, w, e);
-    bias = next(t, is_biased(t) ? w->selected : 0, &bias);
+    e->up = rvli_next(t, w->up, &given); /* a copy, some rows cleared */
+    gate_forward(t, w, e, kept);
+    bias = rvli_next(t, is_biased(t) ? w->selected : 0, &bias);
     given = rvli_activation(t, w->selected);
-    e->given = cleared(t, &given);
-    rvli_block sum = add_up(t, w);
+    rvli_leave(t, &e->product, kept);
+    e->given = rvli_next(t, w->selected, &given);
+    rvli_block sum = add_up(t, w, e, partial);
     rvli_release(t, &bias);
+    rvli_release(t, &s.sorted);
+    rvli_release(t, &s.small);
+    rvli_leave(t, &e->selected, kept);
+    rvli_leave(t, &e->given, kept);
     return sum;
 }
 
-/* gate, up, the activated gate and their product; without a gate relu and its square. */
-static void shared_forward(rvli_training *t, const widths *w, rvli_experts *e)
+static rvli_block add_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block *shared,
+                             rvli_block *routed)
 {
-    if (!rvli_runs_shared(t)) {
-        e->shared = rvli_activation(t, 4 * w->shared);
-        return;
-    }
-    e->shared_up = rvli_activation(t, w->shared_up);
-    e->shared_activated = rvli_activation(t, w->shared);
-    e->shared_product = rvli_activation(t, w->shared);
-    if (!has_gate(w))
-        rvli_release(t, &e->shared_up);
-}
-
-static bool is_shared_first(const rvli_training *t)
-{
-    return (t->model->features & RVLI_SHARED_FIRST) != 0;
-}
-
-/* Hunyuan's and ERNIE's shared expert, before the router. Answers what it gave. */
-static rvli_block shared_first_forward(rvli_training *t, const widths *w, rvli_experts *e)
-{
-    if (!is_shared_first(t) || w->shared == 0)
-        return NULL;
-    e->shared_gate = rvli_activation(t, w->shared);
-    e->shared_activated = rvli_activation(t, w->shared);
-    e->shared_up = rvli_activation(t, w->shared);
-    e->shared_product = rvli_activation(t, w->shared);
-    return rvli_activation(t, w->tokens);
-}
-
-static rvli_block with_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block given,
-                              rvli_block routed)
-{
-    if (w->shared == 0)
-        return routed;
-    if (given == NULL) {
-        shared_forward(t, w, e);
-        given = rvli_activation(t, w->tokens);
-    }
     rvli_block sum = rvli_activation(t, w->tokens);
-    rvli_release(t, &given);
-    rvli_release(t, &routed);
+    rvli_release(t, shared);
+    if (is_block(t))
+        e->routed = *routed;
+    else
+        rvli_release(t, routed);
     return sum;
 }
 
-rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept)
+/* The expert for all tokens last, to which the sum over all others is added in place. */
+static rvli_block forward_all(rvli_training *t, const widths *w, rvli_experts *e, bool kept,
+                              bool partial)
+{
+    rvli_block given = run_all(t, w, e, kept);
+    rvli_block output = rvli_shared_forward(t, e, kept, partial);
+    rvli_block sum = rvli_activation(t, partial ? 0 : w->tokens);
+    rvli_release(t, &sum);
+    rvli_release(t, &given);
+    return output;
+}
+
+static rvli_block forward_chosen(rvli_training *t, const widths *w, rvli_experts *e, bool kept,
+                                 bool partial)
+{
+    bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
+    rvli_block shared = first ? rvli_shared_forward(t, e, kept, false) : NULL;
+    rvli_router_forward(t, e, kept);
+    rvli_block routed = run(t, w, e, kept, partial && !behind && !rvli_opens_shared(t));
+    if (is_block(t))
+        rvli_release(t, &e->logits);
+    if (behind)
+        shared = rvli_shared_forward(t, e, kept, partial);
+    else if (first)
+        shared = rvli_shared_open(t, e, shared, partial);
+    if (partial || !rvli_has_shared(t)) {
+        rvli_release(t, &shared);
+        return routed;
+    }
+    return add_shared(t, w, e, &shared, &routed);
+}
+
+rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
+    rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
-    rvli_block given = shared_first_forward(t, &w, &layer->experts);
-    rvli_block logits = route(t, &w, &layer->experts);
-    rvli_block output = (takes_all(t) ? run_all : run)(t, &w, &layer->experts);
-    if (given == NULL)
-        rvli_release(t, &logits);
-    output = with_shared(t, &w, &layer->experts, given, output);
-    rvli_release(t, &logits);
-    if (!kept) {
-        drop(t, &layer->experts);
-        rvli_release(t, &layer->mlp_input);
+    rvli_block output = NULL;
+    if (takes_all(t)) {
+        rvli_router_forward(t, e, kept);
+        output = forward_all(t, &w, e, kept, partial);
+    } else {
+        output = forward_chosen(t, &w, e, kept, partial);
+        rvli_release(t, &e->weights);
     }
+    rvli_release(t, &e->logits);
+    if (!kept)
+        drop(t, e);
+    rvli_leave(t, &layer->mlp_input, kept && keeps_tokens(t));
     return output;
 }
 
 /* ---- Backward ---- */
 
-/* Answers the gradient of what the experts gave. */
-static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e)
+/* What is put where indices say is added in their order, so they are sorted first. */
+static void put_backward(rvli_training *t, const widths *w)
+{
+    rvli_block linear = rvli_activation(t, w->indices);
+    rvli_block sorted = rvli_activation(t, w->indices);
+    rvli_block places = rvli_activation(t, w->indices);
+    rvli_block range = rvli_activation(t, w->indices);
+    sort_works(t, w);
+    rvli_release(t, &range);
+    rvli_release(t, &places);
+    rvli_release(t, &sorted);
+    rvli_release(t, &linear);
+}
+
+/* Answers the gradient of what the experts gave. Takes that of their sum, where it is its own. */
+static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                   rvli_block *of_output)
 {
     bool in_full = w->weighed > w->selected;
+    bool recomputed = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     rvli_block of_sum = rvli_activation(t, in_full ? 2 * w->tokens : 0);
-    rvli_block of_ordered = next(t, w->weighed, &of_sum);
-    rvli_block of_weighed = next(t, w->weighed, &of_ordered);
+    rvli_block of_ordered = rvli_next(t, w->weighed, &of_sum);
+    rvli_release(t, of_output);
+    rvli_block of_weighed = rvli_activation(t, w->weighed);
+    put_backward(t, w);
+    rvli_release(t, &of_ordered);
+    rvli_release(t, &e->inverse);
     rvli_block of_weights = rvli_activation(t, w->weighed);
     rvli_block of_given = rvli_activation(t, w->weighed);
-    rvli_release(t, &of_weights);
+    if (recomputed)
+        rvli_release(t, &e->given);
+    if (in_full)
+        of_given = rvli_next(t, w->selected, &of_given);
+    e->of_weights = rvli_next(t, rvli_bytes_of(e->sorted_weights), &of_weights);
     rvli_release(t, &of_weighed);
     rvli_release(t, &e->given);
-    if (in_full)
-        of_given = next(t, w->selected, &of_given);
-    return next(t, w->selected, &of_given);
+    rvli_release(t, &e->sorted_weights);
+    return rvli_next(t, w->selected, &of_given);
 }
 
 /* The same of a bounded gate by its sigmoid: gate and up are every second element. */
@@ -248,155 +324,82 @@ static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_exper
                                    rvli_block of_product)
 {
     rvli_block of_up = rvli_activation(t, w->inner);
-    rvli_block of_gated = next(t, w->inner, &of_product);
+    rvli_block of_gated = rvli_next(t, w->inner, &of_product);
     rvli_release(t, &e->factors[1]);
     rvli_release(t, &e->factors[2]);
     rvli_block of_gate = rvli_activation(t, w->inner);
-    rvli_block of_sigmoid = next(t, w->inner, &of_gated);
+    rvli_block of_sigmoid = rvli_next(t, w->inner, &of_gated);
     rvli_release(t, &e->activated);
-    rvli_block of_scaled = next(t, w->inner, &of_sigmoid);
+    rvli_block of_scaled = rvli_next(t, w->inner, &of_sigmoid);
     rvli_release(t, &e->factors[0]);
-    rvli_block passing = next(t, w->inner, &of_scaled);
+    rvli_block passing = rvli_next(t, w->inner, &of_scaled);
     rvli_release(t, &passing);
-    rvli_block of_bounded = next(t, w->inner, &of_up);
-    rvli_block of_free = next(t, w->inner, &of_gate);
+    rvli_block of_bounded = rvli_next(t, w->inner, &of_up);
+    rvli_block of_free = rvli_next(t, w->inner, &of_gate);
     rvli_release(t, &e->up);
-    rvli_block of_both = next(t, w->up, &of_bounded);
-    rvli_block second = next(t, w->up, &of_free);
+    rvli_block of_both = rvli_next(t, w->up, &of_bounded);
+    rvli_block second = rvli_next(t, w->up, &of_free);
     rvli_release(t, &second);
-    return next(t, w->up, &of_both);
+    return rvli_next(t, w->up, &of_both);
 }
 
-/* What an MLP kept of gate and up, and what it activated of them. */
-typedef struct activation {
-    bool gated;
-    rvli_block *up;
-    rvli_block *activated;
-} activation;
-
-/* Answers the gradient of what gate and up gave, or up alone. */
-static rvli_block activated_backward(rvli_training *t, const activation *a, rvli_block of_product)
-{
-    uint64_t bytes = rvli_bytes_of(of_product);
-    if (!a->gated)
-        return rvli_squared_backward(t, of_product, a->activated);
-    rvli_block of_up = rvli_activation(t, bytes);
-    rvli_block of_activated = next(t, bytes, &of_product);
-    rvli_release(t, a->activated);
-    rvli_block of_gate = next(t, bytes, &of_activated);
-    rvli_release(t, a->up);
-    rvli_block of_both = next(t, 2 * bytes, &of_gate);
-    rvli_release(t, &of_up);
-    return of_both;
-}
-
-/* The same of the experts, of which some rows are cleared. */
+/* Answers the gradient of what gate and up gave, or up alone, of which some rows are cleared. */
 static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                 rvli_block of_product)
 {
-    rvli_block of_both =
-        activated_backward(t, &(activation){has_gate(w), &e->up, &e->activated}, of_product);
-    return next(t, w->up, &of_both);
-}
-
-/* Answers the gradient of the tokens; NULL: it is part of the other experts'. */
-static rvli_block shared_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                  rvli_unit *unit)
-{
-    if (!rvli_runs_shared(t)) {
-        rvli_block of_product = rvli_activation(t, w->shared);
-        rvli_block of_both = rvli_activation(t, 2 * w->shared);
-        rvli_release(t, &e->shared);
-        rvli_release(t, &of_product);
-        rvli_release(t, &of_both);
-        return NULL;
+    rvli_block of_both = NULL;
+    if (has_gate(w)) {
+        rvli_block of_up = rvli_activation(t, w->inner);
+        rvli_block of_activated = rvli_next(t, w->inner, &of_product);
+        rvli_release(t, &e->activated);
+        rvli_block of_gate = rvli_next(t, w->inner, &of_activated);
+        rvli_release(t, &e->up);
+        of_both = rvli_next(t, w->up, &of_gate);
+        rvli_release(t, &of_up);
+    } else {
+        of_both = rvli_squared_backward(t, of_product, &e->activated);
     }
-    if (w->shared == 0 || is_shared_first(t))
-        return NULL;
-    rvli_gradient(t, unit, RVLI_ROLE_SHARED_DOWN);
-    rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    rvli_block of_product = rvli_activation(t, w->shared);
-    rvli_release(t, &e->shared_product);
-    rvli_block of_up = activated_backward(
-        t, &(activation){has_gate(w), &e->shared_up, &e->shared_activated}, of_product);
-    rvli_gradient(t, unit, RVLI_ROLE_SHARED_UP);
-    return next(t, w->tokens, &of_up);
+    return takes_all(t) ? of_both : rvli_next(t, w->up, &of_both);
 }
 
-/* Adds both gradients of the tokens. */
-static rvli_block both(rvli_training *t, const widths *w, rvli_block of_shared,
-                       rvli_block of_routed)
-{
-    if (of_shared == NULL)
-        return of_routed;
-    rvli_block sum = next(t, w->tokens, &of_shared);
-    rvli_release(t, &of_routed);
-    return sum;
-}
-
-/* From the gradient of the sum of their outputs to that of what the products of gate and up gave.
- */
+/* From the gradient of what the experts gave to that of what the products of gate and up gave. */
 static rvli_block outputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                   rvli_unit *unit)
+                                   rvli_unit *unit, rvli_block of_given)
 {
-    rvli_block of_given =
-        takes_all(t) ? rvli_activation(t, w->selected) : weights_backward(t, w, e);
     rvli_gradient(t, unit, RVLI_ROLE_DOWN);
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
-    rvli_block of_product = next(t, w->inner, &of_given);
+    rvli_block of_product = rvli_next(t, w->inner, &of_given);
     rvli_release(t, &e->product);
     return (is_biased(t) ? bounded_backward : gate_backward)(t, w, e, of_product);
 }
 
-/* From the gradient of what the experts got to that of the tokens. */
-static rvli_block inputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                  rvli_block of_selected)
+/* From the gradient of what all experts got to that of the tokens. */
+static rvli_block repeated_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                    rvli_block of_selected)
 {
-    rvli_block of_weights = rvli_activation(t, takes_all(t) ? w->selected : 0);
-    of_selected = next(t, w->selected, &of_selected);
+    rvli_block of_weights = rvli_activation(t, w->selected);
+    of_selected = rvli_next(t, w->selected, &of_selected);
     rvli_release(t, &of_weights);
     rvli_release(t, &e->repeated);
-    return next(t, w->tokens, &of_selected);
+    rvli_release(t, &e->weights);
+    return rvli_next(t, w->tokens, &of_selected);
 }
 
-/* Of a router in fp32. What it passes on is added in place. */
-static void router_backward(rvli_training *t, const widths *w, rvli_experts *e)
+/* The same of those that were chosen, and of the router's weights in the experts' order. */
+static rvli_block selected_backward(rvli_training *t, const widths *w, rvli_experts *e,
+                                    rvli_block of_selected)
 {
-    if (e->input == NULL)
-        return;
-    rvli_block of_full = rvli_activation(t, 2 * w->tokens);
-    rvli_release(t, &e->input);
-    rvli_block of_tokens = next(t, w->tokens, &of_full);
-    rvli_release(t, &of_tokens);
-}
-
-/* The expert that ran first comes last. Adds its part to the gradient of the tokens. */
-static void shared_first_backward(rvli_training *t, const widths *w, rvli_layer *layer,
-                                  rvli_unit *unit, rvli_block *of_output, rvli_block *of_input)
-{
-    rvli_experts *e = &layer->experts;
-    if (!is_shared_first(t) || w->shared == 0)
-        return;
-    rvli_gradient(t, unit, RVLI_ROLE_SHARED_DOWN);
-    rvli_block of_product = rvli_activation(t, w->shared);
-    rvli_release(t, of_output);
-    rvli_release(t, &e->shared_product);
-    rvli_block of_up = rvli_activation(t, w->shared);
-    rvli_block of_activated = rvli_activation(t, w->shared);
-    rvli_release(t, &of_product);
-    rvli_release(t, &e->shared_activated);
-    rvli_release(t, &e->shared_up);
-    rvli_gradient(t, unit, RVLI_ROLE_SHARED_UP);
-    rvli_block part = rvli_activation(t, w->tokens);
-    rvli_release(t, &of_up);
-    rvli_block sum = next(t, w->tokens, of_input);
-    rvli_release(t, &part);
-    rvli_block of_gate = next(t, w->shared, &of_activated);
-    rvli_release(t, &e->shared_gate);
-    rvli_gradient(t, unit, RVLI_ROLE_SHARED_GATE);
-    part = next(t, w->tokens, &of_gate);
-    rvli_release(t, &part); /* added in place */
-    *of_input = sum;
+    of_selected = rvli_next(t, w->selected, &of_selected);
+    rvli_block of_weights = rvli_activation(t, rvli_bytes_of(e->of_weights));
+    put_backward(t, w);
+    rvli_release(t, &e->order);
+    rvli_release(t, &e->of_weights);
+    rvli_block of_tokens = rvli_activation(t, w->tokens);
+    put_backward(t, w);
+    rvli_release(t, &e->places);
+    rvli_release(t, &of_selected);
+    rvli_release(t, &of_weights);
+    return of_tokens;
 }
 
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
@@ -405,20 +408,32 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_unit *unit = &t->units[number];
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
-    rvli_block of_shared = shared_backward(t, &w, e, unit);
-    bool first = is_shared_first(t) && w.shared > 0;
-    if (e->input != NULL && !first) /* the router has its own, in fp32 */
-        rvli_release(t, &layer->mlp_input);
-    rvli_block of_up = outputs_backward(t, &w, e, unit);
-    if (!first)
-        rvli_release(t, &of_output);
+    rvli_sum of_tokens = {0};
+    rvli_block of_given = rvli_activation(t, takes_all(t) ? w.selected : 0);
+    rvli_block of_shared = rvli_shared_open_backward(t, unit, e, &of_tokens);
+    bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
+    if (behind)
+        rvli_shared_backward(t, number, NULL, &of_tokens);
+    if (!takes_all(t)) {
+        rvli_block mine = first ? NULL : of_output;
+        of_given = weights_backward(t, &w, e, &mine);
+        of_output = first ? of_output : NULL;
+    }
+    rvli_block of_up = outputs_backward(t, &w, e, unit, of_given);
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
-    rvli_block of_selected = next(t, w.selected, &of_up);
+    rvli_block of_selected = rvli_next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);
-    rvli_block of_input = both(t, &w, of_shared, inputs_backward(t, &w, e, of_selected));
-    router_backward(t, &w, e);
-    shared_first_backward(t, &w, layer, unit, &of_output, &of_input);
+    rvli_block part = (takes_all(t) ? repeated_backward : selected_backward)(t, &w, e, of_selected);
+    rvli_sum of_block = {0}, *routed = is_block(t) ? &of_block : &of_tokens;
+    rvli_add(t, routed, &part, false);
+    rvli_router_backward(t, unit, e, routed);
+    if (is_block(t))
+        rvli_add(t, &of_tokens, &of_block.block, false);
+    if (first)
+        rvli_shared_last_backward(t, number, of_shared != NULL ? &of_shared : &of_output,
+                                  &of_tokens);
+    rvli_release(t, &of_output);
     drop(t, e);
     rvli_release(t, &layer->mlp_input);
-    return of_input;
+    return of_tokens.block;
 }

@@ -137,6 +137,7 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
         layer->middle = NULL;
     }
     rvli_release(t, &layer->middle);
+    rvli_release(t, &layer->experts.routed);
 }
 
 void rvli_layer_forward(rvli_training *t, uint32_t number)

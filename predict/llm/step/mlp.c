@@ -105,7 +105,7 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
 {
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
-        return rvli_experts_forward(t, number, kept);
+        return rvli_experts_forward(t, number, kept, partial);
     (has_gate(t) ? gated_forward : squared_forward)(t, number, kept);
     rvli_block output = NULL;
     if (partial)

@@ -14,10 +14,14 @@ static bool is_in_blocks(const rvli_training *t, uint64_t elements)
            elements >= RVLI_STATE_8BIT_ELEMENTS_MIN;
 }
 
-static uint64_t state_bytes(const rvli_training *t, uint64_t elements)
+static uint64_t state_bytes(const rvli_training *t, const rvli_parameter *parameter)
 {
+    uint64_t elements = parameter->share_elements;
     bool full = rvli_optimizer_kinds[t->options->optimizer].blocks && !is_in_blocks(t, elements);
-    return (full ? RVLI_FULL : rvli_optimizer_kinds[t->options->optimizer].bytes) * elements;
+    bool as_it_is = t->options->optimizer == RVL_MODEL_ADAMW_BF16; /* in the parameter's type */
+    if (full || (as_it_is && rvli_is_wide_router(t, parameter->role)))
+        return RVLI_FULL * elements;
+    return rvli_optimizer_kinds[t->options->optimizer].bytes * elements;
 }
 
 /* bitsandbytes has them in managed memory, which is not PyTorch's. */
@@ -45,7 +49,7 @@ static void make_states(rvli_training *t)
         parameter->has_managed_states = is_paged(t, parameter->share_elements);
         for (unsigned state = 0; state < count && !parameter->has_managed_states; state++)
             parameter->states[state] =
-                rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter->share_elements));
+                rvli_take(&t->tape, RVL_MODEL_OPTIMIZER, state_bytes(t, parameter));
         make_scales(t, parameter->share_elements, count);
     }
 }
@@ -69,9 +73,8 @@ void rvli_optimizer_step(rvli_training *t)
         return;
     }
     for (uint32_t i = 0; i < t->parameter_count; i++)
-        roots[i] = rvli_take(
-            &t->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES,
-            t->parameters[i].trained ? state_bytes(t, t->parameters[i].share_elements) : 0);
+        roots[i] = rvli_take(&t->tape, RVL_MODEL_OPTIMIZER_TEMPORARIES,
+                             t->parameters[i].trained ? state_bytes(t, &t->parameters[i]) : 0);
     for (uint32_t i = t->parameter_count; i > 0; i--)
         rvli_release(t, &roots[i - 1]);
     free(roots);

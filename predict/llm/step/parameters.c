@@ -7,20 +7,13 @@
 
 #define LAYER "model.layers.%L."
 #define DELTA LAYER "linear_attn."
+#define SHARED LAYER "mlp.shared_experts."
 #define EXPERT LAYER "mlp.experts.%E."
 
 typedef struct named_role {
     const char *pattern;
     rvli_role role;
 } named_role;
-
-/* Of the expert for all tokens, where its program is known. */
-static const named_role shared[] = {
-    {LAYER "mlp.shared_experts.gate_proj.weight", RVLI_ROLE_SHARED_GATE},
-    {LAYER "mlp.shared_experts.up_proj.weight", RVLI_ROLE_SHARED_UP},
-    {LAYER "shared_mlp.input_linear.weight", RVLI_ROLE_SHARED_UP},
-    {LAYER "mlp.shared_experts.down_proj.weight", RVLI_ROLE_SHARED_DOWN},
-};
 
 static const named_role roles[] = {
     {"model.embed_tokens.weight", RVLI_ROLE_EMBEDDING},
@@ -46,6 +39,12 @@ static const named_role roles[] = {
     {LAYER "mlp.up_proj.weight", RVLI_ROLE_UP},
     {LAYER "mlp.gate_up_proj.weight", RVLI_ROLE_GATE_UP},
     {LAYER "mlp.down_proj.weight", RVLI_ROLE_DOWN},
+    {LAYER "mlp.gate.weight", RVLI_ROLE_ROUTER},
+    {SHARED "gate_proj.weight", RVLI_ROLE_SHARED_GATE},
+    {SHARED "up_proj.weight", RVLI_ROLE_SHARED_UP},
+    {LAYER "shared_mlp.input_linear.weight", RVLI_ROLE_SHARED_UP},
+    {SHARED "down_proj.weight", RVLI_ROLE_SHARED_DOWN},
+    {LAYER "mlp.shared_expert_gate.weight", RVLI_ROLE_SHARED_OPEN},
     {EXPERT "gate_proj.weight", RVLI_ROLE_GATE},
     {EXPERT "up_proj.weight", RVLI_ROLE_GATE},
     {EXPERT "down_proj.weight", RVLI_ROLE_DOWN},
@@ -90,10 +89,6 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (strcmp(pattern, roles[i].pattern) == 0)
             return roles[i].role;
-    }
-    for (size_t i = 0; rvli_runs_shared(t) && i < sizeof shared / sizeof shared[0]; i++) {
-        if (strcmp(pattern, shared[i].pattern) == 0)
-            return shared[i].role;
     }
     return RVLI_ROLE_OTHER;
 }
@@ -171,13 +166,14 @@ static void take(void *user, const rvli_tensor *tensor)
         return;
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
     bool quantised = rvli_is_quantised(t->options->base_dtype, tensor);
+    uint64_t plain = rvli_is_wide_router(t, role) ? RVLI_FULL : rvli_flow_bytes(t);
     *parameter =
         (rvli_parameter){.pattern = tensor->pattern,
                          .layer = tensor->layer,
                          .role = role,
                          .is_quantised = quantised,
                          .trained = !rvli_is_frozen(t) && rvli_tensor_learns(tensor),
-                         .element_bytes = quantised ? RVLI_HALF : rvli_flow_bytes(t),
+                         .element_bytes = quantised ? RVLI_HALF : plain,
                          .elements = tensor->stack * tensor->rows * tensor->columns,
                          .share_elements = rvli_base_share(t->options->base_dtype, tensor, ranks)};
     add_to_unit(t, unit, role);

@@ -39,7 +39,9 @@ static void load_parameters(rvli_training *t)
     for (uint32_t i = 0; i < t->parameter_count; i++) {
         rvli_parameter *parameter = &t->parameters[i];
         bool adapter = parameter->role == RVLI_ROLE_ADAPTER;
-        uint64_t each = adapter ? rvli_adapter_bytes(t) : rvli_share_bytes(t);
+        bool wide = rvli_is_wide_router(t, parameter->role);
+        uint64_t plain = wide ? RVLI_FULL : rvli_share_bytes(t);
+        uint64_t each = adapter ? rvli_adapter_bytes(t) : plain;
         parameter->share =
             rvli_take(&t->tape, RVL_MODEL_SHARDED_WEIGHTS, each * parameter->share_elements);
     }

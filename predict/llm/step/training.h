@@ -46,9 +46,11 @@ typedef enum rvli_role {
     RVLI_ROLE_NORM_BEHIND_ATTENTION,
     RVLI_ROLE_NORM_BEHIND_MLP,
     RVLI_ROLE_LAST_NORM,
-    RVLI_ROLE_SHARED_GATE,
-    RVLI_ROLE_SHARED_UP, /* of the expert for all tokens, where its program is known */
+    RVLI_ROLE_ROUTER,
+    RVLI_ROLE_SHARED_GATE, /* of the expert for all tokens */
+    RVLI_ROLE_SHARED_UP,
     RVLI_ROLE_SHARED_DOWN,
+    RVLI_ROLE_SHARED_OPEN, /* Qwen's: multiplies what it gives */
     RVLI_ROLE_MAMBA_IN,
     RVLI_ROLE_MAMBA_CONV,
     RVLI_ROLE_MAMBA_CONV_BIAS,
@@ -159,21 +161,32 @@ typedef struct rvli_adapter {
 
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
-    rvli_block input;         /* of a router in fp32 */
-    rvli_block probabilities; /* of the router */
-    rvli_block indices;
-    rvli_block repeated; /* where all get all tokens: these before they are weighed */
-    rvli_block selected; /* what they get */
-    rvli_block up;       /* and gate */
+    rvli_block input;  /* of a router in fp32 */
+    rvli_block router; /* its weights in fp32 */
+    rvli_block logits; /* until the experts are done */
+    rvli_block scores;
+    rvli_block indices; /* of the chosen */
+    rvli_block divided; /* their weights, by their sum */
+    rvli_block weights; /* as the experts get them */
+    rvli_block order;   /* of the chosen experts */
+    rvli_block places;  /* of tokens in this order */
+    rvli_block sorted_weights;
+    rvli_block of_weights; /* backward: of these */
+    rvli_block inverse;    /* of the order */
+    rvli_block repeated;   /* where all get all tokens: these before they are weighed */
+    rvli_block selected;   /* what they get */
+    rvli_block up;         /* and gate */
     rvli_block activated;
     rvli_block factors[3]; /* gpt_oss: sigmoid, gate by sigmoid, up and one */
     rvli_block product;
     rvli_block given;
-    rvli_block shared;      /* the expert for all tokens: all that it keeps, or what follows */
-    rvli_block shared_gate; /* where it runs first; of others with up */
-    rvli_block shared_up;   /* and gate */
+    rvli_block routed;      /* Granite's: their sum, until the layer returns */
+    rvli_block shared_gate; /* the expert for all tokens; of fused ones with up */
+    rvli_block shared_up;
     rvli_block shared_activated;
     rvli_block shared_product;
+    rvli_block shared_given; /* Qwen's: before it is multiplied by the other */
+    rvli_block shared_opened;
 } rvli_experts;
 
 /* What Mamba's scan keeps, all but the first two in fp32. */
@@ -341,10 +354,10 @@ typedef struct rvli_training {
     rvli_unit *units; /* the layers, and the root behind them */
     rvli_layer *layers;
     rvli_block workspaces[RVLI_WORKSPACE_COUNT];
-    rvli_block first_bucket;             /* of DDP, until its second pass */
-    rvli_block held_bucket;              /* the same in that pass */
+    rvli_block first_bucket[2];          /* of DDP, until its second pass: in fp32; all others */
+    rvli_block held_bucket[2];           /* the same in that pass */
     const rvli_parameter *closes_bucket; /* its gradient fills the first of the buckets that stay */
-    bool bucket_reduced;                 /* and has come: held_bucket goes */
+    bool bucket_reduced;                 /* and has come: held buckets go */
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
@@ -498,10 +511,11 @@ static inline bool rvli_is_offloaded(const rvli_training *t)
     return (t->options->flags & RVL_MODEL_OFFLOAD) != 0;
 }
 
-/* Whether the expert for all tokens is run operation by operation. */
-static inline bool rvli_runs_shared(const rvli_training *t)
+/* Hunyuan's and ERNIE's routers are in fp32 in the module. FSDP2 refuses that, so there they are
+ * not. */
+static inline bool rvli_is_wide_router(const rvli_training *t, rvli_role role)
 {
-    return (t->model->features & (RVLI_NO_GATE | RVLI_FUSED_UP | RVLI_SHARED_FIRST)) != 0;
+    return role == RVLI_ROLE_ROUTER && !t->sharded && (t->model->features & RVLI_SHARED_FIRST) != 0;
 }
 
 static inline rvli_unit *rvli_root(const rvli_training *t)
@@ -700,8 +714,36 @@ void rvli_indexer_end(rvli_training *t);
 
 /* ---- experts.c: what is in the place of an MLP ---- */
 
-rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept);
+/* partial: recomputing stops when the last tensor is there that the backward pass needs. */
+rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+
+/* ---- router.c: what chooses them ---- */
+
+/* Makes e->indices and e->weights. The caller releases the latter, and e->logits. */
+void rvli_router_forward(rvli_training *t, rvli_experts *e, bool kept);
+void rvli_router_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e, rvli_sum *of_tokens);
+
+/* ---- shared_expert.c: the expert for all tokens beside them ---- */
+
+bool rvli_has_shared(const rvli_training *t);
+/* Whether it runs before the router. */
+bool rvli_is_shared_first(const rvli_training *t);
+/* Whether a gate multiplies what it gave. */
+bool rvli_opens_shared(const rvli_training *t);
+/* partial: up to its last product, and NULL. */
+rvli_block rvli_shared_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial);
+/* Takes what it gave, and answers the same multiplied by its gate, or, without one, as it is. */
+rvli_block rvli_shared_open(rvli_training *t, rvli_experts *e, rvli_block given, bool partial);
+/* Answers the gradient of what it gave; NULL: it is that of the sum. */
+rvli_block rvli_shared_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
+                                     rvli_sum *of_tokens);
+/* of_output: of what it gave, released when it has been used; NULL: it stays. */
+void rvli_shared_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                          rvli_sum *of_tokens);
+/* The same where it ran first. */
+void rvli_shared_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                               rvli_sum *of_tokens);
 
 /* ---- streams.c: Gemma 3n's hidden states; else nothing happens ---- */
 
