@@ -115,7 +115,8 @@ def fill(model):
 def freeze_indexers(model):
     """They choose tokens without gradients, and DDP refuses parameters that get none."""
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(".indexer." not in name)
+        if ".indexer." in name:
+            parameter.requires_grad_(False)
 
 
 def quantised(config, options):
