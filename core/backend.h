@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/secret_digest.h"
 #include "reveille/sim.h"
 #include "reveille/status.h"
 
@@ -121,12 +122,11 @@ typedef struct rvli_host_facts {
  *   external_set  From now on `bytes` of the device are taken by others, in all.
  * Group "digest":
  *   digest        Queues computing the digests (base/digest.h) of the granules of [addr, addr +
- *                 size). arriving: after what was queued to the device so far (copy_to_device,
- *                 fill). digests_out may be any host memory: it is written by the time that waiting
- *                 for an event recorded afterwards, or synchronize, has answered; until then it
- *                 must stay, and the content as it is. Where that answer is a failure, what it
- *                 holds is undefined.
- * Group "prefetch" (a hint; the stub answers RVL_OK):
+ *                 size); those of base/secret_digest.h, if secret is not NULL. arriving: after
+ *                 what was queued to the device so far (copy_to_device, fill). digests_out may be
+ * any host memory: it is written by the time that waiting for an event recorded afterwards, or
+ * synchronize, has answered; until then it must stay, and the content as it is. Where that answer
+ * is a failure, what it holds is undefined. Group "prefetch" (a hint; the stub answers RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.
  * Group "host":
@@ -141,8 +141,8 @@ typedef struct rvli_host_facts {
 #define RVLI_BACKEND_DIGEST_MAP(X)                                                                 \
     X(digest,                                                                                      \
       (void *self, int device, uint64_t addr, uint64_t size, bool arriving,                        \
-       rvli_digest *digests_out),                                                                  \
-      (self, device, addr, size, arriving, digests_out))
+       const rvli_secret *secret, rvli_digest *digests_out),                                       \
+      (self, device, addr, size, arriving, secret, digests_out))
 #define RVLI_BACKEND_PREFETCH_MAP(X)                                                               \
     X(prefetch, (void *self, uint64_t addr, int depth), (self, addr, depth))
 #define RVLI_BACKEND_HOST_MAP(X)                                                                   \

@@ -198,9 +198,10 @@ static rvl_status pricing_copy_to_device(void *self, int device, uint64_t addr, 
 
 /* Every digest is 0: core/rehearsal.c says which backups have another, and so have changed. */
 static rvl_status pricing_digest(void *self, int device, uint64_t addr, uint64_t size,
-                                 bool arriving, rvli_digest *digests_out)
+                                 bool arriving, const rvli_secret *secret, rvli_digest *digests_out)
 {
     (void)addr;
+    (void)secret;
     pricing *prices = self;
     rvli_pricer *pricer = pricer_of(self, device);
     uint64_t granules = size / prices->devices[device].facts.granularity_bytes;

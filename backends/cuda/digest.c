@@ -8,6 +8,7 @@
 #include "base/error.h"
 
 #define KERNEL_NAME "rvl_digest"
+#define SECRET_KERNEL_NAME "rvl_secret_digest"
 #define THREADS 512 /* as in digest.cu */
 
 #ifdef RVL_HAVE_DIGEST_KERNEL
@@ -27,6 +28,9 @@ static CUresult load(rvli_cuda_digests *digests, uint64_t slot_count)
     CUresult result = rvli_cuda.cuModuleLoadData(&digests->module, kernel_image);
     if (result == CUDA_SUCCESS)
         result = rvli_cuda.cuModuleGetFunction(&digests->kernel, digests->module, KERNEL_NAME);
+    if (result == CUDA_SUCCESS)
+        result = rvli_cuda.cuModuleGetFunction(&digests->secret_kernel, digests->module,
+                                               SECRET_KERNEL_NAME);
     if (result == CUDA_SUCCESS)
         result = rvli_cuda.cuStreamCreate(&digests->stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
@@ -126,14 +130,18 @@ static CUresult launch(rvli_cuda_device *device)
     uint64_t count = digests->slots_used - digests->slots_launched;
     uint64_t *granules = digests->granules + digests->slots_launched;
     rvli_digest *slots = digests->slots + digests->slots_launched; /* the GPU's addresses, too */
-    void *params[] = {&granules, &device->granularity_bytes, &count, &slots};
+    rvli_secret secret = digests->secret;
+    /* The kernel without a secret has four of them. */
+    void *params[] = {&granules,   &device->granularity_bytes, &count, &slots, &secret.low,
+                      &secret.high};
+    CUfunction kernel = digests->by_secret ? digests->secret_kernel : digests->kernel;
     CUresult result = CUDA_SUCCESS;
     if (digests->await_arrival)
         result = rvli_cuda.cuEventRecord(digests->arrived, device->in);
     if (digests->await_arrival && result == CUDA_SUCCESS)
         result = rvli_cuda.cuStreamWaitEvent(digests->stream, digests->arrived, 0);
     if (result == CUDA_SUCCESS)
-        result = rvli_cuda.cuLaunchKernel(digests->kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
+        result = rvli_cuda.cuLaunchKernel(kernel, (unsigned)count, 1, 1, THREADS, 1, 1, 0,
                                           digests->stream, params, NULL);
     return result;
 }
@@ -181,12 +189,30 @@ static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
     return status;
 }
 
-/* With the lock held, so that numbers rise in the order of the work. */
-static rvl_status gather(rvli_cuda_device *device, uint64_t addr, bool arriving,
-                         rvli_cuda_delivery *delivery)
+/* What is gathered from now on is computed by this secret, NULL: without one. With the lock held.
+ */
+static rvl_status turn_to(rvli_cuda_device *device, const rvli_secret *secret)
 {
     rvli_cuda_digests *digests = &device->digests;
-    rvl_status status = make_room(device, delivery->count);
+    bool same = secret == NULL ? !digests->by_secret
+                               : digests->by_secret && secret->low == digests->secret.low &&
+                                     secret->high == digests->secret.high;
+    rvl_status status = same ? RVL_OK : compute(device);
+    if (status != RVL_OK)
+        return status;
+    digests->by_secret = secret != NULL;
+    digests->secret = secret != NULL ? *secret : (rvli_secret){0};
+    return RVL_OK;
+}
+
+/* With the lock held, so that numbers rise in the order of the work. */
+static rvl_status gather(rvli_cuda_device *device, uint64_t addr, bool arriving,
+                         const rvli_secret *secret, rvli_cuda_delivery *delivery)
+{
+    rvli_cuda_digests *digests = &device->digests;
+    rvl_status status = turn_to(device, secret);
+    if (status == RVL_OK)
+        status = make_room(device, delivery->count);
     if (status != RVL_OK)
         return status;
     delivery->from = digests->slots + digests->slots_used;
@@ -204,7 +230,7 @@ static rvl_status gather(rvli_cuda_device *device, uint64_t addr, bool arriving,
 }
 
 static rvl_status gather_locked(rvli_cuda_device *device, uint64_t addr, uint64_t count,
-                                bool arriving, rvli_digest *digests_out)
+                                bool arriving, const rvli_secret *secret, rvli_digest *digests_out)
 {
     rvli_cuda_delivery *delivery = calloc(1, sizeof *delivery);
     if (delivery == NULL)
@@ -212,7 +238,7 @@ static rvl_status gather_locked(rvli_cuda_device *device, uint64_t addr, uint64_
     delivery->to = digests_out;
     delivery->count = count;
     pthread_mutex_lock(&device->digests.lock);
-    rvl_status status = gather(device, addr, arriving, delivery);
+    rvl_status status = gather(device, addr, arriving, secret, delivery);
     pthread_mutex_unlock(&device->digests.lock);
     if (status != RVL_OK)
         free(delivery);
@@ -233,7 +259,7 @@ static rvl_status not_available(const rvli_cuda_device *device)
 }
 
 rvl_status rvli_cuda_op_digest(void *self, int number, uint64_t addr, uint64_t size, bool arriving,
-                               rvli_digest *digests_out)
+                               const rvli_secret *secret, rvli_digest *digests_out)
 {
     rvli_cuda_device *device = NULL;
     rvl_status status = rvli_cuda_device_of(self, number, &device);
@@ -247,7 +273,7 @@ rvl_status rvli_cuda_op_digest(void *self, int number, uint64_t addr, uint64_t s
     status = rvli_cuda_enter(device);
     if (status != RVL_OK)
         return status;
-    status = gather_locked(device, addr, size / granule, arriving, digests_out);
+    status = gather_locked(device, addr, size / granule, arriving, secret, digests_out);
     rvli_cuda_leave();
     return status;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The digests of base/digest.h on the GPU: one block of threads a granule, wherever it lies.
+ * The digests of base/digest.h and base/secret_digest.h on the GPU: a block of threads for each
+ * granule, wherever it lies.
  *
  * Each thread takes every blockDim-th 16 bytes, with several loads in flight, so that memory is
  * what it waits for; what is read once is not kept in the caches. Sums are made in registers, then
  * within each warp, then across the warps of the block.
  */
 #include "base/digest_mix.h"
+#include "base/secret_digest_mix.h"
 
 #define THREADS 512 /* as launched */
 #define WARPS (THREADS / 32)
@@ -75,4 +77,69 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     sum = sum_of_warp(sum);
     if (lane == 0)
         digests[blockIdx.x] = make_ulonglong2(sum.low, sum.high);
+}
+
+/* ---- By a secret ---- */
+
+/* The part of a granule's polynomial that is this thread's. */
+static __device__ __forceinline__ rvli_mod part_of_thread(const ulonglong2 *pairs, uint64_t count,
+                                                          rvli_mod root)
+{
+    const rvli_mod stride = rvli_mod_power(root, 2 * THREADS);
+    uint64_t i = threadIdx.x;
+    rvli_mod part = 0;
+    if (i >= count)
+        return 0;
+    for (; i + (IN_FLIGHT - 1) * THREADS < count; i += IN_FLIGHT * THREADS) {
+        ulonglong2 words[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            words[k] = __ldcs(pairs + i + k * THREADS);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            part = rvli_mod_add(rvli_mod_multiply(part, stride),
+                                rvli_mod_add(rvli_mod_multiply(words[k].x, root), words[k].y));
+    }
+    for (; i < count; i += THREADS) {
+        ulonglong2 words = __ldcs(pairs + i);
+        part = rvli_mod_add(rvli_mod_multiply(part, stride),
+                            rvli_mod_add(rvli_mod_multiply(words.x, root), words.y));
+    }
+    uint64_t following = 2 * (count - 1 - (i - THREADS)); /* words after this thread's last one */
+    return rvli_mod_multiply(part, rvli_mod_power(root, following + 1));
+}
+
+static __device__ __forceinline__ rvli_mod parts_of_warp(rvli_mod part)
+{
+    for (int distance = 16; distance > 0; distance /= 2) {
+        uint64_t low = __shfl_down_sync(EVERY_LANE, (uint64_t)part, distance);
+        uint64_t high = __shfl_down_sync(EVERY_LANE, (uint64_t)(part >> 64), distance);
+        part = rvli_mod_add(part, rvli_mod_of(low, high));
+    }
+    return part;
+}
+
+/* As rvl_digest; secret: base/secret_digest.h. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rvl_secret_digest(const uint64_t *granules, uint64_t granule_bytes, uint64_t granule_count,
+                      ulonglong2 *digests, uint64_t secret_low, uint64_t secret_high)
+{
+    __shared__ uint64_t low_of_warps[WARPS], high_of_warps[WARPS];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (blockIdx.x >= granule_count)
+        return;
+    rvli_mod part = parts_of_warp(part_of_thread((const ulonglong2 *)granules[blockIdx.x],
+                                                 granule_bytes / sizeof(ulonglong2),
+                                                 rvli_mod_of(secret_low, secret_high)));
+    if (lane == 0) {
+        low_of_warps[warp] = (uint64_t)part;
+        high_of_warps[warp] = (uint64_t)(part >> 64);
+    }
+    __syncthreads();
+    if (warp > 0)
+        return;
+    part = lane < WARPS ? rvli_mod_of(low_of_warps[lane], high_of_warps[lane]) : 0;
+    part = rvli_mod_least(parts_of_warp(part));
+    if (lane == 0)
+        digests[blockIdx.x] = make_ulonglong2((uint64_t)part, (uint64_t)(part >> 64));
 }

@@ -9,7 +9,7 @@
  *
  * A granule keeps one multiprocessor busy and no more, so pieces are gathered until somebody
  * records an event or waits, and then computed by one launch, on a stream of its own: the GPU's
- * processors read what its copy engines are copying.
+ * processors read what its copy engines are copying. A launch computes digests of one kind.
  */
 #ifndef RVL_BACKENDS_CUDA_DIGEST_H
 #define RVL_BACKENDS_CUDA_DIGEST_H
@@ -20,6 +20,7 @@
 
 #include "backends/cuda/driver.h"
 #include "base/digest.h"
+#include "base/secret_digest.h"
 
 /* Results that are to be handed over. */
 typedef struct rvli_cuda_delivery {
@@ -34,6 +35,7 @@ typedef struct rvli_cuda_digests {
     CUresult refusal; /* of the driver, at opening; CUDA_SUCCESS: none */
     CUmodule module;
     CUfunction kernel;
+    CUfunction secret_kernel; /* of digests by a secret */
     CUstream stream;
     CUevent arrived;    /* in the stream of what comes in: that digests are to wait for */
     rvli_digest *slots; /* pinned, and written to by the GPU; NULL: no digests */
@@ -44,6 +46,8 @@ typedef struct rvli_cuda_digests {
     uint64_t slots_used;     /* the first of slots; 0 again when nothing is to be handed over */
     uint64_t slots_launched; /* of those, the first are being computed */
     bool await_arrival;      /* some of the others are of what is still coming in */
+    bool by_secret;          /* the others are digests by a secret */
+    rvli_secret secret;
     uint64_t last_number;
     rvli_cuda_delivery *first, *last; /* by number */
 } rvli_cuda_digests;

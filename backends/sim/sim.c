@@ -532,7 +532,7 @@ static rvl_status sim_copy_to_device(void *self, int device, uint64_t addr, cons
 
 /* Copies have been made when their ops return: digests are right at once. */
 static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t size, bool arriving,
-                             rvli_digest *digests_out)
+                             const rvli_secret *secret, rvli_digest *digests_out)
 {
     rvli_sim_device *d = lock_device(self, device);
     if (d == NULL)
@@ -543,8 +543,11 @@ static rvl_status sim_digest(void *self, int device, uint64_t addr, uint64_t siz
             d, rvli_error(RVL_ERR_NOT_SUPPORTED, "accounted memory has no content: no digests"));
     if (!whole_granules(d, size) || !whole_granules(d, addr) || !accessible(d, addr, size))
         return unlock_device(d, invalid("digests are made of whole granules of mapped memory"));
-    for (uint64_t i = 0; i < size / granule; i++)
-        digests_out[i] = rvli_digest_of((const void *)(uintptr_t)(addr + i * granule), granule);
+    for (uint64_t i = 0; i < size / granule; i++) {
+        const void *at = (const void *)(uintptr_t)(addr + i * granule);
+        digests_out[i] = secret != NULL ? rvli_secret_digest_of(secret, at, granule)
+                                        : rvli_digest_of(at, granule);
+    }
     rvli_price_copy(&d->pricer, arriving ? RVLI_IN : RVLI_OUT, d->pricer.cost.digest, size);
     return unlock_device(d, RVL_OK);
 }

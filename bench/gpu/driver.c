@@ -68,7 +68,9 @@ static void set_fake_kernel(void)
     if (symbol == NULL)
         return; /* a real driver */
     memcpy(&set, &symbol, sizeof set);
-    need(set("rvl_digest", fake_digest, 4, sizes), "giving the fake driver its kernel");
+    need(set("rvl_digest", fake_digest, 4, sizes) &&
+             set("rvl_secret_digest", fake_digest, 4, sizes),
+         "giving the fake driver its kernels");
 }
 
 uint64_t driver_calls(void)

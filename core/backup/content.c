@@ -35,7 +35,7 @@ rvl_status rvli_content_learn(rvli_transition *transition, rvli_move_item *item,
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for digests");
     rvl_status status =
         context->ops.digest(context->self, allocation->device, allocation->addr + what.offset,
-                            what.size, arriving, item->digests + what.offset / granule);
+                            what.size, arriving, NULL, item->digests + what.offset / granule);
     if (status != RVL_OK)
         rvli_error_op("digest");
     return status;

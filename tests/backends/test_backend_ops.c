@@ -51,7 +51,7 @@ static void what_is_missing_is_not_supported(void **state)
     assert_int_equal(copy.external_set(NULL, 0, 1), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.host_memory(NULL, &facts), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.host_trim(NULL, 0), RVL_ERR_NOT_SUPPORTED);
-    assert_int_equal(copy.digest(NULL, 0, 0, 0, false, &digest), RVL_ERR_NOT_SUPPORTED);
+    assert_int_equal(copy.digest(NULL, 0, 0, 0, false, NULL, &digest), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.export_block(NULL, 0, 1, &file), RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(copy.import_block(NULL, 0, 1, 1, &block), RVL_ERR_NOT_SUPPORTED);
 }

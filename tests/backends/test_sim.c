@@ -414,12 +414,12 @@ static void digests_take_their_time(void **state)
     assert_int_equal(ops->map(self, 0, addr, GRANULE, block), RVL_OK);
     assert_int_equal(ops->set_access(self, 0, addr, GRANULE, 1), RVL_OK);
     assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
-    assert_int_equal(ops->digest(self, 0, addr, GRANULE, false, &digest), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, false, NULL, &digest), RVL_OK);
     assert_int_equal(rvli_clock_now(&clock), 0);
     assert_int_equal(ops->synchronize(self, 0), RVL_OK);
     assert_int_equal(rvli_clock_now(&clock), 100 + 3 * GRANULE); /* beside the filling */
     assert_int_equal(ops->fill(self, 0, addr, GRANULE, 1), RVL_OK);
-    assert_int_equal(ops->digest(self, 0, addr, GRANULE, true, &digest), RVL_OK);
+    assert_int_equal(ops->digest(self, 0, addr, GRANULE, true, NULL, &digest), RVL_OK);
     assert_int_equal(ops->synchronize(self, 0), RVL_OK);
     assert_int_equal(rvli_clock_now(&clock), 200 + 7 * GRANULE); /* after it */
     ops->close(self);

@@ -19,16 +19,34 @@ static void fake_digest(void **params)
             (const void *)(uintptr_t)((const uint64_t *)(uintptr_t)granules)[i], granule_bytes);
 }
 
+/* And the one by a secret. */
+static void fake_secret_digest(void **params)
+{
+    uint64_t granules, granule_bytes, granule_count, digests;
+    rvli_secret secret;
+    memcpy(&granules, params[0], sizeof granules);
+    memcpy(&granule_bytes, params[1], sizeof granule_bytes);
+    memcpy(&granule_count, params[2], sizeof granule_count);
+    memcpy(&digests, params[3], sizeof digests);
+    memcpy(&secret.low, params[4], sizeof secret.low);
+    memcpy(&secret.high, params[5], sizeof secret.high);
+    for (uint64_t i = 0; i < granule_count; i++)
+        ((rvli_digest *)(uintptr_t)digests)[i] = rvli_secret_digest_of(
+            &secret, (const void *)(uintptr_t)((const uint64_t *)(uintptr_t)granules)[i],
+            granule_bytes);
+}
+
 /* The control is found in the driver that was opened: on a real one there is nothing to link. */
 void gpu_fake_kernels(void)
 {
-    static const size_t sizes[] = {8, 8, 8, 8};
+    static const size_t sizes[] = {8, 8, 8, 8, 8, 8};
     bool (*set)(const char *, void (*)(void **), size_t, const size_t *) = NULL;
     void *library = dlopen(getenv("RVL_CUDA_LIBRARY"), RTLD_NOW);
     void *symbol = library != NULL ? dlsym(library, "fake_kernel_set") : NULL;
     assert_non_null(symbol);
     memcpy(&set, &symbol, sizeof set);
     assert_true(set("rvl_digest", fake_digest, 4, sizes));
+    assert_true(set("rvl_secret_digest", fake_secret_digest, 6, sizes));
     dlclose(library); /* the library under test holds it, too */
 }
 

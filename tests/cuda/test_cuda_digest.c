@@ -19,7 +19,13 @@ SHORT_CALLOC
 static rvl_status queue(rvl_context *context, rvl_addr addr, uint64_t size, bool arriving,
                         rvli_digest *digests_out)
 {
-    return context->ops.digest(context->self, 0, addr, size, arriving, digests_out);
+    return context->ops.digest(context->self, 0, addr, size, arriving, NULL, digests_out);
+}
+
+static rvl_status queue_secret(rvl_context *context, rvl_addr addr, uint64_t size,
+                               const rvli_secret *secret, rvli_digest *digests_out)
+{
+    return context->ops.digest(context->self, 0, addr, size, false, secret, digests_out);
 }
 
 static uint64_t record(rvl_context *context)
@@ -88,6 +94,33 @@ static void values_are_those_of_the_cpu(void **state)
         check(digests, host + first * GRANULE, counts[i]);
         if (counts[i] < 64)
             assert_int_equal(digests[counts[i]].low | digests[counts[i]].high, 0);
+    }
+    end(context, host);
+}
+
+static void values_by_a_secret_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    static const char random_bytes[3][16] = {
+        {0},
+        "sixteen bytes...",
+        "\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377"};
+    rvl_addr addr;
+    unsigned char *host;
+    rvl_context *context = begin(&addr, &host);
+    memset(host, 0xFF, GRANULE); /* as large as numbers get */
+    assert_int_equal(context->ops.copy_to_device(context->self, 0, addr, host, GRANULE), RVL_OK);
+    assert_int_equal(context->ops.synchronize(context->self, 0), RVL_OK);
+    for (size_t i = 0; i < 3; i++) {
+        rvli_digest digests[64] = {{0}};
+        const rvli_secret secret = rvli_secret_of(random_bytes[i]);
+        assert_int_equal(queue_secret(context, addr, LARGE_BYTES, &secret, digests), RVL_OK);
+        wait_for(context, record(context));
+        for (uint64_t k = 0; k < 64; k++) {
+            rvli_digest expected = rvli_secret_digest_of(&secret, host + k * GRANULE, GRANULE);
+            assert_int_equal(digests[k].low, expected.low);
+            assert_int_equal(digests[k].high, expected.high);
+        }
     }
     end(context, host);
 }
@@ -269,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_cpu),
+        cmocka_unit_test(values_by_a_secret_are_those_of_the_cpu),
         cmocka_unit_test(changes_are_seen),
         cmocka_unit_test(they_arrive_with_their_event),
         cmocka_unit_test(any_number_can_be_queued),

@@ -349,7 +349,7 @@ static void captures_are_told_and_left_alone(void **state)
 
 static rvl_status queue_digest(rvl_context *context, rvl_addr addr, rvli_digest *digest_out)
 {
-    return context->ops.digest(context->self, 0, addr, GRANULE, true, digest_out);
+    return context->ops.digest(context->self, 0, addr, GRANULE, true, NULL, digest_out);
 }
 
 static bool has_digests(rvl_context *context)
@@ -400,15 +400,15 @@ static void waiting_for_room_fails_cleanly(void **state)
     for (uint64_t i = 0; has_digests(s.context) && i < 2; i++) {
         digests[0][0].low = digests[1][0].low = 7;
         assert_int_equal(
-            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[0]),
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, NULL, digests[0]),
             RVL_OK);
         fake_fail(steps[i], 1, CUDA_ERROR_NOT_PERMITTED, false);
         assert_int_equal(
-            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[1]),
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, NULL, digests[1]),
             RVL_ERR_NOT_SUPPORTED);
         assert_int_equal(digests[0][0].low, 7);
         assert_int_equal(
-            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, digests[1]),
+            s.context->ops.digest(s.context->self, 0, addr, 200 * GRANULE, true, NULL, digests[1]),
             RVL_OK);
         assert_int_not_equal(digests[0][0].low, 7); /* was waited for */
         assert_int_equal(digests[1][0].low, 7);

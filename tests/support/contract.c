@@ -225,10 +225,21 @@ static void check_digests(const rvli_digest *digests, const void *host, uint64_t
     }
 }
 
+static void check_secret_digests(const rvli_secret *secret, const rvli_digest *digests,
+                                 const void *host, uint64_t granule, uint64_t count)
+{
+    for (uint64_t k = 0; k < count; k++) {
+        rvli_digest expected =
+            rvli_secret_digest_of(secret, (const char *)host + k * granule, granule);
+        assert_int_equal(digests[k].low, expected.low);
+        assert_int_equal(digests[k].high, expected.high);
+    }
+}
+
 static void check_without_digests(instance *i)
 {
     rvli_digest digest = {7, 7};
-    assert_int_equal(i->ops.digest(i->self, 0, i->granule, i->granule, false, &digest),
+    assert_int_equal(i->ops.digest(i->self, 0, i->granule, i->granule, false, NULL, &digest),
                      RVL_ERR_NOT_SUPPORTED);
     assert_int_equal(digest.low, 7);
     assert_int_equal(digest.high, 7);
@@ -239,7 +250,9 @@ static void digests_are_those_of_the_content(void **state)
     instance *i = *state;
     uint64_t g = i->granule, event = 0;
     void *host = NULL;
-    rvli_digest digests[3] = {{0}}, refused_one = {7, 7};
+    const rvli_secret secrets[2] = {rvli_secret_of("a secret of test"),
+                                    rvli_secret_of("another of tests")};
+    rvli_digest digests[3] = {{0}}, by_secret[2][3] = {{{0}}}, refused_one = {7, 7};
     if (!i->facts.digests) {
         check_without_digests(i);
         return;
@@ -247,28 +260,47 @@ static void digests_are_those_of_the_content(void **state)
     rvli_handle block = create(i, 3 * g);
     assert_int_equal(i->ops.host_alloc(i->self, 0, 3 * g, &host), RVL_OK);
     uint64_t addr = fill_three(i, block, host);
-    assert_int_equal(i->ops.digest(i->self, 0, addr, 3 * g, true, digests), RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 3 * g, true, NULL, digests), RVL_OK);
     assert_int_equal(i->ops.record_event(i->self, 0, &event), RVL_OK);
     assert_int_equal(i->ops.wait_event(i->self, 0, event), RVL_OK);
     check_digests(digests, host, g, 3);
 
+    /* Kinds and secrets side by side. */
+    memset(digests, 0, sizeof digests);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 3 * g, false, &secrets[0], by_secret[0]),
+                     RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 3 * g, false, NULL, digests), RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 2 * g, false, &secrets[0], by_secret[1]),
+                     RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr, 2 * g, false, &secrets[1], by_secret[1]),
+                     RVL_OK);
+    assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
+    check_digests(digests, host, g, 3);
+    check_secret_digests(&secrets[0], by_secret[0], host, g, 3);
+    check_secret_digests(&secrets[1], by_secret[1], host, g, 2);
+    assert_int_equal(by_secret[1][2].low | by_secret[1][2].high, 0);
+
     /* Before they leave: of two granules, one of which has changed since. */
     assert_int_equal(i->ops.fill(i->self, 0, addr + g, g, 0x5C), RVL_OK);
     assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
-    assert_int_equal(i->ops.digest(i->self, 0, addr + g, 2 * g, false, digests), RVL_OK);
+    assert_int_equal(i->ops.digest(i->self, 0, addr + g, 2 * g, false, NULL, digests), RVL_OK);
     assert_int_equal(i->ops.copy_to_host(i->self, 0, host, addr + g, 2 * g), RVL_OK);
     assert_int_equal(i->ops.synchronize(i->self, 0), RVL_OK);
     assert_int_equal(*(const unsigned char *)host, 0x5C);
     check_digests(digests, host, g, 2);
 
     rvli_backend_ops *ops = &i->ops;
-    assert_int_equal(ops->digest(i->self, 0, addr, g + 8, true, &refused_one), RVL_ERR_INVALID);
-    assert_int_equal(ops->digest(i->self, 0, addr, 0, true, &refused_one), RVL_ERR_INVALID);
-    assert_int_equal(ops->digest(i->self, 0, addr + 8, g, true, &refused_one), RVL_ERR_INVALID);
-    assert_int_equal(ops->digest(i->self, -1, addr, g, true, &refused_one), RVL_ERR_NO_DEVICE);
+    assert_int_equal(ops->digest(i->self, 0, addr, g + 8, true, NULL, &refused_one),
+                     RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, 0, addr, 0, true, NULL, &refused_one), RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, 0, addr + 8, g, true, NULL, &refused_one),
+                     RVL_ERR_INVALID);
+    assert_int_equal(ops->digest(i->self, -1, addr, g, true, NULL, &refused_one),
+                     RVL_ERR_NO_DEVICE);
     assert_int_equal(ops->unmap(i->self, 0, addr, 3 * g), RVL_OK);
     if (i->strict)
-        assert_int_equal(ops->digest(i->self, 0, addr, g, true, &refused_one), RVL_ERR_INVALID);
+        assert_int_equal(ops->digest(i->self, 0, addr, g, true, NULL, &refused_one),
+                         RVL_ERR_INVALID);
     assert_int_equal(refused_one.low, 7);
     assert_int_equal(refused_one.high, 7);
     assert_int_equal(ops->host_free(i->self, 0, host, 3 * g), RVL_OK);

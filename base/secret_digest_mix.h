@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Numbers modulo the prime 2^127 - 1, for the CPU and the GPU alike: compiled as C and as CUDA.
+ *
+ * All are below 2^127. The prime itself stands for 0 until rvli_mod_least(): folding what lies
+ * above bit 127 onto what lies below it needs no comparison.
+ */
+#ifndef RVL_BASE_SECRET_DIGEST_MIX_H
+#define RVL_BASE_SECRET_DIGEST_MIX_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define RVLI_MOD_INLINE static __device__ __forceinline__
+#else
+#define RVLI_MOD_INLINE static inline
+#endif
+
+__extension__ typedef unsigned __int128 rvli_mod;
+
+#define RVLI_MOD_PRIME (((rvli_mod)1 << 127) - 1)
+
+RVLI_MOD_INLINE rvli_mod rvli_mod_of(uint64_t low, uint64_t high)
+{
+    return (rvli_mod)high << 64 | low;
+}
+
+/* Of the sum of two numbers. */
+RVLI_MOD_INLINE rvli_mod rvli_mod_fold(rvli_mod sum)
+{
+    return (sum & RVLI_MOD_PRIME) + (sum >> 127);
+}
+
+RVLI_MOD_INLINE rvli_mod rvli_mod_add(rvli_mod a, rvli_mod b)
+{
+    return rvli_mod_fold(a + b);
+}
+
+/* By halves of 64 and 63 bits: no sum of products leaves 128 bits. */
+RVLI_MOD_INLINE rvli_mod rvli_mod_multiply(rvli_mod a, rvli_mod b)
+{
+    uint64_t a0 = (uint64_t)a, a1 = (uint64_t)(a >> 64);
+    uint64_t b0 = (uint64_t)b, b1 = (uint64_t)(b >> 64);
+    rvli_mod bottom = (rvli_mod)a0 * b0;
+    rvli_mod middle = (rvli_mod)a0 * b1 + (rvli_mod)a1 * b0 + (uint64_t)(bottom >> 64);
+    rvli_mod top = (rvli_mod)a1 * b1 + (uint64_t)(middle >> 64);
+    rvli_mod below = rvli_mod_of((uint64_t)bottom, (uint64_t)middle & (UINT64_MAX >> 1));
+    return rvli_mod_add(below, top << 1 | (uint64_t)middle >> 63);
+}
+
+RVLI_MOD_INLINE rvli_mod rvli_mod_power(rvli_mod base, uint64_t exponent)
+{
+    rvli_mod power = 1;
+    for (; exponent > 0; exponent >>= 1) {
+        if (exponent & 1)
+            power = rvli_mod_multiply(power, base);
+        base = rvli_mod_multiply(base, base);
+    }
+    return power;
+}
+
+/* The one number that stands for it. */
+RVLI_MOD_INLINE rvli_mod rvli_mod_least(rvli_mod a)
+{
+    return a == RVLI_MOD_PRIME ? 0 : a;
+}
+
+#endif
