@@ -127,8 +127,10 @@ void rvli_transition_end(rvli_transition *transition)
     rvli_disk_end(transition);
     rvli_shared_end(transition);
     rvli_disk_space_clear(context);
-    for (size_t i = 0; i < transition->item_count; i++)
+    for (size_t i = 0; i < transition->item_count; i++) {
         free(transition->items[i].digests);
+        free(transition->items[i].names);
+    }
     free(transition->tags);
     free(transition->items);
     free(transition->order);

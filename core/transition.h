@@ -29,9 +29,11 @@ typedef struct rvli_move_item {
     rvli_backup
         *discarded;        /* to be dropped once all is done: the allocation may be freed by then */
     rvli_digest *digests;  /* of its content, as it is being learned */
+    rvli_digest *names;    /* pause: of its granules, by which the store of the node is asked */
     uint64_t copied_bytes; /* pause: to the backup */
     uint64_t filled_bytes; /* resume: by the caller, not from the backup */
     rvli_stretch load;     /* resume: what the prepare brings back; all, unless it is in parts */
+    bool overwritten;      /* pause: the backup may hold some of the new content */
     bool had_blocks;       /* resume of a lost one: its blocks never went away */
     bool renewed;          /* undone pause: it has other memory than before, or is lost */
     bool ordered;          /* resume: it has its place in the order */

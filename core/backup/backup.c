@@ -72,6 +72,11 @@ bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup po
            !context->devices[device].facts.host_accounted;
 }
 
+bool rvli_backup_is_in_store(const rvli_backup *backup)
+{
+    return backup->store == &rvli_shared_store && backup->segments != NULL;
+}
+
 static const rvli_backup_store *store_of(const rvl_context *context,
                                          const rvli_allocation *allocation)
 {

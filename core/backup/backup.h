@@ -69,6 +69,9 @@ rvl_status rvli_host_load(rvli_transition *transition, const rvli_allocation *al
 /* Whether a policy's backups on a device lie in the store of the node. */
 bool rvli_backup_is_shared(const rvl_context *context, int device, rvl_backup policy);
 
+/* Whether a backup lies there. False for those of a rehearsal. */
+bool rvli_backup_is_in_store(const rvli_backup *backup);
+
 /* Whether an allocation's backup lies in host memory of this process. */
 bool rvli_backup_is_in_host(const rvl_context *context, const rvli_allocation *allocation);
 

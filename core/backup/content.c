@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/backup/backup.h"
 #include "core/backup/backup_disk.h"
+#include "core/backup/shared_lookup.h"
 #include "core/backup/shared_transfer.h"
 #include "core/copies.h"
 
@@ -74,14 +75,23 @@ static bool has_policy(const rvli_move_item *item)
     return item->allocation->policy != RVL_BACKUP_NONE;
 }
 
-/* Whether digests of an item are worth their reading: to check what comes back, or to find it. */
+static bool is_for_store(const rvli_transition *transition, const rvli_move_item *item)
+{
+    const rvli_allocation *allocation = item->allocation;
+    return rvli_backup_is_shared(transition->context, allocation->device,
+                                 (rvl_backup)allocation->policy);
+}
+
+/*
+ * Whether digests of an item are worth their reading: to check what comes back, from the backup or
+ * from others (reveille/parts.h), or to learn what changes.
+ */
 static bool wants_digests(const rvli_transition *transition, const rvli_move_item *item)
 {
     const rvli_allocation *allocation = item->allocation;
     return facts_of(transition, allocation)->digests &&
            (transition->context->verify || allocation->tag->retain_backups ||
-            rvli_backup_is_shared(transition->context, allocation->device,
-                                  (rvl_backup)allocation->policy));
+            is_for_store(transition, item));
 }
 
 /* Takes up the backups that were retained, and learns what has changed since. */
@@ -102,10 +112,41 @@ static rvl_status digest_retained(rvli_transition *transition, size_t *failed_ou
     return rvli_copies_wait(transition->context, device_mask);
 }
 
+/* Whether a retained backup, as digest_retained() has found, is the content. */
+static bool is_unchanged(const rvli_transition *transition, const rvli_move_item *item)
+{
+    const rvli_stretch all = {.size = item->allocation->size};
+    return item->backup != NULL && item->backup->current && item->digests != NULL &&
+           rvli_content_is_right(transition, item, all);
+}
+
+/*
+ * Before anything is copied: for all that goes to the store at once, since a device that computes
+ * digests of one allocation after the other is waited for each time.
+ */
+static rvl_status name_for_store(rvli_transition *transition, size_t *failed_out)
+{
+    uint64_t device_mask = 0;
+    for (size_t i = 0; i < transition->item_count; i++) {
+        rvli_move_item *item = &transition->items[i];
+        *failed_out = i;
+        if (!is_for_store(transition, item) || !facts_of(transition, item->allocation)->digests ||
+            is_unchanged(transition, item))
+            continue;
+        rvl_status status = rvli_shared_name(transition, item);
+        if (status != RVL_OK)
+            return status;
+        device_mask |= UINT64_C(1) << item->allocation->device;
+    }
+    return rvli_copies_wait(transition->context, device_mask);
+}
+
 static rvl_status save_piece(rvli_transition *transition, rvli_move_item *item, uint64_t offset,
                              uint64_t size)
 {
-    item->copied_bytes += size;
+    item->overwritten = true;
+    if (!rvli_backup_is_in_store(item->backup)) /* that counts what it has to copy */
+        item->copied_bytes += size;
     return item->backup->store->save(transition, item->allocation, item->backup, offset, size);
 }
 
@@ -194,6 +235,8 @@ rvl_status rvli_content_save(rvli_transition *transition, size_t *failed_out)
 {
     rvl_status status = digest_retained(transition, failed_out);
     if (status == RVL_OK)
+        status = name_for_store(transition, failed_out);
+    if (status == RVL_OK)
         status = hold_in_host(transition, failed_out);
     for (size_t i = 0; i < transition->item_count && status == RVL_OK; i++) {
         *failed_out = i;
@@ -218,7 +261,7 @@ void rvli_content_saved(rvli_move_item *item)
 
 void rvli_content_unsaved(rvli_move_item *item)
 {
-    if (item->copied_bytes > 0)
+    if (item->overwritten)
         item->allocation->backup->current = false;
 }
 

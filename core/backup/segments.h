@@ -11,10 +11,18 @@
 #include "core/backup/backup.h"
 #include "core/backup/store/client.h"
 
+/* Why a transfer comes back to a segment. */
+typedef enum rvli_segment_delay {
+    RVLI_SEGMENT_GOES_ON = 0,
+    RVLI_SEGMENT_IS_BUSY, /* another user, or another segment of this one, is adding its content */
+    RVLI_SEGMENT_IS_WRONG /* what the store has found does not have its digest */
+} rvli_segment_delay;
+
 typedef struct rvli_segment {
-    rvli_store_place place; /* id 0: nothing is mapped */
-    bool found;             /* the store had it already */
-    uint64_t saved_by;      /* number of the last transfer that is to fill it: the caller's own */
+    rvli_store_place place;   /* id 0: nothing is mapped */
+    bool found;               /* the store had it already */
+    uint64_t saved_by;        /* number of the last transfer that is to fill it: the caller's own */
+    rvli_segment_delay delay; /* of that transfer */
 } rvli_segment;
 
 struct rvli_shared_segments {
@@ -63,6 +71,10 @@ void rvli_draft_taken(rvli_draft *draft);
 
 /* Gives back its memory and its room. */
 void rvli_draft_discard(rvli_store_client *client, rvli_draft *draft);
+
+/* Whether the digest of a file is this one, as computed from all its bytes. RVL_ERR_IO. */
+rvl_status rvli_segment_has_digest(const rvli_secret *secret, rvli_digest digest, uint64_t bytes,
+                                   int fd, bool *has_out);
 
 /* Whether a file has this content. */
 rvl_status rvli_segment_compare(const void *content, uint64_t bytes, int fd, bool *equal_out);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/backup/shared_transfer.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/workers.h"
+#include "core/backup/backup.h"
 #include "core/backup/host_buffer.h"
-#include "core/backup/segments.h"
+#include "core/backup/shared_lane.h"
+#include "core/backup/shared_lookup.h"
 #include "core/enter.h"
 
 /*
@@ -19,164 +20,58 @@
 #define LANES 12
 #define COPIES_AHEAD 3 /* of them, on the link */
 
-/* One segment on its way into a backup: from the device to the buffer, from there to the store. */
-typedef struct lane {
-    rvli_job job;
-    rvli_shared_transfer *transfer;
-    rvli_move_item *item;
-    uint64_t number; /* of the segment */
-    uint64_t bytes;
-    void *buffer;
-    uint64_t buffer_bytes;
-    int device;     /* of the buffer */
-    uint64_t event; /* the copy has ended */
-    rvli_digest digest;
-    rvli_store_place place; /* of what the store has found, behind found_fd */
-    int found_fd;           /* -1: nothing */
-    rvli_draft draft;
-    bool at_work;           /* with the transfer's lock: a job has it */
-    bool another_was_first; /* room was given back */
-    rvl_status status;      /* of the job */
-    bool full;
-    rvl_error error;
-} lane;
+/*
+ * How long a user waits for a content that another has claimed, before it copies that itself. A
+ * segment takes 10 to 200 ms; the other one may have been stopped.
+ */
+#define PATIENCE_NS UINT64_C(1000000000)
+#define RETRY_NS 1000000
 
 struct rvli_shared_transfer {
     rvl_context *context;
+    rvli_transition *transition;
     uint64_t number; /* of the transfer, in this process */
     bool full;
+    bool delayed;                 /* some segments may have a delay */
+    bool impatient;               /* another user was waited for in vain */
     const rvli_move_item *failed; /* NULL: none yet */
-    rvli_workers *workers;        /* NULL: the calling thread does it */
-    pthread_mutex_t lock;         /* guards at_work */
-    pthread_cond_t done;
-    lane lanes[LANES];
+    rvli_lanes all;
+    rvli_lane lanes[LANES];
     uint64_t queued;  /* segments of which the copy was queued: lanes take turns */
     uint64_t arrived; /* and of those, segments of which it has ended */
 };
 
 static _Atomic uint64_t transfers;
 
-/* ---- From a buffer to the store ---- */
-
-static rvli_store_client *store_of(const lane *l)
+static void delay(rvli_shared_transfer *t, const rvli_move_item *item, uint64_t number,
+                  rvli_segment_delay why)
 {
-    return l->transfer->context->store;
-}
-
-/*
- * Takes what the store answered with, if it is equal. *taken_out: the segment is in its place. The
- * descriptor is closed.
- */
-static rvl_status take_found(const lane *l, int fd, rvli_store_place place, bool *taken_out)
-{
-    bool equal = false;
-    rvl_status status = rvli_segment_compare(l->buffer, l->bytes, fd, &equal);
-    if (status == RVL_OK && equal) {
-        status = rvli_segment_map(store_of(l), l->item->backup, l->number, fd, place, true);
-        *taken_out = status == RVL_OK;
-    } else {
-        rvli_store_drop(store_of(l), place);
-    }
-    close(fd);
-    return status;
-}
-
-/* Hands the draft over. Another may have been first: then that one's is taken, if it is equal. */
-static rvl_status add_draft(lane *l, bool apart)
-{
-    rvli_store_place place = {0};
-    int first = -1;
-    bool taken = false;
-    rvl_status status =
-        rvli_store_add(store_of(l), l->digest, l->bytes, l->draft.fd, apart, &place, &first);
-    if (status != RVL_OK)
-        return status;
-    if (first >= 0) {
-        status = take_found(l, first, place, &taken);
-        l->another_was_first = taken;
-        return status != RVL_OK || taken ? status : add_draft(l, true);
-    }
-    status = rvli_segment_map(store_of(l), l->item->backup, l->number, l->draft.fd, place, false);
-    rvli_draft_taken(&l->draft); /* its room is the segment's now */
-    return status;
-}
-
-static rvl_status write_draft(lane *l)
-{
-    rvl_status status = rvli_draft_write(&l->draft, l->buffer);
-    l->full = status == RVL_ERR_HOST_OOM;
-    return status;
-}
-
-/* Content of this digest that is not equal is kept beside it. */
-static rvl_status settle_segment(lane *l)
-{
-    bool taken = false, apart = l->found_fd >= 0;
-    rvl_status status = RVL_OK;
-    if (apart) {
-        status = take_found(l, l->found_fd, l->place, &taken);
-        l->found_fd = -1;
-        if (status != RVL_OK || taken)
-            return status;
-        status = rvli_draft_reserve(store_of(l), &l->draft, l->bytes);
-        l->full = status == RVL_ERR_HOST_OOM;
-    }
-    if (status == RVL_OK)
-        status = write_draft(l);
-    if (status == RVL_OK)
-        status = add_draft(l, apart);
-    return status;
-}
-
-static void run_lane(rvli_job *job)
-{
-    lane *l = (lane *)(void *)job;
-    l->status = settle_segment(l);
-    if (l->status != RVL_OK)
-        l->error = *rvli_error_get();
-    rvli_draft_discard(store_of(l), &l->draft);
-    pthread_mutex_lock(&l->transfer->lock);
-    l->at_work = false;
-    pthread_cond_signal(&l->transfer->done);
-    pthread_mutex_unlock(&l->transfer->lock);
-}
-
-static void begin_work(lane *l)
-{
-    l->at_work = true; /* nobody looks at it yet */
-    if (l->transfer->workers != NULL)
-        rvli_workers_queue(l->transfer->workers, &l->job);
-    else
-        run_lane(&l->job);
-}
-
-static void await_work(lane *l)
-{
-    pthread_mutex_lock(&l->transfer->lock);
-    while (l->at_work)
-        pthread_cond_wait(&l->transfer->done, &l->transfer->lock);
-    pthread_mutex_unlock(&l->transfer->lock);
+    item->backup->segments->at[number].delay = why;
+    t->delayed = true;
 }
 
 /* Its job's answer, once: the lane is free. */
-static rvl_status end_work(lane *l)
+static rvl_status end_work(rvli_shared_transfer *t, rvli_lane *l)
 {
-    await_work(l);
+    rvli_lane_await(l);
     rvl_status status = l->status;
     if (status != RVL_OK) {
         rvli_error_set(&l->error);
-        l->transfer->failed = l->item;
-        l->transfer->full = l->full;
+        t->failed = l->item;
+        t->full = l->full;
     }
+    if (l->wrong)
+        delay(t, l->item, l->number, RVLI_SEGMENT_IS_WRONG);
     l->status = RVL_OK;
+    l->wrong = false;
     return status;
 }
 
 /* ---- From the device to a buffer ---- */
 
-static rvl_status wait_copied(const lane *l)
+static rvl_status wait_copied(const rvli_shared_transfer *t, const rvli_lane *l)
 {
-    rvl_context *context = l->transfer->context;
+    rvl_context *context = t->context;
     rvl_status status =
         context->ops.wait_event(context->self, l->item->allocation->device, l->event);
     if (status != RVL_OK)
@@ -184,23 +79,12 @@ static rvl_status wait_copied(const lane *l)
     return status;
 }
 
-/* From those of its granules, which the device has computed, or else from its bytes. */
-static rvli_digest digest_of(const lane *l)
-{
-    const rvli_allocation *allocation = l->item->allocation;
-    uint64_t granule = l->transfer->context->devices[allocation->device].facts.granularity_bytes;
-    uint64_t first = rvli_segment_offset(l->item->backup, l->number) / granule;
-    if (l->item->digests == NULL)
-        return rvli_digest_of(l->buffer, l->bytes);
-    return rvli_digest_of(&l->item->digests[first], l->bytes / granule * sizeof *l->item->digests);
-}
-
 /* Waits until all jobs have ended; whether one of them gave room back. */
 static bool await_room(rvli_shared_transfer *t)
 {
     bool any = false;
     for (int i = 0; i < LANES; i++) {
-        await_work(&t->lanes[i]);
+        rvli_lane_await(&t->lanes[i]);
         any = any || t->lanes[i].another_was_first;
         t->lanes[i].another_was_first = false;
     }
@@ -208,36 +92,49 @@ static bool await_room(rvli_shared_transfer *t)
 }
 
 /* In the order of the segments, so that it is the same ones that find no room. */
-static rvl_status reserve(lane *l)
+static rvl_status reserve(rvli_shared_transfer *t, rvli_lane *l)
 {
-    rvl_status status = rvli_draft_reserve(store_of(l), &l->draft, l->bytes);
-    if (status == RVL_ERR_HOST_OOM && await_room(l->transfer))
-        status = rvli_draft_reserve(store_of(l), &l->draft, l->bytes);
-    l->transfer->full = status == RVL_ERR_HOST_OOM;
+    rvl_status status = rvli_draft_reserve(t->all.store, &l->draft, l->bytes);
+    if (status == RVL_ERR_HOST_OOM && await_room(t))
+        status = rvli_draft_reserve(t->all.store, &l->draft, l->bytes);
+    t->full = status == RVL_ERR_HOST_OOM;
+    return status;
+}
+
+/* The device computes no digests: the store is asked once the bytes are here. */
+static rvl_status find_copied(const rvli_shared_transfer *t, rvli_lane *l)
+{
+    rvli_store_found found = {.fd = -1};
+    l->digest = rvli_secret_digest_of(&t->all.secret, l->buffer, l->bytes);
+    rvl_status status = rvli_store_find(t->all.store, l->digest, l->bytes, false, &found);
+    l->place = found.place;
+    l->found_fd = found.fd;
     return status;
 }
 
 /* Waits for the oldest copy, and gives its segment to a thread. */
 static rvl_status arrive(rvli_shared_transfer *t)
 {
-    lane *l = &t->lanes[t->arrived++ % LANES];
-    rvl_status status = wait_copied(l);
-    if (status == RVL_OK) {
-        l->digest = digest_of(l);
-        status = rvli_store_find(store_of(l), l->digest, l->bytes, &l->place, &l->found_fd);
-    }
+    rvli_lane *l = &t->lanes[t->arrived++ % LANES];
+    if (!l->copied)
+        return RVL_OK; /* a thread has had it from the beginning */
+    rvl_status status = wait_copied(t, l);
+    if (status == RVL_OK && !l->named)
+        status = find_copied(t, l);
     if (status == RVL_OK && l->found_fd < 0)
-        status = reserve(l);
-    if (status == RVL_OK)
-        begin_work(l);
-    else
-        t->failed = l->item;
+        status = reserve(t, l);
+    if (status == RVL_OK) {
+        rvli_lane_begin(l);
+        return RVL_OK;
+    }
+    t->failed = l->item;
+    rvli_lane_give_up_claim(l);
     return status;
 }
 
-static void free_buffer(lane *l)
+static void free_buffer(const rvli_shared_transfer *t, rvli_lane *l)
 {
-    rvl_context *context = l->transfer->context;
+    rvl_context *context = t->context;
     if (l->buffer == NULL)
         return;
     if (rvli_host_buffer_give_back(context, l->device, l->buffer, l->buffer_bytes) != RVL_OK &&
@@ -246,12 +143,13 @@ static void free_buffer(lane *l)
     l->buffer = NULL;
 }
 
-static rvl_status need_buffer(lane *l, int device, uint64_t bytes)
+static rvl_status need_buffer(const rvli_shared_transfer *t, rvli_lane *l, int device,
+                              uint64_t bytes)
 {
     if (l->buffer != NULL && l->buffer_bytes >= bytes)
         return RVL_OK;
-    free_buffer(l);
-    rvl_status status = rvli_host_buffer_make(l->transfer->context, device, bytes, &l->buffer);
+    free_buffer(t, l);
+    rvl_status status = rvli_host_buffer_make(t->context, device, bytes, &l->buffer);
     if (status != RVL_OK)
         return status;
     l->buffer_bytes = bytes;
@@ -260,9 +158,9 @@ static rvl_status need_buffer(lane *l, int device, uint64_t bytes)
 }
 
 /* Digests of the item that were queued before are there as well when its event has passed. */
-static rvl_status queue_copy(lane *l)
+static rvl_status queue_copy(const rvli_shared_transfer *t, rvli_lane *l)
 {
-    rvl_context *context = l->transfer->context;
+    rvl_context *context = t->context;
     const rvli_allocation *allocation = l->item->allocation;
     uint64_t from = allocation->addr + rvli_segment_offset(l->item->backup, l->number);
     rvl_status status =
@@ -277,51 +175,182 @@ static rvl_status queue_copy(lane *l)
     return status;
 }
 
-static rvl_status save_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
+/* ---- Asking first ---- */
+
+/* The next lane, when it is free, for a segment. */
+static rvl_status begin_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number,
+                                rvli_lane **lane_out)
 {
-    lane *l = &t->lanes[t->queued % LANES];
-    uint64_t bytes = rvli_segment_bytes(item->backup, number);
-    rvl_status status = end_work(l);
-    if (status == RVL_OK)
-        status = need_buffer(l, item->allocation->device, bytes);
+    rvli_lane *l = &t->lanes[t->queued % LANES];
+    rvl_status status = end_work(t, l);
     if (status != RVL_OK)
         return status;
     l->item = item;
     l->number = number;
-    l->bytes = bytes;
-    status = queue_copy(l);
-    if (status != RVL_OK)
-        return status;
+    l->bytes = rvli_segment_bytes(item->backup, number);
+    l->copied = l->named = l->apart = l->checked = false;
+    *lane_out = l;
+    return RVL_OK;
+}
+
+static rvl_status queue_segment(rvli_shared_transfer *t)
+{
     t->queued++;
     return t->queued - t->arrived > COPIES_AHEAD ? arrive(t) : RVL_OK;
+}
+
+static rvl_status copy_segment(rvli_shared_transfer *t, rvli_lane *l)
+{
+    rvl_status status = need_buffer(t, l, l->item->allocation->device, l->bytes);
+    if (status == RVL_OK)
+        status = queue_copy(t, l);
+    if (status != RVL_OK)
+        return status;
+    l->copied = true;
+    l->item->copied_bytes += l->bytes;
+    return queue_segment(t);
+}
+
+/* A thread looks at what was found, unless that was done before. */
+static rvl_status take_uncopied(rvli_shared_transfer *t, rvli_lane *l,
+                                const rvli_store_found *found)
+{
+    l->place = found->place;
+    l->found_fd = found->fd;
+    l->checked = found->checked;
+    rvli_lane_begin(l);
+    return queue_segment(t);
+}
+
+/* Without a copy, if the store has it; else with one, once nobody else is copying it. */
+static rvl_status ask_for_segment(rvli_shared_transfer *t, rvli_lane *l, bool wait)
+{
+    rvli_store_found found = {.fd = -1};
+    l->digest = rvli_shared_name_of(t->transition, l->item, l->number);
+    l->named = true;
+    rvl_status status = rvli_store_find(t->all.store, l->digest, l->bytes, true, &found);
+    if (status != RVL_OK)
+        return status;
+    if (found.fd >= 0)
+        return take_uncopied(t, l, &found);
+    if (found.busy && wait) {
+        delay(t, l->item, l->number, RVLI_SEGMENT_IS_BUSY);
+        return RVL_OK;
+    }
+    l->place = found.place;
+    l->claimed = !found.busy;
+    status = copy_segment(t, l);
+    if (status != RVL_OK)
+        rvli_lane_give_up_claim(l);
+    return status;
+}
+
+/* The first time that a transfer comes to a segment. */
+static rvl_status save_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
+{
+    rvli_lane *l = NULL;
+    rvl_status status = begin_segment(t, item, number, &l);
+    if (status != RVL_OK)
+        return status;
+    return item->names != NULL ? ask_for_segment(t, l, true) : copy_segment(t, l);
+}
+
+/* ---- Coming back ---- */
+
+static rvl_status arrive_all(rvli_shared_transfer *t)
+{
+    rvl_status status = RVL_OK;
+    while (status == RVL_OK && t->arrived < t->queued)
+        status = arrive(t);
+    return status;
+}
+
+/* What the store has under this digest is not this content. */
+static rvl_status save_apart(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
+{
+    rvli_lane *l = NULL;
+    rvl_status status = begin_segment(t, item, number, &l);
+    if (status != RVL_OK)
+        return status;
+    l->digest = rvli_shared_name_of(t->transition, item, number);
+    l->named = l->apart = true;
+    return copy_segment(t, l);
+}
+
+/* What is being added may be on its way here: all of that goes on first. */
+static rvl_status await_segment(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
+{
+    rvli_segment *s = &item->backup->segments->at[number];
+    const uint64_t end_ns = rvli_monotonic_ns() + PATIENCE_NS;
+    rvl_status status = arrive_all(t);
+    while (status == RVL_OK) {
+        rvli_lane *l = NULL;
+        status = begin_segment(t, item, number, &l);
+        t->impatient = t->impatient || rvli_monotonic_ns() > end_ns;
+        if (status == RVL_OK)
+            status = ask_for_segment(t, l, !t->impatient);
+        if (s->delay != RVLI_SEGMENT_IS_BUSY)
+            return status;
+        s->delay = RVLI_SEGMENT_GOES_ON;
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+    }
+    return status;
+}
+
+static rvl_status return_to(rvli_shared_transfer *t, rvli_move_item *item, uint64_t number)
+{
+    rvli_segment *s = &item->backup->segments->at[number];
+    rvli_segment_delay why = s->delay;
+    s->delay = RVLI_SEGMENT_GOES_ON;
+    if (s->saved_by != t->number || why == RVLI_SEGMENT_GOES_ON)
+        return RVL_OK;
+    return why == RVLI_SEGMENT_IS_WRONG ? save_apart(t, item, number)
+                                        : await_segment(t, item, number);
+}
+
+static rvl_status return_to_delayed(rvli_shared_transfer *t)
+{
+    rvl_status status = RVL_OK;
+    t->delayed = false;
+    for (size_t i = 0; i < t->transition->item_count && status == RVL_OK; i++) {
+        rvli_move_item *item = &t->transition->items[i];
+        if (item->backup == NULL || !rvli_backup_is_in_store(item->backup))
+            continue;
+        for (uint64_t n = 0; n < rvli_segment_count(item->backup) && status == RVL_OK; n++)
+            status = return_to(t, item, n);
+        if (status != RVL_OK && t->failed == NULL)
+            t->failed = item;
+    }
+    return status;
 }
 
 /* ---- The store ---- */
 
 static rvl_status open_transfer(rvli_transition *transition)
 {
+    rvli_secret secret = {0};
     if (transition->shared != NULL)
         return RVL_OK;
     rvl_status status = rvli_store_client_renew(transition->context->store);
+    if (status == RVL_OK)
+        status = rvli_store_secret(transition->context->store, &secret);
     if (status != RVL_OK)
         return status;
     rvli_shared_transfer *transfer = calloc(1, sizeof *transfer);
     if (transfer == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a backup");
     transfer->context = transition->context;
+    transfer->transition = transition;
+    transfer->all = (rvli_lanes){.store = transition->context->store, .secret = secret};
     transfer->number = atomic_fetch_add(&transfers, 1) + 1;
-    pthread_mutex_init(&transfer->lock, NULL);
-    pthread_cond_init(&transfer->done, NULL);
+    pthread_mutex_init(&transfer->all.lock, NULL);
+    pthread_cond_init(&transfer->all.done, NULL);
     for (int i = 0; i < LANES; i++)
-        transfer->lanes[i] = (lane){.job.run = run_lane,
-                                    .transfer = transfer,
-                                    .found_fd = -1,
-                                    .draft.fd = -1,
-                                    .status = RVL_OK};
+        transfer->lanes[i] = rvli_lane_of(&transfer->all);
     transition->shared = transfer;
     rvli_error_before before; /* without threads it works as well, more slowly */
     rvli_error_keep(&before);
-    if (rvli_workers_start(LANES, NULL, NULL, &transfer->workers) != RVL_OK)
+    if (rvli_workers_start(LANES, NULL, NULL, &transfer->all.workers) != RVL_OK)
         rvli_error_put_back(&before);
     return RVL_OK;
 }
@@ -330,8 +359,13 @@ static rvl_status open_transfer(rvli_transition *transition)
 static void give_up_copies(rvli_shared_transfer *t)
 {
     rvl_error cause = *rvli_error_get();
-    for (; t->arrived < t->queued; t->arrived++)
-        (void)wait_copied(&t->lanes[t->arrived % LANES]);
+    for (; t->arrived < t->queued; t->arrived++) {
+        rvli_lane *l = &t->lanes[t->arrived % LANES];
+        if (l->copied) {
+            (void)wait_copied(t, l);
+            rvli_lane_give_up_claim(l);
+        }
+    }
     rvli_error_set(&cause);
 }
 
@@ -339,21 +373,40 @@ static void give_up_copies(rvli_shared_transfer *t)
 static rvl_status end_all(rvli_shared_transfer *t, rvl_status status)
 {
     for (uint64_t i = 0; i < LANES; i++) {
-        lane *l = &t->lanes[(t->queued + i) % LANES];
-        await_work(l);
+        rvli_lane *l = &t->lanes[(t->queued + i) % LANES];
+        rvli_lane_await(l);
         if (status == RVL_OK)
-            status = end_work(l);
+            status = end_work(t, l);
         l->status = RVL_OK;
+        l->wrong = false;
     }
     return status;
 }
 
 static rvl_status settle(rvli_shared_transfer *t, rvl_status status)
 {
-    while (status == RVL_OK && t->arrived < t->queued)
-        status = arrive(t);
-    give_up_copies(t);
-    return end_all(t, status);
+    for (;;) {
+        if (status == RVL_OK)
+            status = arrive_all(t);
+        give_up_copies(t);
+        status = end_all(t, status);
+        if (status != RVL_OK || !t->delayed)
+            return status;
+        status = return_to_delayed(t);
+    }
+}
+
+rvl_status rvli_shared_open(rvli_transition *transition, const rvli_secret **secret_out)
+{
+    rvl_status status = open_transfer(transition);
+    if (status == RVL_OK)
+        *secret_out = &transition->shared->all.secret;
+    return status;
+}
+
+const rvli_secret *rvli_shared_secret(const rvli_transition *transition)
+{
+    return &transition->shared->all.secret;
 }
 
 rvl_status rvli_shared_save(rvli_transition *transition, const rvli_allocation *allocation,
@@ -365,10 +418,12 @@ rvl_status rvli_shared_save(rvli_transition *transition, const rvli_allocation *
     rvli_shared_transfer *t = transition->shared;
     rvli_move_item *item = rvli_transition_item(transition, allocation->id);
     t->full = false;
+    t->failed = NULL;
     for (uint64_t i = first; i < end && status == RVL_OK; i++) {
         if (backup->segments->at[i].saved_by == t->number)
             continue;
         backup->segments->at[i].saved_by = t->number;
+        backup->segments->at[i].delay = RVLI_SEGMENT_GOES_ON;
         status = save_segment(t, item, i);
     }
     return t->context->store_overflow ? settle(t, status) : status;
@@ -390,15 +445,15 @@ void rvli_shared_end(rvli_transition *transition)
     rvli_shared_transfer *t = transition->shared;
     if (t == NULL)
         return;
-    if (t->workers != NULL)
-        rvli_workers_stop(t->workers);
+    if (t->all.workers != NULL)
+        rvli_workers_stop(t->all.workers);
     rvli_error_before before;
     rvli_error_keep(&before);
     for (int i = 0; i < LANES; i++)
-        free_buffer(&t->lanes[i]);
+        free_buffer(t, &t->lanes[i]);
     rvli_error_put_back(&before);
-    pthread_cond_destroy(&t->done);
-    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->all.done);
+    pthread_mutex_destroy(&t->all.lock);
     free(t);
     transition->shared = NULL;
 }

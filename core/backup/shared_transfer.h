@@ -6,14 +6,24 @@
  * If the store has equal content, the backup maps that; if not, a file with the content is sealed
  * and becomes the store's. The calling thread copies and asks for room, in the order of the
  * segments. Threads compare and write while the next buffers are filled.
+ *
+ * Where the device computes digests (core/backup/shared_lookup.h), the store is asked before
+ * anything is copied. What it has is not copied: a thread computes the digest of its bytes, if no
+ * user has done so before. What it has not is claimed, so that nobody else copies the same. What
+ * another has claimed comes last: it is there by then, or is waited for, though not for long.
  */
 #ifndef RVL_CORE_BACKUP_SHARED_TRANSFER_H
 #define RVL_CORE_BACKUP_SHARED_TRANSFER_H
 
+#include "base/secret_digest.h"
 #include "core/transition.h"
 
-/* What a transition needs to fill the store: made by its first save, ended with it. */
+/* What a transition needs to fill the store: made when one is needed, ended with it. */
 typedef struct rvli_shared_transfer rvli_shared_transfer;
+
+/* Makes it, if there is none yet. *secret_out: the store's, good as long as it. RVL_ERR_IO. */
+rvl_status rvli_shared_open(rvli_transition *transition, const rvli_secret **secret_out);
+const rvli_secret *rvli_shared_secret(const rvli_transition *transition);
 
 /*
  * Puts segments [first, end) of a backup on their way, each once in a transition. What has no room

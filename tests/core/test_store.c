@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,10 +28,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/digest.h"
+#include "base/secret_digest.h"
 #include "base/packet.h"
 #include "core/backup/store/client.h"
 #include "core/backup/store/message.h"
+#include "core/tables.h"
 #include "tests/support/folder.h"
 #include "tests/support/short_memory.h"
 #include "tests/support/support.h"
@@ -45,7 +47,7 @@ static char path[160]; /* of the store */
 
 /* ---- Calls that fail, or kill ---- */
 
-typedef enum action { PASS = 0, FAIL, KILL_SELF, KILL_OWNER } action;
+typedef enum action { PASS = 0, FAIL, KILL_SELF, STOP_SELF, KILL_OWNER } action;
 
 static struct {
     action what;
@@ -62,6 +64,8 @@ static bool its_turn(void)
     turn.happened = true;
     if (turn.what == KILL_SELF)
         raise(SIGKILL);
+    if (turn.what == STOP_SELF)
+        raise(SIGSTOP);
     if (turn.what == KILL_OWNER)
         kill(turn.owner, SIGKILL);
     return turn.what == FAIL;
@@ -96,6 +100,33 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t offset)
     if (!its_turn()) /* a part, as a signal would leave it */
         return __real_pwrite(fd, from, size > MIB ? size / 2 : size, offset);
     errno = ENOSPC;
+    return -1;
+}
+
+static _Atomic uint64_t read_bytes; /* of segments, to check them */
+
+ssize_t __real_pread(int fd, void *into, size_t size, off_t offset);
+ssize_t __wrap_pread(int fd, void *into, size_t size, off_t offset);
+ssize_t __wrap_pread(int fd, void *into, size_t size, off_t offset)
+{
+    if (offset % (off_t)MIB == 0 && its_turn()) { /* a call for each MiB of many */
+        errno = EIO;
+        return -1;
+    }
+    ssize_t came = __real_pread(fd, into, size > MIB / 32 ? size / 2 : size, offset);
+    read_bytes += came > 0 ? (uint64_t)came : 0;
+    return came;
+}
+
+static bool no_random_bytes;
+
+ssize_t __real_getrandom(void *bytes, size_t size, unsigned flags);
+ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
+ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags)
+{
+    if (!no_random_bytes)
+        return __real_getrandom(bytes, size, flags);
+    errno = ENOSYS;
     return -1;
 }
 
@@ -139,6 +170,15 @@ int __wrap_setsockopt(int to, int level, int option, const void *value, socklen_
     assert_int_equal(size, sizeof short_time);
     assert_int_equal(((const struct timeval *)value)->tv_sec, RVLI_STORE_PATIENCE_S);
     return __real_setsockopt(to, level, option, &short_time, sizeof short_time);
+}
+
+/* ---- Time ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* ---- The owner ---- */
@@ -237,14 +277,20 @@ static rvl_store_stats stats_now(void)
 }
 
 /* A dead user's end comes to the owner as an event: soon, and not at once. */
+#define ANY_USERS UINT64_MAX
+
 static void await_stats(uint64_t users, uint64_t kept, uint64_t referenced)
 {
     rvl_store_stats stats = stats_now();
-    for (int i = 0; i < 1000 && (stats.user_count != users || stats.kept_bytes != kept); i++) {
+    for (int i = 0; i < 1000 && ((users != ANY_USERS && stats.user_count != users) ||
+                                 stats.kept_bytes != kept || stats.referenced_bytes != referenced ||
+                                 stats.promised_bytes != 0);
+         i++) {
         usleep(10000);
         stats = stats_now();
     }
-    assert_int_equal(stats.user_count, users);
+    if (users != ANY_USERS)
+        assert_int_equal(stats.user_count, users);
     assert_int_equal(stats.kept_bytes, kept);
     assert_int_equal(stats.referenced_bytes, referenced);
     assert_int_equal(stats.promised_bytes, 0);
@@ -261,15 +307,19 @@ typedef struct request {
     uint64_t nth;
     pid_t owner;
     bool no_memory;       /* the nth calloc fails instead */
+    uint64_t op_mask;     /* the nth call of these ops fails instead */
+    rvli_secret secret;   /* CHECK: for `name` */
     uint64_t descriptors; /* PAUSE: all but so many, less 1, are in use; 0: there are plenty */
 } request;
 
 typedef struct answer {
     rvl_status status;
-    bool holds;         /* CHECK, and the two below */
-    uint64_t word;      /* the one that CHANGE writes */
-    rvli_digest digest; /* of the small one */
-    bool happened;      /* what was to, in the course of a PAUSE or RESUME */
+    bool holds;       /* CHECK, and the two below */
+    uint64_t word;    /* the one that CHANGE writes */
+    rvli_digest name; /* of the small one, by the secret */
+    bool happened;    /* what was to, in the course of a PAUSE or RESUME */
+    uint64_t copied;  /* bytes from the device by this PAUSE */
+    uint64_t read;    /* and of segments that it has found */
     rvl_state states[2];
     rvl_host_memory memory;
     rvl_forecast forecast;
@@ -287,10 +337,12 @@ typedef struct user_options {
     bool retain;
     bool overflow;
     bool no_verify;
+    bool no_digests; /* the device computes none */
 } user_options;
 
 typedef struct content {
     rvl_context *context;
+    fault_injector *fault;
     rvl_addr large, small;
 } content;
 
@@ -301,13 +353,22 @@ static void answer_pause(const content *of, const request *asked, answer *said)
     if (asked->descriptors > 0)
         limit_descriptors((uint64_t)lowest_descriptor() + asked->descriptors - 1);
     turn.what = asked->act;
-    turn.nth = asked->no_memory ? 0 : asked->nth;
+    turn.nth = asked->no_memory || asked->op_mask != 0 ? 0 : asked->nth;
     turn.owner = asked->owner;
     turn.happened = false;
     short_memory_refuse_nth(asked->no_memory ? asked->nth : 0);
+    const fault_plan plan = {.op_mask = asked->op_mask, .countdown = asked->nth};
+    fault_set(of->fault, asked->op_mask != 0 ? &plan : &(fault_plan){0});
+    uint64_t copied = support_stats(of->context, 0).backup_out_bytes;
+    read_bytes = 0;
     said->status = asked->what == PAUSE ? rvl_pause(of->context, NULL, 0, NULL)
                                         : rvl_resume(of->context, NULL, 0, NULL);
-    said->happened = asked->no_memory ? short_memory_has_refused() : turn.happened;
+    said->happened = asked->no_memory      ? short_memory_has_refused()
+                     : asked->op_mask != 0 ? fault_failures(of->fault) > 0
+                                           : turn.happened;
+    said->copied = support_stats(of->context, 0).backup_out_bytes - copied;
+    said->read = read_bytes;
+    fault_set(of->fault, &(fault_plan){0});
     limit_descriptors(limit.rlim_cur);
     turn.what = PASS;
     short_memory_refuse_nth(0);
@@ -359,7 +420,8 @@ static void answer_request(const content *of, const request *asked, answer *said
         said->holds = support_holds(of->large, SEGMENT, asked->seed) &&
                       support_holds(of->small, SMALL, asked->seed + 100);
         said->word = *(volatile uint64_t *)(uintptr_t)(of->large + SEGMENT);
-        said->digest = rvli_digest_of((const void *)(uintptr_t)of->small, SMALL);
+        said->name =
+            rvli_secret_digest_of(&asked->secret, (const void *)(uintptr_t)of->small, SMALL);
         break;
     case ABORT:
         said->status = prepare_and_abort(of);
@@ -389,15 +451,15 @@ static void answer_request(const content *of, const request *asked, answer *said
 static void run_user(int line, user_options options)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    content of = {
-        .context =
-            support_open((support_options){.memory = RVL_SIM_BACKED,
-                                           .store_path = path,
-                                           .no_verify = options.no_verify,
-                                           .store_overflow = options.overflow,
-                                           .disk_directory = options.overflow ? folder : NULL},
-                         NULL),
-    };
+    content of = {0};
+    of.context = support_open((support_options){.memory = RVL_SIM_BACKED,
+                                                .store_path = path,
+                                                .no_verify = options.no_verify,
+                                                .store_overflow = options.overflow,
+                                                .disk_directory = options.overflow ? folder : NULL},
+                              &of.fault);
+    if (options.no_digests)
+        of.context->devices[0].facts.digests = false;
     rvl_tag tag = 0;
     const rvl_tag_options retained = {.struct_size = sizeof retained,
                                       .flags = options.retain ? RVL_TAG_RETAIN_BACKUPS : 0};
@@ -530,7 +592,7 @@ static uint64_t host_bytes(const user *users, size_t count)
 static void share(size_t count)
 {
     user users[USERS_MAX];
-    owner of = owner_start(CONTENT + SEGMENT); /* the peak: content, and one segment on its way */
+    owner of = owner_start(CONTENT);
     for (size_t i = 0; i < count; i++) {
         users[i] = user_start((user_options){.no_verify = i % 2 == 1});
         fill(users[i], 7);
@@ -541,11 +603,13 @@ static void share(size_t count)
         assert_int_equal(said.memory.store_bytes, CONTENT);
         assert_int_equal(said.memory.store_found_bytes, i == 0 ? 0 : CONTENT);
         assert_int_equal(said.memory.used_bytes, 0);
+        assert_int_equal(said.copied, i == 0 ? CONTENT : 0);
+        assert_int_equal(said.read, i == 1 ? CONTENT : 0); /* the first to find it checks it */
     }
     assert_int_equal(host_bytes(users, count), CONTENT);
     await_stats(count, CONTENT, count * CONTENT);
     assert_int_equal(stats_now().segment_count, 3);
-    assert_int_equal(stats_now().budget_bytes, CONTENT + SEGMENT);
+    assert_int_equal(stats_now().budget_bytes, CONTENT);
     for (size_t i = 0; i < count; i++) {
         resume_user(users[i]);
         check(users[i], 7);
@@ -606,6 +670,8 @@ static void a_change_copies_its_segment(void **state)
     assert_int_equal(said.status, RVL_OK);
     assert_int_equal(said.memory.store_bytes, CONTENT);
     assert_int_equal(said.memory.store_found_bytes, SEGMENT + SMALL);
+    assert_int_equal(said.copied, LARGE - SEGMENT);
+    assert_int_equal(said.read, 0);
     await_stats(2, CONTENT + LARGE - SEGMENT, 2 * CONTENT);
     assert_int_equal(host_bytes(users, 2), CONTENT + LARGE - SEGMENT);
     resume_user(users[0]);
@@ -623,11 +689,15 @@ static void a_change_copies_its_segment(void **state)
     owner_stop(of);
 }
 
-/* Both ask before either has added, or not: the store keeps one all the same. */
+/*
+ * Both ask before either has added, or not: the store keeps one all the same, and has room for no
+ * more. Each segment is copied by the one that has claimed it. One that is waited for in vain for a
+ * second, on a machine that has no time, may be copied by others too.
+ */
 static void pauses_at_the_same_time_share(void **state)
 {
     (void)state;
-    owner of = owner_start(0);
+    owner of = owner_start(CONTENT);
     user users[4];
     for (size_t i = 0; i < 4; i++) {
         users[i] = user_start((user_options){0});
@@ -635,13 +705,16 @@ static void pauses_at_the_same_time_share(void **state)
     }
     for (int round = 0; round < 4; round++) {
         const request pausing = {.what = PAUSE};
+        uint64_t copied = 0;
         answer said;
         for (size_t i = 0; i < 4; i++)
             assert_int_equal(write(users[i].line, &pausing, sizeof pausing), sizeof pausing);
         for (size_t i = 0; i < 4; i++) {
             assert_int_equal(read(users[i].line, &said, sizeof said), sizeof said);
             assert_int_equal(said.status, RVL_OK);
+            copied += said.copied;
         }
+        assert_in_range(copied, CONTENT, 2 * CONTENT);
         await_stats(4, CONTENT, 4 * CONTENT);
         assert_int_equal(host_bytes(users, 4), CONTENT);
         for (size_t i = 0; i < 4; i++) {
@@ -966,44 +1039,75 @@ static void the_owner_may_die_at_every_step(void **state)
     }
 }
 
+/* What fails in a pause. */
+typedef enum failing { CALLS, MEMORY, DEVICE, FAILINGS } failing;
+
+#define DEVICE_OPS                                                                                 \
+    (UINT64_C(1) << RVLI_OP_digest | UINT64_C(1) << RVLI_OP_copy_to_host |                         \
+     UINT64_C(1) << RVLI_OP_record_event | UINT64_C(1) << RVLI_OP_wait_event)
+
+static request pause_that_fails(failing what, uint64_t nth)
+{
+    return (request){.what = PAUSE,
+                     .act = what == CALLS ? FAIL : PASS,
+                     .nth = nth,
+                     .no_memory = what == MEMORY,
+                     .op_mask = what == DEVICE ? DEVICE_OPS : 0};
+}
+
+/* Whether the content is `kept` in the store, by other users, or is to be copied. */
+static void fail_at_every_step(failing what, bool kept)
+{
+    owner of = owner_start(CONTENT);
+    user other = user_start((user_options){0});
+    user only = user_start((user_options){.no_verify = true});
+    fill(only, 17);
+    fill(other, 17);
+    bool whole = false;
+    int without_threads = 0;
+    uint64_t steps = 0;
+    for (uint64_t nth = 1; !whole; nth++, steps++) {
+        if (kept) /* again each time: nobody has checked its segments */
+            pause_user(other);
+        answer said = tell(only, pause_that_fails(what, nth));
+        whole = !said.happened;
+        /* Without memory for threads it pauses all the same. */
+        bool paused = said.status == RVL_OK;
+        assert_true(what == MEMORY ? paused || !whole : paused == whole);
+        assert_int_equal(said.states[0], paused ? RVL_STATE_PAUSED : RVL_STATE_ACTIVE);
+        assert_int_equal(said.states[1], said.states[0]);
+        assert_int_equal(said.copied, !paused || kept ? 0 : CONTENT);
+        without_threads += paused && !whole;
+        if (paused)
+            resume_user(only);
+        check(only, 17);
+        /* What came and was not sealed has ended its connection. */
+        await_stats(ANY_USERS, kept ? CONTENT : 0, kept ? CONTENT : 0);
+        assert_int_equal(host_bytes(&only, 1), 0);
+        if (kept)
+            resume_user(other);
+        assert_true(nth < 2000);
+    }
+    assert_int_equal(without_threads, what == MEMORY);
+    assert_true(steps > 3);
+    pause_user(other); /* nobody has claimed any of it */
+    user_end(other);
+    user_end(only);
+    owner_stop(of);
+}
+
 static void every_call_may_fail(void **state)
 {
     (void)state;
-    owner of = owner_start(0);
-    for (int no_memory = 0; no_memory < 2; no_memory++) {
-        user only = user_start((user_options){.no_verify = true});
-        fill(only, 17);
-        bool whole = false;
-        int without_threads = 0;
-        for (uint64_t nth = 1; !whole; nth++) {
-            answer said = tell(only, (request){.what = PAUSE,
-                                               .act = no_memory ? PASS : FAIL,
-                                               .nth = nth,
-                                               .no_memory = no_memory});
-            whole = !said.happened;
-            /* Without memory for threads it pauses all the same. */
-            bool paused = said.status == RVL_OK;
-            assert_true(no_memory ? paused || !whole : paused == whole);
-            assert_int_equal(said.states[0], paused ? RVL_STATE_PAUSED : RVL_STATE_ACTIVE);
-            assert_int_equal(said.states[1], said.states[0]);
-            without_threads += paused && !whole;
-            if (paused && !whole) {
-                resume_user(only);
-                check(only, 17);
-            } else if (!whole) {
-                check(only, 17);
-                await_stats(1, 0, 0);
-                assert_int_equal(said.memory.store_bytes, 0);
-                assert_int_equal(host_bytes(&only, 1), 0);
-            }
-            assert_true(nth < 100 && (!whole || nth > 3));
-        }
-        assert_int_equal(without_threads, no_memory);
-        resume_user(only);
-        check(only, 17);
-        user_end(only);
-    }
-    owner_stop(of);
+    for (failing what = CALLS; what < FAILINGS; what++)
+        fail_at_every_step(what, false);
+}
+
+static void every_call_may_fail_of_what_is_found(void **state)
+{
+    (void)state;
+    for (failing what = CALLS; what < FAILINGS; what++)
+        fail_at_every_step(what, true);
 }
 
 /* ---- Users that are not trusted ---- */
@@ -1143,29 +1247,319 @@ static void the_first_segment_is_everybodys(void **state)
     owner_stop(of);
 }
 
-/* Other content under the digest of what a user is about to save: it compares, and keeps its own.
+static rvli_secret secret_raw(int to)
+{
+    rvli_store_message told =
+        ask_raw(to, (rvli_store_message){.kind = RVLI_STORE_SECRET}, -1, NULL);
+    assert_int_equal(told.kind, RVLI_STORE_DONE);
+    return (rvli_secret){told.digest.low, told.digest.high};
+}
+
+/* The name of a user's small content. */
+static rvli_digest name_of(user who, int to)
+{
+    return tell(who, (request){.what = CHECK, .secret = secret_raw(to)}).name;
+}
+
+/*
+ * Other content under the digest of what a user is about to save: it looks, whether it has copied
+ * its own or not, and keeps that.
  */
 static void a_wrong_digest_harms_nobody(void **state)
 {
     (void)state;
+    for (int no_digests = 0; no_digests < 2; no_digests++) {
+        owner of = owner_start(0);
+        user only = user_start((user_options){.no_digests = no_digests});
+        fill(only, 18);
+        int to = connect_raw(), fd = make_file(SMALL, ALL_SEALS, 1);
+        rvli_digest name = name_of(only, to);
+        reserve_raw(to, SMALL);
+        assert_int_equal(add_raw(to, SMALL, name, fd).kind, RVLI_STORE_DONE);
+        answer said = tell(only, (request){.what = PAUSE});
+        assert_int_equal(said.status, RVL_OK);
+        assert_int_equal(said.memory.store_bytes, CONTENT);
+        assert_int_equal(said.memory.store_found_bytes, 0);
+        assert_int_equal(said.copied, CONTENT);
+        assert_int_equal(said.read, no_digests ? 0 : SMALL);
+        await_stats(2, CONTENT + SMALL, CONTENT + SMALL);
+        resume_user(only);
+        check(only, 18);
+        close(fd);
+        close(to);
+        user_end(only);
+        owner_stop(of);
+    }
+}
+
+/* It finds what it has copied, and others find what it has added. */
+static void a_device_without_digests_shares(void **state)
+{
+    (void)state;
+    for (size_t first = 0; first < 2; first++) {
+        owner of = owner_start(0);
+        user users[2] = {user_start((user_options){.no_digests = first == 0}),
+                         user_start((user_options){.no_digests = first == 1})};
+        for (size_t i = 0; i < 2; i++) {
+            fill(users[i], 24);
+            answer said = tell(users[i], (request){.what = PAUSE});
+            assert_int_equal(said.status, RVL_OK);
+            assert_int_equal(said.memory.store_found_bytes, i == 0 ? 0 : CONTENT);
+            assert_int_equal(said.copied, i == 1 && first == 0 ? 0 : CONTENT);
+        }
+        await_stats(2, CONTENT, 2 * CONTENT);
+        for (size_t i = 0; i < 2; i++) {
+            resume_user(users[i]);
+            check(users[i], 24);
+            user_end(users[i]);
+        }
+        owner_stop(of);
+    }
+}
+
+/* ---- Claims ---- */
+
+static uint32_t find_raw(int to, rvli_digest digest, bool claim)
+{
+    int fd = -1;
+    const rvli_store_message message = {
+        .kind = RVLI_STORE_FIND, .bytes = SMALL, .digest = digest, .claim = claim};
+    rvli_store_message told = ask_raw(to, message, -1, &fd);
+    if (fd >= 0)
+        close(fd);
+    return told.kind;
+}
+
+static void tell_raw(int to, rvli_store_message message)
+{
+    message.magic = RVLI_STORE_MAGIC;
+    assert_true(rvli_packet_send(to, &message, sizeof message, NULL, 0, 0));
+}
+
+static void one_user_at_a_time_has_a_claim(void **state)
+{
+    (void)state;
+    const rvli_digest digest = {5, 6}, other = {5, 7};
+    const rvli_store_message give_up = {
+        .kind = RVLI_STORE_UNCLAIM, .bytes = SMALL, .digest = digest};
     owner of = owner_start(0);
+    int first = connect_raw(), second = connect_raw();
+    assert_int_equal(find_raw(first, digest, false), RVLI_STORE_NONE);
+    assert_int_equal(find_raw(first, digest, true), RVLI_STORE_NONE);
+    assert_int_equal(find_raw(first, digest, true), RVLI_STORE_BUSY); /* its own, too */
+    assert_int_equal(find_raw(second, digest, true), RVLI_STORE_BUSY);
+    assert_int_equal(find_raw(second, digest, false), RVLI_STORE_NONE);
+    assert_int_equal(find_raw(second, other, true), RVLI_STORE_NONE);
+    tell_raw(second, give_up); /* it is not its own */
+    assert_int_equal(find_raw(second, digest, true), RVLI_STORE_BUSY);
+    tell_raw(first, give_up);
+    assert_int_equal(find_raw(first, other, true), RVLI_STORE_BUSY); /* waits for the owner */
+    assert_int_equal(find_raw(second, digest, true), RVLI_STORE_NONE);
+    assert_int_equal(find_raw(first, digest, true), RVLI_STORE_BUSY);
+    close(second); /* both of its claims end */
+    await_stats(1, 0, 0);
+    assert_int_equal(find_raw(first, other, true), RVLI_STORE_NONE);
+    assert_int_equal(find_raw(first, digest, true), RVLI_STORE_NONE);
+    second = connect_raw();
+    int fd = make_file(SMALL, ALL_SEALS, 1);
+    reserve_raw(first, SMALL);
+    assert_int_equal(add_raw(first, SMALL, digest, fd).kind, RVLI_STORE_DONE);
+    assert_int_equal(find_raw(second, digest, true), RVLI_STORE_FOUND);
+    close(fd);
+    close(first);
+    close(second);
+    await_stats(0, 0, 0);
+    owner_stop(of);
+}
+
+/* Only a user that has a segment says that it is checked, and all are told. */
+static void what_is_checked_once_is_not_checked_again(void **state)
+{
+    (void)state;
+    const rvli_digest digest = {8, 9};
+    owner of = owner_start(0);
+    int first = connect_raw(), second = connect_raw(), fd = make_file(SMALL, ALL_SEALS, 1);
+    reserve_raw(first, SMALL);
+    rvli_store_message added = add_raw(first, SMALL, digest, fd);
+    const rvli_store_message find = {.kind = RVLI_STORE_FIND, .bytes = SMALL, .digest = digest};
+    int came = -1;
+    tell_raw(second, (rvli_store_message){.kind = RVLI_STORE_CHECKED, .id = added.id});
+    rvli_store_message found = ask_raw(second, find, -1, &came);
+    close(came);
+    assert_int_equal(found.checked, 0);
+    tell_raw(second, (rvli_store_message){.kind = RVLI_STORE_CHECKED, .id = added.id + 1});
+    tell_raw(second, (rvli_store_message){.kind = RVLI_STORE_CHECKED, .id = added.id});
+    found = ask_raw(second, find, -1, &came);
+    close(came);
+    assert_int_equal(found.checked, 1);
+    close(fd);
+    close(first);
+    close(second);
+    await_stats(0, 0, 0);
+    owner_stop(of);
+}
+
+/* Its digests mean nothing to other owners. */
+static void every_owner_has_its_own_secret(void **state)
+{
+    (void)state;
+    rvl_store *store = NULL;
+    const rvl_store_options options = {.struct_size = sizeof options, .path = path};
+    rvli_secret secrets[2];
+    for (size_t i = 0; i < 2; i++) {
+        owner of = owner_start(0);
+        int first = connect_raw(), second = connect_raw();
+        secrets[i] = secret_raw(first);
+        rvli_secret same = secret_raw(second);
+        assert_int_equal(secrets[i].low, same.low);
+        assert_int_equal(secrets[i].high, same.high);
+        assert_int_equal(secrets[i].low & 1, 1);
+        assert_int_equal(secrets[i].high >> 63, 0);
+        close(first);
+        close(second);
+        owner_stop(of);
+    }
+    assert_int_not_equal(secrets[0].low, secrets[1].low);
+    assert_int_not_equal(secrets[0].high, secrets[1].high);
+    no_random_bytes = true;
+    assert_int_equal(rvl_store_open(&options, &store), RVL_ERR_IO);
+    no_random_bytes = false;
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void begin_pause(user who, action act, uint64_t nth)
+{
+    const request pausing = {.what = PAUSE, .act = act, .nth = nth};
+    assert_int_equal(write(who.line, &pausing, sizeof pausing), sizeof pausing);
+}
+
+static answer end_pause(user who)
+{
+    answer said = {.status = RVL_ERR_IO};
+    assert_int_equal(read(who.line, &said, sizeof said), sizeof said);
+    assert_int_equal(said.status, RVL_OK);
+    assert_int_equal(said.states[0], RVL_STATE_PAUSED);
+    return said;
+}
+
+/* Nobody waits for long for a user that has claimed a content and does nothing. */
+static void a_claim_is_not_waited_for_forever(void **state)
+{
+    (void)state;
+    owner of = owner_start(CONTENT);
     user only = user_start((user_options){0});
-    fill(only, 18);
-    const rvli_digest granule = tell(only, (request){.what = CHECK, .seed = 18}).digest;
-    int to = connect_raw(), fd = make_file(SMALL, ALL_SEALS, 1);
-    reserve_raw(to, SMALL);
-    assert_int_equal(add_raw(to, SMALL, rvli_digest_of(&granule, sizeof granule), fd).kind,
-                     RVLI_STORE_DONE);
+    fill(only, 25);
+    int to = connect_raw();
+    rvli_digest name = name_of(only, to);
+    assert_int_equal(find_raw(to, name, true), RVLI_STORE_NONE);
+    uint64_t begin_ms = now_ms();
     answer said = tell(only, (request){.what = PAUSE});
     assert_int_equal(said.status, RVL_OK);
-    assert_int_equal(said.memory.store_bytes, CONTENT);
-    assert_int_equal(said.memory.store_found_bytes, 0);
-    await_stats(2, CONTENT + SMALL, CONTENT + SMALL);
+    assert_int_equal(said.copied, CONTENT);
+    assert_in_range(now_ms() - begin_ms, 1000, 9000);
+    assert_int_equal(find_raw(to, name, true), RVLI_STORE_FOUND);
     resume_user(only);
-    check(only, 18);
-    close(fd);
+    check(only, 25);
     close(to);
     user_end(only);
+    owner_stop(of);
+}
+
+/* A claim that is given up while it is waited for goes to the one that waits. */
+static void a_claim_may_change_hands(void **state)
+{
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        owner of = owner_start(CONTENT);
+        user only = user_start((user_options){0});
+        fill(only, 26);
+        int to = connect_raw();
+        rvli_digest name = name_of(only, to);
+        assert_int_equal(find_raw(to, name, true), RVLI_STORE_NONE);
+        begin_pause(only, PASS, 0);
+        usleep(300000);
+        if (!dies)
+            tell_raw(to, (rvli_store_message){
+                             .kind = RVLI_STORE_UNCLAIM, .bytes = SMALL, .digest = name});
+        else
+            close(to);
+        assert_int_equal(end_pause(only).copied, CONTENT);
+        resume_user(only);
+        check(only, 26);
+        if (!dies)
+            close(to);
+        user_end(only);
+        owner_stop(of);
+    }
+}
+
+static void await_stop(pid_t process)
+{
+    int status = 0;
+    assert_int_equal(waitpid(process, &status, WUNTRACED), process);
+    assert_true(WIFSTOPPED(status));
+}
+
+/*
+ * One that copies is stopped or killed at each of its calls, while another wants the same content.
+ * That one goes on by itself. One that goes on later finds what has been added meanwhile.
+ */
+static void the_one_that_copies_may_stop(void **state)
+{
+    (void)state;
+    for (int dies = 0; dies < 2; dies++)
+        for (uint64_t nth = 1; nth < 14; nth += 3) {
+            owner of = owner_start(0);
+            user users[2] = {user_start((user_options){0}), user_start((user_options){0})};
+            fill(users[0], 27);
+            fill(users[1], 27);
+            begin_pause(users[0], STOP_SELF, nth);
+            await_stop(users[0].process);
+            begin_pause(users[1], PASS, 0);
+            if (dies) {
+                usleep(100000);
+                user_kill(users[0]);
+            }
+            answer said = end_pause(users[1]);
+            assert_int_equal(said.memory.store_bytes, CONTENT);
+            if (!dies) {
+                assert_int_equal(kill(users[0].process, SIGCONT), 0);
+                answer later = end_pause(users[0]);
+                assert_int_equal(later.memory.store_bytes, CONTENT);
+                assert_in_range(said.copied + later.copied, CONTENT, 2 * CONTENT);
+                await_stats(2, CONTENT, 2 * CONTENT);
+                resume_user(users[0]);
+                check(users[0], 27);
+                user_end(users[0]);
+            }
+            await_stats(1, CONTENT, CONTENT);
+            resume_user(users[1]);
+            check(users[1], 27);
+            user_end(users[1]);
+            owner_stop(of);
+        }
+}
+
+/* Segments of one user that are equal are copied once. */
+static void equal_segments_of_one_user_are_one(void **state)
+{
+    (void)state;
+    enum { COUNT = 5 };
+    owner of = owner_start(SMALL);
+    rvl_addr addrs[COUNT];
+    rvl_context *context =
+        support_open((support_options){.memory = RVL_SIM_BACKED, .store_path = path}, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        addrs[i] = support_alloc(context, "weights", 0, SMALL, RVL_BACKUP_HOST);
+        support_fill(addrs[i], SMALL, 28);
+    }
+    assert_int_equal(rvl_pause(context, NULL, 0, NULL), RVL_OK);
+    assert_int_equal(support_stats(context, 0).backup_out_bytes, SMALL);
+    await_stats(1, SMALL, COUNT * SMALL);
+    assert_int_equal(rvl_resume(context, NULL, 0, NULL), RVL_OK);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(support_holds(addrs[i], SMALL, 28));
+    assert_int_equal(rvl_context_close(context, NULL), RVL_OK);
     owner_stop(of);
 }
 
@@ -1206,8 +1600,7 @@ static void an_owner_is_not_trusted_either(void **state)
     struct sockaddr_un address;
     rvli_store_message message;
     rvli_store_client *client = NULL;
-    rvli_store_place place;
-    int came = -1;
+    rvli_store_found found = {.fd = -1};
     unsigned count = 0;
     assert_int_equal(rvli_store_address(path, &address), RVL_OK);
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -1225,10 +1618,10 @@ static void an_owner_is_not_trusted_either(void **state)
         _exit(0);
     }
     assert_int_equal(rvli_store_client_new(path, &client), RVL_OK);
-    assert_int_equal(rvli_store_find(client, (rvli_digest){1, 1}, SMALL, &place, &came),
+    assert_int_equal(rvli_store_find(client, (rvli_digest){1, 1}, SMALL, false, &found),
                      RVL_ERR_IO);
-    assert_int_equal(came, -1);
-    assert_int_equal(rvli_store_find(client, (rvli_digest){1, 1}, SMALL, &place, &came),
+    assert_int_equal(found.fd, -1);
+    assert_int_equal(rvli_store_find(client, (rvli_digest){1, 1}, SMALL, false, &found),
                      RVL_ERR_IO); /* the connection is given up */
     rvli_store_client_delete(client);
     assert_int_equal(end_of(plays), 0);
@@ -1269,13 +1662,6 @@ static void another_user_is_refused(void **state)
 }
 
 /* ---- Limits ---- */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void expect_refusal(answer said, const char *why)
 {
@@ -1485,12 +1871,21 @@ int main(void)
         cmocka_unit_test(users_survive_the_owner),
         cmocka_unit_test(the_owner_may_die_at_every_step),
         cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(every_call_may_fail_of_what_is_found),
         cmocka_unit_test(a_stopped_owner_is_given_up),
         cmocka_unit_test(a_user_without_descriptors_loses_nothing),
         cmocka_unit_test(an_owner_without_descriptors_says_so),
         cmocka_unit_test(only_sealed_segments_are_kept),
         cmocka_unit_test(the_first_segment_is_everybodys),
         cmocka_unit_test(a_wrong_digest_harms_nobody),
+        cmocka_unit_test(a_device_without_digests_shares),
+        cmocka_unit_test(one_user_at_a_time_has_a_claim),
+        cmocka_unit_test(what_is_checked_once_is_not_checked_again),
+        cmocka_unit_test(every_owner_has_its_own_secret),
+        cmocka_unit_test(a_claim_is_not_waited_for_forever),
+        cmocka_unit_test(a_claim_may_change_hands),
+        cmocka_unit_test(the_one_that_copies_may_stop),
+        cmocka_unit_test(equal_segments_of_one_user_are_one),
         cmocka_unit_test(what_is_no_message_ends_the_connection),
         cmocka_unit_test(an_owner_is_not_trusted_either),
         cmocka_unit_test(another_user_is_refused),

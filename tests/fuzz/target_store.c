@@ -418,6 +418,18 @@ static bool is_answer(const step *s, uint32_t kind, bool whole)
            (!file || s->file % FILES == SEALED) && numbered;
 }
 
+static rvl_status find_as_client(played *p, rvli_digest digest, uint64_t bytes, bool claim,
+                                 rvli_store_place *place, int *fd_out)
+{
+    rvli_store_found found = {.fd = -1};
+    rvl_status status = rvli_store_find(p->client, digest, bytes, claim, &found);
+    require((found.fd >= 0) == (found.place.id != 0));
+    require(!found.busy || found.fd < 0);
+    *place = found.place;
+    *fd_out = found.fd;
+    return status;
+}
+
 static rvl_status ask_as_client(played *p, const step *s, int fd, rvli_store_place *place,
                                 int *fd_out)
 {
@@ -429,7 +441,7 @@ static rvl_status ask_as_client(played *p, const step *s, int fd, rvli_store_pla
         require((status == RVL_OK) == (connection != 0));
         return status;
     case 1:
-        return rvli_store_find(p->client, digest_of(s), bytes, place, fd_out);
+        return find_as_client(p, digest_of(s), bytes, s->change & 64, place, fd_out);
     default:
         return rvli_store_add(p->client, digest_of(s), bytes, fd, false, place, fd_out);
     }

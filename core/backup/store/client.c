@@ -23,6 +23,8 @@ struct rvli_store_client {
     struct sockaddr_un address;
     int socket; /* -1: broken */
     uint64_t connection;
+    uint64_t secret_connection; /* of which the secret is known; 0: none */
+    rvli_secret secret;
     rvli_store_bytes bytes;
 };
 
@@ -95,9 +97,13 @@ static bool answers(uint32_t question, const rvli_store_message *answer, bool ha
     case RVLI_STORE_RESERVE:
         return answer->kind == RVLI_STORE_DONE || answer->kind == RVLI_STORE_FULL;
     case RVLI_STORE_FIND:
-        return answer->kind == RVLI_STORE_NONE || (has_file && answer->id != 0);
+        return answer->kind == RVLI_STORE_NONE || answer->kind == RVLI_STORE_BUSY ||
+               (has_file && answer->id != 0);
     case RVLI_STORE_ADD:
         return (answer->kind == RVLI_STORE_DONE || has_file) && answer->id != 0;
+    case RVLI_STORE_SECRET:
+        return answer->kind == RVLI_STORE_DONE && (answer->digest.low & 1) != 0 &&
+               answer->digest.high <= UINT64_MAX >> 1;
     default:
         return answer->kind == RVLI_STORE_DONE;
     }
@@ -261,21 +267,62 @@ static rvl_status check_found(rvli_store_client *client, uint64_t bytes, int *fd
     return rvli_error(RVL_ERR_IO, "the store has answered with a segment that is not sealed");
 }
 
-rvl_status rvli_store_find(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
-                           rvli_store_place *place_out, int *fd_out)
+/* With the lock held. */
+static rvl_status learn_secret(rvli_store_client *client)
 {
     int fd = -1;
-    rvli_store_message message = {.kind = RVLI_STORE_FIND, .digest = digest, .bytes = bytes};
+    rvli_store_message message = {.kind = RVLI_STORE_SECRET};
+    rvl_status status = ask(client, &message, -1, &fd);
+    if (status != RVL_OK)
+        return status;
+    client->secret = (rvli_secret){message.digest.low, message.digest.high};
+    client->secret_connection = client->connection;
+    return RVL_OK;
+}
+
+rvl_status rvli_store_secret(rvli_store_client *client, rvli_secret *secret_out)
+{
+    pthread_mutex_lock(&client->lock);
+    rvl_status status =
+        client->secret_connection == client->connection ? RVL_OK : learn_secret(client);
+    if (status == RVL_OK)
+        *secret_out = client->secret;
+    pthread_mutex_unlock(&client->lock);
+    return status;
+}
+
+rvl_status rvli_store_find(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
+                           bool claim, rvli_store_found *found_out)
+{
+    int fd = -1;
+    rvli_store_message message = {
+        .kind = RVLI_STORE_FIND, .digest = digest, .bytes = bytes, .claim = claim};
     pthread_mutex_lock(&client->lock);
     rvl_status status = ask(client, &message, -1, &fd);
     if (status == RVL_OK)
         status = check_found(client, bytes, &fd);
-    if (status == RVL_OK) {
-        *place_out = (rvli_store_place){message.id, client->connection};
-        *fd_out = fd;
-    }
+    if (status == RVL_OK)
+        *found_out = (rvli_store_found){
+            .place = {fd >= 0 ? message.id : 0, client->connection},
+            .fd = fd,
+            .checked = message.checked != 0,
+            .busy = message.kind == RVLI_STORE_BUSY,
+        };
     pthread_mutex_unlock(&client->lock);
     return status;
+}
+
+void rvli_store_unclaim(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
+                        uint64_t connection)
+{
+    tell(client, connection,
+         (rvli_store_message){.kind = RVLI_STORE_UNCLAIM, .digest = digest, .bytes = bytes});
+}
+
+void rvli_store_checked(rvli_store_client *client, rvli_store_place place)
+{
+    tell(client, place.connection,
+         (rvli_store_message){.kind = RVLI_STORE_CHECKED, .id = place.id});
 }
 
 rvl_status rvli_store_add(rvli_store_client *client, rvli_digest digest, uint64_t bytes, int fd,

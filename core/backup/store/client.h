@@ -4,6 +4,7 @@
  *
  * A connection that has broken is made again when the next pause begins. Its number says which
  * owner a segment is of: what an earlier one kept is mapped still, and nobody counts it any more.
+ * Segments are found by digests, with a secret that each owner draws when it begins.
  */
 #ifndef RVL_CORE_BACKUP_STORE_CLIENT_H
 #define RVL_CORE_BACKUP_STORE_CLIENT_H
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/digest.h"
+#include "base/secret_digest.h"
 #include "reveille/status.h"
 
 typedef struct rvli_store_client rvli_store_client;
@@ -42,12 +43,29 @@ rvl_status rvli_store_client_renew(rvli_store_client *client);
 rvl_status rvli_store_reserve(rvli_store_client *client, uint64_t bytes, uint64_t *connection_out);
 void rvli_store_return(rvli_store_client *client, uint64_t bytes, uint64_t connection);
 
+/* The secret of the owner's digests. RVL_ERR_IO. */
+rvl_status rvli_store_secret(rvli_store_client *client, rvli_secret *secret_out);
+
+/* What is asked for, and what a store has of it. */
+typedef struct rvli_store_found {
+    rvli_store_place place; /* id 0: there is none */
+    int fd;                 /* the caller's; -1: likewise */
+    bool checked;           /* a user has computed this digest from its bytes */
+    bool busy;              /* a user has claimed it: it may be there soon */
+} rvli_store_found;
+
 /*
- * A segment that may have the content of this digest. *fd_out is the caller's; -1: there is none.
- * RVL_ERR_IO.
+ * A segment that may have the content of this digest. `claim`: if there is none and it is not busy,
+ * it is the caller's to add, on the connection of found_out->place; that, or
+ * rvli_store_unclaim(), ends the claim. RVL_ERR_IO.
  */
 rvl_status rvli_store_find(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
-                           rvli_store_place *place_out, int *fd_out);
+                           bool claim, rvli_store_found *found_out);
+void rvli_store_unclaim(rvli_store_client *client, rvli_digest digest, uint64_t bytes,
+                        uint64_t connection);
+
+/* Tells all users that a segment's bytes have the digest by which it was found. */
+void rvli_store_checked(rvli_store_client *client, rvli_store_place place);
 
 /*
  * Gives the store a sealed segment, in place of the room that was reserved. If another was first

@@ -6,20 +6,26 @@
  *   RESERVE bytes              ->
  *                              <-  DONE, or FULL
  *   RETURN bytes               ->  room that was reserved and not used
+ *   SECRET                     ->
+ *                              <-  DONE with the secret of this owner's digests in `digest`
  *   FIND digest, bytes         ->
- *                              <-  FOUND id and a descriptor, or NONE
+ *                              <-  FOUND id and a descriptor, and whether it was CHECKED; or NONE.
+ *                                  With `claim` NONE says that this user is to add it, and BUSY
+ *                                  that one is doing so
+ *   UNCLAIM digest, bytes      ->  it does not add what it has claimed
  *   ADD digest, bytes and a
  *       descriptor             ->  a sealed segment, in place of as many reserved bytes
  *                              <-  DONE id; or FOUND as above, if another was first and `apart` is
  *                                  not set
+ *   CHECKED id                 ->  a user has computed the digest from the segment's bytes
  *   DROP id                    ->  one reference of FOUND or DONE
  *   ASK                        ->
  *                              <-  DONE with the totals
  *                            <-  REFUSED, to any of these: the owner has no memory or descriptor
  *                                left. A connection that it cannot keep ends with it
  *
- * RETURN and DROP are not answered. What is not a message ends the connection, and the end of a
- * connection drops and returns all that it had.
+ * RETURN, UNCLAIM, CHECKED and DROP are not answered. What is not a message ends the connection,
+ * and the end of a connection drops and returns all that it had, claims too. ADD ends a claim.
  */
 #ifndef RVL_CORE_BACKUP_STORE_MESSAGE_H
 #define RVL_CORE_BACKUP_STORE_MESSAGE_H
@@ -31,7 +37,7 @@
 #include "base/digest.h"
 #include "reveille/store.h"
 
-#define RVLI_STORE_MAGIC UINT64_C(0x0265726f74534c52) /* "RLStore", version 2 */
+#define RVLI_STORE_MAGIC UINT64_C(0x0365726f74534c52) /* "RLStore", version 3 */
 
 /* An owner answers within microseconds: one that takes so many seconds has been stopped. */
 #define RVLI_STORE_PATIENCE_S 10
@@ -47,13 +53,19 @@ typedef enum rvli_store_kind {
     RVLI_STORE_FULL,
     RVLI_STORE_FOUND,
     RVLI_STORE_NONE,
-    RVLI_STORE_REFUSED
+    RVLI_STORE_REFUSED,
+    RVLI_STORE_SECRET,
+    RVLI_STORE_UNCLAIM,
+    RVLI_STORE_CHECKED,
+    RVLI_STORE_BUSY
 } rvli_store_kind;
 
 typedef struct rvli_store_message {
-    uint64_t magic; /* also the version */
-    uint32_t kind;  /* rvli_store_kind */
-    uint32_t apart; /* ADD: its content differs from what has the same digest */
+    uint64_t magic;   /* also the version */
+    uint32_t kind;    /* rvli_store_kind */
+    uint32_t apart;   /* ADD: its content differs from what has the same digest */
+    uint32_t claim;   /* FIND */
+    uint32_t checked; /* FOUND */
     uint64_t id;
     uint64_t bytes;
     rvli_digest digest;

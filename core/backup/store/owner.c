@@ -4,7 +4,8 @@
  *
  * One thread takes one message at a time. It neither maps nor reads what it keeps. A user is
  * watched twice, by its connection and by its process: a child of it may have inherited the
- * connection, and would hold what the dead one had.
+ * connection, and would hold what the dead one had. A content that a user is about to add is
+ * claimed by it, so that others may wait for it instead of copying the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,6 +27,7 @@
 #include "base/hash.h"
 #include "base/options.h"
 #include "base/packet.h"
+#include "base/secret_digest.h"
 #include "core/backup/store/message.h"
 
 #define BACKLOG 128
@@ -42,6 +45,7 @@ typedef struct segment {
     uint64_t id;
     content_key key;
     int fd;
+    bool checked; /* a user has computed the digest from its bytes */
     uint64_t references;
     uint64_t user_count; /* with a reference */
     UT_hash_handle by_id;
@@ -64,6 +68,13 @@ typedef struct user {
     struct user *next, *previous;
 } user;
 
+/* What a user is about to add. */
+typedef struct claim {
+    content_key key;
+    const user *by;
+    UT_hash_handle hh;
+} claim;
+
 struct rvl_store {
     struct sockaddr_un address;
     dev_t device; /* of the socket's name, so that nobody else's is removed */
@@ -83,7 +94,9 @@ struct rvl_store {
     uint64_t last_id;
     segment *by_id;
     segment *by_content;
+    claim *claims;
     user *users;
+    rvli_secret secret; /* of the digests */
 };
 
 static rvl_status os_error(rvl_status status, const char *what, const char *path)
@@ -198,6 +211,48 @@ static void drop(rvl_store *store, user *who, use *of, uint64_t count)
         forget_segment(store, s);
 }
 
+/* ---- Claims ---- */
+
+static claim *claim_of(const rvl_store *store, const rvli_store_message *asked)
+{
+    claim *found = NULL;
+    const content_key key = {asked->digest, asked->bytes};
+    HASH_FIND(hh, store->claims, &key, sizeof key, found);
+    return found;
+}
+
+/* Without memory it is not claimed, and others copy it too. */
+static void add_claim(rvl_store *store, const user *who, const rvli_store_message *asked)
+{
+    claim *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return;
+    c->key = (content_key){asked->digest, asked->bytes};
+    c->by = who;
+    HASH_ADD(hh, store->claims, key, sizeof c->key, c);
+    if (c->hh.tbl == NULL)
+        free(c);
+}
+
+static void end_claim(rvl_store *store, const user *who, const rvli_store_message *asked)
+{
+    claim *c = claim_of(store, asked);
+    if (c == NULL || c->by != who)
+        return;
+    HASH_DEL(store->claims, c);
+    free(c);
+}
+
+static void end_claims(rvl_store *store, const user *who)
+{
+    claim *c, *next;
+    HASH_ITER (hh, store->claims, c, next)
+        if (c->by == who) {
+            HASH_DEL(store->claims, c);
+            free(c);
+        }
+}
+
 /* ---- Users ---- */
 
 static void forget_user(rvl_store *store, user *who)
@@ -205,6 +260,7 @@ static void forget_user(rvl_store *store, user *who)
     use *of, *next;
     HASH_ITER (hh, who->uses, of, next)
         drop(store, who, of, of->count);
+    end_claims(store, who);
     store->promised_bytes -= who->promised_bytes;
     if (who->next != NULL)
         who->next->previous = who->previous;
@@ -340,6 +396,7 @@ static rvli_store_kind hand_out(rvl_store *store, user *who, segment *s, rvli_st
     if (!refer(store, who, s))
         return RVLI_STORE_REFUSED;
     answer->id = s->id;
+    answer->checked = s->checked;
     *fd_out = s->fd;
     return RVLI_STORE_FOUND;
 }
@@ -348,7 +405,14 @@ static rvli_store_kind find(rvl_store *store, user *who, const rvli_store_messag
                             rvli_store_message *answer, int *fd_out)
 {
     segment *found = find_segment(store, asked);
-    return found != NULL ? hand_out(store, who, found, answer, fd_out) : RVLI_STORE_NONE;
+    if (found != NULL)
+        return hand_out(store, who, found, answer, fd_out);
+    if (!asked->claim)
+        return RVLI_STORE_NONE;
+    if (claim_of(store, asked) != NULL)
+        return RVLI_STORE_BUSY;
+    add_claim(store, who, asked);
+    return RVLI_STORE_NONE;
 }
 
 /* *fd is the new segment's, and -1 when that has it. */
@@ -358,6 +422,7 @@ static rvli_store_kind add(rvl_store *store, user *who, const rvli_store_message
     if (*fd < 0 || asked->bytes == 0 || asked->bytes > who->promised_bytes ||
         !rvli_store_is_sealed(*fd, asked->bytes))
         return RVLI_STORE_REFUSED;
+    end_claim(store, who, asked);
     segment *first = asked->apart ? NULL : find_segment(store, asked);
     if (first != NULL)
         return hand_out(store, who, first, answer, fd_out);
@@ -386,8 +451,19 @@ static rvli_store_kind answer_of(rvl_store *store, user *who, const rvli_store_m
     case RVLI_STORE_RETURN:
         give_back(store, who, asked->bytes);
         return 0;
+    case RVLI_STORE_SECRET:
+        answer->digest = (rvli_digest){store->secret.low, store->secret.high};
+        return RVLI_STORE_DONE;
     case RVLI_STORE_FIND:
         return find(store, who, asked, answer, fd_out);
+    case RVLI_STORE_UNCLAIM:
+        end_claim(store, who, asked);
+        return 0;
+    case RVLI_STORE_CHECKED:
+        of = use_of(who, asked->id);
+        if (of != NULL)
+            of->of->checked = true;
+        return 0;
     case RVLI_STORE_ADD:
         return add(store, who, asked, fd, answer, fd_out);
     case RVLI_STORE_DROP:
@@ -575,6 +651,16 @@ static rvl_status open_events(rvl_store *store)
     return RVL_OK;
 }
 
+static rvl_status draw_secret(rvl_store *store)
+{
+    unsigned char random_bytes[16];
+    if (getrandom(random_bytes, sizeof random_bytes, 0) != (ssize_t)sizeof random_bytes)
+        return os_error(RVL_ERR_IO, "the system has no random bytes for a store",
+                        store->address.sun_path);
+    store->secret = rvli_secret_of(random_bytes);
+    return RVL_OK;
+}
+
 rvl_status rvl_store_open(const rvl_store_options *user_options, rvl_store **store_out)
 {
     rvl_store_options options;
@@ -592,7 +678,9 @@ rvl_status rvl_store_open(const rvl_store_options *user_options, rvl_store **sto
     store->address = address;
     store->listener = store->events = store->spare = -1;
     store->budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : UINT64_MAX;
-    status = open_socket(store);
+    status = draw_secret(store);
+    if (status == RVL_OK)
+        status = open_socket(store);
     if (status == RVL_OK)
         status = open_events(store);
     if (status != RVL_OK) {
