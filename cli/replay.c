@@ -90,6 +90,12 @@ static int check(const arguments *parsed, const option_line *line)
         return options_refuse(&replay_spec,
                               "--settle: only with --backend cuda: a simulated device clears "
                               "nothing");
+    if (options_given(&replay_spec, line, "device") && real)
+        return options_refuse(
+            &replay_spec,
+            "--device %s: not with --backend cuda: the card in this machine is the "
+            "device, whatever a profile says: leave one of them out",
+            parsed->options.device);
     return options_check_snapshots(&replay_spec, line, parsed->paths, parsed->path_count);
 }
 

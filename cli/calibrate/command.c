@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -150,11 +151,12 @@ static int explain(rvl_status status)
 
 static int refuse_neighbours(const run *it, const char *who)
 {
+    char tries[COUNT_TEXT_BYTES];
     progress_end();
     return complain(EXIT_BAD_INPUT,
-                    "calibrate: %s uses card %u, after %u tries: end it, or name another card "
-                    "(--gpu, CUDA_VISIBLE_DEVICES)",
-                    who, it->parsed->gpu, it->parsed->tries);
+                    "calibrate: %s uses card %u, after %s: end it, or name another card (--gpu, "
+                    "CUDA_VISIBLE_DEVICES)",
+                    who, it->parsed->gpu, format_count(it->parsed->tries, "try", "tries", tries));
 }
 
 /* ---- Measuring ---- */
@@ -509,8 +511,28 @@ static bool show_one_card(uint32_t number)
     return setenv("CUDA_VISIBLE_DEVICES", one, 1) == 0;
 }
 
+/* Before anything is measured. What lies in memory (tmpfs) is left out later, and is no mistake. */
+static int check_disk(const arguments *parsed)
+{
+    struct stat facts;
+    int number = parsed->no_disk || stat(parsed->disk, &facts) == 0 ? 0 : errno;
+    if (number == 0 && !parsed->no_disk && !S_ISDIR(facts.st_mode))
+        number = ENOTDIR;
+    if (number == 0 && !parsed->no_disk && access(parsed->disk, W_OK | X_OK) != 0)
+        number = errno;
+    if (number == 0)
+        return EXIT_FITS;
+    return complain(EXIT_BAD_INPUT,
+                    "calibrate: --disk %s: %s: name a folder that you may write to, or leave the "
+                    "disk out (--no-disk)",
+                    parsed->disk, strerror(number));
+}
+
 static int run_it(const arguments *parsed)
 {
+    int refused = check_disk(parsed);
+    if (refused != EXIT_FITS)
+        return refused;
     if (!show_one_card(parsed->gpu))
         return options_refuse(&calibrate_spec,
                               "--gpu %" PRIu32 ": CUDA_VISIBLE_DEVICES lists fewer cards",

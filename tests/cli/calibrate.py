@@ -87,7 +87,7 @@ def check_neighbours(reveille, fake):
            f"a neighbour that goes: {done.returncode} {done.stderr}")
     done = run(reveille, "calibrate", "--no-disk", "--tries", "1", FAKE_NVML_PROCESS="vllm", FAKE_NVML_FROM=4,
                **fake)
-    expect(done.returncode == 2 and "after 1 tries" in done.stderr and done.stdout == "",
+    expect(done.returncode == 2 and "after 1 try:" in done.stderr and done.stdout == "",
            f"a neighbour that comes later and stays: {done.returncode} {done.stderr}")
 
 
@@ -103,6 +103,15 @@ def check_refusals(reveille, fake, folder):
     expect(done.returncode == 2 and "end it in .json" in done.stderr, f"an ending: {done.stderr}")
     done = run(reveille, "calibrate", "-o", os.path.join(folder, "none", "card.json"), **fake)
     expect(done.returncode == 2 and "none/card.json" in done.stderr, f"no such folder: {done.stderr}")
+    closed = os.path.join(folder, "closed")
+    os.mkdir(closed, 0o500)
+    for disk, why in ((os.path.join(folder, "none"), "No such file or directory"), (__file__, "Not a directory"),
+                      (closed, "Permission denied")):
+        if disk == closed and os.geteuid() == 0:
+            continue  # root may write everywhere
+        done = run(reveille, "calibrate", "--disk", disk, **fake)
+        expect(done.returncode == 2 and done.stderr.startswith(f"reveille: calibrate: --disk {disk}: {why}: name a folder"),
+               f"--disk {disk}: {done.returncode} {done.stderr}")
     for option in ("--tries", "--gpu"):
         done = run(reveille, "calibrate", option, "101", **fake)
         expect(done.returncode == 2 and "whole number" in done.stderr, f"{option} 101: {done.stderr}")

@@ -297,6 +297,9 @@ static void test_bad_usage(void **state)
     check_bad_usage("--wake early");
     RUN("replay", trace_path, "--backend", "abacus");
     check_bad_usage("--backend abacus");
+    RUN("replay", trace_path, "--backend", "cuda", "--device", "h100-80g");
+    check_bad_usage("--device h100-80g: not with --backend cuda: the card in this machine is the "
+                    "device, whatever a profile says: leave one of them out\n");
     RUN("replay", trace_path, "--budget", "rollout");
     check_bad_usage("STAGE=SIZE");
     RUN("replay", trace_path, "--budget", "=1GiB");

@@ -50,7 +50,7 @@ def expect(done, status, *texts):
 def main():
     reveille = sys.argv[1]
     who = "a program that NVML does not name (82"  # 300 MiB and 526 of its context
-    expect(run(reveille, "60", "1"), 2, who, "uses card 0, after 1 tries: end it")
+    expect(run(reveille, "60", "1"), 2, who, "uses card 0, after 1 try: end it")
     expect(run(reveille, "3", "9"), 0, who, "uses card 0: waiting")
 
 
