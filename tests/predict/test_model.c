@@ -2005,6 +2005,11 @@ static void options_out_of_range_are_refused(void **state)
         "gpt-oss-20b",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
         "--attention", "changes nothing for heads with sinks");
+    assert_option_refused("gemma-3-4b",
+                          (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .lora_rank = 8},
+                          "--lora-targets", "PEFT has no default for this family");
+    assert_option_refused("mixtral-8x7b-v0.1", (rvl_model_options){.tp = 2, .ep = 16}, "--ep",
+                          "choose one that divides tp");
     /* Layers with norms behind blocks, fused products, norms in fp32, and windows. */
     static const char *const not_plain[] = {"gemma-2-2b", "phi-4-mini", "olmo-2-7b",
                                             "glm-4-9b-0414", "gemma-3-1b"};
