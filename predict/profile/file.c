@@ -306,7 +306,10 @@ static char *read_bytes(reader *r, size_t *size_out)
     char *bytes = malloc(FILE_BYTES_MAX + 1);
     size_t size = file != NULL && bytes != NULL ? fread(bytes, 1, FILE_BYTES_MAX + 1, file) : 0;
     if (file == NULL || (bytes != NULL && ferror(file)))
-        refuse(r, RVL_ERR_IO, NULL, "the device profile cannot be read: %s", strerror(errno));
+        refuse(r, RVL_ERR_IO, NULL,
+               "the device profile cannot be read: %s: name a file that `reveille calibrate` has "
+               "written",
+               strerror(errno));
     else if (bytes == NULL)
         refuse(r, RVL_ERR_HOST_OOM, NULL, "no host memory for a device profile");
     else if (size > FILE_BYTES_MAX)

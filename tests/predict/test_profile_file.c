@@ -169,7 +169,9 @@ static void test_files_that_are_none(void **state)
     (void)state;
     assert_int_equal(rvl_profile_load(in_folder("none.json"), &profile), RVL_ERR_IO);
     rvl_last_error(&error);
-    assert_non_null(strstr(error.message, "No such file"));
+    assert_string_equal(error.message,
+                        "the device profile cannot be read: No such file or directory: "
+                        "name a file that `reveille calibrate` has written");
     assert_int_equal(rvl_profile_load(folder, &profile), RVL_ERR_IO);
     assert_int_equal(load("", &profile), RVL_ERR_INVALID);
     assert_int_equal(load("[]", &profile), RVL_ERR_INVALID);
