@@ -38,6 +38,8 @@ static token_shape shape_of_token(const rvl_model *model, const rvli_plan *plan)
 static uint64_t convolved(const rvl_model *model, const rvli_plan *plan)
 {
     uint64_t tp = plan->options.tp;
+    if (rvli_has_layers(model, RVLI_LAYER_CONV))
+        return model->dim[RVLI_DIM_HIDDEN] / tp;
     if (rvli_has_layers(model, RVLI_LAYER_DELTA))
         return model->dim[RVLI_DIM_DELTA_CONV] / tp;
     return model->dim[RVLI_DIM_MAMBA_INNER] / tp + plan->mamba_groups * model->mamba_group_width;
@@ -64,7 +66,7 @@ uint64_t rvli_cache_sequence_bytes(const rvl_model *model, const rvli_plan *plan
     for (uint32_t i = plan->first_layer; i < plan->first_layer + plan->layer_count; i++) {
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
             sum += kept_tokens(model, i, plan->options.seq_len) * token_bytes;
-        else if (rvli_layer_is(model, i, RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+        else if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
             sum += state_bytes(model, plan);
     }
     return sum;
@@ -103,7 +105,7 @@ void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t toke
         uint64_t kept = (uint64_t)((wide)tokens * kept_tokens(model, i, length) / length);
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
             add(plan, shape.buffers, kept * shape.bytes, sizes);
-        else if (rvli_layer_is(model, i, RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+        else if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
             add(plan, 1, sequences_of(plan, tokens) * state_bytes(model, plan), sizes);
     }
     for (uint32_t i = plan->first_layer; i < end; i++) {

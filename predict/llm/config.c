@@ -37,7 +37,9 @@ static bool is_tied(rvli_reader *r)
     const json_t *outer = json_object_get(r->root, "tie_word_embeddings");
     if ((r->family->reads & RVLI_OUTER_TIE) && json_is_boolean(outer))
         return json_is_true(outer);
-    return rvli_read_flag(r, "tie_word_embeddings", (r->family->reads & RVLI_TIED_BY_DEFAULT) != 0);
+    bool usual = (r->family->reads & RVLI_TIED_BY_DEFAULT) != 0;
+    usual = rvli_read_flag(r, "tie_word_embeddings", usual);
+    return r->family->tie_key != NULL ? rvli_read_flag(r, r->family->tie_key, usual) : usual;
 }
 
 static void read_sizes(rvli_reader *r)
@@ -253,9 +255,22 @@ static void read_mamba(rvli_reader *r)
         rvli_read_refuse(r, k->bias, "true is not known of this family: set it to false");
 }
 
+static void read_short_conv(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    uint64_t kernel = rvli_read_dimension(r, "conv_L_cache", 3);
+    m->dim[RVLI_DIM_CONV_KERNEL] = kernel;
+    m->dim[RVLI_DIM_THREE_HIDDEN] = rvli_read_product(r, "hidden_size", 3, m->dim[RVLI_DIM_HIDDEN]);
+    (void)rvli_read_product(r, "conv_L_cache", kernel, m->dim[RVLI_DIM_HIDDEN]);
+    if (rvli_read_flag(r, "conv_bias", false))
+        rvli_read_refuse(r, "conv_bias", "true is not known of this family: set it to false");
+}
+
 static void read_state(rvli_reader *r)
 {
     read_state_type(r);
+    if (rvli_has_layers(r->model, RVLI_LAYER_CONV))
+        read_short_conv(r);
     if (rvli_has_layers(r->model, RVLI_LAYER_DELTA))
         read_delta_net(r);
     if (rvli_has_layers(r->model, RVLI_LAYER_MAMBA))
@@ -311,10 +326,33 @@ static void read_experts(rvli_reader *r)
 
 /* ---- What only some models have ---- */
 
+/* LFM2 takes two thirds of what its config says, times a number, in whole steps. */
+static uint64_t read_adjusted_size(rvli_reader *r)
+{
+    uint64_t plain = rvli_read_value(r, "block_ff_dim") != NULL
+                         ? rvli_read_dimension(r, "block_ff_dim", 0)
+                         : rvli_read_dimension(r, "intermediate_size", 0);
+    const json_t *factor = rvli_read_value(r, "block_ffn_dim_multiplier");
+    uint64_t step = rvli_read_dimension(r, "block_multiple_of", 256);
+    double times = json_is_number(factor) ? json_number_value(factor) : 1;
+    if (!rvli_read_flag(r, "block_auto_adjust_ff_dim", true))
+        return plain;
+    if (!(times > 0 && times <= 16))
+        rvli_read_refuse(r, "block_ffn_dim_multiplier",
+                         "impossible: expected more than 0, 16 at most");
+    else
+        plain = rvli_round_up((uint64_t)(times * (double)(2 * plain / 3)), step);
+    if (plain == 0 || plain > RVLI_MODEL_DIM_MAX)
+        rvli_read_refuse(r, "block_multiple_of", "impossible: the MLP has no width that is known");
+    return plain;
+}
+
 static void read_dense_size(rvli_reader *r)
 {
     const char *key = r->family->dense_size;
-    if (rvli_has_layers(r->model, RVLI_LAYER_DENSE))
+    if (r->family->reads & RVLI_LFM_SIZES)
+        r->model->dim[RVLI_DIM_INTERMEDIATE] = read_adjusted_size(r);
+    else if (rvli_has_layers(r->model, RVLI_LAYER_DENSE))
         r->model->dim[RVLI_DIM_INTERMEDIATE] =
             rvli_read_dimension(r, key != NULL ? key : "intermediate_size", 0);
 }

@@ -94,7 +94,7 @@ static void describe_terms(FILE *out, const rvl_model_step *step)
 /* Where tokens of the cache say nothing without the length of a sequence. */
 static void describe_sequence(FILE *out, const rvl_model *model, const rvli_plan *plan)
 {
-    if (rvli_has_layers(model, RVLI_LAYER_WINDOW | RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA))
+    if (rvli_has_layers(model, RVLI_LAYER_WINDOW | RVLI_LAYER_STATE))
         fprintf(
             out,
             "\nLayers with a window, or with a state in the place of attention: of a sequence of "

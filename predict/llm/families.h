@@ -33,7 +33,10 @@ enum {
     RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one block a layer */
     RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last ones use those of others */
     RVLI_FULL_FIRST = 1 << 20,  /* full_every counts from the first layer, not up to it */
-    RVLI_ROTARY_IF_SAID = 1 << 21, /* position_embedding_type */
+    RVLI_ROTARY_IF_SAID = 1 << 21,    /* position_embedding_type */
+    RVLI_MLP_WORDS = 1 << 22,         /* mlp_layer_types alone; else all layers have experts */
+    RVLI_LFM_SIZES = 1 << 24,         /* block_auto_adjust_ff_dim and what belongs to it */
+    RVLI_ATTENTION_NUMBERS = 1 << 23, /* attn_layer_indices, full_attn_idxs */
 };
 
 /* Names of keys; NULL: the usual one, or none where there is no usual one. */
@@ -57,6 +60,7 @@ typedef struct rvli_family {
     const char *window_key;  /* sliding_window */
     const char *step_key;    /* full_every */
     const char *text_types;  /* model_types that may be in text_config, each with a comma */
+    const char *tie_key;     /* counts before tie_word_embeddings */
     uint32_t rotary_percent; /* default: so much of a head has positions; 0: all */
     uint32_t tower;          /* RVLI_TOWER_*: what vision_config is of; 0: none that is known */
 } rvli_family;

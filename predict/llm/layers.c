@@ -20,7 +20,8 @@ static unsigned kind_of_word(const rvli_reader *r, const char *word)
 {
     if (strcmp(word, "sliding_attention") == 0 || strcmp(word, "chunked_attention") == 0)
         return ATTENTION | RVLI_LAYER_WINDOW;
-    if (strcmp(word, "linear_attention") == 0 || strcmp(word, "mamba") == 0)
+    if (strcmp(word, "linear_attention") == 0 || strcmp(word, "mamba") == 0 ||
+        strcmp(word, "conv") == 0)
         return r->family->state;
     return ATTENTION;
 }
@@ -51,7 +52,7 @@ static void read_words(rvli_reader *r, const json_t *list)
         if (kind == 0)
             rvli_read_refuse(r, "layer_types",
                              "not known: a layer with a state, which this family does not have");
-        r->model->kinds[layer] = (uint8_t)kind;
+        r->model->kinds[layer] = (uint16_t)kind;
     }
 }
 
@@ -64,7 +65,7 @@ static void read_rotary(rvli_reader *r, const json_t *list)
             rvli_read_refuse(r, "no_rope_layers",
                              "impossible: expected a list with 0 or 1 for each layer");
         r->model->kinds[layer] =
-            (uint8_t)(json_integer_value(rotary) != 0 ? ATTENTION | RVLI_LAYER_WINDOW : ATTENTION);
+            (uint16_t)(json_integer_value(rotary) != 0 ? ATTENTION | RVLI_LAYER_WINDOW : ATTENTION);
     }
 }
 
@@ -79,7 +80,7 @@ static void read_step(rvli_reader *r)
     uint32_t offset = f->reads & RVLI_FULL_FIRST ? 0 : 1;
     for (uint32_t layer = 0; layer < r->model->layers; layer++)
         r->model->kinds[layer] =
-            (uint8_t)(step > 0 && (layer + offset) % step != 0 ? other : (unsigned)ATTENTION);
+            (uint16_t)(step > 0 && (layer + offset) % step != 0 ? other : (unsigned)ATTENTION);
 }
 
 static void read_window(rvli_reader *r)
@@ -92,7 +93,7 @@ static void read_window(rvli_reader *r)
     if (!none && rvli_has_layers(m, RVLI_LAYER_WINDOW))
         m->window = rvli_read_number(r, key, f->window, RVLI_MODEL_DIM_MAX);
     for (uint32_t layer = 0; none && layer < m->layers; layer++)
-        m->kinds[layer] &= (uint8_t)~RVLI_LAYER_WINDOW;
+        m->kinds[layer] &= (uint16_t)~RVLI_LAYER_WINDOW;
 }
 
 /* Whether a layer before it, with a window or without as it is, has keys. */
@@ -114,7 +115,7 @@ static void read_shared_keys(rvli_reader *r)
     if (shared >= m->layers)
         rvli_read_refuse(r, "num_kv_shared_layers", "impossible: no layer is left that has keys");
     for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++)
-        m->kinds[m->layers - 1 - i] &= (uint8_t)~RVLI_LAYER_KEYS;
+        m->kinds[m->layers - 1 - i] &= (uint16_t)~RVLI_LAYER_KEYS;
     for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++) {
         uint32_t layer = m->layers - 1 - (uint32_t)i;
         if (!finds_keys(m, layer))
@@ -135,7 +136,35 @@ static void read_cuts(rvli_reader *r)
                              "impossible: expected a list with a number for each layer");
         bool first = m->layers > CUT_LAYERS && layer < CUT_LAYERS;
         if (list != NULL ? json_number_value(share) > 0 : first)
-            m->kinds[layer] |= (uint8_t)RVLI_LAYER_CUT;
+            m->kinds[layer] |= (uint16_t)RVLI_LAYER_CUT;
+    }
+}
+
+/* Bamba and LFM2: the numbers of the layers that have attention. NULL: none are given. */
+static const char *find_attention_numbers(const rvli_reader *r)
+{
+    static const char *const keys[] = {"attn_layer_indices", "full_attn_idxs"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if ((r->family->reads & RVLI_ATTENTION_NUMBERS) && rvli_read_value(r, keys[i]) != NULL)
+            return keys[i];
+    }
+    return NULL;
+}
+
+static void read_attention_numbers(rvli_reader *r, const char *key)
+{
+    const json_t *list = rvli_read_value(r, key);
+    if (!json_is_array(list))
+        rvli_read_refuse(r, key, "impossible: expected a list of layers");
+    for (uint32_t layer = 0; layer < r->model->layers; layer++)
+        r->model->kinds[layer] = (uint16_t)r->family->state;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t layer = json_integer_value(item);
+        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
+            rvli_read_refuse(r, key, "impossible: expected numbers of layers, from 0");
+        else
+            r->model->kinds[layer] = ATTENTION;
     }
 }
 
@@ -143,8 +172,11 @@ static void read_attention(rvli_reader *r)
 {
     const json_t *words = list_of(r, "layer_types");
     const json_t *rotary = r->family->reads & RVLI_MOE_LIST ? list_of(r, "no_rope_layers") : NULL;
+    const char *numbers = find_attention_numbers(r);
     if (words != NULL)
         read_words(r, words);
+    else if (numbers != NULL)
+        read_attention_numbers(r, numbers);
     else if (rotary != NULL)
         read_rotary(r, rotary);
     else
@@ -160,7 +192,7 @@ static void read_attention(rvli_reader *r)
 
 static void set_sparse(rvl_model *m, uint32_t layer, bool sparse)
 {
-    m->kinds[layer] &= (uint8_t) ~(RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
+    m->kinds[layer] &= (uint16_t) ~(RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
     m->kinds[layer] |= sparse ? RVLI_LAYER_SPARSE : RVLI_LAYER_DENSE;
 }
 
@@ -221,7 +253,8 @@ static void read_mlp(rvli_reader *r)
 {
     rvl_model *m = r->model;
     uint32_t reads = r->family->reads;
-    const json_t *words = reads & RVLI_DEEPSEEK ? list_of(r, "mlp_layer_types") : NULL;
+    bool worded = (reads & (RVLI_DEEPSEEK | RVLI_MLP_WORDS)) != 0;
+    const json_t *words = worded ? list_of(r, "mlp_layer_types") : NULL;
     bool listed = (reads & RVLI_MOE_LIST) != 0 && rvli_read_value(r, "moe_layers") != NULL;
     if (m->experts > 0 && words != NULL) {
         read_sparse_words(r, words);
@@ -246,7 +279,7 @@ static void read_mlp(rvli_reader *r)
 static const struct {
     const char *words[2];
     char sign;
-    uint8_t kind;
+    uint16_t kind;
 } blocks[] = {{{"linear_attention", "mamba"}, 'M', RVLI_LAYER_MAMBA},
               {{"full_attention", "attention"}, '*', ATTENTION},
               {{"mlp", "mlp"}, '-', RVLI_LAYER_DENSE},
@@ -255,7 +288,7 @@ static const struct {
 #define BLOCKS "layers_block_type"
 #define SIGNS "hybrid_override_pattern"
 
-static uint8_t block_of_word(const char *word)
+static uint16_t block_of_word(const char *word)
 {
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         if (strcmp(word, blocks[i].words[0]) == 0 || strcmp(word, blocks[i].words[1]) == 0)
@@ -264,7 +297,7 @@ static uint8_t block_of_word(const char *word)
     return 0;
 }
 
-static uint8_t block_of_sign(char sign)
+static uint16_t block_of_sign(char sign)
 {
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         if (sign == blocks[i].sign)
@@ -278,8 +311,8 @@ static void read_blocks(rvli_reader *r)
     const json_t *list = rvli_read_value(r, BLOCKS);
     const char *signs = json_string_value(rvli_read_value(r, SIGNS));
     for (uint32_t layer = 0; layer < r->model->layers && r->status == RVL_OK; layer++) {
-        uint8_t kind = list != NULL ? block_of_word(word_of(r, BLOCKS, list, layer))
-                                    : block_of_sign(signs[layer]);
+        uint16_t kind = list != NULL ? block_of_word(word_of(r, BLOCKS, list, layer))
+                                     : block_of_sign(signs[layer]);
         if (kind == 0)
             rvli_read_refuse(
                 r, list != NULL ? BLOCKS : SIGNS,

@@ -81,7 +81,11 @@ enum {
     RVLI_LAYER_DENSE = 1 << 5,  /* an MLP */
     RVLI_LAYER_SPARSE = 1 << 6, /* experts */
     RVLI_LAYER_CUT = 1 << 7,    /* an MLP with a gate that is cut off */
+    RVLI_LAYER_CONV = 1 << 8,   /* LFM2's short convolution */
 };
+
+/* Has a state in the place of attention. */
+#define RVLI_LAYER_STATE (RVLI_LAYER_DELTA | RVLI_LAYER_MAMBA | RVLI_LAYER_CONV)
 
 typedef enum rvli_dim {
     RVLI_DIM_ONE,
@@ -107,7 +111,8 @@ typedef enum rvli_dim {
     RVLI_DIM_INDEX,        /* of all the indexer's heads */
     RVLI_DIM_INDEX_CHOSEN, /* tokens that attention sees, at most */
     RVLI_DIM_CONV_KERNEL,
-    RVLI_DIM_DELTA_HEADS, /* of values */
+    RVLI_DIM_THREE_HIDDEN, /* what a short convolution is made of */
+    RVLI_DIM_DELTA_HEADS,  /* of values */
     RVLI_DIM_DELTA_HEAD,
     RVLI_DIM_DELTA_VALUE, /* of all heads */
     RVLI_DIM_DELTA_CONV,  /* q, k and v of all heads */
@@ -136,6 +141,7 @@ enum {
     RVLI_TOWER_LLAMA4 = 1 << 4,
     RVLI_TOWER_KIMI = 1 << 5,
     RVLI_TOWER_QWEN2 = 1 << 6,
+    RVLI_TOWER_GLM = 1 << 7, /* glm4v, glm4v_moe */
 };
 
 /* Dimensions of what turns images or sound into embeddings. towers.c has its parameters. */
@@ -199,7 +205,7 @@ struct rvl_model {
     rvli_scales scales;            /* of weights_dtype */
     uint64_t dim[RVLI_DIM_COUNT];
     uint64_t parameters;
-    uint8_t kinds[RVLI_MODEL_LAYERS_MAX];                            /* RVLI_LAYER_* */
+    uint16_t kinds[RVLI_MODEL_LAYERS_MAX];                           /* RVLI_LAYER_* */
     uint64_t kept[RVLI_MODEL_LAYERS_MAX][RVLI_MODEL_RULES_MAX / 64]; /* rules for tensors that stay
                                                                         bf16, a bit each */
     rvli_tower tower;

@@ -217,11 +217,11 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
         return refuse("--lora", "at most a rank of 65536");
     if (o->train == RVL_MODEL_TRAIN_NONE)
         return refuse("--lora", "changes nothing with --train none: say how it trains");
-    const bool mixed = rvli_has_layers(m, RVLI_LAYER_MAMBA) || rvli_has_layers(m, RVLI_LAYER_DELTA);
-    if (m->experts > 0 || (m->features & RVLI_MLA) || mixed)
+    if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_STATE))
         return refuse("--lora",
-                      "adapters are predicted for dense models with q, k and v alone, not "
-                      "beside experts, latent attention, Mamba or a gated delta net: leave it out");
+                      "adapters are predicted for dense models with q, k and v alone, not beside "
+                      "experts, latent attention, Mamba, a gated delta net or a short convolution: "
+                      "leave it out");
     if (o->lora_targets == RVL_MODEL_LORA_PEFT && !rvli_has_lora_default(m))
         return refuse("--lora-targets", "PEFT has no default for this family, and refuses it, too: "
                                         "say --lora-targets all-linear");
@@ -356,6 +356,8 @@ static rvl_status check_states(const rvl_model *m, const rvl_model_options *o)
         TRY(check_division(m->delta_key_heads, o->tp, "linear_num_key_heads", "tp"));
         TRY(check_division(m->dim[RVLI_DIM_DELTA_HEADS], o->tp, "linear_num_value_heads", "tp"));
     }
+    if (rvli_has_layers(m, RVLI_LAYER_CONV))
+        TRY(check_division(m->dim[RVLI_DIM_HIDDEN], o->tp, "hidden_size", "tp"));
     if (!rvli_has_layers(m, RVLI_LAYER_MAMBA))
         return RVL_OK;
     if (o->tp % m->mamba_groups != 0)

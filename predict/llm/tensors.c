@@ -23,6 +23,7 @@ typedef enum scope {
     KEYS_LAYER,
     DELTA_LAYER,
     MAMBA_LAYER,
+    CONV_LAYER,
     DENSE_LAYER,
     SPARSE_LAYER,
     EXPERT,
@@ -34,6 +35,7 @@ static const unsigned kind_of_scope[] = {[EVERY_LAYER] = ~0u,
                                          [KEYS_LAYER] = RVLI_LAYER_KEYS,
                                          [DELTA_LAYER] = RVLI_LAYER_DELTA,
                                          [MAMBA_LAYER] = RVLI_LAYER_MAMBA,
+                                         [CONV_LAYER] = RVLI_LAYER_CONV,
                                          [DENSE_LAYER] = RVLI_LAYER_DENSE,
                                          [SPARSE_LAYER] = RVLI_LAYER_SPARSE,
                                          [EXPERT] = RVLI_LAYER_SPARSE,
@@ -85,6 +87,7 @@ typedef struct rule {
 #define ATTENTION "model.layers.%L.self_attn."
 #define DELTA "model.layers.%L.linear_attn."
 #define MAMBA "model.layers.%L.mamba."
+#define CONV "model.layers.%L.conv."
 #define INDEXER "model.layers.%L.self_attn.indexer."
 #define MLP "model.layers.%L.mlp."
 #define MOE_EXPERT "model.layers.%L.mlp.experts.%E."
@@ -167,6 +170,10 @@ static const rule rules[] = {
     {MAMBA "D", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
     {MAMBA "norm.weight", MAMBA_LAYER, 0, 0, D(MAMBA_INNER), D(ONE), BY_ROWS, ALONE, 0},
     {MAMBA "out_proj.weight", MAMBA_LAYER, 0, 0, D(HIDDEN), D(MAMBA_INNER), BY_COLUMNS, ALONE, 1},
+
+    {CONV "conv.weight", CONV_LAYER, 0, 0, D(HIDDEN), D(CONV_KERNEL), BY_ROWS, ALONE, 0},
+    {CONV "in_proj.weight", CONV_LAYER, 0, 0, D(THREE_HIDDEN), D(HIDDEN), BY_ROWS, ALONE, 1},
+    {CONV "out_proj.weight", CONV_LAYER, 0, 0, D(HIDDEN), D(HIDDEN), BY_COLUMNS, ALONE, 1},
 
     {MLP "gate_proj.weight", DENSE_LAYER, 0, RVLI_NO_GATE, D(INTERMEDIATE), D(HIDDEN), BY_ROWS,
      GATE_UP, 1},

@@ -311,6 +311,8 @@ static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o
         bytes += mamba_activations(m);
     if (rvli_layer_is(m, layer, RVLI_LAYER_DELTA))
         bytes += delta_kept_bytes(m);
+    if (rvli_layer_is(m, layer, RVLI_LAYER_CONV)) /* three parts, product, convolved, output */
+        bytes += 6 * BF16_BYTES * d[RVLI_DIM_HIDDEN];
     if (rvli_layer_is(m, layer, RVLI_LAYER_DENSE))
         bytes += mlp_activations(m, d[RVLI_DIM_INTERMEDIATE]);
     if (rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))

@@ -20,6 +20,7 @@
 #define LLAMA4 RVLI_TOWER_LLAMA4
 #define KIMI RVLI_TOWER_KIMI
 #define QWEN2 RVLI_TOWER_QWEN2
+#define GLM RVLI_TOWER_GLM
 #define POOLING (1 << 16) /* of SIGLIP, if it pools */
 
 /* How often: once; in each layer; for each deep layer. */
@@ -37,26 +38,27 @@ typedef struct rule {
 
 #define D(name) RVLI_TOWER_##name
 #define BLOCK "visual.blocks.%E."
-#define POSITIONED (SIGLIP | QWEN3 | LLAMA4 | KIMI)
-#define BIASED (POSITIONED | QWEN2) /* layer norms and an MLP of two matrices */
-#define ALL (BIASED | PIXTRAL | QWEN25)
+#define BIASED (SIGLIP | QWEN2 | QWEN3 | LLAMA4 | KIMI) /* layer norms, an MLP of two matrices */
+#define GATED (PIXTRAL | QWEN25 | GLM)
+#define ALL (BIASED | GATED)
+#define POSITIONED (SIGLIP | QWEN3 | LLAMA4 | KIMI | GLM)
 #define SPLIT_QKV (SIGLIP | LLAMA4 | KIMI)
 #define ONE_QKV (QWEN2 | QWEN25 | QWEN3)
 #define MERGING (ONE_QKV | KIMI)
 
 static const rule rules[] = {
     {"visual.patch_embed.weight", ONCE, ALL, D(HIDDEN), D(PATCH), WHOLE},
-    {"visual.patch_embed.bias", ONCE, SIGLIP | QWEN3 | KIMI, D(HIDDEN), D(ONE), WHOLE},
+    {"visual.patch_embed.bias", ONCE, SIGLIP | QWEN3 | KIMI | GLM, D(HIDDEN), D(ONE), WHOLE},
     {"visual.pos_embed.weight", ONCE, POSITIONED, D(POSITIONS), D(HIDDEN), WHOLE},
     {"visual.class_embedding", ONCE, LLAMA4, D(HIDDEN), D(ONE), WHOLE},
-    {"visual.pre_norm.weight", ONCE, LLAMA4 | PIXTRAL, D(HIDDEN), D(ONE), WHOLE},
+    {"visual.pre_norm.weight", ONCE, LLAMA4 | PIXTRAL | GLM, D(HIDDEN), D(ONE), WHOLE},
     {"visual.pre_norm.bias", ONCE, LLAMA4, D(HIDDEN), D(ONE), WHOLE},
 
     {BLOCK "norm1.weight", LAYER, ALL, D(HIDDEN), D(ONE), WHOLE},
     {BLOCK "norm1.bias", LAYER, BIASED, D(HIDDEN), D(ONE), WHOLE},
     {BLOCK "norm2.weight", LAYER, ALL, D(HIDDEN), D(ONE), WHOLE},
     {BLOCK "norm2.bias", LAYER, BIASED, D(HIDDEN), D(ONE), WHOLE},
-    {BLOCK "attn.qkv.weight", LAYER, ONE_QKV, D(THREE_HIDDEN), D(HIDDEN), BY_ROWS},
+    {BLOCK "attn.qkv.weight", LAYER, ONE_QKV | GLM, D(THREE_HIDDEN), D(HIDDEN), BY_ROWS},
     {BLOCK "attn.qkv.bias", LAYER, ONE_QKV, D(THREE_HIDDEN), D(ONE), BY_ROWS},
     {BLOCK "attn.q_proj.weight", LAYER, SPLIT_QKV | PIXTRAL, D(HIDDEN), D(HIDDEN), BY_ROWS},
     {BLOCK "attn.q_proj.bias", LAYER, SPLIT_QKV, D(HIDDEN), D(ONE), BY_ROWS},
@@ -70,14 +72,14 @@ static const rule rules[] = {
     {BLOCK "mlp.fc1.bias", LAYER, BIASED, D(INTERMEDIATE), D(ONE), BY_ROWS},
     {BLOCK "mlp.fc2.weight", LAYER, BIASED, D(HIDDEN), D(INTERMEDIATE), BY_COLUMNS},
     {BLOCK "mlp.fc2.bias", LAYER, BIASED, D(HIDDEN), D(ONE), WHOLE},
-    {BLOCK "mlp.gate_proj.weight", LAYER, PIXTRAL | QWEN25, D(INTERMEDIATE), D(HIDDEN), BY_ROWS},
+    {BLOCK "mlp.gate_proj.weight", LAYER, GATED, D(INTERMEDIATE), D(HIDDEN), BY_ROWS},
     {BLOCK "mlp.gate_proj.bias", LAYER, QWEN25, D(INTERMEDIATE), D(ONE), BY_ROWS},
-    {BLOCK "mlp.up_proj.weight", LAYER, PIXTRAL | QWEN25, D(INTERMEDIATE), D(HIDDEN), BY_ROWS},
+    {BLOCK "mlp.up_proj.weight", LAYER, GATED, D(INTERMEDIATE), D(HIDDEN), BY_ROWS},
     {BLOCK "mlp.up_proj.bias", LAYER, QWEN25, D(INTERMEDIATE), D(ONE), BY_ROWS},
-    {BLOCK "mlp.down_proj.weight", LAYER, PIXTRAL | QWEN25, D(HIDDEN), D(INTERMEDIATE), BY_COLUMNS},
+    {BLOCK "mlp.down_proj.weight", LAYER, GATED, D(HIDDEN), D(INTERMEDIATE), BY_COLUMNS},
     {BLOCK "mlp.down_proj.bias", LAYER, QWEN25, D(HIDDEN), D(ONE), WHOLE},
 
-    {"visual.post_norm.weight", ONCE, SIGLIP | LLAMA4 | KIMI, D(HIDDEN), D(ONE), WHOLE},
+    {"visual.post_norm.weight", ONCE, SIGLIP | LLAMA4 | KIMI | GLM, D(HIDDEN), D(ONE), WHOLE},
     {"visual.post_norm.bias", ONCE, SIGLIP | LLAMA4 | KIMI, D(HIDDEN), D(ONE), WHOLE},
     {"visual.head.probe", ONCE, POOLING, D(ONE), D(HIDDEN), WHOLE},
     {"visual.head.attention.in_proj.weight", ONCE, POOLING, D(THREE_HIDDEN), D(HIDDEN), WHOLE},
@@ -105,6 +107,14 @@ static const rule rules[] = {
     {"visual.deepstack_merger_list.%E.linear_fc2.weight", DEEP, QWEN3, D(OUT), D(MERGED),
      BY_COLUMNS},
     {"visual.deepstack_merger_list.%E.linear_fc2.bias", DEEP, QWEN3, D(OUT), D(ONE), WHOLE},
+    {"visual.downsample.weight", ONCE, GLM, D(OUT), D(MERGED), WHOLE},
+    {"visual.downsample.bias", ONCE, GLM, D(OUT), D(ONE), WHOLE},
+    {"visual.merger.proj.weight", ONCE, GLM, D(OUT), D(OUT), WHOLE},
+    {"visual.merger.post_projection_norm.weight", ONCE, GLM, D(OUT), D(ONE), WHOLE},
+    {"visual.merger.post_projection_norm.bias", ONCE, GLM, D(OUT), D(ONE), WHOLE},
+    {"visual.merger.gate_proj.weight", ONCE, GLM, D(ADAPTER), D(OUT), BY_ROWS},
+    {"visual.merger.up_proj.weight", ONCE, GLM, D(ADAPTER), D(OUT), BY_ROWS},
+    {"visual.merger.down_proj.weight", ONCE, GLM, D(OUT), D(ADAPTER), BY_COLUMNS},
     {"projector.weight", ONCE, SIGLIP, D(HIDDEN), D(TEXT), WHOLE},
     {"projector.norm.weight", ONCE, SIGLIP | PIXTRAL, D(HIDDEN), D(ONE), WHOLE},
     {"projector.patch_merger.weight", ONCE, PIXTRAL, D(HIDDEN), D(MERGED), WHOLE},
@@ -188,6 +198,22 @@ static void read_qwen2(rvli_reader *r, rvli_tower *tower)
     tower->dim[D(OUT)] = dimension(r, "hidden_size", 0);
 }
 
+/* The MLP of a block is as wide as what leaves the tower; the merger's is intermediate_size. */
+static void read_glm(rvli_reader *r, rvli_tower *tower)
+{
+    uint64_t merge = dimension(r, "spatial_merge_size", 2);
+    read_usual(r, tower, "depth");
+    read_patches(r, tower, 0);
+    tower->dim[D(PATCH)] *= dimension(r, "temporal_patch_size", 2);
+    tower->dim[D(ADAPTER)] = tower->dim[D(INTERMEDIATE)];
+    tower->dim[D(OUT)] = dimension(r, "out_hidden_size", 0);
+    tower->dim[D(INTERMEDIATE)] = tower->dim[D(OUT)];
+    tower->dim[D(MERGED)] =
+        rvli_read_product(r, "spatial_merge_size", merge * merge, tower->dim[D(HIDDEN)]);
+    if (rvli_read_flag(r, "attention_bias", false))
+        rvli_read_refuse(r, "attention_bias", "true is not known of this tower: set it to false");
+}
+
 static void read_qwen3(rvli_reader *r, rvli_tower *tower)
 {
     read_qwen25(r, tower);
@@ -232,7 +258,7 @@ static const struct {
     read_fn read;
 } readers[] = {{SIGLIP, read_siglip}, {PIXTRAL, read_pixtral}, {QWEN25, read_qwen25},
                {QWEN3, read_qwen3},   {LLAMA4, read_llama4},   {KIMI, read_kimi},
-               {QWEN2, read_qwen2}};
+               {QWEN2, read_qwen2},   {GLM, read_glm}};
 
 void rvli_tower_read(rvli_reader *r)
 {

@@ -189,6 +189,13 @@ static const published models[] = {
     {"vaultgemma-1b", "vaultgemma", 1038741120, 0},
     {"flex-olmo-7x7b", "flex_olmo", 33270665216, 0},
     {"k-exaone-236b-a23b", "exaone_moe", 236571156352, 0},
+    {"glm-4.1v-9b", "glm4v", 10292777472, 0},
+    {"glm-4.5v", "glm4v_moe", 107710933120, 0},
+    {"youtu-llm-2b", "youtu", 1961560064, 0},
+    {"mellum", "mellum", 12149923072, 0},
+    {"bamba-9b", "bamba", 9780235392, 0},
+    {"lfm2-1.2b", "lfm2", 1170340608, 0},
+    {"lfm2-350m", "lfm2", 354483968, 0},
 };
 
 typedef struct totals {
@@ -232,7 +239,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 70);
+    assert_int_equal(count, 76);
 }
 
 typedef struct wanted {
@@ -438,7 +445,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 70 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 76 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -887,6 +894,12 @@ static const sequence sequences[] = {
      UINT64_C(512) * 4 * 8192 + 36 * (UINT64_C(3) * (768 + 256) * 2 + 768 * 128 * 2), 44},
     /* 15 layers have no cache; of the others 4 see all, 16 the last 512. */
     {"gemma-3n-e4b-text", 1, 16384, UINT64_C(2048) * (4 * 16384 + 16 * 512), 40},
+    /* 6 layers of attention, 8 heads of 64; in 10 two inputs of a convolution. */
+    {"lfm2-1.2b", 1, 8192, UINT64_C(2048) * 6 * 8192 + 10 * UINT64_C(2) * 2048 * 2, 22},
+    {"lfm2-1.2b", 4, 8192, UINT64_C(512) * 6 * 8192 + 10 * UINT64_C(2) * 512 * 2, 22},
+    /* 3 layers of attention, 29 of Mamba: 128 heads of 64, 1 group, state 128. */
+    {"bamba-9b", 1, 8192,
+     UINT64_C(4096) * 3 * 8192 + 29 * (UINT64_C(3) * (8192 + 256) * 2 + 8192 * 128 * 2), 35},
     /* 12 layers see all, 36 a chunk of 8192. */
     {"llama4-text", 8, 131072, UINT64_C(512) * (12 * 131072 + 36 * 8192), 96},
 };
@@ -1007,6 +1020,112 @@ static void a_rotated_part_that_is_no_part_is_refused(void **state)
     assert_refused(ROTARY ",\"rotary_dim\":65}", "rotary_dim", "more than a head has");
 }
 
+#define SHORT_CONV                                                                                 \
+    "{\"model_type\":\"lfm2\",\"hidden_size\":510,\"num_hidden_layers\":2,\"vocab_size\":1000,"    \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"head_dim\":64,"                         \
+    "\"full_attn_idxs\":[1]"
+
+/* Two thirds of what is said, times a number, in steps; or as it is said. */
+static void the_mlp_of_lfm2_is_adjusted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rest;
+        uint64_t rows;
+    } sizes[] = {
+        {",\"block_ff_dim\":12288}", 8192},
+        {",\"intermediate_size\":6656}", 4608}, /* of 4437 */
+        {",\"block_ff_dim\":12288,\"intermediate_size\":7}", 8192},
+        {",\"block_ff_dim\":6656,\"block_ffn_dim_multiplier\":1.5,\"block_multiple_of\":64}", 6656},
+        {",\"block_ff_dim\":6656,\"block_auto_adjust_ff_dim\":false}", 6656},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, SHORT_CONV "%s", sizes[i].rest);
+        rvl_model *model = parse_model(text);
+        assert_tensor(model, "model.layers.0.mlp.gate_proj.weight", 0, sizes[i].rows, 510);
+        assert_tensor(model, "model.layers.0.conv.in_proj.weight", 0, 1530, 510);
+        assert_tensor(model, "model.layers.1.self_attn.q_proj.weight", 1, 256, 510);
+        rvl_model_close(model);
+    }
+    assert_refused(SHORT_CONV "}", "intermediate_size", "missing");
+    assert_refused(SHORT_CONV ",\"intermediate_size\":64,\"block_ffn_dim_multiplier\":0}",
+                   "block_ffn_dim_multiplier", "more than 0, 16 at most");
+    assert_refused(SHORT_CONV ",\"intermediate_size\":1}", "block_multiple_of",
+                   "the MLP has no width");
+    assert_refused(SHORT_CONV ",\"intermediate_size\":64,\"conv_bias\":true}", "conv_bias",
+                   "set it to false");
+}
+
+/* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
+static void a_tie_may_have_two_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rest;
+        bool tied;
+    } ties[] = {{"}", true},
+                {",\"tie_embedding\":false}", false},
+                {",\"tie_word_embeddings\":false}", false},
+                {",\"tie_word_embeddings\":false,\"tie_embedding\":true}", true}};
+    uint64_t counts[4];
+    for (size_t i = 0; i < 4; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, SHORT_CONV ",\"intermediate_size\":64%s", ties[i].rest);
+        rvl_model *model = parse_model(text);
+        counts[i] = rvl_model_parameter_count(model);
+        assert_int_equal(counts[i], counts[0] + (ties[i].tied ? 0 : 1000 * 510));
+        rvl_model_close(model);
+    }
+}
+
+/* A list of kinds counts before a list of numbers; what is in neither has a state. */
+static void layers_with_attention_may_be_numbered(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(
+        SHORT_CONV ",\"intermediate_size\":64,\"layer_types\":[\"full_attention\",\"conv\"]}");
+    assert_tensor(model, "model.layers.0.self_attn.q_proj.weight", 0, 256, 510);
+    assert_tensor(model, "model.layers.1.conv.conv.weight", 1, 510, 3);
+    rvl_model_close(model);
+#define NUMBERED                                                                                   \
+    "{\"model_type\":\"bamba\",\"hidden_size\":64,\"num_hidden_layers\":2,"                        \
+    "\"vocab_size\":1000,\"num_attention_heads\":4,\"num_key_value_heads\":4,\"attn_layer_"        \
+    "indices\":"
+    assert_refused(NUMBERED "1}", "attn_layer_indices", "expected a list of layers");
+    assert_refused(NUMBERED "[2]}", "attn_layer_indices", "expected numbers of layers, from 0");
+    assert_refused(NUMBERED "[-1]}", "attn_layer_indices", "expected numbers of layers, from 0");
+    assert_refused(NUMBERED "[\"0\"]}", "attn_layer_indices", "expected numbers of layers, from 0");
+}
+
+/* Nor has a short convolution adapters, and ranks that do not divide it. */
+static void a_short_convolution_refuses_adapters_and_unequal_ranks(void **state)
+{
+    (void)state;
+    rvl_model *model = parse_model(SHORT_CONV ",\"intermediate_size\":64}");
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "a gated delta net or a short convolution");
+    assert_step_refused(model, (rvl_model_options){.tp = 4}, "hidden_size",
+                        "510 does not divide by tp = 4");
+    rvl_model_close(model);
+}
+
+/* The tower of GLM is known without biases of attention alone. */
+static void a_tower_with_other_biases_is_refused(void **state)
+{
+    (void)state;
+    assert_refused("{\"model_type\":\"glm4v\",\"text_config\":{\"model_type\":\"glm4v_text\","
+                   "\"hidden_size\":512,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+                   "\"num_key_value_heads\":2,\"intermediate_size\":1024,\"vocab_size\":1000},"
+                   "\"vision_config\":{\"depth\":1,\"hidden_size\":64,\"intermediate_size\":64,"
+                   "\"patch_size\":14,\"image_size\":336,\"out_hidden_size\":512,"
+                   "\"attention_bias\":true}}",
+                   "attention_bias", "not known of this tower");
+}
+
 /* What a gated delta net does not have, and a loop that would take too long. */
 static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
 {
@@ -1016,7 +1135,7 @@ static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "latent attention, Mamba or a gated delta net");
+                        "--lora", "latent attention, Mamba, a gated delta net or");
     const uint32_t longest = (1u << 20) / 24 * 64;
     assert_step_refused(model,
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .seq_len = longest + 1},
@@ -2296,6 +2415,11 @@ int main(void)
         cmocka_unit_test(every_family_is_checked),
         cmocka_unit_test(tensors_have_names_and_shapes),
         cmocka_unit_test(missing_keys_are_named),
+        cmocka_unit_test(the_mlp_of_lfm2_is_adjusted),
+        cmocka_unit_test(a_tie_may_have_two_names),
+        cmocka_unit_test(layers_with_attention_may_be_numbered),
+        cmocka_unit_test(a_short_convolution_refuses_adapters_and_unequal_ranks),
+        cmocka_unit_test(a_tower_with_other_biases_is_refused),
         cmocka_unit_test(unknown_families_are_refused_with_a_way_out),
         cmocka_unit_test(impossible_values_are_refused),
         cmocka_unit_test(names_of_a_tower_may_be_either),

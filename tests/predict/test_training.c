@@ -337,7 +337,10 @@ static void nothing_is_left_but_states(void **state)
                                         "afm-4.5b",
                                         "vaultgemma-1b",
                                         "k-exaone-236b-a23b",
-                                        "flex-olmo-7x7b"};
+                                        "flex-olmo-7x7b",
+                                        "lfm2-1.2b",
+                                        "bamba-9b",
+                                        "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rvl_model *model = open_model(names[i]);
         model->layers = model->layers < LAYERS ? model->layers : LAYERS;

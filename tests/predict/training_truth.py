@@ -302,6 +302,18 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 2048 --layers 8 --recompute --reshard"),
     ("simulated", "simulated-deepseek-v2-lite-5-layers-recompute-reshard", "deepseek-v2-lite",
      "--micro-batch 1 --seq-len 4096 --layers 5 --recompute --reshard"),
+    ("simulated", "simulated-glm-4.1v-9b-6-layers-reshard", "glm-4.1v-9b", "--micro-batch 1 --seq-len 2048 --layers 6 --reshard"),
+    ("simulated", "simulated-glm-4.5v-4-layers", "glm-4.5v", "--micro-batch 1 --seq-len 2048 --layers 4 --experts 32"),
+    ("simulated", "simulated-youtu-llm-2b", "youtu-llm-2b", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-mellum-8-layers", "mellum", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-mellum-8-layers-recompute-reshard", "mellum",
+     "--micro-batch 1 --seq-len 3000 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-bamba-9b-10-layers", "bamba-9b", "--micro-batch 1 --seq-len 2048 --layers 10"),
+    ("simulated", "simulated-bamba-9b-10-layers-recompute-reshard", "bamba-9b",
+     "--micro-batch 1 --seq-len 1500 --layers 10 --recompute --reshard"),
+    ("simulated", "simulated-lfm2-1.2b", "lfm2-1.2b", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-lfm2-1.2b-recompute-reshard", "lfm2-1.2b", "--micro-batch 1 --seq-len 3000 --recompute --reshard"),
+    ("simulated", "simulated-lfm2-350m-ddp-freed", "lfm2-350m", "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

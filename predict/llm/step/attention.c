@@ -319,6 +319,14 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
+/* Whose backward pass is the last that needs the angles. */
+static bool is_first_with_attention(const rvli_training *t, uint32_t number)
+{
+    while (number > 0 && !rvli_layer_is(t->model, number - 1, RVLI_LAYER_ATTENTION))
+        number--;
+    return number == 0;
+}
+
 /* Takes the gradient of what was rotated, and answers that of what it was. The last frees the
  * angles. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient, bool last)
@@ -408,7 +416,8 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, false) : NULL;
     if (!with_k)
         rvli_release(t, &of->k);
-    rvli_block rotated_q = rotate_backward(t, q, is_joined(t) ? &none : &of->q, number == 0);
+    rvli_block rotated_q =
+        rotate_backward(t, q, is_joined(t) ? &none : &of->q, is_first_with_attention(t, number));
     if (is_joined(t)) {
         join_backward(t, &rotated_k, &rotated_q, of);
         return;

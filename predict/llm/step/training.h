@@ -59,6 +59,9 @@ typedef enum rvli_role {
     RVLI_ROLE_MAMBA_SKIP, /* what passes the state by */
     RVLI_ROLE_MAMBA_NORM,
     RVLI_ROLE_MAMBA_OUT,
+    RVLI_ROLE_CONV, /* of a short convolution */
+    RVLI_ROLE_CONV_IN,
+    RVLI_ROLE_CONV_OUT,
     RVLI_ROLE_DELTA_QKV, /* of a gated delta net; qwen3_next: and the gate */
     RVLI_ROLE_DELTA_GATE,
     RVLI_ROLE_DELTA_BETA, /* qwen3_next: and the decay */
@@ -224,6 +227,14 @@ typedef struct rvli_mamba {
     rvli_block given; /* what the output projection takes */
 } rvli_mamba;
 
+/* What LFM2's short convolution keeps in the place of attention. */
+typedef struct rvli_short_conv {
+    rvli_block projected; /* in three parts: two make the product, the third opens */
+    rvli_block product;
+    rvli_block convolved; /* a little longer than the sequence */
+    rvli_block given;     /* what the output projection takes */
+} rvli_short_conv;
+
 /* What a chunk of the gated delta rule keeps. */
 typedef struct rvli_delta_chunk {
     rvli_block values; /* less what the state before it predicts of them */
@@ -305,6 +316,7 @@ typedef struct rvli_layer {
     rvli_block product;
     rvli_experts experts;
     rvli_mamba mamba;
+    rvli_short_conv short_conv;
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
@@ -659,6 +671,12 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
 
 /* Takes the gradient of the square of a relu, and what relu gave. Answers that of its input. */
 rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu);
+
+/* ---- short_conv.c: LFM2's convolution in the place of attention ---- */
+
+/* The same as of attention. */
+rvli_block rvli_short_conv_forward(rvli_training *t, uint32_t number, bool kept);
+rvli_block rvli_short_conv_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
 /* ---- mamba.c: Mamba 2 in the place of attention; scan.c: its recurrence, in chunks ---- */
 

@@ -2,6 +2,7 @@
 """The config of a model with its first layers and experts alone, all widths as they are: what fits where the whole does not."""
 
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+NUMBERS = ("attn_layer_indices", "full_attn_idxs")  # of layers
 SIGNS = "hybrid_override_pattern"
 
 
@@ -14,6 +15,7 @@ def shrunk(fields, layers=None, experts=None):
     count = fields["num_hidden_layers"]
     layers = layers or count
     cut = {key: value[:layers] for key, value in fields.items() if isinstance(value, list) and len(value) == count}
+    cut.update((key, [number for number in fields[key] if number < layers]) for key in NUMBERS if key in fields)
     if SIGNS in fields:
         cut[SIGNS] = fields[SIGNS][:layers]
     fewer = {key: experts for key in EXPERTS if experts and key in fields}
