@@ -230,7 +230,7 @@ static rvli_block forward_all(rvli_training *t, const widths *w, rvli_experts *e
                               bool partial)
 {
     rvli_block given = run_all(t, w, e, kept);
-    rvli_block output = rvli_shared_forward(t, e, kept, partial);
+    rvli_block output = rvli_shared_expert_forward(t, e, kept, partial);
     rvli_block sum = rvli_activation(t, partial ? 0 : w->tokens);
     rvli_release(t, &sum);
     rvli_release(t, &given);
@@ -241,15 +241,15 @@ static rvli_block forward_chosen(rvli_training *t, const widths *w, rvli_experts
                                  bool partial)
 {
     bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
-    rvli_block shared = first ? rvli_shared_forward(t, e, kept, false) : NULL;
+    rvli_block shared = first ? rvli_shared_expert_forward(t, e, kept, false) : NULL;
     rvli_router_forward(t, e, kept);
     rvli_block routed = run(t, w, e, kept, partial && !behind && !rvli_opens_shared(t));
     if (is_block(t))
         rvli_release(t, &e->logits);
     if (behind)
-        shared = rvli_shared_forward(t, e, kept, partial);
+        shared = rvli_shared_expert_forward(t, e, kept, partial);
     else if (first)
-        shared = rvli_shared_open(t, e, shared, partial);
+        shared = rvli_shared_expert_open(t, e, shared, partial);
     if (partial || !rvli_has_shared(t)) {
         rvli_release(t, &shared);
         return routed;
@@ -410,10 +410,10 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     widths w = widths_of(t);
     rvli_sum of_tokens = {0};
     rvli_block of_given = rvli_activation(t, takes_all(t) ? w.selected : 0);
-    rvli_block of_shared = rvli_shared_open_backward(t, unit, e, &of_tokens);
+    rvli_block of_shared = rvli_shared_expert_open_backward(t, unit, e, &of_tokens);
     bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
     if (behind)
-        rvli_shared_backward(t, number, NULL, &of_tokens);
+        rvli_shared_expert_backward(t, number, NULL, &of_tokens);
     if (!takes_all(t)) {
         rvli_block mine = first ? NULL : of_output;
         of_given = weights_backward(t, &w, e, &mine);
@@ -430,8 +430,8 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     if (is_block(t))
         rvli_add(t, &of_tokens, &of_block.block, false);
     if (first)
-        rvli_shared_last_backward(t, number, of_shared != NULL ? &of_shared : &of_output,
-                                  &of_tokens);
+        rvli_shared_expert_last_backward(t, number, of_shared != NULL ? &of_shared : &of_output,
+                                         &of_tokens);
     rvli_release(t, &of_output);
     drop(t, e);
     rvli_release(t, &layer->mlp_input);

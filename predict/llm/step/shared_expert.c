@@ -66,7 +66,7 @@ static void inner_forward(rvli_training *t, rvli_experts *e, bool kept)
     rvli_release(t, &relu);
 }
 
-rvli_block rvli_shared_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial)
+rvli_block rvli_shared_expert_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial)
 {
     inner_forward(t, e, kept);
     rvli_block given = rvli_activation(t, partial ? 0 : hidden_bytes(t));
@@ -75,7 +75,8 @@ rvli_block rvli_shared_forward(rvli_training *t, rvli_experts *e, bool kept, boo
     return given;
 }
 
-rvli_block rvli_shared_open(rvli_training *t, rvli_experts *e, rvli_block given, bool partial)
+rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given,
+                                   bool partial)
 {
     if (!rvli_opens_shared(t))
         return given;
@@ -87,8 +88,8 @@ rvli_block rvli_shared_open(rvli_training *t, rvli_experts *e, rvli_block given,
 
 /* ---- Backward ---- */
 
-rvli_block rvli_shared_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
-                                     rvli_sum *of_tokens)
+rvli_block rvli_shared_expert_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
+                                            rvli_sum *of_tokens)
 {
     if (!rvli_opens_shared(t))
         return NULL;
@@ -133,8 +134,8 @@ static void done_with_tokens(rvli_training *t, rvli_layer *layer)
         rvli_release(t, &layer->mlp_input);
 }
 
-void rvli_shared_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                          rvli_sum *of_tokens)
+void rvli_shared_expert_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                                 rvli_sum *of_tokens)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
@@ -162,9 +163,9 @@ void rvli_shared_backward(rvli_training *t, uint32_t number, rvli_block *of_outp
     rvli_add(t, of_tokens, &part, !is_flat(t));
 }
 
-void rvli_shared_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                               rvli_sum *of_tokens)
+void rvli_shared_expert_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                                      rvli_sum *of_tokens)
 {
     of_tokens->is_view = !is_flat(t);
-    rvli_shared_backward(t, number, of_output, of_tokens);
+    rvli_shared_expert_backward(t, number, of_output, of_tokens);
 }

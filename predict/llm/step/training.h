@@ -750,18 +750,19 @@ bool rvli_is_shared_first(const rvli_training *t);
 /* Whether a gate multiplies what it gave. */
 bool rvli_opens_shared(const rvli_training *t);
 /* partial: up to its last product, and NULL. */
-rvli_block rvli_shared_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial);
+rvli_block rvli_shared_expert_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial);
 /* Takes what it gave, and answers the same multiplied by its gate, or, without one, as it is. */
-rvli_block rvli_shared_open(rvli_training *t, rvli_experts *e, rvli_block given, bool partial);
+rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given,
+                                   bool partial);
 /* Answers the gradient of what it gave; NULL: it is that of the sum. */
-rvli_block rvli_shared_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
-                                     rvli_sum *of_tokens);
+rvli_block rvli_shared_expert_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
+                                            rvli_sum *of_tokens);
 /* of_output: of what it gave, released when it has been used; NULL: it stays. */
-void rvli_shared_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                          rvli_sum *of_tokens);
+void rvli_shared_expert_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                                 rvli_sum *of_tokens);
 /* The same where it ran first. */
-void rvli_shared_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
-                               rvli_sum *of_tokens);
+void rvli_shared_expert_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
+                                      rvli_sum *of_tokens);
 
 /* ---- streams.c: Gemma 3n's hidden states; else nothing happens ---- */
 
