@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 def find_all(library: Any) -> Iterator[Found]:
-    """Those that are made. library: the NCCL whose functions are to be called for them."""
+    """Those that are made. library: the NCCL that has the functions to be called for them."""
     yield from _of_process_groups()
     for own in own_communicators():
         if _library_of(own) == _handle(library):

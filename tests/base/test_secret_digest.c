@@ -109,7 +109,7 @@ static void changes_are_seen(void **state)
 
 /*
  * base/digest.h takes a word and its position together: with the right step added, two words change
- * places in its first sum. Whoever knows that can make such contents; by a secret they differ.
+ * places in its first sum. Anyone who knows that can make such contents; by a secret they differ.
  */
 static void made_collisions_are_seen(void **state)
 {

@@ -319,7 +319,7 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
-/* Whose backward pass is the last that needs the angles. */
+/* Of all layers its backward pass is the last that needs the angles. */
 static bool is_first_with_attention(const rvli_training *t, uint32_t number)
 {
     while (number > 0 && !rvli_layer_is(t->model, number - 1, RVLI_LAYER_ATTENTION))
