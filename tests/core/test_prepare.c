@@ -205,7 +205,7 @@ static void prepared_memory_is_nobody_elses(void **state)
 typedef struct waiter {
     scene *s;
     _Atomic pid_t thread;
-    rvl_status answer;
+    _Atomic rvl_status answer;
 } waiter;
 
 static void *resume_elsewhere(void *argument)
@@ -238,7 +238,7 @@ static void who_waits_is_refused_too(void **state)
     const rvl_guard guard = {.struct_size = sizeof guard, .before = begin_waiter, .user = &w};
     assert_int_equal(rvl_context_set_guard(s.context, &guard), RVL_OK);
     rvl_transition *transition = prepare_pause(&s);
-    for (int i = 0; i < 10000 && *(volatile rvl_status *)&w.answer == 1; i++)
+    for (int i = 0; i < 10000 && w.answer == 1; i++)
         usleep(1000);
     assert_int_equal(w.answer, RVL_ERR_BUSY);
     assert_int_equal(rvl_context_set_guard(s.context, NULL), RVL_OK);

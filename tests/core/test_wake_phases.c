@@ -533,7 +533,7 @@ static void every_op_fails_once(void **state)
 {
     (void)state;
     const uint64_t ops = ALL_OPS & ~(UINT64_C(1) << RVLI_OP_memory_info);
-    for (size_t k = 0; k < 2 * LAYOUTS; k++) {
+    for (size_t k = 0; k < (size_t)2 * LAYOUTS; k++) {
         uint64_t n = 1;
         while (fails(layouts[k / 2], &(fault_plan){.op_mask = ops, .countdown = n}, ends[k % 2]))
             n++;
@@ -544,7 +544,7 @@ static void every_op_fails_once(void **state)
 static void every_op_fails_for_good(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2 * LAYOUTS; k++)
+    for (size_t k = 0; k < (size_t)2 * LAYOUTS; k++)
         for (int op = 0; op < RVLI_OP_COUNT; op++) {
             fault_plan plan = {.op_mask = UINT64_C(1) << op, .countdown = 1, .for_good = true};
             while (fails(layouts[k / 2], &plan, ends[k % 2]))
@@ -555,7 +555,7 @@ static void every_op_fails_for_good(void **state)
 static void the_device_is_lost(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2 * LAYOUTS; k++) {
+    for (size_t k = 0; k < (size_t)2 * LAYOUTS; k++) {
         fault_plan plan = {
             .op_mask = ALL_OPS, .countdown = 1, .for_good = true, .status = RVL_ERR_DEVICE_LOST};
         while (fails(layouts[k / 2], &plan, ends[k % 2]))

@@ -18,6 +18,7 @@ from common import MIB, Checks, near, random_bytes
 
 SIZE = 1024 * MIB
 RANK = int(os.environ["RANK"])
+LAYERS = 16
 LATE_S = 3.0
 
 
@@ -84,6 +85,51 @@ def one_that_is_late_keeps_all_awake() -> None:
     assert torch.equal(tensor, random_bytes(SIZE, RANK))
 
 
+def all_wake_in_order_or_none() -> None:
+    """The last rank has no room: nobody starts. Then all do, from the last layer to the first."""
+    last = dist.get_world_size() - 1
+    with reveille.region("layers", backup="host"):
+        layers = [random_bytes(SIZE // LAYERS, LAYERS * RANK + i) for i in range(LAYERS)]
+    before = used()
+    reveille.pause("layers", group=dist.group.WORLD)
+    taken = None
+    if RANK == last:
+        taken = torch.empty(torch.cuda.mem_get_info()[0] - SIZE // 2, dtype=torch.uint8, device="cuda")
+    asleep = used()
+    order = list(reversed(layers))
+    try:
+        reveille.resume("layers", wait=False, order=order, group=dist.group.WORLD)
+    except reveille.JobAborted as error:
+        refused(error, last)
+        assert error.requested_bytes >= SIZE > error.free_bytes > 0, vars(error)
+    else:
+        raise AssertionError("nothing was refused")
+    near(used(), asleep)
+    del taken
+    torch.cuda.empty_cache()
+    dist.barrier()
+    torch.cuda.synchronize()
+    begin_s = time.perf_counter()
+    wake = reveille.resume("layers", wait=False, order=order, group=dist.group.WORLD)
+    started_s = time.perf_counter() - begin_s
+    reveille.wait(order[0])
+    first_s = time.perf_counter() - begin_s
+    left = sum(not reveille.ready(each) for each in order)
+    wake.wait()
+    whole_s = time.perf_counter() - begin_s
+    print(
+        f"rank {RANK}: started after {1e3 * started_s:.1f} ms, first layer {1e3 * first_s:.1f} ms, "
+        f"all {1e3 * whole_s:.1f} ms; {left} of {LAYERS} layers on their way at the first",
+        flush=True,
+    )
+    near(used(), before)
+    for i, layer in enumerate(layers):
+        assert torch.equal(layer, random_bytes(SIZE // LAYERS, LAYERS * RANK + i)), i
+    sums = torch.ones(1, device="cuda")
+    dist.all_reduce(sums)
+    assert sums.item() == dist.get_world_size()
+
+
 def collectives_after_a_cycle() -> None:
     """Sums over ranks on region memory, at once and from a captured graph, before and after."""
     world = dist.get_world_size()
@@ -123,6 +169,7 @@ if __name__ == "__main__":
     checks = Checks(f"{sys.argv[1]}_{RANK}")
     checks.run("one without room keeps all asleep", one_without_room_keeps_all_asleep)
     checks.run("one that is late keeps all awake", one_that_is_late_keeps_all_awake)
+    checks.run("all wake in order or none", all_wake_in_order_or_none)
     checks.run("collectives after a cycle", collectives_after_a_cycle)
     torch.cuda.synchronize()
     dist.destroy_process_group()
