@@ -17,7 +17,7 @@ rvl_status rvli_shared_name(rvli_transition *transition, rvli_move_item *item)
     rvl_context *context = transition->context;
     const rvli_allocation *allocation = item->allocation;
     const rvli_secret *secret = NULL;
-    rvl_status status = rvli_shared_open(transition, &secret);
+    rvl_status status = rvli_shared_begin(transition, &secret);
     if (status != RVL_OK)
         return status;
     item->names = calloc(allocation->size / granule_of(transition, item), sizeof *item->names);

@@ -396,7 +396,7 @@ static rvl_status settle(rvli_shared_transfer *t, rvl_status status)
     }
 }
 
-rvl_status rvli_shared_open(rvli_transition *transition, const rvli_secret **secret_out)
+rvl_status rvli_shared_begin(rvli_transition *transition, const rvli_secret **secret_out)
 {
     rvl_status status = open_transfer(transition);
     if (status == RVL_OK)
