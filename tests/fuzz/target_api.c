@@ -181,12 +181,27 @@ static rvl_resume_options resume_options(const step *now, const rvl_addr *first)
                                 .order_count = *first != 0 ? 1 : 0};
 }
 
+/* A pause without backup has failed: what is lost has no content. */
+static void forget_lost(api_model *m, const tag_set *tags)
+{
+    for (int i = 0; i < API_SLOTS; i++) {
+        api_slot *s = &m->slots[i];
+        rvl_allocation found = {.struct_size = sizeof found};
+        if (!moves(s, tags, true))
+            continue;
+        require(rvl_allocation_find(m->context, s->addr, &found) == RVL_OK);
+        s->known = s->known && found.state != RVL_STATE_LOST;
+    }
+}
+
 static rvl_status pause_set(api_model *m, const step *now, const tag_set *tags)
 {
     const rvl_pause_options options = pause_options(now);
     rvl_status status = rvl_pause(m->context, tags->numbers, tags->count, &options);
     if (done(m, status))
         move_all(m, tags, true, options.flags != 0);
+    else if (options.flags != 0)
+        forget_lost(m, tags);
     return status;
 }
 
