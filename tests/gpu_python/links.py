@@ -68,9 +68,10 @@ class Simulated:
         for at in range(0, size, LARGE_BYTES):
             each = min(LARGE_BYTES, size - at)
             self.addresses[self.context.alloc(each, "weights", backup="host")] = each
-        for address, each in self.addresses.items():
+        for index, (address, each) in enumerate(self.addresses.items()):
             for at in range(0, each, STRIDE_BYTES):
                 ctypes.memset(address + at, (at // STRIDE_BYTES * 7) % 251, STRIDE_BYTES)
+                ctypes.c_uint64.from_address(address + at).value = index << 32 | at
         self.before = self._content()
 
     def _content(self) -> list[int]:
