@@ -41,7 +41,11 @@
     X(ADD, "it gives a file of `file` for that")                                                   \
     X(DROP, "it drops segment `value`")                                                            \
     X(SAY, "it says anything: `value` is the kind, `file` what comes with it")                     \
-    X(CLIENT, "the client asks question `value`, and is answered with kind `who` and `file`")
+    X(CLIENT, "the client asks question `value`, and is answered with kind `who` and `file`")      \
+    X(CLAIM, "it asks for content `content` of `value` units, and is to add it if nobody has it")  \
+    X(UNCLAIM, "it does not add that")                                                             \
+    X(CHECKED, "it has computed the digest of segment `value`")                                    \
+    X(SECRET, "it asks for the secret")
 
 typedef enum verb {
 #define VERB_ENUM(name, meaning) VERB_##name,
@@ -64,8 +68,12 @@ typedef struct segment {
     uint64_t id; /* 0: none */
     uint64_t bytes;
     rvli_digest digest;
+    bool checked;
     unsigned references[USERS];
 } segment;
+
+#define CONTENTS 8
+#define UNITS 8
 
 static struct {
     rvl_store *store;
@@ -75,6 +83,8 @@ static struct {
     uint64_t promised[USERS];
     segment segments[SEGMENTS];
     uint64_t last_id;
+    unsigned claims[CONTENTS][UNITS]; /* the user's number and 1; 0: nobody's */
+    rvli_digest secret;               /* {0}: nobody has asked yet */
 } now;
 
 static char path[320];
@@ -145,6 +155,9 @@ static void user_has_left(unsigned who)
     now.promised[who] = 0;
     for (int i = 0; i < SEGMENTS; i++)
         now.segments[i].references[who] = 0;
+    for (int i = 0; i < CONTENTS * UNITS; i++)
+        if (now.claims[i / UNITS][i % UNITS] == who + 1)
+            now.claims[i / UNITS][i % UNITS] = 0;
     forget_unused();
 }
 
@@ -220,7 +233,17 @@ static bool send_packet(int to, const rvli_store_message *message, size_t size, 
 
 static rvli_digest digest_of(const step *s)
 {
-    return (rvli_digest){s->content % 8, 1};
+    return (rvli_digest){s->content % CONTENTS, 1};
+}
+
+static uint64_t bytes_of(const step *s)
+{
+    return s->value % UNITS * UNIT;
+}
+
+static unsigned *claim_of(const step *s)
+{
+    return &now.claims[s->content % CONTENTS][s->value % UNITS];
 }
 
 /* ---- Users ---- */
@@ -275,21 +298,77 @@ static void take_found(unsigned who, const rvli_store_message *answer, int fd, r
 {
     segment *found = find_id(answer->id);
     require(has_content(found, digest, bytes) && rvli_store_is_sealed(fd, bytes));
+    require(answer->checked == found->checked);
     close(fd);
     found->references[who]++;
 }
 
-static void find(unsigned who, const step *s)
+static rvli_store_kind find_as(unsigned who, const step *s, bool claims)
 {
-    uint64_t bytes = s->value % 8 * UNIT;
+    uint64_t bytes = bytes_of(s);
     rvli_digest digest = digest_of(s);
-    rvli_store_message message = {.kind = RVLI_STORE_FIND, .digest = digest, .bytes = bytes};
+    rvli_store_message message = {
+        .kind = RVLI_STORE_FIND, .digest = digest, .bytes = bytes, .claim = claims};
+    bool busy = claims && *claim_of(s) != 0;
     int fd;
     require(ask(who, &message, NOTHING, &fd));
-    require(message.kind == (knows_content(digest, bytes) ? RVLI_STORE_FOUND : RVLI_STORE_NONE));
+    require(message.kind == (knows_content(digest, bytes) ? RVLI_STORE_FOUND
+                             : busy                       ? RVLI_STORE_BUSY
+                                                          : RVLI_STORE_NONE));
     require((fd >= 0) == (message.kind == RVLI_STORE_FOUND));
     if (fd >= 0)
         take_found(who, &message, fd, digest, bytes);
+    return (rvli_store_kind)message.kind;
+}
+
+static void find(unsigned who, const step *s)
+{
+    (void)find_as(who, s, false);
+}
+
+static void claim(unsigned who, const step *s)
+{
+    if (find_as(who, s, true) == RVLI_STORE_NONE)
+        *claim_of(s) = who + 1;
+}
+
+static void end_claim(unsigned who, const step *s)
+{
+    if (*claim_of(s) == who + 1)
+        *claim_of(s) = 0;
+}
+
+static void unclaim(unsigned who, const step *s)
+{
+    const rvli_store_message message = {.magic = RVLI_STORE_MAGIC,
+                                        .kind = RVLI_STORE_UNCLAIM,
+                                        .digest = digest_of(s),
+                                        .bytes = bytes_of(s)};
+    require(send_packet(now.users[who], &message, sizeof message, NOTHING));
+    end_claim(who, s);
+    settle();
+}
+
+static void say_checked(unsigned who, const step *s)
+{
+    segment *of = &now.segments[s->value % SEGMENTS];
+    const rvli_store_message message = {
+        .magic = RVLI_STORE_MAGIC, .kind = RVLI_STORE_CHECKED, .id = of->id};
+    require(send_packet(now.users[who], &message, sizeof message, NOTHING));
+    of->checked = of->checked || of->references[who] > 0;
+    settle();
+}
+
+static void ask_secret(unsigned who, const step *s)
+{
+    rvli_store_message message = {.kind = RVLI_STORE_SECRET, .bytes = s->value};
+    int fd;
+    require(ask(who, &message, NOTHING, &fd) && fd < 0);
+    require(message.kind == RVLI_STORE_DONE);
+    require((message.digest.low & 1) == 1 && message.digest.high >> 63 == 0);
+    require(now.secret.low == 0 ||
+            memcmp(&now.secret, &message.digest, sizeof message.digest) == 0);
+    now.secret = message.digest;
 }
 
 static void note_added(unsigned who, uint64_t id, rvli_digest digest, uint64_t bytes)
@@ -307,7 +386,7 @@ static void note_added(unsigned who, uint64_t id, rvli_digest digest, uint64_t b
 
 static void add(unsigned who, const step *s)
 {
-    uint64_t bytes = s->value % 8 * UNIT;
+    uint64_t bytes = bytes_of(s);
     rvli_digest digest = digest_of(s);
     unsigned kind = s->file % FILES;
     bool apart = s->change & 1, known = knows_content(digest, bytes);
@@ -325,6 +404,8 @@ static void add(unsigned who, const step *s)
                                : known && !apart ? RVLI_STORE_FOUND
                                                  : RVLI_STORE_DONE;
     require(message.kind == expected && (fd >= 0) == (expected == RVLI_STORE_FOUND));
+    if (allowed)
+        end_claim(who, s);
     if (fd >= 0)
         take_found(who, &message, fd, digest, bytes);
     else if (expected == RVLI_STORE_DONE)
@@ -350,8 +431,10 @@ static void drop(unsigned who, const step *s)
  */
 static void say(unsigned who, const step *s)
 {
+    uint32_t said = RVLI_STORE_ASK + s->value % 240;
+    bool has_step = said >= RVLI_STORE_SECRET && said <= RVLI_STORE_CHECKED;
     rvli_store_message message = {.magic = RVLI_STORE_MAGIC,
-                                  .kind = RVLI_STORE_ASK + s->value % 240,
+                                  .kind = has_step ? RVLI_STORE_BUSY : said,
                                   .id = s->content,
                                   .bytes = s->content * UNIT};
     size_t size = sizeof message;
@@ -405,17 +488,24 @@ static void close_played(played *p)
     close(p->listener);
 }
 
+#define QUESTIONS 4
+
 /* Whether the answer is one that a client may take. */
 static bool is_answer(const step *s, uint32_t kind, bool whole)
 {
     static const uint32_t good[][2] = {{RVLI_STORE_DONE, RVLI_STORE_DONE},
                                        {RVLI_STORE_FOUND, RVLI_STORE_NONE},
-                                       {RVLI_STORE_FOUND, RVLI_STORE_DONE}};
-    const uint32_t *of = good[s->value % 3];
+                                       {RVLI_STORE_FOUND, RVLI_STORE_DONE},
+                                       {RVLI_STORE_DONE, RVLI_STORE_DONE}};
+    const unsigned question = s->value % QUESTIONS;
+    const uint32_t *of = good[question];
     bool file = s->file % FILES != NOTHING;
-    bool numbered = s->content > 0 || kind == RVLI_STORE_NONE || s->value % 3 == 0;
-    return whole && (kind == of[0] || kind == of[1]) && file == (kind == RVLI_STORE_FOUND) &&
-           (!file || s->file % FILES == SEALED) && numbered;
+    bool busy = question == 1 && kind == RVLI_STORE_BUSY;
+    bool known = kind == of[0] || kind == of[1] || busy;
+    bool numbered = s->content > 0 || kind == RVLI_STORE_NONE || busy || question == 0;
+    bool odd = question != 3 || (s->content & 1) != 0;
+    return whole && known && file == (kind == RVLI_STORE_FOUND) &&
+           (!file || s->file % FILES == SEALED) && numbered && odd;
 }
 
 static rvl_status find_as_client(played *p, rvli_digest digest, uint64_t bytes, bool claim,
@@ -434,14 +524,19 @@ static rvl_status ask_as_client(played *p, const step *s, int fd, rvli_store_pla
                                 int *fd_out)
 {
     uint64_t bytes = (1 + s->change % 8) * UNIT, connection = 0;
+    rvli_secret secret = {0};
     rvl_status status;
-    switch (s->value % 3) {
+    switch (s->value % QUESTIONS) {
     case 0:
         status = rvli_store_reserve(p->client, bytes, &connection);
         require((status == RVL_OK) == (connection != 0));
         return status;
     case 1:
         return find_as_client(p, digest_of(s), bytes, s->change & 64, place, fd_out);
+    case 3:
+        status = rvli_store_secret(p->client, &secret);
+        require((status == RVL_OK) == (secret.low != 0));
+        return status;
     default:
         return rvli_store_add(p->client, digest_of(s), bytes, fd, false, place, fd_out);
     }
@@ -453,11 +548,12 @@ static void answer_client(const step *s)
     played p;
     rvli_store_place place = {0};
     uint64_t bytes = (1 + s->change % 8) * UNIT;
-    uint32_t kind = s->who % (RVLI_STORE_REFUSED + 2);
+    uint32_t kind = s->who % (RVLI_STORE_BUSY + 2);
     rvli_store_message message = {.magic = RVLI_STORE_MAGIC,
                                   .kind = kind,
                                   .id = s->content,
                                   .bytes = bytes,
+                                  .digest = {s->content, s->change},
                                   .budget_bytes = s->content & 1 ? UINT64_MAX : BUDGET,
                                   .kept_bytes = s->content * UNIT};
     size_t size = sizeof message;
@@ -507,8 +603,10 @@ static void check_totals(void)
 static void make_step(const step *s)
 {
     static void (*const of_users[])(unsigned, const step *) = {
-        [VERB_RESERVE] = reserve, [VERB_RETURN] = give_back, [VERB_FIND] = find,
-        [VERB_ADD] = add,         [VERB_DROP] = drop,        [VERB_SAY] = say};
+        [VERB_RESERVE] = reserve,  [VERB_RETURN] = give_back, [VERB_FIND] = find,
+        [VERB_ADD] = add,          [VERB_DROP] = drop,        [VERB_SAY] = say,
+        [VERB_CLAIM] = claim,      [VERB_UNCLAIM] = unclaim,  [VERB_CHECKED] = say_checked,
+        [VERB_SECRET] = ask_secret};
     verb what = (verb)(s->verb % VERBS);
     unsigned who = s->who % USERS;
     if (what == VERB_CLIENT)
