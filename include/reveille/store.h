@@ -3,9 +3,9 @@
  * The store: one backup of what the processes of a node hold alike.
  *
  * An owner process keeps segments of content in sealed shared memory. Contexts with a store_path
- * put their host backups there. What another has put there already, compared byte by byte, is kept
- * once. Only processes of the owner's user are served. `reveille store` runs an owner; these calls
- * are for programs that do so themselves.
+ * put their host backups there. What another has put there already is kept once, and is not copied
+ * again where the device computes digests (docs/store.md). Only processes of the owner's user are
+ * served. `reveille store` runs an owner; these calls are for programs that do so themselves.
  */
 #ifndef REVEILLE_STORE_H
 #define REVEILLE_STORE_H
