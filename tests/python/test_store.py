@@ -47,7 +47,7 @@ def store(tmp_path):
 
 
 def test_two_processes_keep_one_backup(store):
-    path = store("20MiB")  # one content, and a segment on its way
+    path = store("4MiB")  # one content
     other = subprocess.Popen(
         [sys.executable, "-c", USER, str(path)],
         stdin=subprocess.PIPE,
@@ -61,6 +61,7 @@ def test_two_processes_keep_one_backup(store):
         gpu.pause("weights")
         host = gpu.stats().host
         assert (host.store_bytes, host.store_found_bytes, host.used_bytes) == (BYTES, BYTES, 0)
+        assert gpu.stats().devices[0].backup_out_bytes == 0  # it was asked for, and not copied
         assert gpu.backup(address, 256) == CONTENT[:256]
         other.communicate()
         assert other.returncode == 0
