@@ -58,6 +58,11 @@ static bool set_mem_fraction(rvl_model_options *o, const char *text)
     return model_parse_fraction(text, &o->mem_fraction_ppm);
 }
 
+static bool set_optimizer_offload(rvl_model_options *o, const char *text)
+{
+    return model_parse_fraction(text, &o->optimizer_offload_ppm);
+}
+
 static bool set_train(rvl_model_options *o, const char *text)
 {
     uint32_t ranks = 0;
@@ -219,6 +224,25 @@ static bool set_bf16_gradients(rvl_model_options *o, const char *text)
     return set_switch(text, RVL_MODEL_BF16_GRADIENTS, &o->flags);
 }
 
+static bool set_transformer_impl(rvl_model_options *o, const char *text)
+{
+    static const char *const words[] = {"transformer_engine", "local", NULL};
+    int index = index_of(text, words);
+    o->flags = index == 1 ? o->flags | RVL_MODEL_LOCAL_LAYERS
+                          : o->flags & ~(uint64_t)RVL_MODEL_LOCAL_LAYERS;
+    return index >= 0;
+}
+
+static bool set_moe_grouped_gemm(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_GROUPED_GEMM, &o->flags);
+}
+
+static bool set_moe_use_legacy_grouped_gemm(rvl_model_options *o, const char *text)
+{
+    return set_switch(text, RVL_MODEL_LEGACY_GROUPED_GEMM, &o->flags);
+}
+
 static bool set_nccl(rvl_model_options *o, const char *text)
 {
     return set_switch(text, RVL_MODEL_NCCL, &o->flags);
@@ -341,9 +365,13 @@ static bool is_of_trainer(const char *name)
 
 static bool is_of_megatron(const char *name)
 {
-    static const char *const names[] = {
-        "train-tp",  "train-pp",          "train-stage",         "train-cp",       "train-ep",
-        "train-vpp", "sequence-parallel", "recompute-attention", "bf16-gradients", NULL};
+    static const char *const names[] = {"train-tp",          "train-pp",
+                                        "train-stage",       "train-cp",
+                                        "train-ep",          "train-vpp",
+                                        "sequence-parallel", "recompute-attention",
+                                        "bf16-gradients",    "transformer-impl",
+                                        "moe-grouped-gemm",  "moe-use-legacy-grouped-gemm",
+                                        "optimizer-offload", NULL};
     return index_of(name, names) >= 0;
 }
 
@@ -408,6 +436,15 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
     if (strcmp(name, "fused") == 0 && (options->flags & RVL_MODEL_CPU_OFFLOAD))
         return "changes nothing with --cpu-offload, where the optimizer runs on the host: leave it "
                "out";
+    if (strcmp(name, "fused") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON &&
+        (options->flags & RVL_MODEL_LOCAL_LAYERS) == 0)
+        return "changes nothing with TransformerEngine's layers: its Adam is fused. Leave it out, "
+               "or say --transformer-impl local";
+    if (strcmp(name, "moe-use-legacy-grouped-gemm") == 0 &&
+        (options->flags & RVL_MODEL_LOCAL_LAYERS))
+        return "changes nothing with --transformer-impl local, which has no other: leave it out";
+    if (strcmp(name, "fused") == 0 && options->optimizer_offload_ppm > 0)
+        return "changes nothing with --optimizer-offload: its optimizers are fused. Leave it out";
     if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
         options->optimizer != RVL_MODEL_ADAMW_BF16)
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";

@@ -50,6 +50,16 @@
            "Megatron: attention alone is computed again")                                          \
     SWITCH(bf16_gradients, "bf16-gradients", "fp32",                                               \
            "Megatron: gradients are added up and reduced in bf16")                                 \
+    SETTING(transformer_impl, "transformer-impl", "transformer_engine|local",                      \
+            "transformer_engine or local", "transformer_engine",                                   \
+            "Megatron: where its layers come from; transformer_engine brings its Adam, too")       \
+    SWITCH(moe_grouped_gemm, "moe-grouped-gemm", "one after the other",                            \
+           "Megatron: the experts of a rank are one product")                                      \
+    SWITCH(moe_use_legacy_grouped_gemm, "moe-use-legacy-grouped-gemm", "TransformerEngine's",      \
+           "Megatron: that product is the older class's, with one parameter for all experts")      \
+    SETTING(optimizer_offload, "optimizer-offload", "X",                                           \
+            "more than 0 and at most 1, such as 0.5, with at most six decimals", "none",           \
+            "Megatron: part of the optimizer that is on the host and steps there")                 \
     SWITCH(reshard, "reshard", "all are kept", "gathered layers are freed after use")              \
     SETTING(micro_batch, "micro-batch", "N", MODEL_FROM_1, "1", "sequences")                       \
     SETTING(seq_len, "seq-len", "N", MODEL_FROM_1, "4096",                                         \

@@ -196,8 +196,14 @@ typedef struct rvl_model_given {
 #define RVL_MODEL_SEQUENCE_PARALLEL 0x10000u
 #define RVL_MODEL_SELECTIVE 0x20000u      /* Megatron: attention alone is computed again */
 #define RVL_MODEL_BF16_GRADIENTS 0x40000u /* Megatron: the buffer of gradients is not fp32 */
-#define RVL_MODEL_SEGMENTS 0x100000u      /* the trainer's segments, with what lies in them */
-#define RVL_MODEL_NCCL 0x80000u           /* NCCL's buffers are counted, by communicators */
+/* Megatron: its own layers; without: TransformerEngine's, and its Adam. */
+#define RVL_MODEL_LOCAL_LAYERS 0x200000u
+/* Megatron: the experts of a rank in one product. */
+#define RVL_MODEL_GROUPED_GEMM 0x400000u
+/* With that: by Megatron's older class, not TransformerEngine's. */
+#define RVL_MODEL_LEGACY_GROUPED_GEMM 0x800000u
+#define RVL_MODEL_SEGMENTS 0x100000u /* the trainer's segments, with what lies in them */
+#define RVL_MODEL_NCCL 0x80000u      /* NCCL's buffers are counted, by communicators */
 
 typedef struct rvl_model_options {
     size_t struct_size;
@@ -236,7 +242,8 @@ typedef struct rvl_model_options {
     rvl_model_lora_targets lora_targets;
     rvl_model_base_dtype base_dtype; /* with lora_rank: of linear layers but the head */
     uint32_t train_vpp; /* Megatron: parts of the model on each stage (interleaved 1F1B); 0: 1 */
-    uint32_t reserved;  /* 0 */
+    /* Megatron: of the optimizer, what is on the host and steps there, in millionths; 0: nothing */
+    uint32_t optimizer_offload_ppm;
 } rvl_model_options;
 
 /*

@@ -7,8 +7,8 @@
 
 #include "predict/llm/llm_internal.h"
 
-#define OF_MEGATRON (RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS)
 #define RANKS_MAX 4096
+#define PPM 1000000
 
 static rvl_status refuse(const char *key, const char *why)
 {
@@ -51,6 +51,12 @@ static rvl_status check_without(const rvl_model_options *o)
         return refuse("--recompute-attention", "is Megatron's: say --train megatron:N");
     if (o->flags & RVL_MODEL_BF16_GRADIENTS)
         return refuse("--bf16-gradients", "is Megatron's: say --train megatron:N");
+    if (o->flags & RVL_MODEL_LOCAL_LAYERS)
+        return refuse("--transformer-impl", "is Megatron's: say --train megatron:N");
+    if (o->flags & (RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM))
+        return refuse("--moe-grouped-gemm", "is Megatron's: say --train megatron:N");
+    if (o->optimizer_offload_ppm > 0)
+        return refuse("--optimizer-offload", "is Megatron's: say --train megatron:N");
     if (o->train_tp > 1 || o->train_pp > 1 || o->train_cp > 1 || o->train_ep > 1 ||
         o->train_stage > 0 || o->train_vpp > 1)
         return refuse("--train-tp", "sizes of Megatron: say --train megatron:N");
@@ -66,6 +72,8 @@ static rvl_status check_settings(const rvl_model *m, const rvl_model_options *o)
     if (o->optimizer != RVL_MODEL_ADAMW)
         return refuse("--optimizer", "Megatron's distributed optimizer is worked out for adamw, "
                                      "with states and main weights in fp32: leave it out");
+    if (o->optimizer_offload_ppm > PPM)
+        return refuse("--optimizer-offload", "more than the whole: expected at most 1");
     if (o->train_tp > RANKS_MAX || o->train_pp > RANKS_MAX || o->train_cp > RANKS_MAX ||
         o->train_ep > RANKS_MAX)
         return refuse("--train-tp", "at most 4096 ranks a kind of parallelism");
@@ -88,6 +96,11 @@ static rvl_status check_experts(const rvl_model *m, const rvl_model_options *o)
 {
     if (m->experts == 0 && o->train_ep > 1)
         return refuse("--train-ep", "this model has no experts: leave it out");
+    if (m->experts == 0 && (o->flags & RVL_MODEL_GROUPED_GEMM))
+        return refuse("--moe-grouped-gemm", "this model has no experts: leave it out");
+    if ((o->flags & RVL_MODEL_LEGACY_GROUPED_GEMM) && (o->flags & RVL_MODEL_GROUPED_GEMM) == 0)
+        return refuse("--moe-use-legacy-grouped-gemm",
+                      "is a way of --moe-grouped-gemm: say that too, or leave it out");
     if (m->experts == 0)
         return RVL_OK;
     if (o->train_tp > 1 && (o->flags & RVL_MODEL_SEQUENCE_PARALLEL) == 0)

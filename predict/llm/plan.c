@@ -419,8 +419,9 @@ rvl_status rvli_plan_make(const rvl_model *model, const rvl_model_options *optio
                              RVL_MODEL_MIXED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE |
                              RVL_MODEL_BF16_GRADIENTS | RVL_MODEL_NCCL | RVL_MODEL_SEGMENTS |
                              RVL_MODEL_REDUCE_FP32 | RVL_MODEL_CPU_OFFLOAD | RVL_MODEL_OFFLOAD |
-                             RVL_MODEL_BUCKET_FREED | LORA_FLAGS,
-                         plan_out->options.reserved));
+                             RVL_MODEL_BUCKET_FREED | RVL_MODEL_LOCAL_LAYERS |
+                             RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM | LORA_FLAGS,
+                         0));
     fill_defaults(model, &plan_out->options);
     TRY(check_ranges(&plan_out->options));
     TRY(rvli_plan_check_megatron(model, &plan_out->options));

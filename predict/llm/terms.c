@@ -608,6 +608,7 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
         shape.dp = o->train_ranks / (o->train_tp * o->train_pp * o->train_cp);
         shape.stage = o->train_stage;
         shape.vpp = o->train_vpp;
+        shape.optimizer_offload_ppm = o->optimizer_offload_ppm;
         uint32_t passes = o->train_pp - o->train_stage + 1; /* one beside those in flight */
         if (o->train_vpp > 1)
             passes = ROUNDS * o->train_pp; /* of all parts, until no more are in flight */

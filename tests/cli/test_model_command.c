@@ -70,7 +70,7 @@ static void trains_by_megatron(void **state)
     assert_int_equal(
         run_command("model -o x.rvt --train megatron:32 --train-tp 2 --train-pp 4 --train-stage 3 "
                     "--train-cp 2 --train-ep 4 --sequence-parallel --recompute-attention "
-                    "--bf16-gradients --fused --nccl --accumulate 8 --seq-len 2048 " CONFIGS
+                    "--bf16-gradients --nccl --accumulate 8 --seq-len 2048 " CONFIGS
                     "qwen3-30b-a3b.json"),
         0);
     check_printed("training_weights");
@@ -158,6 +158,25 @@ static void bad_usage_is_named(void **state)
         {"a -o x.rvt --train ddp --recompute-attention",
          "--recompute-attention is a setting of Megatron"},
         {"a -o x.rvt --train ddp --bf16-gradients", "--bf16-gradients is a setting of Megatron"},
+        {"a -o x.rvt --train ddp --transformer-impl local",
+         "--transformer-impl is a setting of Megatron"},
+        {"a -o x.rvt --train fsdp:2 --moe-grouped-gemm",
+         "--moe-grouped-gemm is a setting of Megatron"},
+        {"a -o x.rvt --moe-use-legacy-grouped-gemm",
+         "--moe-use-legacy-grouped-gemm is a setting of Megatron"},
+        {"a -o x.rvt --train fsdp:2 --optimizer-offload 0.5",
+         "--optimizer-offload is a setting of Megatron: leave it out, or say --train megatron:N"},
+        {"a -o x.rvt --optimizer-offload 0", "--optimizer-offload 0: expected more than 0 and at"},
+        {"a -o x.rvt --optimizer-offload 1.5", "--optimizer-offload 1.5: expected more than 0"},
+        {"a -o x.rvt --transformer-impl apex",
+         "--transformer-impl apex: expected transformer_engine or local"},
+        {"a -o x.rvt --train megatron:2 --fused",
+         "--fused changes nothing with TransformerEngine's layers: its Adam is fused. Leave it"},
+        {"a -o x.rvt --train megatron:2 --transformer-impl local --optimizer-offload 1 --fused",
+         "--fused changes nothing with --optimizer-offload: its optimizers are fused. Leave"},
+        {"a -o x.rvt --train megatron:2 --transformer-impl local --moe-grouped-gemm "
+         "--moe-use-legacy-grouped-gemm",
+         "changes nothing with --transformer-impl local, which has no other: leave it out"},
         {"a -o x.rvt --train megatron:2 --reshard",
          "--reshard changes nothing with --train megatr"},
         {"a -o x.rvt --train megatron:2 --mixed-precision",

@@ -318,7 +318,9 @@ static void set_step(tree *t, json_t *root)
                                           "bf16_adapters",
                                           "autocast",
                                           "prepare_kbit",
-                                          "train_vpp"};
+                                          "train_vpp",
+                                          "layers",
+                                          "optimizer_offload_ppm"};
     json_t *step = json_object_get(root, "_step");
     if (!json_is_object(step)) {
         json_object_set_new(root, "_step", json_object());

@@ -117,7 +117,9 @@ static rvl_model_options options_in(const json_t *step)
                  flag(step, "bf16_adapters", RVL_MODEL_BF16_ADAPTERS) |
                  flag(step, "autocast", RVL_MODEL_AUTOCAST) |
                  flag(step, "prepare_kbit", RVL_MODEL_PREPARE_KBIT) |
-                 option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL,
+                 option(step, "megatron") % 8 * RVL_MODEL_SEQUENCE_PARALLEL |
+                 option(step, "layers") % 8 * RVL_MODEL_LOCAL_LAYERS,
+        .optimizer_offload_ppm = option(step, "optimizer_offload_ppm"),
         .accumulate = option(step, "accumulate"),
         .attention = (rvl_model_attention)option(step, "attention"),
         .loss = (rvl_model_loss)option(step, "loss"),

@@ -21,6 +21,7 @@
 #define CONFIG_BYTES 4096
 #define ALLOCATED_PERCENT 0.3
 #define RESERVED_PERCENT 2.0
+#define CLOSE_PERCENT 0.1
 
 /* With another number of layers; 0: as it is. */
 static rvl_model *open_model(const char *name, unsigned layers)
@@ -53,12 +54,16 @@ typedef struct program {
     rvli_training_shape shape;
     uint64_t allocated; /* the most in the last step, as PyTorch read it */
     uint64_t reserved;
-    uint64_t nccl_mib; /* what was in use beyond that and what any program has: its communicators */
+    /* What was in use beyond that and what any program has: its communicators. Left out: four
+     * streams of grouped products, 4 MiB, and the 128 MiB that a stage has less where no product is
+     * PyTorch's: TransformerEngine's layers, without head and experts. */
+    uint64_t nccl_mib;
 } program;
 
 #define RANK(tp_, pp_, cp_, ep_, dp_)                                                              \
     .train = RVL_MODEL_TRAIN_MEGATRON, .optimizer = RVL_MODEL_ADAMW, .tp = (tp_), .pp = (pp_),     \
     .cp = (cp_), .ep = (ep_), .dp = (dp_)
+#define LOCAL RVL_MODEL_LOCAL_LAYERS
 #define BATCH(micro_batch_, seq_len_, accumulate_)                                                 \
     .micro_batch = (micro_batch_), .seq_len = (seq_len_), .accumulate = (accumulate_)
 
@@ -66,35 +71,35 @@ static const program programs[] = {
     {"tp2",
      "llama-3.2-1b",
      0,
-     {RANK(2, 1, 1, 1, 1), BATCH(2, 2048, 1)},
+     {RANK(2, 1, 1, 1, 1), BATCH(2, 2048, 1), .flags = LOCAL},
      16013497856,
      17351835648,
      1742},
     {"tp2 sp",
      "llama-3.2-1b",
      0,
-     {RANK(2, 1, 1, 1, 1), BATCH(2, 4096, 1), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+     {RANK(2, 1, 1, 1, 1), BATCH(2, 4096, 1), .flags = LOCAL | RVL_MODEL_SEQUENCE_PARALLEL},
      19756627456,
      20011024384,
      1742},
     {"pp2, first",
      "llama-3.2-1b",
      0,
-     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4)},
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .flags = LOCAL},
      16551805952,
      17322475520,
      1938},
     {"pp2, last",
      "llama-3.2-1b",
      0,
-     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1},
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1, .flags = LOCAL},
      16568615936,
      17987272704,
      1938},
     {"dp2",
      "qwen3-0.6b",
      0,
-     {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2)},
+     {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2), .flags = LOCAL},
      16746907648,
      19599982592,
      1742},
@@ -102,7 +107,7 @@ static const program programs[] = {
      "llama-3.1-8b",
      0,
      {RANK(2, 2, 1, 1, 2), BATCH(1, 4096, 4),
-      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
+      .flags = LOCAL | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
      28211217408,
      29200744448,
      2422},
@@ -110,49 +115,50 @@ static const program programs[] = {
      "qwen2.5-7b",
      0,
      {RANK(4, 1, 1, 1, 1), BATCH(1, 4096, 2),
-      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS},
+      .flags =
+          LOCAL | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS},
      45876429824,
      47670362112,
      1742},
     {"pp4, second",
      "llama-3.2-1b",
      0,
-     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 6), .stage = 1},
+     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 6), .stage = 1, .flags = LOCAL},
      8623209472,
      8751415296,
      1454},
     {"pp4, second, four parts",
      "llama-3.2-1b",
      0,
-     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 8), .stage = 1, .vpp = 4},
+     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 8), .stage = 1, .vpp = 4, .flags = LOCAL},
      10346721280,
      10592714752,
      1454},
     {"pp2, first, four parts",
      "llama-3.2-1b",
      0,
-     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 6), .vpp = 4},
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 6), .vpp = 4, .flags = LOCAL},
      16787545088,
      17871929344,
      1938},
     {"dp4, bf16 gradients",
      "qwen2.5-0.5b",
      0,
-     {RANK(1, 1, 1, 1, 4), BATCH(2, 2048, 1), .flags = RVL_MODEL_BF16_GRADIENTS},
+     {RANK(1, 1, 1, 1, 4), BATCH(2, 2048, 1), .flags = LOCAL | RVL_MODEL_BF16_GRADIENTS},
      11503617024,
      13453230080,
      1742},
     {"cp2",
      "llama-3.2-1b",
      0,
-     {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1), .flags = RVL_MODEL_FUSED},
+     {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1), .flags = LOCAL | RVL_MODEL_FUSED},
      18996536832,
      19253952512,
      1938},
     {"cp4",
      "llama-3.2-1b",
      0,
-     {RANK(1, 1, 4, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_FUSED},
+     {RANK(1, 1, 4, 1, 1), BATCH(1, 8192, 1), .flags = LOCAL | RVL_MODEL_FUSED},
      15289110016,
      15472787456,
      2134},
@@ -160,52 +166,245 @@ static const program programs[] = {
      "qwen3-0.6b",
      0,
      {RANK(2, 1, 2, 1, 1), BATCH(1, 8192, 2),
-      .flags = RVL_MODEL_FUSED | RVL_MODEL_SEQUENCE_PARALLEL},
+      .flags = LOCAL | RVL_MODEL_FUSED | RVL_MODEL_SEQUENCE_PARALLEL},
      8597297152,
      9906946048,
      2422},
     {"cp4, recompute",
      "qwen2.5-0.5b",
      0,
-     {RANK(1, 1, 4, 1, 1), BATCH(1, 32768, 1), .flags = RVL_MODEL_FUSED | RVL_MODEL_RECOMPUTE},
+     {RANK(1, 1, 4, 1, 1), BATCH(1, 32768, 1),
+      .flags = LOCAL | RVL_MODEL_FUSED | RVL_MODEL_RECOMPUTE},
      12372263936,
      16911433728,
      2134},
     {"cp2, selective",
      "llama-3.2-1b",
      0,
-     {RANK(1, 1, 2, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_FUSED | RVL_MODEL_SELECTIVE},
+     {RANK(1, 1, 2, 1, 1), BATCH(1, 8192, 1),
+      .flags = LOCAL | RVL_MODEL_FUSED | RVL_MODEL_SELECTIVE},
      23420300800,
      25713180672,
      1938},
     {"tp2, recompute",
      "llama-3.2-1b",
      0,
-     {RANK(2, 1, 1, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_RECOMPUTE},
+     {RANK(2, 1, 1, 1, 1), BATCH(1, 8192, 1), .flags = LOCAL | RVL_MODEL_RECOMPUTE},
      14952543744,
      16886267904,
      1742},
     {"ep4 tp2 sp",
      "qwen3-30b-a3b",
      3,
-     {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+     {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2), .flags = LOCAL | RVL_MODEL_SEQUENCE_PARALLEL},
      9907006464,
      11091836928,
      3194},
     {"ep8, recompute",
      "mixtral-8x7b-v0.1",
      2,
-     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1), .flags = RVL_MODEL_RECOMPUTE},
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1), .flags = LOCAL | RVL_MODEL_RECOMPUTE},
      10614434816,
      11641290752,
      2226},
     {"ep2",
      "qwen3-30b-a3b",
      2,
-     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1)},
+     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1), .flags = LOCAL},
      21287682048,
      24362614784,
      2226},
+    {"te dp2",
+     "qwen3-0.6b",
+     0,
+     {RANK(1, 1, 1, 1, 2), BATCH(1, 4096, 2)},
+     16310687744,
+     19157483520,
+     1742},
+    {"te tp2 sp",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 1), BATCH(2, 4096, 1), .flags = RVL_MODEL_SEQUENCE_PARALLEL},
+     19454631424,
+     19597885440,
+     1742},
+    {"te pp2, last",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1},
+     16450334208,
+     17655922688,
+     1938},
+    {"te pp4, second, two parts",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 4, 1, 1, 1), BATCH(1, 4096, 8), .stage = 1, .vpp = 2},
+     10234020864,
+     10414456832,
+     1454},
+    {"te pp2, last, two parts",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 2, 1, 1, 1), BATCH(1, 2048, 4), .stage = 1, .vpp = 2},
+     17069618688,
+     18314428416,
+     1938},
+    {"te tp2 pp2 dp2 sp, recompute",
+     "llama-3.1-8b",
+     0,
+     {RANK(2, 2, 1, 1, 2), BATCH(1, 4096, 4),
+      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_RECOMPUTE},
+     25122468864,
+     26073890816,
+     2422},
+    {"te tp4 sp, selective, bf16 gradients",
+     "qwen2.5-7b",
+     0,
+     {RANK(4, 1, 1, 1, 1), BATCH(1, 4096, 2),
+      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE | RVL_MODEL_BF16_GRADIENTS},
+     38272945152,
+     39994785792,
+     1742},
+    {"te tp2, recompute",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_RECOMPUTE},
+     14986100224,
+     15284043776,
+     1742},
+    {"te dp4, bf16 gradients",
+     "qwen2.5-0.5b",
+     0,
+     {RANK(1, 1, 1, 1, 4), BATCH(2, 2048, 1), .flags = RVL_MODEL_BF16_GRADIENTS},
+     11336883200,
+     13260292096,
+     1742},
+    {"te cp2",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 1, 2, 1, 1), BATCH(1, 4096, 1)},
+     19030092288,
+     19289604096,
+     1938},
+    {"te cp4, recompute",
+     "qwen2.5-0.5b",
+     0,
+     {RANK(1, 1, 4, 1, 1), BATCH(1, 32768, 1), .flags = RVL_MODEL_RECOMPUTE},
+     12405599744,
+     16833839104,
+     2134},
+    {"te cp2, selective",
+     "llama-3.2-1b",
+     0,
+     {RANK(1, 1, 2, 1, 1), BATCH(1, 8192, 1), .flags = RVL_MODEL_SELECTIVE},
+     23453929984,
+     23664263168,
+     1938},
+    {"te ep2",
+     "qwen3-30b-a3b",
+     2,
+     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1)},
+     20087756288,
+     20659044352,
+     2226},
+    {"te ep8, recompute",
+     "mixtral-8x7b-v0.1",
+     2,
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1), .flags = RVL_MODEL_RECOMPUTE},
+     10606048256,
+     11379146752,
+     2226},
+    {"te ep2, grouped",
+     "qwen3-30b-a3b",
+     2,
+     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1), .flags = RVL_MODEL_GROUPED_GEMM},
+     20221978112,
+     20633878528,
+     2226},
+    {"te ep4 tp2 sp, grouped",
+     "qwen3-30b-a3b",
+     3,
+     {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2),
+      .flags = RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_GROUPED_GEMM},
+     10049617920,
+     10351542272,
+     3194},
+    {"te ep8, recompute, grouped",
+     "mixtral-8x7b-v0.1",
+     2,
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1),
+      .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_GROUPED_GEMM},
+     10740270080,
+     11614027776,
+     2226},
+    {"te pp2 ep4, first, grouped",
+     "qwen3-30b-a3b",
+     4,
+     {RANK(1, 2, 1, 4, 4), BATCH(1, 2048, 4), .flags = RVL_MODEL_GROUPED_GEMM},
+     10042425344,
+     11196694528,
+     2422},
+    {"te ep8, recompute, legacy",
+     "mixtral-8x7b-v0.1",
+     2,
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 4096, 1),
+      .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM},
+     10723488768,
+     11446255616,
+     2226},
+    {"ep2, legacy",
+     "qwen3-30b-a3b",
+     2,
+     {RANK(1, 1, 1, 2, 2), BATCH(1, 1024, 1),
+      .flags = LOCAL | RVL_MODEL_FUSED | RVL_MODEL_GROUPED_GEMM},
+     20069917696,
+     20447232000,
+     2226},
+    {"ep4 tp2 sp, legacy",
+     "qwen3-30b-a3b",
+     3,
+     {RANK(2, 1, 1, 4, 4), BATCH(1, 2048, 2),
+      .flags = LOCAL | RVL_MODEL_FUSED | RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_GROUPED_GEMM},
+     9905958912,
+     10062135296,
+     3194},
+    {"dp4, offload",
+     "qwen2.5-0.5b",
+     0,
+     {RANK(1, 1, 1, 1, 4), BATCH(1, 1024, 1), .flags = LOCAL, .optimizer_offload_ppm = 1000000},
+     5066405888,
+     5683281920,
+     1742},
+    {"dp4, half of it",
+     "qwen2.5-0.5b",
+     0,
+     {RANK(1, 1, 1, 1, 4), BATCH(1, 1024, 1), .flags = LOCAL, .optimizer_offload_ppm = 500000},
+     5781173248,
+     6062866432,
+     1742},
+    {"tp2 dp2 sp, a quarter",
+     "llama-3.2-1b",
+     0,
+     {RANK(2, 1, 1, 1, 2), BATCH(1, 4096, 1), .flags = LOCAL | RVL_MODEL_SEQUENCE_PARALLEL,
+      .optimizer_offload_ppm = 250000},
+     10751051776,
+     10894704640,
+     2226},
+    {"ep8, bf16 gradients, half",
+     "qwen3-30b-a3b",
+     2,
+     {RANK(1, 1, 1, 8, 8), BATCH(1, 1024, 1), .flags = LOCAL | RVL_MODEL_BF16_GRADIENTS,
+      .optimizer_offload_ppm = 500000},
+     5732084224,
+     6213861376,
+     2226},
+    {"te dp4, half",
+     "qwen3-0.6b",
+     0,
+     {RANK(1, 1, 1, 1, 4), BATCH(1, 4096, 2), .optimizer_offload_ppm = 500000},
+     13603985408,
+     16024338432,
+     1742},
 };
 
 static double percent(uint64_t predicted, uint64_t read)
@@ -224,7 +423,17 @@ static uint64_t most_allocated(const rvli_trained *trained)
     return passes > update ? passes : update;
 }
 
-/* Small tensors, and the first compilation of a kernel, are left out. Experts are in lots. */
+/* TransformerEngine's layers were followed event by event. Experts are in lots if not grouped, and
+ * the older class of grouped products was run with a stand-in. */
+static double bound_of(const program *p, double percent)
+{
+    bool in_lots = p->shape.ep > 1 && (p->shape.flags & RVL_MODEL_GROUPED_GEMM) == 0;
+    bool by_stand_in = (p->shape.flags & RVL_MODEL_LEGACY_GROUPED_GEMM) != 0;
+    bool local = (p->shape.flags & LOCAL) != 0;
+    return local || in_lots || by_stand_in ? percent : CLOSE_PERCENT;
+}
+
+/* Small tensors, and the first compilation of a kernel, are left out. */
 static void programs_have_what_was_read(void **state)
 {
     (void)state;
@@ -234,8 +443,8 @@ static void programs_have_what_was_read(void **state)
         rvli_trained trained;
         assert_int_equal(rvli_training_run(model, &p->shape, NULL, &trained), RVL_OK);
         uint64_t allocated = most_allocated(&trained);
-        bool near = is_near(allocated, p->allocated, ALLOCATED_PERCENT) &&
-                    is_near(trained.reserved_bytes, p->reserved, RESERVED_PERCENT);
+        bool near = is_near(allocated, p->allocated, bound_of(p, ALLOCATED_PERCENT)) &&
+                    is_near(trained.reserved_bytes, p->reserved, bound_of(p, RESERVED_PERCENT));
         if (!near)
             print_error("%s: allocated %+.3f %%, reserved %+.3f %%\n", p->name,
                         percent(allocated, p->allocated),
@@ -283,6 +492,15 @@ static void nothing_is_left_but_states(void **state)
         uint64_t flags;
         uint32_t vpp;
     } cases[] = {
+        {"llama-3.1-8b", 1, 2, 1, 1, LOCAL, 2},
+        {"llama-3.1-8b", 2, 4, 1, 1, LOCAL | RVL_MODEL_SEQUENCE_PARALLEL, 8},
+        {"qwen3-8b", 2, 2, 1, 1, LOCAL | RVL_MODEL_RECOMPUTE, 1},
+        {"qwen2.5-7b", 1, 2, 4, 1, LOCAL | RVL_MODEL_SELECTIVE, 1},
+        {"qwen3-30b-a3b", 1, 2, 1, 4, LOCAL | RVL_MODEL_GROUPED_GEMM, 1},
+        {"qwen3-30b-a3b", 1, 2, 2, 4, RVL_MODEL_GROUPED_GEMM | RVL_MODEL_RECOMPUTE, 1},
+        {"mixtral-8x7b-v0.1", 1, 2, 1, 8,
+         RVL_MODEL_GROUPED_GEMM | RVL_MODEL_LEGACY_GROUPED_GEMM | RVL_MODEL_SELECTIVE, 1},
+        {"qwen3-8b", 2, 1, 2, 1, RVL_MODEL_SEQUENCE_PARALLEL | RVL_MODEL_SELECTIVE, 1},
         {"llama-3.1-8b", 1, 2, 1, 1, 0, 2},
         {"llama-3.1-8b", 2, 4, 1, 1, RVL_MODEL_SEQUENCE_PARALLEL, 8},
         {"qwen3-30b-a3b", 1, 4, 1, 4, RVL_MODEL_RECOMPUTE, 3},
@@ -306,7 +524,10 @@ static void nothing_is_left_but_states(void **state)
                 .stage = stage, .vpp = cases[i].vpp};
             ledger l = run_told(model, shape);
             int64_t weights = l.bytes[RVL_MODEL_SHARDED_WEIGHTS];
-            int64_t gathered = cases[i].flags & RVL_MODEL_SEQUENCE_PARALLEL
+            /* TransformerEngine's layers gather into tensors of their own: only the head is left.
+             */
+            bool gathers = (cases[i].flags & LOCAL) || stage + 1 == cases[i].pp;
+            int64_t gathered = gathers && (cases[i].flags & RVL_MODEL_SEQUENCE_PARALLEL)
                                    ? (int64_t)(512 / cases[i].cp * model->dim[RVLI_DIM_HIDDEN])
                                    : 0;
             int64_t copies = cases[i].flags & RVL_MODEL_BF16_GRADIENTS
@@ -327,6 +548,33 @@ static void nothing_is_left_but_states(void **state)
     }
 }
 
+/*
+ * What of the optimizer is on the host is not here: main weights and moments are less by that part,
+ * to one parameter, and the host has weights, two moments and pinned gradients.
+ */
+static void an_offloaded_part_is_on_the_host(void **state)
+{
+    (void)state;
+    static const uint32_t parts[] = {250000, 500000, 1000000};
+    rvl_model *model = open_model("qwen3-30b-a3b", 2);
+    rvli_training_shape shape = {RANK(1, 1, 1, 2, 2), BATCH(1, 64, 1)};
+    int64_t all = run_told(model, shape).bytes[RVL_MODEL_MASTER_WEIGHTS];
+    int64_t largest = 4 * (int64_t)(model->dim[RVLI_DIM_VOCABULARY] * model->dim[RVLI_DIM_HIDDEN]);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        rvli_trained trained;
+        shape.optimizer_offload_ppm = parts[i];
+        ledger l = run_told(model, shape);
+        int64_t here = l.bytes[RVL_MODEL_MASTER_WEIGHTS];
+        int64_t there = all - here, least = all / 1000000 * parts[i];
+        assert_true(there >= least && there < least + largest);
+        assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER], 2 * here);
+        assert_int_equal(l.bytes[RVL_MODEL_OPTIMIZER_TEMPORARIES], 0);
+        assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
+        assert_in_range(trained.host_bytes, 4 * there, 5 * there);
+    }
+    rvl_model_close(model);
+}
+
 /* The weights of all stages, of all tensor-parallel ranks, are those of the model. */
 static void ranks_have_all_parameters(void **state)
 {
@@ -344,23 +592,23 @@ static void ranks_have_all_parameters(void **state)
 }
 
 /* What docs/model.md says that a dense layer keeps, without parallelism in it. */
-static uint64_t kept_bytes(const rvl_model *model, uint64_t tokens)
+static uint64_t kept_bytes(const rvl_model *model, uint64_t tokens, uint64_t flags)
 {
     const uint64_t *d = model->dim;
+    uint64_t less = flags & LOCAL ? 0 : 2 * (d[RVLI_DIM_Q] + d[RVLI_DIM_KV]);
     return tokens * (8 * d[RVLI_DIM_HIDDEN] + 2 * (2 * d[RVLI_DIM_Q] + 3 * d[RVLI_DIM_KV]) +
                      8 * d[RVLI_DIM_HEAD] + 2 * d[RVLI_DIM_Q] + 4 * (uint64_t)model->heads +
-                     6 * d[RVLI_DIM_INTERMEDIATE]);
+                     6 * d[RVLI_DIM_INTERMEDIATE] - less);
 }
 
 /* Stage p of four has 4 - p micro-batches in flight, or as many as there are. */
-static void earlier_stages_have_more_in_flight(void **state)
+static void check_in_flight(uint64_t flags)
 {
-    (void)state;
     rvl_model *model = open_model("llama-3.2-1b", 0);
     uint64_t held[4], one = 0;
     for (uint32_t stage = 1; stage < 3; stage++) {
         for (uint32_t count = 1; count <= 4; count++) {
-            rvli_training_shape shape = {RANK(1, 4, 1, 1, 8), BATCH(1, 1024, count),
+            rvli_training_shape shape = {RANK(1, 4, 1, 1, 8), BATCH(1, 1024, count), .flags = flags,
                                          .stage = stage};
             rvli_trained trained;
             assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
@@ -368,7 +616,7 @@ static void earlier_stages_have_more_in_flight(void **state)
         }
         one = stage == 1 ? held[1] - held[0] : one;
         assert_true(is_near(held[1] - held[0], one, 1));
-        assert_true(is_near(one, 4 * kept_bytes(model, 1024), 1));
+        assert_true(is_near(one, 4 * kept_bytes(model, 1024, flags), 1));
         if (stage == 1)
             assert_true(is_near(held[2] - held[1], one, 1));
         else
@@ -376,6 +624,13 @@ static void earlier_stages_have_more_in_flight(void **state)
         assert_true(held[3] - held[2] < one / 10);
     }
     rvl_model_close(model);
+}
+
+static void earlier_stages_have_more_in_flight(void **state)
+{
+    (void)state;
+    check_in_flight(LOCAL);
+    check_in_flight(0);
 }
 
 /*
@@ -394,16 +649,16 @@ static void parts_have_more_in_flight(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t layers = 16 / cases[i].pp / cases[i].vpp;
         rvli_training_shape shape = {RANK(1, cases[i].pp, 1, 1, 8), BATCH(1, 2048, cases[i].count),
-                                     .stage = cases[i].stage, .vpp = cases[i].vpp};
+                                     .flags = LOCAL, .stage = cases[i].stage, .vpp = cases[i].vpp};
         rvli_trained trained;
         assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
-        uint64_t kept = cases[i].passes * layers * kept_bytes(model, 2048);
+        uint64_t kept = cases[i].passes * layers * kept_bytes(model, 2048, LOCAL);
         uint64_t held = trained.passes.held[RVL_MODEL_ACTIVATIONS];
         /* Beside it: what one layer has for a moment, and what was received. (Of a first stage with
          * many parts the embedding's gradient is fuller.) */
-        if (held < kept || held > kept + 2 * kept_bytes(model, 2048))
+        if (held < kept || held > kept + 2 * kept_bytes(model, 2048, LOCAL))
             print_error("case %zu: %lu of %lu\n", i, (unsigned long)held, (unsigned long)kept);
-        assert_in_range(held, kept, kept + 2 * kept_bytes(model, 2048));
+        assert_in_range(held, kept, kept + 2 * kept_bytes(model, 2048, LOCAL));
     }
     rvl_model_close(model);
 }
@@ -426,7 +681,8 @@ static rvl_model_options options_of(const program *p)
                                .micro_batch = s->micro_batch,
                                .seq_len = s->seq_len,
                                .accumulate = s->accumulate,
-                               .optimizer = s->optimizer};
+                               .optimizer = s->optimizer,
+                               .optimizer_offload_ppm = s->optimizer_offload_ppm};
 }
 
 /* The trainer's terms of the fuller moment are what is reserved, and states are packed. */
@@ -444,7 +700,7 @@ static void a_step_has_its_terms(void **state)
         uint64_t main = rvl_model_step_bytes(step, RVL_MODEL_MASTER_WEIGHTS);
         assert_string_equal(rvl_model_step_tag(step, RVL_MODEL_SHARDED_WEIGHTS),
                             "training_weights");
-        assert_true(states > 2 * main - 64 * RVLI_MIB && states < 2 * main + 64 * RVLI_MIB);
+        assert_true(states + 64 * RVLI_MIB > 2 * main && states < 2 * main + 64 * RVLI_MIB);
         assert_true(main <= 2 * weights * 102 / 100);
         assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_ALL_GATHER), 0);
         assert_int_equal(rvl_model_step_bytes(step, RVL_MODEL_GRADIENT_BUCKETS), 0);
@@ -686,6 +942,30 @@ static void what_megatron_refuses(void **state)
          "--bf16-gradients",
          "say --train megatron:N"},
         {"llama-3.2-1b",
+         {MEGATRON(2), .flags = RVL_MODEL_GROUPED_GEMM},
+         "--moe-grouped-gemm",
+         "this model has no experts: leave it out"},
+        {"mixtral-8x7b-v0.1",
+         {MEGATRON(2), .flags = RVL_MODEL_LEGACY_GROUPED_GEMM},
+         "--moe-use-legacy-grouped-gemm",
+         "is a way of --moe-grouped-gemm: say that too"},
+        {"mixtral-8x7b-v0.1",
+         {.train = RVL_MODEL_TRAIN_DDP, .flags = RVL_MODEL_GROUPED_GEMM},
+         "--moe-grouped-gemm",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {.train = RVL_MODEL_TRAIN_DDP, .flags = LOCAL},
+         "--transformer-impl",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {.train = RVL_MODEL_TRAIN_FSDP, .optimizer_offload_ppm = 1},
+         "--optimizer-offload",
+         "say --train megatron:N"},
+        {"llama-3.2-1b",
+         {MEGATRON(2), .optimizer_offload_ppm = 1000001},
+         "--optimizer-offload",
+         "expected at most 1"},
+        {"llama-3.2-1b",
          {MEGATRON(2), .flags = RVL_MODEL_MIXED},
          "--mixed-precision",
          "is a policy of FSDP"},
@@ -743,6 +1023,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_have_what_was_read),
         cmocka_unit_test(nothing_is_left_but_states),
+        cmocka_unit_test(an_offloaded_part_is_on_the_host),
         cmocka_unit_test(ranks_have_all_parameters),
         cmocka_unit_test(earlier_stages_have_more_in_flight),
         cmocka_unit_test(a_step_has_its_terms),

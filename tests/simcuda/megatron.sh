@@ -5,7 +5,8 @@
 #   tests/simcuda/megatron.sh [FOLDER]      FOLDER: where the figures go; default: tests/simcuda/truth
 # REVEILLE_TORCH as in torch.sh. REVEILLE_MEGATRON: where megatron-core lies; default: ~/.cache/reveille-megatron
 # REVEILLE_TRANSFORMER_ENGINE: a Python environment with PyTorch and TransformerEngine (2.20.2 was used); its part for PyTorch must be
-# built from source. Without it the programs with context parallelism are left out: megatron-core refuses them.
+# built from source. Without it the programs behind "if" are left out: those with context parallelism, which megatron-core refuses
+# otherwise, with TransformerEngine's layers, and with its Adam.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(realpath "${1-$source/tests/simcuda/truth}")
@@ -64,5 +65,39 @@ if [ -n "${REVEILLE_TRANSFORMER_ENGINE-}" ]; then
     train cp2-tp2-sp 0 4 qwen3-0.6b --cp 2 --tp 2 --sp --seq-len 8192 --accumulate 2 --transformer-engine
     train cp4-recompute 0 4 qwen2.5-0.5b --cp 4 --seq-len 32768 --recompute full --transformer-engine
     train cp2-selective 0 2 llama-3.2-1b --cp 2 --seq-len 8192 --recompute selective --transformer-engine
+    train te-dp2 0 2 qwen3-0.6b --seq-len 4096 --accumulate 2 --engine-layers
+    train te-tp2-sp 0 2 llama-3.2-1b --tp 2 --sp --seq-len 4096 --micro-batch 2 --engine-layers
+    train te-pp2-last 1 2 llama-3.2-1b --pp 2 --seq-len 2048 --accumulate 4 --engine-layers
+    train te-pp2-vpp2-last 1 2 llama-3.2-1b --pp 2 --virtual-pp 2 --seq-len 2048 --accumulate 4 --engine-layers
+    train te-pp4-vpp2-second 1 4 llama-3.2-1b --pp 4 --virtual-pp 2 --seq-len 4096 --accumulate 8 --engine-layers
+    train te-tp2-pp2-dp2-sp-recompute 2 8 llama-3.1-8b --tp 2 --pp 2 --sp --seq-len 4096 --accumulate 4 --recompute full \
+        --engine-layers
+    train te-tp4-sp-selective-bf16 0 4 qwen2.5-7b --tp 4 --sp --seq-len 4096 --accumulate 2 --recompute selective \
+        --bf16-gradients --engine-layers
+    train te-tp2-recompute 0 2 llama-3.2-1b --tp 2 --recompute full --seq-len 8192 --engine-layers
+    train te-dp4-bf16 0 4 qwen2.5-0.5b --micro-batch 2 --seq-len 2048 --bf16-gradients --engine-layers
+    train te-cp2 0 2 llama-3.2-1b --cp 2 --seq-len 4096 --engine-layers
+    train te-cp4-recompute 0 4 qwen2.5-0.5b --cp 4 --seq-len 32768 --recompute full --engine-layers
+    train te-cp2-selective 0 2 llama-3.2-1b --cp 2 --seq-len 8192 --recompute selective --engine-layers
+    train te-ep2 0 2 qwen3-30b-a3b --ep 2 --seq-len 1024 --layers 2 --engine-layers
+    train te-ep8-recompute 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full --engine-layers
+    train te-ep2-grouped 0 2 qwen3-30b-a3b --ep 2 --seq-len 1024 --layers 2 --engine-layers --grouped-gemm
+    train te-ep4-tp2-sp-grouped 0 8 qwen3-30b-a3b --tp 2 --sp --ep 4 --seq-len 2048 --layers 3 --accumulate 2 \
+        --engine-layers --grouped-gemm
+    train te-ep8-recompute-grouped 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full \
+        --engine-layers --grouped-gemm
+    train te-pp2-ep4-grouped-first 0 8 qwen3-30b-a3b --pp 2 --ep 4 --seq-len 2048 --layers 4 --accumulate 4 \
+        --engine-layers --grouped-gemm
+    train te-ep8-recompute-legacy 0 8 mixtral-8x7b-v0.1 --ep 8 --seq-len 4096 --layers 2 --recompute full \
+        --engine-layers --legacy-grouped-gemm
+    train ep2-legacy 0 2 qwen3-30b-a3b --ep 2 --seq-len 1024 --layers 2 --legacy-grouped-gemm
+    train ep4-tp2-sp-legacy 0 8 qwen3-30b-a3b --tp 2 --sp --ep 4 --seq-len 2048 --layers 3 --accumulate 2 \
+        --legacy-grouped-gemm
+    train offload 0 4 qwen2.5-0.5b --seq-len 1024 --optimizer-offload 1
+    train offload-half 0 4 qwen2.5-0.5b --seq-len 1024 --optimizer-offload 0.5
+    train offload-tp2-sp-quarter 0 4 llama-3.2-1b --tp 2 --sp --seq-len 4096 --optimizer-offload 0.25
+    train offload-ep8-bf16-half 0 8 qwen3-30b-a3b --ep 8 --layers 2 --seq-len 1024 --optimizer-offload 0.5 \
+        --bf16-gradients
+    train te-offload-half 0 4 qwen3-0.6b --seq-len 4096 --accumulate 2 --optimizer-offload 0.5 --engine-layers
 fi
 "$environment/bin/python" "$source/tests/predict/megatron_truth.py" "$reveille" "$out"

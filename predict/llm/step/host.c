@@ -8,7 +8,7 @@
  */
 #include "predict/llm/step/training.h"
 
-static uint64_t pinned(uint64_t bytes)
+uint64_t rvli_pinned_bytes(uint64_t bytes)
 {
     uint64_t power = bytes > 0;
     while (power < bytes)
@@ -22,10 +22,10 @@ static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *para
     bool mixed = rvli_is_mixed(t->options->flags);
     uint64_t elements = parameter->share_elements;
     uint64_t each = mixed ? RVLI_FULL : parameter->element_bytes;
-    uint64_t bytes = pinned(each * elements);
+    uint64_t bytes = rvli_pinned_bytes(each * elements);
     if (!parameter->trained)
         return bytes;
-    bytes += pinned(each * elements);
+    bytes += rvli_pinned_bytes(each * elements);
     const rvli_optimizer_kind *kind = &rvli_optimizer_kinds[t->options->optimizer];
     bytes += (uint64_t)kind->states * kind->bytes * elements;
     bool copied = kind->master && !mixed && !rvli_is_frozen(t);
@@ -38,11 +38,13 @@ static uint64_t kept_on_host(const rvli_training *t)
     uint64_t hidden = t->tokens * t->model->dim[RVLI_DIM_HIDDEN];
     uint64_t logits = t->tokens * t->model->dim[RVLI_DIM_VOCABULARY];
     bool in_full = (t->model->features & RVLI_NORM_IN_FULL) != 0;
-    uint64_t normed = rvli_is_frozen(t) ? 0 : pinned((in_full ? RVLI_FULL : RVLI_HALF) * hidden);
+    uint64_t normed =
+        rvli_is_frozen(t) ? 0 : rvli_pinned_bytes((in_full ? RVLI_FULL : RVLI_HALF) * hidden);
     if (!rvli_is_offloaded(t))
         return 0;
-    return t->model->layers * pinned(RVLI_HALF * hidden) + pinned(RVLI_FULL * hidden) + normed +
-           pinned(RVLI_FULL * t->tokens) + pinned(RVLI_FULL * logits);
+    return t->model->layers * rvli_pinned_bytes(RVLI_HALF * hidden) +
+           rvli_pinned_bytes(RVLI_FULL * hidden) + normed +
+           rvli_pinned_bytes(RVLI_FULL * t->tokens) + rvli_pinned_bytes(RVLI_FULL * logits);
 }
 
 uint64_t rvli_host_bytes(const rvli_training *t)

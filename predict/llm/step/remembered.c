@@ -47,7 +47,8 @@ static bool same(const rvli_training_shape *a, const rvli_training_shape *b)
            a->micro_batch == b->micro_batch && a->seq_len == b->seq_len &&
            a->optimizer == b->optimizer && a->accumulate == b->accumulate && a->tp == b->tp &&
            a->pp == b->pp && a->cp == b->cp && a->ep == b->ep && a->dp == b->dp &&
-           a->stage == b->stage && a->vpp == b->vpp && a->attention == b->attention &&
+           a->stage == b->stage && a->vpp == b->vpp &&
+           a->optimizer_offload_ppm == b->optimizer_offload_ppm && a->attention == b->attention &&
            a->loss == b->loss && a->loss_chunks == b->loss_chunks && a->lora_rank == b->lora_rank &&
            a->lora_targets == b->lora_targets && a->base_dtype == b->base_dtype &&
            a->limit_bytes == b->limit_bytes;

@@ -345,6 +345,7 @@ typedef struct rvli_training_shape {
     uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
     uint32_t tp, pp, cp, ep, dp, stage, vpp; /* of Megatron; vpp 0: 1 */
+    uint32_t optimizer_offload_ppm;          /* the same */
     rvl_model_attention attention;           /* AUTO: as cuDNN */
     rvl_model_loss loss;
     uint32_t loss_chunks; /* of a chunked loss, at least 1 */
@@ -825,6 +826,8 @@ void rvli_fetch_end(rvli_training *t);
 /* ---- host.c ---- */
 
 uint64_t rvli_host_bytes(const rvli_training *t);
+/* What pinned memory of so many bytes takes. */
+uint64_t rvli_pinned_bytes(uint64_t bytes);
 
 /* ---- optimizer.c ---- */
 

@@ -6,13 +6,17 @@
 Megatron's own model, schedules, gradient buffers and distributed optimizer, with layers of megatron-core alone. Two of its
 modules need TransformerEngine or Apex, and have a stand-in of PyTorch here: attention is scaled_dot_product_attention, and
 the norm is torch.nn.RMSNorm, marked for sequence parallelism. Needs megatron-core (0.16.1 was used) in PYTHONPATH.
-Where TransformerEngine is there, too, --transformer-engine takes its attention, and Megatron takes its Adam.
+Where TransformerEngine is there, too, --transformer-engine takes its attention, --engine-layers all of its layers, and
+Megatron takes its Adam. --legacy-grouped-gemm stands in for the package grouped_gemm, which is CUDA alone: a product of
+its autograd function allocates what it gives, and nothing else.
 """
 
 import argparse
 import functools
+import gc
 import json
 import os
+import types
 
 import torch
 import torch.distributed as dist
@@ -20,12 +24,15 @@ import torch.nn.functional as F
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import (
+    get_gpt_layer_local_spec,
+    get_gpt_layer_with_transformer_engine_spec,
+)
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer import TransformerConfig
-from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.moe import grouped_gemm_util, moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 
 from stages import memory
@@ -64,6 +71,10 @@ def arguments():
     parser.add_argument("--recompute", choices=("full", "selective"))
     parser.add_argument("--bf16-gradients", action="store_true")
     parser.add_argument("--transformer-engine", action="store_true", help="its attention, which exchanges keys and values")
+    parser.add_argument("--engine-layers", action="store_true", help="TransformerEngine's layers")
+    parser.add_argument("--grouped-gemm", action="store_true", help="all experts of a layer in one product")
+    parser.add_argument("--legacy-grouped-gemm", action="store_true", help="the same, by the older class")
+    parser.add_argument("--optimizer-offload", type=float, metavar="FRACTION", help="of the optimizer's, to the host")
     parser.add_argument("--layers", type=int, help="in place of the config's")
     parser.add_argument("--snapshot", help="where PyTorch's memory snapshot goes")
     return parser.parse_args()
@@ -80,6 +91,31 @@ class Attention(torch.nn.Module):
         heads = [each.permute(1, 2, 0, 3) for each in (query, key, value)]
         attended = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=grouped)
         return attended.permute(2, 0, 1, 3).reshape(query.size(0), query.size(1), -1)
+
+
+class GroupedProduct(torch.autograd.Function):
+    """As grouped_gemm.ops.gmm: one product for each expert, all into one tensor."""
+
+    @staticmethod
+    def forward(ctx, tokens, weights, counts):
+        ctx.save_for_backward(tokens, weights, counts)
+        return tokens.new_empty(tokens.shape[0], weights.shape[2])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.contiguous()
+        tokens, weights, _ = ctx.saved_tensors
+        of_tokens = gradient.new_empty(gradient.shape[0], weights.shape[1])
+        of_weights = gradient.new_empty(weights.shape[0], tokens.shape[1], gradient.shape[1])
+        return of_tokens, of_weights, None
+
+
+def stand_in_for_grouped_gemm():
+    def product(tokens, weights, counts, trans_b=False):
+        assert not trans_b
+        return GroupedProduct.apply(tokens, weights, counts)
+
+    grouped_gemm_util.grouped_gemm = grouped_gemm_util.ops = types.SimpleNamespace(gmm=product)
 
 
 def engine_attention():
@@ -105,6 +141,8 @@ def build(options, fields):
             "moe_ffn_hidden_size": fields.get("moe_intermediate_size", fields["intermediate_size"]),
             "moe_token_dispatcher_type": "alltoall",
             "moe_router_load_balancing_type": "none",
+            "moe_grouped_gemm": options.grouped_gemm or options.legacy_grouped_gemm,
+            "moe_use_legacy_grouped_gemm": options.legacy_grouped_gemm,
             **capacity,
         }
     recompute = {}
@@ -145,18 +183,36 @@ def build(options, fields):
         **sparse,
         **recompute,
     )
-    spec = get_gpt_layer_local_spec(num_experts=experts, qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
+    spec, norm = layer_spec(options, config, experts)
+    padding = 128 * options.tp  # as Megatron-LM pads its vocabulary
+    vocabulary = (fields["vocab_size"] + padding - 1) // padding * padding
+    count = config.num_layers // options.pp // options.virtual_pp
+    block = TransformerBlockSubmodules(layer_specs=[spec] * count, layer_norm=norm)
+    return config, [part(options, fields, config, block, vocabulary, number) for number in range(options.virtual_pp)]
+
+
+def layer_spec(options, config, experts):
+    """Of a layer, and the norm behind the last."""
+    kinds = {
+        "num_experts": experts,
+        "qk_layernorm": config.qk_layernorm,
+        "moe_grouped_gemm": config.moe_grouped_gemm,
+        "moe_use_legacy_grouped_gemm": config.moe_use_legacy_grouped_gemm,
+    }
+    if options.legacy_grouped_gemm:
+        stand_in_for_grouped_gemm()
+    if options.engine_layers:
+        from megatron.core.extensions.transformer_engine import TENorm
+
+        return get_gpt_layer_with_transformer_engine_spec(**kinds), TENorm
+    spec = get_gpt_layer_local_spec(normalization="RMSNorm", **kinds)
     spec.submodules.input_layernorm = Norm
     spec.submodules.pre_mlp_layernorm = Norm
     attention = spec.submodules.self_attention.submodules
     attention.core_attention = engine_attention() if options.transformer_engine else Attention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = Norm
-    padding = 128 * options.tp  # as Megatron-LM pads its vocabulary
-    vocabulary = (fields["vocab_size"] + padding - 1) // padding * padding
-    count = config.num_layers // options.pp // options.virtual_pp
-    block = TransformerBlockSubmodules(layer_specs=[spec] * count, layer_norm=Norm)
-    return config, [part(options, fields, config, block, vocabulary, number) for number in range(options.virtual_pp)]
+    return spec, Norm
 
 
 def virtual_parts(options):
@@ -226,8 +282,17 @@ def main():
         grad_reduce_in_fp32=not options.bf16_gradients, use_distributed_optimizer=True, overlap_grad_reduce=False
     )
     models = [DistributedDataParallel(config, reduction, each) for each in parts]
+    offload = {}
+    if options.optimizer_offload is not None:
+        offload = {
+            "optimizer_cpu_offload": True,
+            "optimizer_offload_fraction": options.optimizer_offload,
+            "use_precision_aware_optimizer": True,  # which Megatron-LM asks for
+        }
     optimizer = get_megatron_optimizer(
-        OptimizerConfig(optimizer="adam", lr=1e-5, bf16=True, params_dtype=torch.bfloat16, use_distributed_optimizer=True),
+        OptimizerConfig(
+            optimizer="adam", lr=1e-5, bf16=True, params_dtype=torch.bfloat16, use_distributed_optimizer=True, **offload
+        ),
         models,
         use_gloo_process_groups=False,
     )
@@ -245,6 +310,7 @@ def main():
         micro_batch_size=options.micro_batch,
         forward_only=False,
     )
+    gc.collect()  # as Megatron-LM does with --manual-gc: an optimizer that was replaced is in a cycle of references
     if options.snapshot:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context="all")
     for number in range(STEPS):

@@ -77,27 +77,47 @@ static void rotate(rvli_rank *r, uint64_t bytes, rvli_rotated *rotated, bool kep
     }
 }
 
-/* A view has q of several groups in pieces, so it is copied. */
+/* A view has q of several groups in pieces, so it is copied. TransformerEngine's norm copies any.
+ */
 static bool copies_q(const rvli_rank *r)
 {
-    return r->groups > 1 && r->heads > r->groups;
+    bool in_pieces = r->groups > 1 && r->heads > r->groups;
+    return in_pieces || (has_norms(r) && !rvli_rank_is_local(r));
 }
 
-static void attend(rvli_rank *r, rvli_rank_layer *layer, bool with_sums)
+/* TransformerEngine lays v out by itself, and always has the sums. */
+static void attend(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
+    bool local = rvli_rank_is_local(r);
     if (has_ring(r)) {
-        rvli_rank_ring(r, layer, with_sums);
+        rvli_rank_ring(r, layer, kept);
         return;
     }
+    layer->v_copy = rvli_rank_take(r, local ? 0 : rvli_rank_kv_bytes(r));
     layer->attended = rvli_rank_take(r, rvli_rank_q_bytes(r));
-    if (with_sums)
-        layer->sums = rvli_rank_take(r, rvli_rank_sums_bytes(r));
+    layer->sums = rvli_rank_take(r, kept || !local ? rvli_rank_sums_bytes(r) : 0);
+    if (kept)
+        return;
+    rvli_rank_drop(r, &layer->sums);
+    rvli_rank_drop(r, &layer->v_copy);
 }
 
-static void project(rvli_rank *r, rvli_rank_layer *layer)
+rvli_entry rvli_rank_attention_entry(const rvli_rank *r, rvli_rank_layer *layer)
 {
-    rvli_rank_gather(r);
-    layer->qkv = rvli_rank_take(r, qkv_bytes(r));
+    return (rvli_entry){.output_bytes = qkv_bytes(r),
+                        .weight_elements =
+                            (r->q_width + 2 * r->kv_width) * r->model->dim[RVLI_DIM_HIDDEN],
+                        .normed = &layer->attention_input,
+                        .scale = &layer->attention_scale};
+}
+
+/* TransformerEngine's product adds the bias. */
+static void project(rvli_rank *r, rvli_rank_layer *layer, bool kept)
+{
+    rvli_entry entry = rvli_rank_attention_entry(r, layer);
+    layer->qkv = rvli_rank_enter(r, &entry, kept);
+    if (!rvli_rank_is_local(r))
+        return;
     rvli_rank_workspace(r, false);
     if ((r->model->features & RVLI_QKV_BIAS) == 0)
         return;
@@ -115,24 +135,25 @@ static rvli_block normed(rvli_rank *r, uint64_t bytes, uint64_t heads, rvli_bloc
     return output;
 }
 
-rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
+/* q and k by heads, of which TransformerEngine's norms keep what they are of. */
+static void norm_heads(rvli_rank *r, rvli_rank_layer *layer, rvli_block *q, rvli_block *k,
+                       bool kept)
+{
+    bool local = rvli_rank_is_local(r);
+    *q = normed(r, rvli_rank_q_bytes(r), r->heads, &layer->q_scale, kept);
+    if (!kept && !local)
+        rvli_rank_drop(r, &layer->q_copy);
+    layer->k_copy = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+    *k = normed(r, rvli_rank_kv_bytes(r), r->groups, &layer->k_scale, kept);
+    if (!kept || local)
+        rvli_rank_drop(r, &layer->k_copy);
+}
+
+/* What of q, k and v the backward pass does not need. */
+static void let_go(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     bool selective = (r->options->flags & RVL_MODEL_SELECTIVE) != 0;
-    rvli_block q = NULL, k = NULL;
-    project(r, layer);
-    layer->q_copy = rvli_rank_take(r, copies_q(r) ? rvli_rank_q_bytes(r) : 0);
-    if (has_norms(r)) {
-        q = normed(r, rvli_rank_q_bytes(r), r->heads, &layer->q_scale, kept);
-        rvli_block contiguous = rvli_rank_take(r, rvli_rank_kv_bytes(r));
-        k = normed(r, rvli_rank_kv_bytes(r), r->groups, &layer->k_scale, kept);
-        rvli_rank_drop(r, &contiguous);
-    }
-    rotate(r, rvli_rank_q_bytes(r), &layer->q, kept);
-    rotate(r, rvli_rank_kv_bytes(r), &layer->k, kept);
-    attend(r, layer, kept && !selective);
-    rvli_block output = rvli_rank_rows(r);
-    rvli_rank_drop(r, &k);
-    rvli_rank_drop(r, &q);
+    bool copied = !rvli_rank_is_local(r) && !has_ring(r);
     if (!kept || !has_norms(r))
         rvli_rank_drop(r, &layer->q_copy);
     if (!kept) {
@@ -141,8 +162,26 @@ rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     }
     if (!kept || (has_ring(r) && !selective))
         rvli_rank_drop(r, &layer->k.output);
-    if (!kept || (has_ring(r) && !selective && !has_norms(r)))
+    bool needs_qkv = has_norms(r) && rvli_rank_is_local(r);
+    if (!kept || ((has_ring(r) || copied) && !selective && !needs_qkv))
         rvli_rank_drop(r, &layer->qkv);
+}
+
+rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
+{
+    bool selective = (r->options->flags & RVL_MODEL_SELECTIVE) != 0;
+    rvli_block q = NULL, k = NULL;
+    project(r, layer, kept);
+    layer->q_copy = rvli_rank_take(r, copies_q(r) ? rvli_rank_q_bytes(r) : 0);
+    if (has_norms(r))
+        norm_heads(r, layer, &q, &k, kept);
+    rotate(r, rvli_rank_q_bytes(r), &layer->q, kept);
+    rotate(r, rvli_rank_kv_bytes(r), &layer->k, kept);
+    attend(r, layer, kept && !selective);
+    rvli_block output = rvli_rank_rows(r);
+    rvli_rank_drop(r, &k);
+    rvli_rank_drop(r, &q);
+    let_go(r, layer, kept);
     return output;
 }
 
@@ -180,13 +219,16 @@ static rvli_block rotate_backward(rvli_rank *r, uint64_t bytes, rvli_rotated *ro
 
 static void norms_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of_q, rvli_block *of_k)
 {
-    rvli_block contiguous = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+    bool local = rvli_rank_is_local(r);
+    rvli_block contiguous = rvli_rank_take(r, local ? rvli_rank_kv_bytes(r) : 0);
     rvli_block k = rvli_rank_take(r, rvli_rank_kv_bytes(r));
+    rvli_rank_norm_parts(r, r->model->dim[RVLI_DIM_HEAD]);
     rvli_rank_drop(r, &contiguous);
     rvli_rank_drop(r, of_k);
-    rvli_rank_drop(r, &layer->qkv);
+    rvli_rank_drop(r, local ? &layer->qkv : &layer->k_copy);
     rvli_rank_drop(r, &layer->k_scale);
     rvli_block q = rvli_rank_take(r, rvli_rank_q_bytes(r));
+    rvli_rank_norm_parts(r, r->model->dim[RVLI_DIM_HEAD]);
     rvli_rank_drop(r, of_q);
     rvli_rank_drop(r, &layer->q_copy);
     rvli_rank_drop(r, &layer->q_scale);
@@ -203,8 +245,9 @@ static void attend_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of
     rvli_rank_drop(r, of_attended);
     rvli_rank_drop(r, &layer->k.output);
     rvli_rank_drop(r, &layer->q.output);
-    if (!has_norms(r))
+    if (!has_norms(r) || !rvli_rank_is_local(r))
         rvli_rank_drop(r, &layer->qkv);
+    rvli_rank_drop(r, &layer->v_copy);
     rvli_rank_drop(r, &layer->sums);
     rvli_rank_drop(r, &layer->attended);
 }
@@ -221,7 +264,7 @@ rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer)
     if (has_ring(r)) {
         of_v = rvli_rank_ring_backward(r, layer, &of_attended, &of_q);
         rvli_rank_drop(r, &layer->k.output); /* where attention was computed again */
-        rvli_rank_drop(r, has_norms(r) ? &nothing : &layer->qkv);
+        rvli_rank_drop(r, has_norms(r) && rvli_rank_is_local(r) ? &nothing : &layer->qkv);
     } else {
         of_q = rvli_rank_take(r, rvli_rank_q_bytes(r));
         of_k = rvli_rank_take(r, rvli_rank_kv_bytes(r));
@@ -236,6 +279,5 @@ rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer)
     rvli_rank_drop(r, &of_q);
     rvli_rank_drop(r, &of_k);
     rvli_rank_drop(r, &of_v);
-    return rvli_rank_columns_backward(r, (r->q_width + 2 * r->kv_width) * hidden, &of_qkv,
-                                      &layer->attention_input);
+    return of_qkv;
 }

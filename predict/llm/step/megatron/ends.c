@@ -105,6 +105,7 @@ void rvli_rank_loss(rvli_rank *r)
     r->last_hidden = rvli_rank_norm(r, &r->last_scale, true);
     rvli_rank_gather(r);
     rvli_block half = logits(r, RVLI_HALF);
+    rvli_rank_workspace(r, false);
     r->logits = logits(r, RVLI_FULL);
     rvli_rank_drop(r, &half);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Experts of a layer, dealt out over ranks (megatron/core/transformer/moe: alltoall dispatcher,
- * SequentialMLP).
+ * Experts of a layer, dealt out over ranks (megatron/core/transformer/moe: alltoall dispatcher;
+ * SequentialMLP, TEGroupedMLP, GroupedMLP).
  *
  * Routing is taken to be even: a rank sends as many tokens as it gets. Tokens are laid out by the
  * rank that they go to, sent, and laid out by expert where a rank has several. What experts give
- * goes back the same way. Many experts of a rank are taken in lots, each as one large expert.
+ * goes back the same way. Many experts of a rank are taken in lots, each as one large expert; in
+ * grouped products there is one lot.
  */
 #include "predict/llm/step/megatron/rank.h"
 
 #define INDEX_BYTES UINT64_C(8)
+#define GROUPED_STREAMS 4 /* of TransformerEngine's grouped products, each with a workspace */
 
 /* Tokens that this rank sends, once for each expert that they chose. */
 static uint64_t sent_tokens(const rvli_rank *r)
@@ -27,6 +29,11 @@ static uint64_t sent_bytes(const rvli_rank *r)
 static uint64_t inner_bytes(const rvli_rank *r)
 {
     return RVLI_HALF * sent_tokens(r) / r->lots * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE];
+}
+
+static bool sorts(const rvli_rank *r)
+{
+    return r->experts > 1;
 }
 
 /* The same tokens in another order. */
@@ -47,6 +54,14 @@ static void route(rvli_rank *r, rvli_routed *routed, bool kept)
         rvli_rank_drop(r, &routed->scores);
 }
 
+static void make_grouped_workspaces(rvli_rank *r)
+{
+    bool grouped = rvli_rank_groups(r) && !rvli_rank_groups_by_legacy(r);
+    for (int i = 0; grouped && !r->has_grouped_workspaces && i < GROUPED_STREAMS; i++)
+        (void)rvli_take(&r->tape, RVL_MODEL_BLAS_WORKSPACES, RVLI_ENGINE_WORKSPACE_BYTES);
+    r->has_grouped_workspaces = true;
+}
+
 static void dispatch(rvli_rank *r, rvli_routed *routed, rvli_block *sent)
 {
     *sent = rvli_rank_take(r, sent_bytes(r));
@@ -57,6 +72,7 @@ static rvli_block run_experts(rvli_rank *r, rvli_routed *routed, bool kept)
 {
     for (uint64_t i = 0; i < r->lots; i++) {
         routed->fc1[i] = rvli_rank_take(r, 2 * inner_bytes(r));
+        make_grouped_workspaces(r);
         routed->activated[i] = rvli_rank_take(r, inner_bytes(r));
         if (!kept)
             rvli_rank_drop(r, &routed->fc1[i]);
@@ -79,14 +95,15 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
 {
     rvli_routed *routed = &layer->routed;
     rvli_block sent, received = NULL;
+    rvli_rank_workspace(r, false); /* of the router's product, where no layer had one */
     route(r, routed, kept);
     dispatch(r, routed, &sent);
-    if (r->lots > 1) {
+    if (sorts(r)) {
         received = routed->tokens;
         routed->tokens = rvli_rank_take(r, sent_bytes(r));
     }
     rvli_block output = run_experts(r, routed, kept);
-    if (r->lots > 1)
+    if (sorts(r))
         move(r, &output);
     move(r, &output);
     rvli_block summed = rvli_rank_take(r, r->part_bytes);
@@ -98,25 +115,31 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     return summed;
 }
 
+/* The older class makes views of its weights ahead of both products, so that their gradients wait
+ * until the second backward pass is over. Its activation is compiled with its backward pass, which
+ * lets go of what it was of first. */
 static void expert_backward(rvli_rank *r, rvli_routed *routed, uint64_t i, rvli_block *gradient)
 {
+    bool legacy = rvli_rank_groups_by_legacy(r);
     uint64_t elements = r->experts / r->lots * r->model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] *
                         r->model->dim[RVLI_DIM_HIDDEN];
     rvli_block of_activated = rvli_rank_take(r, inner_bytes(r));
-    rvli_block of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * elements);
+    rvli_block of_down = rvli_rank_weight_gradient(r, elements);
     if (i == 0)
         rvli_rank_drop(r, gradient);
     rvli_rank_drop(r, &routed->activated[i]);
-    rvli_rank_drop(r, &of_weight);
+    if (!legacy)
+        rvli_rank_drop(r, &of_down);
     rvli_block of_fc1 = rvli_rank_take(r, 2 * inner_bytes(r));
-    rvli_rank_drop(r, &of_activated);
-    rvli_rank_drop(r, &routed->fc1[i]);
+    rvli_rank_drop(r, legacy ? &routed->fc1[i] : &of_activated);
+    rvli_rank_drop(r, legacy ? &of_activated : &routed->fc1[i]);
     r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->lots);
-    of_weight = rvli_take(&r->tape, RVL_MODEL_GRADIENTS, 2 * RVLI_HALF * elements);
+    rvli_block of_up = rvli_rank_weight_gradient(r, 2 * elements);
     rvli_rank_drop(r, &of_fc1);
     if (i == 0)
         rvli_rank_drop(r, &routed->tokens);
-    rvli_rank_drop(r, &of_weight);
+    rvli_rank_drop(r, &of_down);
+    rvli_rank_drop(r, &of_up);
 }
 
 static rvli_block run_experts_backward(rvli_rank *r, rvli_routed *routed, rvli_block *gradient)
@@ -131,7 +154,6 @@ static rvli_block run_experts_backward(rvli_rank *r, rvli_routed *routed, rvli_b
     rvli_block output = rvli_rank_take(r, sent_bytes(r));
     for (uint64_t i = r->lots; i > 0; i--)
         rvli_rank_drop(r, &r->expert_outputs[i - 1]);
-    move(r, &output);
     return output;
 }
 
@@ -139,15 +161,18 @@ rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
 {
     rvli_block gradient = rvli_rank_take(r, sent_bytes(r));
     move(r, &gradient);
-    if (r->lots > 1)
+    if (sorts(r))
         move(r, &gradient);
     gradient = run_experts_backward(r, &layer->routed, &gradient);
+    if (sorts(r))
+        move(r, &gradient);
     move(r, &gradient);
     rvli_block summed = rvli_rank_take(r, r->part_bytes);
     rvli_block of_input = rvli_rank_take(r, r->part_bytes);
     rvli_rank_drop(r, &summed);
     rvli_rank_drop(r, &gradient);
     rvli_rank_drop(r, &layer->routed.scores);
+    rvli_rank_workspace(r, true);
     rvli_block of_router = rvli_rank_take(r, r->part_bytes);
     rvli_rank_drop(r, &layer->mlp_input);
     rvli_block sum = rvli_rank_take(r, r->part_bytes);

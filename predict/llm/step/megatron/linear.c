@@ -8,6 +8,9 @@
  */
 #include "predict/llm/step/megatron/rank.h"
 
+#define MULTIPROCESSORS 132 /* of an H100 or H200 */
+#define OTHER_BLOCKS 3
+
 void rvli_rank_workspace(rvli_rank *r, bool backward)
 {
     if (r->workspaces[backward] == NULL)
@@ -30,7 +33,7 @@ rvli_block rvli_rank_rows(rvli_rank *r)
     return part;
 }
 
-static rvli_block gradient(rvli_rank *r, uint64_t elements)
+rvli_block rvli_rank_weight_gradient(rvli_rank *r, uint64_t elements)
 {
     return rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_HALF * elements);
 }
@@ -40,7 +43,7 @@ rvli_block rvli_rank_rows_backward(rvli_rank *r, uint64_t input_bytes, uint64_t 
 {
     rvli_block whole = rvli_rank_take(r, r->splits_sequence ? r->hidden_bytes : 0);
     rvli_block of_input = rvli_rank_take(r, input_bytes);
-    rvli_block of_weight = gradient(r, weight_elements);
+    rvli_block of_weight = rvli_rank_weight_gradient(r, weight_elements);
     rvli_rank_drop(r, &whole);
     if (kept != NULL)
         rvli_rank_drop(r, kept);
@@ -48,18 +51,29 @@ rvli_block rvli_rank_rows_backward(rvli_rank *r, uint64_t input_bytes, uint64_t 
     return of_input;
 }
 
-rvli_block rvli_rank_columns_backward(rvli_rank *r, uint64_t weight_elements, rvli_block *gradient_,
-                                      rvli_block *kept)
+/*
+ * Blocks of threads for each multiprocessor that TransformerEngine's kernel runs, by the width of
+ * the norm. Read from memory histories; other widths: as most of these.
+ */
+static uint64_t norm_blocks(uint64_t width)
 {
-    rvli_block whole = rvli_rank_take(r, r->hidden_bytes);
-    rvli_block part = rvli_rank_take(r, r->splits_sequence ? r->part_bytes : 0);
-    rvli_block of_weight = gradient(r, weight_elements);
-    if (r->splits_sequence)
-        rvli_rank_drop(r, &whole);
-    rvli_rank_drop(r, gradient_);
-    rvli_rank_drop(r, kept);
-    rvli_rank_drop(r, &of_weight);
-    return r->splits_sequence ? part : whole;
+    static const struct {
+        uint32_t width;
+        uint32_t blocks;
+    } known[] = {{128, 12}, {1024, 3}, {2048, 5}, {3584, 3}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].width == width)
+            return known[i].blocks;
+    }
+    return OTHER_BLOCKS;
+}
+
+void rvli_rank_norm_parts(rvli_rank *r, uint64_t width)
+{
+    if (rvli_rank_is_local(r))
+        return;
+    rvli_block parts = rvli_rank_take(r, RVLI_FULL * width * norm_blocks(width) * MULTIPROCESSORS);
+    rvli_rank_drop(r, &parts);
 }
 
 rvli_block rvli_rank_norm(rvli_rank *r, rvli_block *scale, bool kept)
@@ -76,6 +90,7 @@ rvli_block rvli_rank_norm_backward(rvli_rank *r, rvli_block *gradient_, rvli_blo
                                    rvli_block *scale)
 {
     rvli_block of_input = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_norm_parts(r, r->model->dim[RVLI_DIM_HIDDEN]);
     rvli_rank_drop(r, gradient_);
     if (input != NULL)
         rvli_rank_drop(r, input);

@@ -37,18 +37,43 @@ static void add(rvli_rank *r, uint64_t elements, bool is_expert)
         (rvli_rank_parameter){.elements = elements, .part = r->part, .is_expert = is_expert};
 }
 
+static void add_vector(rvli_rank *r, uint64_t elements)
+{
+    uint32_t count = r->parameter_count;
+    add(r, elements, false);
+    if (r->parameter_count > count)
+        r->parameters[count].is_vector = true;
+}
+
+/* elements: of one matrix of one expert. The older class has all experts in two parameters. */
+static void add_experts(rvli_rank *r, uint64_t elements)
+{
+    if (rvli_rank_groups_by_legacy(r)) {
+        add(r, 2 * elements * r->experts, true);
+        add(r, elements * r->experts, true);
+        return;
+    }
+    uint64_t runs = rvli_rank_groups(r) ? 1 : r->experts, each = r->experts / runs;
+    for (uint64_t run = 0; run < runs; run++) {
+        for (uint64_t i = 0; i < each; i++)
+            add(r, 2 * elements, true);
+        for (uint64_t i = 0; i < each; i++)
+            add(r, elements, true);
+    }
+}
+
 static void add_layer(rvli_rank *r, uint32_t number)
 {
     const rvl_model *model = r->model;
     uint64_t hidden = model->dim[RVLI_DIM_HIDDEN], qkv = r->q_width + 2 * r->kv_width;
     uint64_t head = model->features & RVLI_QK_NORM ? model->dim[RVLI_DIM_HEAD] : 0;
-    add(r, hidden, false);
+    add_vector(r, hidden);
     add(r, hidden * r->q_width, false);
     add(r, qkv * hidden, false);
-    add(r, model->features & RVLI_QKV_BIAS ? qkv : 0, false);
-    add(r, head, false);
-    add(r, head, false);
-    add(r, hidden, false);
+    add_vector(r, model->features & RVLI_QKV_BIAS ? qkv : 0);
+    add_vector(r, head);
+    add_vector(r, head);
+    add_vector(r, hidden);
     if (!rvli_layer_is(model, r->first_layer + number, RVLI_LAYER_SPARSE)) {
         add(r, 2 * r->inner * hidden, false);
         add(r, r->inner * hidden, false);
@@ -56,10 +81,7 @@ static void add_layer(rvli_rank *r, uint32_t number)
     }
     uint64_t expert = model->dim[RVLI_DIM_EXPERT_INTERMEDIATE] * hidden;
     add(r, model->experts * hidden, false);
-    for (uint64_t i = 0; i < r->experts; i++) {
-        add(r, 2 * expert, true);
-        add(r, expert, true);
-    }
+    add_experts(r, expert);
 }
 
 /* What of [start, end) lies in the first share. */
@@ -102,7 +124,7 @@ void rvli_rank_make_parameters(rvli_rank *r)
         add(r, r->has_embedding ? r->vocabulary * hidden : 0, false);
         for (uint32_t layer = 0; layer < r->layer_count; layer++)
             add_layer(r, layer);
-        add(r, r->has_head ? hidden : 0, false);
+        add_vector(r, r->has_head ? hidden : 0);
         add(r, r->has_head && !(r->is_tied && r->has_embedding) ? r->vocabulary * hidden : 0,
             false);
     }
@@ -111,4 +133,5 @@ void rvli_rank_make_parameters(rvli_rank *r)
         divide(r, part, false);
         divide(r, part, true);
     }
+    rvli_rank_choose_hosted(r);
 }

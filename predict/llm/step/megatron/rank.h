@@ -12,12 +12,19 @@
 
 #include "predict/llm/step/training.h"
 
+#define RVLI_ENGINE_WORKSPACE_BYTES                                                                \
+    (32 * RVLI_MIB + 1024) /* TransformerEngine's, for a product                                   \
+                            */
+
 typedef struct rvli_rank_parameter {
     uint64_t elements;       /* of this rank */
     uint64_t share_elements; /* of these, what the first data-parallel rank updates */
     uint32_t part;           /* of the model: each has buffers of its own */
     bool is_expert;          /* in the second buffer */
+    bool is_vector;          /* a norm's, or a bias: behind the matrices for the optimizer */
+    bool is_hosted;          /* its part of the optimizer is on the host */
     rvli_block first;        /* as the module makes it, before there are buffers */
+    rvli_block passing;      /* in fp32, of the optimizer that is made before parts are known */
     rvli_block main;         /* in fp32 */
     rvli_block gradient;     /* in fp32, where the buffer has bf16 */
     rvli_block states[2];
@@ -46,11 +53,13 @@ typedef struct rvli_rank_layer {
     rvli_block attention_input;
     rvli_block qkv;
     rvli_block q_copy; /* laid out by heads */
+    rvli_block k_copy; /* the same, where its norm keeps it */
     rvli_block q_scale;
     rvli_block k_scale;
     rvli_rotated q;
     rvli_rotated k;
-    rvli_block pair; /* of keys and values, the last that arrived; with context parallelism */
+    rvli_block v_copy; /* laid out by heads, where attention keeps it */
+    rvli_block pair;   /* of keys and values, the last that arrived; with context parallelism */
     rvli_block attended;
     rvli_block sums;
     rvli_block middle;
@@ -102,6 +111,7 @@ typedef struct rvli_rank {
     uint32_t parameter_count;
     uint32_t parameter_room;
     rvli_block workspaces[2];
+    bool has_grouped_workspaces;
     rvli_block angles;   /* of the positions: kept for good */
     rvli_block gathered; /* the sequence of all ranks: one buffer for all layers */
     rvli_in_flight *flights;
@@ -120,6 +130,7 @@ typedef struct rvli_rank {
     rvli_block received_gradient;
     rvli_block sent_gradient; /* of the input, until the next is there; a part may hold it too */
     rvli_block used_input;    /* of the last backward pass */
+    bool holds_graph;         /* of that, until the next forward pass is over */
 } rvli_rank;
 
 static inline rvli_block rvli_rank_take(rvli_rank *r, uint64_t bytes)
@@ -131,6 +142,25 @@ static inline void rvli_rank_drop(rvli_rank *r, rvli_block *block)
 {
     rvli_drop(&r->tape, *block);
     *block = NULL;
+}
+
+/* Megatron's own layers, not TransformerEngine's. */
+static inline bool rvli_rank_is_local(const rvli_rank *r)
+{
+    return (r->options->flags & RVL_MODEL_LOCAL_LAYERS) != 0;
+}
+
+/* All experts in one product. */
+static inline bool rvli_rank_groups(const rvli_rank *r)
+{
+    return (r->options->flags & RVL_MODEL_GROUPED_GEMM) != 0;
+}
+
+/* By the older class, which is the only one of Megatron's own layers. */
+static inline bool rvli_rank_groups_by_legacy(const rvli_rank *r)
+{
+    bool chosen = (r->options->flags & RVL_MODEL_LEGACY_GROUPED_GEMM) != 0;
+    return rvli_rank_groups(r) && (chosen || rvli_rank_is_local(r));
 }
 
 static inline bool rvli_rank_recomputes(const rvli_rank *r)
@@ -145,6 +175,8 @@ void rvli_rank_make_parameters(rvli_rank *r);
 /* Rows of the vocabulary of a rank, padded as Megatron-LM does. */
 uint64_t rvli_rank_vocabulary(uint64_t vocabulary, uint32_t tp);
 
+typedef void (*rvli_rank_act)(rvli_rank *rank, rvli_rank_parameter *parameter);
+
 /* ---- state.c: buffers of weights and gradients, main weights, the optimizer ---- */
 
 void rvli_rank_load(rvli_rank *r);
@@ -152,6 +184,23 @@ void rvli_rank_load(rvli_rank *r);
 uint64_t rvli_rank_elements(const rvli_rank *r, uint32_t part, bool is_expert);
 void rvli_rank_zero_gradients(rvli_rank *r);
 void rvli_rank_update(rvli_rank *r);
+/* In the order of the buffers, part by part. */
+void rvli_rank_for_each(rvli_rank *r, bool is_expert, rvli_rank_act act);
+void rvli_rank_make_states(rvli_rank *r, rvli_rank_parameter *parameter);
+
+/* ---- hosted.c: what of the optimizer is on the host ---- */
+
+static inline bool rvli_rank_offloads(const rvli_rank *r)
+{
+    return r->options->optimizer_offload_ppm > 0;
+}
+
+/* Which shares are on the host: is_hosted of each parameter. */
+void rvli_rank_choose_hosted(rvli_rank *r);
+/* Main weights in fp32 of those that are not, by two optimizers, of which the second stays. */
+void rvli_rank_load_hybrid(rvli_rank *r);
+void rvli_rank_update_hybrid(rvli_rank *r);
+uint64_t rvli_rank_host_bytes(const rvli_rank *r);
 
 /* ---- linear.c: matrices that are split, norms, and the sum with the residual ---- */
 
@@ -164,21 +213,39 @@ rvli_block rvli_rank_rows(rvli_rank *r);
 /* Its backward pass: the gradient of its input; what was kept of that goes. */
 rvli_block rvli_rank_rows_backward(rvli_rank *r, uint64_t input_bytes, uint64_t weight_elements,
                                    rvli_block *kept);
-/* Of one that is split by columns: takes the gradient of what it gave. */
-rvli_block rvli_rank_columns_backward(rvli_rank *r, uint64_t weight_elements, rvli_block *gradient,
-                                      rvli_block *kept);
 rvli_block rvli_rank_norm(rvli_rank *r, rvli_block *scale, bool kept);
 /* Takes the gradient of what the norm gave; input: what it was of, or NULL where that stays. */
 rvli_block rvli_rank_norm_backward(rvli_rank *r, rvli_block *gradient, rvli_block *input,
                                    rvli_block *scale);
+/* A weight's, until it is added to the buffer. */
+rvli_block rvli_rank_weight_gradient(rvli_rank *r, uint64_t elements);
 /* Adds to the gradient that flows. */
 void rvli_rank_join(rvli_rank *r, rvli_block *gradient);
+/* The backward pass of a norm has a part of its weight's gradient for each block of threads. */
+void rvli_rank_norm_parts(rvli_rank *r, uint64_t width);
+
+/* ---- entry.c: a norm and the matrix behind it, which is split by columns ---- */
+
+typedef struct rvli_entry {
+    uint64_t output_bytes;
+    uint64_t weight_elements;
+    rvli_block *normed; /* what the norm gives */
+    rvli_block *scale;
+} rvli_entry;
+
+rvli_block rvli_rank_enter(rvli_rank *r, const rvli_entry *entry, bool kept);
+/* Takes the gradient of what the matrix gave, and adds that of the input to what flows, or in place
+ * of it. input: what the norm was of, or NULL where that stays. */
+void rvli_rank_enter_backward(rvli_rank *r, const rvli_entry *entry, rvli_block *gradient,
+                              rvli_block *input, bool in_place);
 
 /* ---- attention.c, experts.c, layer.c ---- */
 
 rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept);
-/* Answers the gradient of the norm's output. */
+/* Answers the gradient of what the matrix of q, k and v gave. */
 rvli_block rvli_rank_attention_backward(rvli_rank *r, rvli_rank_layer *layer);
+/* That matrix. */
+rvli_entry rvli_rank_attention_entry(const rvli_rank *r, rvli_rank_layer *layer);
 /* A rank's queries, its keys (or values), and what softmax leaves for each query. */
 uint64_t rvli_rank_q_bytes(const rvli_rank *r);
 uint64_t rvli_rank_kv_bytes(const rvli_rank *r);

@@ -4,8 +4,9 @@
  * stage p of P runs P - p - 1 micro-batches ahead, and so has P - p of them in flight.
  *
  * What a stage sends to the next is freed behind it. What it received stays until the next is
- * there. The model holds the last input that it was given (set_input_tensor), and that its
- * gradient, until the next step.
+ * there, with TransformerEngine's layers until the next forward pass is over: what the backward
+ * pass began at has their graph. The model holds the last input that it was given
+ * (set_input_tensor), and that its gradient, until the next step.
  */
 #include <stdlib.h>
 
@@ -43,6 +44,10 @@ void rvli_rank_send(rvli_rank *r, rvli_block gradient)
 static void give(rvli_rank *r, const rvli_in_flight *flight)
 {
     rvli_given *given = &r->given[r->part];
+    if (r->holds_graph && given->input != NULL) {
+        r->used_input = given->input;
+        given->input = NULL;
+    }
     rvli_rank_drop(r, &given->input);
     if (given->gradient != r->sent_gradient)
         rvli_rank_drop(r, &given->gradient);
@@ -82,7 +87,7 @@ void rvli_rank_backward(rvli_rank *r, rvli_in_flight *flight)
     r->flow_is_lent = true;
     if (r->has_head)
         rvli_rank_loss_backward(r);
-    else
+    else if (rvli_rank_is_local(r))
         rvli_rank_workspace(r, true);
     for (uint32_t i = r->layer_count; i > 0; i--) {
         rvli_rank_layer_backward(r, &flight->layers[i - 1], i - 1, i == 1 && !r->has_embedding);
@@ -149,13 +154,18 @@ static void run_schedule(rvli_rank *r)
         receive_input(r, ahead);
     for (uint32_t i = ahead; i < count; i++) {
         forward(r, i);
+        rvli_rank_drop(r, &r->used_input);
         receive_gradient(r);
         sent(r);
         backward(r, i - ahead);
+        r->holds_graph = !rvli_rank_is_local(r);
         if (i + 1 < count)
             receive_input(r, i + 1);
-        rvli_rank_drop(r, &r->used_input);
+        if (!r->holds_graph)
+            rvli_rank_drop(r, &r->used_input);
     }
+    r->holds_graph = false;
+    rvli_rank_drop(r, &r->used_input);
     for (uint32_t i = count - ahead; i < count; i++) {
         receive_gradient(r);
         backward(r, i);
@@ -202,7 +212,7 @@ static void measure(rvli_rank *r)
     r->inner = d[RVLI_DIM_INTERMEDIATE] / o->tp;
     r->vocabulary = rvli_rank_vocabulary(d[RVLI_DIM_VOCABULARY], o->tp);
     r->experts = r->model->experts / o->ep;
-    r->lots = lots_of(r->experts);
+    r->lots = rvli_rank_groups(r) && r->experts > 0 ? 1 : lots_of(r->experts);
 }
 
 /* Each layer of each flight has its part of what is made for experts. */
@@ -260,6 +270,8 @@ bool rvli_rank_pack(const rvl_model *model, const rvli_training_shape *shape,
     rvli_rank_make_parameters(&r);
     for (uint32_t i = 0; i < r.parameter_count; i++) {
         const rvli_rank_parameter *parameter = &r.parameters[i];
+        if (parameter->is_hosted)
+            continue;
         pack(&packers[1], RVLI_FULL * parameter->share_elements);
         for (int state = 0; state < 2; state++)
             pack(&packers[2], RVLI_FULL * parameter->share_elements);
@@ -304,6 +316,7 @@ rvl_status rvli_rank_run(const rvl_model *model, const rvli_training_shape *shap
         before = r.tape.reserved_bytes;
     }
     trained_out->reserved_bytes = r.tape.reserved_bytes;
+    trained_out->host_bytes = rvli_rank_host_bytes(&r);
     bool failed = rvli_tape_failed(&r.tape);
     end(&r);
     return failed ? RVL_ERR_HOST_OOM : RVL_OK;

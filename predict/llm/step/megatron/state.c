@@ -13,10 +13,8 @@ static uint64_t gradient_bytes(const rvli_rank *r)
     return r->options->flags & RVL_MODEL_BF16_GRADIENTS ? RVLI_HALF : RVLI_FULL;
 }
 
-typedef void (*act_fn)(rvli_rank *rank, rvli_rank_parameter *parameter);
-
 /* In the order of a part's buffer. */
-static void for_each_of(rvli_rank *r, uint32_t part, bool is_expert, act_fn act)
+static void for_each_of(rvli_rank *r, uint32_t part, bool is_expert, rvli_rank_act act)
 {
     for (uint32_t i = r->parameter_count; i > 0; i--) {
         if (r->parameters[i - 1].part == part && r->parameters[i - 1].is_expert == is_expert)
@@ -24,7 +22,7 @@ static void for_each_of(rvli_rank *r, uint32_t part, bool is_expert, act_fn act)
     }
 }
 
-static void for_each(rvli_rank *r, bool is_expert, act_fn act)
+void rvli_rank_for_each(rvli_rank *r, bool is_expert, rvli_rank_act act)
 {
     for (uint32_t part = 0; part < r->parts; part++)
         for_each_of(r, part, is_expert, act);
@@ -64,8 +62,16 @@ static void make_main(rvli_rank *r, rvli_rank_parameter *parameter)
     rvli_rank_drop(r, &half);
 }
 
+/* One, for the first of its modules. */
+static void make_engine_workspace(rvli_rank *r)
+{
+    if (!rvli_rank_is_local(r))
+        (void)rvli_take(&r->tape, RVL_MODEL_BLAS_WORKSPACES, RVLI_ENGINE_WORKSPACE_BYTES);
+}
+
 void rvli_rank_load(rvli_rank *r)
 {
+    make_engine_workspace(r);
     for (uint32_t i = 0; i < r->parameter_count; i++)
         r->parameters[i].first =
             rvli_take(&r->tape, RVL_MODEL_SHARDED_WEIGHTS, RVLI_HALF * r->parameters[i].elements);
@@ -73,12 +79,18 @@ void rvli_rank_load(rvli_rank *r)
         make_buffers(r, part, false);
         make_buffers(r, part, true);
     }
-    for_each(r, false, make_main);
-    for_each(r, true, make_main);
+    if (rvli_rank_offloads(r)) {
+        rvli_rank_load_hybrid(r);
+        return;
+    }
+    rvli_rank_for_each(r, false, make_main);
+    rvli_rank_for_each(r, true, make_main);
 }
 
 void rvli_rank_zero_gradients(rvli_rank *r)
 {
+    if (rvli_rank_offloads(r))
+        return;
     for (uint32_t i = 0; i < r->parameter_count; i++)
         rvli_rank_drop(r, &r->parameters[i].gradient);
 }
@@ -93,7 +105,7 @@ static void copy_gradient(rvli_rank *r, rvli_rank_parameter *parameter)
             rvli_take(&r->tape, RVL_MODEL_GRADIENTS, RVLI_FULL * parameter->share_elements);
 }
 
-static void make_states(rvli_rank *r, rvli_rank_parameter *parameter)
+void rvli_rank_make_states(rvli_rank *r, rvli_rank_parameter *parameter)
 {
     for (int i = 0; i < 2 && parameter->states[i] == NULL; i++)
         parameter->states[i] =
@@ -116,12 +128,16 @@ static void drop_roots(rvli_rank *r)
  * TransformerEngine and Apex, has the roots of all its second moments at once. */
 void rvli_rank_update(rvli_rank *r)
 {
-    for_each(r, false, copy_gradient);
-    for_each(r, true, copy_gradient);
+    if (rvli_rank_offloads(r)) {
+        rvli_rank_update_hybrid(r);
+        return;
+    }
+    rvli_rank_for_each(r, false, copy_gradient);
+    rvli_rank_for_each(r, true, copy_gradient);
     for (int is_expert = 0; is_expert < 2; is_expert++) {
-        for_each(r, is_expert != 0, make_states);
-        if ((r->options->flags & RVL_MODEL_FUSED) == 0)
-            for_each(r, is_expert != 0, take_root);
+        rvli_rank_for_each(r, is_expert != 0, rvli_rank_make_states);
+        if (rvli_rank_is_local(r) && (r->options->flags & RVL_MODEL_FUSED) == 0)
+            rvli_rank_for_each(r, is_expert != 0, take_root);
         drop_roots(r);
     }
 }
