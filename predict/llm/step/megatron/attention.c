@@ -156,15 +156,17 @@ static void let_go(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     bool copied = !rvli_rank_is_local(r) && !has_ring(r);
     if (!kept || !has_norms(r))
         rvli_rank_drop(r, &layer->q_copy);
-    if (!kept) {
+    if (!kept)
         rvli_rank_drop(r, &layer->q.output);
+    if (!kept && rvli_rank_is_local(r))
         rvli_rank_drop(r, &layer->attended);
-    }
     if (!kept || (has_ring(r) && !selective))
         rvli_rank_drop(r, &layer->k.output);
     bool needs_qkv = has_norms(r) && rvli_rank_is_local(r);
     if (!kept || ((has_ring(r) || copied) && !selective && !needs_qkv))
         rvli_rank_drop(r, &layer->qkv);
+    if (!kept)
+        rvli_rank_drop(r, &layer->attended);
 }
 
 rvli_block rvli_rank_attention(rvli_rank *r, rvli_rank_layer *layer, bool kept)
@@ -243,9 +245,10 @@ static void attend_backward(rvli_rank *r, rvli_rank_layer *layer, rvli_block *of
         rvli_rank_take(r, 4 * rvli_rank_q_bytes(r) + rvli_rank_sums_bytes(r) + SEEDS_BYTES);
     rvli_rank_drop(r, &workspace);
     rvli_rank_drop(r, of_attended);
-    rvli_rank_drop(r, &layer->k.output);
-    rvli_rank_drop(r, &layer->q.output);
-    if (!has_norms(r) || !rvli_rank_is_local(r))
+    bool local = rvli_rank_is_local(r);
+    rvli_rank_drop(r, local ? &layer->k.output : &layer->q.output);
+    rvli_rank_drop(r, local ? &layer->q.output : &layer->k.output);
+    if (!has_norms(r) || !local)
         rvli_rank_drop(r, &layer->qkv);
     rvli_rank_drop(r, &layer->v_copy);
     rvli_rank_drop(r, &layer->sums);

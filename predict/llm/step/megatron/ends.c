@@ -61,13 +61,13 @@ static void reach_table(rvli_rank *r)
 {
     rvli_block whole = rvli_rank_take(r, r->splits_sequence ? r->hidden_bytes : 0);
     if (whole != NULL) {
-        rvli_rank_drop(r, &r->flow);
+        rvli_rank_drop_flow(r);
         r->flow = whole;
     }
     rvli_block masked =
         rvli_rank_take(r, r->options->tp > 1 && !r->splits_sequence ? r->hidden_bytes : 0);
     if (masked != NULL) {
-        rvli_rank_drop(r, &r->flow);
+        rvli_rank_drop_flow(r);
         r->flow = masked;
     }
 }
@@ -83,7 +83,7 @@ void rvli_rank_embed_backward(rvli_rank *r)
         rvli_rank_take(r, r->tokens >= SORTED_TOKENS_MIN ? RVLI_FULL * pieces * hidden : 0);
     rvli_rank_drop(r, &sums);
     rvli_rank_drop(r, &turned);
-    rvli_rank_drop(r, &r->flow);
+    rvli_rank_drop_flow(r);
     rvli_block sum =
         rvli_take(&r->tape, RVL_MODEL_GRADIENTS, r->of_head != NULL ? RVLI_HALF * elements : 0);
     rvli_rank_drop(r, &r->of_head);

@@ -74,11 +74,13 @@ static rvli_block run_experts(rvli_rank *r, rvli_routed *routed, bool kept)
         routed->fc1[i] = rvli_rank_take(r, 2 * inner_bytes(r));
         make_grouped_workspaces(r);
         routed->activated[i] = rvli_rank_take(r, inner_bytes(r));
-        if (!kept)
+        if (!kept && !rvli_rank_groups(r)) /* these modules hold it until both products are over */
             rvli_rank_drop(r, &routed->fc1[i]);
         r->expert_outputs[i] = rvli_rank_take(r, sent_bytes(r) / r->lots);
-        if (!kept)
+        if (!kept) {
+            rvli_rank_drop(r, &routed->fc1[i]);
             rvli_rank_drop(r, &routed->activated[i]);
+        }
     }
     if (r->lots == 1) {
         rvli_block output = r->expert_outputs[0];
@@ -97,6 +99,8 @@ rvli_block rvli_rank_experts(rvli_rank *r, rvli_rank_layer *layer, bool kept)
     rvli_block sent, received = NULL;
     rvli_rank_workspace(r, false); /* of the router's product, where no layer had one */
     route(r, routed, kept);
+    rvli_rank_drop(r, &r->graph->gradient);
+    rvli_rank_drop(r, &r->graph->input);
     dispatch(r, routed, &sent);
     if (sorts(r)) {
         received = routed->tokens;
@@ -157,6 +161,13 @@ static rvli_block run_experts_backward(rvli_rank *r, rvli_routed *routed, rvli_b
     return output;
 }
 
+static void copy_sum(rvli_rank *r, rvli_block *sum)
+{
+    rvli_block copied = rvli_rank_take(r, r->part_bytes);
+    rvli_rank_drop(r, sum);
+    *sum = copied;
+}
+
 rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
 {
     rvli_block gradient = rvli_rank_take(r, sent_bytes(r));
@@ -167,9 +178,9 @@ rvli_block rvli_rank_experts_backward(rvli_rank *r, rvli_rank_layer *layer)
     if (sorts(r))
         move(r, &gradient);
     move(r, &gradient);
-    rvli_block summed = rvli_rank_take(r, r->part_bytes);
     rvli_block of_input = rvli_rank_take(r, r->part_bytes);
-    rvli_rank_drop(r, &summed);
+    if (!rvli_rank_recomputes(r)) /* which adds up in place */
+        copy_sum(r, &of_input);
     rvli_rank_drop(r, &gradient);
     rvli_rank_drop(r, &layer->routed.scores);
     rvli_rank_workspace(r, true);

@@ -67,6 +67,7 @@ static bool is_sparse(const rvli_rank *r, uint32_t number)
 /* Answers what the layer gives. */
 static rvli_block run(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool kept)
 {
+    r->graph = &r->graphs[(size_t)r->part * r->layer_count + number];
     rvli_block attended = rvli_rank_attention(r, layer, kept);
     layer->middle = rvli_rank_take(r, r->part_bytes);
     rvli_rank_drop(r, &attended);
@@ -96,6 +97,20 @@ static rvli_block hold_flow(rvli_rank *r)
     return held ? r->flow : NULL;
 }
 
+/* lent: what it was of is the schedule's, and so is the gradient of that. */
+static void let_input_go(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent)
+{
+    if (lent)
+        return;
+    if (!is_sparse(r, number)) {
+        rvli_rank_drop(r, &layer->input);
+        return;
+    }
+    *r->graph = (rvli_held_graph){.input = layer->input, .gradient = r->flow};
+    layer->input = NULL;
+    r->flow_is_lent = true;
+}
+
 void rvli_rank_layer_backward(rvli_rank *r, rvli_rank_layer *layer, uint32_t number, bool lent)
 {
     bool recompute = rvli_rank_recomputes(r);
@@ -113,6 +128,5 @@ void rvli_rank_layer_backward(rvli_rank *r, rvli_rank_layer *layer, uint32_t num
         return;
     rvli_rank_drop(r, &again);
     rvli_rank_drop(r, &held);
-    if (!lent)
-        rvli_rank_drop(r, &layer->input);
+    let_input_go(r, layer, number, lent);
 }

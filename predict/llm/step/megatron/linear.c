@@ -101,9 +101,7 @@ rvli_block rvli_rank_norm_backward(rvli_rank *r, rvli_block *gradient_, rvli_blo
 void rvli_rank_join(rvli_rank *r, rvli_block *gradient_)
 {
     rvli_block sum = rvli_rank_take(r, r->part_bytes);
-    if (!r->flow_is_lent)
-        rvli_rank_drop(r, &r->flow);
+    rvli_rank_drop_flow(r);
     rvli_rank_drop(r, gradient_);
     r->flow = sum;
-    r->flow_is_lent = false;
 }

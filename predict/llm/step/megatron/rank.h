@@ -70,6 +70,13 @@ typedef struct rvli_rank_layer {
     rvli_routed routed;
 } rvli_rank_layer;
 
+/* What the graph of a layer that was computed again holds, where its experts' dispatcher holds the
+ * graph (self.probs), until that layer runs again. */
+typedef struct rvli_held_graph {
+    rvli_block input;
+    rvli_block gradient; /* of that */
+} rvli_held_graph;
+
 /* A micro-batch between its passes. */
 typedef struct rvli_in_flight {
     rvli_rank_layer *layers;
@@ -116,6 +123,8 @@ typedef struct rvli_rank {
     rvli_block gathered; /* the sequence of all ranks: one buffer for all layers */
     rvli_in_flight *flights;
     rvli_given *given;          /* by part */
+    rvli_held_graph *graphs;    /* by part and layer */
+    rvli_held_graph *graph;     /* of the layer that runs */
     rvli_rank_layer *layers;    /* of all flights */
     rvli_block *expert_blocks;  /* two for each lot of experts */
     rvli_block *expert_outputs; /* while the experts of a layer run */
@@ -126,7 +135,7 @@ typedef struct rvli_rank {
     rvli_block logits;  /* in fp32 */
     rvli_block of_head; /* the gradient of a tied head, until the embedding's is there */
     rvli_block flow;    /* the gradient between layers, backward */
-    bool flow_is_lent;  /* it is the schedule's */
+    bool flow_is_lent;  /* it is the schedule's, or a graph holds it */
     rvli_block received_gradient;
     rvli_block sent_gradient; /* of the input, until the next is there; a part may hold it too */
     rvli_block used_input;    /* of the last backward pass */
@@ -166,6 +175,15 @@ static inline bool rvli_rank_groups_by_legacy(const rvli_rank *r)
 static inline bool rvli_rank_recomputes(const rvli_rank *r)
 {
     return (r->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+}
+
+/* What flows is used up. */
+static inline void rvli_rank_drop_flow(rvli_rank *r)
+{
+    if (!r->flow_is_lent)
+        rvli_drop(&r->tape, r->flow);
+    r->flow = NULL;
+    r->flow_is_lent = false;
 }
 
 /* ---- parameters.c ---- */

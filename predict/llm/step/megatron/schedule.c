@@ -230,11 +230,12 @@ static void make_flights(rvli_rank *r)
     size_t lots = r->lots > 0 ? r->lots : 1;
     r->flights = calloc(count, sizeof *r->flights);
     r->given = calloc(r->parts, sizeof *r->given);
+    r->graphs = calloc((size_t)r->parts * r->layer_count, sizeof *r->graphs);
     r->layers = calloc(layers, sizeof *r->layers);
     r->expert_blocks = calloc(2 * layers * lots, sizeof(rvli_block));
     r->expert_outputs = calloc(lots, sizeof(rvli_block));
-    if (r->flights == NULL || r->given == NULL || r->layers == NULL || r->expert_blocks == NULL ||
-        r->expert_outputs == NULL) {
+    if (r->flights == NULL || r->given == NULL || r->graphs == NULL || r->layers == NULL ||
+        r->expert_blocks == NULL || r->expert_outputs == NULL) {
         r->tape.failed = true;
         return;
     }
@@ -289,6 +290,7 @@ static void end(rvli_rank *r)
     free(r->parameters);
     free(r->flights);
     free(r->given);
+    free(r->graphs);
     free(r->layers);
     free(r->expert_blocks);
     free(r->expert_outputs);
