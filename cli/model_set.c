@@ -388,7 +388,7 @@ static bool is_of_program(const rvl_model_options *options, const char *name)
 {
     static const char *const names[] = {
         "accumulate",   "loss",         "fused",    "reduce-fp32", "offload-activations",
-        "bucket-freed", "prepare-kbit", "autocast", NULL};
+        "bucket-freed", "prepare-kbit", "autocast", "train-cp",    NULL};
     bool flat = options->attention != RVL_MODEL_ATTENTION_MATH;
     return index_of(name, names) >= 0 || (flat && strcmp(name, "attention") == 0);
 }
@@ -411,7 +411,12 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
 {
     if (is_of_trainer(name) && options->train == RVL_MODEL_TRAIN_NONE)
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
-    if (is_of_megatron(name) && options->train != RVL_MODEL_TRAIN_MEGATRON)
+    bool shared = strcmp(name, "train-cp") == 0;
+    if (shared && options->train != RVL_MODEL_TRAIN_MEGATRON &&
+        options->train != RVL_MODEL_TRAIN_FSDP)
+        return "is a setting of Megatron and FSDP: leave it out, or say --train megatron:N or "
+               "fsdp:N";
+    if (!shared && is_of_megatron(name) && options->train != RVL_MODEL_TRAIN_MEGATRON)
         return "is a setting of Megatron: leave it out, or say --train megatron:N";
     if (is_of_transformers(name) && options->train == RVL_MODEL_TRAIN_MEGATRON)
         return "changes nothing with --train megatron, which has other layers: leave it out";

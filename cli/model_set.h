@@ -41,7 +41,7 @@
             "Megatron: the stage that is predicted")                                               \
     SETTING(train_vpp, "train-vpp", "N", MODEL_FROM_1, "1",                                        \
             "Megatron: parts of the model on each stage (interleaved 1F1B)")                       \
-    SETTING(train_cp, "train-cp", "N", MODEL_FROM_1, "1", "Megatron: context parallel")            \
+    SETTING(train_cp, "train-cp", "N", MODEL_FROM_1, "1", "Megatron, FSDP: context parallel")      \
     SETTING(train_ep, "train-ep", "N", MODEL_FROM_1, "1",                                          \
             "Megatron: expert parallel, over the ranks of a stage")                                \
     SWITCH(sequence_parallel, "sequence-parallel", "whole on each rank",                           \

@@ -233,7 +233,7 @@ typedef struct rvl_model_options {
     rvl_model_attention attention;
     uint32_t train_tp;    /* Megatron: tensor parallel; 0: 1, as of those that follow */
     uint32_t train_pp;    /* pipeline stages, by 1F1B */
-    uint32_t train_cp;    /* context parallel */
+    uint32_t train_cp;    /* context parallel, of FSDP as well */
     uint32_t train_ep;    /* expert parallel, over the ranks of a stage */
     uint32_t train_stage; /* the pipeline stage that is predicted */
     rvl_model_loss loss;

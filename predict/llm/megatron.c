@@ -57,9 +57,11 @@ static rvl_status check_without(const rvl_model_options *o)
         return refuse("--moe-grouped-gemm", "is Megatron's: say --train megatron:N");
     if (o->optimizer_offload_ppm > 0)
         return refuse("--optimizer-offload", "is Megatron's: say --train megatron:N");
-    if (o->train_tp > 1 || o->train_pp > 1 || o->train_cp > 1 || o->train_ep > 1 ||
-        o->train_stage > 0 || o->train_vpp > 1)
+    if (o->train_tp > 1 || o->train_pp > 1 || o->train_ep > 1 || o->train_stage > 0 ||
+        o->train_vpp > 1)
         return refuse("--train-tp", "sizes of Megatron: say --train megatron:N");
+    if (o->train_cp > 1 && o->train != RVL_MODEL_TRAIN_FSDP)
+        return refuse("--train-cp", "of Megatron and FSDP: say --train megatron:N or fsdp:N");
     return RVL_OK;
 }
 

@@ -47,11 +47,19 @@ static rvli_communicators of_megatron(const rvl_model *model, const rvl_model_op
     return count;
 }
 
+/* Ranks that share a sequence have one beside that of all, if they are not all. */
+static rvli_communicators of_fsdp(const rvl_model_options *o)
+{
+    rvli_communicators count = {.collective = o->train_ranks > 1};
+    count.collective += o->train_cp > 1 && o->train_cp < o->train_ranks;
+    return count;
+}
+
 rvli_communicators rvli_nccl_of_trainer(const rvl_model *model, const rvl_model_options *o)
 {
     switch (o->train) {
     case RVL_MODEL_TRAIN_FSDP:
-        return (rvli_communicators){.collective = o->train_ranks > 1};
+        return of_fsdp(o);
     case RVL_MODEL_TRAIN_DDP:
         return (rvli_communicators){.collective = 1};
     case RVL_MODEL_TRAIN_MEGATRON:

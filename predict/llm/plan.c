@@ -16,6 +16,7 @@
 #define ACCUMULATE_MAX 4096
 #define CHUNKS_MAX 4096
 #define DELTA_CHUNKS_MAX (1u << 20)
+#define CONTEXT_PARTS_MAX 65536 /* each is run, too */
 #define DEFAULT_CHUNKS 8
 #define LORA_RANK_MAX 65536
 #define LORA_FLAGS (RVL_MODEL_BF16_ADAPTERS | RVL_MODEL_AUTOCAST | RVL_MODEL_PREPARE_KBIT)
@@ -157,6 +158,35 @@ static bool has_plain_layers(const rvl_model *m)
     return (m->features & others) == 0 && !rvli_has_layers(m, RVLI_LAYER_WINDOW);
 }
 
+/* PyTorch's context_parallel() beside FSDP2: each rank has a part of every sequence. */
+static rvl_status check_context(const rvl_model *m, const rvl_model_options *o)
+{
+    static const char key[] = "--train-cp";
+    const uint64_t parts = 2 * (uint64_t)o->train_cp;
+    if (o->train != RVL_MODEL_TRAIN_FSDP || o->train_cp <= 1)
+        return RVL_OK;
+    if (o->train_ranks % o->train_cp != 0)
+        return refuse(key, "does not divide the ranks of --train fsdp:N: choose another");
+    if (o->seq_len % parts != 0)
+        return refuse("--seq-len", "a causal mask is balanced by twice --train-cp parts of each "
+                                   "sequence: choose a multiple of it");
+    if ((uint64_t)o->train_cp * m->layers > CONTEXT_PARTS_MAX)
+        return refuse(key, "is predicted for at most 65536 parts of all layers together: choose "
+                           "fewer");
+    if (!has_plain_layers(m) || m->experts > 0 || (m->features & (RVLI_MLA | RVLI_SINKS)) ||
+        rvli_has_layers(m, RVLI_LAYER_STATE))
+        return refuse(key, "is predicted beside FSDP for dense models with layers as Llama's, "
+                           "Mistral's and Qwen's: leave it out");
+    if (o->attention == RVL_MODEL_ATTENTION_MATH || o->attention == RVL_MODEL_ATTENTION_EFFICIENT)
+        return refuse("--attention", "parts of sequences are attended to by cudnn or flash beside "
+                                     "--train-cp: choose one of them");
+    if (o->lora_rank > 0 || o->loss != RVL_MODEL_LOSS_PLAIN ||
+        (o->flags & (RVL_MODEL_OFFLOAD | RVL_MODEL_CPU_OFFLOAD)))
+        return refuse(key, "is not predicted beside FSDP with --lora, --loss, --cpu-offload and "
+                           "--offload-activations: leave it out, or them");
+    return RVL_OK;
+}
+
 /* What is in fp32 beside weights of four bits. */
 static rvl_status check_prepared(const rvl_model *m, const rvl_model_options *o)
 {
@@ -290,6 +320,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
             return whole;
     }
     rvl_status status = check_paged(o);
+    if (status == RVL_OK)
+        status = check_context(m, o);
     if (status == RVL_OK)
         status = check_lora(m, o);
     if (status == RVL_OK)

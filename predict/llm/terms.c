@@ -600,6 +600,10 @@ static rvli_training_shape shape_of(const rvl_model_options *o)
                                  .lora_targets = o->lora_targets,
                                  .base_dtype = o->base_dtype};
     shape.accumulate = o->accumulate < PASSES_MAX ? o->accumulate : PASSES_MAX;
+    if (o->train == RVL_MODEL_TRAIN_FSDP && o->train_cp > 1) {
+        shape.cp = o->train_cp;
+        shape.seq_len = o->seq_len / o->train_cp;
+    }
     if (o->train == RVL_MODEL_TRAIN_MEGATRON) {
         shape.tp = o->train_tp;
         shape.pp = o->train_pp;
@@ -735,7 +739,7 @@ static void make_trainer(const maker *m)
         make_all_gather(m);
     else
         make_shares(m, RVL_MODEL_GRADIENT_BUCKETS, 1, BF16_BYTES, false);
-    make_logits(m, 1, m->model->dim[RVLI_DIM_VOCABULARY]);
+    make_logits(m, m->plan->options.train_cp, m->model->dim[RVLI_DIM_VOCABULARY]);
 }
 
 static rvl_status make_all(const maker *m)

@@ -1098,6 +1098,24 @@ static void layers_with_attention_may_be_numbered(void **state)
     assert_refused(NUMBERED "[\"0\"]}", "attn_layer_indices", "expected numbers of layers, from 0");
 }
 
+/* Parts of sequences are known of attention as Llama has it. */
+static void other_attention_refuses_parts_of_sequences(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gemma-2-2b", "qwen3-30b-a3b",      "youtu-llm-2b",
+                                        "lfm2-1.2b",  "qwen3-next-80b-a3b", "gpt-oss-20b",
+                                        "phi-4",      "gemma-3n-e2b",       "bamba-9b"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        rvl_model *model = open_model(names[i]);
+        assert_step_refused(
+            model,
+            (rvl_model_options){
+                .train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .seq_len = 1024},
+            "--train-cp", "layers as Llama's, Mistral's and Qwen's");
+        rvl_model_close(model);
+    }
+}
+
 /* Nor has a short convolution adapters, and ranks that do not divide it. */
 static void a_short_convolution_refuses_adapters_and_unequal_ranks(void **state)
 {
@@ -2021,6 +2039,37 @@ static void options_out_of_range_are_refused(void **state)
         {{.train = RVL_MODEL_TRAIN_FSDP, .optimizer = RVL_MODEL_PAGED_ADAMW_8BIT},
          "--optimizer",
          "paged optimizers refuse sharded parameters: say --train ddp"},
+        {{.train = RVL_MODEL_TRAIN_DDP, .train_cp = 2}, "--train-cp", "of Megatron and FSDP"},
+        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 3},
+         "--train-cp",
+         "does not divide the ranks"},
+        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 4, .seq_len = 4100},
+         "--seq-len",
+         "twice --train-cp parts"},
+        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4096, .train_cp = 4096, .seq_len = 8192},
+         "--train-cp",
+         "at most 65536 parts"},
+        {{.train = RVL_MODEL_TRAIN_FSDP,
+          .train_ranks = 4,
+          .train_cp = 2,
+          .attention = RVL_MODEL_ATTENTION_MATH},
+         "--attention",
+         "choose one of them"},
+        {{.train = RVL_MODEL_TRAIN_FSDP,
+          .train_ranks = 4,
+          .train_cp = 2,
+          .loss = RVL_MODEL_LOSS_FUSED},
+         "--train-cp",
+         "is not predicted beside FSDP with --lora, --loss"},
+        {{.train = RVL_MODEL_TRAIN_FSDP, .train_ranks = 4, .train_cp = 2, .lora_rank = 8},
+         "--train-cp",
+         "is not predicted beside FSDP with --lora, --loss"},
+        {{.train = RVL_MODEL_TRAIN_FSDP,
+          .train_ranks = 4,
+          .train_cp = 2,
+          .flags = RVL_MODEL_CPU_OFFLOAD},
+         "--train-cp",
+         "is not predicted beside FSDP with --lora, --loss"},
         {{.base_dtype = (rvl_model_base_dtype)3}, "", "a value that its type does not have"},
         {{.train = RVL_MODEL_TRAIN_DDP, .base_dtype = RVL_MODEL_BASE_NF4},
          "--base-dtype",
@@ -2417,6 +2466,7 @@ int main(void)
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(the_mlp_of_lfm2_is_adjusted),
         cmocka_unit_test(a_tie_may_have_two_names),
+        cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),
         cmocka_unit_test(a_short_convolution_refuses_adapters_and_unequal_ranks),
         cmocka_unit_test(a_tower_with_other_biases_is_refused),

@@ -296,6 +296,30 @@ static const struct {
 #define LAYERS 6  /* each kind of layer is among the first */
 #define WINDOW 48 /* ends before the sequence */
 
+/* Of a rank that has a part of each sequence, too. */
+static void a_ring_leaves_nothing(void **state)
+{
+    (void)state;
+    static const rvl_model_attention ways[] = {RVL_MODEL_ATTENTION_CUDNN,
+                                               RVL_MODEL_ATTENTION_FLASH};
+    rvl_model *model = open_model("qwen3-0.6b");
+    model->layers = 3;
+    for (uint64_t flags = 0; flags < 4; flags++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            const rvli_training_shape shape = {.train = RVL_MODEL_TRAIN_FSDP,
+                                               .train_ranks = 4,
+                                               .flags = flags,
+                                               .micro_batch = 1 + i % 2,
+                                               .seq_len = 64 / (1 + i % 2),
+                                               .cp = 2 + i / 2,
+                                               .optimizer = RVL_MODEL_ADAMW,
+                                               .attention = ways[i / 2]};
+            assert_nothing_left(model, &shape);
+        }
+    }
+    rvl_model_close(model);
+}
+
 /* CWM's first layer sees all tokens, as does each fourth behind it. */
 static void windows_may_begin_behind_the_first_layer(void **state)
 {
@@ -1147,6 +1171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_have_what_a_card_read),
         cmocka_unit_test(settings_have_what_a_simulated_gpu_read),
+        cmocka_unit_test(a_ring_leaves_nothing),
         cmocka_unit_test(windows_may_begin_behind_the_first_layer),
         cmocka_unit_test(nothing_is_left_but_states),
         cmocka_unit_test(the_rotated_part_of_a_head_is_read),

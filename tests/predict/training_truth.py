@@ -314,11 +314,21 @@ PROGRAMS = [
     ("simulated", "simulated-lfm2-1.2b", "lfm2-1.2b", "--micro-batch 1 --seq-len 2048"),
     ("simulated", "simulated-lfm2-1.2b-recompute-reshard", "lfm2-1.2b", "--micro-batch 1 --seq-len 3000 --recompute --reshard"),
     ("simulated", "simulated-lfm2-350m-ddp-freed", "lfm2-350m", "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-llama-3.2-1b-cp2", "llama-3.2-1b", "--train fsdp:2 --train-cp 2 --micro-batch 1 --seq-len 8192"),
+    ("simulated", "simulated-llama-3.2-1b-cp2-flash", "llama-3.2-1b",
+     "--train fsdp:2 --train-cp 2 --micro-batch 1 --seq-len 8192 --attention flash"),
+    ("simulated", "simulated-qwen3-0.6b-cp4-recompute-reshard", "qwen3-0.6b",
+     "--train fsdp:4 --train-cp 4 --micro-batch 1 --seq-len 16384 --recompute --reshard"),
+    ("simulated", "simulated-qwen2.5-0.5b-cp2-of-4", "qwen2.5-0.5b",
+     "--train fsdp:4 --train-cp 2 --micro-batch 2 --seq-len 4096"),
+    ("simulated", "simulated-qwen3-0.6b-cp2-flash-two-sequences", "qwen3-0.6b",
+     "--train fsdp:2 --train-cp 2 --micro-batch 2 --seq-len 4096 --attention flash"),
+    ("simulated", "simulated-llama-3.2-1b-cp4", "llama-3.2-1b", "--train fsdp:4 --train-cp 4 --micro-batch 1 --seq-len 8192"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20
 # Settings that the formulas do not know, with a value or alone. `reveille model` refuses them where it adds terms up.
-OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|accumulate \d+|fused|reduce-fp32|bucket-freed|offload-activations"
+OF_THE_PROGRAM = re.compile(r" --(attention (?!math)\S+|loss \S+|accumulate \d+|train-cp \d+|fused|reduce-fp32|bucket-freed|offload-activations"
                             r"|autocast|prepare-kbit)")  # fmt: skip
 
 

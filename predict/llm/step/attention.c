@@ -296,8 +296,9 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
         rvli_release(t, &layer->v);
     }
     hold_keys(t, number, kept);
-    layer->by_tokens = rvli_activation(t, is_joined(t) ? q_bytes(t) : 0);
-    if (is_joined(t))
+    bool copied = is_joined(t) || rvli_is_ring(t);
+    layer->by_tokens = rvli_activation(t, copied ? q_bytes(t) : 0);
+    if (copied)
         rvli_leave(t, &layer->attended, kept);
     gate_forward(t, layer, kept);
     rvli_block output = rvli_linear_forward(t, number, RVLI_ROLE_O, kept);
@@ -479,6 +480,8 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
                            rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
+    if (rvli_is_ring(t)) /* it lies by heads */
+        of->v = rvli_next(t, kv_bytes(t), &of->v);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of->v, of_input);
     rvli_release(t, &of->v);

@@ -220,11 +220,11 @@ static void math_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_at
 /* ---- Kernels that keep no scores ---- */
 
 /* torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd */
-static void flash_works(rvli_training *t)
+void rvli_flash_works(rvli_training *t, uint64_t seq_len)
 {
     uint64_t head = t->model->dim[RVLI_DIM_HEAD];
     uint64_t width = head <= 192 ? rvli_round_up(head, 32) : 256;
-    uint64_t rows = rows_by(t, FLASH_ROWS);
+    uint64_t rows = t->options->micro_batch * rvli_round_up(seq_len, FLASH_ROWS) * t->model->heads;
     uint64_t repeated = is_grouped(t) ? RVLI_HALF * q_elements(t) : 0;
     rvli_block products = rvli_activation(t, RVLI_FULL * rows);
     rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * width);
@@ -287,7 +287,7 @@ static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_
     gradients_out->k = rvli_activation(t, attended_kv_bytes(t, masked));
     gradients_out->v = rvli_activation(t, attended_kv_bytes(t, masked));
     if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
-        flash_works(t);
+        rvli_flash_works(t, t->options->seq_len);
     else if (t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT)
         efficient_works(t);
     else
@@ -336,6 +336,10 @@ void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept)
         rvli_eager_forward(t, layer, kept);
         return;
     }
+    if (rvli_is_ring(t)) {
+        rvli_ring_forward(t, layer, kept);
+        return;
+    }
     if (is_math(t)) {
         math_forward(t, layer, kept);
         return;
@@ -365,6 +369,8 @@ void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 {
     if (is_eager(t))
         rvli_eager_backward(t, layer, of_attended, gradients_out);
+    else if (rvli_is_ring(t))
+        rvli_ring_backward(t, layer, of_attended, gradients_out);
     else if (is_math(t))
         math_backward(t, layer, of_attended, gradients_out);
     else

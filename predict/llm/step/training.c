@@ -112,12 +112,13 @@ static void forward(rvli_training *t)
         t->hidden = scaled;
     }
     t->embedded = t->hidden;
+    rvli_ring_mask_make(t);
     if (rvli_has_streams(t)) {
         rvli_streams_begin(t);
         make_rotary(t, t->streams.rotary);
     }
     make_rotary(t, t->rotary);
-    if (!rvli_has_streams(t))
+    if (!rvli_has_streams(t) && !rvli_is_ring(t))
         rvli_mask_make(t);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);

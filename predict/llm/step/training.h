@@ -344,8 +344,8 @@ typedef struct rvli_training_shape {
     uint32_t seq_len;
     uint32_t accumulate; /* 0: 1 */
     rvl_model_optimizer optimizer;
-    uint32_t tp, pp, cp, ep, dp, stage, vpp; /* of Megatron; vpp 0: 1 */
-    uint32_t optimizer_offload_ppm;          /* the same */
+    uint32_t tp, pp, cp, ep, dp, stage, vpp; /* of Megatron; FSDP: cp alone; vpp, cp 0: 1 */
+    uint32_t optimizer_offload_ppm;          /* of Megatron */
     rvl_model_attention attention;           /* AUTO: as cuDNN */
     rvl_model_loss loss;
     uint32_t loss_chunks; /* of a chunked loss, at least 1 */
@@ -648,6 +648,9 @@ typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
 } rvli_attention_gradients;
 
+/* What flash attention's backward pass works in, for so many queries of each sequence. */
+void rvli_flash_works(rvli_training *t, uint64_t seq_len);
+
 /* What tokens see, where kernels cannot work it out. The caller releases t->mask. */
 void rvli_mask_make(rvli_training *t);
 /* Makes layer->attended from layer->q, k and v. */
@@ -672,6 +675,16 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
 
 /* Takes the gradient of the square of a relu, and what relu gave. Answers that of its input. */
 rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_block *relu);
+
+/* ---- ring.c: attention of a rank that has a part of each sequence ---- */
+
+/* Whether it is so: PyTorch's context_parallel() beside FSDP2. */
+bool rvli_is_ring(const rvli_training *t);
+void rvli_ring_mask_make(rvli_training *t);
+void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
+/* Of k and v there is one block, in the place of that of v. */
+void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
+                        rvli_attention_gradients *gradients_out);
 
 /* ---- short_conv.c: LFM2's convolution in the place of attention ---- */
 

@@ -17,7 +17,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import transformers
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor.experimental import context_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
@@ -59,6 +61,7 @@ def arguments():
     parser.add_argument("--accumulate", type=int, default=1, help="passes before the optimizer's step")
     parser.add_argument("--offload-activations", action="store_true", help="as TRL does it")
     parser.add_argument("--cpu-offload", action="store_true", help="FSDP: shards, their gradients and states on the host")
+    parser.add_argument("--cp", type=int, default=1, help="ranks that share a sequence, by PyTorch's context_parallel()")
     parser.add_argument("--layers", type=int, help="instead of the config's")
     parser.add_argument("--experts", type=int, help="the same of each layer")
     parser.add_argument("--eager", action="store_true", help="attention by plain operations, for what has no other")
@@ -245,15 +248,45 @@ def attention(options):
     return sdpa_kernel(BACKENDS[options.attention]) if options.attention else contextlib.nullcontext()
 
 
-def step(model, optimizer, ids, kept, options):
+def without_mask(module, arguments, named):
+    """As accelerate has it: a part of a sequence is attended to by a causal mask alone."""
+    return arguments, {**named, "attention_mask": None, "is_causal": True}
+
+
+@contextlib.contextmanager
+def parts(mesh, ids):
+    """What a rank's model is given: its part of each sequence, as transformers' Trainer does it."""
+    if mesh is None:
+        yield {"input_ids": ids, "labels": ids}
+        return
+    mine, positions = ids.clone(), torch.arange(ids.shape[1], device="cuda").expand(ids.shape).contiguous()
+    labels = F.pad(ids, (0, 1), value=-100)[:, 1:].contiguous()
+    with context_parallel(mesh, buffers=[mine, labels, positions], buffer_seq_dims=[1, 1, 1],
+                          no_restore_buffers={mine, labels, positions}):
+        yield {"input_ids": mine, "labels": labels, "shift_labels": labels, "position_ids": positions}
+
+
+def sequence_ranks(model, options):
+    """The ranks that share sequences with this one. None: no others."""
+    if options.cp == 1:
+        return None
+    for layer in layers_of(model):
+        layer.self_attn.register_forward_pre_hook(without_mask, with_kwargs=True)
+    ranks = dist.get_world_size()
+    return init_device_mesh("cuda", (ranks // options.cp, options.cp), mesh_dim_names=("dp", "cp"))["cp"]
+
+
+def step(model, optimizer, ids, kept, mesh, options):
     torch.cuda.reset_peak_memory_stats()
     read = {}
     with torch.profiler.record_function("stage:train"), attention(options):
         for _ in range(options.accumulate):
-            with kept, cast(options):
-                loss = model(input_ids=ids, labels=ids)["loss"]
-            read["after_forward"] = memory()
-            loss.backward()
+            with parts(mesh, ids) as inputs:
+                with kept, cast(options):
+                    loss = model(**inputs)["loss"]
+                read["after_forward"] = memory()
+                loss.backward()
+                del inputs
         read["after_backward"] = memory()
         optimizer.step()
         read["after_step"] = memory()
@@ -277,8 +310,9 @@ def main():
     if options.snapshot and rank == 0:
         torch.cuda.memory._record_memory_history(max_entries=2000000, stacks="python", context=None)
     kept = offload(model, options)
+    mesh = sequence_ranks(model, options)
     for number in range(STEPS):
-        read[f"step{number}"] = step(model, optimizer, ids, kept, options)
+        read[f"step{number}"] = step(model, optimizer, ids, kept, mesh, options)
     if rank == 0:
         if options.snapshot:
             torch.cuda.memory._dump_snapshot(options.snapshot)
