@@ -298,6 +298,22 @@ static void read_shared_expert(rvli_reader *r)
         m->features |= RVLI_SHARED;
 }
 
+/* DeepSeek's routers choose groups of experts first. */
+static void read_groups(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    const uint64_t grouped = RVLI_FULL_ROUTER | RVLI_ROUTER_BIAS;
+    uint64_t usual = r->family->groups > 0 ? r->family->groups : 1;
+    m->dim[RVLI_DIM_EXPERT_GROUPS] = 1;
+    if ((m->features & grouped) != grouped || (m->features & RVLI_SHARED_FIRST) != 0)
+        return;
+    bool said = rvli_read_value(r, "n_group") != NULL;
+    uint64_t groups = said ? rvli_read_number_or_zero(r, "n_group", RVLI_MODEL_EXPERTS_MAX) : usual;
+    m->dim[RVLI_DIM_EXPERT_GROUPS] = groups > 0 ? groups : 1;
+    if (said && m->experts % m->dim[RVLI_DIM_EXPERT_GROUPS] != 0)
+        rvli_read_refuse(r, "n_group", "impossible: the experts do not divide by it");
+}
+
 static void read_experts(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -322,6 +338,7 @@ static void read_experts(rvli_reader *r)
     m->dim[RVLI_DIM_EXPERTS] = m->experts;
     m->dim[RVLI_DIM_EXPERT_INTERMEDIATE] = rvli_read_dimension(r, f->expert_size, 0);
     read_shared_expert(r);
+    read_groups(r);
 }
 
 /* ---- What only some models have ---- */

@@ -124,11 +124,13 @@ static const rvli_family families[] = {
     {.type = "deepseek_v3",
      .features = RVLI_FULL_ROUTER | RVLI_FULL_WEIGHTS | RVLI_MLA | RVLI_ROUTER_BIAS,
      .reads = DEEPSEEK,
+     .groups = 8,
      DEEPSEEK_EXPERTS},
     {.type = "youtu", .features = RVLI_MLA, .reads = RVLI_TIED_BY_DEFAULT},
     {.type = "deepseek_v32",
      .features = RVLI_FULL_ROUTER | RVLI_FULL_WEIGHTS | RVLI_MLA | RVLI_ROUTER_BIAS | RVLI_INDEXER,
      .reads = DEEPSEEK,
+     .groups = 8,
      DEEPSEEK_EXPERTS},
     /* DeepSeek V3's shape, with sizes of its own. */
     {.type = "kimi_k2",

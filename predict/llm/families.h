@@ -61,6 +61,7 @@ typedef struct rvli_family {
     const char *step_key;    /* full_every */
     const char *text_types;  /* model_types that may be in text_config, each with a comma */
     const char *tie_key;     /* counts before tie_word_embeddings */
+    uint32_t groups;         /* default of n_group; 0: 1 */
     uint32_t rotary_percent; /* default: so much of a head has positions; 0: all */
     uint32_t tower;          /* RVLI_TOWER_*: what vision_config is of; 0: none that is known */
 } rvli_family;

@@ -102,6 +102,7 @@ typedef enum rvli_dim {
     RVLI_DIM_EXPERT_INTERMEDIATE,
     RVLI_DIM_SHARED_INTERMEDIATE,
     RVLI_DIM_EXPERTS,
+    RVLI_DIM_EXPERT_GROUPS, /* that a router chooses from first; 1: it does not */
     RVLI_DIM_Q_LORA,
     RVLI_DIM_KV_LORA,
     RVLI_DIM_KV_DOWN, /* compressed KV and the rotary part */
@@ -286,7 +287,7 @@ typedef struct rvli_tensor {
 /* Elements of a rank's part, padded: FSDP2 splits a matrix by its rows, a stack by its matrices. */
 uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks);
 
-/* Whether a loss gives it a gradient: an indexer runs without. */
+/* Whether a loss gives it a gradient: an indexer and a bias of the choice of experts have none. */
 bool rvli_tensor_learns(const rvli_tensor *tensor);
 
 typedef void (*rvli_tensor_fn)(void *user, const rvli_tensor *tensor);

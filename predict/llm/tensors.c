@@ -337,7 +337,8 @@ uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks)
 
 bool rvli_tensor_learns(const rvli_tensor *tensor)
 {
-    return strncmp(tensor->pattern, INDEXER, sizeof INDEXER - 1) != 0;
+    return strncmp(tensor->pattern, INDEXER, sizeof INDEXER - 1) != 0 &&
+           strcmp(tensor->pattern, MLP "gate.e_score_correction_bias") != 0;
 }
 
 /* ---- As the checkpoint has them ---- */

@@ -324,6 +324,22 @@ PROGRAMS = [
     ("simulated", "simulated-qwen3-0.6b-cp2-flash-two-sequences", "qwen3-0.6b",
      "--train fsdp:2 --train-cp 2 --micro-batch 2 --seq-len 4096 --attention flash"),
     ("simulated", "simulated-llama-3.2-1b-cp4", "llama-3.2-1b", "--train fsdp:4 --train-cp 4 --micro-batch 1 --seq-len 8192"),
+    ("simulated", "simulated-deepseek-v3-5-layers-accumulate", "deepseek-v3",
+     "--micro-batch 1 --seq-len 2048 --layers 5 --experts 16 --accumulate 2"),
+    ("simulated", "simulated-qwen3-30b-a3b-3-layers-ddp-flash", "qwen3-30b-a3b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 3 --attention flash"),
+    ("simulated", "simulated-mixtral-8x7b-2-layers-ddp", "mixtral-8x7b-v0.1",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 2"),
+    ("simulated", "simulated-mixtral-8x7b-4-layers-recompute-reshard", "mixtral-8x7b-v0.1",
+     "--micro-batch 2 --seq-len 2000 --layers 4 --recompute --reshard"),
+    ("simulated", "simulated-gpt-oss-20b-4-layers-recompute", "gpt-oss-20b",
+     "--micro-batch 1 --seq-len 4096 --layers 4 --recompute"),
+    ("simulated", "simulated-olmoe-1b-7b-6-layers-recompute-reshard", "olmoe-1b-7b",
+     "--micro-batch 1 --seq-len 4096 --layers 6 --recompute --reshard"),
+    ("simulated", "simulated-granite-3.1-3b-a800m-8-layers-recompute-reshard", "granite-3.1-3b-a800m",
+     "--micro-batch 1 --seq-len 4096 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-granite-4.0-h-tiny-8-layers-recompute-reshard", "granite-4.0-h-tiny",
+     "--micro-batch 1 --seq-len 2048 --layers 8 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -26,6 +26,18 @@ static bool is_normed_behind(const rvli_training *t)
     return (t->model->features & RVLI_QK_NORM_BEHIND) != 0;
 }
 
+/* GLM 4.5's come when q, k and v are there. */
+static bool is_normed_late(const rvli_training *t)
+{
+    const uint64_t both = RVLI_QK_NORM | RVLI_JOINED_ROTARY;
+    return (t->model->features & both) == both && (t->model->features & RVLI_GATED_Q) == 0;
+}
+
+static bool is_normed_at_once(const rvli_training *t)
+{
+    return !is_normed_behind(t) && !is_normed_late(t);
+}
+
 static bool is_fused(const rvli_training *t)
 {
     return (t->model->features & RVLI_FUSED_QKV) != 0;
@@ -89,10 +101,18 @@ static uint64_t rotary_part(const rvli_training *t, uint64_t bytes)
     return is_joined(t) ? bytes / dim[RVLI_DIM_HEAD] * dim[RVLI_DIM_ROTARY] : bytes;
 }
 
+/* gpt_oss works out each half of the heads by itself. */
+static bool rotates_by_halves(const rvli_training *t)
+{
+    return (t->model->features & RVLI_SINKS) != 0;
+}
+
 /* x * cos + rotated(x) * sin */
 static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
 {
     uint64_t bytes = rotary_part(t, whole_bytes);
+    if (rotates_by_halves(t))
+        return rvli_rotate_pairs(t, bytes);
     rvli_block by_cosine = rvli_activation(t, bytes);
     rvli_block negated = rvli_activation(t, bytes / 2);
     rvli_block rotated = rvli_activation(t, bytes);
@@ -150,13 +170,17 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         rvli_workspace(t,
                        layer->input == NULL ? RVLI_WORKSPACE_BIAS : RVLI_WORKSPACE_RECOMPUTED_BIAS);
     layer->gate_input = rvli_activation(t, is_gated(t) ? q_bytes(t) : 0);
-    if (!is_normed_behind(t))
+    if (is_normed_at_once(t))
         q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
     bool k_kept = kept && has_gradient_of_k(t, number);
-    if (!is_normed_behind(t))
+    if (is_normed_at_once(t))
         k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
     layer->v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    if (is_normed_late(t)) {
+        q = normed(t, q, t->model->heads, &layer->q_norm, kept);
+        k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
+    }
     if (!has_positions(t)) {
         layer->q = q;
         layer->k = k;
@@ -260,7 +284,7 @@ static void narrow(rvli_training *t, rvli_layer *layer, rvli_attention_gradients
 {
     if (!rvli_is_wide(t))
         return;
-    *wide_out = (rvli_attention_gradients){layer->q, layer->k, layer->v};
+    *wide_out = (rvli_attention_gradients){.q = layer->q, .k = layer->k, .v = layer->v};
     layer->v = rvli_activation(t, kv_bytes(t) / 2);
     layer->k = rvli_activation(t, kv_bytes(t) / 2);
     layer->q = rvli_activation(t, q_bytes(t) / 2);
@@ -320,6 +344,22 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
+/* The same where each half of the heads is worked out by itself. */
+static rvli_block halves_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient)
+{
+    rvli_block halves[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
+    rvli_block others[2] = {rvli_activation(t, bytes / 2), rvli_activation(t, bytes / 2)};
+    rvli_release(t, &others[0]);
+    rvli_release(t, &others[1]);
+    others[0] = rvli_activation(t, bytes / 2);
+    rvli_release(t, gradient);
+    rvli_release(t, &others[0]); /* added in place */
+    rvli_block whole = rvli_activation(t, bytes);
+    rvli_release(t, &halves[0]);
+    rvli_release(t, &halves[1]);
+    return whole;
+}
+
 /* Of all layers its backward pass is the last that needs the angles. */
 static bool is_first_with_attention(const rvli_training *t, uint32_t number)
 {
@@ -332,6 +372,8 @@ static bool is_first_with_attention(const rvli_training *t, uint32_t number)
  * angles. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient, bool last)
 {
+    if (rotates_by_halves(t))
+        return halves_backward(t, bytes, gradient);
     rvli_block by_sine = rvli_activation(t, bytes);
     if (last)
         rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
@@ -349,25 +391,17 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
     return first_half;
 }
 
-/* Of the whole of each head, from that of its rotated part and of the other one. */
-static void join_backward(rvli_training *t, rvli_block *rotated_k, rvli_block *rotated_q,
-                          rvli_attention_gradients *of)
+/* Of the whole of each head, from that of its rotated part and of the other one: each as large as
+ * the whole, the second added in place. */
+static void join_part_backward(rvli_training *t, uint64_t bytes, rvli_block *rotated,
+                               rvli_block *gradient)
 {
-    rvli_block k = rvli_activation(t, kv_bytes(t));
-    rvli_release(t, &of->k);
-    rvli_release(t, rotated_k);
-    rvli_block q = rvli_activation(t, q_bytes(t));
-    rvli_release(t, &of->q);
-    rvli_release(t, rotated_q);
-    if (is_gated(t)) { /* norms of each head take them as they are */
-        of->k = k;
-        of->q = q;
-        return;
-    }
-    of->k = rvli_activation(t, kv_bytes(t));
-    rvli_release(t, &k);
-    of->q = rvli_activation(t, q_bytes(t));
-    rvli_release(t, &q);
+    rvli_block whole = rvli_next(t, bytes, gradient);
+    bool in_parts = rotary_part(t, bytes) < bytes;
+    rvli_block second = rvli_activation(t, in_parts ? bytes : 0);
+    rvli_release(t, rotated);
+    rvli_release(t, &second);
+    *gradient = whole;
 }
 
 /* Takes the gradient of what it gave, and leaves that of its input. */
@@ -388,13 +422,11 @@ static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
     rvli_release(t, &of_input);
 }
 
-/* The same of norms behind the rotation. */
-static void norms_behind_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+/* The same of norms that come behind the rotation, or behind all projections. */
+static void norms_apart_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
     rvli_layer *layer = &t->layers[number];
     uint64_t heads = t->model->heads, kv_heads = t->model->kv_heads;
-    if (!is_normed_behind(t))
-        return;
     if (has_gradient_of_k(t, number))
         of->k = rvli_norm_backward(t, norm_rows(t, kv_heads), norm_width(t, kv_heads),
                                    &layer->k_norm, &t->units[number], RVLI_ROLE_K_NORM, of->k);
@@ -409,7 +441,8 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         return;
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
-    norms_behind_backward(t, number, of);
+    if (is_normed_behind(t))
+        norms_apart_backward(t, number, of);
     l2_backward(t, &t->layers[number].k_norm, &of->k);
     l2_backward(t, &t->layers[number].q_norm, &of->q);
     rvli_block none = NULL; /* that of both parts stays */
@@ -420,19 +453,25 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
     rvli_block rotated_q =
         rotate_backward(t, q, is_joined(t) ? &none : &of->q, is_first_with_attention(t, number));
     if (is_joined(t)) {
-        join_backward(t, &rotated_k, &rotated_q, of);
-        return;
+        join_part_backward(t, kv_bytes(t), &rotated_k, &of->k);
+        join_part_backward(t, q_bytes(t), &rotated_q, &of->q);
+    } else {
+        of->k = rotated_k;
+        of->q = rotated_q;
     }
-    bool as_one = (t->model->features & RVLI_WIDE_QK_NORM) != 0; /* the norm takes all heads */
-    of->k = as_one ? rvli_next(t, kv_bytes(t), &rotated_k) : rotated_k;
-    of->q = as_one ? rvli_next(t, q_bytes(t), &rotated_q) : rotated_q;
+    if (t->model->features & RVLI_WIDE_QK_NORM) { /* which takes all heads at once */
+        of->k = rvli_next(t, kv_bytes(t), &of->k);
+        of->q = rvli_next(t, q_bytes(t), &of->q);
+    }
+    if (is_normed_late(t))
+        norms_apart_backward(t, number, of);
 }
 
 /* q and k: through their norm, and made contiguous. */
 static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t bytes, uint64_t heads,
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
 {
-    if (has_norms(t) && !is_normed_behind(t))
+    if (has_norms(t) && is_normed_at_once(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
     bool is_contiguous = (t->model->features & RVLI_WIDE_QK_NORM) != 0;
@@ -480,7 +519,7 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
                            rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    if (rvli_is_ring(t)) /* it lies by heads */
+    if (of->v_by_heads || rvli_is_ring(t)) /* it lies by heads */
         of->v = rvli_next(t, kv_bytes(t), &of->v);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_V_BIAS, &of->v, of_input);
@@ -584,7 +623,7 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
             rvli_release(t, &t->flow);
     }
     rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_OTHER, &of_output, &of_attended);
+        rvli_linear_backward(t, number, RVLI_ROLE_O, RVLI_ROLE_O_BIAS, &of_output, &of_attended);
     rvli_release(t, &of_output);
     part = gate_backward(t, layer, part);
     rvli_release(t, &layer->by_tokens);

@@ -176,6 +176,7 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_DELTA_BETA,
                                       RVLI_ROLE_DELTA_GATE,
                                       RVLI_ROLE_DELTA_QKV,
+                                      RVLI_ROLE_O_BIAS,
                                       RVLI_ROLE_O,
                                       RVLI_ROLE_QKV,
                                       RVLI_ROLE_V_BIAS,

@@ -5,9 +5,11 @@
  * gpt_oss).
  *
  * Keys and values are copied for each head of q. All scores are there several times for a moment;
- * their softmax stays.
+ * their softmax stays, in a forward pass that keeps nothing until the MLP has run.
  */
 #include "predict/llm/step/training.h"
+
+#define INDEX_BYTES UINT64_C(8)
 
 static uint64_t q_bytes(const rvli_training *t)
 {
@@ -37,13 +39,6 @@ static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
     return made;
 }
 
-static void drop_kept(rvli_training *t, rvli_layer *layer)
-{
-    rvli_release(t, &layer->softmax);
-    rvli_release(t, &layer->wide_k);
-    rvli_release(t, &layer->wide_v);
-}
-
 void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
     layer->wide_k = rvli_activation(t, is_grouped(t) ? q_bytes(t) : 0);
@@ -52,13 +47,15 @@ void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept)
     rvli_block scaled = next(t, scores(t, 0), &products);
     rvli_block masked = next(t, scores(t, 0), &scaled);
     rvli_block with_sinks = rvli_activation(t, scores(t, 1));
+    layer->largest = rvli_activation(t, INDEX_BYTES * t->tokens * t->model->heads);
     rvli_block lowered = next(t, scores(t, 1), &with_sinks);
+    rvli_leave(t, &layer->largest, kept);
     layer->softmax = next(t, scores(t, 1), &masked);
     rvli_block by_heads = rvli_activation(t, q_bytes(t));
     layer->attended = next(t, q_bytes(t), &by_heads);
     rvli_release(t, &lowered);
-    if (!kept)
-        drop_kept(t, layer);
+    rvli_leave(t, &layer->wide_k, kept);
+    rvli_leave(t, &layer->wide_v, kept);
 }
 
 /* What the caller still has until it returns. */
@@ -83,8 +80,11 @@ static rvli_block scores_backward(rvli_training *t, rvli_layer *layer, rvli_bloc
     rvli_release(t, &passing);
     rvli_release(t, &of_softmax);
     rvli_release(t, &layer->softmax);
-    passing = rvli_activation(t, scores(t, 1)); /* through the largest of each row */
-    rvli_release(t, &passing);
+    for (int i = 0; i < 2; i++) { /* through the largest of each row, and to where it is */
+        passing = rvli_activation(t, scores(t, 1));
+        rvli_release(t, &passing);
+    }
+    rvli_release(t, &layer->largest);
     return next(t, scores(t, 0), &of_lowered);
 }
 
@@ -104,4 +104,5 @@ void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_att
     rvli_release(t, &layer->v);
     of->v = next(t, kv_bytes(t), &of_wide_v);
     of->k = next(t, kv_bytes(t), &of_wide_k);
+    of->v_by_heads = is_grouped(t);
 }

@@ -114,6 +114,7 @@ static void gate_forward(rvli_training *t, const widths *w, rvli_experts *e, boo
         rvli_block scaled = rvli_activation(t, w->inner);
         e->factors[0] = rvli_next(t, w->inner, &scaled);
         e->factors[1] = rvli_activation(t, w->inner);
+        rvli_leave(t, &e->factors[0], kept);
         e->factors[2] = rvli_activation(t, w->inner);
         e->product = rvli_next(t, w->inner, &bounded);
     } else {
@@ -293,18 +294,38 @@ static void put_backward(rvli_training *t, const widths *w)
     rvli_release(t, &linear);
 }
 
-/* Answers the gradient of what the experts gave. Takes that of their sum, where it is its own. */
-static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e,
-                                   rvli_block *of_output)
+/* From the gradient of the sum of all outputs to that of each. That of the sum goes, where it is
+ * its own. */
+static void sum_backward(rvli_training *t, const widths *w, rvli_experts *e, rvli_block *of_output)
+{
+    if (e->of_ordered != NULL)
+        return;
+    bool in_full = w->weighed > w->selected;
+    rvli_block of_sum = rvli_activation(t, in_full ? 2 * w->tokens : 0);
+    e->of_ordered = rvli_next(t, w->weighed, &of_sum);
+    rvli_release(t, of_output);
+}
+
+void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *of_output)
+{
+    rvli_experts *e = &t->layers[number].experts;
+    widths w = widths_of(t);
+    rvli_block none = NULL;
+    bool first = rvli_is_shared_first(t) && !rvli_opens_shared(t);
+    if (takes_all(t))
+        e->of_ordered = rvli_activation(t, w.selected);
+    else if (first || !rvli_has_shared(t))
+        sum_backward(t, &w, e, first ? &none : of_output);
+}
+
+/* Answers the gradient of what the experts gave. */
+static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_experts *e)
 {
     bool in_full = w->weighed > w->selected;
     bool recomputed = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    rvli_block of_sum = rvli_activation(t, in_full ? 2 * w->tokens : 0);
-    rvli_block of_ordered = rvli_next(t, w->weighed, &of_sum);
-    rvli_release(t, of_output);
     rvli_block of_weighed = rvli_activation(t, w->weighed);
     put_backward(t, w);
-    rvli_release(t, &of_ordered);
+    rvli_release(t, &e->of_ordered);
     rvli_release(t, &e->inverse);
     rvli_block of_weights = rvli_activation(t, w->weighed);
     rvli_block of_given = rvli_activation(t, w->weighed);
@@ -319,23 +340,35 @@ static rvli_block weights_backward(rvli_training *t, const widths *w, rvli_exper
     return rvli_next(t, w->selected, &of_given);
 }
 
+/* Takes the gradient of what was bounded on so many sides: a byte for each element says where. */
+static rvli_block unbounded(rvli_training *t, const widths *w, int sides, rvli_block *of_bounded)
+{
+    rvli_block above = rvli_activation(t, w->inner / 2);
+    rvli_block below = rvli_activation(t, sides > 1 ? w->inner / 2 : 0);
+    rvli_block gradient = rvli_activation(t, w->inner);
+    rvli_release(t, &below);
+    rvli_release(t, &above);
+    rvli_release(t, of_bounded);
+    return gradient;
+}
+
 /* The same of a bounded gate by its sigmoid: gate and up are every second element. */
 static rvli_block bounded_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                    rvli_block of_product)
 {
-    rvli_block of_up = rvli_activation(t, w->inner);
-    rvli_block of_gated = rvli_next(t, w->inner, &of_product);
+    rvli_block of_gated = rvli_activation(t, w->inner);
+    rvli_block of_up = rvli_next(t, w->inner, &of_product);
     rvli_release(t, &e->factors[1]);
     rvli_release(t, &e->factors[2]);
-    rvli_block of_gate = rvli_activation(t, w->inner);
-    rvli_block of_sigmoid = rvli_next(t, w->inner, &of_gated);
+    rvli_block of_sigmoid = rvli_activation(t, w->inner);
+    rvli_block of_gate = rvli_next(t, w->inner, &of_gated);
     rvli_release(t, &e->activated);
     rvli_block of_scaled = rvli_next(t, w->inner, &of_sigmoid);
     rvli_release(t, &e->factors[0]);
     rvli_block passing = rvli_next(t, w->inner, &of_scaled);
     rvli_release(t, &passing);
-    rvli_block of_bounded = rvli_next(t, w->inner, &of_up);
-    rvli_block of_free = rvli_next(t, w->inner, &of_gate);
+    rvli_block of_bounded = unbounded(t, w, 2, &of_up);
+    rvli_block of_free = unbounded(t, w, 1, &of_gate);
     rvli_release(t, &e->up);
     rvli_block of_both = rvli_next(t, w->up, &of_bounded);
     rvli_block second = rvli_next(t, w->up, &of_free);
@@ -409,17 +442,19 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
     rvli_experts *e = &layer->experts;
     widths w = widths_of(t);
     rvli_sum of_tokens = {0};
-    rvli_block of_given = rvli_activation(t, takes_all(t) ? w.selected : 0);
+    if (takes_all(t) && e->of_ordered == NULL)
+        e->of_ordered = rvli_activation(t, w.selected);
     rvli_block of_shared = rvli_shared_expert_open_backward(t, unit, e, &of_tokens);
     bool first = rvli_is_shared_first(t), behind = rvli_has_shared(t) && !first;
     if (behind)
         rvli_shared_expert_backward(t, number, NULL, &of_tokens);
     if (!takes_all(t)) {
-        rvli_block mine = first ? NULL : of_output;
-        of_given = weights_backward(t, &w, e, &mine);
-        of_output = first ? of_output : NULL;
+        rvli_block none = NULL;
+        sum_backward(t, &w, e, first ? &none : &of_output);
+        e->of_ordered = weights_backward(t, &w, e);
     }
-    rvli_block of_up = outputs_backward(t, &w, e, unit, of_given);
+    rvli_block of_up = outputs_backward(t, &w, e, unit, e->of_ordered);
+    e->of_ordered = NULL;
     rvli_gradient(t, unit, RVLI_ROLE_GATE);
     rvli_block of_selected = rvli_next(t, w.selected, &of_up);
     rvli_release(t, &e->selected);

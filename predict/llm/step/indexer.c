@@ -217,7 +217,4 @@ void rvli_indexer_hand_on(rvli_training *t, uint32_t number)
 void rvli_indexer_end(rvli_training *t)
 {
     rvli_release(t, &t->chosen);
-    bool passed_on = rvli_is_ring(t) || (rvli_has_indexer(t) && recomputes(t));
-    if (!passed_on)
-        rvli_release(t, &t->mask);
 }

@@ -151,6 +151,7 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     bool norm_has_it = rvli_is_wide(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     bool input_kept = recompute || norm_has_it || (!has_norms_before(t) && !rvli_is_frozen(t));
     rvli_block given = run(t, number, !recompute, false);
+    rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
     rvli_block product = multiplied(t, given);
     rvli_block output = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
     rvli_release(t, &product);
@@ -178,12 +179,14 @@ static rvli_block mixed_backward(rvli_training *t, uint32_t number)
                               RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
 
-static void backward(rvli_training *t, uint32_t number)
+/* of_given: of what the MLP gave; NULL: as behind_backward() works it out. */
+static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
-    rvli_block gradient = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
-    gradient = rvli_mlp_backward(t, number, gradient);
+    if (of_given == NULL)
+        of_given = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
+    rvli_block gradient = rvli_mlp_backward(t, number, of_given);
     rvli_gradient_others(t, unit);
     if (has_norms_before(t))
         gradient = rvli_norm_backward(t, t->tokens, width(t), &layer->before_mlp, unit,
@@ -197,8 +200,13 @@ static void backward(rvli_training *t, uint32_t number)
 void rvli_layer_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
+    rvli_block of_given = NULL;
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
-        if (!has_norms_behind(t)) /* which need what they kept */
+        if (t->model->features & RVLI_NUMBERS) /* which need nothing that was kept */
+            of_given = behind_backward(t, &t->units[number], NULL, RVLI_ROLE_OTHER);
+        if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
+            rvli_experts_backward_early(t, number, &of_given);
+        else if (!has_norms_behind(t)) /* which need what they kept */
             rvli_down_backward_early(t, number);
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
         rvli_block nothing = run(t, number, true, true);
@@ -206,7 +214,7 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         done_with_middle(t, layer, true);
     }
     if (!is_one_block(t)) {
-        backward(t, number);
+        backward(t, number, of_given);
         return;
     }
     rvli_block gradient = run_one_backward(t, number);

@@ -289,11 +289,11 @@ void rvli_loss_forward(rvli_training *t)
         rvli_release(t, &t->hidden);
     t->hidden = NULL;
     rvli_streams_done(t);
+    rvli_indexer_end(t);
+    rvli_masks_returned(t);
     if (t->layers[0].input != t->embedded)
         rvli_release(t, &t->embedded);
     t->embedded = NULL;
-    if (rvli_is_ring(t) && (t->options->flags & RVL_MODEL_RECOMPUTE) == 0)
-        rvli_release(t, &t->mask); /* recomputing, each layer has it */
     kinds[t->options->loss](t);
     rvli_offload_end(t);
 }

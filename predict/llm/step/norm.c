@@ -112,10 +112,11 @@ static void fetch(rvli_training *t, const rvli_norm *kept, uint64_t bytes)
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, bytes);
 }
 
-static void release_begin(rvli_training *t, rvli_layer *layer)
+static void release_begin(rvli_training *t, uint32_t number)
 {
-    rvli_release(t, &layer->input);
-    rvli_release(t, &layer->handed);
+    rvli_release(t, &t->layers[number].input);
+    rvli_release(t, &t->layers[number].handed);
+    rvli_masks_layer_done(t, number);
 }
 
 /* With the last tensor of a layer that was computed again, what it began with goes. */
@@ -123,7 +124,7 @@ static void release_recomputed_from(rvli_training *t, const rvli_norm *kept)
 {
     for (uint32_t i = 0; (t->options->flags & RVL_MODEL_RECOMPUTE) && i < t->model->layers; i++) {
         if (kept == &t->layers[i].before_attention)
-            release_begin(t, &t->layers[i]);
+            release_begin(t, i);
     }
 }
 
@@ -155,6 +156,13 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_release(t, &added);
 }
 
+/* Of a product autograd works out the gradient of the second factor first: OLMo's and gpt_oss's
+ * norms multiply the weight by what is scaled, Gemma's the other way. */
+static bool is_weight_first(const rvli_training *t)
+{
+    return (t->model->features & (RVLI_SINKS | RVLI_NORMS_BEHIND)) != 0;
+}
+
 /* The same in fp32: takes the gradient of the output, and answers that of what was scaled. */
 static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64_t width,
                                          rvli_norm *kept, rvli_unit *unit, rvli_role role,
@@ -166,8 +174,10 @@ static rvli_block weigh_in_full_backward(rvli_training *t, uint64_t rows, uint64
     if (kept->input == NULL)
         rvli_streams_again(t, unit);
     fetch(t, kept, rvli_is_frozen(t) ? 0 : full);
+    rvli_block of_scaled = rvli_activation(t, is_weight_first(t) ? full : 0);
     rvli_block of_weight = rvli_activation(t, rvli_is_frozen(t) ? 0 : full);
-    rvli_block of_scaled = rvli_activation(t, full);
+    if (!is_weight_first(t))
+        of_scaled = rvli_activation(t, full);
     rvli_gradient_summed(t, unit, role, rows, width);
     rvli_release(t, &of_weight);
     rvli_fetched(t);

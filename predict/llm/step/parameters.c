@@ -31,6 +31,7 @@ static const named_role roles[] = {
     {LAYER "self_attn.kv_a_proj_with_mqa.weight", RVLI_ROLE_K},
     {LAYER "self_attn.kv_b_proj.weight", RVLI_ROLE_V},
     {LAYER "self_attn.o_proj.weight", RVLI_ROLE_O},
+    {LAYER "self_attn.o_proj.bias", RVLI_ROLE_O_BIAS},
     {LAYER "self_attn.q_a_layernorm.weight", RVLI_ROLE_Q_NORM},
     {LAYER "self_attn.kv_a_layernorm.weight", RVLI_ROLE_K_NORM},
     {LAYER "self_attn.q_norm.weight", RVLI_ROLE_Q_NORM},
@@ -146,7 +147,8 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
 {
     static const rvli_role weights[RVLI_ROLE_COUNT] = {[RVLI_ROLE_Q_BIAS] = RVLI_ROLE_Q,
                                                        [RVLI_ROLE_K_BIAS] = RVLI_ROLE_K,
-                                                       [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V};
+                                                       [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V,
+                                                       [RVLI_ROLE_O_BIAS] = RVLI_ROLE_O};
     uint32_t *adapter = &unit->adapters[weights[role]];
     if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0 || t->tape.failed)
         return;
@@ -158,9 +160,45 @@ static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role
     unit->by_role[role] = (*adapter)++;
 }
 
+/* Families of which the module has the experts before the router: DeepSeek's, Llama 4, and Qwen3's
+ * without a shared one. */
+static bool has_experts_first(const rvl_model *model)
+{
+    const uint64_t deepseek = RVLI_ROUTER_BIAS | RVLI_FULL_ROUTER;
+    if ((model->features & deepseek) == deepseek)
+        return (model->features & RVLI_SHARED_FIRST) == 0;
+    if (model->features & (RVLI_MLA | RVLI_ALL_EXPERTS))
+        return true;
+    return (model->features & RVLI_QK_NORM) != 0 &&
+           (model->features & (RVLI_GATED_Q | RVLI_SHARED)) == 0;
+}
+
+/* The router stands right behind the experts that come one after the other. */
+static void put_before_router(rvli_training *t, rvli_unit *unit, const rvli_tensor *tensor,
+                              rvli_role role)
+{
+    uint32_t last = t->parameter_count, router = unit->by_role[RVLI_ROLE_ROUTER];
+    bool is_expert = strncmp(tensor->pattern, EXPERT, sizeof EXPERT - 1) == 0;
+    if (!is_expert || router == 0 || router + 1 != last || !has_experts_first(t->model))
+        return;
+    rvli_parameter expert = t->parameters[last - 1];
+    t->parameters[last - 1] = t->parameters[router - 1];
+    t->parameters[router - 1] = expert;
+    unit->by_role[role] = router;
+    unit->by_role[RVLI_ROLE_ROUTER] = last;
+}
+
+/* What chooses experts beside their scores: a buffer of the module. */
+static bool is_buffer(const rvli_tensor *tensor)
+{
+    return strcmp(tensor->pattern, LAYER "mlp.gate.e_score_correction_bias") == 0;
+}
+
 static void take(void *user, const rvli_tensor *tensor)
 {
     rvli_training *t = user;
+    if (is_buffer(tensor))
+        return;
     bool in_layer = tensor->layer != RVL_MODEL_NO_LAYER;
     rvli_unit *unit = in_layer ? &t->units[tensor->layer] : rvli_root(t);
     rvli_role role = role_of(t, tensor->pattern);
@@ -181,6 +219,7 @@ static void take(void *user, const rvli_tensor *tensor)
                          .share_elements = rvli_base_share(t->options->base_dtype, tensor, ranks)};
     add_to_unit(t, unit, role);
     put_before_adapter(t, unit, role);
+    put_before_router(t, unit, tensor, role);
     take_adapter(t, unit, role, tensor);
 }
 

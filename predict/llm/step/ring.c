@@ -42,7 +42,7 @@ void rvli_ring_mask_make(rvli_training *t)
     rvli_block inside = rvli_activation(t, pairs);
     rvli_release(t, &causal);
     rvli_block same = rvli_activation(t, pairs);
-    t->mask = rvli_activation(t, pairs);
+    t->masks[0] = rvli_activation(t, pairs);
     rvli_release(t, &same);
     rvli_release(t, &inside);
 }

@@ -81,6 +81,38 @@ static void softmax_forward(rvli_training *t, rvli_experts *e)
     rvli_release(t, &biased);
 }
 
+/* The sum of the best two of each group, and which groups these choose. */
+typedef struct groups {
+    rvli_block places;
+    rvli_block sums;
+    rvli_block mask; /* of groups */
+    rvli_block each; /* of experts, where there are several groups */
+    rvli_block outside;
+} groups;
+
+/* Leaves the scores of experts in groups that were chosen. */
+static groups choose_groups(rvli_training *t, rvli_block *scores)
+{
+    uint64_t count = t->tokens * t->model->dim[RVLI_DIM_EXPERT_GROUPS];
+    groups g = {0};
+    rvli_block values = rvli_activation(t, 2 * RVLI_FULL * count);
+    g.places = rvli_activation(t, 2 * INDEX_BYTES * count);
+    g.sums = rvli_next(t, RVLI_FULL * count, &values);
+    g.mask = rvli_activation(t, RVLI_FULL * count);
+    g.each = rvli_activation(t, count > t->tokens ? RVLI_FULL * pairs(t) : 0);
+    rvli_block inside = rvli_activation(t, pairs(t));
+    g.outside = rvli_next(t, pairs(t), &inside);
+    *scores = rvli_next(t, RVLI_FULL * pairs(t), scores);
+    return g;
+}
+
+static void drop_groups(rvli_training *t, groups *g)
+{
+    rvli_block *all[] = {&g->outside, &g->places, &g->sums, &g->mask, &g->each};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        rvli_release(t, all[i]);
+}
+
 /* DeepSeek's: without groups that were not chosen. MiniMax M2 has none. */
 static void sigmoid_forward(rvli_training *t, rvli_experts *e)
 {
@@ -89,18 +121,15 @@ static void sigmoid_forward(rvli_training *t, rvli_experts *e)
     e->scores = rvli_activation(t, RVLI_FULL * pairs(t));
     rvli_release(t, &full);
     rvli_block biased = rvli_activation(t, RVLI_FULL * pairs(t));
-    rvli_block mask = rvli_activation(t, grouped ? RVLI_FULL * pairs(t) : 0);
-    rvli_block inside = rvli_activation(t, grouped ? pairs(t) : 0);
-    rvli_block outside = rvli_next(t, grouped ? pairs(t) : 0, &inside);
+    groups g = {0};
     if (grouped)
-        biased = rvli_next(t, RVLI_FULL * pairs(t), &biased);
+        g = choose_groups(t, &biased);
     rvli_block values = choose(t, e);
     rvli_block gathered = rvli_next(t, RVLI_FULL * chosen(t), &values);
     e->divided = rvli_activation(t, grouped ? RVLI_FULL * chosen(t) : 0);
     e->weights = rvli_next(t, weights_bytes(t), &gathered);
-    rvli_release(t, &outside);
     rvli_release(t, &biased);
-    rvli_release(t, &mask);
+    drop_groups(t, &g);
 }
 
 static void chosen_first_forward(rvli_training *t, rvli_experts *e)

@@ -56,20 +56,6 @@ static uint64_t pairs(const rvli_training *t)
     return (uint64_t)t->options->seq_len * t->options->seq_len;
 }
 
-/* Where plain operations attend, in bf16 for layers with a window and those without. */
-void rvli_mask_make(rvli_training *t)
-{
-    bool windows = rvli_has_layers(t->model, RVLI_LAYER_WINDOW);
-    uint64_t bytes = 0;
-    if (t->model->features & RVLI_SINKS)
-        bytes = (windows ? 2 : 1) * RVLI_HALF * pairs(t);
-    else if (windows && t->options->seq_len >= t->model->window)
-        bytes = pairs(t);
-    if (rvli_has_indexer(t))
-        bytes = pairs(t);
-    t->mask = rvli_activation(t, bytes);
-}
-
 static uint64_t sums_bytes(const rvli_training *t)
 {
     bool padded = t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT;

@@ -121,6 +121,7 @@ static rvli_block drop_gradients(rvli_training *t, rvli_unit *unit)
                                       RVLI_ROLE_DOWN,
                                       RVLI_ROLE_UP,
                                       RVLI_ROLE_GATE,
+                                      RVLI_ROLE_O_BIAS,
                                       RVLI_ROLE_O,
                                       RVLI_ROLE_V_BIAS,
                                       RVLI_ROLE_V,

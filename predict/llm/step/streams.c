@@ -149,7 +149,7 @@ void rvli_streams_begin(rvli_training *t)
     s->embedded = t->embedded;
     t->embedded = NULL;
     embed_for_layers(t);
-    rvli_mask_make(t);
+    rvli_masks_make(t);
     pass(t, hidden_bytes(t));
     for (uint64_t i = 0; i < others(t); i++)
         s->spread[i] = scaled_forward(t, &s->first[i]);

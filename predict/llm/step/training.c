@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define EMBEDDED_UNSORTED_MAX 3072
+#define EMBEDDED_ROWS_OF_THREAD 10
 #define STEPS_MAX 5
 #define INDEX_BYTES UINT64_C(8) /* of a token */
 
@@ -117,9 +119,9 @@ static void forward(rvli_training *t)
         rvli_streams_begin(t);
         make_rotary(t, t->streams.rotary);
     }
-    make_rotary(t, t->rotary);
     if (!rvli_has_streams(t) && !rvli_is_ring(t))
-        rvli_mask_make(t);
+        rvli_masks_make(t);
+    make_rotary(t, t->rotary);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
@@ -127,7 +129,6 @@ static void forward(rvli_training *t)
         rvli_indexer_hand_on(t, layer);
         rvli_tape_between(&t->tape);
     }
-    rvli_indexer_end(t);
     rvli_streams_end(t);
     rvli_loss_forward(t);
     rvli_end_autocast(t);
@@ -139,6 +140,18 @@ static bool is_head_product(const rvli_training *t)
 {
     return t->options->loss == RVL_MODEL_LOSS_PLAIN ||
            (t->options->loss == RVL_MODEL_LOSS_CHUNKED && t->options->loss_chunks == 1);
+}
+
+/* Many tokens are sorted, and summed in segments of which no more is known than how many there may
+ * be (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu). */
+static void sum_segments(rvli_training *t)
+{
+    uint64_t rows = t->model->dim[RVLI_DIM_VOCABULARY];
+    uint64_t segments = (t->tokens < rows ? t->tokens : rows) + t->tokens / EMBEDDED_ROWS_OF_THREAD;
+    if (t->tokens <= EMBEDDED_UNSORTED_MAX)
+        return;
+    rvli_block sums = rvli_activation(t, RVLI_FULL * segments * t->model->dim[RVLI_DIM_HIDDEN]);
+    rvli_release(t, &sums);
 }
 
 static void embedding_backward(rvli_training *t)
@@ -157,6 +170,7 @@ static void embedding_backward(rvli_training *t)
     rvli_block of_head = embedding->gradient; /* NULL: not tied */
     embedding->gradient = NULL;
     rvli_gradient(t, root, RVLI_ROLE_EMBEDDING);
+    sum_segments(t);
     rvli_release(t, &t->flow);
     if (of_head == NULL)
         return;
@@ -184,7 +198,7 @@ static void backward(rvli_training *t)
     }
     rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
-    rvli_release(t, &t->mask);
+    rvli_masks_done(t);
     rvli_streams_begin_backward(t);
     embedding_backward(t);
     rvli_fetch_end(t);

@@ -35,6 +35,7 @@ typedef enum rvli_role {
     RVLI_ROLE_Q_DOWN, /* latent attention: compresses q. K compresses keys and values, V makes both
                        */
     RVLI_ROLE_O,
+    RVLI_ROLE_O_BIAS,
     RVLI_ROLE_Q_NORM,
     RVLI_ROLE_K_NORM,
     RVLI_ROLE_GATE,
@@ -175,6 +176,7 @@ typedef struct rvli_experts {
     rvli_block places;  /* of tokens in this order */
     rvli_block sorted_weights;
     rvli_block of_weights; /* backward: of these */
+    rvli_block of_ordered; /* of their outputs in the tokens' order, or of all outputs */
     rvli_block inverse;    /* of the order */
     rvli_block repeated;   /* where all get all tokens: these before they are weighed */
     rvli_block selected;   /* what they get */
@@ -298,6 +300,7 @@ typedef struct rvli_layer {
     rvli_delta delta;
     rvli_block sums;    /* of each row's exponentials, logarithms */
     rvli_block softmax; /* by math: of all scores */
+    rvli_block largest; /* plain: where the largest of each row is */
     rvli_block wide_q;  /* and what was multiplied, for every head of q: by math in fp32 */
     rvli_block wide_k;
     rvli_block wide_v;
@@ -374,7 +377,7 @@ typedef struct rvli_training {
     rvli_block gather_buffer; /* what the last gathering left to be copied, or has fetched ahead */
     rvli_block reduce_input;
     rvli_block rotary[2]; /* cosines and sines of the positions */
-    rvli_block mask;      /* for layers that need one, in the forward pass */
+    rvli_block masks[2];  /* of full attention, and of a window */
     rvli_block chosen;    /* by the indexer of the layer before */
     rvli_block hidden;    /* between layers, forward */
     rvli_block embedded;  /* what the first layer got */
@@ -642,17 +645,24 @@ rvli_block rvli_attention_forward(rvli_training *t, uint32_t number, bool kept);
  * none. */
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output);
 
+/* ---- masks.c: what tokens see ---- */
+
+void rvli_masks_make(rvli_training *t);
+/* The module's forward pass is over; a layer's backward pass is; all are. */
+void rvli_masks_returned(rvli_training *t);
+void rvli_masks_layer_done(rvli_training *t, uint32_t number);
+void rvli_masks_done(rvli_training *t);
+
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
 typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
+    bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len);
 
-/* What tokens see, where kernels cannot work it out. The caller releases t->mask. */
-void rvli_mask_make(rvli_training *t);
 /* Makes layer->attended from layer->q, k and v. */
 void rvli_sdpa_forward(rvli_training *t, rvli_layer *layer, bool kept);
 /* Behind the output projection: drops what nobody needs any more. */
@@ -740,7 +750,7 @@ void rvli_indexer_attended(rvli_training *t, rvli_layer *layer);
 void rvli_indexer_done(rvli_training *t, rvli_layer *layer, bool again);
 /* Parts with positions, each half from two products. */
 rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes);
-/* Behind a layer; behind the last one. */
+/* Behind a layer; behind the last norm. */
 void rvli_indexer_hand_on(rvli_training *t, uint32_t number);
 void rvli_indexer_end(rvli_training *t);
 
@@ -749,6 +759,9 @@ void rvli_indexer_end(rvli_training *t);
 /* partial: recomputing stops when the last tensor is there that the backward pass needs. */
 rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+/* What the backward pass works out before it needs what was kept. of_output: as above; what is not
+ * needed any more is released. */
+void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *of_output);
 
 /* ---- router.c: what chooses them ---- */
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What tokens see, where kernels cannot work it out (transformers/masking_utils.py): a byte for
+ * each pair of tokens, or bf16 for attention by plain operations. Layers with a window have one of
+ * their own. Qwen's sparse models make that one even if no layer has a window.
+ *
+ * The module's forward pass holds masks until it returns. Layers that are computed again need them
+ * until the first of their kind is done.
+ */
+#include <string.h>
+
+#include "predict/llm/step/training.h"
+
+static uint64_t pairs(const rvli_training *t)
+{
+    return (uint64_t)t->options->seq_len * t->options->seq_len;
+}
+
+static bool is_plain(const rvli_training *t)
+{
+    return (t->model->features & RVLI_SINKS) != 0;
+}
+
+static bool has_window(const rvli_training *t)
+{
+    if (strcmp(t->model->type, "qwen2_moe") == 0)
+        return true;
+    bool ends_before = t->options->seq_len >= t->model->window;
+    return rvli_has_layers(t->model, RVLI_LAYER_WINDOW) && (is_plain(t) || ends_before);
+}
+
+/* What is inside of the window, and not later. */
+static rvli_block window_mask(rvli_training *t)
+{
+    rvli_block inside = rvli_activation(t, pairs(t));
+    rvli_block seen = rvli_next(t, pairs(t), &inside);
+    rvli_block earlier = rvli_activation(t, pairs(t));
+    rvli_block both = rvli_activation(t, pairs(t));
+    rvli_release(t, &earlier);
+    rvli_release(t, &seen);
+    return both;
+}
+
+void rvli_masks_make(rvli_training *t)
+{
+    rvli_block earlier = rvli_activation(t, is_plain(t) || rvli_has_indexer(t) ? pairs(t) : 0);
+    t->masks[0] = is_plain(t) ? rvli_next(t, RVLI_HALF * pairs(t), &earlier) : earlier;
+    if (!has_window(t))
+        return;
+    rvli_block inside = window_mask(t);
+    t->masks[1] = is_plain(t) ? rvli_next(t, RVLI_HALF * pairs(t), &inside) : inside;
+}
+
+void rvli_masks_returned(rvli_training *t)
+{
+    bool again = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+    rvli_leave(t, &t->masks[0], again);
+    rvli_leave(t, &t->masks[1], again && rvli_has_layers(t->model, RVLI_LAYER_WINDOW));
+}
+
+void rvli_masks_layer_done(rvli_training *t, uint32_t number)
+{
+    bool needed[2] = {false, false};
+    for (uint32_t lower = 0; lower < number; lower++)
+        needed[rvli_layer_is(t->model, lower, RVLI_LAYER_WINDOW)] = true;
+    for (int i = 0; i < 2; i++)
+        rvli_leave(t, &t->masks[i], needed[i]);
+}
+
+void rvli_masks_done(rvli_training *t)
+{
+    for (int i = 0; i < 2; i++)
+        rvli_release(t, &t->masks[i]);
+}
