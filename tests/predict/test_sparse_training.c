@@ -58,6 +58,20 @@ static const char ll4[] =
     "value_heads\":2,\"head_dim\":128,\"num_local_experts\":8,\"num_experts_per_tok\":1,\"i"
     "nterleave_moe_layer_step\":2,\"vocab_size\":8000,\"tie_word_embeddings\":false}";
 
+/* gpt-oss. */
+static const char oss[] =
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":1024,\"intermediate_size\":1024,\"num_hidde"
+    "n_layers\":4,\"num_attention_heads\":16,\"num_key_value_heads\":4,\"head_dim\":64,\"nu"
+    "m_local_experts\":16,\"num_experts_per_tok\":4,\"sliding_window\":128,\"vocab_size\":"
+    "8000,\"tie_word_embeddings\":false}";
+
+/* Granite with a shared expert. */
+static const char gms[] =
+    "{\"model_type\":\"granitemoeshared\",\"hidden_size\":1024,\"intermediate_size\":512,\"s"
+    "hared_intermediate_size\":1024,\"num_hidden_layers\":4,\"num_attention_heads\":16,\""
+    "num_key_value_heads\":4,\"num_local_experts\":32,\"num_experts_per_tok\":4,\"vocab_s"
+    "ize\":8000,\"tie_word_embeddings\":false}";
+
 typedef struct program {
     const char *config;
     rvli_training_shape shape;
@@ -84,11 +98,18 @@ static const program programs[] = {
     {glm, {FSDP, .micro_batch = 1, .seq_len = 4096}, 3351802880, 4294967296},
     {glm, {FSDP, .micro_batch = 3, .seq_len = 2500, .flags = RR}, 2550354432, 3460300800},
     {q2, {FSDP, .micro_batch = 1, .seq_len = 4096}, 3482022400, 4292870144},
+    {ll4, {FSDP, .micro_batch = 1, .seq_len = 2048}, 1506741760, 1782579200},
     {ll4,
      {DDP, .micro_batch = 1, .seq_len = 2048,
       .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_BUCKET_FREED},
      1300098048,
      1428160512},
+    {oss, {FSDP, .micro_batch = 1, .seq_len = 2048}, 2940402688, 3693084672},
+    {oss,
+     {FSDP, .micro_batch = 2, .seq_len = 1000, .flags = RVL_MODEL_RECOMPUTE},
+     1706081792,
+     2321547264},
+    {gms, {FSDP, .micro_batch = 1, .seq_len = 4096}, 2779584000, 3424649216},
 };
 
 static uint64_t apart(uint64_t a, uint64_t b)

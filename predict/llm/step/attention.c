@@ -135,8 +135,6 @@ static rvli_block join(rvli_training *t, rvli_block rotated, uint64_t whole_byte
 static rvli_block l2_normed(rvli_training *t, rvli_block rotated, uint64_t heads, rvli_norm *norm,
                             bool kept)
 {
-    if ((t->model->features & RVLI_QK_L2_NORM) == 0)
-        return rotated;
     uint64_t bytes = rvli_bytes_of(rotated);
     norm->input = rvli_activation(t, 2 * bytes);
     rvli_block squares = rvli_activation(t, 2 * bytes);
@@ -160,6 +158,17 @@ static void fused_forward(rvli_training *t, uint32_t number, bool kept)
     layer->v = rvli_linear_forward(t, number, RVLI_ROLE_QKV, kept);
     layer->q = join(t, rotate(t, q_bytes(t)), q_bytes(t));
     layer->k = join(t, rotate(t, kv_bytes(t)), kv_bytes(t));
+}
+
+/* Llama 4's, of which layers with positions norm q and k behind these. */
+static void complex_forward(rvli_training *t, uint32_t number, rvli_block q, rvli_block k,
+                            bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_complex_forward(t, number, &q, &k);
+    bool normed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
+    layer->q = normed ? l2_normed(t, q, t->model->heads, &layer->q_norm, kept) : q;
+    layer->k = normed ? l2_normed(t, k, t->model->kv_heads, &layer->k_norm, kept) : k;
 }
 
 static void apart_forward(rvli_training *t, uint32_t number, bool kept)
@@ -186,6 +195,10 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         layer->k = k;
         return;
     }
+    if (rvli_has_complex_positions(t)) {
+        complex_forward(t, number, q, k, kept);
+        return;
+    }
     rvli_block rotated_q = rotate(t, q_bytes(t));
     rvli_block rotated_k = rotate(t, kv_bytes(t));
     layer->q = join(t, rotated_q, q_bytes(t));
@@ -196,8 +209,6 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         layer->q = normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
         layer->k = normed(t, layer->k, t->model->kv_heads, &layer->k_norm, k_kept);
     }
-    layer->q = l2_normed(t, layer->q, t->model->heads, &layer->q_norm, kept);
-    layer->k = l2_normed(t, layer->k, t->model->kv_heads, &layer->k_norm, kept);
 }
 
 /* By the sigmoid of the gate. */
@@ -407,19 +418,20 @@ static void join_part_backward(rvli_training *t, uint64_t bytes, rvli_block *rot
 /* Takes the gradient of what it gave, and leaves that of its input. */
 static void l2_backward(rvli_training *t, rvli_norm *norm, rvli_block *gradient)
 {
-    if ((t->model->features & RVLI_QK_L2_NORM) == 0)
+    if (norm->input == NULL) /* a layer without positions */
         return;
-    uint64_t bytes = rvli_bytes_of(norm->input);
-    rvli_block of_scaled = rvli_activation(t, bytes);
-    rvli_release(t, gradient);
-    rvli_block of_input = rvli_activation(t, bytes);
-    rvli_block squares = rvli_activation(t, bytes);
-    rvli_release(t, &of_scaled);
-    rvli_release(t, &squares);
-    rvli_release(t, &norm->scale);
-    rvli_release(t, &norm->input);
-    *gradient = rvli_activation(t, bytes / 2);
-    rvli_release(t, &of_input);
+    uint64_t width = t->model->dim[RVLI_DIM_HEAD];
+    uint64_t rows = rvli_bytes_of(*gradient) / RVLI_HALF / width;
+    rvli_block of_scaled = rvli_next(t, RVLI_FULL * rows * width, gradient);
+    rvli_block of_input = rvli_norm_scaled_backward(t, rows, width, norm, of_scaled);
+    *gradient = rvli_next(t, RVLI_HALF * rows * width, &of_input);
+}
+
+static void complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
+{
+    l2_backward(t, &t->layers[number].k_norm, &of->k);
+    l2_backward(t, &t->layers[number].q_norm, &of->q);
+    rvli_complex_backward(t, number, of);
 }
 
 /* The same of norms that come behind the rotation, or behind all projections. */
@@ -439,12 +451,14 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
 {
     if (!has_positions(t))
         return;
+    if (rvli_has_complex_positions(t)) {
+        complex_backward(t, number, of);
+        return;
+    }
     uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
     if (is_normed_behind(t))
         norms_apart_backward(t, number, of);
-    l2_backward(t, &t->layers[number].k_norm, &of->k);
-    l2_backward(t, &t->layers[number].q_norm, &of->q);
     rvli_block none = NULL; /* that of both parts stays */
     rvli_block rotated_k =
         with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, false) : NULL;
@@ -474,7 +488,8 @@ static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t by
     if (has_norms(t) && is_normed_at_once(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
-    bool is_contiguous = (t->model->features & RVLI_WIDE_QK_NORM) != 0;
+    bool is_contiguous =
+        (t->model->features & RVLI_WIDE_QK_NORM) != 0 || rvli_has_complex_positions(t);
     if (!has_positions(t) || is_contiguous)
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);

@@ -120,7 +120,10 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     rvli_block product = multiplied(t, attended);
     layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
     rvli_release(t, &product);
-    rvli_release(t, &attended);
+    if (rvli_has_complex_positions(t))
+        layer->named = attended;
+    else
+        rvli_release(t, &attended);
     if (has_norms_before(t))
         layer->mlp_input =
             rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
@@ -141,6 +144,7 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
         layer->middle = NULL;
     }
     rvli_release(t, &layer->middle);
+    rvli_release(t, &layer->named);
     rvli_release(t, &layer->experts.routed);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What tokens see, where kernels cannot work it out (transformers/masking_utils.py): a byte for
- * each pair of tokens, or bf16 for attention by plain operations. Layers with a window have one of
- * their own. Qwen's sparse models make that one even if no layer has a window.
+ * each pair of tokens, or bf16 of all sequences for attention by plain operations. Layers with a
+ * window have one of their own. Qwen's sparse models make that one even if no layer has a window.
  *
  * The module's forward pass holds masks until it returns. Layers that are computed again need them
  * until the first of their kind is done.
@@ -44,11 +44,12 @@ static rvli_block window_mask(rvli_training *t)
 void rvli_masks_make(rvli_training *t)
 {
     rvli_block earlier = rvli_activation(t, is_plain(t) || rvli_has_indexer(t) ? pairs(t) : 0);
-    t->masks[0] = is_plain(t) ? rvli_next(t, RVLI_HALF * pairs(t), &earlier) : earlier;
+    uint64_t plain = RVLI_HALF * pairs(t) * t->options->micro_batch;
+    t->masks[0] = is_plain(t) ? rvli_next(t, plain, &earlier) : earlier;
     if (!has_window(t))
         return;
     rvli_block inside = window_mask(t);
-    t->masks[1] = is_plain(t) ? rvli_next(t, RVLI_HALF * pairs(t), &inside) : inside;
+    t->masks[1] = is_plain(t) ? rvli_next(t, plain, &inside) : inside;
 }
 
 void rvli_masks_returned(rvli_training *t)

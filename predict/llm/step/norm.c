@@ -23,7 +23,8 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
     }
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
-    if (rvli_has_streams(t) && !kept)
+    bool is_passing = rvli_has_complex_positions(t); /* Llama 4's has no name */
+    if (is_passing || (rvli_has_streams(t) && !kept))
         rvli_release(t, &scaled); /* its name is given to the product */
     rvli_block output = rvli_activation(t, half);
     *normed_out = in_full(t) ? scaled : first;

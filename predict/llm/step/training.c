@@ -85,6 +85,10 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
+    if (rvli_has_complex_positions(t)) {
+        rvli_complex_make(t);
+        return;
+    }
     uint64_t angles = t->options->seq_len * rotary_width(t->model);
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);

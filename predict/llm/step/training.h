@@ -325,6 +325,7 @@ typedef struct rvli_layer {
     rvli_adapter adapters[RVLI_ROLE_COUNT];
     rvli_block early;  /* recomputing: of the down projection's gradient, worked out before */
     rvli_block middle; /* between attention and MLP, while it is needed */
+    rvli_block named;  /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -653,12 +654,23 @@ void rvli_masks_returned(rvli_training *t);
 void rvli_masks_layer_done(rvli_training *t, uint32_t number);
 void rvli_masks_done(rvli_training *t);
 
+/* ---- complex.c: Llama 4's positions ---- */
+
+bool rvli_has_complex_positions(const rvli_training *t);
+/* Makes t->rotary. */
+void rvli_complex_make(rvli_training *t);
+/* Takes q and k as they were projected, and leaves them with positions, or as they are without. */
+void rvli_complex_forward(rvli_training *t, uint32_t number, rvli_block *q, rvli_block *k);
+
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
 typedef struct rvli_attention_gradients {
     rvli_block q, k, v;
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
+
+/* complex.c: takes their gradients with positions. */
+void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len);
