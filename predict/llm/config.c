@@ -336,6 +336,8 @@ static void read_experts(rvli_reader *r)
     if (rvli_read_value(r, "moe_latent_size") != NULL)
         rvli_read_refuse(r, "moe_latent_size", "not known: experts of a latent size");
     m->dim[RVLI_DIM_EXPERTS] = m->experts;
+    if ((f->reads & RVLI_EXPERT_CHOICE_BIAS) && rvli_read_flag(r, "use_expert_bias", true))
+        m->features |= RVLI_ROUTER_BIAS;
     m->dim[RVLI_DIM_EXPERT_INTERMEDIATE] = rvli_read_dimension(r, f->expert_size, 0);
     read_shared_expert(r);
     read_groups(r);

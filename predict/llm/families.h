@@ -33,10 +33,12 @@ enum {
     RVLI_BLOCK_LIST = 1 << 18,  /* layers_block_type, hybrid_override_pattern: one block a layer */
     RVLI_SHARED_KEYS = 1 << 19, /* num_kv_shared_layers: the last ones use those of others */
     RVLI_FULL_FIRST = 1 << 20,  /* full_every counts from the first layer, not up to it */
-    RVLI_ROTARY_IF_SAID = 1 << 21,    /* position_embedding_type */
-    RVLI_MLP_WORDS = 1 << 22,         /* mlp_layer_types alone; else all layers have experts */
-    RVLI_LFM_SIZES = 1 << 24,         /* block_auto_adjust_ff_dim and what belongs to it */
-    RVLI_ATTENTION_NUMBERS = 1 << 23, /* attn_layer_indices, full_attn_idxs */
+    RVLI_ROTARY_IF_SAID = 1 << 21,     /* position_embedding_type */
+    RVLI_MLP_WORDS = 1 << 22,          /* mlp_layer_types alone; else all layers have experts */
+    RVLI_DENSE_FIRST = 1 << 25,        /* num_dense_layers */
+    RVLI_EXPERT_CHOICE_BIAS = 1 << 26, /* use_expert_bias: of the router; true if it is not said */
+    RVLI_LFM_SIZES = 1 << 24,          /* block_auto_adjust_ff_dim and what belongs to it */
+    RVLI_ATTENTION_NUMBERS = 1 << 23,  /* attn_layer_indices, full_attn_idxs */
 };
 
 /* Names of keys; NULL: the usual one, or none where there is no usual one. */

@@ -240,6 +240,8 @@ static sparse_step read_sparse_step(rvli_reader *r)
     } else if (reads & RVLI_MOE_LIST) {
         s.step = rvli_read_number(r, "interleave_moe_layer_step", 0, max);
         s.offset = 1;
+    } else if (reads & RVLI_DENSE_FIRST) {
+        s.first = rvli_read_number_or_zero(r, "num_dense_layers", max);
     } else if (reads & RVLI_ERNIE_LAYERS) {
         s.first = rvli_read_number_or_zero(r, "moe_layer_start_index", max);
         s.last = rvli_read_number(r, "moe_layer_end_index", max, max);

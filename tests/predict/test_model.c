@@ -196,6 +196,7 @@ static const published models[] = {
     {"bamba-9b", "bamba", 9780235392, 0},
     {"lfm2-1.2b", "lfm2", 1170340608, 0},
     {"lfm2-350m", "lfm2", 354483968, 0},
+    {"lfm2-8b-a1b", "lfm2_moe", 8339930560, 0},
 };
 
 typedef struct totals {
@@ -239,7 +240,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 76);
+    assert_int_equal(count, 77);
 }
 
 typedef struct wanted {
@@ -445,7 +446,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 76 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 77 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -1055,6 +1056,29 @@ static void the_mlp_of_lfm2_is_adjusted(void **state)
                    "the MLP has no width");
     assert_refused(SHORT_CONV ",\"intermediate_size\":64,\"conv_bias\":true}", "conv_bias",
                    "set it to false");
+}
+
+/* Its experts: the first layers have none, and the bias of their choice may be missing. */
+static void experts_of_lfm2_have_a_bias_if_nothing_is_said(void **state)
+{
+    (void)state;
+#define SPARSE_CONV                                                                                \
+    "{\"model_type\":\"lfm2_moe\",\"hidden_size\":64,\"num_hidden_layers\":3,\"vocab_size\":1000," \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"intermediate_size\":96,"                \
+    "\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+    rvl_model *with = parse_model(SPARSE_CONV ",\"num_dense_layers\":1}");
+    rvl_model *without =
+        parse_model(SPARSE_CONV ",\"num_dense_layers\":1,\"use_expert_bias\":false}");
+    rvl_model *sparse = parse_model(SPARSE_CONV ",\"num_dense_layers\":0}");
+    const uint64_t experts = 4 * 3 * 32 * 64 + 4 * 64 + 4; /* with their router */
+    assert_int_equal(rvl_model_parameter_count(with),
+                     rvl_model_parameter_count(without) + UINT64_C(2) * 4);
+    assert_int_equal(rvl_model_parameter_count(sparse),
+                     rvl_model_parameter_count(with) - UINT64_C(3) * 96 * 64 + experts);
+    rvl_model_close(with);
+    rvl_model_close(without);
+    rvl_model_close(sparse);
+    assert_refused(SPARSE_CONV "}", "num_dense_layers", "missing");
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2465,6 +2489,7 @@ int main(void)
         cmocka_unit_test(tensors_have_names_and_shapes),
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(the_mlp_of_lfm2_is_adjusted),
+        cmocka_unit_test(experts_of_lfm2_have_a_bias_if_nothing_is_said),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

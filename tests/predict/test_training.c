@@ -368,6 +368,7 @@ static void nothing_is_left_but_states(void **state)
                                         "k-exaone-236b-a23b",
                                         "flex-olmo-7x7b",
                                         "lfm2-1.2b",
+                                        "lfm2-8b-a1b",
                                         "bamba-9b",
                                         "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -340,6 +340,9 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 4096 --layers 8 --recompute --reshard"),
     ("simulated", "simulated-granite-4.0-h-tiny-8-layers-recompute-reshard", "granite-4.0-h-tiny",
      "--micro-batch 1 --seq-len 2048 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-lfm2-8b-a1b-8-layers", "lfm2-8b-a1b", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-lfm2-8b-a1b-12-layers-recompute-reshard", "lfm2-8b-a1b",
+     "--micro-batch 1 --seq-len 3000 --layers 12 --experts 16 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20
