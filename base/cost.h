@@ -15,13 +15,4 @@ static inline uint64_t rvli_cost_ns(rvl_cost cost, uint64_t bytes)
            bytes % fs_per_ns * cost.fs_per_byte / fs_per_ns;
 }
 
-/* How many bytes a cost of so much a byte is paid for in a time. 0 where bytes cost nothing. */
-static inline uint64_t rvli_cost_bytes(rvl_cost cost, uint64_t ns)
-{
-    const uint64_t fs_per_ns = 1000000;
-    if (cost.fs_per_byte == 0)
-        return 0;
-    return ns / cost.fs_per_byte * fs_per_ns + ns % cost.fs_per_byte * fs_per_ns / cost.fs_per_byte;
-}
-
 #endif

@@ -26,7 +26,7 @@ static void queue(const rvli_pricer *pricer, uint64_t *end_ns, uint64_t cost_ns)
 
 static bool is_clearing(const rvli_pricer *pricer)
 {
-    return pricer->clear_end_ns > now_of(pricer);
+    return pricer->clearing.end_ns > now_of(pricer);
 }
 
 void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, uint64_t bytes)
@@ -36,40 +36,33 @@ void rvli_price_clearing(rvli_pricer *pricer, rvl_cost cost, rvl_cost longer, ui
     rvli_price_call(pricer, cost, bytes);
 }
 
-/* What the driver has still to clear of what was released. */
-static uint64_t bytes_not_cleared(const rvli_pricer *pricer)
-{
-    uint64_t left_ns = is_clearing(pricer) ? pricer->clear_end_ns - now_of(pricer) : 0;
-    return lesser(rvli_cost_bytes(pricer->waits.clear, left_ns), pricer->released_bytes);
-}
-
-/* Until so much of what is free has been cleared, or all that was released. */
+/* Until so many bytes of what is free have been cleared, or all that was released. */
 static void wait_for_cleared(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
 {
-    uint64_t left = bytes_not_cleared(pricer),
-             may_stay = free_bytes > bytes ? free_bytes - bytes : 0;
-    if (left <= may_stay)
-        return;
-    uint64_t rest_ns = rvli_cost_ns(pricer->waits.clear, may_stay);
-    if (rest_ns < pricer->clear_end_ns)
-        rvli_clock_wait_until(pricer->clock, pricer->clear_end_ns - rest_ns);
+    uint64_t may_stay = free_bytes > bytes ? free_bytes - bytes : 0;
+    rvli_clock_wait_until(pricer->clock, rvli_clearing_down_to(&pricer->clearing, may_stay));
+}
+
+/* For what has been cleared since the last time: the driver takes it back first. */
+static void pay_cleared(rvli_pricer *pricer)
+{
+    uint64_t bytes = rvli_clearing_take(&pricer->clearing, now_of(pricer));
+    rvli_price_call(pricer, pricer->cost.reclaim, bytes);
 }
 
 void rvli_price_create(rvli_pricer *pricer, uint64_t bytes, uint64_t free_bytes)
 {
     wait_for_cleared(pricer, bytes, free_bytes);
-    uint64_t left = bytes_not_cleared(pricer);
-    rvli_price_call(pricer, pricer->cost.reclaim, pricer->released_bytes - left);
+    pay_cleared(pricer);
     rvli_price_call(pricer, pricer->cost.create, bytes);
-    pricer->released_bytes = bytes_not_cleared(pricer);
+    (void)rvli_clearing_take(&pricer->clearing, now_of(pricer)); /* too little to be paid for */
 }
 
 void rvli_price_release(rvli_pricer *pricer, uint64_t bytes)
 {
+    pay_cleared(pricer);
     rvli_price_clearing(pricer, pricer->cost.release, pricer->waits.release_clearing, bytes);
-    pricer->released_bytes += bytes;
-    if (pricer->waits.clear.fs_per_byte > 0)
-        queue(pricer, &pricer->clear_end_ns, rvli_cost_ns(pricer->waits.clear, bytes));
+    rvli_clearing_add(&pricer->clearing, pricer->waits.clear, bytes, now_of(pricer));
 }
 
 /* ---- Copies ---- */

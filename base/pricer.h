@@ -10,8 +10,9 @@
  * next buffer is only asked for then, making begins from rest again, and each time that costs
  * host_start.
  *
- * The driver clears what is released beside everything, on one more engine. A create waits if it
- * needs memory that is not cleared yet, and pays for what has been. Other calls take longer
+ * The driver clears what is released beside everything, on one more engine. The next create or
+ * release pays for the blocks that have been cleared by then (reclaim): both take them back first.
+ * A create also waits if it needs memory that is not cleared yet. Other calls take longer
  * meanwhile.
  *
  * The simulated device and the dry run of a transition both use it, so they agree on every price.
@@ -20,6 +21,7 @@
 #ifndef RVL_BASE_PRICER_H
 #define RVL_BASE_PRICER_H
 
+#include "base/clearing.h"
 #include "base/clock.h"
 #include "base/cost.h"
 
@@ -28,8 +30,7 @@ typedef struct rvli_pricer {
     rvl_cost_waits waits;
     rvli_clock *clock;
     int lane;                  /* of the clock */
-    uint64_t released_bytes;   /* since they were last paid for */
-    uint64_t clear_end_ns;     /* when what was released will have been cleared */
+    rvli_clearing clearing;    /* what was released, and not paid for */
     uint64_t host_bytes;       /* in buffers now */
     uint64_t host_made_bytes;  /* the most so far */
     uint64_t host_empty_bytes; /* of them: no copy has come to them yet */

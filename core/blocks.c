@@ -102,16 +102,11 @@ rvl_status rvli_blocks_prepare(rvl_context *context, const rvli_allocation *allo
 
 /* ---- Creating ---- */
 
-/* For forecasts: what the driver has cleared by now is paid for. */
-static void note_created(rvl_context *context, int number)
+/* For forecasts: what the driver has cleared by now is paid for, by a create or a release. */
+static void note_paid(rvl_context *context, int device)
 {
-    rvli_device *device = &context->devices[number];
     rvli_lock(context);
-    uint64_t now_ns = rvli_clock_now(&context->clock);
-    uint64_t left_ns = device->clear_end_ns > now_ns ? device->clear_end_ns - now_ns : 0;
-    uint64_t left = rvli_cost_bytes(device->facts.waits.clear, left_ns);
-    if (device->released_bytes > left)
-        device->released_bytes = left;
+    (void)rvli_clearing_take(&context->devices[device].clearing, rvli_clock_now(&context->clock));
     rvli_unlock(context);
 }
 
@@ -141,24 +136,20 @@ rvl_status rvli_blocks_create(rvl_context *context, rvli_block *blocks)
             rvli_error_op("create");
             return status;
         }
-        note_created(context, block->device);
+        note_paid(context, block->device);
     }
     return RVL_OK;
 }
 
-/* For forecasts: the driver begins to clear it. What others hold as well is not free yet. */
+/* The same: the driver begins to clear it. What others hold as well is not free yet. */
 static void note_released(rvl_context *context, const rvli_block *block)
 {
     rvli_device *device = &context->devices[block->device];
-    uint64_t clear_ns = rvli_cost_ns(device->facts.waits.clear, block->size);
     if (block->properties & RVLI_BLOCK_IMPORTED)
         return;
     rvli_lock(context);
-    uint64_t now_ns = rvli_clock_now(&context->clock);
-    device->released_bytes += block->size;
-    if (clear_ns > 0)
-        device->clear_end_ns =
-            (device->clear_end_ns > now_ns ? device->clear_end_ns : now_ns) + clear_ns;
+    rvli_clearing_add(&device->clearing, device->facts.waits.clear, block->size,
+                      rvli_clock_now(&context->clock));
     rvli_unlock(context);
 }
 
@@ -168,6 +159,7 @@ static rvl_status release_handle(rvl_context *context, const rvli_block *block)
     const rvli_backend_ops *ops = &context->ops;
     rvli_error_before before;
     rvli_error_keep(&before);
+    note_paid(context, block->device);
     rvl_status status = ops->release(context->self, block->device, block->handle, block->size);
     if (status != RVL_OK) {
         status = ops->release(context->self, block->device, block->handle, block->size);

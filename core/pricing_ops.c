@@ -26,13 +26,6 @@ static rvli_pricer *pricer_of(void *self, int device)
 
 /* ---- Open and close ---- */
 
-/* How long the model's driver will still clear what was released. */
-static uint64_t clearing_ns(const rvli_device *model, const rvli_clock *clock)
-{
-    uint64_t now_ns = rvli_clock_now(clock);
-    return model->clear_end_ns > now_ns ? model->clear_end_ns - now_ns : 0;
-}
-
 /* As the model's device, except for what would keep the dry run from going on, or touch a disk. */
 static void open_device(pricing_device *device, const rvl_context *of, rvli_clock *clock,
                         int number)
@@ -47,8 +40,7 @@ static void open_device(pricing_device *device, const rvl_context *of, rvli_cloc
         .waits = model->facts.waits,
         .clock = clock,
         .lane = number,
-        .clear_end_ns = clearing_ns(model, &of->clock),
-        .released_bytes = model->released_bytes,
+        .clearing = rvli_clearing_from(&model->clearing, rvli_clock_now(&of->clock)),
         .host_bytes = model->host.bytes,
         .host_made_bytes = model->host.most_bytes,
     };

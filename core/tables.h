@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 
+#include "base/clearing.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/pool.h"
@@ -150,8 +151,7 @@ typedef struct rvli_device {
     rvli_host_count host;
     rvli_block *kept;           /* released blocks kept for hand-over */
     uint64_t kept_bytes;        /* on that list */
-    uint64_t released_bytes;    /* since blocks were last created */
-    uint64_t clear_end_ns;      /* when the driver will have cleared them, as its costs say */
+    rvli_clearing clearing;     /* of what was released, as the costs of the driver say */
     uint64_t free_bytes;        /* as a forecast last read it */
     rvli_block *stranded;       /* blocks the backend refused to release; tried again at close */
     _Atomic bool overcommitted; /* copy of ledger.oom.happened for rvl_device_overcommitted() */

@@ -24,8 +24,9 @@ typedef struct rvl_cost {
 } rvl_cost;
 
 /*
- * X(field): the operations that have a cost. reclaim: the first create after blocks were released,
- * by the bytes of those; a driver clears released memory in between, which this leaves out.
+ * X(field): the operations that have a cost. reclaim: the next create or release after blocks were
+ * released, by the bytes of those; a driver clears released memory in between, which this leaves
+ * out.
  * host_alloc: its bytes are those that were never in use before, since host memory is made once and
  * kept; making them runs beside the copy to them. digest: queued with the copies, out or in. The
  * disk is one for all devices, beside everything.
@@ -60,8 +61,8 @@ typedef struct rvl_cost_model {
  * host memory begins from rest; with it, memory is made in chunks of RVL_HOST_CHUNK_BYTES, and a
  * copy waits for its own. clear: the driver clears released memory at this rate, beside everything;
  * a create that needs memory which is not cleared yet waits for it, and reclaim is paid for what is
- * cleared. idle_clearing, unmap_clearing, release_clearing: what waiting for an idle device, an
- * unmap and a release take longer while it clears.
+ * cleared by then. idle_clearing, unmap_clearing, release_clearing: what waiting for an idle
+ * device, an unmap and a release take longer while it clears.
  */
 #define RVL_COST_WAITS_MAP(X)                                                                      \
     X(host_first)                                                                                  \
