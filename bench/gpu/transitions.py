@@ -3,7 +3,7 @@
 """Holds a profile against the card it was measured on: every transition of every trace.
 
     bench/gpu/transitions.py REVEILLE CARD.json OUT.json [--repeat N] [--seconds N] [--again OLD.json]
-                             [--within COUNT] TRACE...
+                             [--within COUNT] [--fit] TRACE...
 
 Every pause and resume of a trace gets a stage of its own, so that a stage's time is a transition's.
 Each trace is replayed on the card, N times, and on the profile; OUT.json keeps all of it. With --again
@@ -11,6 +11,8 @@ the card is not asked: what it answered is taken from OLD.json. Two tables are p
 against the median of the card's times; and for each kind of transition how many agree, beside how far the
 card's own times lie apart. Exit status 1 if a peak differs by more than 0.1 %, or if fewer than
 COUNT (all) of the transitions of more than 5 ms are within 15 %.
+
+--fit: the costs of the profile are made again first, of its measurements, as this version does it.
 
 Before each resume the card has 400 ms: what the driver clears in between is not predicted. External
 bytes are taken off the prediction: on the card nobody holds them. --seconds: no replay begins later.
@@ -178,11 +180,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--again")
     parser.add_argument("--within", type=int, default=-1)
+    parser.add_argument("--fit", action="store_true")
     parser.add_argument("trace", nargs="+")
     arguments = parser.parse_args()
     worst_peak = worst_time = 0.0
     rows = []
     with tempfile.TemporaryDirectory() as folder:
+        if arguments.fit:
+            fitted = os.path.join(folder, "fitted.json")
+            subprocess.run([arguments.reveille, "calibrate", "--fit", arguments.card, "-o", fitted], check=True,
+                           stdout=subprocess.DEVNULL)
+            arguments.card = fitted
         if arguments.again:
             answers = json.load(open(arguments.again, encoding="utf-8"))
         else:

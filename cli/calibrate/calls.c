@@ -3,16 +3,15 @@
  * What each call for device memory costs, by the size of the block.
  *
  * Blocks of one size are made, mapped, made accessible and taken down again, many at a time, as a
- * pause and a resume do it. Every call is timed by itself, and the mean of a round counts. The
- * first create after a release pays for what the driver has cleared since: it is kept apart, by how
- * much was released.
+ * pause and a resume do it. Every call is timed by itself, and the mean of a round counts. Sizes
+ * take turns, since calls are slow for some seconds and fast for others. The first create after a
+ * release pays for what the driver has cleared since: it is kept apart, by how much was released.
  */
 #include <stdlib.h>
 
 #include "calibrate/card.h"
 
 #define ROUNDS 3
-#define AT_ONCE_BYTES (32 * GIB)
 
 typedef struct batch {
     uint64_t block_bytes;
@@ -85,12 +84,10 @@ static bool unmap_blocks(card *it, batch *made)
     return true;
 }
 
-/* Those that come while the driver clears what was released before are kept apart. */
 static bool release_blocks(card *it, batch *made)
 {
     for (; made->created > 0; made->created--) {
-        const char *act = card_is_clearing(it) ? "release_behind_others" : "release";
-        TIMED(it, made, act, it->cuMemRelease(made->blocks[made->created - 1]),
+        TIMED(it, made, "release", it->cuMemRelease(made->blocks[made->created - 1]),
               "releasing a block");
         card_note_released(it, made->block_bytes);
     }
@@ -106,21 +103,18 @@ static void clean_up(card *it, batch *made)
         it->cuMemRelease(made->blocks[made->created - 1]);
 }
 
-static bool run_rounds(card *it, batch *made)
+static bool run_round(card *it, batch *made)
 {
-    uint64_t bytes = made->block_bytes * made->count;
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t before = card_free_bytes(it);
-        if (!create_blocks(it, made) || !map_blocks(it, made))
-            return false;
-        uint64_t taken = before - card_free_bytes(it);
-        samples_add(it->measured, "mapped_above_its_size", bytes, "bytes",
-                    taken > bytes ? taken - bytes : 0);
-        if (!unmap_blocks(it, made) || !release_blocks(it, made))
-            return false;
-        means_keep(&made->round, it->measured);
-        settle(bytes);
-    }
+    uint64_t bytes = made->block_bytes * made->count, before = card_free_bytes(it);
+    if (!create_blocks(it, made) || !map_blocks(it, made))
+        return false;
+    uint64_t taken = before - card_free_bytes(it);
+    samples_add(it->measured, "mapped_above_its_size", bytes, "bytes",
+                taken > bytes ? taken - bytes : 0);
+    if (!unmap_blocks(it, made) || !release_blocks(it, made))
+        return false;
+    means_keep(&made->round, it->measured);
+    settle(bytes);
     return true;
 }
 
@@ -137,7 +131,7 @@ static bool measure_batch(card *it, uint64_t block_bytes, uint64_t count)
     if (ok)
         samples_add(it->measured, "reserve", bytes, "ns", now_ns() - begin_ns);
     if (ok) {
-        ok = run_rounds(it, &made);
+        ok = run_round(it, &made);
         clean_up(it, &made);
         begin_ns = now_ns();
         ok = card_ok(it, it->cuMemAddressFree(made.base, bytes), "giving a range back") && ok;
@@ -147,46 +141,14 @@ static bool measure_batch(card *it, uint64_t block_bytes, uint64_t count)
     return ok;
 }
 
-/* A block that is created, timed and released. */
-static bool create_once(card *it, const char *act, uint64_t of_bytes, uint64_t bytes)
-{
-    const CUmemAllocationProp kind = card_block(it);
-    CUmemGenericAllocationHandle block = 0;
-    uint64_t begin_ns = now_ns();
-    if (!card_ok(it, it->cuMemCreate(&block, bytes, &kind, 0), "creating a block"))
-        return false;
-    samples_add(it->measured, act, of_bytes, "ns", now_ns() - begin_ns);
-    return card_ok(it, it->cuMemRelease(block), "releasing a block");
-}
-
-/*
- * What a release costs later: to a block that is asked for while the driver still clears, to a
- * small one once it has cleared, and to a large one behind the small one.
- */
-static bool measure_release(card *it, uint64_t bytes)
-{
-    for (int round = 0; round < ROUNDS; round++) {
-        if (!create_once(it, "create_and_release", bytes, bytes) ||
-            !create_once(it, "create_at_once", bytes, bytes))
-            return false;
-        settle(bytes);
-        if (!create_once(it, "small_create_after_release", bytes, it->granularity_bytes) ||
-            !create_once(it, "create_after_small", bytes, bytes))
-            return false;
-        settle(bytes);
-    }
-    card_note_released(it, bytes);
-    return true;
-}
-
-bool measure_calls(card *it)
+/* A round of each size. */
+static bool measure_sizes(card *it, uint64_t room)
 {
     static const struct {
         uint64_t block_bytes;
         uint64_t count;
     } plan[] = {{2 * MIB, 512}, {20 * MIB, 128}, {160 * MIB, 32}, {512 * MIB, 16},
                 {2 * GIB, 6},   {8 * GIB, 2},    {24 * GIB, 1},   {60 * GIB, 1}};
-    uint64_t room = card_free_bytes(it) / 10 * 9;
     for (size_t i = 0; i < sizeof plan / sizeof *plan; i++) {
         uint64_t granules = plan[i].block_bytes / it->granularity_bytes;
         uint64_t block_bytes = (granules > 0 ? granules : 1) * it->granularity_bytes;
@@ -195,6 +157,15 @@ bool measure_calls(card *it)
         if (count > 0 && !measure_batch(it, block_bytes, count))
             return false;
     }
-    uint64_t at_once = AT_ONCE_BYTES < room ? AT_ONCE_BYTES : room / (2 * MIB) * (2 * MIB);
-    return measure_release(it, at_once / it->granularity_bytes * it->granularity_bytes);
+    return true;
+}
+
+bool measure_calls(card *it)
+{
+    uint64_t room = card_free_bytes(it) / 10 * 9;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!measure_sizes(it, room))
+            return false;
+    }
+    return true;
 }

@@ -145,20 +145,9 @@ void sleep_ms(unsigned milliseconds)
     }
 }
 
-/* Of an H200. It only sorts what is measured while memory is cleared from what is not. */
-#define CLEAR_NS_PER_GIB UINT64_C(2500000)
-
 void card_note_released(card *it, uint64_t bytes)
 {
-    uint64_t now = now_ns();
     it->released_bytes += bytes;
-    it->clear_end_ns =
-        (it->clear_end_ns > now ? it->clear_end_ns : now) + bytes / MIB * CLEAR_NS_PER_GIB / KIB;
-}
-
-bool card_is_clearing(const card *it)
-{
-    return it->clear_end_ns > now_ns() + CLEAR_NS_PER_GIB / 4;
 }
 
 CUmemAllocationProp card_block(const card *it)

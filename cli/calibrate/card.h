@@ -87,7 +87,6 @@ typedef struct card {
     uint64_t total_bytes; /* as cuMemGetInfo says it */
     uint64_t granularity_bytes;
     uint64_t released_bytes; /* since a block was last created */
-    uint64_t clear_end_ns;   /* when the driver will about have cleared what was released */
     struct library_options library;
     uint64_t began_ns;
     const char *failed; /* what did not succeed, for the message; NULL: all has */
@@ -128,11 +127,8 @@ bool card_has_time(const card *it);
 
 void sleep_ms(unsigned milliseconds);
 
-/* The driver begins to clear it, besides what it clears already. */
+/* For the next create, which pays for it. */
 void card_note_released(card *it, uint64_t bytes);
-
-/* Whether it has much to clear: small blocks are cleared as fast as they are released. */
-bool card_is_clearing(const card *it);
 
 /* Waits until the driver has cleared what was just released. */
 void settle(uint64_t released_bytes);
@@ -162,7 +158,10 @@ bool measure_library(card *it);
 /* A backup in host memory, the first in this process, as long as it takes. 0: it failed. */
 uint64_t measure_first_pause(card *it, uint64_t *bytes_out);
 
-/* clearing.c: what waits for the driver while it clears released memory. */
+/* library.c: blocks in pauses and resumes by the library. */
+bool measure_blocks(card *it);
+
+/* clearing.c: how fast the driver clears released memory. */
 bool measure_clearing(card *it);
 
 /* The properties of a block, as the library asks for them. */

@@ -19,6 +19,7 @@
 #define FS_PER_NS 1e6
 #define PIECE_BYTES 2097152.0
 #define GIB_BYTES 1073741824.0
+#define LARGE_BLOCKS_BYTES (16 * GIB_BYTES) /* four blocks of 4 GiB */
 
 typedef struct points {
     double bytes[POINTS_MAX];
@@ -129,20 +130,29 @@ static bool fit_call(const samples *all, const char *act, rvl_cost *cost)
     return found.count > 0;
 }
 
-/* What the first create after a release takes above a create of that size. */
+/*
+ * What the first create after releases takes above a create: by the largest pause of blocks, of
+ * which none is cleared while others are still released. If there was no room for it, by rows of
+ * calls, of at least 2 GiB.
+ */
 static bool fit_reclaim(const samples *all, rvl_cost_model *model)
 {
-    points extra = {.count = 0};
-    points found = medians(all, "create_after_release");
+    points extra = {.count = 0}, pauses = medians(all, "small_create_after_pause");
+    points rows = medians(all, "create_after_release");
     double create = model->create.call_ns;
-    for (size_t i = 0; i < found.count; i++) {
-        if (found.bytes[i] >= 2 * GIB_BYTES)
-            add_point(&extra, found.bytes[i], found.values[i] - create);
+    for (size_t i = 0; i < pauses.count; i++) {
+        if (pauses.bytes[i] >= LARGE_BLOCKS_BYTES)
+            add_point(&extra, pauses.bytes[i], pauses.values[i] - create);
     }
-    if (found.count > 0) /* the model has no price for a create after nothing */
+    bool from_rows = extra.count == 0;
+    for (size_t i = 0; i < rows.count && from_rows; i++) {
+        if (rows.bytes[i] >= 2 * GIB_BYTES)
+            add_point(&extra, rows.bytes[i], rows.values[i] - create);
+    }
+    if (pauses.count + rows.count > 0) /* the model has no price for a create after nothing */
         model->reclaim =
             (rvl_cost){.call_ns = 0, .fs_per_byte = whole(fit_one(&extra, true) * FS_PER_NS)};
-    return found.count > 0;
+    return pauses.count + rows.count > 0;
 }
 
 /* Times of pauses or resumes less what their calls take: what copying takes. */
@@ -270,18 +280,6 @@ static bool fit_clear(const samples *all, const rvl_cost_model *model, rvl_cost_
     return true;
 }
 
-/* What a call takes above its cost while the driver clears. Neither part is below zero. */
-static bool fit_longer(const samples *all, const char *act, rvl_cost usual, rvl_cost *longer)
-{
-    points found = medians(all, act);
-    if (found.count == 0)
-        return false;
-    line meanwhile = fit_line(&found), known = line_of(usual);
-    *longer = cost_of((line){.fixed = meanwhile.fixed - known.fixed,
-                             .per_byte = meanwhile.per_byte - known.per_byte});
-    return true;
-}
-
 /* What digests add to a pause, for the sizes that were measured with and without. */
 static bool fit_digest(const samples *all, rvl_cost_model *model)
 {
@@ -316,18 +314,31 @@ static int by_value(const void *one, const void *other)
 
 /* How many times as long blocks take in a transition as their calls do in a row; the median. 1: not
  * measured. */
-static double longer(const samples *all, const char *act, const line *calls, size_t count)
+static double longer(const points *found, const line *calls, size_t count)
 {
-    points found = medians(all, act);
     double ratios[POINTS_MAX];
-    for (size_t i = 0; i < found.count; i++) {
+    for (size_t i = 0; i < found->count; i++) {
         double alone = 0;
         for (size_t k = 0; k < count; k++)
-            alone += at(calls[k], found.bytes[i]);
-        ratios[i] = alone > 0 ? found.values[i] / alone : 1;
+            alone += at(calls[k], found->bytes[i]);
+        ratios[i] = alone > 0 ? found->values[i] / alone : 1;
     }
-    qsort(ratios, found.count, sizeof *ratios, by_value);
-    return found.count == 0 ? 1 : ratios[found.count / 2];
+    qsort(ratios, found->count, sizeof *ratios, by_value);
+    return found->count == 0 ? 1 : ratios[found->count / 2];
+}
+
+/*
+ * Blocks of a pause, less what releases pay for those that the driver has cleared since the pause
+ * began: it clears a part of each block while one is released.
+ */
+static points releasing(const samples *all, const rvl_cost_model *model, rvl_cost clear)
+{
+    points found = medians(all, "pause_block");
+    for (size_t i = 0; i < found.count && clear.fs_per_byte > 0; i++) {
+        double cleared = found.values[i] / line_of(clear).per_byte;
+        found.values[i] -= line_of(model->reclaim).per_byte * fmin(cleared, found.bytes[i]);
+    }
+    return found;
 }
 
 static void lengthen(rvl_cost *cost, double times)
@@ -338,12 +349,13 @@ static void lengthen(rvl_cost *cost, double times)
 
 /* A row of the same calls is faster than a transition: their costs are made those of a transition.
  */
-static void fit_transitions(const samples *all, rvl_cost_model *model)
+static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost clear)
 {
     const line down[] = {line_of(model->unmap), line_of(model->release)};
     const line up[] = {line_of(model->create), line_of(model->map), line_of(model->set_access)};
-    double pause = longer(all, "pause_block", down, sizeof down / sizeof *down);
-    double resume = longer(all, "resume_block", up, sizeof up / sizeof *up);
+    points pauses = releasing(all, model, clear), resumes = medians(all, "resume_block");
+    double pause = longer(&pauses, down, sizeof down / sizeof *down);
+    double resume = longer(&resumes, up, sizeof up / sizeof *up);
     lengthen(&model->unmap, pause);
     lengthen(&model->release, pause);
     lengthen(&model->create, resume);
@@ -398,17 +410,15 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_host(all, model, waits) ? BIT(host_alloc) | BIT(host_start) : 0;
     known |= fit_first(all, waits) ? BIT(host_first) : 0;
     known |= fit_clear(all, model, waits) ? BIT(clear) : 0;
-    known |= fit_call(all, "idle_while_clearing", &waits->idle_clearing) ? BIT(idle_clearing) : 0;
-    known |= fit_longer(all, "unmap_while_clearing", model->unmap, &waits->unmap_clearing)
-                 ? BIT(unmap_clearing)
-                 : 0;
-    known |= fit_longer(all, "release_while_clearing", model->release, &waits->release_clearing)
-                 ? BIT(release_clearing)
-                 : 0;
+    if (waits->clear.fs_per_byte > 0) { /* nothing takes longer meanwhile (docs/fidelity.md) */
+        waits->idle_clearing = waits->unmap_clearing = waits->release_clearing = (rvl_cost){0};
+        known |= BIT(idle_clearing) | BIT(unmap_clearing) | BIT(release_clearing);
+    }
     known |= fit_digest(all, model) ? BIT(digest) : 0;
     known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
-    fit_transitions(all, model); /* last: what is fitted above compares calls with calls */
+    fit_transitions(all, model,
+                    waits->clear); /* last: what is fitted above compares calls with calls */
     profile->driver.context_bytes = median_of(all, "context_takes");
     profile->driver.first_kernel_bytes = median_of(all, "first_kernel_takes");
     profile->driver.streams_bytes = median_of(all, "34_streams_take");

@@ -76,6 +76,39 @@ def check_use(reveille, path, folder):
     expect(json.loads(done.stdout) == json.load(open(path, encoding="utf-8")), "devices --json is another")
 
 
+def check_fit(reveille, path, folder):
+    """The measurements of a file make the same profile again, without a card; and other ones another."""
+    again = os.path.join(folder, "again.json")
+    done = run(reveille, "calibrate", "--fit", path, "-o", again)
+    expect(done.returncode == 0 and done.stdout == "", f"--fit: {done.returncode} {done.stdout} {done.stderr}")
+    profile, fitted = (json.load(open(one, encoding="utf-8")) for one in (path, again))
+    expect(profile.pop("agreement") and profile == fitted, "another profile of the same measurements")
+    for one in profile["measured"]:
+        if one["act"] == "reserve":
+            one.update({key: 70000 for key in ("least", "median", "most")})
+    with open(again, "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+    done = run(reveille, "calibrate", "--fit", again, "-o", again)
+    expect(done.returncode == 0 and done.stdout.startswith("reserve") and "70000 ns" in done.stdout
+           and done.stdout.count("\n") == 1, f"what changes is not told: {done.stdout} {done.stderr}")
+    fitted = json.load(open(again, encoding="utf-8"))
+    expect(fitted["costs"]["reserve"] == {"call_ns": 70000, "fs_per_byte": 0, "from": "measured"}, "no new cost")
+    done = run(reveille, "calibrate", "--fit", again, "--json")
+    expect(done.returncode == 0 and json.loads(done.stdout) == fitted, f"--json prints another: {done.stdout[:300]}")
+    done = run(reveille, "calibrate", "--fit", again, "-o", os.path.join(folder, "none", "again.json"))
+    expect(done.returncode == 2 and "none/again.json" in done.stderr, f"no such folder: {done.returncode} {done.stderr}")
+    for change, why in (({"measured": []}, "has no measurements"), ({"measured": [{"act": "map"}]}, "measured[0] is none"),
+                        ({"measured": [{**profile["measured"][0], "least": 3, "median": 2}]}, "measured[0] is none"),
+                        ({"costs": {}}, "is missing")):
+        with open(again, "w", encoding="utf-8") as file:
+            json.dump({**profile, **change}, file)
+        done = run(reveille, "calibrate", "--fit", again)
+        expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
+    for one, why in (("h200", "is no file of a profile"), ("./none.json", "cannot be read")):
+        done = run(reveille, "calibrate", "--fit", one)
+        expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
+
+
 def check_neighbours(reveille, fake):
     """A program that stays is refused by name; one that goes has a part measured again."""
     done = run(reveille, "calibrate", "--no-disk", "--tries", "1", FAKE_NVML_PROCESS="vllm", **fake)
@@ -124,6 +157,7 @@ def main():
         check_refusals(reveille, fake, folder)
         path = check_profile(reveille, fake, folder)
         check_use(reveille, path, folder)
+        check_fit(reveille, path, folder)
         check_neighbours(reveille, fake)
     return 0
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Two profiles against what two cards did later, on other machines: a table in docs/fidelity.md.
 
-    calibrated_again.py REVEILLE REFIT SOURCE_DIR [--update]
+    calibrated_again.py REVEILLE SOURCE_DIR [--update]
 
 For each card: the profile that ships, and one of what the card's own machine measured just before, as it is fitted now
-(tests/cli/refit.c). Transitions of more than 5 ms are counted, and those that are predicted within 15 %. The table stands
+(`reveille calibrate --fit`). Transitions of more than 5 ms are counted, and those that are predicted within 15 %. The table stands
 between two comments in the page. A count that has drifted from it fails the test, and so does a peak that is off by more
 than 0.1 %. --update writes the table, for a change that is meant.
 """
@@ -30,19 +30,13 @@ CARDS = {"H200": ("bench/results/2026-11-23-h200/times_again", "profiles/h200.js
          "H100": ("bench/results/2026-11-23-h100/times_again", "profiles/h100-80g.json", UNSHOWN)}
 
 
-def fit_again(refit, card, path):
-    done = subprocess.run([refit, card], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"calibrated_again.py: {card}: {done.stderr}")
-    path.write_text(done.stdout, encoding="utf-8")
-
-
-def counts(reveille, source, recorded, profile, traces):
+def counts(reveille, source, recorded, profile, traces, options):
     """{kind: (within 15 %, of how many)} as transitions.py prints them."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         done = subprocess.run(
             [sys.executable, source / "bench/gpu/transitions.py", reveille, profile, out.name, "--again",
-             source / recorded / "transitions.json", "--within", "0", *(source / trace for trace in traces)],
+             source / recorded / "transitions.json", "--within", "0", *options,
+             *(source / trace for trace in traces)],
             capture_output=True, text=True, check=False)
     if done.returncode != 0 or "not compared" in done.stdout:
         sys.exit(f"calibrated_again.py: {profile}: {done.stdout[-2000:]}{done.stderr}")
@@ -61,27 +55,25 @@ def column(found):
     return [f"{met} of {of}" for met, of in sums]
 
 
-def table(reveille, refit, source, folder):
+def table(reveille, source):
     titles, columns = [], []
     for card, (recorded, shipped, traces) in CARDS.items():
-        own = Path(folder) / f"{card}.json"
-        fit_again(refit, source / recorded / "card.json", own)
-        for what, profile in (("shipped", source / shipped), ("its own", own)):
+        own = source / recorded / "card.json"
+        for what, profile, options in (("shipped", source / shipped, []), ("its own", own, ["--fit"])):
             titles.append(f"{card}: {what}")
-            columns.append(column(counts(reveille, source, recorded, profile, traces)))
+            columns.append(column(counts(reveille, source, recorded, profile, traces, options)))
     rows = ["| | " + " | ".join(titles) + " |", "| --- " * (1 + len(titles)) + "|"]
     return "\n".join(rows + [f"| {name} | " + " | ".join(cells) + " |" for name, *cells in zip(ROWS, *columns)])
 
 
-def main(reveille, refit, folder, update=None):
+def main(reveille, folder, update=None):
     page = Path(folder) / "docs/fidelity.md"
     text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         sys.exit(f"calibrated_again.py: docs/fidelity.md lacks {BEGIN} or {END}")
     before, rest = text.split(BEGIN)
     kept, behind = rest.split(END)
-    with tempfile.TemporaryDirectory() as own:
-        made = "\n\n" + table(reveille, refit, Path(folder), own) + "\n\n"
+    made = "\n\n" + table(reveille, Path(folder)) + "\n\n"
     if update == "--update":
         page.write_text(before + BEGIN + made + END + behind, encoding="utf-8")
         return 0
