@@ -90,6 +90,7 @@ def all_wake_in_order_or_none() -> None:
     last = dist.get_world_size() - 1
     with reveille.region("layers", backup="host"):
         layers = [random_bytes(SIZE // LAYERS, LAYERS * RANK + i) for i in range(LAYERS)]
+    torch.cuda.empty_cache()
     before = used()
     reveille.pause("layers", group=dist.group.WORLD)
     taken = None
