@@ -56,18 +56,22 @@ class SleepAllocator:
 
     # ---- Sleeping ----
 
-    def sleep(self, keep: Collection[str]) -> None:
-        """Puts all to sleep: the tags of keep with their content, the others without."""
+    def sleep(self, keep: Collection[str], begin: Callable[[], None] = lambda: None) -> None:
+        """Puts all to sleep: the tags of keep with their content, the others without.
+
+        begin: what this rank does first. If it raises, no rank moves.
+        """
         found = self.tags()
         self._say_conflicts(found, lambda tag: tag in keep, "sleep")
         kept = [tag for tag in found if tag in keep]
-        self._pause(f"sleep({sorted(keep)})", kept, [tag for tag in found if tag not in keep])
+        discarded = [tag for tag in found if tag not in keep]
+        self._pause(f"sleep({sorted(keep)})", kept, discarded, begin)
 
-    def discard(self, tags: Collection[str]) -> None:
-        """Puts these tags to sleep, without content."""
+    def discard(self, tags: Collection[str], begin: Callable[[], None] = lambda: None) -> None:
+        """Puts these tags to sleep, without content. begin: as that of sleep()."""
         found = {tag: stats for tag, stats in self.tags().items() if tag in tags}
         self._say_conflicts(found, lambda _tag: False, "discard")
-        self._pause(f"discard({sorted(tags)})", [], list(found))
+        self._pause(f"discard({sorted(tags)})", [], list(found), begin)
 
     def wake_up(self, wanted: Callable[[str], bool], what: str) -> None:
         """Wakes the tags that are wanted. what: the call, which all ranks must make."""
@@ -85,12 +89,19 @@ class SleepAllocator:
 
         self._engine.move("resume", names, what, prepare)
 
-    def _pause(self, what: str, kept: Sequence[str], discarded: Sequence[str]) -> None:
-        _release_what_is_unused()  # so that nothing is copied for nobody
+    def _pause(
+        self,
+        what: str,
+        kept: Sequence[str],
+        discarded: Sequence[str],
+        begin: Callable[[], None],
+    ) -> None:
         parts = [(self._names(kept), False), (self._names(discarded), True)]
         moving = [*kept, *discarded]
 
         def prepare(prepared: list[Move]) -> None:
+            begin()
+            _release_what_is_unused()  # so that nothing is copied for nobody
             for names, discard in parts:
                 if names:
                     self._saver.refuse_capture("sleep")

@@ -61,14 +61,14 @@ class Allocator:
         All tags go on all ranks of the engine, or none does and it raises why.
         """
         kept = _tags(offload_tags, self.default_tag)
-        with self._moving(), self._hooks(None):
-            self._own.sleep(kept)
+        with self._moving(), self._hooks_after():
+            self._own.sleep(kept, lambda: self._run_hooks_before(None))
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
         """Gives up the memory of these tags alone, without their content."""
         discarded = _tags(tags, self.default_tag)
-        with self._moving(), self._hooks(discarded):
-            self._own.discard(discarded)
+        with self._moving(), self._hooks_after():
+            self._own.discard(discarded, lambda: self._run_hooks_before(discarded))
 
     def wake_up(self, tags: list[str] | None = None) -> None:
         """Takes the memory back: of all, or without the deferrable tags that are not named.
@@ -78,26 +78,33 @@ class Allocator:
         from vllm.device_allocator import DEFERRABLE_TAGS
 
         asked = None if tags is None else _tags(tags, self.default_tag)
-        with self._moving(), self._hooks(set()):
+        with self._moving(), self._hooks_after():
             self._own.wake_up(
                 lambda tag: asked is None or tag in asked or tag not in DEFERRABLE_TAGS,
                 f"wake_up({'' if asked is None else sorted(asked)})",
             )
 
-    @contextlib.contextmanager
-    def _hooks(self, tags: set[str] | None) -> Iterator[None]:
-        """Calls vLLM's hooks of these tags (None: of all), before memory goes and once it is there.
+    # vLLM 0.33.0 has no hooks of tags; later ones do.
 
-        vLLM 0.33.0 has none; later ones do. A hook may end what uses the memory, and then the move
-        may be refused. So the hooks that begin it again are called after a refusal, too.
-        """
+    def _run_hooks_before(self, tags: set[str] | None) -> None:
+        """Calls vLLM's hooks of these tags (None: of all), before memory goes."""
         from vllm import device_allocator
 
         before = getattr(device_allocator, "run_before_unmap_hooks", None)
+        if before is not None:
+            before(self._mapped(), tags)
+
+    @contextlib.contextmanager
+    def _hooks_after(self) -> Iterator[None]:
+        """Calls those of the tags that are mapped, once memory is there.
+
+        A hook before may have ended what uses the memory, and then the move may have been refused.
+        So they are called after a refusal, too.
+        """
+        from vllm import device_allocator
+
         after = getattr(device_allocator, "run_after_map_hooks", None)
         try:
-            if before is not None and tags != set():
-                before(self._mapped(), tags)
             yield
         finally:
             if after is not None:

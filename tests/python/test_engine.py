@@ -100,6 +100,15 @@ VLLM = """
             return [each.pointer for each in reveille.communicators()]
         def value(self):
             return set(self.weights.tolist()) == {7}
+        def refuse_by_hook(self, rank):
+            def before(_allocations, _tags):
+                if rank == self.rank:
+                    raise reveille.Busy("a transfer runs")
+            self.begun = []
+            device_allocator.run_before_unmap_hooks = before
+            device_allocator.run_after_map_hooks = lambda _allocations: self.begun.append(1)
+        def begun_again(self):
+            return len(self.begun)
         def forget_how(self):
             del self.tp.device_communicator.pynccl_comm._suspended
         def load_another(self):
@@ -227,6 +236,29 @@ def test_a_communicator_that_fails_keeps_all_as_it_was(engine, function, name, v
     all_ranks("suspended", [] if {asleep} else ["torch", "tp"])
     all_ranks("wake_up", None, None)
     all_ranks("value", True)
+    """,
+    )
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("call", ["sleep", "discard"])
+def test_a_hook_that_raises_on_one_rank_keeps_all_awake(engine, call, victim):
+    """All are told at once, and what the other ranks' hooks have ended begins again."""
+    engine(
+        VLLM,
+        f"""
+    import time
+    arguments = [1] if "{call}" == "sleep" else ["kv_cache"]
+    executor.collective_rpc("refuse_by_hook", {victim})
+    started = time.monotonic()
+    said = refused("{call}", *arguments)
+    assert f"rank {victim} of {{RANKS}} cannot {call}(" in said and "a transfer runs" in said, said
+    assert time.monotonic() - started < reveille._engine.RANKS_TIMEOUT_S
+    all_ranks("used", 12)
+    all_ranks("begun_again", 1)
+    executor.collective_rpc("refuse_by_hook", None)
+    all_ranks("{call}", None, *arguments)
+    all_ranks("used", 0 if "{call}" == "sleep" else 4)
     """,
     )
 
