@@ -343,6 +343,14 @@ PROGRAMS = [
     ("simulated", "simulated-lfm2-8b-a1b-8-layers", "lfm2-8b-a1b", "--micro-batch 1 --seq-len 2048 --layers 8"),
     ("simulated", "simulated-lfm2-8b-a1b-12-layers-recompute-reshard", "lfm2-8b-a1b",
      "--micro-batch 1 --seq-len 3000 --layers 12 --experts 16 --recompute --reshard"),
+    ("simulated", "simulated-granitemoeshared-recompute", "granitemoeshared",
+     "--micro-batch 1 --seq-len 2048 --recompute"),
+    ("simulated", "simulated-glm-4.5-air-4-layers-128-experts", "glm-4.5-air",
+     "--micro-batch 1 --seq-len 4096 --layers 4 --experts 128"),
+    ("simulated", "simulated-llama-4-2-layers-ddp", "llama4-text",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 1024 --layers 2"),
+    ("simulated", "simulated-ernie-4.5-21b-a3b-4-layers-ddp", "ernie-4.5-21b-a3b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 4"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

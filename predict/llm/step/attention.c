@@ -199,6 +199,12 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         complex_forward(t, number, q, k, kept);
         return;
     }
+    if (rvli_rotates_in_full(t)) {
+        rvli_full_rotary_forward(t, layer, &q, &k, kept);
+        layer->q = q;
+        layer->k = k;
+        return;
+    }
     rvli_block rotated_q = rotate(t, q_bytes(t));
     rvli_block rotated_k = rotate(t, kv_bytes(t));
     layer->q = join(t, rotated_q, q_bytes(t));
@@ -455,8 +461,12 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         complex_backward(t, number, of);
         return;
     }
-    uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     bool with_k = has_gradient_of_k(t, number);
+    if (rvli_rotates_in_full(t)) {
+        rvli_full_rotary_backward(t, &t->layers[number], with_k, of);
+        return;
+    }
+    uint64_t q = rotary_part(t, q_bytes(t)), k = rotary_part(t, kv_bytes(t));
     if (is_normed_behind(t))
         norms_apart_backward(t, number, of);
     rvli_block none = NULL; /* that of both parts stays */

@@ -250,7 +250,7 @@ static rvli_block forward_chosen(rvli_training *t, const widths *w, rvli_experts
     if (behind)
         shared = rvli_shared_expert_forward(t, e, kept, partial);
     else if (first)
-        shared = rvli_shared_expert_open(t, e, shared, partial);
+        shared = rvli_shared_expert_open(t, e, shared, kept, partial);
     if (partial || !rvli_has_shared(t)) {
         rvli_release(t, &shared);
         return routed;

@@ -6,6 +6,8 @@
  * attention takes them as any other. Parts with positions are joined to those without, so queries
  * and keys are copies, and values are a view of what the KV up-projection gave.
  */
+#include <string.h>
+
 #include "predict/llm/step/training.h"
 
 #define SEEDS_BYTES 256
@@ -79,6 +81,13 @@ static void drop(rvli_training *t, rvli_layer *layer)
         rvli_release(t, all[i]);
 }
 
+/* Mistral 4's queries are scaled by their token's place, and so are their gradients. */
+static void scale_by_token(rvli_training *t, rvli_block *q)
+{
+    if (strcmp(t->model->type, "mistral4") == 0)
+        *q = rvli_next(t, rvli_bytes_of(*q), q);
+}
+
 rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
@@ -88,6 +97,7 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
     layer->latent_kv = compressed(t, &view, RVLI_DIM_KV_LORA, &layer->k_norm, kept);
     rvli_block rotated = rvli_rotate_pairs(t, rotary_bytes(t));
     layer->q = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
+    scale_by_token(t, &layer->q);
     layer->v = rvli_activation(t, bytes_of(t, RVLI_DIM_KV_UP));
     layer->k = rvli_activation(t, bytes_of(t, RVLI_DIM_Q));
     rvli_indexer_forward(t, layer);
@@ -174,10 +184,11 @@ static rvli_block pairs_backward(rvli_training *t)
 
 /* From the gradient of keys and values to that of the layer's input. */
 static rvli_block kv_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer,
-                              rvli_block *of_up, rvli_block *of_rotated)
+                              rvli_block *of_up, rvli_block *of_q, rvli_block *of_rotated)
 {
     rvli_block of_normed = projected_backward(t, unit, RVLI_ROLE_V, RVLI_DIM_KV_LORA, of_up);
     rvli_release(t, &layer->latent_kv);
+    scale_by_token(t, of_q);
     *of_rotated = pairs_backward(t);
     rvli_block of_compressed =
         rvli_norm_backward(t, t->tokens, t->model->dim[RVLI_DIM_KV_LORA], &layer->k_norm, unit,
@@ -213,7 +224,7 @@ rvli_block rvli_latent_backward(rvli_training *t, uint32_t number, rvli_block of
     attend_backward(t, layer, &of_attended, &of);
     rvli_block of_up = join_backward(t, &of);
     rvli_block of_rotated = NULL;
-    rvli_block of_input = kv_backward(t, unit, layer, &of_up, &of_rotated);
+    rvli_block of_input = kv_backward(t, unit, layer, &of_up, &of.q, &of_rotated);
     rvli_block by_q = q_backward(t, unit, layer, &of.q, &of_rotated);
     rvli_release(t, &layer->attention_input);
     rvli_block sum = rvli_activation(t, bytes_of(t, RVLI_DIM_HIDDEN));

@@ -75,7 +75,7 @@ rvli_block rvli_shared_expert_forward(rvli_training *t, rvli_experts *e, bool ke
     return given;
 }
 
-rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given,
+rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given, bool kept,
                                    bool partial)
 {
     if (!rvli_opens_shared(t))
@@ -83,7 +83,9 @@ rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block
     rvli_block gate = rvli_activation(t, RVLI_HALF * t->tokens);
     e->shared_opened = rvli_next(t, RVLI_HALF * t->tokens, &gate);
     e->shared_given = given;
-    return partial ? NULL : rvli_activation(t, hidden_bytes(t));
+    rvli_block product = rvli_activation(t, partial ? 0 : hidden_bytes(t));
+    rvli_leave(t, &e->shared_given, kept);
+    return product;
 }
 
 /* ---- Backward ---- */

@@ -89,6 +89,7 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
         rvli_complex_make(t);
         return;
     }
+    bool wide = rvli_is_wide(t) || rvli_rotates_in_full(t);
     uint64_t angles = t->options->seq_len * rotary_width(t->model);
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
@@ -100,10 +101,10 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
         rvli_release(t, &plain);
     }
     for (int i = 0; i < 2; i++)
-        rotary[i] = rvli_is_wide(t) ? scaled[i] : rvli_activation(t, RVLI_HALF * angles);
+        rotary[i] = wide ? scaled[i] : rvli_activation(t, RVLI_HALF * angles);
     rvli_release(t, &half);
     rvli_release(t, &whole);
-    for (int i = 0; i < 2 && !rvli_is_wide(t); i++)
+    for (int i = 0; i < 2 && !wide; i++)
         rvli_release(t, &scaled[i]);
 }
 

@@ -323,9 +323,10 @@ typedef struct rvli_layer {
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
-    rvli_block early;  /* recomputing: of the down projection's gradient, worked out before */
-    rvli_block middle; /* between attention and MLP, while it is needed */
-    rvli_block named;  /* Llama 4: what attention gave, until the layer returns */
+    rvli_block early;     /* recomputing: of the down projection's gradient, worked out before */
+    rvli_block middle;    /* between attention and MLP, while it is needed */
+    rvli_block angles[2]; /* ERNIE: cosines and sines, twice each */
+    rvli_block named;     /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -662,6 +663,13 @@ void rvli_complex_make(rvli_training *t);
 /* Takes q and k as they were projected, and leaves them with positions, or as they are without. */
 void rvli_complex_forward(rvli_training *t, uint32_t number, rvli_block *q, rvli_block *k);
 
+/* ---- full_rotary.c: ERNIE's positions ---- */
+
+bool rvli_rotates_in_full(const rvli_training *t);
+/* Takes q and k as they were projected, and leaves them with positions. */
+void rvli_full_rotary_forward(rvli_training *t, rvli_layer *layer, rvli_block *q, rvli_block *k,
+                              bool kept);
+
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
 typedef struct rvli_attention_gradients {
@@ -669,7 +677,9 @@ typedef struct rvli_attention_gradients {
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
-/* complex.c: takes their gradients with positions. */
+/* full_rotary.c, complex.c: take their gradients with positions. */
+void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, bool with_k,
+                               rvli_attention_gradients *of);
 void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
@@ -791,7 +801,7 @@ bool rvli_opens_shared(const rvli_training *t);
 /* partial: up to its last product, and NULL. */
 rvli_block rvli_shared_expert_forward(rvli_training *t, rvli_experts *e, bool kept, bool partial);
 /* Takes what it gave, and answers the same multiplied by its gate, or, without one, as it is. */
-rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given,
+rvli_block rvli_shared_expert_open(rvli_training *t, rvli_experts *e, rvli_block given, bool kept,
                                    bool partial);
 /* Answers the gradient of what it gave; NULL: it is that of the sum. */
 rvli_block rvli_shared_expert_open_backward(rvli_training *t, rvli_unit *unit, rvli_experts *e,
