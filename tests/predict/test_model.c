@@ -561,7 +561,8 @@ static void impossible_layers_are_refused(void **state)
                           "\"num_experts_per_tok\":2,\"moe_latent_size\":64}",
                    "moe_latent_size", "experts of a latent size");
     assert_refused(BLOCKS ",\"hybrid_override_pattern\":\"M*E\",\"n_routed_experts\":4,"
-                          "\"num_experts_per_tok\":2,\"moe_intermediate_size\":96,\"n_group\":3}",
+                          "\"num_experts_per_tok\":2,\"moe_intermediate_size\":96,\"n_group\":3,"
+                          "\"moe_shared_expert_intermediate_size\":64}",
                    "n_group", "experts do not divide by it");
     assert_refused(SEEING "7}", "vision_config", "expected an object with the tower's sizes");
     assert_refused(SEEING "{}}", "depth", "missing");

@@ -1158,12 +1158,9 @@ static void no_memory_is_told_in_hybrids(void **state)
     static const struct {
         const char *config;
         uint32_t layers;
-    } cases[] = {{"nemotron-3-nano-30b-a3b", 2},
-                 {"nemotron-nano-9b-v2", 2},
-                 {"granite-4.0-h-tiny", 1},
-                 {"gemma-3n-e4b-text", 2},
-                 {"glm-moe-dsa", 4},
-                 {"qwen1.5-moe-a2.7b", 1}};
+    } cases[] = {
+        {"nemotron-3-nano-30b-a3b", 2}, {"nemotron-nano-9b-v2", 2}, {"granite-4.0-h-tiny", 1},
+        {"gemma-3n-e4b-text", 2},       {"glm-moe-dsa", 4},         {"qwen1.5-moe-a2.7b", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rvl_model *model = open_model(cases[i].config);
         rvl_model_options options = options_of(&programs[0]);
