@@ -402,6 +402,9 @@ static void read_rest(rvli_reader *r)
         read_streams(r);
     if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))
         m->features &= ~RVLI_QK_L2_NORM;
+    const char *activation = json_string_value(rvli_read_value(r, "hidden_act"));
+    if ((m->features & RVLI_XIELU) && activation != NULL && strcmp(activation, "xielu") != 0)
+        rvli_read_refuse(r, "hidden_act", "not known of this family: expected xielu");
     const char *positions = json_string_value(rvli_read_value(r, "position_embedding_type"));
     bool rotary = positions != NULL && strcmp(positions, "rope") == 0;
     if ((r->family->reads & RVLI_ROTARY_IF_SAID) && !rotary)

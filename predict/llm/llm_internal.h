@@ -67,6 +67,7 @@
 
 #define RVLI_QK_NORM_BEHIND (UINT64_C(1) << 37) /* RVLI_QK_NORM: behind the rotation */
 #define RVLI_SHARED_FIRST (UINT64_C(1) << 38)   /* RVLI_SHARED runs before the router */
+#define RVLI_XIELU (UINT64_C(1) << 39)          /* RVLI_NO_GATE: an activation with parameters */
 
 /* Tokens of a chunk of the gated delta rule: the default of chunk_size. */
 #define RVLI_DELTA_CHUNK UINT64_C(64)

@@ -247,6 +247,9 @@ static rvl_status check_lora(const rvl_model *m, const rvl_model_options *o)
         return refuse("--lora", "at most a rank of 65536");
     if (o->train == RVL_MODEL_TRAIN_NONE)
         return refuse("--lora", "changes nothing with --train none: say how it trains");
+    if (m->features & RVLI_XIELU)
+        return refuse("--lora", "adapters are not predicted beside xIELU, which then trains "
+                                "nothing: leave it out");
     if (m->experts > 0 || (m->features & RVLI_MLA) || rvli_has_layers(m, RVLI_LAYER_STATE))
         return refuse("--lora",
                       "adapters are predicted for dense models with q, k and v alone, not beside "

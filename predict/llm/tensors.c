@@ -185,6 +185,11 @@ static const rule rules[] = {
     {MLP "down_proj.weight", DENSE_LAYER, 0, 0, D(HIDDEN), D(INTERMEDIATE), BY_COLUMNS, ALONE, 1},
     {MLP "down_proj.bias", DENSE_LAYER, RVLI_MLP_BIAS, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
 
+    {MLP "act_fn.alpha_p", DENSE_LAYER, RVLI_XIELU, 0, D(ONE), D(ONE), WHOLE, ALONE, 0},
+    {MLP "act_fn.alpha_n", DENSE_LAYER, RVLI_XIELU, 0, D(ONE), D(ONE), WHOLE, ALONE, 0},
+    {MLP "act_fn.beta", DENSE_LAYER, RVLI_XIELU, 0, D(ONE), D(ONE), WHOLE, ALONE, 0},
+    {MLP "act_fn.eps", DENSE_LAYER, RVLI_XIELU, 0, D(ONE), D(ONE), WHOLE, ALONE, 0},
+
     {MLP "gate.weight", SPARSE_LAYER, 0, 0, D(EXPERTS), D(HIDDEN), WHOLE, ALONE, 0},
     {MLP "gate.e_score_correction_bias", SPARSE_LAYER, RVLI_ROUTER_BIAS, 0, D(EXPERTS), D(ONE),
      WHOLE, ALONE, 0},

@@ -197,6 +197,7 @@ static const published models[] = {
     {"lfm2-1.2b", "lfm2", 1170340608, 0},
     {"lfm2-350m", "lfm2", 354483968, 0},
     {"lfm2-8b-a1b", "lfm2_moe", 8339930560, 0},
+    {"apertus-8b", "apertus", 8053338240, 0},
 };
 
 typedef struct totals {
@@ -240,7 +241,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 77);
+    assert_int_equal(count, 78);
 }
 
 typedef struct wanted {
@@ -446,7 +447,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 77 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 78 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -1083,6 +1084,25 @@ static void experts_of_lfm2_have_a_bias_if_nothing_is_said(void **state)
     rvl_model_close(without);
     rvl_model_close(sparse);
     assert_refused(SPARSE_CONV "}", "num_dense_layers", "missing");
+}
+
+/* Apertus: four numbers of each layer's activation count, and adapters are refused beside it. */
+static void an_activation_may_have_parameters(void **state)
+{
+    (void)state;
+#define XIELU                                                                                      \
+    "{\"model_type\":\"apertus\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":1000,"  \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96"
+    rvl_model *model = parse_model(XIELU ",\"hidden_act\":\"xielu\"}");
+    const uint64_t layer = 2 * 64 * 64 + 2 * 32 * 64 + 2 * 16 + 2 * 96 * 64 + 4 + 2 * 64;
+    assert_int_equal(rvl_model_parameter_count(model), 2 * layer + 2 * 1000 * 64 + 64);
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not predicted beside xIELU");
+    rvl_model_close(model);
+    assert_refused(XIELU ",\"hidden_act\":\"silu\"}", "hidden_act", "expected xielu");
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2494,6 +2514,7 @@ int main(void)
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(the_mlp_of_lfm2_is_adjusted),
         cmocka_unit_test(experts_of_lfm2_have_a_bias_if_nothing_is_said),
+        cmocka_unit_test(an_activation_may_have_parameters),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

@@ -369,6 +369,7 @@ static void nothing_is_left_but_states(void **state)
                                         "flex-olmo-7x7b",
                                         "lfm2-1.2b",
                                         "lfm2-8b-a1b",
+                                        "apertus-8b",
                                         "bamba-9b",
                                         "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

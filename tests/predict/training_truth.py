@@ -351,6 +351,9 @@ PROGRAMS = [
      "--train ddp --bucket-freed --micro-batch 1 --seq-len 1024 --layers 2"),
     ("simulated", "simulated-ernie-4.5-21b-a3b-4-layers-ddp", "ernie-4.5-21b-a3b",
      "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-apertus-8b-4-layers", "apertus-8b", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-apertus-8b-4-layers-recompute-reshard", "apertus-8b",
+     "--micro-batch 1 --seq-len 3000 --layers 4 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

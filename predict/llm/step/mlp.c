@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gated MLP of a dense layer. Where gate and up are one parameter, both parts are views of one
- * tensor. Without a gate (Nemotron-H) it is the square of a relu.
+ * tensor. Without a gate it is the square of a relu (Nemotron-H), or xIELU
+ * (Apertus).
  */
 #include "predict/llm/step/training.h"
 
@@ -55,10 +56,20 @@ static bool has_gate(const rvli_training *t)
     return (t->model->features & RVLI_NO_GATE) == 0;
 }
 
-/* Of up: relu, and its square. */
-static void squared_forward(rvli_training *t, uint32_t number, bool kept)
+static bool is_xielu(const rvli_training *t)
+{
+    return (t->model->features & RVLI_XIELU) != 0;
+}
+
+/* Of up: relu, and its square; or xIELU. */
+static void without_gate_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
+    if (is_xielu(t)) {
+        layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
+        layer->product = rvli_xielu_forward(t, layer, kept);
+        return;
+    }
     rvli_block up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
     layer->activated = rvli_activation(t, inner_bytes(t));
     layer->product = rvli_activation(t, inner_bytes(t));
@@ -106,7 +117,7 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
         return rvli_experts_forward(t, number, kept, partial);
-    (has_gate(t) ? gated_forward : squared_forward)(t, number, kept);
+    (has_gate(t) ? gated_forward : without_gate_forward)(t, number, kept);
     rvli_block output = NULL;
     if (partial)
         rvli_down_again(t, number);
@@ -168,11 +179,12 @@ rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_bl
     return of_input;
 }
 
-static void without_gate_backward(rvli_training *t, uint32_t number, rvli_block of_square,
+static void without_gate_backward(rvli_training *t, uint32_t number, rvli_block of_product,
                                   rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block of_up = rvli_squared_backward(t, of_square, &layer->activated);
+    rvli_block of_up = is_xielu(t) ? rvli_xielu_backward(t, layer, of_product)
+                                   : rvli_squared_backward(t, of_product, &layer->activated);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, &of_up, of_input);
     rvli_release_used(t, &of_up, &layer->mlp_input);

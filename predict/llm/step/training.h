@@ -281,6 +281,14 @@ typedef struct rvli_delta {
     rvli_delta_chunk *chunks;
 } rvli_delta;
 
+/* What Apertus's activation keeps beside its input. */
+typedef struct rvli_xielu {
+    rvli_block above;  /* whether it is above 0 */
+    rvli_block scaled; /* by the factor of its square */
+    rvli_block exponential;
+    rvli_block difference;
+} rvli_xielu;
+
 /* What a decoder layer keeps. */
 typedef struct rvli_layer {
     rvli_block input; /* recomputing: what it begins again with; without a norm before it, always */
@@ -320,6 +328,7 @@ typedef struct rvli_layer {
     rvli_experts experts;
     rvli_mamba mamba;
     rvli_short_conv short_conv;
+    rvli_xielu xielu;
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
@@ -717,6 +726,11 @@ void rvli_ring_forward(rvli_training *t, rvli_layer *layer, bool kept);
 /* Of k and v there is one block, in the place of that of v. */
 void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
+
+/* ---- xielu.c: Apertus's activation ---- */
+
+rvli_block rvli_xielu_forward(rvli_training *t, rvli_layer *layer, bool kept);
+rvli_block rvli_xielu_backward(rvli_training *t, rvli_layer *layer, rvli_block of_output);
 
 /* ---- short_conv.c: LFM2's convolution in the place of attention ---- */
 
