@@ -11,6 +11,7 @@
 #include "predict/llm/config_values.h"
 
 #define ATTENTION (RVLI_LAYER_ATTENTION | RVLI_LAYER_KEYS)
+#define EITHER_MLP (RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE)
 #define CUT_LAYERS 10 /* by default, of a model that has more */
 
 /* ---- Attention, or what is in its place ---- */
@@ -35,6 +36,22 @@ static const json_t *list_of(rvli_reader *r, const char *key)
     if (list != NULL && json_array_size(list) != r->model->layers)
         rvli_read_refuse(r, key, "impossible: expected a list with an item for each layer");
     return r->status == RVL_OK ? list : NULL;
+}
+
+/* Numbers of layers: each is no longer of some kinds, and is of others. */
+static void read_numbers(rvli_reader *r, const char *key, unsigned no_longer, unsigned now)
+{
+    const json_t *list = rvli_read_value(r, key);
+    if (list != NULL && !json_is_array(list))
+        rvli_read_refuse(r, key, "impossible: expected a list of layers");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t layer = json_integer_value(item);
+        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
+            rvli_read_refuse(r, key, "impossible: expected numbers of layers, from 0");
+        else
+            r->model->kinds[layer] = (uint16_t)((r->model->kinds[layer] & ~no_longer) | now);
+    }
 }
 
 static const char *word_of(rvli_reader *r, const char *key, const json_t *list, uint32_t layer)
@@ -153,19 +170,9 @@ static const char *find_attention_numbers(const rvli_reader *r)
 
 static void read_attention_numbers(rvli_reader *r, const char *key)
 {
-    const json_t *list = rvli_read_value(r, key);
-    if (!json_is_array(list))
-        rvli_read_refuse(r, key, "impossible: expected a list of layers");
     for (uint32_t layer = 0; layer < r->model->layers; layer++)
         r->model->kinds[layer] = (uint16_t)r->family->state;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t layer = json_integer_value(item);
-        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
-            rvli_read_refuse(r, key, "impossible: expected numbers of layers, from 0");
-        else
-            r->model->kinds[layer] = ATTENTION;
-    }
+    read_numbers(r, key, UINT16_MAX, ATTENTION);
 }
 
 static void read_attention(rvli_reader *r)
@@ -192,24 +199,8 @@ static void read_attention(rvli_reader *r)
 
 static void set_sparse(rvl_model *m, uint32_t layer, bool sparse)
 {
-    m->kinds[layer] &= (uint16_t) ~(RVLI_LAYER_DENSE | RVLI_LAYER_SPARSE);
+    m->kinds[layer] &= (uint16_t)~EITHER_MLP;
     m->kinds[layer] |= sparse ? RVLI_LAYER_SPARSE : RVLI_LAYER_DENSE;
-}
-
-/* Numbers of layers, which are all to be of one sort. */
-static void read_numbers(rvli_reader *r, const char *key, bool sparse)
-{
-    const json_t *list = rvli_read_value(r, key);
-    if (list != NULL && !json_is_array(list))
-        rvli_read_refuse(r, key, "impossible: expected a list of layers");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *item = json_array_get(list, i);
-        json_int_t layer = json_integer_value(item);
-        if (!json_is_integer(item) || layer < 0 || layer >= (json_int_t)r->model->layers)
-            rvli_read_refuse(r, key, "impossible: expected numbers of layers, from 0");
-        else
-            set_sparse(r->model, (uint32_t)layer, sparse);
-    }
 }
 
 static void read_sparse_words(rvli_reader *r, const json_t *list)
@@ -270,9 +261,9 @@ static void read_mlp(rvli_reader *r)
                    m->experts > 0 && !listed && layer >= s.first && layer <= s.last &&
                        (layer + s.offset) % s.step == 0);
     if (m->experts > 0 && listed)
-        read_numbers(r, "moe_layers", true);
+        read_numbers(r, "moe_layers", EITHER_MLP, RVLI_LAYER_SPARSE);
     else if (m->experts > 0 && (reads & RVLI_SPARSE_STEP))
-        read_numbers(r, "mlp_only_layers", false);
+        read_numbers(r, "mlp_only_layers", EITHER_MLP, RVLI_LAYER_DENSE);
 }
 
 /* ---- Layers of one block each ---- */
