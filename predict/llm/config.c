@@ -354,13 +354,14 @@ static uint64_t read_adjusted_size(rvli_reader *r)
     const json_t *factor = rvli_read_value(r, "block_ffn_dim_multiplier");
     uint64_t step = rvli_read_dimension(r, "block_multiple_of", 256);
     double times = json_is_number(factor) ? json_number_value(factor) : 1;
+    uint64_t two_thirds = 2 * plain / 3;
     if (!rvli_read_flag(r, "block_auto_adjust_ff_dim", true))
         return plain;
     if (!(times > 0 && times <= 16))
         rvli_read_refuse(r, "block_ffn_dim_multiplier",
                          "impossible: expected more than 0, 16 at most");
     else
-        plain = rvli_round_up((uint64_t)(times * (double)(2 * plain / 3)), step);
+        plain = rvli_round_up((uint64_t)(times * (double)two_thirds), step);
     if (plain == 0 || plain > RVLI_MODEL_DIM_MAX)
         rvli_read_refuse(r, "block_multiple_of", "impossible: the MLP has no width that is known");
     return plain;
