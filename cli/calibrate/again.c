@@ -11,6 +11,8 @@
 #include "command.h"
 #include "output.h"
 
+#define VALUES_MAX 1000 /* of an act and size; more say nothing new */
+
 /* ---- Reading ---- */
 
 /* So many values that their spread is the one that the file has. The strings stay the file's. */
@@ -29,11 +31,10 @@ static bool add_series(samples *all, const json_t *one)
         if (values[i] < 0 || (i > 0 && values[i] < values[i - 1]))
             return false;
     }
-    samples_add(all, act, (uint64_t)bytes, unit, (uint64_t)values[1]);
-    if (count > 1)
-        samples_add(all, act, (uint64_t)bytes, unit, (uint64_t)values[0]);
-    if (count > 2)
-        samples_add(all, act, (uint64_t)bytes, unit, (uint64_t)values[2]);
+    for (json_int_t i = 0; i < count && i < VALUES_MAX; i++) {
+        size_t which = count == 1 ? 1 : i == 0 ? 0 : i == count - 1 ? 2 : 1;
+        samples_add(all, act, (uint64_t)bytes, unit, (uint64_t)values[which]);
+    }
     return true;
 }
 

@@ -17,6 +17,7 @@
 
 #define POINTS_MAX 16
 #define FS_PER_NS 1e6
+#define TURNS_ENOUGH 5
 #define PIECE_BYTES 2097152.0
 #define GIB_BYTES 1073741824.0
 #define LARGE_BLOCKS_BYTES (16 * GIB_BYTES) /* four blocks of 4 GiB */
@@ -312,55 +313,81 @@ static int by_value(const void *one, const void *other)
     return (a > b) - (a < b);
 }
 
-/* How many times as long blocks take in a transition as their calls do in a row; the median. 1: not
- * measured. */
-static double longer(const points *found, const line *calls, size_t count)
+static void lengthen(rvl_cost *cost, double times_call, double times_byte)
+{
+    cost->call_ns = whole(cost->call_ns * times_call);
+    cost->fs_per_byte = whole(cost->fs_per_byte * times_byte);
+}
+
+static line sum_of(rvl_cost *const calls[], size_t count)
+{
+    line sum = {0};
+    for (size_t i = 0; i < count; i++) {
+        sum.fixed += line_of(*calls[i]).fixed;
+        sum.per_byte += line_of(*calls[i]).per_byte;
+    }
+    return sum;
+}
+
+/* How many times as long blocks take as their calls do in a row; the median of all sizes. */
+static line by_ratio(const points *blocks, line sum)
 {
     double ratios[POINTS_MAX];
-    for (size_t i = 0; i < found->count; i++) {
-        double alone = 0;
-        for (size_t k = 0; k < count; k++)
-            alone += at(calls[k], found->bytes[i]);
-        ratios[i] = alone > 0 ? found->values[i] / alone : 1;
-    }
-    qsort(ratios, found->count, sizeof *ratios, by_value);
-    return found->count == 0 ? 1 : ratios[found->count / 2];
+    for (size_t i = 0; i < blocks->count; i++)
+        ratios[i] =
+            at(sum, blocks->bytes[i]) > 0 ? blocks->values[i] / at(sum, blocks->bytes[i]) : 1;
+    qsort(ratios, blocks->count, sizeof *ratios, by_value);
+    double times = ratios[blocks->count / 2];
+    return (line){.fixed = times * sum.fixed, .per_byte = times * sum.per_byte};
+}
+
+/*
+ * Makes the sum of some calls what blocks take in transitions: the line through them, if they took
+ * turns often enough to be typical. Each call keeps its share of what a call and a byte cost.
+ */
+static void make_sum(const points *blocks, bool typical, rvl_cost *const calls[], size_t count)
+{
+    if (blocks->count == 0)
+        return;
+    line sum = sum_of(calls, count);
+    line wanted = typical && blocks->count > 1 ? fit_line(blocks) : by_ratio(blocks, sum);
+    for (size_t i = 0; i < count; i++)
+        lengthen(calls[i], sum.fixed > 0 ? wanted.fixed / sum.fixed : 1,
+                 sum.per_byte > 0 ? wanted.per_byte / sum.per_byte : 1);
+}
+
+static bool is_typical(const samples *all, const char *act)
+{
+    bool often = true;
+    for (size_t i = 0; i < all->count; i++)
+        often = often && (strcmp(all->list[i].act, act) != 0 || all->list[i].count >= TURNS_ENOUGH);
+    return often;
 }
 
 /*
  * Blocks of a pause, less what releases pay for those that the driver has cleared since the pause
- * began: it clears a part of each block while one is released.
+ * began: it clears a part of each block while one is released. Of the few large ones none is clear
+ * before the last is released.
  */
 static points releasing(const samples *all, const rvl_cost_model *model, rvl_cost clear)
 {
     points found = medians(all, "pause_block");
     for (size_t i = 0; i < found.count && clear.fs_per_byte > 0; i++) {
         double cleared = found.values[i] / line_of(clear).per_byte;
-        found.values[i] -= line_of(model->reclaim).per_byte * fmin(cleared, found.bytes[i]);
+        if (found.bytes[i] < GIB_BYTES)
+            found.values[i] -= line_of(model->reclaim).per_byte * fmin(cleared, found.bytes[i]);
     }
     return found;
 }
 
-static void lengthen(rvl_cost *cost, double times)
-{
-    cost->call_ns = whole(cost->call_ns * times);
-    cost->fs_per_byte = whole(cost->fs_per_byte * times);
-}
-
-/* A row of the same calls is faster than a transition: their costs are made those of a transition.
- */
+/* In a transition calls take longer than in a row of the same calls. */
 static void fit_transitions(const samples *all, rvl_cost_model *model, rvl_cost clear)
 {
-    const line down[] = {line_of(model->unmap), line_of(model->release)};
-    const line up[] = {line_of(model->create), line_of(model->map), line_of(model->set_access)};
+    rvl_cost *const down[2] = {&model->unmap, &model->release};
+    rvl_cost *const up[3] = {&model->create, &model->map, &model->set_access};
     points pauses = releasing(all, model, clear), resumes = medians(all, "resume_block");
-    double pause = longer(&pauses, down, sizeof down / sizeof *down);
-    double resume = longer(&resumes, up, sizeof up / sizeof *up);
-    lengthen(&model->unmap, pause);
-    lengthen(&model->release, pause);
-    lengthen(&model->create, resume);
-    lengthen(&model->map, resume);
-    lengthen(&model->set_access, resume);
+    make_sum(&pauses, is_typical(all, "pause_block"), down, 2);
+    make_sum(&resumes, is_typical(all, "resume_block"), up, 3);
 }
 
 /* ---- What the driver takes ---- */
