@@ -209,10 +209,10 @@ static void check_case(json_t *item)
     }
     assert_int_equal(number(item, "peak_bytes"), peak);
     assert_int_equal(number(item, "host_bytes"), host);
-    /* A sweep has a trainer's segments as one, which the driver clears in another time: by the
-     * H200's costs 0.22 % at most. */
+    /* A sweep has a trainer's segments as one, which the driver takes back as a whole: by the
+     * H200's costs 2.0 % at most. */
     double apart = json_real_value(json_object_get(item, "seconds")) - seconds;
-    assert_true(apart < 3e-3 * seconds + 1e-6 && -apart < 3e-3 * seconds + 1e-6);
+    assert_true(apart < 25e-3 * seconds + 1e-6 && -apart < 25e-3 * seconds + 1e-6);
     bool fits = json_is_true(json_object_get(device, "fits"));
     assert_string_equal(json_string_value(json_object_get(item, "fits")), fits ? "yes" : "no");
     json_decref(root);

@@ -159,7 +159,7 @@ def test_a_wake_makes_all_memory_before_its_first_copy():
 
 def test_a_forecast_passes_over_what_does_not_move():
     with reveille.Context("sim", devices="1GiB", memory="accounted") as gpu:
-        large = gpu.alloc("512MiB", "large")
+        large = gpu.alloc("256MiB", "large")
         weights = gpu.alloc("64MiB", "weights", backup="host")
         gpu.pause()
         alone = gpu.fits("weights")
