@@ -27,32 +27,32 @@
  */
 #define H200_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
-        .reserve = {27984, 0}, .release_range = {55693, 0}, .create = {11533, 75},                 \
-        .release = {21199, 628}, .reclaim = {0, 195}, .map = {12610, 0},                           \
-        .set_access = {43828, 33}, .unmap = {41360, 10}, .fill = {12022, 215},                     \
-        .host_alloc = {2000, 37245}, .host_free = {1000, 0}, .copy_to_host = {3128, to_host},      \
-        .copy_to_device = {2997, to_device}, .digest = {8000, 179}, .disk_write = {0, 489834},     \
-        .disk_read = {0, 600052},                                                                  \
+        .reserve = {18636, 0}, .release_range = {37352, 0}, .create = {9657, 10},                  \
+        .release = {11907, 317}, .reclaim = {0, 193}, .map = {6928, 0}, .set_access = {27231, 48}, \
+        .unmap = {23580, 10}, .fill = {10558, 220}, .host_alloc = {2000, 35033},                   \
+        .host_free = {1000, 0}, .copy_to_host = {2077, to_host},                                   \
+        .copy_to_device = {2974, to_device}, .digest = {8000, 179}, .disk_write = {0, 421029},     \
+        .disk_read = {0, 468864},                                                                  \
     }
 #define H100_COSTS(to_host, to_device)                                                             \
     {                                                                                              \
-        .reserve = {25514, 0}, .release_range = {45844, 0}, .create = {14450, 10},                 \
-        .release = {13006, 532}, .reclaim = {0, 284}, .map = {9590, 1}, .set_access = {35831, 43}, \
-        .unmap = {29785, 11}, .fill = {9360, 324}, .host_alloc = {2000, 35082},                    \
-        .host_free = {1000, 0}, .copy_to_host = {30586, to_host},                                  \
-        .copy_to_device = {15748, to_device}, .digest = {8000, 278}, .disk_write = {0, 559475},    \
-        .disk_read = {0, 541243},                                                                  \
+        .reserve = {26269, 0}, .release_range = {50574, 0}, .create = {15018, 15},                 \
+        .release = {16874, 573}, .reclaim = {0, 399}, .map = {10871, 1},                           \
+        .set_access = {38750, 56}, .unmap = {32110, 9}, .fill = {10383, 307},                      \
+        .host_alloc = {2000, 39636}, .host_free = {1000, 0}, .copy_to_host = {2177, to_host},      \
+        .copy_to_device = {3085, to_device}, .digest = {8000, 30}, .disk_write = {0, 468399},      \
+        .disk_read = {0, 573836},                                                                  \
     }
 
 #define H200_WAITS                                                                                 \
     {                                                                                              \
-        .host_first = {4562232, 0}, .host_start = {2276985, 0}, .clear = {0, 2966},                \
-        .idle_clearing = {26393, 0}, .unmap_clearing = {9465, 16}, .release_clearing = {0, 4},     \
+        .host_first = {5901841, 0}, .host_start = {1697867, 0}, .clear = {0, 2600},                \
+        .idle_clearing = {0, 0}, .unmap_clearing = {0, 0}, .release_clearing = {0, 0},             \
     }
 #define H100_WAITS                                                                                 \
     {                                                                                              \
-        .host_first = {3778872, 0}, .host_start = {2277556, 0}, .clear = {0, 2876},                \
-        .idle_clearing = {20555, 0}, .unmap_clearing = {3189, 5}, .release_clearing = {0, 0},      \
+        .host_first = {10983436, 0}, .host_start = {1755708, 0}, .clear = {0, 2644},               \
+        .idle_clearing = {0, 0}, .unmap_clearing = {0, 0}, .release_clearing = {0, 0},             \
     }
 
 #define COSTS_OF(card, to_host, to_device)                                                         \
@@ -99,10 +99,10 @@
 static const rvl_profile profiles[] = {
     MEASURED("h200", "NVIDIA H200, 141 GB HBM3e",
              "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(150109880320),
-             H200, 18331, 18347),
+             H200, 18213, 18153),
     MEASURED("h100-80g", "NVIDIA H100 SXM, 80 GB HBM3",
              "cuda: measured by reveille calibrate, CUDA 13.0, driver 580", UINT64_C(85017493504),
-             H100, 18801, 18626),
+             H100, 18027, 18273),
     PROFILE("h100-94g", "NVIDIA H100 NVL, 94 GB HBM3",
             "cuda: fastfetch-cli/fastfetch#1658" ESTIMATED, UINT64_C(99961274368), 553, 0),
     UPPER_BOUND("a100-80g", "NVIDIA A100 SXM, 80 GB HBM2e",
