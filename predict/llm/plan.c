@@ -308,7 +308,7 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
     if (o->train == RVL_MODEL_TRAIN_MEGATRON && ours != NULL)
         return refuse(ours, "changes nothing with --train megatron: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_MLA))
-        return refuse("--attention", "changes nothing with latent attention, which is predicted as "
+        return refuse("--attention", "is not known for latent attention, which is predicted as "
                                      "cuDNN does it (docs/model.md): leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO && (m->features & RVLI_SINKS))
         return refuse("--attention", "changes nothing for heads with sinks, for which PyTorch has "

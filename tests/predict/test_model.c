@@ -2216,7 +2216,7 @@ static void options_out_of_range_are_refused(void **state)
     assert_option_refused(
         "deepseek-v3",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
-        "--attention", "changes nothing with latent attention");
+        "--attention", "is not known for latent attention");
     assert_option_refused(
         "gpt-oss-20b",
         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP, .attention = RVL_MODEL_ATTENTION_FLASH},
