@@ -90,6 +90,7 @@ program regions_preload env LD_PRELOAD="$preload" "$python" "$here/regions.py" p
 program in_order "$python" "$here/in_order.py"
 program ipc env LD_PRELOAD="$preload" "$python" "$here/ipc.py"
 program recorded "$python" "$here/recorded.py"
+program one_card "$python" -m torch.distributed.run --nproc-per-node 2 --master-port 29417 "$here/one_card.py"
 devices=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>"$out/devices.log")
 if [ "${devices:-0}" -gt 1 ]; then
     program two_devices_torch "$python" "$here/two_devices.py" torch
