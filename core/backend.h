@@ -121,20 +121,22 @@ typedef struct rvli_host_facts {
  * Group "external" (simulated devices): memory that something else uses.
  *   external_set  From now on `bytes` of the device are taken by others, in all.
  * Group "digest":
- *   digest        Queues computing the digests (base/digest.h) of the granules of [addr, addr +
- *                 size); those of base/secret_digest.h, if secret is not NULL. arriving: after
- *                 what was queued to the device so far (copy_to_device, fill). digests_out may be
- * any host memory: it is written by the time that waiting for an event recorded afterwards, or
- * synchronize, has answered; until then it must stay, and the content as it is. Where that answer
- * is a failure, what it holds is undefined. Group "prefetch" (a hint; the stub answers RVL_OK):
+ *   digest        Queues computing the digests of the granules of [addr, addr + size): those of
+ *                 base/secret_digest.h, or those of base/digest.h if secret is NULL. arriving:
+ *                 after what was queued to the device so far (copy_to_device, fill). digests_out
+ *                 may be any host memory: it is written by the time that waiting for an event
+ *                 recorded afterwards, or synchronize, has answered; until then it must stay, and
+ *                 the content as it is. Where that answer is a failure, what it holds is undefined.
+ * Group "prefetch" (a hint; the stub answers RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.
  * Group "host":
  *   host_memory   What host_alloc has made, and how it is copied.
  *   host_trim     Gives idle host memory back to the system, as long as more than keep bytes are
- * made. Group "share" (exportable blocks between processes): export_block  A file descriptor that
- * names the block; the caller closes it. import_block  The block that a file descriptor names;
- * released like any other.
+ *                 made.
+ * Group "share" (exportable blocks between processes):
+ *   export_block  A file descriptor that names the block; the caller closes it.
+ *   import_block  The block that a file descriptor names; released like any other.
  */
 #define RVLI_BACKEND_EXTERNAL_MAP(X)                                                               \
     X(external_set, (void *self, int device, uint64_t bytes), (self, device, bytes))
