@@ -648,15 +648,12 @@ class Saver:
 
     def stats(self) -> HookStats:
         """What regions use."""
-        devices: list[DeviceStats] = []
-        tags: dict[str, TagStats] = {}
-        for context in self.hook.contexts():
-            stats = context.stats()
-            for each in stats.devices:
-                values = {**vars(each), "index": context.ordinal}
-                devices.append(DeviceStats(**values))
-            for name, of_tag in stats.tags.items():
-                tags[name] = tags[name].plus(of_tag) if name in tags else of_tag
+        devices = [
+            DeviceStats(**{**vars(each), "index": context.ordinal})
+            for context in self.hook.contexts()
+            for each in context.stats().devices
+        ]
+        tags = self.tags()
         for of_device in COMMUNICATORS.stats().values():
             tags[TAG] = tags[TAG].plus(of_device) if TAG in tags else of_device
         return HookStats(mode=self.hook.mode, devices=tuple(devices), tags=tags)
