@@ -4,7 +4,6 @@
  * what an abort takes back, and that committing cannot fail. Every op of both phases fails once and
  * for good, as do threads and host memory.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -631,17 +630,11 @@ static void a_recording_has_what_was_committed(void **state)
 {
     (void)state;
     scene s;
-    char path[] = "/tmp/reveille-wake-XXXXXX";
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
     scene_open_asleep(&s, layouts[0]);
-    assert_int_equal(rvl_record_start(s.context, path), RVL_OK);
+    scene_record(&s);
     assert_int_equal(rvl_resume_start_abort(prepare(&s, NULL)), RVL_OK);
     assert_int_equal(commit_and_finish(prepare(&s, NULL)), RVL_OK);
-    assert_int_equal(rvl_record_stop(s.context), RVL_OK);
-    scene_close(&s);
-    assert_int_equal(scene_recorded_resumes(path), 1);
+    assert_int_equal(scene_close_recorded(&s), 1);
 }
 
 /* The time in which it is held is nobody's transition. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "wake_scene.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -244,11 +245,22 @@ rvl_guard watch_refusing_guard(void)
     return (rvl_guard){.struct_size = sizeof(rvl_guard), .before = refuse};
 }
 
-int scene_recorded_resumes(const char *path)
+void scene_record(scene *s)
 {
+    int file = mkstemp(strcpy(s->recording, "/tmp/reveille-wake-XXXXXX"));
+    assert_true(file >= 0);
+    close(file);
+    assert_int_equal(rvl_record_start(s->context, s->recording), RVL_OK);
+}
+
+int scene_close_recorded(scene *s)
+{
+    const char *path = s->recording;
     rvl_trace_reader *reader = NULL;
     rvl_trace_event event;
     int resumes = 0;
+    assert_int_equal(rvl_record_stop(s->context), RVL_OK);
+    scene_close(s);
     assert_int_equal(rvl_trace_reader_open(&path, 1, NULL, &reader), RVL_OK);
     while (rvl_trace_reader_next(reader, &event, sizeof event) == RVL_OK)
         resumes += event.kind == RVL_EVENT_RESUME;

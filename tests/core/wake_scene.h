@@ -50,6 +50,7 @@ typedef struct scene {
     _Atomic int arrived;
     bool gated; /* after the first it goes on when told */
     sem_t first, go_on;
+    char recording[32]; /* path; as scene_record() has made it */
 } scene;
 
 void scene_open_awake(scene *s, layout how);
@@ -103,7 +104,8 @@ typedef struct watch {
 rvl_guard watch_guard(watch *w);
 rvl_guard watch_refusing_guard(void);
 
-/* Resumes that a recording has. It is removed. */
-int scene_recorded_resumes(const char *path);
+/* Records the context. Closing the scene then answers how many resumes the recording has. */
+void scene_record(scene *s);
+int scene_close_recorded(scene *s);
 
 #endif
