@@ -584,6 +584,19 @@ static int run_it(const arguments *parsed)
 
 #endif
 
+/* What is said of measuring, where nothing is measured. */
+static int check_fit(const arguments *parsed, const option_line *line)
+{
+    static const char *const names[] = {"gpu", "disk", "no-disk", "tries"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (parsed->fit != NULL && options_given(&calibrate_spec, line, names[i]))
+            return options_refuse(&calibrate_spec,
+                                  "--%s: not with --fit, which measures nothing: leave one of them "
+                                  "out",
+                                  names[i]);
+    return EXIT_FITS;
+}
+
 int command_calibrate(int argc, char **argv)
 {
     arguments parsed = {.disk = DISK_USUAL, .tries = 3};
@@ -594,7 +607,9 @@ int command_calibrate(int argc, char **argv)
         return options_refuse(&calibrate_spec, "calibrate: unexpected argument %s",
                               argv[line.first]);
     int status = options_check_ending(&calibrate_spec, "-o", parsed.output, "json");
-    if (status != 0)
+    if (status == EXIT_FITS)
+        status = check_fit(&parsed, &line);
+    if (status != EXIT_FITS)
         return status;
     return parsed.fit != NULL ? fit_again(parsed.fit, parsed.output, parsed.json) : run_it(&parsed);
 }
