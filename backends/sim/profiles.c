@@ -40,7 +40,7 @@
         .release = {16874, 573}, .reclaim = {0, 399}, .map = {10871, 1},                           \
         .set_access = {38750, 56}, .unmap = {32110, 9}, .fill = {10383, 307},                      \
         .host_alloc = {2000, 39636}, .host_free = {1000, 0}, .copy_to_host = {2177, to_host},      \
-        .copy_to_device = {3085, to_device}, .digest = {8000, 30}, .disk_write = {0, 468399},      \
+        .copy_to_device = {3085, to_device}, .digest = {8000, 278}, .disk_write = {0, 468399},     \
         .disk_read = {0, 573836},                                                                  \
     }
 

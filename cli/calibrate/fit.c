@@ -281,7 +281,11 @@ static bool fit_clear(const samples *all, const rvl_cost_model *model, rvl_cost_
     return true;
 }
 
-/* What digests add to a pause, for the sizes that were measured with and without. */
+/*
+ * What digests add to a pause, for the sizes that were measured with and without. Both take much
+ * longer than what they differ by: where it comes out as less than half of what writing the same
+ * memory takes (fill), it is noise, since digests read all of it.
+ */
 static bool fit_digest(const samples *all, rvl_cost_model *model)
 {
     points with = medians(all, "pause_verified"), added = {.count = 0};
@@ -291,9 +295,10 @@ static bool fit_digest(const samples *all, rvl_cost_model *model)
             add_point(&added, with.bytes[i],
                       with.values[i] - (double)samples_spread(without).median);
     }
-    if (added.count == 0)
+    double fs_per_byte = added.count > 0 ? fit_one(&added, true) * FS_PER_NS : 0;
+    if (added.count == 0 || fs_per_byte < model->fill.fs_per_byte / 2.0)
         return false;
-    model->digest.fs_per_byte = whole(fit_one(&added, true) * FS_PER_NS);
+    model->digest.fs_per_byte = whole(fs_per_byte);
     return true;
 }
 
@@ -444,8 +449,8 @@ uint32_t fit_profile(const samples *all, rvl_profile *profile)
     known |= fit_digest(all, model) ? BIT(digest) : 0;
     known |= fit_disk(all, "pause_to_disk", &model->disk_write) ? BIT(disk_write) : 0;
     known |= fit_disk(all, "resume_from_disk", &model->disk_read) ? BIT(disk_read) : 0;
-    fit_transitions(all, model,
-                    waits->clear); /* last: what is fitted above compares calls with calls */
+    /* Last: what is fitted above compares calls with calls. */
+    fit_transitions(all, model, waits->clear);
     profile->driver.context_bytes = median_of(all, "context_takes");
     profile->driver.first_kernel_bytes = median_of(all, "first_kernel_takes");
     profile->driver.streams_bytes = median_of(all, "34_streams_take");

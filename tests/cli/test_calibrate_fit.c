@@ -146,6 +146,23 @@ static void test_what_is_not_measured_alone(void **state)
     samples_free(&all);
 }
 
+/* Reading memory takes no less than half of the time of writing it: else it is noise. */
+static void test_digests_within_the_noise(void **state)
+{
+    (void)state;
+    for (uint32_t added = 140; added <= 160; added += 20) {
+        samples all = {0};
+        rvl_profile profile = {.struct_size = sizeof profile, .cost.digest = {8000, 179}};
+        add_line(&all, "fill", 0, 300);
+        add_line(&all, "pause_warm", 0, 18000);
+        add_line(&all, "pause_verified", 0, 18000 + added);
+        fit_profile(&all, &profile);
+        assert_int_equal(profile.cost.digest.call_ns, 8000);
+        assert_near(profile.cost.digest.fs_per_byte, added > 150 ? added : 179);
+        samples_free(&all);
+    }
+}
+
 /* The first create after a release pays for what was released, and a create does not. */
 static void test_reclaim(void **state)
 {
@@ -295,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_what_is_not_measured_alone),
+        cmocka_unit_test(test_digests_within_the_noise),
         cmocka_unit_test(test_reclaim),
         cmocka_unit_test(test_host_memory_that_begins),
         cmocka_unit_test(test_host_memory_in_buffers_is_no_cheaper),
