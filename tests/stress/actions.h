@@ -51,6 +51,9 @@ void action_fork(owner *o);
 /* hooks.c: what is offered beside the hook libraries. */
 void action_hooks(owner *o);
 
+/* Lets the fake driver close what it keeps of memory that was exported. */
+void hooks_settle(void);
+
 /* communicators.c: those of NCCL, where none is loaded. Of any thread. */
 void action_communicators(caller *by);
 #endif

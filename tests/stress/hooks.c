@@ -134,6 +134,22 @@ static void use(owner *o, rvl_context *context)
         &(heard){.before = 2, .after = 2, .stage = 1, .step = 1, .freeing = 1, .freed_addr = addr});
 }
 
+/*
+ * A child that was forked while an exported file was open has a copy of it. The fake driver keeps
+ * its own end, and the file of the memory, until it next looks whether the child's is closed; that
+ * is when somebody asks for memory, or how much there is.
+ */
+void hooks_settle(void)
+{
+    rvl_context *context = NULL;
+    uint64_t free_bytes = 0, total_bytes = 0;
+    if (stress_is_child)
+        return; /* it does not use the driver */
+    if (rvl_hooks_get_context(0, &context) != RVL_OK ||
+        rvl_device_get_memory(context, 0, &free_bytes, &total_bytes) != RVL_OK)
+        calls_give_up("the fake driver");
+}
+
 /* ---- The action ---- */
 
 static void mark(caller *by)

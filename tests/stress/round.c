@@ -250,6 +250,9 @@ static void expect_files(caller *by, size_t files)
     size_t found = count_files();
     for (int ms = 0; found != files && ms < FILES_CLOSE_WITHIN_MS; ms++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+#ifdef STRESS_HOOKS
+        hooks_settle();
+#endif
         found = count_files();
     }
     if (found != files)
