@@ -413,7 +413,10 @@ static void killed(void)
     EXPECT(ORDER(.verb = HOLDS, .value = 1), 1);
 }
 
-/* With RVL_IPC_TIMEOUT_MS=200. */
+/*
+ * With RVL_IPC_TIMEOUT_MS=2000: an eighth is kept back for the answer that comes last. If a busy
+ * machine took longer for it, the pause would say that the memory is not free yet.
+ */
 static void stopped(void)
 {
     char who[48];
@@ -424,7 +427,8 @@ static void stopped(void)
     EXPECT(lib.rvl_hooks_pause("w"), RVL_ERR_TIMEOUT);
     snprintf(who, sizeof who, "process %d (", (int)importer_process);
     EXPECT_SAYS(last_message(), who);
-    EXPECT_SAYS(last_message(), "holds 4.0 MiB that it imported and does not let go within 175 ms");
+    EXPECT_SAYS(last_message(),
+                "holds 4.0 MiB that it imported and does not let go within 1750 ms");
     EXPECT(used_bytes(0), SIZE);
     EXPECT(all_bytes(at, 1), true);
     EXPECT(kill(importer_process, SIGCONT), 0);
@@ -480,8 +484,8 @@ static void slow(void)
 
 /* ---- One deadline for the whole pause ---- */
 
-#define DEADLINE_MS 1000 /* of these scenarios, by RVL_IPC_TIMEOUT_MS */
-#define SLACK_MS 600     /* less than what a second wait would take */
+#define DEADLINE_MS 2000 /* of these scenarios, by RVL_IPC_TIMEOUT_MS */
+#define SLACK_MS 1500    /* less than what a second wait would take; a busy machine needs some */
 
 static int64_t now_ms(void)
 {

@@ -44,6 +44,7 @@ static void run(const char *scenario, const char *setting, const char *says)
 }
 
 #define SOON "RVL_IPC_TIMEOUT_MS=200"
+#define IN_TIME "RVL_IPC_TIMEOUT_MS=2000"
 
 static void test_sharing(void **state)
 {
@@ -76,7 +77,7 @@ static void test_importers_that_do_not_let_go(void **state)
 {
     (void)state;
     run("killed", NULL, NULL);
-    run("stopped", SOON, NULL);
+    run("stopped", IN_TIME, NULL);
     run("capturing", NULL, "cudaIpcCloseMemHandle failed: a stream is being captured");
     run("hostile", NULL, NULL);
 }
@@ -84,8 +85,8 @@ static void test_importers_that_do_not_let_go(void **state)
 static void test_one_deadline(void **state)
 {
     (void)state;
-    run("stalled", "RVL_IPC_TIMEOUT_MS=1000", NULL);
-    run("stalled_between", "RVL_IPC_TIMEOUT_MS=1000", "memory was paused, but is not free yet");
+    run("stalled", IN_TIME, NULL);
+    run("stalled_between", IN_TIME, "memory was paused, but is not free yet");
 }
 
 static void test_failures_change_nothing(void **state)
