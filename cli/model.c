@@ -225,16 +225,17 @@ static int write_trace(const rvl_model_step *step, const char *path)
     output_file trace;
     char draft[RVLI_OUTPUT_PATH_BYTES];
     rvl_error error = {.struct_size = sizeof error};
-    if (!output_open(path, &trace))
-        return EXIT_INTERNAL;
+    int code = output_open(path, &trace);
+    if (code != 0)
+        return code;
     rvli_output_path(&trace.file, draft);
     if (rvl_model_step_write(step, draft) == RVL_OK)
         return output_finish(&trace, true);
     rvl_last_error(&error);
-    complain_of_file("%s: %s%s%s", path, error.message, error.native_name[0] != '\0' ? ": " : "",
-                     error.native_name);
+    code = complain_of_file("%s: %s%s%s", path, error.message,
+                            error.native_name[0] != '\0' ? ": " : "", error.native_name);
     output_abandon(&trace);
-    return EXIT_INTERNAL;
+    return code;
 }
 
 static int write_step(const arguments *parsed, const rvl_model *model, const rvl_model_step *step)

@@ -63,20 +63,18 @@ static bool open_file_and_handler(const char *path, rvli_output *file)
     return opened;
 }
 
-bool output_open(const char *path, output_file *output_out)
+int output_open(const char *path, output_file *output_out)
 {
-    if (!open_file_and_handler(path, &output_out->file)) {
-        complain_last();
-        return false;
-    }
+    if (!open_file_and_handler(path, &output_out->file))
+        return complain(EXIT_BAD_INPUT, "%s", rvli_error_get()->message);
     output_out->stream = fdopen(output_out->file.fd, "w");
     if (output_out->stream != NULL)
-        return true;
+        return 0;
     rvli_output_fail(&output_out->file, errno);
-    complain_last();
+    int status = complain_last();
     rvli_output_close(&output_out->file);
     leave_signals();
-    return false;
+    return status;
 }
 
 output_file output_to_stdout(void)
@@ -97,11 +95,9 @@ int output_finish(output_file *output, bool whole)
 {
     if (output->stream == stdout)
         return whole ? 0 : complain(EXIT_INTERNAL, "out of host memory");
-    rvl_status status = end_file(output, whole);
-    if (status != RVL_OK)
-        complain_last();
+    int status = end_file(output, whole) == RVL_OK ? 0 : complain_last();
     output_abandon(output);
-    return status == RVL_OK ? 0 : EXIT_INTERNAL;
+    return status;
 }
 
 void output_abandon(output_file *output)

@@ -17,8 +17,11 @@ typedef struct output_file {
     rvli_output file; /* unused for the standard output */
 } output_file;
 
-/* Begins a file; "-" is one of that name. Says why it cannot be written, and returns false. */
-bool output_open(const char *path, output_file *output_out);
+/*
+ * Begins a file; "-" is one of that name. Returns 0, or says why it cannot be begun and returns the
+ * exit status: a path that leads nowhere is bad input.
+ */
+int output_open(const char *path, output_file *output_out);
 
 /* The standard output, to be written like a file. main() sees to it that all has arrived. */
 output_file output_to_stdout(void);

@@ -132,7 +132,9 @@ int fit_again(const char *path, const char *output, bool json)
     output_file file;
     int exit = fit_root(path, root, &profile, !json);
     if (exit == EXIT_FITS && output != NULL)
-        exit = output_open(output, &file) ? write_root(root, file) : EXIT_BAD_INPUT;
+        exit = output_open(output, &file);
+    if (exit == EXIT_FITS && output != NULL)
+        exit = write_root(root, file);
     if (exit == EXIT_FITS && json)
         exit = write_root(root, output_to_stdout());
     json_decref(root);

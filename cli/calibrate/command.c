@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/output.h"
 #include "calibrate/again.h"
 #include "options.h"
+#include "output.h"
 
 #define ORDINAL_MAX 63
 #define DISK_USUAL "/tmp"
@@ -430,14 +430,12 @@ static bool print_report(const run *it)
 
 static int write_profile(const char *path, const char *text)
 {
-    rvli_output output;
-    rvl_status status = rvli_output_open(path, RVLI_OUTPUT_CHOSEN, &output);
-    if (status != RVL_OK)
-        return explain(status);
-    status = write_all(output.fd, text) ? rvli_output_publish(&output, false)
-                                        : rvli_output_fail(&output, errno);
-    rvli_output_close(&output);
-    return status == RVL_OK ? EXIT_FITS : explain(status);
+    output_file file;
+    int exit = output_open(path, &file);
+    if (exit != EXIT_FITS)
+        return exit;
+    fputs(text, file.stream);
+    return output_finish(&file, true);
 }
 
 static int tell(const run *it)

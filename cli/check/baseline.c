@@ -174,7 +174,8 @@ static bool write_stages(FILE *output, const check_results *results)
 int check_update(const check_file *file, const check_results *results)
 {
     output_file written;
-    if (!output_open(file->baseline, &written))
-        return EXIT_INTERNAL;
+    int code = output_open(file->baseline, &written);
+    if (code != 0)
+        return code;
     return output_finish(&written, write_stages(written.stream, results));
 }

@@ -302,8 +302,9 @@ int check_write_junit(const char *path, const check_results *results)
 {
     totals all = {0};
     output_file file;
-    if (!output_open(path, &file))
-        return EXIT_INTERNAL;
+    int code = output_open(path, &file);
+    if (code != 0)
+        return code;
     for (size_t i = 0; i < results->count; i++)
         add_totals(&results->results[i], &all);
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

@@ -290,8 +290,9 @@ static int write_file(int kind, const char *path, const arguments *parsed, const
                       size_t count)
 {
     output_file file = output_to_stdout();
-    if (strcmp(path, "-") != 0 && !output_open(path, &file))
-        return EXIT_INTERNAL;
+    int status = strcmp(path, "-") != 0 ? output_open(path, &file) : 0;
+    if (status != 0)
+        return status;
     return output_finish(&file, write_kind(kind, file.stream, parsed, runs, count));
 }
 

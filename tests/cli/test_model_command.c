@@ -285,21 +285,17 @@ static void bad_input_names_file_key_and_remedy(void **state)
     assert_int_equal(run_command("model " CONFIGS "qwen2.5-7b.json --tp 3 -o x.rvt"), 2);
 }
 
-/* Bad input is 2; a file that cannot be written is not the input's fault. */
-static void a_file_that_cannot_be_written_is_status_1(void **state)
+/* Bad input is 2; a disk that is full is not the input's fault. */
+static void a_write_that_fails_is_status_1(void **state)
 {
     (void)state;
     static const char *const words[] = {
-        "model " CONFIGS "qwen2.5-7b.json -o none/x.rvt",
         "model " CONFIGS "qwen2.5-7b.json -o /dev/full",
-        "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --svg none/x.svg",
         "report " SOURCE_WORD "/traces/qwen2.5-7b-fsdp8-v3.rvt --chrome /dev/full",
     };
     static const char *const messages[] = {
-        "reveille: none/x.rvt: No such file or directory: name a file in a directory that exists\n",
         ("reveille: /dev/full: no space for the trace: free some, or name a file on another disk: "
          "ENOSPC\n"),
-        "reveille: none/x.svg: No such file or directory: name a file in a directory that exists\n",
         "reveille: /dev/full: No space left on device: free some, or name a file on another disk\n",
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -317,7 +313,7 @@ int main(void)
         cmocka_unit_test(helps),
         cmocka_unit_test(bad_usage_is_named),
         cmocka_unit_test(bad_input_names_file_key_and_remedy),
-        cmocka_unit_test(a_file_that_cannot_be_written_is_status_1),
+        cmocka_unit_test(a_write_that_fails_is_status_1),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }

@@ -30,6 +30,7 @@
 #define COMMAND "\"$COMMAND\""
 #define OWN "\"$OWN\""
 #define CONFIG "\"$CONFIG\""
+#define CARD "\"$CARD\""
 #define TRACE_HEAD                                                                                 \
     "reveille-trace 1.0\n"                                                                         \
     "clock boot=- mono_ns=0 wall_ns=0\n"                                                           \
@@ -144,9 +145,41 @@ static void refuses_a_link_of_another_user(void **state)
     folder_write("c.json",
                  "{\"schema\": 1, \"checks\": [{\"name\": \"c\", \"trace\": \"t.rvt\"}]}");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        assert_int_equal(run_command(words[i]), 1);
+        assert_int_equal(run_command(words[i]), 2);
         check_printed("reveille: x: is a symbolic link of another user: name the file that is");
         assert_holds("victim", "old");
+    }
+}
+
+/* ---- Places where no file can be made ---- */
+
+/* Bad input, as a trace that is not there: exit status 1 is of files that fail while written. */
+static void a_place_for_no_file_is_bad_input(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *path;
+    } rows[] = {
+        {"report t.rvt --svg none/x", "none/x"},
+        {"report t.rvt --chrome none/x", "none/x"},
+        {"model " CONFIG " -o none/x", "none/x"},
+        {"check c.json --junit none/x", "none/x"},
+        {"check held.json --update-baseline", "none/base.json"},
+        {"calibrate --fit card.json -o none/x", "none/x"},
+    };
+    char says[128];
+    write_trace("t.rvt", 1);
+    folder_write("c.json",
+                 "{\"schema\": 1, \"checks\": [{\"name\": \"c\", \"trace\": \"t.rvt\"}]}");
+    folder_write("held.json", "{\"schema\": 1, \"baseline\": \"none/base.json\", \"checks\": ["
+                              "{\"name\": \"c\", \"trace\": \"t.rvt\"}]}");
+    assert_int_equal(run_shell("cp " CARD " card.json"), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(run_command(rows[i].words), 2);
+        snprintf(says, sizeof says, "reveille: %s: No such file or directory: name a file in a dir",
+                 rows[i].path);
+        check_printed(says);
+        assert_int_equal(folder_count(), 4);
     }
 }
 
@@ -470,6 +503,7 @@ int main(int count, char **words)
     const struct CMUnitTest tests[] = {
         TEST(writes_through_no_planted_link),
         TEST(refuses_a_link_of_another_user),
+        TEST(a_place_for_no_file_is_bad_input),
         TEST_CUT_OFF(kill_9_leaves_a_whole_report),
         TEST_CUT_OFF(a_signal_leaves_no_draft),
         TEST_CUT_OFF(a_limit_leaves_no_draft),
@@ -487,6 +521,7 @@ int main(int count, char **words)
     setenv("COMMAND", RVL_COMMAND_PATH, 1);
     setenv("OWN", own_path, 1);
     setenv("CONFIG", RVL_SOURCE_DIR "/tests/data/configs/qwen2.5-0.5b.json", 1);
+    setenv("CARD", RVL_SOURCE_DIR "/bench/results/2026-11-23-h200/times_in_turns/card.json", 1);
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, folder_make, folder_remove_empty);
 }
