@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -43,9 +44,10 @@ static int read_measured(const char *path, const json_t *root, samples *all)
     const json_t *list = json_object_get(root, "measured");
     for (size_t i = 0; i < json_array_size(list); i++) {
         if (!add_series(all, json_array_get(list, i)))
-            return complain(EXIT_BAD_INPUT,
-                            "calibrate: %s: measured[%zu] is none: calibrate the card again", path,
-                            i);
+            return complain(
+                EXIT_BAD_INPUT,
+                "calibrate: %s: measured[%zu] is no measurement: calibrate the card again", path,
+                i);
     }
     if (all->failed)
         return complain(EXIT_INTERNAL, "out of host memory");
@@ -112,9 +114,12 @@ static int fit_root(const char *path, json_t *root, rvl_profile *profile, bool t
 
 static int write_root(const json_t *root, output_file output)
 {
-    bool whole =
-        json_dumpf(root, output.stream, JSON_INDENT(1)) == 0 && fputc('\n', output.stream) != EOF;
-    return output_finish(&output, whole);
+    char *text = json_dumps(root, JSON_INDENT(1));
+    bool made = text != NULL; /* the stream says whether it could be written */
+    if (made)
+        fprintf(output.stream, "%s\n", text);
+    free(text);
+    return output_finish(&output, made);
 }
 
 int fit_again(const char *path, const char *output, bool json)

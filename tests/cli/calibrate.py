@@ -97,8 +97,11 @@ def check_fit(reveille, path, folder):
     expect(done.returncode == 0 and json.loads(done.stdout) == fitted, f"--json prints another: {done.stdout[:300]}")
     done = run(reveille, "calibrate", "--fit", again, "-o", os.path.join(folder, "none", "again.json"))
     expect(done.returncode == 2 and "none/again.json" in done.stderr, f"no such folder: {done.returncode} {done.stderr}")
-    for change, why in (({"measured": []}, "has no measurements"), ({"measured": [{"act": "map"}]}, "measured[0] is none"),
-                        ({"measured": [{**profile["measured"][0], "least": 3, "median": 2}]}, "measured[0] is none"),
+    done = run(reveille, "calibrate", "--fit", again, "-o", "/dev/full")
+    expect(done.returncode == 1 and "/dev/full: No space left on device: free some" in done.stderr
+           and "version" not in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
+    for change, why in (({"measured": []}, "has no measurements"), ({"measured": [{"act": "map"}]}, "measured[0] is no measurement"),
+                        ({"measured": [{**profile["measured"][0], "least": 3, "median": 2}]}, "measured[0] is no measurement"),
                         ({"costs": {}}, "is missing")):
         with open(again, "w", encoding="utf-8") as file:
             json.dump({**profile, **change}, file)
