@@ -150,7 +150,24 @@ typedef struct content {
     rvl_context *context;
     fault_injector *fault;
     rvl_addr large, small;
+    uint64_t filled, written; /* where CHANGE writes: by FILL, and last */
 } content;
+
+static volatile uint64_t *word_of(const content *of)
+{
+    return (volatile uint64_t *)(uintptr_t)(of->large + SEGMENT);
+}
+
+/* All of it, as it was written last. */
+static bool holds(const content *of, uint64_t seed)
+{
+    uint64_t word = *word_of(of);
+    *word_of(of) = of->filled;
+    bool same = word == of->written && support_holds(of->large, LARGE, seed) &&
+                support_holds(of->small, SMALL, seed + 100);
+    *word_of(of) = word;
+    return same;
+}
 
 static void answer_pause(const content *of, const request *asked, answer *said)
 {
@@ -208,24 +225,24 @@ static rvl_status foresee(const content *of, answer *said)
                : rvl_pause_forecast(of->context, NULL, 0, NULL, &said->forecast);
 }
 
-static void answer_request(const content *of, const request *asked, answer *said)
+static void answer_request(content *of, const request *asked, answer *said)
 {
     switch (asked->what) {
     case FILL:
         support_fill(of->large, LARGE, asked->seed);
         support_fill(of->small, SMALL, asked->seed + 100);
+        of->filled = of->written = *word_of(of);
         break;
     case CHANGE: /* one word of the second segment */
-        *(volatile uint64_t *)(uintptr_t)(of->large + SEGMENT) = asked->seed;
+        *word_of(of) = of->written = asked->seed;
         break;
     case PAUSE:
     case RESUME:
         answer_pause(of, asked, said);
         break;
     case CHECK:
-        said->holds = support_holds(of->large, SEGMENT, asked->seed) &&
-                      support_holds(of->small, SMALL, asked->seed + 100);
-        said->word = *(volatile uint64_t *)(uintptr_t)(of->large + SEGMENT);
+        said->holds = holds(of, asked->seed);
+        said->word = *word_of(of);
         said->name =
             rvli_secret_digest_of(&asked->secret, (const void *)(uintptr_t)of->small, SMALL);
         break;

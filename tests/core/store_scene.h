@@ -73,7 +73,7 @@ typedef struct request {
 typedef struct answer {
     rvl_status status;
     bool holds;       /* CHECK, and the two below */
-    uint64_t word;    /* the one that CHANGE writes */
+    uint64_t word;    /* the one that CHANGE writes, the first of the second segment */
     rvli_digest name; /* of the small one, by the secret */
     bool happened;    /* what was to, in the course of a PAUSE or RESUME */
     uint64_t copied;  /* bytes from the device by this PAUSE */
