@@ -32,7 +32,7 @@ void rvli_clearing_add(rvli_clearing *it, rvl_cost clear, uint64_t bytes, uint64
 /* Takes blocks back that have been cleared by now. Returns their bytes. */
 uint64_t rvli_clearing_take(rvli_clearing *it, uint64_t now_ns);
 
-/* When so few bytes will be left that lie in blocks that are not cleared. */
+/* When the blocks that are not cleared will have no more than so many bytes. 0: they have now. */
 uint64_t rvli_clearing_down_to(const rvli_clearing *it, uint64_t bytes);
 
 /* The same, for a clock that begins now. */

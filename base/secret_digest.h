@@ -5,13 +5,16 @@
  * Definition: the content is a row of n little-endian 64-bit words w[0] to w[n - 1], and the secret
  * a number r. The digest is the polynomial w[0] r^n + w[1] r^(n - 1) + ... + w[n - 1] r modulo the
  * prime 2^127 - 1. Reasons:
- *  - Two contents of one size that differ have equal digests for at most n values of r: a
- * polynomial of degree n has no more roots. r is one of 2^126 odd numbers that come from the
- * system's random bits. So two contents of 16 MiB are mistaken for each other in one of 2^105 cases
- * at most, whatever they are, as long as they were made without knowing r. The sums of
- * base/digest.h promise this of contents that nobody has made on purpose.
- *  - The digest of a content follows from those of its parts: rvli_secret_digest_join().
- *  - Any number of threads may share the work: each takes every so many words.
+ *
+ * Two contents of one size that differ have equal digests for at most n values of r, as a
+ * polynomial of degree n has no more roots. r is one of 2^126 odd numbers, drawn from random bits
+ * of the system. So two contents of 16 MiB are mistaken for each other in at most one of 2^105
+ * cases, whatever they are, as long as they were made without knowing r. The sums of base/digest.h
+ * promise this only of contents that nobody has made on purpose.
+ *
+ * The digest of a content follows from those of its parts: rvli_secret_digest_join().
+ *
+ * Any number of threads may share the work: each takes every so many words.
  */
 #ifndef RVL_BASE_SECRET_DIGEST_H
 #define RVL_BASE_SECRET_DIGEST_H

@@ -15,8 +15,8 @@
 rvl_status rvli_prepare_new(rvl_transition *const *transition_out, rvli_transition **new_out);
 
 /*
- * All that can fail is done, and nobody waits for it: others are refused from here on. Taking it up
- * ends that, for the second phase: who comes then waits for its end.
+ * All that can fail is done. From here on others are refused, since nobody knows how long it will
+ * be held. Taking it up begins the second phase: others wait for its end again.
  */
 void rvli_prepare_hold(rvli_transition *transition);
 void rvli_prepare_take_up(rvli_transition *transition);

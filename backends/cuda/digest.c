@@ -131,7 +131,7 @@ static CUresult launch(rvli_cuda_device *device)
     uint64_t *granules = digests->granules + digests->slots_launched;
     rvli_digest *slots = digests->slots + digests->slots_launched; /* the GPU's addresses, too */
     rvli_secret secret = digests->secret;
-    /* The kernel without a secret has four of them. */
+    /* The kernel without a secret takes the first four. */
     void *params[] = {&granules,   &device->granularity_bytes, &count, &slots, &secret.low,
                       &secret.high};
     CUfunction kernel = digests->by_secret ? digests->secret_kernel : digests->kernel;
@@ -189,8 +189,7 @@ static rvl_status make_room(rvli_cuda_device *device, uint64_t count)
     return status;
 }
 
-/* What is gathered from now on is computed by this secret, NULL: without one. With the lock held.
- */
+/* What is gathered from now on is computed by this secret; NULL: by none. With the lock held. */
 static rvl_status turn_to(rvli_cuda_device *device, const rvli_secret *secret)
 {
     rvli_cuda_digests *digests = &device->digests;

@@ -115,7 +115,7 @@ const command_spec calibrate_spec = {
             {"reveille calibrate --gpu 3 --disk /scratch -o card.json",
              "Another card, and another disk."},
             {"reveille calibrate --fit card.json -o card.json",
-             "Behind an update: what the new version makes of the same measurements."},
+             "After an update: what the new version makes of the same measurements."},
             {NULL, NULL}},
     .see_also = "reveille(1), reveille-devices(1), reveille-replay(1); docs/calibrate.md in the "
                 "sources",

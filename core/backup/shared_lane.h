@@ -60,7 +60,7 @@ rvli_lane rvli_lane_of(rvli_lanes *all);
 void rvli_lane_begin(rvli_lane *lane);
 void rvli_lane_await(rvli_lane *lane);
 
-/* What was claimed and is not added any more, others may copy. The last error stays. */
+/* Lets others copy what this one has claimed and will not add. The last error stays. */
 void rvli_lane_give_up_claim(rvli_lane *lane);
 
 #endif

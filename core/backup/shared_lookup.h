@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * By what the store of the node is asked for content, before any of it is copied.
+ * Names by which the store of the node is asked for content, before any of it is copied.
  *
  * The device computes digests of its granules by the secret of the store (base/secret_digest.h).
  * Those of a segment's granules, joined, are the digest of its bytes, which names it in the store.

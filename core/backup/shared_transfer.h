@@ -21,7 +21,7 @@
 /* What a transition needs to fill the store: made when one is needed, ended with it. */
 typedef struct rvli_shared_transfer rvli_shared_transfer;
 
-/* Makes it, if there is none yet. *secret_out: the store's, good as long as it. RVL_ERR_IO. */
+/* Makes it, if there is none yet. *secret_out: the store's, valid until it ends. RVL_ERR_IO. */
 rvl_status rvli_shared_begin(rvli_transition *transition, const rvli_secret **secret_out);
 const rvli_secret *rvli_shared_secret(const rvli_transition *transition);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How programs find this driver's functions at run time. A name stands for the form that
- * the version has which is asked for: cuMemAlloc for cuMemAlloc_v2 since CUDA 3.2.
+ * How programs find this driver's functions at run time. They ask for a name and a version, and get
+ * the form that this version has: for cuMemAlloc it is cuMemAlloc_v2 since CUDA 3.2.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -463,8 +463,10 @@ void rvli_memory_give_context(int device, unsigned context)
             give_of_context(&each);
 }
 
-/* On a card, too, memory of pools, of graphs and of cuMemCreate stays, and what managed memory
- * has not handed out (tests/simcuda/context_facts.c). */
+/*
+ * On a card, too, memory of pools, of graphs and of cuMemCreate stays, and what managed memory has
+ * not handed out (tests/simcuda/context_facts.c).
+ */
 void rvli_memory_give_device(int device)
 {
     rvli_pools_settle(); /* nothing is at work any more */
