@@ -376,13 +376,14 @@ static bool is_typical(const samples *all, const char *act)
  */
 static points releasing(const samples *all, const rvl_cost_model *model, rvl_cost clear)
 {
-    points found = medians(all, "pause_block");
-    for (size_t i = 0; i < found.count && clear.fs_per_byte > 0; i++) {
-        double cleared = found.values[i] / line_of(clear).per_byte;
-        if (found.bytes[i] < GIB_BYTES)
-            found.values[i] -= line_of(model->reclaim).per_byte * fmin(cleared, found.bytes[i]);
+    points found = medians(all, "pause_block"), left = {.count = 0};
+    for (size_t i = 0; i < found.count; i++) {
+        bool pays = clear.fs_per_byte > 0 && found.bytes[i] < GIB_BYTES;
+        double cleared = pays ? fmin(found.values[i] / line_of(clear).per_byte, found.bytes[i]) : 0;
+        add_point(&left, found.bytes[i],
+                  found.values[i] - line_of(model->reclaim).per_byte * cleared);
     }
-    return found;
+    return left;
 }
 
 /* In a transition calls take longer than in a row of the same calls. */

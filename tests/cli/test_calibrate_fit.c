@@ -304,6 +304,30 @@ static void test_blocks_that_are_cleared_meanwhile(void **state)
     samples_free(&all);
 }
 
+/* Noise may leave a block nothing after what is paid for cleared memory: then it says nothing. */
+static void test_blocks_that_took_less_than_is_paid(void **state)
+{
+    samples all = {0};
+    rvl_profile profile = {.struct_size = sizeof profile};
+    const uint64_t small = 160 * MIB, large = 4 * GIB;
+    (void)state;
+    add_line(&all, "unmap", 20000, 0);
+    add_line(&all, "release", 10000, 400);
+    add_line(&all, "create", 10000, 0);
+    samples_add(&all, "create_after_release", 8 * GIB, "ns", 10000 + 8 * GIB / 1000000 * 500);
+    samples_add(&all, "create_needing_cleared", 30 * GIB, "ns", 30 * GIB / 1000000 * 510);
+    for (int turn = 0; turn < 5; turn++) {
+        samples_add(&all, "pause_block", small, "ns", small / 1000000 * 490);
+        samples_add(&all, "pause_block", large, "ns", 2 * (30000 + large / 1000000 * 400));
+    }
+    fit_profile(&all, &profile);
+    assert_near(profile.cost.reclaim.fs_per_byte, 500);
+    assert_near(profile.cost.unmap.call_ns, 40000);
+    assert_near(profile.cost.release.call_ns, 20000);
+    assert_near(profile.cost.release.fs_per_byte, 800);
+    samples_free(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_clearing),
         cmocka_unit_test(test_blocks_in_transitions),
         cmocka_unit_test(test_blocks_that_are_cleared_meanwhile),
+        cmocka_unit_test(test_blocks_that_took_less_than_is_paid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
