@@ -526,10 +526,14 @@ static bool show_one_card(uint32_t number)
 static int check_disk(const arguments *parsed)
 {
     struct stat facts;
-    int number = parsed->no_disk || stat(parsed->disk, &facts) == 0 ? 0 : errno;
-    if (number == 0 && !parsed->no_disk && !S_ISDIR(facts.st_mode))
+    int number = 0;
+    if (parsed->no_disk)
+        return EXIT_FITS;
+    if (stat(parsed->disk, &facts) != 0)
+        number = errno;
+    else if (!S_ISDIR(facts.st_mode))
         number = ENOTDIR;
-    if (number == 0 && !parsed->no_disk && access(parsed->disk, W_OK | X_OK) != 0)
+    else if (access(parsed->disk, W_OK | X_OK) != 0)
         number = errno;
     if (number == 0)
         return EXIT_FITS;

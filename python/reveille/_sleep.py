@@ -82,10 +82,10 @@ class SleepAllocator:
         def prepare(prepared: list[Move]) -> None:
             if names:
                 self._saver.refuse_capture("wake_up")
-                wanted = self._engine.with_communicators(names)
-                if not self._saver.fits(wanted):
+                moving = self._engine.with_communicators(names)
+                if not self._saver.fits(moving):
                     _release_what_is_unused()  # a tenth of a second, so only where it may help
-                self._saver.prepare("resume", wanted, prepared)
+                self._saver.prepare("resume", moving, prepared)
 
         self._engine.move("resume", names, what, prepare)
 
