@@ -406,30 +406,35 @@ static bool is_training_given(const rvl_model_options *options)
     return false;
 }
 
-const char *model_setting_idle(const rvl_model_options *options, const char *name,
-                               const char *sought)
+/* What another way to train would use, or what sizes that are given leave without effect. */
+static const char *idle_by_trainer(const rvl_model_options *options, const char *name)
 {
+    const bool megatron = options->train == RVL_MODEL_TRAIN_MEGATRON;
+    const bool shared = strcmp(name, "train-cp") == 0;
     if (is_of_trainer(name) && options->train == RVL_MODEL_TRAIN_NONE)
         return "changes nothing with --train none: leave it out, or say with --train how it trains";
-    bool shared = strcmp(name, "train-cp") == 0;
-    if (shared && options->train != RVL_MODEL_TRAIN_MEGATRON &&
-        options->train != RVL_MODEL_TRAIN_FSDP)
+    if (shared && !megatron && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a setting of Megatron and FSDP: leave it out, or say --train megatron:N or "
                "fsdp:N";
-    if (!shared && is_of_megatron(name) && options->train != RVL_MODEL_TRAIN_MEGATRON)
+    if (!shared && is_of_megatron(name) && !megatron)
         return "is a setting of Megatron: leave it out, or say --train megatron:N";
-    if (is_of_transformers(name) && options->train == RVL_MODEL_TRAIN_MEGATRON)
+    if (is_of_transformers(name) && megatron)
         return "changes nothing with --train megatron, which has other layers: leave it out";
     if (is_of_program(options, name) && is_training_given(options))
         return "changes nothing where --given says the size of one of the trainer's terms: leave "
                "one of them out";
+    return NULL;
+}
+
+/* Policies: what is kept, gathered, reduced or offloaded. */
+static const char *idle_policy(const rvl_model_options *options, const char *name)
+{
+    static const char *const of_fsdp[] = {"mixed-precision", "reduce-fp32", "cpu-offload", NULL};
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_DDP)
         return "changes nothing with --train ddp, where every rank has all layers: leave it out";
     if (strcmp(name, "reshard") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON)
         return "changes nothing with --train megatron, which gathers no layers: leave it out";
-    bool of_fsdp = strcmp(name, "mixed-precision") == 0 || strcmp(name, "reduce-fp32") == 0 ||
-                   strcmp(name, "cpu-offload") == 0;
-    if (of_fsdp && options->train != RVL_MODEL_TRAIN_FSDP)
+    if (index_of(name, of_fsdp) >= 0 && options->train != RVL_MODEL_TRAIN_FSDP)
         return "is a policy of FSDP: leave it out, or say --train fsdp:N";
     if (strcmp(name, "bucket-freed") == 0 && options->train != RVL_MODEL_TRAIN_DDP)
         return "is of DDP's buckets: leave it out, or say --train ddp";
@@ -438,30 +443,47 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
     if (strcmp(name, "offload-activations") == 0 && (options->flags & RVL_MODEL_RECOMPUTE) == 0)
         return "is predicted for layers that are computed again: say --recompute too, or leave it "
                "out";
-    if (strcmp(name, "fused") == 0 && (options->flags & RVL_MODEL_CPU_OFFLOAD))
-        return "changes nothing with --cpu-offload, where the optimizer runs on the host: leave it "
-               "out";
-    if (strcmp(name, "fused") == 0 && options->train == RVL_MODEL_TRAIN_MEGATRON &&
-        (options->flags & RVL_MODEL_LOCAL_LAYERS) == 0)
-        return "changes nothing with TransformerEngine's layers: its Adam is fused. Leave it out, "
-               "or say --transformer-impl local";
     if (strcmp(name, "moe-use-legacy-grouped-gemm") == 0 &&
         (options->flags & RVL_MODEL_LOCAL_LAYERS))
         return "changes nothing with --transformer-impl local, which has no other: leave it out";
-    if (strcmp(name, "fused") == 0 && options->optimizer_offload_ppm > 0)
+    return NULL;
+}
+
+static const char *idle_fused(const rvl_model_options *options, const char *name)
+{
+    if (strcmp(name, "fused") != 0)
+        return NULL;
+    if (options->flags & RVL_MODEL_CPU_OFFLOAD)
+        return "changes nothing with --cpu-offload, where the optimizer runs on the host: leave it "
+               "out";
+    if (options->train == RVL_MODEL_TRAIN_MEGATRON &&
+        (options->flags & RVL_MODEL_LOCAL_LAYERS) == 0)
+        return "changes nothing with TransformerEngine's layers: its Adam is fused. Leave it out, "
+               "or say --transformer-impl local";
+    if (options->optimizer_offload_ppm > 0)
         return "changes nothing with --optimizer-offload: its optimizers are fused. Leave it out";
-    if (strcmp(name, "fused") == 0 && options->optimizer != RVL_MODEL_ADAMW &&
-        options->optimizer != RVL_MODEL_ADAMW_BF16)
+    if (options->optimizer != RVL_MODEL_ADAMW && options->optimizer != RVL_MODEL_ADAMW_BF16)
         return "changes nothing with this --optimizer: only adamw and adamw-bf16 can be fused";
-    if (strcmp(name, "lora-targets") == 0 && options->lora_rank == 0)
+    return NULL;
+}
+
+static const char *idle_without_adapters(const rvl_model_options *options, const char *name)
+{
+    static const char *const of_adapters[] = {"adapter-dtype", "prepare-kbit", "autocast", NULL};
+    if (options->lora_rank > 0)
+        return NULL;
+    if (strcmp(name, "lora-targets") == 0)
         return "changes nothing without --lora: say --lora RANK, or leave it out";
-    if (strcmp(name, "base-dtype") == 0 && options->lora_rank == 0)
+    if (strcmp(name, "base-dtype") == 0)
         return "changes nothing without --lora, for weights of 4 bits are not trained: say --lora "
                "RANK, or leave it out";
-    bool of_adapters = strcmp(name, "adapter-dtype") == 0 || strcmp(name, "prepare-kbit") == 0 ||
-                       strcmp(name, "autocast") == 0;
-    if (of_adapters && options->lora_rank == 0)
-        return "goes with adapters: say --lora RANK, or leave it out";
+    return index_of(name, of_adapters) >= 0 ? "goes with adapters: say --lora RANK, or leave it out"
+                                            : NULL;
+}
+
+static const char *idle_in_engine(const rvl_model_options *options, const char *name,
+                                  const char *sought)
+{
     if (strcmp(name, "wake") == 0 && options->strategy != RVL_MODEL_V3)
         return "changes nothing with this --strategy: only v3 wakes in stages";
     if (strcmp(name, "mem-fraction") != 0)
@@ -470,6 +492,16 @@ const char *model_setting_idle(const rvl_model_options *options, const char *nam
         return "changes nothing where --given says the size of kv_cache: leave one of them out";
     return model_is_cache(sought) ? "is what --max kv_cache looks for: leave one of them out"
                                   : NULL;
+}
+
+const char *model_setting_idle(const rvl_model_options *options, const char *name,
+                               const char *sought)
+{
+    const char *why = idle_by_trainer(options, name);
+    why = why != NULL ? why : idle_policy(options, name);
+    why = why != NULL ? why : idle_fused(options, name);
+    why = why != NULL ? why : idle_without_adapters(options, name);
+    return why != NULL ? why : idle_in_engine(options, name, sought);
 }
 
 bool model_set_given(const char *name, const char *size, rvl_model_given *given_out,
