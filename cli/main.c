@@ -59,17 +59,32 @@ static const char *output_remedy(int number)
     }
 }
 
+/*
+ * Why the output was not written; 0: it was. The stream forgets why an earlier write failed: that
+ * output is cut off, and the end of its last line most likely fails for the same reason.
+ */
+static int output_error(void)
+{
+    errno = EIO; /* if that goes through after all */
+    if (fflush(stdout) != 0)
+        return errno;
+    if (!ferror(stdout))
+        return 0;
+    clearerr(stdout);
+    if (putchar('\n') != EOF)
+        (void)fflush(stdout);
+    return errno;
+}
+
 /* A reader that has gone away has seen enough; anything else that was not written is told. */
 static int flush_output(int status)
 {
-    errno = 0;
-    bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
-    if (!failed)
+    int number = output_error();
+    if (number == 0)
         return status;
-    if (errno != EPIPE)
-        return complain_of_file("writing the output: %s%s", errno != 0 ? strerror(errno) : "failed",
-                                output_remedy(errno));
-    return EXIT_INTERNAL;
+    return number == EPIPE ? EXIT_INTERNAL
+                           : complain_of_file("writing the output: %s%s", strerror(number),
+                                              output_remedy(number));
 }
 
 int main(int argc, char **argv)

@@ -404,6 +404,30 @@ static void a_disk_that_is_full_keeps_the_old_report(void **state)
                                     "name a file on another disk\nstatus 1\nold\nj.xml\n");
 }
 
+/*
+ * What is printed in one piece is written when it is printed, and not at the end: the cause is told
+ * all the same. A reader that has gone away has seen enough.
+ */
+static void an_output_that_fails_early_has_its_cause(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } rows[] = {
+        {"exec 1>/dev/full", "1\nreveille: writing the output: No space left on device: free some, "
+                             "or write to another disk\n"},
+        {"mkfifo p; (: <p) & exec 1>p; wait", "1\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[LINE_BYTES];
+        snprintf(line, sizeof line, "%s; %s calibrate --fit %s --json 2>err; echo $? >status",
+                 rows[i].line, COMMAND, CARD);
+        run_shell(line);
+        run_shell("cat status err");
+        assert_string_equal(answer.out, rows[i].says);
+    }
+}
+
 /* ---- Outputs that are inputs ---- */
 
 static void refuses_to_replace_what_it_reads(void **state)
@@ -509,6 +533,7 @@ int main(int count, char **words)
         TEST_CUT_OFF(a_limit_leaves_no_draft),
         TEST_CUT_OFF(too_little_memory_leaves_no_draft),
         TEST(a_disk_that_is_full_keeps_the_old_report),
+        TEST(an_output_that_fails_early_has_its_cause),
         TEST(refuses_to_replace_what_it_reads),
     };
     if (count > 2 && strcmp(words[1], "--without-nameless") == 0) {
