@@ -307,35 +307,35 @@ static rvl_status begin(rvl_resuming *wake, const rvl_resume_options *options)
     return status;
 }
 
-static rvl_status new_wake(rvl_context *context, const rvl_resume_options *options,
-                           rvl_resuming *const *resuming_out, rvl_resuming **new_out)
+static rvl_status new_wake(rvl_context *context, const rvl_resume_options *options, bool prepared,
+                           rvl_resuming **wake_out)
 {
-    if (resuming_out == NULL)
-        return rvli_error(RVL_ERR_INVALID, "resuming_out is NULL");
     rvl_resuming *wake = calloc(1, sizeof *wake);
     if (wake == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a resume in order");
     wake->context = context;
     wake->arrived = options->arrived;
     wake->arrived_user = options->arrived_user;
+    wake->prepared = prepared;
     wake->job.run = run;
-    *new_out = wake;
+    *wake_out = wake;
     return RVL_OK;
 }
 
 /* All that can fail before the first content is on its way. */
 static rvl_status make_wake(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                             const rvl_resume_options *user_options, bool prepared,
-                            rvl_resuming *const *resuming_out, rvl_resuming **new_out)
+                            rvl_resuming **resuming_out)
 {
     rvl_resume_options told, options;
     rvl_resuming *wake = NULL;
     rvl_status status = rvli_options_read(&told, sizeof told, user_options);
+    if (status == RVL_OK && resuming_out == NULL)
+        status = rvli_error(RVL_ERR_INVALID, "resuming_out is NULL");
     if (status == RVL_OK)
-        status = new_wake(context, &told, resuming_out, &wake);
+        status = new_wake(context, &told, prepared, &wake);
     if (status != RVL_OK)
         return status;
-    wake->prepared = prepared;
     told.arrived = NULL; /* what follows is of every resume */
     status = rvli_resume_begin(context, tags, tag_count, &told, &options, &wake->transition);
     if (status != RVL_OK) {
@@ -348,7 +348,7 @@ static rvl_status make_wake(rvl_context *context, const rvl_tag *tags, size_t ta
         forget(wake);
         return status;
     }
-    *new_out = wake;
+    *resuming_out = wake;
     return RVL_OK;
 }
 
@@ -362,13 +362,11 @@ static void count_wake(rvl_context *context)
 rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                             const rvl_resume_options *options, rvl_resuming **resuming_out)
 {
-    rvl_resuming *wake = NULL;
-    rvl_status status = make_wake(context, tags, tag_count, options, false, resuming_out, &wake);
+    rvl_status status = make_wake(context, tags, tag_count, options, false, resuming_out);
     if (status != RVL_OK)
         return status;
     count_wake(context);
-    rvli_workers_queue(wake->worker, &wake->job);
-    *resuming_out = wake;
+    rvli_workers_queue((*resuming_out)->worker, &(*resuming_out)->job);
     return RVL_OK;
 }
 
@@ -399,12 +397,10 @@ rvl_status rvl_resume_finish(rvl_resuming *wake)
 rvl_status rvl_resume_start_prepare(rvl_context *context, const rvl_tag *tags, size_t tag_count,
                                     const rvl_resume_options *options, rvl_resuming **resuming_out)
 {
-    rvl_resuming *wake = NULL;
-    rvl_status status = make_wake(context, tags, tag_count, options, true, resuming_out, &wake);
+    rvl_status status = make_wake(context, tags, tag_count, options, true, resuming_out);
     if (status != RVL_OK)
         return status;
-    rvli_prepare_hold(&wake->transition);
-    *resuming_out = wake;
+    rvli_prepare_hold(&(*resuming_out)->transition);
     return RVL_OK;
 }
 
