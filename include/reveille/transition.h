@@ -109,9 +109,9 @@ RVL_API rvl_status rvl_resume(rvl_context *context, const rvl_tag *tags, size_t 
 /*
  * A pause and a resume in two phases, so that several processes move together or not at all. A
  * prepared transition has done everything that can fail: callbacks have agreed, content is saved or
- * restored, memory is unmapped or mapped. Only the states have not changed. Until you commit or
- * abort it, its memory can be neither used nor freed. Other calls that move its tags, free its
- * allocations or close the context return RVL_ERR_BUSY.
+ * restored, memory is unmapped or mapped. Until you commit or abort it, its allocations are PAUSING
+ * or RESUMING, and their memory can be neither used nor freed. Other calls that move its tags, free
+ * its allocations or close the context return RVL_ERR_BUSY.
  *
  * rvl_pause_prepare() and rvl_resume_prepare() take the arguments of rvl_pause() and rvl_resume(),
  * return the same errors, and put the transition into *transition_out; RVL_ERR_INVALID if that is

@@ -40,10 +40,10 @@ RVL_API rvl_status rvl_resume_start(rvl_context *context, const rvl_tag *tags, s
  *
  * rvl_resume_start_prepare() takes the arguments of rvl_resume_start() and returns the same errors.
  * All that can fail before the first content is on its way has been done then: the guard has
- * agreed, and there is physical memory for everything, mapped at its addresses. No content is there
- * and no state has changed. Until you commit or abort, other calls that move the tags, free their
- * allocations or close the context return RVL_ERR_BUSY. After an error everything is as before, and
- * there is no handle.
+ * agreed, and there is physical memory for everything, mapped at its addresses. The allocations are
+ * RESUMING, and no content is there. Until you commit or abort, other calls that move the tags,
+ * free their allocations or close the context return RVL_ERR_BUSY. After an error everything is as
+ * before, and there is no handle.
  *
  * rvl_resume_start_commit() cannot fail. Contents are on their way then, and the handle is as one
  * of rvl_resume_start(): rvl_resume_finish() frees it. What it cannot promise is that all content
