@@ -19,6 +19,9 @@
 #define RVLI_TRACE_PROCESSES_MAX 4096u
 #define RVLI_TRACE_GRANULARITY_MIN 4096u
 
+/* What to do about a file that was cut off. */
+#define RVLI_TRACE_PARTIAL_HINT "(--partial replays it as far as it is whole)"
+
 /* The first minor version that has parts. */
 #define RVLI_TRACE_MINOR_PARTS 1u
 

@@ -22,6 +22,7 @@ struct rvli_lines {
     uint64_t bytes_total;
     bool at_end; /* no more text will come */
     bool cut;
+    bool any;           /* a whole line has been returned */
     size_t begin, end;  /* unread text in buffer */
     ZSTD_DCtx *zstd;    /* NULL: plain */
     bool frame_open;    /* the last zstd frame is not finished */
@@ -45,12 +46,24 @@ static rvl_status os_error(const char *message)
     return RVL_ERR_IO;
 }
 
+static const char *why_not_open(int number)
+{
+    switch (number) {
+    case ENOENT:
+        return "no such file";
+    case EACCES:
+        return "you may not read this file: chmod or its owner can allow it";
+    default:
+        return "the file cannot be opened";
+    }
+}
+
 static rvl_status open_file(rvli_lines *lines, const char *path)
 {
     struct stat facts;
     lines->file = open(path, O_RDONLY | O_CLOEXEC);
     if (lines->file < 0)
-        return os_error(errno == ENOENT ? "no such file" : "the file cannot be opened");
+        return os_error(why_not_open(errno));
     if (fstat(lines->file, &facts) != 0)
         return os_error("the file cannot be examined");
     if (S_ISDIR(facts.st_mode))
@@ -133,7 +146,8 @@ static rvl_status fill_packed(rvli_lines *lines, const char **why_out)
             if (count == 0) {
                 lines->at_end = true;
                 lines->cut = lines->frame_open;
-                *why_out = "the zstd stream ends early";
+                *why_out =
+                    "the zstd stream ends early: the file was cut off " RVLI_TRACE_PARTIAL_HINT;
                 return lines->frame_open ? RVL_ERR_CORRUPT_TRACE : RVL_OK;
             }
         }
@@ -177,12 +191,16 @@ rvl_status rvli_lines_next(rvli_lines *lines, const char **line_out, size_t *len
             *line_out = begin;
             *length_out = (size_t)(newline - begin);
             lines->begin += *length_out + 1;
+            lines->any = true;
             return RVL_OK;
         }
         searched = unread;
         if (lines->at_end) {
             lines->cut = true;
-            *why_out = "the last line breaks off: it has no newline";
+            *why_out = lines->any
+                           ? "the last line breaks off: it has no newline " RVLI_TRACE_PARTIAL_HINT
+                           : "not a whole trace: it breaks off in its first line, which must be "
+                             "`reveille-trace 1.N`";
             return unread == 0 ? RVL_ERR_NOT_FOUND : RVL_ERR_CORRUPT_TRACE;
         }
         rvl_status status = fill(lines, why_out);

@@ -170,7 +170,12 @@ static bool name_or_none(rvli_cursor *cursor, rvli_names *names, rvli_name **nam
 
 static bool line_end(rvli_cursor *cursor)
 {
-    return cursor->at == cursor->end || fail_here(cursor, "the line should end here");
+    if (cursor->at == cursor->end)
+        return true;
+    return fail_here(cursor, cursor->at + 1 == cursor->end && *cursor->at == '\r'
+                                 ? "the line should end here: a carriage return stands before "
+                                   "the newline, as Windows writes it (dos2unix takes it out)"
+                                 : "the line should end here");
 }
 
 /* Passes over the rest of the line: its meaning does not matter. */

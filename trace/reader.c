@@ -97,8 +97,8 @@ static rvl_status next_line(rvl_trace_reader *reader, source *s, rvli_cursor *cu
         return report_source(RVL_ERR_CORRUPT_TRACE, s, 1, "the file is empty");
     if (status == RVL_ERR_NOT_FOUND)
         return report_source(RVL_ERR_CORRUPT_TRACE, s, 1,
-                             "the end record is missing: the trace was cut off "
-                             "(--partial replays it as far as it is whole)");
+                             "the end record is missing: the trace was cut "
+                             "off " RVLI_TRACE_PARTIAL_HINT);
     return report_source(status, s, rvli_lines_column(s->lines), why);
 }
 

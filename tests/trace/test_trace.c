@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <zstd.h>
@@ -338,7 +339,9 @@ static const refusal refusals[] = {
     {"reveille-trace 1.0 \n", 1, 19, "should end here"},
     {"reveille-trace 1.4294967296\n", 1, 1, "not a Reveille trace"},
     {"reveille-trace 01.0\n", 1, 16, "leading zeros"},
-    {"reveille-trace 1.0", 1, 19, "no newline"},
+    {"reveille-trace 1.0\r\n", 1, 19, "carriage return stands before the newline"},
+    {"reveille-trace 1.0", 1, 19, "breaks off in its first line, which must be `reveille-trace"},
+    {"PK", 1, 3, "not a whole trace: it breaks off in its first line"},
     {"", 1, 1, "the file is empty"},
     /* header */
     {MAGIC, 2, 1, "end record is missing"},
@@ -396,7 +399,8 @@ static const refusal refusals[] = {
     {E("step 0 p x"), 6, 10, "the thread"},
     {E("step 0 p 4294967296"), 6, 10, "32 bits"},
     {E("step 0 p 0 "), 6, 11, "should end here"},
-    {E("step 0 p 0\r"), 6, 11, "should end here"},
+    {E("step 0 p 0\r"), 6, 11, "should end here: a carriage return"},
+    {E("step 0 p 0\rx"), 6, 11, "should end here"},
     {E("step 5 p 0") "step 4 p 0\n", 7, 6, "time goes back"},
     /* each kind */
     {E("alloc 0 p 0"), 6, 12, "a space and the id"},
@@ -455,7 +459,7 @@ static const refusal refusals[] = {
     {E("end 0 x"), 6, 6, "should end here"},
     {E("end 0") "\n", 7, 1, "nothing may follow"},
     {E("end 0") "# c\n", 7, 1, "nothing may follow"},
-    {HEAD "end 0", 6, 6, "no newline"},
+    {HEAD "end 0", 6, 6, "no newline (--partial replays it as far as it is whole)"},
     {HEAD "s", 6, 2, "no newline"},
     {E("step 0 p 0") "step 1 p", 7, 9, "no newline"},
 };
@@ -685,7 +689,8 @@ static void partial_keeps_the_whole_lines(void **state)
         rvl_trace_reader_close(got.reader);
     }
     check_error(read_bytes("", 0, "", true), RVL_ERR_CORRUPT_TRACE, 1, 1, "the file is empty");
-    check_error(read_bytes(MAGIC, 5, "", true), RVL_ERR_CORRUPT_TRACE, 1, 6, "no newline");
+    check_error(read_bytes(MAGIC, 5, "", true), RVL_ERR_CORRUPT_TRACE, 1, 6,
+                "breaks off in its first line");
     check_error(read_bytes(MAGIC, strlen(MAGIC), "", true), RVL_ERR_CORRUPT_TRACE, 2, 1,
                 "no clock record");
     check_error(read_bytes(MAGIC CLOCK "dev", strlen(MAGIC CLOCK) + 3, "", true),
@@ -813,7 +818,8 @@ static void refuses_broken_zstd(void **state)
     assert_int_equal(status, RVL_ERR_NOT_FOUND);
     assert_int_equal(cut, 1);
     unlink(path);
-    check_error(read_bytes(packed, 10, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 1, "ends early");
+    check_error(read_bytes(packed, 10, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 1,
+                "ends early: the file was cut off (--partial replays it");
     check_error(read_bytes("garbage", 7, ".zst", true), RVL_ERR_CORRUPT_TRACE, 1, 1,
                 "not a valid zstd stream");
     check_error(read_bytes("", 0, ".zst", false), RVL_ERR_CORRUPT_TRACE, 1, 1, "empty");
@@ -954,6 +960,7 @@ static void refuses_files_that_do_not_fit_together(void **state)
 static void refuses_what_cannot_be_opened(void **state)
 {
     const char *missing = "/nonexistent/x.rvt", *folder = "/tmp", *none = NULL;
+    const char *through_a_file = "/proc/self/status/x.rvt";
     rvl_error error = {.struct_size = sizeof error};
     rvl_trace_reader_options options = {.struct_size = 1};
     rvl_trace_reader *reader = NULL;
@@ -963,6 +970,8 @@ static void refuses_what_cannot_be_opened(void **state)
     check_error(read_paths(&folder, 1, false), RVL_ERR_IO, 0, 0, "folder");
     check_error(read_paths(&none, 1, false), RVL_ERR_INVALID, 0, 0, "is NULL");
     check_error(read_paths(&missing, 0, false), RVL_ERR_INVALID, 0, 0, "must be named");
+    check_error(read_paths(&through_a_file, 1, false), RVL_ERR_IO, 0, 0,
+                "the file cannot be opened");
     assert_int_equal(rvl_trace_reader_open(&missing, 1, &options, &reader), RVL_ERR_INVALID);
     rvl_last_error(&error);
     assert_int_equal(rvl_trace_reader_next(NULL, &event, sizeof event), RVL_ERR_INVALID);
@@ -971,6 +980,25 @@ static void refuses_what_cannot_be_opened(void **state)
     assert_int_equal(rvl_trace_find_column(missing, 1, 1), 0);
     assert_null(rvl_trace_reader_path(NULL, 0));
     rvl_trace_reader_close(NULL);
+}
+
+/* Root may read everything, so it becomes somebody else for a moment. */
+static void refuses_what_may_not_be_read(void **state)
+{
+    char path[PATH_BYTES];
+    const char *paths = path;
+    bool root = geteuid() == 0;
+    (void)state;
+    new_path(path, "");
+    put_file(path, HEAD, strlen(HEAD));
+    assert_int_equal(chmod(path, 0), 0);
+    if (root)
+        assert_int_equal(seteuid(65534), 0);
+    outcome got = read_paths(&paths, 1, false);
+    if (root)
+        assert_int_equal(seteuid(0), 0);
+    unlink(path);
+    check_error(got, RVL_ERR_IO, 0, 0, "you may not read this file");
 }
 
 /* Its first page is never mapped. */
@@ -1175,6 +1203,7 @@ int main(void)
         cmocka_unit_test(names_of_processes_stay_unique),
         cmocka_unit_test(refuses_files_that_do_not_fit_together),
         cmocka_unit_test(refuses_what_cannot_be_opened),
+        cmocka_unit_test(refuses_what_may_not_be_read),
         cmocka_unit_test(tells_where_reading_fails),
         cmocka_unit_test(tells_where_memory_runs_out),
         cmocka_unit_test(knows_no_size_of_a_pipe),
