@@ -125,7 +125,8 @@ const command_spec run_spec = {
     .exits = (const text_entry[]){{"N", "COMMAND's own; 128 and more if a signal ended it"},
                                   {"3", "COMMAND succeeded, and a stage is over its budget"},
                                   {"2", "bad usage, the command cannot be run, or it succeeded "
-                                        "without using CUDA (see --no-gpu-ok)"},
+                                        "without using CUDA (see --no-gpu-ok) or without a stage "
+                                        "that a budget names"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =
@@ -184,28 +185,75 @@ static bool within_budgets(const rvl_replay *replay)
     return within;
 }
 
-/* What the run was, from its trace. Returns the exit status that it asks for. */
-static int show(const arguments *parsed, const char *trace)
+static bool has_stage(const rvl_replay *replay, const char *mark)
+{
+    for (size_t device = 0; device < rvl_replay_device_count(replay); device++) {
+        rvl_stage_stats stage = {.struct_size = sizeof stage};
+        for (uint32_t i = 0; rvl_replay_get_stage(replay, device, i, &stage, NULL) == RVL_OK; i++)
+            if (strcmp(stage.mark, mark) == 0)
+                return true;
+    }
+    return false;
+}
+
+static rvl_status replay_with(const char *trace, const option_budgets *budgets,
+                              rvl_replay **replay_out)
+{
+    const rvl_replay_options options = {.struct_size = sizeof options,
+                                        .budgets = budgets->list,
+                                        .budget_count = budgets->count,
+                                        .budget_size = sizeof *budgets->list};
+    return rvl_replay_run(&trace, 1, &options, replay_out);
+}
+
+/*
+ * The run is over when a budget turns out to name no stage of it, and cannot be had again: what
+ * there is to see of it is shown, with the other budgets.
+ */
+static rvl_status replay_without_unknown(const char *trace, option_budgets *budgets,
+                                         rvl_replay **replay_out)
+{
+    rvl_replay *all = NULL;
+    rvl_status status = replay_with(trace, &(option_budgets){0}, &all);
+    if (status != RVL_OK)
+        return status;
+    size_t known = 0;
+    for (size_t i = 0; i < budgets->count; i++)
+        if (has_stage(all, budgets->list[i].stage))
+            budgets->list[known++] = budgets->list[i];
+    budgets->count = known;
+    rvl_replay_close(all);
+    return replay_with(trace, budgets, replay_out);
+}
+
+static bool print(const arguments *parsed, const rvl_replay *replay)
 {
     const rvl_trace_progress progress = {.struct_size = sizeof progress};
-    const rvl_replay_options options = {.struct_size = sizeof options,
-                                        .budgets = parsed->budgets.list,
-                                        .budget_count = parsed->budgets.count,
-                                        .budget_size = sizeof *parsed->budgets.list};
+    if (!parsed->json)
+        return report_print(replay, &progress);
+    bool printed = rvl_replay_write_json(replay, print_text, NULL) != RVL_ERR_HOST_OOM;
+    putchar('\n');
+    return printed;
+}
+
+/* What the run was, from its trace. Returns the exit status that it asks for. */
+static int show(arguments *parsed, const char *trace)
+{
     rvl_replay *replay = NULL;
-    rvl_status status = rvl_replay_run(&trace, 1, &options, &replay);
+    int unknown = 0;
+    rvl_status status = replay_with(trace, &parsed->budgets, &replay);
+    if (status == RVL_ERR_INVALID && parsed->budgets.count > 0) {
+        unknown = explain_replay(status);
+        status = replay_without_unknown(trace, &parsed->budgets, &replay);
+    }
     if (status != RVL_OK)
         return explain_replay(status);
-    bool printed = true;
-    if (parsed->json) {
-        printed = rvl_replay_write_json(replay, print_text, NULL) != RVL_ERR_HOST_OOM;
-        putchar('\n');
-    } else {
-        printed = report_print(replay, &progress);
-    }
+    bool printed = print(parsed, replay);
     int code = within_budgets(replay) ? EXIT_FITS : EXIT_DOES_NOT_FIT;
     rvl_replay_close(replay);
-    return printed ? code : complain(EXIT_INTERNAL, "out of host memory");
+    if (!printed)
+        return complain(EXIT_INTERNAL, "out of host memory");
+    return unknown != 0 ? unknown : code;
 }
 
 /* ---- Running ---- */
@@ -235,8 +283,7 @@ static void tell_replaced(const rvli_output *kept, const char *path)
                  path);
 }
 
-static int run_into(const arguments *parsed, const char *library, const char *trace,
-                    rvli_output *kept)
+static int run_into(arguments *parsed, const char *library, const char *trace, rvli_output *kept)
 {
     simulation_end end;
     rvli_machine_watch watch;
@@ -261,7 +308,7 @@ static bool is_readable_again(const rvli_output *kept)
     return fstat(kept->fd, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
-static int run_kept(const arguments *parsed, const char *library)
+static int run_kept(arguments *parsed, const char *library)
 {
     rvli_output kept;
     char trace[RVLI_OUTPUT_PATH_BYTES];

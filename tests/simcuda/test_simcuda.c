@@ -550,6 +550,13 @@ static void statuses(void **state)
     assert_int_equal(run_on("--budget run=600MiB", "malloc 1048576"), 0);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576"), 3);
     assert_int_equal(run_on("--budget run=526MiB", "malloc 1048576 exit 7"), 7);
+    /* What a run was is shown, though a budget names none of its stages. */
+    assert_int_equal(run_on("--budget trian=1GiB --budget run=526MiB", "malloc 1048576"), 2);
+    check_printed("peak 528.8 MiB in run: fits, over budget");
+    check_err("budget for unknown stage \"trian\"; the trace has: run");
+    assert_int_equal(run_on("--json --budget later=1GiB", "malloc 1048576 exit 7"), 7);
+    check_printed("{\"schema\":1,");
+    check_err("budget for unknown stage \"later\"");
     assert_int_equal(run_command("run -- no-such-command"), 2);
     check_printed("no-such-command is not found in PATH");
     assert_int_equal(run_command("run --device h999 -- true"), 2);
