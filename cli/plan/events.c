@@ -36,10 +36,19 @@ static bool is_pipe(const char *path)
     return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
+/* Whether it is worth copying on: a device such as /dev/zero never ends. */
+static bool may_be_trace(const char *bytes, size_t size)
+{
+    static const char first[] = "reveille-trace ";
+    size_t length = sizeof first - 1;
+    return memcmp(bytes, first, size < length ? size : length) == 0;
+}
+
+/* What is no trace is copied in part: enough for the reader to say so. */
 static bool copy_to(int from, int to)
 {
     char bytes[COPY_BYTES];
-    for (;;) {
+    for (bool begun = false;; begun = true) {
         ssize_t count = read(from, bytes, sizeof bytes);
         if (count <= 0)
             return count == 0;
@@ -49,6 +58,8 @@ static bool copy_to(int from, int to)
                 return false;
             written += more;
         }
+        if (!begun && !may_be_trace(bytes, (size_t)count))
+            return true;
     }
 }
 

@@ -643,6 +643,11 @@ static void bad_input_is_named(void **state)
     check_printed("reveille: vast.rvt:7:22: ");
     assert_int_equal(run_command("plan half.rvt --max t"), 2);
     assert_int_equal(run_command("plan half.rvt --max t --partial"), 0);
+    /* What is no trace need not end. */
+    assert_int_equal(run_shell("while echo no; do sleep 0.01; done 2>/dev/null | "
+                               "timeout 20 " COMMAND_WORD " plan /dev/stdin --max t 2>&1"),
+                     2);
+    check_printed("reveille: /dev/stdin:1:1: not a Reveille trace: its first line must be");
     assert_int_equal(run_command("plan nothing.rvt --max t"), 2);
     check_printed("nothing.rvt");
     folder_write("bad.pickle", "no pickle");
