@@ -167,6 +167,26 @@ static int add_setting(const command_spec *command, const option_spec *option, c
     return 0;
 }
 
+/* Tensors are listed as they were recorded: nothing is run through the model. */
+static int check(const arguments *parsed, const option_line *line, int operands)
+{
+    static const char *const of_the_model[] = {"verify", "set", "capacity", "empty-cache-at-stages",
+                                               "stage-prefix"};
+    if (operands != 1)
+        return options_refuse(&snapshot_spec, "snapshot: name one snapshot");
+    for (size_t i = 0; parsed->tensors && i < sizeof of_the_model / sizeof *of_the_model; i++)
+        if (options_given(&snapshot_spec, line, of_the_model[i]))
+            return options_refuse(&snapshot_spec,
+                                  "--%s: not with --tensors, which lists what was recorded: leave "
+                                  "one of them out",
+                                  of_the_model[i]);
+    if (parsed->tensors && parsed->device != NULL)
+        return options_refuse(&snapshot_spec,
+                              "--device %s: with --tensors only the index of a device in the file",
+                              parsed->device);
+    return 0;
+}
+
 /* ---- For people ---- */
 
 static bool add_stage(table *rows, const rvl_snapshot *snapshot, uint32_t index)
@@ -302,8 +322,7 @@ int command_snapshot(int argc, char **argv)
     if (options_parse(&snapshot_spec, argc, argv, &parsed, &line)) {
         parsed.path = argv[line.first];
         parsed.options.settings = parsed.settings;
-        if (argc - line.first != 1)
-            line.status = options_refuse(&snapshot_spec, "snapshot: name one snapshot");
+        line.status = check(&parsed, &line, argc - line.first);
         set_capacity(&parsed);
         if (line.status == 0)
             line.status = run(&parsed);

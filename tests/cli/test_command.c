@@ -619,6 +619,16 @@ static void test_bad_snapshots(void **state)
     RUN("snapshot", SNAPSHOTS "default.pickle", "--set", "colour=red");
     check_status(2);
     check_contains(answer.err, "setting colour=red: the model follows expandable_segments");
+    RUN("snapshot", "a", "--tensors", "--verify");
+    check_bad_usage("--verify: not with --tensors, which lists what was recorded");
+    RUN("snapshot", "a", "--tensors", "--set", "max_split_size_mb=64");
+    check_bad_usage("--set: not with --tensors");
+    RUN("snapshot", "a", "--tensors", "--capacity=1GiB");
+    check_bad_usage("--capacity: not with --tensors");
+    RUN("snapshot", "a", "--empty-cache-at-stages", "--tensors");
+    check_bad_usage("--empty-cache-at-stages: not with --tensors");
+    RUN("snapshot", "a", "--tensors", "--device", "h200");
+    check_bad_usage("--device h200: with --tensors only the index of a device in the file");
     RUN("snapshot", "--verify", "--empty-cache-at-stages", SNAPSHOTS "default.pickle");
     check_status(2);
     check_contains(answer.err, "a verification runs with the recorded settings");
