@@ -126,13 +126,13 @@ int fit_again(const char *path, const char *output, bool json)
 {
     rvl_profile profile = {.struct_size = sizeof profile};
     rvl_status status = rvl_profile_load(path, &profile); /* says what is wrong with the file */
-    if (status != RVL_OK)
+    if (status != RVL_OK && status != RVL_ERR_NOT_FOUND)
         return explain_replay(status);
-    json_t *root = json_load_file(path, 0, NULL);
+    json_t *root = status == RVL_OK ? json_load_file(path, 0, NULL) : NULL;
     if (root == NULL)
         return complain(EXIT_BAD_INPUT,
                         "calibrate: %s is no file of a profile: name one that `reveille calibrate` "
-                        "has written",
+                        "has written, such as card.json",
                         path);
     output_file file;
     int exit = fit_root(path, root, &profile, !json);

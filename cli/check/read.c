@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "check/check.h"
 #include "check/toml.h"
@@ -472,6 +473,11 @@ static bool ends_with(const char *path, const char *end)
 
 static json_t *load(const char *path, json_error_t *error)
 {
+    struct stat found;
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) { /* no JSON, as jansson has it */
+        *error = (json_error_t){.text = "this is a folder: name the file of checks in it"};
+        return NULL;
+    }
     if (!ends_with(path, ".toml"))
         return json_load_file(path, JSON_REJECT_DUPLICATES, error);
 #ifdef RVL_HAVE_TOML

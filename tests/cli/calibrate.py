@@ -109,7 +109,7 @@ def check_fit(reveille, path, folder):
         expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
     done = run(reveille, "calibrate", "--fit", path, "--gpu", "1")
     expect(done.returncode == 2 and "--gpu: not with --fit" in done.stderr, f"--gpu: {done.returncode} {done.stderr}")
-    for one, why in (("h200", "is no file of a profile"), ("./none.json", "cannot be read")):
+    for one, why in (("h200", "is no file of a profile"), ("tests", "tests is no file of a profile"), ("./none.json", "cannot be read")):
         done = run(reveille, "calibrate", "--fit", one)
         expect(done.returncode == 2 and why in done.stderr, f"{why}: {done.returncode} {done.stderr}")
 

@@ -284,7 +284,9 @@ static void refuses_toml_by_line_and_column(void **state)
     assert_int_equal(run_command("check none.toml"), 2);
     assert_string_equal(answer.out, "reveille: none.toml: No such file or directory\n");
     assert_int_equal(run_command("--version; mkdir d.toml && " COMMAND_WORD " check d.toml"), 2);
-    check_printed("reveille: d.toml: Is a directory\n");
+    check_printed("reveille: d.toml: this is a folder: name the file of checks in it\n");
+    assert_int_equal(run_command("check ."), 2);
+    check_printed("reveille: .: this is a folder: name the file of checks in it\n");
     /* As deep as a tree of toml++ may become, and deeper. */
     static char dots[2 * 4097 + 16];
     for (size_t i = 0; i < 4097; i++)
