@@ -19,7 +19,6 @@
 
 #define OPTIONS_MAX 64 /* as many as option_line.given has bits */
 #define FIRST_OPTION 256
-#define DEVICE_BYTES_MIN (UINT64_C(1) << 20)
 
 static int answer_help(const command_spec *command, const option_spec *option, char *value,
                        void *arguments)
@@ -190,16 +189,15 @@ bool options_check_device(const char *text, char why[DEVICE_WHY_BYTES])
     rvl_profile profile = {.struct_size = sizeof profile};
     char meant[DEVICE_WHY_BYTES / 2];
     rvl_status status = rvl_profile_load(text, &profile);
-    bool known = status == RVL_OK;
-    if (!known && rvli_error_get()->file[0] != '\0') {
+    if (status == RVL_OK)
+        return true;
+    if (rvli_error_get()->file[0] != '\0') {
         describe_file(why);
         return false;
     }
-    if (known && profile.capacity_bytes >= DEVICE_BYTES_MIN)
-        return true;
     list_meant(text, meant);
     size_t digits = strspn(text, "0123456789.");
-    if (known)
+    if (status == RVL_ERR_INVALID)
         snprintf(why, DEVICE_WHY_BYTES,
                  "less than 1 MiB, which no GPU has: did you mean %.*sGiB%s%s?",
                  (int)(digits < 32 ? digits : 32), text, meant[0] != '\0' ? " or " : "", meant);

@@ -7,11 +7,13 @@
  * the H200's costs a call, and the rate of their own link: estimates, named as such.
  */
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "reveille/sim.h"
 
 #define KIB (UINT64_C(1) << 10)
@@ -123,6 +125,9 @@ static const rvl_profile profiles[] = {
                 "smi: RLinf/RLinf#255" ESTIMATED, 24564 * MIB, 250, RVL_PROFILE_NO_RDMA),
 };
 
+/* A smaller size lacks its unit, or is a number of devices. */
+#define CAPACITY_BYTES_MIN (UINT64_C(1) << 20)
+
 #define PROFILES (sizeof profiles / sizeof *profiles)
 
 size_t rvl_profile_count(void)
@@ -137,28 +142,17 @@ rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out)
     return rvli_result_write(profile_out, &profiles[index], sizeof profiles[index]);
 }
 
-rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out)
+/* The failure names what was given, since it may be one of several. */
+static rvl_status refuse_text(rvl_status status, const char *text, const char *why)
 {
-    uint64_t bytes = 0;
-    if (text == NULL)
-        return rvli_error(RVL_ERR_INVALID, "the name of the profile is NULL");
-    for (size_t i = 0; i < PROFILES; i++)
-        if (strcasecmp(profiles[i].name, text) == 0)
-            return rvl_profile_get(i, profile_out);
-    if (rvl_size_parse(text, &bytes) != RVL_OK)
-        return rvli_error(RVL_ERR_NOT_FOUND,
-                          "no device profile of this name (`reveille devices` lists them), "
-                          "and not a size such as 80GiB");
-    rvl_profile profile = profiles[0];
-    profile.name = NULL;
-    profile.description = "given by its size";
-    profile.source = "given; costs of the H200";
-    profile.capacity_bytes = bytes;
-    profile.flags = 0;
-    return rvli_result_write(profile_out, &profile, sizeof profile);
+    char message[sizeof((rvl_error *)NULL)->message];
+    rvli_text words = rvli_text_begin(message, sizeof message);
+    rvli_text_add(&words, why);
+    rvli_text_add(&words, ": \"");
+    rvli_text_add(&words, text);
+    rvli_text_add(&words, "\"");
+    return rvli_error(status, message);
 }
-
-/* ---- Sizes ---- */
 
 /* Bytes of a unit, case aside: GiB and G are 2^30, GB is 10^9. 0: it is none. */
 static uint64_t unit_bytes(const char *unit)
@@ -197,19 +191,17 @@ static uint64_t fraction_bytes(const char *digits, size_t count, uint64_t unit)
     return numerator * unit / denominator;
 }
 
-rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
+/* Whether the text is a size. */
+static bool parse_size(const char *text, uint64_t *bytes_out)
 {
-    static const char message[] =
-        "not a size: digits, then B, KiB, MiB, GiB or TiB (or KB, MB, GB, TB: powers of "
-        "ten); above 0";
     uint64_t whole = 0;
     size_t fraction = 0;
-    if (text == NULL || bytes_out == NULL || !isdigit((unsigned char)text[0]))
-        return rvli_error(RVL_ERR_INVALID, message);
+    if (!isdigit((unsigned char)text[0]))
+        return false;
     for (; isdigit((unsigned char)*text); text++) {
         uint64_t digit = (uint64_t)(*text - '0');
         if (whole > ((uint64_t)INT64_MAX - digit) / 10)
-            return rvli_error(RVL_ERR_INVALID, message);
+            return false;
         whole = whole * 10 + digit;
     }
     const char *digits = text + 1;
@@ -220,10 +212,48 @@ rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
     }
     uint64_t unit = unit_bytes(text);
     if (unit == 0 || text[-1] == '.' || whole > (uint64_t)INT64_MAX / unit)
-        return rvli_error(RVL_ERR_INVALID, message);
+        return false;
     uint64_t bytes = whole * unit + (fraction ? fraction_bytes(digits, fraction, unit) : 0);
-    if (bytes == 0 || bytes > (uint64_t)INT64_MAX)
-        return rvli_error(RVL_ERR_INVALID, message);
+    *bytes_out = bytes;
+    return bytes > 0 && bytes <= (uint64_t)INT64_MAX;
+}
+
+rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out)
+{
+    uint64_t bytes = 0;
+    if (text == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the name of the profile is NULL");
+    for (size_t i = 0; i < PROFILES; i++)
+        if (strcasecmp(profiles[i].name, text) == 0)
+            return rvl_profile_get(i, profile_out);
+    if (!parse_size(text, &bytes))
+        return refuse_text(RVL_ERR_NOT_FOUND, text,
+                           "no device profile of this name (`reveille devices` lists them), "
+                           "and not a size such as 80GiB");
+    if (bytes < CAPACITY_BYTES_MIN)
+        return refuse_text(RVL_ERR_INVALID, text,
+                           "a device of less than 1 MiB, which no GPU has: write the unit, such "
+                           "as 80GiB");
+    rvl_profile profile = profiles[0];
+    profile.name = NULL;
+    profile.description = "given by its size";
+    profile.source = "given; costs of the H200";
+    profile.capacity_bytes = bytes;
+    profile.flags = 0;
+    return rvli_result_write(profile_out, &profile, sizeof profile);
+}
+
+/* ---- Sizes ---- */
+
+rvl_status rvl_size_parse(const char *text, uint64_t *bytes_out)
+{
+    uint64_t bytes = 0;
+    if (text == NULL || bytes_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "the text of a size, or the place for it, is NULL");
+    if (!parse_size(text, &bytes))
+        return refuse_text(RVL_ERR_INVALID, text,
+                           "not a size: digits, then B, KiB, MiB, GiB or TiB (or KB, MB, GB, TB: "
+                           "powers of ten); above 0");
     *bytes_out = bytes;
     return RVL_OK;
 }

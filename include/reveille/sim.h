@@ -135,6 +135,7 @@ RVL_API rvl_status rvl_profile_get(size_t index, rvl_profile *profile_out);
 /*
  * The built-in profile of a name, letter case ignored; or, where the text is a size ("80GiB",
  * "85017493504"), a profile of that capacity with name NULL and h200's granularity and costs.
+ * A size below 1 MiB is RVL_ERR_INVALID: its unit is missing.
  * Returns RVL_OK, RVL_ERR_INVALID or RVL_ERR_NOT_FOUND. Thread-safe. Since 0.1.
  */
 RVL_API rvl_status rvl_profile_find(const char *text, rvl_profile *profile_out);

@@ -54,13 +54,16 @@ def handles_of(objects: Sequence[Any], attribute: str) -> Any:
     return (ctypes.c_void_p * len(objects))(*(getattr(each, attribute, each) for each in objects))
 
 
+_MOST_SECONDS = 1.8e10  # 2^64 ns, 584 years, are a little more
+
+
 def nanoseconds(timeout: float | None) -> int:
     """A timeout in seconds; None does not wait."""
     if timeout is None:
         return 0
     if not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
         raise InvalidArgument(f"timeout must be seconds from 0, or None, not {timeout!r}")
-    return min(int(timeout * 1e9), (1 << 64) - 1)
+    return int(min(timeout, _MOST_SECONDS) * 1e9)
 
 
 # ---- Profiles ----
@@ -107,7 +110,12 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def _as_list(devices: Devices) -> list[Size]:
-    return [devices] if isinstance(devices, (int, str)) else list(devices or ())
+    if devices is None or isinstance(devices, (int, str)):
+        return [] if devices is None else [devices]
+    try:
+        return list(devices)
+    except TypeError:
+        raise InvalidArgument(f"devices must be one device or several, not {devices!r}") from None
 
 
 def sim_options(devices: Devices, memory: str, overcommit: bool, poison: int) -> _c.SimOptions:

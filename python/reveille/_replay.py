@@ -21,7 +21,7 @@ from .errors import (
     last_error,
 )
 
-Path = Union[str, "os.PathLike[str]"]
+Path = Union[str, bytes, "os.PathLike[Any]"]
 
 
 def _options(
@@ -34,6 +34,10 @@ def _options(
 ) -> _c.ReplayOptions:
     if wake not in _c.WAKES:
         raise InvalidArgument(f"wake must be one of {', '.join(_c.WAKES)}, not {wake!r}")
+    if not isinstance(budgets, Mapping):
+        raise InvalidArgument(
+            f'budgets must be stages and sizes, such as {{"train": "60GiB"}}, not {budgets!r}'
+        )
     bounds = [
         _c.Budget(name_bytes(stage, "a stage"), parse_size(size)) for stage, size in budgets.items()
     ]
@@ -134,6 +138,18 @@ def _oom(struct: _c.ReplayDevice, stages: Sequence[ReplayStage]) -> ReplayOom | 
     )
 
 
+def _files(paths: Any) -> list[bytes]:
+    """The traces' names for C."""
+    try:
+        alone = isinstance(paths, (str, bytes, os.PathLike))
+        files = [os.fsencode(path) for path in ([paths] if alone else paths)]
+    except TypeError:
+        raise InvalidArgument(f"paths must be a trace or several, not {paths!r}") from None
+    if not files:
+        raise InvalidArgument("paths is empty: name at least one trace")
+    return files
+
+
 def replay(
     paths: Path | Sequence[Path],
     *,
@@ -160,9 +176,9 @@ def replay(
         CorruptTrace: with file, line and column; InputOutputError, InvalidArgument, ... .
         A trace that does not fit is not an error: ask the result.
     """
-    files: Sequence[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = _files(paths)
     options = _options(device, wake, budgets or {}, partial, conductor, backend)
-    names = (ctypes.c_char_p * len(files))(*(os.fsencode(file) for file in files))
+    names = (ctypes.c_char_p * len(files))(*files)
     handle = _c.Owned(_c.replay().rvl_replay_close)
     status = _c.replay().rvl_replay_run(
         names, len(files), ctypes.byref(options), ctypes.byref(handle)

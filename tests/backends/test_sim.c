@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
+#include "base/error.h"
 #include "core/prefetch.h"
 #include "tests/support/contract.h"
 #include "tests/support/support.h"
@@ -68,7 +69,12 @@ static void profiles_are_described(void **state)
     assert_int_equal(rvl_profile_find("80GiB", &profile), RVL_OK);
     assert_null(profile.name);
     assert_int_equal(profile.capacity_bytes, 80 * GIB);
+    assert_int_equal(rvl_profile_find("1MiB", &profile), RVL_OK);
+    assert_int_equal(rvl_profile_find("1048575", &profile), RVL_ERR_INVALID);
+    assert_non_null(
+        strstr(rvli_error_get()->message, "write the unit, such as 80GiB: \"1048575\""));
     assert_int_equal(rvl_profile_find("h300", &profile), RVL_ERR_NOT_FOUND);
+    assert_non_null(strstr(rvli_error_get()->message, "not a size such as 80GiB: \"h300\""));
     assert_int_equal(rvl_profile_find(NULL, &profile), RVL_ERR_INVALID);
 }
 
@@ -119,6 +125,9 @@ static void sizes_are_read(void **state)
         assert_int_equal(bytes, cases[i].bytes ? cases[i].bytes : 42);
     }
     assert_int_equal(rvl_size_parse(NULL, &(uint64_t){0}), RVL_ERR_INVALID);
+    assert_int_equal(rvl_size_parse("80 GiB", &(uint64_t){0}), RVL_ERR_INVALID);
+    assert_non_null(strstr(rvli_error_get()->message, "not a size: digits, then B, KiB, MiB"));
+    assert_non_null(strstr(rvli_error_get()->message, "above 0: \"80 GiB\""));
 }
 
 /* ---- Costs ---- */

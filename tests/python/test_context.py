@@ -107,6 +107,7 @@ def test_poison_fills_fresh_memory():
         ({"devices": []}, "devices is empty"),
         ({"devices": True}, "must be a whole number, not True"),
         ({"devices": -1}, "from 0 to"),
+        ({"devices": 80.5}, "devices must be one device or several, not 80.5"),
         ({"poison": 1.5}, "poison must be a whole number, not 1.5"),
         ({"poison": 256}, "poison"),
         ({"keep_bytes": "much"}, "size"),
@@ -127,8 +128,24 @@ def test_unknown_backend_and_device():
     with pytest.raises(reveille.NoBackend) as caught:
         reveille.Context("rocm")
     assert caught.value.status_name == "RVL_ERR_NO_BACKEND"
-    with pytest.raises(reveille.NotFound):
+    with pytest.raises(reveille.NotFound, match='"h9000"'):
         reveille.Context(devices="h9000")
+
+
+@pytest.mark.parametrize("devices", ["80", 80, 2, [2]])
+def test_a_device_without_a_unit_is_refused(devices):
+    with pytest.raises(reveille.InvalidArgument, match='write the unit, such as 80GiB: "[82]0?"'):
+        reveille.Context(devices=devices)
+    with pytest.raises(reveille.InvalidArgument, match="write the unit"):
+        reveille.profile("0.5MiB")
+
+
+def test_a_timeout_of_ages_is_taken():
+    with reveille.Context("sim", memory="accounted") as gpu:
+        gpu.alloc("1GiB", "weights")
+        gpu.pause("weights")
+        gpu.resume("weights", timeout=1e300)
+        assert gpu.stats().devices[0].used_bytes == GIB
 
 
 # ---- Allocations ----

@@ -130,3 +130,28 @@ def test_trace_that_breaks_off(tmp_path):
 def test_newer_major_version(source):
     with pytest.raises(reveille.VersionMismatch):
         reveille.replay(source / "tests" / "corpus" / "trace" / "newer-major.rvt")
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "message"),
+    [
+        (None, {}, "paths must be a trace or several, not None"),
+        (5, {}, "paths must be a trace or several, not 5"),
+        ([], {}, "paths is empty: name at least one trace"),
+        ("x.rvt", {"budgets": ["60GiB"]}, "budgets must be stages and sizes"),
+        ("x.rvt", {"budgets": {"train": "60 GiB"}}, '"60 GiB"'),
+    ],
+)
+def test_bad_arguments_are_refused(paths, options, message):
+    with pytest.raises(reveille.InvalidArgument, match=message):
+        reveille.replay(paths, **options)
+
+
+def test_a_device_without_a_unit_is_refused(source):
+    for device in ("80", 80):
+        with pytest.raises(reveille.InvalidArgument, match="write the unit, such as 80GiB"):
+            reveille.replay(golden_trace(source), device=device)
+
+
+def test_a_path_may_be_bytes(source):
+    assert reveille.replay(bytes(golden_trace(source))).fits
