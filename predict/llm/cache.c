@@ -21,11 +21,13 @@ typedef struct token_shape {
     uint64_t index_bytes;
 } token_shape;
 
-static token_shape shape_of_token(const rvl_model *model, const rvli_plan *plan)
+static token_shape shape_of_token(const rvl_model *model, const rvli_plan *plan, uint32_t layer)
 {
     const uint64_t *d = model->dim;
     bool latent = (model->features & RVLI_MLA) != 0;
-    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN] : plan->kv_heads * d[RVLI_DIM_HEAD];
+    uint64_t width = latent ? d[RVLI_DIM_KV_DOWN]
+                            : rvli_rank_kv_heads(model, plan, layer) *
+                                  rvli_layer_dim(model, layer, RVLI_DIM_HEAD);
     uint64_t each = plan->options.kv_dtype == RVL_MODEL_FP8 ? 1 : BF16_BYTES;
     token_shape shape = {.buffers = latent ? 1 : 2, .bytes = width * each};
     if (model->features & RVLI_INDEXER)
@@ -61,9 +63,10 @@ static uint64_t kept_tokens(const rvl_model *model, uint32_t layer, uint64_t seq
 
 uint64_t rvli_cache_sequence_bytes(const rvl_model *model, const rvli_plan *plan)
 {
-    token_shape shape = shape_of_token(model, plan);
-    uint64_t token_bytes = shape.buffers * shape.bytes + shape.index_bytes, sum = 0;
+    uint64_t sum = 0;
     for (uint32_t i = plan->first_layer; i < plan->first_layer + plan->layer_count; i++) {
+        token_shape shape = shape_of_token(model, plan, i);
+        uint64_t token_bytes = shape.buffers * shape.bytes + shape.index_bytes;
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
             sum += kept_tokens(model, i, plan->options.seq_len) * token_bytes;
         else if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
@@ -98,9 +101,9 @@ static uint64_t sequences_of(const rvli_plan *plan, uint64_t tokens)
 void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t tokens,
                     rvli_sizes *sizes)
 {
-    token_shape shape = shape_of_token(model, plan);
     uint32_t end = plan->first_layer + plan->layer_count;
     for (uint32_t i = plan->first_layer; i < end; i++) {
+        token_shape shape = shape_of_token(model, plan, i);
         uint64_t length = plan->options.seq_len;
         uint64_t kept = (uint64_t)((wide)tokens * kept_tokens(model, i, length) / length);
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
@@ -110,6 +113,6 @@ void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t toke
     }
     for (uint32_t i = plan->first_layer; i < end; i++) {
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
-            add(plan, 1, tokens * shape.index_bytes, sizes);
+            add(plan, 1, tokens * shape_of_token(model, plan, i).index_bytes, sizes);
     }
 }

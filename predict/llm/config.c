@@ -35,8 +35,9 @@ rvl_status rvli_model_fail(rvl_status status, const char *key, const char *forma
 static bool is_tied(rvli_reader *r)
 {
     const json_t *outer = json_object_get(r->root, "tie_word_embeddings");
-    if ((r->family->reads & RVLI_OUTER_TIE) && json_is_boolean(outer))
-        return json_is_true(outer);
+    bool sized = (r->family->reads & RVLI_SIZED_LAYERS) != 0; /* which are tied by default */
+    if ((r->family->reads & RVLI_OUTER_TIE) && (sized || json_is_boolean(outer)))
+        return !json_is_false(outer);
     bool usual = (r->family->reads & RVLI_TIED_BY_DEFAULT) != 0;
     usual = rvli_read_flag(r, "tie_word_embeddings", usual);
     return r->family->tie_key != NULL ? rvli_read_flag(r, r->family->tie_key, usual) : usual;
@@ -319,8 +320,10 @@ static void read_experts(rvli_reader *r)
     rvl_model *m = r->model;
     const rvli_family *f = r->family;
     const char *chosen = f->chosen != NULL ? f->chosen : "num_experts_per_tok";
-    bool blocks = (f->reads & RVLI_BLOCK_LIST) != 0;
+    bool blocks = (f->reads & RVLI_BLOCK_LIST) != 0, sized = (f->reads & RVLI_SIZED_LAYERS) != 0;
     if (f->experts == NULL || (blocks && !rvli_has_layers(m, RVLI_LAYER_SPARSE)))
+        return;
+    if (sized && !rvli_read_flag(r, "enable_moe_block", false))
         return;
     m->experts = (uint32_t)(f->reads & RVLI_OR_DENSE
                                 ? rvli_read_number_or_zero(r, f->experts, RVLI_MODEL_EXPERTS_MAX)
@@ -377,22 +380,28 @@ static void read_dense_size(rvli_reader *r)
             rvli_read_dimension(r, key != NULL ? key : "intermediate_size", 0);
 }
 
-/* Gemma 3n: several streams of hidden states, and an embedding of each token for each layer. */
-static void read_streams(rvli_reader *r)
+void rvli_read_per_layer(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    uint64_t streams = rvli_read_number(r, "altup_num_inputs", 4, 64);
     uint64_t each = rvli_read_dimension(r, "hidden_size_per_layer_input", 256);
-    m->dim[RVLI_DIM_ALTUP_COUNT] = streams;
-    m->dim[RVLI_DIM_ALTUP_SQUARED] = streams * streams;
-    m->dim[RVLI_DIM_ALTUP_OTHERS] =
-        rvli_read_product(r, "altup_num_inputs", streams - 1, m->dim[RVLI_DIM_HIDDEN]);
-    m->dim[RVLI_DIM_LAUREL] = rvli_read_dimension(r, "laurel_rank", 64);
     m->dim[RVLI_DIM_PER_LAYER] = each;
     m->dim[RVLI_DIM_PER_LAYER_ALL] =
         rvli_read_product(r, "hidden_size_per_layer_input", m->layers, each);
     m->dim[RVLI_DIM_PER_LAYER_VOCABULARY] =
         rvli_read_dimension(r, "vocab_size_per_layer_input", 262144);
+}
+
+/* Gemma 3n: several streams of hidden states, and an embedding of each token for each layer. */
+static void read_streams(rvli_reader *r)
+{
+    rvl_model *m = r->model;
+    uint64_t streams = rvli_read_number(r, "altup_num_inputs", 4, 64);
+    m->dim[RVLI_DIM_ALTUP_COUNT] = streams;
+    m->dim[RVLI_DIM_ALTUP_SQUARED] = streams * streams;
+    m->dim[RVLI_DIM_ALTUP_OTHERS] =
+        rvli_read_product(r, "altup_num_inputs", streams - 1, m->dim[RVLI_DIM_HIDDEN]);
+    m->dim[RVLI_DIM_LAUREL] = rvli_read_dimension(r, "laurel_rank", 64);
+    rvli_read_per_layer(r);
 }
 
 static void read_rest(rvli_reader *r)
@@ -427,8 +436,8 @@ static const json_t *quantisation_of(const rvli_reader *r)
 
 /* Each part follows from those before it. */
 static void (*const parts[])(rvli_reader *r) = {
-    read_sizes,   read_features,        read_heads, rvli_layers_read, read_state,
-    read_experts, rvli_layers_read_mlp, read_rest,  rvli_tower_read};
+    read_sizes,   read_features,        read_heads, rvli_layers_read,      read_state,
+    read_experts, rvli_layers_read_mlp, read_rest,  rvli_layer_sizes_read, rvli_tower_read};
 
 static rvl_status read_model(rvli_reader *r)
 {

@@ -49,6 +49,16 @@ void rvli_layers_read(rvli_reader *r);
 /* Which have experts, and which an MLP. The experts are there. */
 void rvli_layers_read_mlp(rvli_reader *r);
 
+/* ---- layer_sizes.c ---- */
+
+/* What differs from layer to layer. All else is there. */
+void rvli_layer_sizes_read(rvli_reader *r);
+
+/* ---- config.c ---- */
+
+/* Embeddings of each token for each layer. */
+void rvli_read_per_layer(rvli_reader *r);
+
 /* ---- towers.c ---- */
 
 /* The tower of vision_config, if the config has one and the family's is known. */

@@ -29,6 +29,14 @@
     .full_every = 6, .step_key = "sliding_window_pattern"
 #define GEMMA3N_SIZES                                                                              \
     .head_dim = 256, .heads = 8, .kv_heads = 2, .vocabulary = 262400, .window = 512, .full_every = 5
+#define GEMMA4                                                                                     \
+    RVLI_GQA | RVLI_FOUR_NORMS | RVLI_QK_NORM | RVLI_NORM_IN_FULL | RVLI_SCALED_INPUT |            \
+        RVLI_V_NORM | RVLI_LAYER_SCALE
+#define GEMMA4_READS                                                                               \
+    RVLI_READS_ATTENTION_BIAS | RVLI_TIED_BY_DEFAULT | RVLI_SHARED_KEYS | RVLI_SIZED_LAYERS
+#define GEMMA4_SIZES                                                                               \
+    .head_dim = 256, .heads = 8, .kv_heads = 4, .vocabulary = 262144, .full_every = 6
+#define GEMMA4_EXPERTS QWEN_EXPERTS, .chosen = "top_k_experts"
 #define LLAMA4_SIZES                                                                               \
     .head_dim = 128, .window_key = "attention_chunk_size", .window = 8192, .full_every = 4,        \
     .step_key = "no_rope_layer_interval", LOCAL_EXPERTS, .dense_size = "intermediate_size_mlp"
@@ -274,15 +282,39 @@ static const rvli_family families[] = {
          RVLI_FULL_WEIGHTS | RVLI_JOINED_ROTARY | RVLI_GQA | RVLI_WIDE_QK_NORM | RVLI_ROUTER_BIAS,
      LOCAL_EXPERTS},
     {.type = "gemma3n_text",
-     .features = GEMMA3 | RVLI_ALTUP | RVLI_CAPPED_LOGITS,
+     .features = GEMMA3 | RVLI_ALTUP | RVLI_PER_LAYER | RVLI_V_NORM | RVLI_CAPPED_LOGITS,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_TIED_BY_DEFAULT | RVLI_SHARED_KEYS,
      GEMMA3N_SIZES},
     {.type = "gemma3n",
-     .features = GEMMA3 | RVLI_ALTUP | RVLI_CAPPED_LOGITS,
+     .features = GEMMA3 | RVLI_ALTUP | RVLI_PER_LAYER | RVLI_V_NORM | RVLI_CAPPED_LOGITS,
      .reads =
          RVLI_READS_ATTENTION_BIAS | RVLI_TIED_BY_DEFAULT | RVLI_SHARED_KEYS | RVLI_TEXT_CONFIG,
      GEMMA3N_SIZES,
      .text_types = "gemma3n_text,"},
+    {.type = "gemma4_text",
+     .features = GEMMA4 | RVLI_PER_LAYER,
+     .reads = GEMMA4_READS,
+     GEMMA4_SIZES,
+     .window = 512,
+     GEMMA4_EXPERTS},
+    {.type = "gemma4",
+     .features = GEMMA4 | RVLI_PER_LAYER,
+     .reads = GEMMA4_READS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
+     GEMMA4_SIZES,
+     .window = 512,
+     GEMMA4_EXPERTS,
+     .text_types = "gemma4_text,"},
+    {.type = "gemma4_unified_text",
+     .features = GEMMA4,
+     .reads = GEMMA4_READS,
+     GEMMA4_SIZES,
+     .window = 1024},
+    {.type = "gemma4_unified",
+     .features = GEMMA4,
+     .reads = GEMMA4_READS | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
+     GEMMA4_SIZES,
+     .window = 1024,
+     .text_types = "gemma4_unified_text,"},
     {.type = "olmo2",
      .features = RVLI_GQA | RVLI_WIDE_QK_NORM | RVLI_NORMS_BEHIND | RVLI_NORM_IN_FULL,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS},

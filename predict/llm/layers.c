@@ -128,7 +128,10 @@ static bool finds_keys(const rvl_model *m, uint32_t layer)
 static void read_shared_keys(rvli_reader *r)
 {
     rvl_model *m = r->model;
-    uint64_t shared = rvli_read_number_or_zero(r, "num_kv_shared_layers", RVLI_MODEL_LAYERS_MAX);
+    bool none = (r->family->reads & RVLI_SIZED_LAYERS) != 0 &&
+                rvli_read_value(r, "num_kv_shared_layers") == NULL;
+    uint64_t shared =
+        none ? 0 : rvli_read_number_or_zero(r, "num_kv_shared_layers", RVLI_MODEL_LAYERS_MAX);
     if (shared >= m->layers)
         rvli_read_refuse(r, "num_kv_shared_layers", "impossible: no layer is left that has keys");
     for (uint64_t i = 0; i < shared && r->status == RVL_OK; i++)
@@ -189,6 +192,8 @@ static void read_attention(rvli_reader *r)
     else
         read_step(r);
     read_window(r);
+    if (r->family->reads & RVLI_SIZED_LAYERS) /* the class has it so */
+        r->model->kinds[r->model->layers - 1] &= (uint16_t)~RVLI_LAYER_WINDOW;
     if (r->family->reads & RVLI_SHARED_KEYS)
         read_shared_keys(r);
     if (r->model->features & RVLI_ALTUP)
@@ -260,6 +265,9 @@ static void read_mlp(rvli_reader *r)
         set_sparse(m, layer,
                    m->experts > 0 && !listed && layer >= s.first && layer <= s.last &&
                        (layer + s.offset) % s.step == 0);
+    for (uint32_t layer = 0; m->experts > 0 && (reads & RVLI_SIZED_LAYERS) && layer < m->layers;
+         layer++)
+        m->kinds[layer] |= RVLI_LAYER_DENSE; /* beside the experts */
     if (m->experts > 0 && listed)
         read_numbers(r, "moe_layers", EITHER_MLP, RVLI_LAYER_SPARSE);
     else if (m->experts > 0 && (reads & RVLI_SPARSE_STEP))

@@ -16,7 +16,7 @@
 #define RVLI_MODEL_ALL_EXPERTS_MAX 131072 /* of all layers together */
 #define RVLI_MODEL_DIM_MAX (UINT64_C(1) << 24)
 #define RVLI_MODEL_PARAMETERS_MAX (UINT64_C(1) << 48)
-#define RVLI_MODEL_RULES_MAX 128
+#define RVLI_MODEL_RULES_MAX 192
 #define RVLI_MIB (UINT64_C(1) << 20)
 
 /* What a rule or a formula may depend on. */
@@ -69,6 +69,11 @@
 #define RVLI_SHARED_FIRST (UINT64_C(1) << 38)   /* RVLI_SHARED runs before the router */
 #define RVLI_XIELU (UINT64_C(1) << 39)          /* RVLI_NO_GATE: an activation with parameters */
 
+#define RVLI_PER_LAYER (UINT64_C(1) << 48) /* an embedding of each token for each layer */
+#define RVLI_V_NORM (UINT64_C(1) << 49)    /* q, k and v come in turn, and v has a norm, too */
+#define RVLI_LAYER_SCALE                                                                           \
+    (UINT64_C(1) << 50) /* a number in a buffer multiplies what a layer gives */
+
 /* Tokens of a chunk of the gated delta rule: the default of chunk_size. */
 #define RVLI_DELTA_CHUNK UINT64_C(64)
 
@@ -83,6 +88,13 @@ enum {
     RVLI_LAYER_SPARSE = 1 << 6, /* experts */
     RVLI_LAYER_CUT = 1 << 7,    /* an MLP with a gate that is cut off */
     RVLI_LAYER_CONV = 1 << 8,   /* LFM2's short convolution */
+};
+
+/* The same where sizes differ from layer to layer (layer_sizes.c). */
+enum {
+    RVLI_LAYER_WIDE_HEADS = 1 << 12, /* heads of another size */
+    RVLI_LAYER_WIDE_MLP = 1 << 13,
+    RVLI_LAYER_KEYS_AS_VALUES = 1 << 14, /* one projection for both */
 };
 
 /* Has a state in the place of attention. */
@@ -131,6 +143,10 @@ typedef enum rvli_dim {
     RVLI_DIM_PER_LAYER,
     RVLI_DIM_PER_LAYER_ALL, /* of all layers */
     RVLI_DIM_PER_LAYER_VOCABULARY,
+    RVLI_DIM_WIDE_HEAD, /* of layers with RVLI_LAYER_WIDE_HEADS */
+    RVLI_DIM_WIDE_Q,
+    RVLI_DIM_WIDE_KV,
+    RVLI_DIM_WIDE_INTERMEDIATE,
     RVLI_DIM_COUNT
 } rvli_dim;
 
@@ -193,6 +209,7 @@ struct rvl_model {
     uint32_t layers;
     uint32_t heads;
     uint32_t kv_heads;
+    uint32_t wide_kv_heads; /* of layers with RVLI_LAYER_WIDE_HEADS */
     uint32_t delta_key_heads;
     uint32_t mamba_groups;
     uint64_t mamba_chunk;       /* tokens that its scan takes at once */
@@ -233,7 +250,6 @@ typedef struct rvli_plan {
     rvl_profile device;
     uint32_t first_layer; /* of the pipeline stage */
     uint32_t layer_count;
-    uint32_t kv_heads;     /* of a rank */
     uint32_t mamba_groups; /* the same */
     uint64_t vocabulary_rows;
     rvli_scales scales; /* of the engine's weights */
@@ -364,6 +380,15 @@ uint64_t rvli_model_count(const rvl_model *model);
 /* The layers of a pipeline stage, in *plan. */
 void rvli_plan_set_stage(const rvl_model *model, uint32_t stage, rvli_plan *plan);
 
+/* ---- layer_sizes.c ---- */
+
+/* A dimension as this layer has it. */
+uint64_t rvli_layer_dim(const rvl_model *model, uint32_t layer, rvli_dim dim);
+uint32_t rvli_layer_kv_heads(const rvl_model *model, uint32_t layer);
+
+/* Of a rank of an engine. */
+uint64_t rvli_rank_kv_heads(const rvl_model *model, const rvli_plan *plan, uint32_t layer);
+
 /* ---- cache.c ---- */
 
 /* Bytes that a sequence of --seq-len tokens takes on the plan's stage. */
@@ -439,7 +464,7 @@ rvl_status rvli_terms_make(const rvl_model *model, const rvli_plan *plan, rvli_t
 void rvli_terms_free(rvli_terms *terms);
 
 /* Bytes a token that attention, or the experts of a layer, keep for the backward pass. */
-uint64_t rvli_attention_kept_bytes(const rvl_model *model);
+uint64_t rvli_attention_kept_bytes(const rvl_model *model, uint32_t layer);
 uint64_t rvli_experts_kept_bytes(const rvl_model *model);
 const char *rvli_term_tag(rvl_model_term term, rvl_model_train train);
 

@@ -317,6 +317,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         return refuse("--attention",
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
+    if ((m->features & RVLI_LAYER_SCALE) && o->train != RVL_MODEL_TRAIN_NONE)
+        return refuse("--train", "the training step of Gemma 4 is not worked out: say none");
     if (m->features & RVLI_ALTUP) {
         rvl_status whole = check_streams(o);
         if (whole != RVL_OK)
@@ -420,6 +422,8 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
     TRY(check_division(m->heads, o->tp, "num_attention_heads", "tp"));
     if (o->tp % m->kv_heads != 0)
         TRY(check_division(m->kv_heads, o->tp, "num_key_value_heads", "tp"));
+    if (m->wide_kv_heads > 0 && o->tp % m->wide_kv_heads != 0)
+        TRY(check_division(m->wide_kv_heads, o->tp, "num_global_key_value_heads", "tp"));
     if (rvli_has_layers(m, RVLI_LAYER_DENSE))
         TRY(check_division(m->dim[RVLI_DIM_INTERMEDIATE], o->tp, "intermediate_size", "tp"));
     TRY(check_division(padded, o->tp, "vocab_size, padded to 64,", "tp"));
@@ -427,7 +431,6 @@ static rvl_status split(const rvl_model *m, rvli_plan *plan)
         return refuse("--pp", "more stages than the model has layers: lower it");
     TRY(check_experts(m, o));
     TRY(check_states(m, o));
-    plan->kv_heads = m->kv_heads > o->tp ? m->kv_heads / o->tp : 1;
     plan->mamba_groups = m->mamba_groups > o->tp ? m->mamba_groups / o->tp : 1;
     plan->vocabulary_rows = padded / o->tp;
     rvli_plan_set_stage(m, o->pp_rank, plan);

@@ -21,6 +21,7 @@ typedef enum scope {
     EVERY_LAYER,
     ATTENTION_LAYER,
     KEYS_LAYER,
+    VALUES_LAYER, /* that has keys, and values from a projection of their own */
     DELTA_LAYER,
     MAMBA_LAYER,
     CONV_LAYER,
@@ -33,6 +34,7 @@ typedef enum scope {
 static const unsigned kind_of_scope[] = {[EVERY_LAYER] = ~0u,
                                          [ATTENTION_LAYER] = RVLI_LAYER_ATTENTION,
                                          [KEYS_LAYER] = RVLI_LAYER_KEYS,
+                                         [VALUES_LAYER] = RVLI_LAYER_KEYS,
                                          [DELTA_LAYER] = RVLI_LAYER_DELTA,
                                          [MAMBA_LAYER] = RVLI_LAYER_MAMBA,
                                          [CONV_LAYER] = RVLI_LAYER_CONV,
@@ -103,8 +105,8 @@ static const rule rules[] = {
     {ATTENTION "k_proj.weight", KEYS_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
     {ATTENTION "k_proj.bias", KEYS_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
      0},
-    {ATTENTION "v_proj.weight", KEYS_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
-    {ATTENTION "v_proj.bias", KEYS_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
+    {ATTENTION "v_proj.weight", VALUES_LAYER, RVLI_GQA, 0, D(KV), D(HIDDEN), BY_KV_HEADS, QKV, 1},
+    {ATTENTION "v_proj.bias", VALUES_LAYER, RVLI_QKV_BIAS, 0, D(KV), D(ONE), BY_KV_HEADS, QKV_BIAS,
      0},
 
     {ATTENTION "q_proj.weight", ATTENTION_LAYER, RVLI_MLA, RVLI_Q_LORA, D(Q), D(HIDDEN), BY_ROWS,
@@ -246,21 +248,32 @@ static const rule rules[] = {
      ALONE, 1},
     {LAYER "laurel.post_laurel_norm.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE,
      ALONE, 0},
-    {LAYER "per_layer_input_gate.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(PER_LAYER), D(HIDDEN),
+    {LAYER "per_layer_input_gate.weight", EVERY_LAYER, RVLI_PER_LAYER, 0, D(PER_LAYER), D(HIDDEN),
      WHOLE, ALONE, 1},
-    {LAYER "per_layer_projection.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(PER_LAYER),
+    {LAYER "per_layer_projection.weight", EVERY_LAYER, RVLI_PER_LAYER, 0, D(HIDDEN), D(PER_LAYER),
      WHOLE, ALONE, 1},
-    {LAYER "post_per_layer_input_norm.weight", EVERY_LAYER, RVLI_ALTUP, 0, D(HIDDEN), D(ONE), WHOLE,
+    {LAYER "post_per_layer_input_norm.weight", EVERY_LAYER, RVLI_PER_LAYER, 0, D(HIDDEN), D(ONE),
+     WHOLE, ALONE, 0},
+
+    {LAYER "layer_scalar", EVERY_LAYER, RVLI_LAYER_SCALE, 0, D(ONE), D(ONE), WHOLE, ALONE, 0},
+    {MLP "gate.scale", SPARSE_LAYER, RVLI_LAYER_SCALE, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
+    {MLP "gate.per_expert_scale", SPARSE_LAYER, RVLI_LAYER_SCALE, 0, D(EXPERTS), D(ONE), WHOLE,
      ALONE, 0},
+    {LAYER "post_feedforward_layernorm_1.weight", SPARSE_LAYER, RVLI_LAYER_SCALE, 0, D(HIDDEN),
+     D(ONE), WHOLE, ALONE, 0},
+    {LAYER "post_feedforward_layernorm_2.weight", SPARSE_LAYER, RVLI_LAYER_SCALE, 0, D(HIDDEN),
+     D(ONE), WHOLE, ALONE, 0},
+    {LAYER "pre_feedforward_layernorm_2.weight", SPARSE_LAYER, RVLI_LAYER_SCALE, 0, D(HIDDEN),
+     D(ONE), WHOLE, ALONE, 0},
 
     {"model.norm.weight", LAST, 0, 0, D(HIDDEN), D(ONE), WHOLE, ALONE, 0},
     {"lm_head.weight", LAST, RVLI_HEAD, 0, D(VOCABULARY), D(HIDDEN), BY_VOCABULARY, ALONE, 0},
     {"lm_head.bias", LAST, RVLI_HEAD_BIAS, 0, D(VOCABULARY), D(ONE), BY_VOCABULARY, ALONE, 0},
-    {"model.embed_tokens_per_layer.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER_VOCABULARY),
+    {"model.embed_tokens_per_layer.weight", LAST, RVLI_PER_LAYER, 0, D(PER_LAYER_VOCABULARY),
      D(PER_LAYER_ALL), BY_ROWS, ALONE, 0},
-    {"model.per_layer_model_projection.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER_ALL), D(HIDDEN),
-     WHOLE, ALONE, 0},
-    {"model.per_layer_projection_norm.weight", LAST, RVLI_ALTUP, 0, D(PER_LAYER), D(ONE), WHOLE,
+    {"model.per_layer_model_projection.weight", LAST, RVLI_PER_LAYER, 0, D(PER_LAYER_ALL),
+     D(HIDDEN), WHOLE, ALONE, 0},
+    {"model.per_layer_projection_norm.weight", LAST, RVLI_PER_LAYER, 0, D(PER_LAYER), D(ONE), WHOLE,
      ALONE, 0},
     {"model.altup_projections.weight", LAST, RVLI_ALTUP, 0, D(ALTUP_OTHERS), D(HIDDEN), WHOLE,
      ALONE, 0},
@@ -276,9 +289,17 @@ static bool applies(const rule *r, const rvl_model *model)
     return (model->features & r->needs) == r->needs && (model->features & r->unless) == 0;
 }
 
-static bool in_layer(const rule *r, const rvl_model *model, uint32_t layer)
+static bool in_layer_of_engine(const rule *r, const rvl_model *model, uint32_t layer)
 {
     return applies(r, model) && (model->kinds[layer] & kind_of_scope[r->scope]) != 0;
+}
+
+/* Where keys are values, too, an engine has their projection twice. */
+static bool in_layer(const rule *r, const rvl_model *model, uint32_t layer)
+{
+    bool copied =
+        r->scope == VALUES_LAYER && rvli_layer_is(model, layer, RVLI_LAYER_KEYS_AS_VALUES);
+    return !copied && in_layer_of_engine(r, model, layer);
 }
 
 /* ---- Names ---- */
@@ -314,20 +335,27 @@ void rvli_model_keep(rvl_model *model, uint32_t layer, rvli_module_fn matches, v
 /* ---- Groups ---- */
 
 /* A rule's rows, or those of its whole group at its first member in the layer; 0 at the others. */
-typedef uint64_t (*rows_fn)(const rule *r, const void *user);
+typedef uint64_t (*rows_fn)(const rule *r, uint32_t layer, const void *user);
+typedef bool (*there_fn)(const rule *r, const rvl_model *model, uint32_t layer);
 
-static uint64_t group_rows(size_t index, const rvl_model *model, uint32_t layer, rows_fn rows_of,
-                           const void *user)
+/* The rows of a rule, and which rules are there. */
+typedef struct rows_of {
+    rows_fn fn;
+    there_fn is_there;
+    const void *user;
+} rows_of;
+
+static uint64_t group_rows(size_t index, const rvl_model *model, uint32_t layer, rows_of of)
 {
     const rule *r = &rules[index];
-    uint64_t rows = rows_of(r, user);
+    uint64_t rows = of.fn(r, layer, of.user);
     for (size_t i = 0; r->group != ALONE && i < RULE_COUNT; i++) {
         const rule *other = &rules[i];
-        if (i == index || other->group != r->group || !in_layer(other, model, layer))
+        if (i == index || other->group != r->group || !of.is_there(other, model, layer))
             continue;
         if (i < index)
             return 0;
-        rows += rows_of(other, user);
+        rows += of.fn(other, layer, of.user);
     }
     return rows;
 }
@@ -343,7 +371,8 @@ uint64_t rvli_tensor_share(const rvli_tensor *tensor, uint64_t ranks)
 bool rvli_tensor_learns(const rvli_tensor *tensor)
 {
     return strncmp(tensor->pattern, INDEXER, sizeof INDEXER - 1) != 0 &&
-           strcmp(tensor->pattern, MLP "gate.e_score_correction_bias") != 0;
+           strcmp(tensor->pattern, MLP "gate.e_score_correction_bias") != 0 &&
+           strcmp(tensor->pattern, LAYER "layer_scalar") != 0;
 }
 
 /* ---- As the checkpoint has them ---- */
@@ -355,10 +384,14 @@ typedef struct walk {
     void *user;
 } walk;
 
-static uint64_t whole_rows(const rule *r, const void *user)
+static uint64_t whole_rows(const rule *r, uint32_t layer, const void *user)
 {
-    const rvl_model *model = user;
-    return model->dim[r->rows];
+    return rvli_layer_dim(user, layer, r->rows);
+}
+
+static uint64_t whole_group_rows(size_t index, const rvl_model *model, uint32_t layer)
+{
+    return group_rows(index, model, layer, (rows_of){whole_rows, in_layer, model});
 }
 
 static bool is_fused(const rule *r, const rvl_model *model)
@@ -368,11 +401,15 @@ static bool is_fused(const rule *r, const rvl_model *model)
 
 static void visit(const walk *w, const rule *r, uint32_t layer, uint32_t expert)
 {
-    rvli_tensor tensor = {
-        r->pattern, layer, expert, w->model->dim[r->rows], w->model->dim[r->columns], 1};
+    rvli_tensor tensor = {r->pattern,
+                          layer,
+                          expert,
+                          rvli_layer_dim(w->model, layer, r->rows),
+                          rvli_layer_dim(w->model, layer, r->columns),
+                          1};
     if (is_fused(r, w->model)) {
         tensor.pattern = fused[r->group].pattern;
-        tensor.rows = group_rows((size_t)(r - rules), w->model, layer, whole_rows, w->model);
+        tensor.rows = whole_group_rows((size_t)(r - rules), w->model, layer);
     }
     if (tensor.rows > 0)
         w->fn(w->user, &tensor);
@@ -406,7 +443,7 @@ static void walk_stacks(const walk *w, uint32_t layer)
         rvli_tensor tensor = {rules[i].pattern,
                               layer,
                               0,
-                              group_rows(i, w->model, layer, whole_rows, w->model),
+                              whole_group_rows(i, w->model, layer),
                               w->model->dim[rules[i].columns],
                               w->model->experts};
         if (tensor.rows > 0)
@@ -447,15 +484,16 @@ void rvli_model_walk_trained(const rvl_model *model, rvli_tensor_fn fn, void *us
     walk_all(&(walk){.model = model, .stacked = true, .fn = fn, .user = user});
 }
 
-/* How often a rule's tensor is there. */
-static uint64_t times(const rule *r, const rvl_model *model)
+/* Elements of a rule's tensors in a layer, or outside of layers; PARAMETERS_MAX + 1 where there are
+ * more. */
+static uint64_t elements_of(const rule *r, const rvl_model *model, uint32_t layer)
 {
-    uint64_t layers = 0;
-    if (r->scope == FIRST || r->scope == LAST)
-        return applies(r, model) ? 1 : 0;
-    for (uint32_t layer = 0; layer < model->layers; layer++)
-        layers += in_layer(r, model, layer);
-    return r->scope == EXPERT ? layers * model->experts : layers;
+    uint64_t rows = rvli_layer_dim(model, layer, r->rows);
+    uint64_t elements = rows * rvli_layer_dim(model, layer, r->columns); /* at most 2^48 */
+    uint64_t count = r->scope == EXPERT ? model->experts : 1;
+    if (count > 0 && elements > RVLI_MODEL_PARAMETERS_MAX / count)
+        return RVLI_MODEL_PARAMETERS_MAX + 1;
+    return elements * count;
 }
 
 uint64_t rvli_model_count(const rvl_model *model)
@@ -463,15 +501,17 @@ uint64_t rvli_model_count(const rvl_model *model)
     uint64_t sum = 0;
     for (size_t i = 0; i < RULE_COUNT; i++) {
         const rule *r = &rules[i];
-        uint64_t elements = model->dim[r->rows] * model->dim[r->columns]; /* at most 2^48 */
-        uint64_t count = times(r, model);
-        if (elements == 0 || count == 0)
+        bool outside = r->scope == FIRST || r->scope == LAST;
+        if (!applies(r, model))
             continue;
-        if (elements > RVLI_MODEL_PARAMETERS_MAX / count)
-            return RVLI_MODEL_PARAMETERS_MAX + 1;
-        sum += elements * count;
-        if (sum > RVLI_MODEL_PARAMETERS_MAX)
-            return RVLI_MODEL_PARAMETERS_MAX + 1;
+        for (uint32_t layer = 0; layer < (outside ? 1 : model->layers); layer++) {
+            if (outside)
+                sum += elements_of(r, model, RVL_MODEL_NO_LAYER);
+            else if (in_layer(r, model, layer))
+                sum += elements_of(r, model, layer);
+            if (sum > RVLI_MODEL_PARAMETERS_MAX)
+                return RVLI_MODEL_PARAMETERS_MAX + 1;
+        }
     }
     return sum;
 }
@@ -499,15 +539,16 @@ static uint64_t rank_grouped(uint64_t rows, const engine_walk *w)
            w->plan->mamba_groups * width;
 }
 
-static uint64_t rank_rows(const rule *r, const void *user)
+static uint64_t rank_rows(const rule *r, uint32_t layer, const void *user)
 {
     const engine_walk *w = user;
-    uint64_t rows = w->model->dim[r->rows];
+    uint64_t rows = rvli_layer_dim(w->model, layer, r->rows);
     switch (r->split) {
     case BY_ROWS:
         return rows / ranks_of(r, w->plan);
     case BY_KV_HEADS:
-        return rows / w->model->kv_heads * w->plan->kv_heads;
+        return rows / rvli_layer_kv_heads(w->model, layer) *
+               rvli_rank_kv_heads(w->model, w->plan, layer);
     case BY_GROUPS:
         return rank_grouped(rows, w);
     case BY_VOCABULARY:
@@ -517,9 +558,9 @@ static uint64_t rank_rows(const rule *r, const void *user)
     }
 }
 
-static uint64_t rank_columns(const rule *r, const engine_walk *w)
+static uint64_t rank_columns(const rule *r, uint32_t layer, const engine_walk *w)
 {
-    uint64_t columns = w->model->dim[r->columns];
+    uint64_t columns = rvli_layer_dim(w->model, layer, r->columns);
     return r->split == BY_COLUMNS ? columns / ranks_of(r, w->plan) : columns;
 }
 
@@ -557,11 +598,11 @@ static bool is_kept(const engine_walk *w, size_t index, uint32_t layer)
 static void emit_layer_rule(const engine_walk *w, size_t index, uint32_t layer)
 {
     const rule *r = &rules[index];
-    uint64_t rows = group_rows(index, w->model, layer, rank_rows, w);
+    uint64_t rows = group_rows(index, w->model, layer, (rows_of){rank_rows, in_layer_of_engine, w});
     uint64_t stack = r->scope == EXPERT ? w->model->experts / w->plan->options.ep : 1;
     bool quantised = r->quantised && !is_kept(w, index, layer);
     if (rows > 0)
-        emit(w, quantised, stack, rows, rank_columns(r, w));
+        emit(w, quantised, stack, rows, rank_columns(r, layer, w));
 }
 
 static void emit_scope(const engine_walk *w, scope wanted)
@@ -569,7 +610,8 @@ static void emit_scope(const engine_walk *w, scope wanted)
     for (size_t i = 0; i < RULE_COUNT; i++) {
         const rule *r = &rules[i];
         if (r->scope == wanted && applies(r, w->model))
-            emit(w, r->quantised, 1, rank_rows(r, w), rank_columns(r, w));
+            emit(w, r->quantised, 1, rank_rows(r, RVL_MODEL_NO_LAYER, w),
+                 rank_columns(r, RVL_MODEL_NO_LAYER, w));
     }
 }
 
@@ -586,7 +628,7 @@ void rvli_model_walk_engine(const rvl_model *model, const rvli_plan *plan, rvli_
         rvli_tower_walk_engine(model, plan, fn, user);
     for (uint32_t layer = plan->first_layer; layer < plan->first_layer + plan->layer_count; layer++)
         for (size_t i = 0; i < RULE_COUNT; i++) {
-            if (in_layer(&rules[i], model, layer))
+            if (in_layer_of_engine(&rules[i], model, layer))
                 emit_layer_rule(&w, i, layer);
         }
     if (last)

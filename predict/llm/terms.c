@@ -237,18 +237,18 @@ static void make_all_gather(const maker *m)
 
 /* ---- Activations and logits ---- */
 
-uint64_t rvli_attention_kept_bytes(const rvl_model *m)
+uint64_t rvli_attention_kept_bytes(const rvl_model *m, uint32_t layer)
 {
     const uint64_t *d = m->dim;
-    uint64_t attended = BF16_BYTES * d[RVLI_DIM_ATTENDED], sums = FP32_BYTES * m->heads;
+    uint64_t q = rvli_layer_dim(m, layer, RVLI_DIM_Q), kv = rvli_layer_dim(m, layer, RVLI_DIM_KV);
+    uint64_t attended = BF16_BYTES * rvli_layer_dim(m, layer, RVLI_DIM_ATTENDED);
+    uint64_t sums = FP32_BYTES * m->heads;
     if (m->features & RVLI_MLA)
         return BF16_BYTES * (2 * d[RVLI_DIM_Q_LORA] + 2 * d[RVLI_DIM_Q] + d[RVLI_DIM_KV_DOWN] +
                              d[RVLI_DIM_KV_LORA]) +
                2 * attended + sums;
-    uint64_t normed = m->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)
-                          ? BF16_BYTES * (d[RVLI_DIM_Q] + d[RVLI_DIM_KV])
-                          : 0;
-    return BF16_BYTES * (d[RVLI_DIM_Q] + 2 * d[RVLI_DIM_KV]) + attended + sums + normed;
+    uint64_t normed = m->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM) ? BF16_BYTES * (q + kv) : 0;
+    return BF16_BYTES * (q + 2 * kv) + attended + sums + normed;
 }
 
 /* Of a gated delta net (step/delta.c, step/delta_rule.c). In bf16: what is convolved, and behind
@@ -280,10 +280,11 @@ uint64_t rvli_experts_kept_bytes(const rvl_model *m)
 }
 
 /* math keeps the softmax of all scores, and q, k, v for every head, in fp32. */
-static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o)
+static uint64_t math_activations(const rvl_model *m, const rvl_model_options *o, uint32_t layer)
 {
     return o->attention == RVL_MODEL_ATTENTION_MATH
-               ? FP32_BYTES * (m->heads * (uint64_t)o->seq_len + 3 * m->dim[RVLI_DIM_Q])
+               ? FP32_BYTES *
+                     (m->heads * (uint64_t)o->seq_len + 3 * rvli_layer_dim(m, layer, RVLI_DIM_Q))
                : 0;
 }
 
@@ -306,7 +307,7 @@ static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o
     uint64_t norms = m->features & RVLI_FOUR_NORMS ? 6 : m->features & RVLI_ONE_NORM ? 2 : 4;
     uint64_t bytes = norms * BF16_BYTES * d[RVLI_DIM_HIDDEN];
     if (rvli_layer_is(m, layer, RVLI_LAYER_ATTENTION))
-        bytes += rvli_attention_kept_bytes(m) + math_activations(m, o);
+        bytes += rvli_attention_kept_bytes(m, layer) + math_activations(m, o, layer);
     if (rvli_layer_is(m, layer, RVLI_LAYER_MAMBA))
         bytes += mamba_activations(m);
     if (rvli_layer_is(m, layer, RVLI_LAYER_DELTA))
@@ -314,7 +315,7 @@ static uint64_t layer_activations(const rvl_model *m, const rvl_model_options *o
     if (rvli_layer_is(m, layer, RVLI_LAYER_CONV)) /* three parts, product, convolved, output */
         bytes += 6 * BF16_BYTES * d[RVLI_DIM_HIDDEN];
     if (rvli_layer_is(m, layer, RVLI_LAYER_DENSE))
-        bytes += mlp_activations(m, d[RVLI_DIM_INTERMEDIATE]);
+        bytes += mlp_activations(m, rvli_layer_dim(m, layer, RVLI_DIM_INTERMEDIATE));
     if (rvli_layer_is(m, layer, RVLI_LAYER_SPARSE))
         bytes += rvli_experts_kept_bytes(m);
     return bytes;
@@ -389,26 +390,37 @@ static void make_logits(const maker *m, uint64_t context_ranks, uint64_t vocabul
 
 /* ---- The engine ---- */
 
-/* Bytes a token of the widest point of a layer, on this rank. */
+/* Bytes a token of attention in a layer, on this rank. */
+static uint64_t prefill_attention(const maker *m, uint32_t layer)
+{
+    const rvl_model *model = m->model;
+    uint64_t tp = m->plan->options.tp;
+    uint64_t each = rvli_layer_dim(model, layer, RVLI_DIM_ATTENDED) / tp +
+                    rvli_layer_dim(model, layer, RVLI_DIM_Q) / tp;
+    if (model->features & RVLI_MLA)
+        return each + model->dim[RVLI_DIM_KV_UP] / tp;
+    return each +
+           2 * (rvli_layer_dim(model, layer, RVLI_DIM_KV) / rvli_layer_kv_heads(model, layer) *
+                rvli_rank_kv_heads(model, m->plan, layer));
+}
+
+/* Of the widest point of a layer. */
 static uint64_t prefill_bytes(const maker *m)
 {
     const rvl_model *model = m->model;
     const uint64_t *d = model->dim;
     uint64_t tp = m->plan->options.tp, widest = 0;
-    uint64_t attention = d[RVLI_DIM_ATTENDED] / tp + d[RVLI_DIM_Q] / tp;
-    if (model->features & RVLI_MLA)
-        attention += d[RVLI_DIM_KV_UP] / tp;
-    else
-        attention += 2 * (d[RVLI_DIM_KV] / model->kv_heads * m->plan->kv_heads);
     for (uint32_t layer = 0; layer < model->layers; layer++) {
-        uint64_t mlp = 3 * (d[RVLI_DIM_INTERMEDIATE] / tp);
+        uint64_t attention = prefill_attention(m, layer);
+        uint64_t mlp = 3 * (rvli_layer_dim(model, layer, RVLI_DIM_INTERMEDIATE) / tp);
         if (rvli_layer_is(model, layer, RVLI_LAYER_SPARSE))
             mlp = model->experts_per_token *
                   (3 * (d[RVLI_DIM_EXPERT_INTERMEDIATE] * m->plan->options.ep / tp) +
                    d[RVLI_DIM_HIDDEN]);
+        widest = attention > widest ? attention : widest;
         widest = mlp > widest ? mlp : widest;
     }
-    return BF16_BYTES * (2 * d[RVLI_DIM_HIDDEN] + (attention > widest ? attention : widest));
+    return BF16_BYTES * (2 * d[RVLI_DIM_HIDDEN] + widest);
 }
 
 static void make_buffers(const maker *m)

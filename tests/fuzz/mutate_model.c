@@ -231,11 +231,17 @@ static void set_known(tree *t, json_t *root)
                                           "moe_layer_end_index",
                                           "shared_intermediate_size",
                                           "altup_num_inputs",
+                                          "global_head_dim",
+                                          "num_global_key_value_heads",
+                                          "hidden_size_per_layer_input",
+                                          "top_k_experts",
+                                          "per_layer_config",
                                           "layer_types",
                                           "hybrid_override_pattern"};
     static const char *const flags[] = {
-        "tie_word_embeddings", "attention_bias", "mlp_bias", "use_bias",
-        "use_qk_norm",         "use_conv_bias"};
+        "tie_word_embeddings", "attention_bias", "mlp_bias",         "use_bias",
+        "use_qk_norm",         "use_conv_bias",  "attention_k_eq_v", "use_double_wide_mlp",
+        "enable_moe_block"};
     json_t *nested = json_object_get(root, "text_config");
     json_t *in = json_is_object(nested) && pick(t, 4) > 0 ? nested : root;
     switch (pick(t, 8)) {

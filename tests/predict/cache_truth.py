@@ -31,6 +31,9 @@ CASES = [
     ("gpt-oss-20b", 1, 65536),
     ("gemma-3-1b", 1, 32768),
     ("gemma-3n-e4b-text", 1, 16384),
+    ("gemma-4-31b", 1, 32768),
+    ("gemma-4-31b", 8, 32768),
+    ("gemma-4-e2b-text", 1, 16384),
     ("llama4-text", 8, 131072),
     ("kimi-k2", 16, 4096),
 ]
@@ -91,12 +94,15 @@ def keys_of(config, ranks):
         return vllm.MLAAttentionSpec(num_kv_heads=1, head_size=head, **sizes), None
     sizes["num_kv_heads"] = max(1, config["num_key_value_heads"] // ranks)
     sizes["head_size"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    last = None
+    last, all_tokens = None, dict(sizes)
+    if "global_head_dim" in config:
+        heads = config.get("num_global_key_value_heads", config["num_key_value_heads"])
+        all_tokens.update(num_kv_heads=max(1, heads // ranks), head_size=config["global_head_dim"])
     if config.get("attention_chunk_size"):
         last = vllm.ChunkedLocalAttentionSpec(attention_chunk_size=config["attention_chunk_size"], **sizes)
     elif config.get("sliding_window"):
         last = vllm.SlidingWindowSpec(sliding_window=config["sliding_window"], **sizes)
-    return vllm.FullAttentionSpec(**sizes), last
+    return vllm.FullAttentionSpec(**all_tokens), last
 
 
 def state_of(config, ranks, kind):

@@ -198,6 +198,12 @@ static const published models[] = {
     {"lfm2-350m", "lfm2", 354483968, 0},
     {"lfm2-8b-a1b", "lfm2_moe", 8339930560, 0},
     {"apertus-8b", "apertus", 8053338240, 0},
+    {"gemma-4-e2b-text", "gemma4_text", 4628569379, 0},
+    {"gemma-4-e4b-text", "gemma4_text", 7463013418, 0},
+    {"gemma-4-26b-a4b-text", "gemma4_text", 25233141790, 0},
+    {"gemma-4-31b", "gemma4", 30697345340, 0},
+    {"gemma-4-12b-text", "gemma4_unified_text", 11907350320, 0},
+    {"gemma-4-12b", "gemma4_unified", 11907350320, 0},
 };
 
 typedef struct totals {
@@ -241,7 +247,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 78);
+    assert_int_equal(count, 82);
 }
 
 typedef struct wanted {
@@ -447,7 +453,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 78 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 82 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -900,6 +906,11 @@ static const sequence sequences[] = {
      UINT64_C(512) * 4 * 8192 + 36 * (UINT64_C(3) * (768 + 256) * 2 + 768 * 128 * 2), 44},
     /* 15 layers have no cache; of the others 4 see all, 16 the last 512. */
     {"gemma-3n-e4b-text", 1, 16384, UINT64_C(2048) * (4 * 16384 + 16 * 512), 40},
+    /* 10 layers see all with 4 heads of 512, 50 the last 1024 with 16 of 256. */
+    {"gemma-4-31b", 1, 32768, UINT64_C(8192) * 10 * 32768 + UINT64_C(16384) * 50 * 1024, 120},
+    {"gemma-4-31b", 8, 32768, UINT64_C(2048) * 10 * 32768 + UINT64_C(2048) * 50 * 1024, 120},
+    /* 20 layers have no cache; of the others 3 see all, 12 the last 512. */
+    {"gemma-4-e2b-text", 1, 16384, UINT64_C(2048) * 3 * 16384 + UINT64_C(1024) * 12 * 512, 30},
     /* 6 layers of attention, 8 heads of 64; in 10 two inputs of a convolution. */
     {"lfm2-1.2b", 1, 8192, UINT64_C(2048) * 6 * 8192 + 10 * UINT64_C(2) * 2048 * 2, 22},
     {"lfm2-1.2b", 4, 8192, UINT64_C(512) * 6 * 8192 + 10 * UINT64_C(2) * 512 * 2, 22},
