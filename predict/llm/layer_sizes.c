@@ -42,8 +42,8 @@ uint64_t rvli_layer_dim(const rvl_model *model, uint32_t layer, rvli_dim dim)
 
 uint32_t rvli_layer_kv_heads(const rvl_model *model, uint32_t layer)
 {
-    return rvli_layer_is(model, layer, RVLI_LAYER_WIDE_HEADS) ? model->wide_kv_heads
-                                                              : model->kv_heads;
+    bool wide = layer < model->layers && rvli_layer_is(model, layer, RVLI_LAYER_WIDE_HEADS);
+    return wide ? model->wide_kv_heads : model->kv_heads;
 }
 
 uint64_t rvli_rank_kv_heads(const rvl_model *model, const rvli_plan *plan, uint32_t layer)

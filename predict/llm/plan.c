@@ -288,6 +288,33 @@ static rvl_status check_streams(const rvl_model_options *o)
     return RVL_OK;
 }
 
+/* Gemma 4's layers. */
+static rvl_status check_sized(const rvl_model *m, const rvl_model_options *o)
+{
+    if (m->experts > 0 && o->train != RVL_MODEL_TRAIN_NONE)
+        return refuse("--train", "the training step of Gemma 4's experts beside an MLP is not "
+                                 "worked out: say none");
+    if (o->lora_rank > 0)
+        return refuse("--lora", "adapters are not predicted for Gemma 4: leave it out");
+    if (o->flags & RVL_MODEL_OFFLOAD)
+        return refuse("--offload-activations", "is not predicted for Gemma 4: leave it out");
+    if (o->attention != RVL_MODEL_ATTENTION_AUTO)
+        return refuse("--attention",
+                      "is not known for Gemma 4, of which wide heads have one kernel "
+                      "(docs/model.md): leave it out");
+    return RVL_OK;
+}
+
+static rvl_status check_gemma(const rvl_model *m, const rvl_model_options *o)
+{
+    rvl_status status = RVL_OK;
+    if (m->features & RVLI_ALTUP)
+        status = check_streams(o);
+    if (status == RVL_OK && (m->features & RVLI_LAYER_SCALE))
+        status = check_sized(m, o);
+    return status;
+}
+
 /* Managed memory is known where bitsandbytes has it. */
 static rvl_status check_paged(const rvl_model_options *o)
 {
@@ -317,14 +344,9 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
         return refuse("--attention",
                       "efficient has no kernels for heads of q that share k and v, as this "
                       "model's do: choose cudnn, flash or math");
-    if ((m->features & RVLI_LAYER_SCALE) && o->train != RVL_MODEL_TRAIN_NONE)
-        return refuse("--train", "the training step of Gemma 4 is not worked out: say none");
-    if (m->features & RVLI_ALTUP) {
-        rvl_status whole = check_streams(o);
-        if (whole != RVL_OK)
-            return whole;
-    }
-    rvl_status status = check_paged(o);
+    rvl_status status = check_gemma(m, o);
+    if (status == RVL_OK)
+        status = check_paged(o);
     if (status == RVL_OK)
         status = check_context(m, o);
     if (status == RVL_OK)

@@ -82,7 +82,7 @@ static void sizes_differ_from_layer_to_layer(void **state)
                 "\"num_global_key_value_heads\":2,\"attention_k_eq_v\":true}",
          ends + 2 * sliding + 2 * layer_count(32, 2, 0, 96)},
         {"{\"model_type\":\"gemma4_unified_text\",\"hidden_size_per_layer_input\":256," SIZES
-         ",\"global_head_dim\":32}", /* whose class has no such embeddings */
+         ",\"global_head_dim\":32}", /* its class has no such embeddings */
          ends + 2 * sliding + 2 * layer_count(32, 4, 1, 96)},
         {GEMMA4 ",\"hidden_size_per_layer_input\":0,\"global_head_dim\":32,"
                 "\"num_kv_shared_layers\":1,\"use_double_wide_mlp\":true}",
@@ -165,33 +165,44 @@ static void engines_have_keys_as_values_twice(void **state)
     assert_int_equal(parameters[0], parameters[1] + 2 * UINT64_C(4) * 32 * HIDDEN);
 }
 
-static void a_step_is_refused(void **state)
+static void assert_step_refused(const char *text, rvl_model_options options, const char *key)
 {
-    (void)state;
     rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
-    rvl_model *model = parse(GEMMA4 "}");
-    const rvl_model_options options = {.struct_size = sizeof options, .train = RVL_MODEL_TRAIN_DDP};
+    rvl_model *model = parse(text);
+    options.struct_size = sizeof options;
     assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
     rvl_last_error(&error);
-    assert_string_equal(error.key, "--train");
+    assert_string_equal(error.key, key);
+    assert_null(step);
     rvl_model_close(model);
+}
+
+static void what_is_not_worked_out_is_refused(void **state)
+{
+    (void)state;
+    static const char experts[] = GEMMA4 ",\"enable_moe_block\":true,\"num_experts\":8,"
+                                         "\"top_k_experts\":2,\"moe_intermediate_size\":24}";
+    const rvl_model_options ddp = {.train = RVL_MODEL_TRAIN_DDP};
+    rvl_model_options lora = ddp, offload = ddp, attention = ddp;
+    lora.lora_rank = 8;
+    lora.lora_targets = RVL_MODEL_LORA_ALL_LINEAR;
+    offload.flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD;
+    attention.attention = RVL_MODEL_ATTENTION_FLASH;
+    assert_step_refused(experts, ddp, "--train");
+    assert_step_refused(GEMMA4 "}", lora, "--lora");
+    assert_step_refused(GEMMA4 "}", offload, "--offload-activations");
+    assert_step_refused(GEMMA4 "}", attention, "--attention");
 }
 
 static void ranks_must_divide_the_heads_of_all_layers(void **state)
 {
     (void)state;
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model_step *step = NULL;
-    rvl_model *model = parse("{\"model_type\":\"gemma4_text\",\"hidden_size\":96,"
-                             "\"num_hidden_layers\":1,\"num_attention_heads\":24,"
-                             "\"num_key_value_heads\":8,\"head_dim\":16,\"intermediate_size\":96,"
-                             "\"attention_k_eq_v\":true,\"num_global_key_value_heads\":3}");
-    const rvl_model_options options = {.struct_size = sizeof options, .tp = 4};
-    assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
-    rvl_last_error(&error);
-    assert_string_equal(error.key, "num_global_key_value_heads");
-    rvl_model_close(model);
+    assert_step_refused("{\"model_type\":\"gemma4_text\",\"hidden_size\":96,"
+                        "\"num_hidden_layers\":1,\"num_attention_heads\":24,"
+                        "\"num_key_value_heads\":8,\"head_dim\":16,\"intermediate_size\":96,"
+                        "\"attention_k_eq_v\":true,\"num_global_key_value_heads\":3}",
+                        (rvl_model_options){.tp = 4}, "num_global_key_value_heads");
 }
 
 static void impossible_sizes_are_refused(void **state)
@@ -230,7 +241,7 @@ int main(void)
         cmocka_unit_test(experts_stand_beside_an_mlp),
         cmocka_unit_test(the_outer_tie_counts),
         cmocka_unit_test(engines_have_keys_as_values_twice),
-        cmocka_unit_test(a_step_is_refused),
+        cmocka_unit_test(what_is_not_worked_out_is_refused),
         cmocka_unit_test(ranks_must_divide_the_heads_of_all_layers),
         cmocka_unit_test(impossible_sizes_are_refused),
     };

@@ -252,12 +252,13 @@ static void add_learned(void *user, const rvli_tensor *tensor)
 {
     learned *l = user;
     if (strstr(tensor->pattern, ".indexer.") == NULL &&
-        strstr(tensor->pattern, "e_score_correction_bias") == NULL)
+        strstr(tensor->pattern, "e_score_correction_bias") == NULL &&
+        strstr(tensor->pattern, "layer_scalar") == NULL)
         l->bytes += (int64_t)(2 * rvli_tensor_share(tensor, l->ranks));
 }
 
-/* Of a rank's part of parameters that get a gradient: all but an indexer's, and a
- * bias of the choice of experts. */
+/* Of a rank's part of parameters that get a gradient: all but an indexer's, a bias of
+ * the choice of experts, and Gemma 4's number of a layer. */
 static int64_t learned_bytes(const rvl_model *model, const rvli_training_shape *shape)
 {
     learned l = {.ranks = shape->train == RVL_MODEL_TRAIN_FSDP ? shape->train_ranks : 1};
@@ -370,6 +371,8 @@ static void nothing_is_left_but_states(void **state)
                                         "lfm2-1.2b",
                                         "lfm2-8b-a1b",
                                         "apertus-8b",
+                                        "gemma-4-e2b-text",
+                                        "gemma-4-12b-text",
                                         "bamba-9b",
                                         "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -354,6 +354,18 @@ PROGRAMS = [
     ("simulated", "simulated-apertus-8b-4-layers", "apertus-8b", "--micro-batch 1 --seq-len 2048 --layers 4"),
     ("simulated", "simulated-apertus-8b-4-layers-recompute-reshard", "apertus-8b",
      "--micro-batch 1 --seq-len 3000 --layers 4 --recompute --reshard"),
+    ("simulated", "simulated-gemma-4-e2b", "gemma-4-e2b-text", "--micro-batch 1 --seq-len 2048"),
+    ("simulated", "simulated-gemma-4-e2b-below-window-recompute", "gemma-4-e2b-text",
+     "--micro-batch 3 --seq-len 400 --recompute"),
+    ("simulated", "simulated-gemma-4-e2b-ddp-freed", "gemma-4-e2b-text",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 1024"),
+    ("simulated", "simulated-gemma-4-e4b-two-sequences", "gemma-4-e4b-text", "--micro-batch 2 --seq-len 1000"),
+    ("simulated", "simulated-gemma-4-e4b-recompute-reshard", "gemma-4-e4b-text",
+     "--micro-batch 1 --seq-len 2048 --recompute --reshard"),
+    ("simulated", "simulated-gemma-4-31b-6-layers", "gemma-4-31b", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-gemma-4-31b-6-layers-recompute-reshard", "gemma-4-31b",
+     "--micro-batch 1 --seq-len 3000 --layers 6 --recompute --reshard"),
+    ("simulated", "simulated-gemma-4-12b-6-layers", "gemma-4-12b-text", "--micro-batch 1 --seq-len 2048 --layers 6"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

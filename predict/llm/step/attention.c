@@ -7,12 +7,12 @@
 
 static uint64_t q_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_Q];
+    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_Q);
 }
 
 static uint64_t kv_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_KV];
+    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
 static bool has_norms(const rvli_training *t)
@@ -76,7 +76,7 @@ static uint64_t norm_rows(const rvli_training *t, uint64_t heads)
 
 static uint64_t norm_width(const rvli_training *t, uint64_t heads)
 {
-    uint64_t head = t->model->dim[RVLI_DIM_HEAD];
+    uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
     return (t->model->features & RVLI_WIDE_QK_NORM) != 0 ? heads * head : head;
 }
 
@@ -237,28 +237,59 @@ static rvli_block rotated(rvli_training *t, rvli_block projected)
     return output;
 }
 
-/* Gemma 3n: one after the other, with a norm of v; the last layers have no keys of their own. */
+/* From what was projected. */
+static rvli_block normed_v(rvli_training *t, rvli_layer *layer, rvli_block *projected, bool kept)
+{
+    rvli_block v = rvli_norm_plain_forward(t, t->tokens * rvli_kv_heads_here(t),
+                                           rvli_dim_here(t, RVLI_DIM_HEAD),
+                                           kept ? &layer->streams.v_norm : NULL);
+    rvli_release(t, projected);
+    return v;
+}
+
+/* Gemma 4 projects k and v before both are normed, or k alone for both. */
+static void both_forward(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    uint64_t heads = rvli_kv_heads_here(t);
+    bool shared = rvli_layer_is(t->model, number, RVLI_LAYER_KEYS_AS_VALUES);
+    rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    rvli_block v = shared ? NULL : rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
+    rvli_block output = rvli_norm_forward(t, norm_rows(t, heads), norm_width(t, heads),
+                                          kept ? &layer->k_norm : NULL);
+    if (shared)
+        v = k;
+    else
+        rvli_release(t, &k);
+    layer->k = rotated(t, output);
+    layer->v = normed_v(t, layer, &v, kept);
+}
+
+/* Gemma 3n and 4: one after the other, with a norm of v; the last layers have no keys of their own.
+ */
 static void in_turn_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    uint64_t heads = t->model->kv_heads, head = t->model->dim[RVLI_DIM_HEAD];
     rvli_block q = rvli_linear_forward(t, number, RVLI_ROLE_Q, kept);
     layer->q = rotated(t, normed(t, q, t->model->heads, &layer->q_norm, kept));
     if (!rvli_layer_is(t->model, number, RVLI_LAYER_KEYS))
         return;
+    if (rvli_is_scaled(t)) {
+        both_forward(t, number, kept);
+        return;
+    }
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
-    layer->k = rotated(t, normed(t, k, heads, &layer->k_norm, kept));
+    layer->k = rotated(t, normed(t, k, rvli_kv_heads_here(t), &layer->k_norm, kept));
     rvli_block v = rvli_linear_forward(t, number, RVLI_ROLE_V, kept);
-    layer->v =
-        rvli_norm_plain_forward(t, t->tokens * heads, head, kept ? &layer->streams.v_norm : NULL);
-    rvli_release(t, &v);
+    layer->v = normed_v(t, layer, &v, kept);
 }
 
-/* Whether later layers of the same kind use its keys. */
+/* Whether later layers of the same kind use its keys; Gemma 4 holds the last ones of each kind even
+ * if none does. */
 static bool shares_keys(const rvli_training *t, uint32_t number)
 {
     const rvl_model *model = t->model;
-    bool windowed = rvli_layer_is(model, number, RVLI_LAYER_WINDOW), shared = false;
+    bool windowed = rvli_layer_is(model, number, RVLI_LAYER_WINDOW), shared = rvli_is_scaled(t);
     if (!rvli_layer_is(model, number, RVLI_LAYER_KEYS))
         return false;
     for (uint32_t later = number + 1; later < model->layers; later++) {
@@ -279,7 +310,7 @@ static void hold_keys(rvli_training *t, uint32_t number, bool kept)
     bool windowed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
     bool again = kept && (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     bool copied = layer->wide_k != NULL || !kept;
-    if (again || !copied || !rvli_has_streams(t) || !shares_keys(t, number))
+    if (again || !copied || !rvli_is_in_turn(t) || !shares_keys(t, number))
         return;
     t->streams.keys[windowed] = layer->k;
     t->streams.values[windowed] = layer->v;
@@ -291,7 +322,7 @@ typedef void (*forward_fn)(rvli_training *t, uint32_t number, bool kept);
 
 static forward_fn forward_of(const rvli_training *t)
 {
-    if (rvli_has_streams(t))
+    if (rvli_is_in_turn(t))
         return in_turn_forward;
     return is_fused(t) ? fused_forward : apart_forward;
 }
@@ -385,15 +416,16 @@ static bool is_first_with_attention(const rvli_training *t, uint32_t number)
     return number == 0;
 }
 
-/* Takes the gradient of what was rotated, and answers that of what it was. The last frees the
- * angles. */
-static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient, bool last)
+/* Takes the gradient of what was rotated, and answers that of what it was. angles: which go; NULL:
+ * none, others need them. */
+static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient,
+                                  rvli_block *angles)
 {
     if (rotates_by_halves(t))
         return halves_backward(t, bytes, gradient);
     rvli_block by_sine = rvli_activation(t, bytes);
-    if (last)
-        rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
+    if (angles != NULL)
+        rvli_release(t, &angles[RVLI_ROTARY_SINE]);
     rvli_block negated = rvli_activation(t, bytes / 2);
     rvli_block first_half = rvli_activation(t, bytes);
     rvli_release(t, &negated);
@@ -402,8 +434,8 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
     rvli_release(t, &second_half);
     rvli_block by_cosine = rvli_activation(t, bytes);
     rvli_release(t, gradient);
-    if (last)
-        rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]);
+    if (angles != NULL)
+        rvli_release(t, &angles[RVLI_ROTARY_COSINE]);
     rvli_release(t, &by_cosine);
     return first_half;
 }
@@ -471,11 +503,11 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
         norms_apart_backward(t, number, of);
     rvli_block none = NULL; /* that of both parts stays */
     rvli_block rotated_k =
-        with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, false) : NULL;
+        with_k ? rotate_backward(t, k, is_joined(t) ? &none : &of->k, NULL) : NULL;
     if (!with_k)
         rvli_release(t, &of->k);
-    rvli_block rotated_q =
-        rotate_backward(t, q, is_joined(t) ? &none : &of->q, is_first_with_attention(t, number));
+    rvli_block *angles = is_first_with_attention(t, number) ? t->rotary : NULL;
+    rvli_block rotated_q = rotate_backward(t, q, is_joined(t) ? &none : &of->q, angles);
     if (is_joined(t)) {
         join_part_backward(t, kv_bytes(t), &rotated_k, &of->k);
         join_part_backward(t, q_bytes(t), &rotated_q, &of->q);
@@ -599,39 +631,73 @@ static void share_backward(rvli_training *t, uint32_t number, rvli_attention_gra
     }
 }
 
-/* From the gradient of q or k as attention got it to a part of the input's. */
-static void in_turn_part_backward(rvli_training *t, uint32_t number, rvli_role role,
-                                  rvli_block *gradient, rvli_sum *of_input)
+/* The angles that go with this layer: Gemma 4's with the first layer of their kind. */
+static rvli_block *last_angles(rvli_training *t, uint32_t number)
+{
+    bool windowed = rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW);
+    if (!rvli_is_scaled(t))
+        return number == 0 ? t->rotary : NULL;
+    for (uint32_t lower = 0; lower < number; lower++) {
+        if (rvli_layer_is(t->model, lower, RVLI_LAYER_WINDOW) == windowed)
+            return NULL;
+    }
+    return windowed ? t->rotary : t->streams.rotary;
+}
+
+/* From the gradient of q or k as attention got it to that of what was projected. */
+static rvli_block in_turn_normed_backward(rvli_training *t, uint32_t number, rvli_role role,
+                                          rvli_block *gradient)
 {
     rvli_layer *layer = &t->layers[number];
     bool is_q = role == RVLI_ROLE_Q;
-    uint64_t heads = is_q ? t->model->heads : t->model->kv_heads;
-    rvli_block rotated =
-        rotate_backward(t, is_q ? q_bytes(t) : kv_bytes(t), gradient, is_q && number == 0);
-    rvli_block projected = rvli_norm_backward(
-        t, norm_rows(t, heads), norm_width(t, heads), is_q ? &layer->q_norm : &layer->k_norm,
-        &t->units[number], is_q ? RVLI_ROLE_Q_NORM : RVLI_ROLE_K_NORM, rotated);
-    rvli_block part = rvli_linear_backward(t, number, role, RVLI_ROLE_OTHER, &projected, of_input);
-    rvli_release(t, &projected);
+    uint64_t heads = is_q ? t->model->heads : rvli_kv_heads_here(t);
+    rvli_block rotated = rotate_backward(t, is_q ? q_bytes(t) : kv_bytes(t), gradient,
+                                         is_q ? last_angles(t, number) : NULL);
+    return rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads),
+                              is_q ? &layer->q_norm : &layer->k_norm, &t->units[number],
+                              is_q ? RVLI_ROLE_Q_NORM : RVLI_ROLE_K_NORM, rotated);
+}
+
+/* From there to a part of the input's, which goes with q unless streams need it later. */
+static void in_turn_linear_backward(rvli_training *t, uint32_t number, rvli_role role,
+                                    rvli_block *projected, rvli_sum *of_input)
+{
+    rvli_block part = rvli_linear_backward(t, number, role, RVLI_ROLE_OTHER, projected, of_input);
+    rvli_release(t, projected);
+    if (role == RVLI_ROLE_Q && !rvli_has_streams(t))
+        rvli_release(t, &t->layers[number].attention_input);
     rvli_add(t, of_input, &part, true);
+}
+
+static void keys_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
+                          rvli_sum *of_input)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block v =
+        rvli_norm_plain_backward(t, t->tokens * rvli_kv_heads_here(t),
+                                 rvli_dim_here(t, RVLI_DIM_HEAD), &layer->streams.v_norm, of->v);
+    bool shared = rvli_layer_is(t->model, number, RVLI_LAYER_KEYS_AS_VALUES);
+    if (!rvli_is_scaled(t))
+        in_turn_linear_backward(t, number, RVLI_ROLE_V, &v, of_input);
+    rvli_block k = in_turn_normed_backward(t, number, RVLI_ROLE_K, &of->k);
+    if (rvli_is_scaled(t) && !shared) { /* it lies by heads */
+        v = rvli_next(t, kv_bytes(t), &v);
+        in_turn_linear_backward(t, number, RVLI_ROLE_V, &v, of_input);
+    }
+    if (shared)
+        k = rvli_next(t, kv_bytes(t), &k); /* the sum of both */
+    rvli_release(t, &v);
+    in_turn_linear_backward(t, number, RVLI_ROLE_K, &k, of_input);
 }
 
 static void in_turn_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of,
                              rvli_sum *of_input)
 {
-    rvli_layer *layer = &t->layers[number];
-    uint64_t heads = t->model->kv_heads, head = t->model->dim[RVLI_DIM_HEAD];
     share_backward(t, number, of);
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_KEYS)) {
-        rvli_block v =
-            rvli_norm_plain_backward(t, t->tokens * heads, head, &layer->streams.v_norm, of->v);
-        rvli_block part =
-            rvli_linear_backward(t, number, RVLI_ROLE_V, RVLI_ROLE_OTHER, &v, of_input);
-        rvli_release(t, &v);
-        rvli_add(t, of_input, &part, true);
-        in_turn_part_backward(t, number, RVLI_ROLE_K, &of->k, of_input);
-    }
-    in_turn_part_backward(t, number, RVLI_ROLE_Q, &of->q, of_input);
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_KEYS))
+        keys_backward(t, number, of, of_input);
+    rvli_block q = in_turn_normed_backward(t, number, RVLI_ROLE_Q, &of->q);
+    in_turn_linear_backward(t, number, RVLI_ROLE_Q, &q, of_input);
 }
 
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
@@ -657,7 +723,7 @@ rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block
         rvli_release(t, &t->flow);
     rvli_attention_gradients of = {0};
     rvli_sdpa_backward(t, layer, &of_attended.block, &of);
-    if (rvli_has_streams(t)) {
+    if (rvli_is_in_turn(t)) {
         in_turn_backward(t, number, &of, &of_input);
         return of_input.block;
     }

@@ -151,6 +151,7 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
 void rvli_layer_forward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
+    t->at = number;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
     bool norm_has_it = rvli_is_wide(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     bool input_kept = recompute || norm_has_it || (!has_norms_before(t) && !rvli_is_frozen(t));
@@ -161,8 +162,9 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer, !recompute);
+    output = rvli_per_layer_forward(t, number, output, !recompute);
     rvli_reshard_forward(t, &t->units[number]);
-    if (input_kept)
+    if (input_kept && t->hidden != t->streams.embedded)
         layer->input = t->hidden;
     else if (t->hidden != t->embedded)
         rvli_release(t, &t->hidden);
@@ -201,10 +203,34 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     rvli_release(t, &gradient);
 }
 
+/* Gemma 4's number is kept, which autograd asks for first. So the whole layer is computed again
+ * before its backward pass begins. */
+static void scaled_backward(rvli_training *t, uint32_t number)
+{
+    uint64_t hidden = RVLI_HALF * t->tokens * width(t);
+    if (t->options->flags & RVL_MODEL_RECOMPUTE) {
+        rvli_fetch(t, RVL_MODEL_ACTIVATIONS, hidden);
+        rvli_block given = run(t, number, true, false);
+        rvli_block output = rvli_activation(t, hidden);
+        rvli_release(t, &given);
+        done_with_middle(t, &t->layers[number], true);
+        output = rvli_per_layer_forward(t, number, output, true);
+        rvli_release(t, &output);
+    }
+    t->flow = rvli_next(t, hidden, &t->flow);
+    rvli_per_layer_layer_backward(t, number);
+    backward(t, number, NULL);
+}
+
 void rvli_layer_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_block of_given = NULL;
+    t->at = number;
+    if (rvli_is_scaled(t)) {
+        scaled_backward(t, number);
+        return;
+    }
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
         if (t->model->features & RVLI_NUMBERS) /* which need nothing that was kept */
             of_given = behind_backward(t, &t->units[number], NULL, RVLI_ROLE_OTHER);

@@ -15,29 +15,28 @@
 /* The input of a role's layer, and what it gives. */
 static void widths(const rvli_training *t, rvli_role role, uint64_t *in_out, uint64_t *out_out)
 {
-    const uint64_t *dim = t->model->dim;
-    *in_out = dim[RVLI_DIM_HIDDEN];
-    *out_out = dim[RVLI_DIM_HIDDEN];
+    *in_out = rvli_dim_here(t, RVLI_DIM_HIDDEN);
+    *out_out = rvli_dim_here(t, RVLI_DIM_HIDDEN);
     if (role == RVLI_ROLE_Q)
-        *out_out = dim[RVLI_DIM_Q_OUT];
+        *out_out = rvli_dim_here(t, RVLI_DIM_Q_OUT);
     else if (role == RVLI_ROLE_K || role == RVLI_ROLE_V)
-        *out_out = dim[RVLI_DIM_KV];
+        *out_out = rvli_dim_here(t, RVLI_DIM_KV);
     else if (role == RVLI_ROLE_QKV)
-        *out_out = dim[RVLI_DIM_Q] + 2 * dim[RVLI_DIM_KV];
+        *out_out = rvli_dim_here(t, RVLI_DIM_Q) + 2 * rvli_dim_here(t, RVLI_DIM_KV);
     else if (role == RVLI_ROLE_O)
-        *in_out = dim[RVLI_DIM_ATTENDED];
+        *in_out = rvli_dim_here(t, RVLI_DIM_ATTENDED);
     else if (role == RVLI_ROLE_DOWN)
-        *in_out = dim[RVLI_DIM_INTERMEDIATE];
+        *in_out = rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
     else if (role == RVLI_ROLE_GATE_UP)
-        *out_out = 2 * dim[RVLI_DIM_INTERMEDIATE];
+        *out_out = 2 * rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
     else if (role == RVLI_ROLE_MAMBA_IN)
-        *out_out = dim[RVLI_DIM_MAMBA_IN];
+        *out_out = rvli_dim_here(t, RVLI_DIM_MAMBA_IN);
     else if (role == RVLI_ROLE_MAMBA_OUT)
-        *in_out = dim[RVLI_DIM_MAMBA_INNER];
+        *in_out = rvli_dim_here(t, RVLI_DIM_MAMBA_INNER);
     else if (role == RVLI_ROLE_CONV_IN)
-        *out_out = dim[RVLI_DIM_THREE_HIDDEN];
+        *out_out = rvli_dim_here(t, RVLI_DIM_THREE_HIDDEN);
     else if (role != RVLI_ROLE_CONV_OUT)
-        *out_out = dim[RVLI_DIM_INTERMEDIATE];
+        *out_out = rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
 }
 
 /* Whether a layer is given fp32, which it converts for its product. What attention gives is bf16.

@@ -291,7 +291,7 @@ void rvli_loss_forward(rvli_training *t)
     rvli_streams_done(t);
     rvli_indexer_end(t);
     rvli_masks_returned(t);
-    if (t->layers[0].input != t->embedded)
+    if (t->layers[0].input != t->embedded && t->streams.embedded != t->embedded)
         rvli_release(t, &t->embedded);
     t->embedded = NULL;
     kinds[t->options->loss](t);

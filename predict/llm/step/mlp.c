@@ -8,7 +8,7 @@
 
 static uint64_t inner_bytes(const rvli_training *t)
 {
-    return rvli_flow_bytes(t) * t->tokens * t->model->dim[RVLI_DIM_INTERMEDIATE];
+    return rvli_flow_bytes(t) * t->tokens * rvli_dim_here(t, RVLI_DIM_INTERMEDIATE);
 }
 
 /* Gemma 3n: what is below a bound that follows from a token's gate is cut off. */

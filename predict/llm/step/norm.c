@@ -24,7 +24,7 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
     uint64_t half = RVLI_HALF * elements, full = RVLI_FULL * elements;
     rvli_block first = rvli_activation(t, in_full(t) ? full : half);
     bool is_passing = rvli_has_complex_positions(t); /* Llama 4's has no name */
-    if (is_passing || (rvli_has_streams(t) && !kept))
+    if (is_passing || (rvli_is_in_turn(t) && !kept))
         rvli_release(t, &scaled); /* its name is given to the product */
     rvli_block output = rvli_activation(t, half);
     *normed_out = in_full(t) ? scaled : first;
@@ -40,11 +40,15 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &squares);
     rvli_block above_zero = rvli_activation(t, RVLI_FULL * rows);
+    if (rvli_is_in_turn(t))
+        rvli_release(t, &variance);
     rvli_block scale = rvli_activation(t, RVLI_FULL * rows);
-    rvli_release(t, &above_zero);
+    if (!rvli_is_in_turn(t))
+        rvli_release(t, &above_zero);
     rvli_block scaled = rvli_activation(t, RVLI_FULL * elements);
     if (kept == NULL) {
         rvli_release(t, &scale);
+        rvli_release(t, &above_zero);
         rvli_release(t, &input);
     }
     rvli_block normed = NULL;
@@ -53,7 +57,7 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         rvli_release(t, &normed);
     rvli_release(t, &variance);
     if (kept != NULL)
-        *kept = (rvli_norm){.input = input, .scale = scale, .normed = normed};
+        *kept = (rvli_norm){.input = input, .mean = above_zero, .scale = scale, .normed = normed};
     return output;
 }
 
@@ -64,13 +68,14 @@ static rvli_block scale_forward(rvli_training *t, uint64_t rows, uint64_t width,
     rvli_block squares = rvli_activation(t, RVLI_FULL * rows * width);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &squares);
+    rvli_block mean = rvli_next(t, RVLI_FULL * rows, &variance);
     rvli_block scale = rvli_activation(t, RVLI_FULL * rows);
-    rvli_release(t, &variance);
     rvli_block scaled = rvli_activation(t, RVLI_FULL * rows * width);
     if (kept != NULL) {
-        *kept = (rvli_norm){.input = input, .scale = scale};
+        *kept = (rvli_norm){.input = input, .mean = mean, .scale = scale};
         return scaled;
     }
+    rvli_release(t, &mean);
     rvli_release(t, &scale);
     rvli_release(t, &input);
     return scaled;
@@ -141,6 +146,7 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_release(t, &cube);
     rvli_fetched(t);
     rvli_release(t, &of_scale);
+    rvli_release(t, &kept->mean);
     rvli_release(t, &kept->scale);
     rvli_block of_squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_release(t, &of_variance);
@@ -232,6 +238,8 @@ static rvli_block scaled_backward(rvli_training *t, uint64_t rows, uint64_t widt
     rvli_block of_scale = rvli_activation(t, RVLI_FULL * rows);
     rvli_release(t, &by_scale);
     rvli_release(t, &of_scaled);
+    if (kept->mean != NULL) /* of which the scale was a power */
+        rvli_release(t, &kept->scale);
     if (in_place)
         rvli_release(t, &of_input);
     scale_backward(t, rows, elements, kept, of_scale);

@@ -81,6 +81,8 @@ static const named_role roles[] = {
     {"model.embed_tokens_per_layer.weight", RVLI_ROLE_EMBEDDINGS},
     {"model.per_layer_model_projection.weight", RVLI_ROLE_EMBEDDINGS_PROJECTION},
     {"model.per_layer_projection_norm.weight", RVLI_ROLE_EMBEDDINGS_NORM},
+    {LAYER "per_layer_input_gate.weight", RVLI_ROLE_PER_LAYER_GATE},
+    {LAYER "per_layer_projection.weight", RVLI_ROLE_PER_LAYER_PROJECTION},
     {"model.altup_projections.weight", RVLI_ROLE_EMBED_STREAMS},
     {"model.altup_unembed_projections.weight", RVLI_ROLE_UNEMBED_STREAMS},
 };
@@ -188,10 +190,11 @@ static void put_before_router(rvli_training *t, rvli_unit *unit, const rvli_tens
     unit->by_role[RVLI_ROLE_ROUTER] = last;
 }
 
-/* What chooses experts beside their scores: a buffer of the module. */
+/* Buffers of the module: what chooses experts beside their scores, and Gemma 4's number. */
 static bool is_buffer(const rvli_tensor *tensor)
 {
-    return strcmp(tensor->pattern, LAYER "mlp.gate.e_score_correction_bias") == 0;
+    return strcmp(tensor->pattern, LAYER "mlp.gate.e_score_correction_bias") == 0 ||
+           strcmp(tensor->pattern, LAYER "layer_scalar") == 0;
 }
 
 static void take(void *user, const rvli_tensor *tensor)

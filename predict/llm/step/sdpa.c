@@ -18,18 +18,19 @@
 
 #define SEEDS_BYTES 256
 #define FLASH_ROWS 128
+#define FLASH_WIDTH_MAX 256
 #define EFFICIENT_SUM_ROWS 32
 #define EFFICIENT_ROWS 128
 #define EFFICIENT_LOCK_BYTES 16
 
 static uint64_t q_elements(const rvli_training *t)
 {
-    return t->tokens * t->model->dim[RVLI_DIM_Q];
+    return t->tokens * rvli_dim_here(t, RVLI_DIM_Q);
 }
 
 static uint64_t kv_elements(const rvli_training *t)
 {
-    return t->tokens * t->model->dim[RVLI_DIM_KV];
+    return t->tokens * rvli_dim_here(t, RVLI_DIM_KV);
 }
 
 /* Rows of all heads, each sequence rounded up. */
@@ -41,7 +42,7 @@ static uint64_t rows_by(const rvli_training *t, uint64_t step)
 /* Whether heads of q share one of k and v. */
 static bool is_grouped(const rvli_training *t)
 {
-    return t->model->kv_heads != t->model->heads;
+    return rvli_kv_heads_here(t) != t->model->heads;
 }
 
 static bool is_masked(const rvli_training *t, const rvli_layer *layer)
@@ -51,6 +52,18 @@ static bool is_masked(const rvli_training *t, const rvli_layer *layer)
            t->options->seq_len >= t->model->window;
 }
 
+/* Heads that are wider than other kernels take: those of the efficient ones run, which do not
+ * share keys and values. */
+static bool is_wide_head(const rvli_training *t)
+{
+    return rvli_dim_here(t, RVLI_DIM_HEAD) > FLASH_WIDTH_MAX;
+}
+
+static bool is_efficient(const rvli_training *t)
+{
+    return t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT || is_wide_head(t);
+}
+
 static uint64_t pairs(const rvli_training *t)
 {
     return (uint64_t)t->options->seq_len * t->options->seq_len;
@@ -58,8 +71,7 @@ static uint64_t pairs(const rvli_training *t)
 
 static uint64_t sums_bytes(const rvli_training *t)
 {
-    bool padded = t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT;
-    return RVLI_FULL * rows_by(t, padded ? EFFICIENT_SUM_ROWS : 1);
+    return RVLI_FULL * rows_by(t, is_efficient(t) ? EFFICIENT_SUM_ROWS : 1);
 }
 
 /* ---- math ---- */
@@ -208,7 +220,7 @@ static void math_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_at
 /* torch/aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp, mha_bwd */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len)
 {
-    uint64_t head = t->model->dim[RVLI_DIM_HEAD];
+    uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
     uint64_t width = head <= 192 ? rvli_round_up(head, 32) : 256;
     uint64_t rows = t->options->micro_batch * rvli_round_up(seq_len, FLASH_ROWS) * t->model->heads;
     uint64_t repeated = is_grouped(t) ? RVLI_HALF * q_elements(t) : 0;
@@ -227,7 +239,7 @@ static void efficient_works(rvli_training *t)
 {
     uint64_t rows = rows_by(t, EFFICIENT_ROWS);
     rvli_block products = rvli_activation(t, RVLI_FULL * rows_by(t, 1));
-    rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * t->model->dim[RVLI_DIM_HEAD] +
+    rvli_block of_q = rvli_activation(t, RVLI_FULL * rows * rvli_dim_here(t, RVLI_DIM_HEAD) +
                                              rows / EFFICIENT_ROWS * EFFICIENT_LOCK_BYTES);
     rvli_release(t, &products);
     rvli_release(t, &of_q);
@@ -242,9 +254,9 @@ static void cudnn_works(rvli_training *t, bool masked)
 }
 
 /* Where heads of q share k and v, those that attention got are copies. */
-static uint64_t attended_kv_bytes(const rvli_training *t, bool masked)
+static uint64_t attended_kv_bytes(const rvli_training *t, bool repeated)
 {
-    return RVLI_HALF * (masked ? q_elements(t) : kv_elements(t));
+    return RVLI_HALF * (repeated ? q_elements(t) : kv_elements(t));
 }
 
 /* The gradients of copies become those of what was copied. */
@@ -268,14 +280,16 @@ static void drop_copies(rvli_training *t, rvli_layer *layer)
 static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                             rvli_attention_gradients *gradients_out)
 {
-    bool masked = is_masked(t, layer);
+    bool masked = is_masked(t, layer), repeated = masked || is_wide_head(t);
     gradients_out->q = rvli_activation(t, RVLI_HALF * q_elements(t));
-    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, masked));
-    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, masked));
-    if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
-        rvli_flash_works(t, t->options->seq_len);
-    else if (t->options->attention == RVL_MODEL_ATTENTION_EFFICIENT)
+    gradients_out->k = rvli_activation(t, attended_kv_bytes(t, repeated));
+    gradients_out->v = rvli_activation(t, attended_kv_bytes(t, repeated));
+    if (is_wide_head(t))
+        rvli_wide_backward_works(t);
+    else if (is_efficient(t))
         efficient_works(t);
+    else if (t->options->attention == RVL_MODEL_ATTENTION_FLASH)
+        rvli_flash_works(t, t->options->seq_len);
     else
         cudnn_works(t, masked);
     rvli_release(t, of_attended);
@@ -285,19 +299,23 @@ static void kernel_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_
     rvli_release(t, &layer->sums);
     rvli_release(t, &layer->attended);
     drop_copies(t, layer);
-    if (masked && is_grouped(t))
+    if (repeated && is_grouped(t))
         copies_backward(t, gradients_out);
 }
 
 static void kernel_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
     bool masked = is_masked(t, layer);
-    bool copied = masked && is_grouped(t) && t->model->kv_heads > 1; /* one is repeated as a view */
+    bool repeated = masked || is_wide_head(t);
+    bool copied =
+        repeated && is_grouped(t) && rvli_kv_heads_here(t) > 1; /* one is repeated as a view */
     layer->wide_k = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
     layer->wide_v = rvli_activation(t, copied ? RVLI_HALF * q_elements(t) : 0);
     layer->mask = rvli_activation(t, masked ? RVLI_HALF * pairs(t) : 0);
     layer->attended = rvli_activation(t, RVLI_HALF * q_elements(t));
     layer->sums = rvli_activation(t, sums_bytes(t));
+    if (is_wide_head(t))
+        rvli_wide_forward_works(t);
     if (!kept) {
         rvli_release(t, &layer->sums);
         drop_copies(t, layer);

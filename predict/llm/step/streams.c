@@ -32,15 +32,10 @@ static uint64_t stream_bytes(const rvli_training *t)
     return hidden_bytes(t) * t->model->dim[RVLI_DIM_ALTUP_COUNT];
 }
 
-/* Of a layer's embeddings; of those of all layers. */
+/* Of a layer's embeddings. */
 static uint64_t embedding_bytes(const rvli_training *t)
 {
     return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_PER_LAYER];
-}
-
-static uint64_t embeddings_bytes(const rvli_training *t)
-{
-    return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_PER_LAYER_ALL];
 }
 
 static uint64_t laurel_bytes(const rvli_training *t)
@@ -126,29 +121,10 @@ static void size_backward(rvli_training *t)
 
 /* ---- Forward: from embedded tokens to streams ---- */
 
-/* The tokens' embeddings for all layers, and what a projection of the embedded tokens adds. */
-static void embed_for_layers(rvli_training *t)
-{
-    rvli_streams *s = &t->streams;
-    uint64_t all = embeddings_bytes(t), width = t->model->dim[RVLI_DIM_PER_LAYER];
-    rvli_block found = rvli_activation(t, all);
-    rvli_block scaled = next(t, all, &found);
-    rvli_block projected = rvli_activation(t, all);
-    rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
-    rvli_block added = rvli_norm_forward(t, t->tokens * t->model->layers, width, &s->norm);
-    rvli_release(t, &projected);
-    rvli_block sum = rvli_activation(t, all);
-    s->embeddings = next(t, all, &sum);
-    rvli_release(t, &added);
-    rvli_release(t, &scaled);
-}
-
 void rvli_streams_begin(rvli_training *t)
 {
     rvli_streams *s = &t->streams;
-    s->embedded = t->embedded;
-    t->embedded = NULL;
-    embed_for_layers(t);
+    rvli_per_layer_make(t);
     rvli_masks_make(t);
     pass(t, hidden_bytes(t));
     for (uint64_t i = 0; i < others(t); i++)
@@ -175,11 +151,10 @@ void rvli_streams_end(rvli_training *t)
 void rvli_streams_done(rvli_training *t)
 {
     rvli_streams *s = &t->streams;
-    if (!rvli_has_streams(t))
-        return;
-    for (uint64_t i = 0; i < others(t); i++)
+    for (uint64_t i = 0; rvli_has_streams(t) && i < others(t); i++)
         rvli_release(t, &s->spread[i]);
-    for (int i = 0; i < 2 && (t->options->flags & RVL_MODEL_RECOMPUTE) == 0; i++) {
+    for (int i = 0; rvli_is_in_turn(t) && i < 2 && (t->options->flags & RVL_MODEL_RECOMPUTE) == 0;
+         i++) {
         rvli_release(t, &s->keys[i]);
         rvli_release(t, &s->values[i]);
     }
@@ -219,23 +194,6 @@ void rvli_streams_end_backward(rvli_training *t)
     pass(t, stream_bytes(t));
 }
 
-static void embeddings_backward(rvli_training *t)
-{
-    rvli_streams *s = &t->streams;
-    uint64_t all = embeddings_bytes(t), width = t->model->dim[RVLI_DIM_PER_LAYER];
-    rvli_block of_sum = next(t, all, &s->of_embeddings);
-    rvli_block of_projected = rvli_norm_backward(t, t->tokens * t->model->layers, width, &s->norm,
-                                                 rvli_root(t), RVLI_ROLE_EMBEDDINGS_NORM, NULL);
-    rvli_block plain = next(t, all, &of_projected);
-    rvli_gradient(t, rvli_root(t), RVLI_ROLE_EMBEDDINGS_PROJECTION);
-    rvli_block of_embedded = next(t, hidden_bytes(t), &plain);
-    rvli_release(t, &s->embedded);
-    rvli_release(t, &of_embedded); /* added in place */
-    rvli_block of_found = next(t, all, &of_sum);
-    rvli_gradient(t, rvli_root(t), RVLI_ROLE_EMBEDDINGS);
-    rvli_release(t, &of_found);
-}
-
 void rvli_streams_begin_backward(rvli_training *t)
 {
     rvli_streams *s = &t->streams;
@@ -257,7 +215,7 @@ void rvli_streams_begin_backward(rvli_training *t)
     rvli_release(t, &t->flow);
     size_backward(t);
     t->flow = of_embedded != NULL ? of_embedded : rvli_activation(t, hidden_bytes(t));
-    embeddings_backward(t);
+    rvli_per_layer_backward(t);
 }
 
 /* ---- A layer ---- */
@@ -377,16 +335,6 @@ static void embed(rvli_training *t, rvli_layer_streams *s, bool kept, bool parti
     rvli_release(t, &given); /* added in place */
 }
 
-/* The embeddings of all layers have one gradient, to which each adds one as large. */
-static void embedding_backward(rvli_training *t)
-{
-    rvli_block of_all = rvli_activation(t, embeddings_bytes(t));
-    if (t->streams.of_embeddings == NULL)
-        t->streams.of_embeddings = of_all;
-    else
-        rvli_release(t, &of_all);
-}
-
 /* From t->flow, the gradient of the streams that the layer gave, to that of those corrected. */
 static void embed_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams *s)
 {
@@ -404,6 +352,7 @@ static void embed_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams
     rvli_release(t, &of_given);
     rvli_block of_projected =
         normed_backward(t, unit, &s->behind_embedding, RVLI_ROLE_OTHER, of_normed);
+    rvli_gradient(t, unit, RVLI_ROLE_PER_LAYER_PROJECTION);
     rvli_block of_product = next(t, embedding_bytes(t), &of_projected);
     rvli_release(t, &s->product);
     rvli_block of_embedding = rvli_activation(t, embedding_bytes(t));
@@ -411,6 +360,7 @@ static void embed_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams
     rvli_release(t, &s->activated);
     rvli_block of_gate = next(t, embedding_bytes(t), &of_activated);
     rvli_release(t, &s->gate);
+    rvli_gradient(t, unit, RVLI_ROLE_PER_LAYER_GATE);
     rvli_block of_scaled = next(t, hidden_bytes(t), &of_gate);
     rvli_release(t, &s->scaled);
     rvli_block of_scale = rvli_activation(t, hidden_bytes(t));
@@ -419,7 +369,7 @@ static void embed_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams
     rvli_release(t, &s->first);
     rvli_block whole = next(t, stream_bytes(t), &of_first);
     rvli_release(t, &whole);
-    embedding_backward(t);
+    rvli_per_layer_part_backward(t);
     rvli_release(t, &of_embedding);
 }
 

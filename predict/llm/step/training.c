@@ -81,7 +81,7 @@ static uint64_t rotary_width(const rvl_model *model)
 }
 
 /* Cosines and sines of one sequence's positions, in fp32, and then in the type of the layers. */
-static void make_rotary(rvli_training *t, rvli_block *rotary)
+static void make_rotary(rvli_training *t, uint64_t width, rvli_block *rotary)
 {
     if (t->model->features & RVLI_NO_ROTARY)
         return;
@@ -90,7 +90,7 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
         return;
     }
     bool wide = rvli_is_wide(t) || rvli_rotates_in_full(t);
-    uint64_t angles = t->options->seq_len * rotary_width(t->model);
+    uint64_t angles = t->options->seq_len * width;
     rvli_block half = rvli_activation(t, RVLI_FULL * angles / 2);
     rvli_workspace(t, RVLI_WORKSPACE_FORWARD);
     rvli_block whole = rvli_activation(t, RVLI_FULL * angles);
@@ -108,6 +108,21 @@ static void make_rotary(rvli_training *t, rvli_block *rotary)
         rvli_release(t, &scaled[i]);
 }
 
+/* Masks, and what Gemma 3n and 4 make before their layers. Both have angles of two kinds. */
+static void make_before_layers(rvli_training *t)
+{
+    if (rvli_has_streams(t)) {
+        rvli_streams_begin(t);
+        make_rotary(t, rotary_width(t->model), t->streams.rotary);
+        return;
+    }
+    rvli_per_layer_make(t);
+    if (!rvli_is_ring(t))
+        rvli_masks_make(t);
+    if (rvli_is_scaled(t))
+        make_rotary(t, t->model->dim[RVLI_DIM_WIDE_HEAD], t->streams.rotary);
+}
+
 static void forward(rvli_training *t)
 {
     rvli_offload_begin(t);
@@ -120,13 +135,8 @@ static void forward(rvli_training *t)
     }
     t->embedded = t->hidden;
     rvli_ring_mask_make(t);
-    if (rvli_has_streams(t)) {
-        rvli_streams_begin(t);
-        make_rotary(t, t->streams.rotary);
-    }
-    if (!rvli_has_streams(t) && !rvli_is_ring(t))
-        rvli_masks_make(t);
-    make_rotary(t, t->rotary);
+    make_before_layers(t);
+    make_rotary(t, rotary_width(t->model), t->rotary);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
@@ -199,12 +209,15 @@ static void backward(rvli_training *t)
         rvli_gather_backward(t, unit, layer > 1 ? &t->units[layer - 2] : NULL);
         (rvli_has_streams(t) ? rvli_streams_layer_backward : rvli_layer_backward)(t, layer - 1);
         rvli_reduce(t, unit);
+        rvli_per_layer_layer_done(t, layer - 1);
         rvli_tape_between(&t->tape);
     }
     rvli_release(t, &t->rotary[RVLI_ROTARY_COSINE]); /* latent attention has left them */
     rvli_release(t, &t->rotary[RVLI_ROTARY_SINE]);
     rvli_masks_done(t);
     rvli_streams_begin_backward(t);
+    if (!rvli_has_streams(t))
+        rvli_per_layer_backward(t);
     embedding_backward(t);
     rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));
@@ -258,6 +271,7 @@ rvl_status rvli_training_run(const rvl_model *model, const rvli_training_shape *
                        .options = shape,
                        .sharded = shape->train == RVL_MODEL_TRAIN_FSDP,
                        .tokens = (uint64_t)shape->micro_batch * shape->seq_len,
+                       .at = RVL_MODEL_NO_LAYER,
                        .units = calloc(model->layers + 1, sizeof(rvli_unit)),
                        .layers = calloc(model->layers, sizeof(rvli_layer)),
                        .chunks = calloc((size_t)shape->loss_chunks + 1, sizeof(rvli_block))};

@@ -23,6 +23,8 @@ typedef enum rvli_role {
     RVLI_ROLE_EMBEDDINGS, /* Gemma 3n: of tokens for each layer, and what belongs to them */
     RVLI_ROLE_EMBEDDINGS_PROJECTION,
     RVLI_ROLE_EMBEDDINGS_NORM,
+    RVLI_ROLE_PER_LAYER_GATE, /* in a layer: around its embedding */
+    RVLI_ROLE_PER_LAYER_PROJECTION,
     RVLI_ROLE_EMBED_STREAMS,
     RVLI_ROLE_UNEMBED_STREAMS,
     RVLI_ROLE_Q,
@@ -108,6 +110,7 @@ typedef struct rvli_unit {
 /* What an RMSNorm keeps for its backward pass. */
 typedef struct rvli_norm {
     rvli_block input;  /* in fp32 */
+    rvli_block mean;   /* of squares, by rows: where the scale is a power of it */
     rvli_block scale;  /* of each row */
     rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
 } rvli_norm;
@@ -129,6 +132,7 @@ typedef struct rvli_layer_streams {
     rvli_norm behind_embedding;
     rvli_norm v_norm; /* without a weight */
     rvli_block cut;   /* the gate without what is below a bound */
+    rvli_block of_embedding;
 } rvli_layer_streams;
 
 /* A stream that is made as large as the first. */
@@ -380,6 +384,7 @@ typedef struct rvli_training {
     uint32_t parameter_room;
     rvli_unit *units; /* the layers, and the root behind them */
     rvli_layer *layers;
+    uint32_t at; /* the layer that runs; RVL_MODEL_NO_LAYER: none does */
     rvli_block workspaces[RVLI_WORKSPACE_COUNT];
     rvli_block first_bucket[2];          /* of DDP, until its second pass: in fp32; all others */
     rvli_block held_bucket[2];           /* the same in that pass */
@@ -545,6 +550,29 @@ static inline bool rvli_is_wide_router(const rvli_training *t, rvli_role role)
     return role == RVLI_ROLE_ROUTER && !t->sharded && (t->model->features & RVLI_SHARED_FIRST) != 0;
 }
 
+/* As the layer that runs has it. */
+static inline uint64_t rvli_dim_here(const rvli_training *t, rvli_dim dim)
+{
+    return rvli_layer_dim(t->model, t->at, dim);
+}
+
+static inline uint64_t rvli_kv_heads_here(const rvli_training *t)
+{
+    return rvli_layer_kv_heads(t->model, t->at);
+}
+
+/* Gemma 3n's and 4's attention: q, k and v come in turn, and the last layers share keys. */
+static inline bool rvli_is_in_turn(const rvli_training *t)
+{
+    return (t->model->features & RVLI_V_NORM) != 0;
+}
+
+/* Gemma 4: a number multiplies what a layer gives. */
+static inline bool rvli_is_scaled(const rvli_training *t)
+{
+    return (t->model->features & RVLI_LAYER_SCALE) != 0;
+}
+
 static inline rvli_unit *rvli_root(const rvli_training *t)
 {
     return &t->units[t->model->layers];
@@ -702,6 +730,11 @@ void rvli_sdpa_done(rvli_training *t, rvli_layer *layer, bool kept);
 void rvli_sdpa_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                         rvli_attention_gradients *gradients_out);
 
+/* ---- wide_heads.c: what efficient kernels work in for heads of more than 256 ---- */
+
+void rvli_wide_forward_works(rvli_training *t);
+void rvli_wide_backward_works(rvli_training *t);
+
 /* ---- eager.c: the same by plain operations ---- */
 
 void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept);
@@ -826,6 +859,22 @@ void rvli_shared_expert_backward(rvli_training *t, uint32_t number, rvli_block *
 /* The same where it ran first. */
 void rvli_shared_expert_last_backward(rvli_training *t, uint32_t number, rvli_block *of_output,
                                       rvli_sum *of_tokens);
+
+/* ---- per_layer.c: an embedding of each token for each layer; else nothing happens ---- */
+
+bool rvli_has_per_layer(const rvli_training *t);
+/* Of all layers, from the embedded tokens. */
+void rvli_per_layer_make(rvli_training *t);
+/* Of the embedding of this layer: a gradient as large as those of all layers. */
+void rvli_per_layer_part_backward(rvli_training *t);
+/* Takes the gradient of all, and adds that of the embedded tokens to t->flow in place. */
+void rvli_per_layer_backward(rvli_training *t);
+/* Gemma 4: behind the MLP. Takes what the layer has so far, and answers what it gives. */
+rvli_block rvli_per_layer_forward(rvli_training *t, uint32_t number, rvli_block hidden, bool kept);
+/* From the gradient of the latter, t->flow, to that of the former. */
+void rvli_per_layer_layer_backward(rvli_training *t, uint32_t number);
+/* Behind the layer's backward pass. */
+void rvli_per_layer_layer_done(rvli_training *t, uint32_t number);
 
 /* ---- streams.c: Gemma 3n's hidden states; else nothing happens ---- */
 
