@@ -69,6 +69,7 @@ static const struct {
     {RVLI_READS_MLP_BIAS, "mlp_bias", RVLI_MLP_BIAS},
     {RVLI_READS_USE_BIAS, "use_bias", RVLI_QKV_BIAS | RVLI_O_BIAS | RVLI_MLP_BIAS},
     {RVLI_READS_QK_NORM, "use_qk_norm", RVLI_QK_NORM},
+    {RVLI_READS_WIDE_QK_NORM, "use_qk_norm", RVLI_WIDE_QK_NORM},
 };
 
 static void read_features(rvli_reader *r)

@@ -42,6 +42,10 @@
     .step_key = "no_rope_layer_interval", LOCAL_EXPERTS, .dense_size = "intermediate_size_mlp"
 #define DEEPSEEK (RVLI_DEEPSEEK | RVLI_OR_DENSE)
 
+/* Cohere's layers are one block: attention and MLP side by side, behind one norm. */
+#define COHERE                                                                                     \
+    (RVLI_GQA | RVLI_PARALLEL | RVLI_CENTRED_NORM | RVLI_WIDE_ROTARY | RVLI_SCALED_LOGITS)
+
 static const rvli_family families[] = {
     {.type = "llama",
      .features = RVLI_GQA,
@@ -52,6 +56,16 @@ static const rvli_family families[] = {
     {.type = "apertus",
      .features = RVLI_GQA | RVLI_QK_NORM | RVLI_NO_GATE | RVLI_XIELU,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS},
+    {.type = "cohere",
+     .features = COHERE,
+     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_READS_WIDE_QK_NORM | RVLI_KV_HEADS_AS_HEADS |
+              RVLI_TIED_BY_DEFAULT},
+    {.type = "cohere2",
+     .features = COHERE | RVLI_WINDOW_ROTARY,
+     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS | RVLI_TIED_BY_DEFAULT,
+     .window = 4096,
+     .full_every = 4,
+     .step_key = "sliding_window_pattern"},
     {.type = "cwm",
      .features = RVLI_GQA,
      .reads = RVLI_FULL_FIRST,

@@ -68,11 +68,16 @@
 #define RVLI_QK_NORM_BEHIND (UINT64_C(1) << 37) /* RVLI_QK_NORM: behind the rotation */
 #define RVLI_SHARED_FIRST (UINT64_C(1) << 38)   /* RVLI_SHARED runs before the router */
 #define RVLI_XIELU (UINT64_C(1) << 39)          /* RVLI_NO_GATE: an activation with parameters */
+#define RVLI_CENTRED_NORM (UINT64_C(1) << 44)   /* Cohere: norms take the mean away, in fp32 */
+#define RVLI_PARALLEL (UINT64_C(1) << 45)       /* attention and MLP take what one norm gives */
+#define RVLI_SCALED_LOGITS (UINT64_C(1) << 46)  /* multiplied by a number */
+#define RVLI_WIDE_ROTARY (UINT64_C(1) << 47)    /* q and k are in fp32 while they are rotated */
+#define RVLI_WINDOW_ROTARY (UINT64_C(1) << 48)  /* layers with a window alone know positions */
 
-#define RVLI_PER_LAYER (UINT64_C(1) << 48) /* an embedding of each token for each layer */
-#define RVLI_V_NORM (UINT64_C(1) << 49)    /* q, k and v come in turn, and v has a norm, too */
+#define RVLI_PER_LAYER (UINT64_C(1) << 58) /* an embedding of each token for each layer */
+#define RVLI_V_NORM (UINT64_C(1) << 59)    /* q, k and v come in turn, and v has a norm, too */
 #define RVLI_LAYER_SCALE                                                                           \
-    (UINT64_C(1) << 50) /* a number in a buffer multiplies what a layer gives */
+    (UINT64_C(1) << 60) /* a number in a buffer multiplies what a layer gives */
 
 /* Tokens of a chunk of the gated delta rule: the default of chunk_size. */
 #define RVLI_DELTA_CHUNK UINT64_C(64)

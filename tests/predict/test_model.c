@@ -204,6 +204,9 @@ static const published models[] = {
     {"gemma-4-31b", "gemma4", 30697345340, 0},
     {"gemma-4-12b-text", "gemma4_unified_text", 11907350320, 0},
     {"gemma-4-12b", "gemma4_unified", 11907350320, 0},
+    {"command-r7b", "cohere2", 8028033024, 0},
+    {"aya-23-8b", "cohere", 8028033024, 0},
+    {"command-r-plus", "cohere", 103810674688, 0},
 };
 
 typedef struct totals {
@@ -247,7 +250,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 82);
+    assert_int_equal(count, 84);
 }
 
 typedef struct wanted {
@@ -453,7 +456,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 82 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 84 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -917,6 +920,8 @@ static const sequence sequences[] = {
     /* 3 layers of attention, 29 of Mamba: 128 heads of 64, 1 group, state 128. */
     {"bamba-9b", 1, 8192,
      UINT64_C(4096) * 3 * 8192 + 29 * (UINT64_C(3) * (8192 + 256) * 2 + 8192 * 128 * 2), 35},
+    /* 8 layers see all, 24 the last 4096; 8 heads of 128. */
+    {"command-r7b", 1, 65536, UINT64_C(4096) * (8 * 65536 + 24 * 4096), 64},
     /* 12 layers see all, 36 a chunk of 8192. */
     {"llama4-text", 8, 131072, UINT64_C(512) * (12 * 131072 + 36 * 8192), 96},
 };
@@ -1114,6 +1119,37 @@ static void an_activation_may_have_parameters(void **state)
                         "--lora", "not predicted beside xIELU");
     rvl_model_close(model);
     assert_refused(XIELU ",\"hidden_act\":\"silu\"}", "hidden_act", "expected xielu");
+}
+
+/* Cohere: a layer has one norm; q and k may have weights of all heads; three layers of four a
+ * window.
+ */
+static void layers_may_have_one_norm_for_both_blocks(void **state)
+{
+    (void)state;
+#define COHERE(type)                                                                               \
+    "{\"model_type\":\"" type "\",\"hidden_size\":64,\"num_hidden_layers\":8,\"vocab_size\":1000," \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96"
+    const uint64_t layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 96 * 64 + 64;
+    const uint64_t all = 8 * layer + 1000 * 64 + 64; /* tied */
+    rvl_model *plain = parse_model(COHERE("cohere") "}");
+    rvl_model *normed = parse_model(COHERE("cohere") ",\"use_qk_norm\":true}");
+    rvl_model *windowed = parse_model(COHERE("cohere2") ",\"sliding_window\":100}");
+    assert_int_equal(rvl_model_parameter_count(plain), all);
+    assert_int_equal(rvl_model_parameter_count(normed), all + UINT64_C(8) * (64 + 32));
+    assert_int_equal(rvl_model_parameter_count(windowed), all);
+    assert_step_refused(plain,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not predicted beside norms that take the mean away");
+    assert_step_refused(plain,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD},
+                        "--offload-activations", "is not predicted for norms");
+    rvl_model_close(plain);
+    rvl_model_close(normed);
+    rvl_model_close(windowed);
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2526,6 +2562,7 @@ int main(void)
         cmocka_unit_test(the_mlp_of_lfm2_is_adjusted),
         cmocka_unit_test(experts_of_lfm2_have_a_bias_if_nothing_is_said),
         cmocka_unit_test(an_activation_may_have_parameters),
+        cmocka_unit_test(layers_may_have_one_norm_for_both_blocks),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

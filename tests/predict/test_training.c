@@ -373,6 +373,8 @@ static void nothing_is_left_but_states(void **state)
                                         "apertus-8b",
                                         "gemma-4-e2b-text",
                                         "gemma-4-12b-text",
+                                        "command-r7b",
+                                        "command-r-plus",
                                         "bamba-9b",
                                         "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

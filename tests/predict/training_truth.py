@@ -366,6 +366,17 @@ PROGRAMS = [
     ("simulated", "simulated-gemma-4-31b-6-layers-recompute-reshard", "gemma-4-31b",
      "--micro-batch 1 --seq-len 3000 --layers 6 --recompute --reshard"),
     ("simulated", "simulated-gemma-4-12b-6-layers", "gemma-4-12b-text", "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-command-r7b-4-layers", "command-r7b", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-command-r7b-8-layers-recompute-reshard", "command-r7b",
+     "--micro-batch 1 --seq-len 5000 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-command-r7b-3-layers-ddp-freed", "command-r7b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 3"),
+    ("simulated", "simulated-aya-23-8b-4-layers", "aya-23-8b", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-aya-23-8b-4-layers-recompute-reshard", "aya-23-8b",
+     "--micro-batch 1 --seq-len 3000 --layers 4 --recompute --reshard"),
+    ("simulated", "simulated-command-r-plus-2-layers", "command-r-plus", "--micro-batch 1 --seq-len 1024 --layers 2"),
+    ("simulated", "simulated-command-r-plus-3-layers-recompute-reshard", "command-r-plus",
+     "--micro-batch 2 --seq-len 2048 --layers 3 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -26,9 +26,11 @@ static bool is_normed_behind(const rvli_training *t)
     return (t->model->features & RVLI_QK_NORM_BEHIND) != 0;
 }
 
-/* GLM 4.5's come when q, k and v are there. */
+/* GLM 4.5's and Cohere's come when q, k and v are there. */
 static bool is_normed_late(const rvli_training *t)
 {
+    if (t->model->features & RVLI_CENTRED_NORM)
+        return true;
     const uint64_t both = RVLI_QK_NORM | RVLI_JOINED_ROTARY;
     return (t->model->features & both) == both && (t->model->features & RVLI_GATED_Q) == 0;
 }
@@ -43,8 +45,11 @@ static bool is_fused(const rvli_training *t)
     return (t->model->features & RVLI_FUSED_QKV) != 0;
 }
 
-static bool has_positions(const rvli_training *t)
+static bool has_positions(const rvli_training *t, uint32_t number)
 {
+    bool windows_alone = (t->model->features & RVLI_WINDOW_ROTARY) != 0;
+    if (windows_alone && !rvli_layer_is(t->model, number, RVLI_LAYER_WINDOW))
+        return false;
     return (t->model->features & RVLI_NO_ROTARY) == 0;
 }
 
@@ -68,16 +73,23 @@ static bool has_gradient_of_k(const rvli_training *t, uint32_t number)
 
 /* ---- Forward ---- */
 
+/* Cohere's norm is of each head, with a weight for all. */
+static bool is_normed_across(const rvli_training *t)
+{
+    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 &&
+           (t->model->features & RVLI_CENTRED_NORM) == 0;
+}
+
 /* Rows and width of a norm of q or k: of each head, or of all at once. */
 static uint64_t norm_rows(const rvli_training *t, uint64_t heads)
 {
-    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 ? t->tokens : t->tokens * heads;
+    return is_normed_across(t) ? t->tokens : t->tokens * heads;
 }
 
 static uint64_t norm_width(const rvli_training *t, uint64_t heads)
 {
     uint64_t head = rvli_dim_here(t, RVLI_DIM_HEAD);
-    return (t->model->features & RVLI_WIDE_QK_NORM) != 0 ? heads * head : head;
+    return is_normed_across(t) ? heads * head : head;
 }
 
 static rvli_block normed(rvli_training *t, rvli_block projected, uint64_t heads, rvli_norm *norm,
@@ -190,7 +202,13 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
         q = normed(t, q, t->model->heads, &layer->q_norm, kept);
         k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
     }
-    if (!has_positions(t)) {
+    if (!has_positions(t, number)) {
+        layer->q = q;
+        layer->k = k;
+        return;
+    }
+    if (rvli_rotates_wide(t)) {
+        rvli_wide_rotary_forward(t, &q, &k);
         layer->q = q;
         layer->k = k;
         return;
@@ -408,10 +426,15 @@ static rvli_block halves_backward(rvli_training *t, uint64_t bytes, rvli_block *
     return whole;
 }
 
+static bool needs_angles(const rvli_training *t, uint32_t number)
+{
+    return rvli_layer_is(t->model, number, RVLI_LAYER_ATTENTION) && has_positions(t, number);
+}
+
 /* Of all layers its backward pass is the last that needs the angles. */
 static bool is_first_with_attention(const rvli_training *t, uint32_t number)
 {
-    while (number > 0 && !rvli_layer_is(t->model, number - 1, RVLI_LAYER_ATTENTION))
+    while (number > 0 && !needs_angles(t, number - 1))
         number--;
     return number == 0;
 }
@@ -487,10 +510,17 @@ static void norms_apart_backward(rvli_training *t, uint32_t number, rvli_attenti
 /* Takes the gradients of q and k as attention got them, and leaves those of what was projected. */
 static void positions_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of)
 {
-    if (!has_positions(t))
+    if (!has_positions(t, number))
         return;
     if (rvli_has_complex_positions(t)) {
         complex_backward(t, number, of);
+        return;
+    }
+    if (rvli_rotates_wide(t)) {
+        bool held = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0; /* as an input of the layer */
+        rvli_wide_rotary_backward(t, !held && is_first_with_attention(t, number), of);
+        if (has_norms(t))
+            norms_apart_backward(t, number, of);
         return;
     }
     bool with_k = has_gradient_of_k(t, number);
@@ -524,15 +554,15 @@ static void positions_backward(rvli_training *t, uint32_t number, rvli_attention
 }
 
 /* q and k: through their norm, and made contiguous. */
-static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t bytes, uint64_t heads,
+static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t bytes, uint64_t heads,
                                   rvli_norm *norm, rvli_role role, rvli_block gradient)
 {
+    rvli_unit *unit = &t->units[number];
     if (has_norms(t) && is_normed_at_once(t))
         gradient = rvli_norm_backward(t, norm_rows(t, heads), norm_width(t, heads), norm, unit,
                                       role, gradient);
-    bool is_contiguous =
-        (t->model->features & RVLI_WIDE_QK_NORM) != 0 || rvli_has_complex_positions(t);
-    if (!has_positions(t) || is_contiguous)
+    bool is_contiguous = is_normed_across(t) || rvli_has_complex_positions(t);
+    if (!has_positions(t, number) || is_contiguous)
         return gradient;
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_release(t, &gradient);
@@ -542,7 +572,7 @@ static rvli_block normed_backward(rvli_training *t, rvli_unit *unit, uint64_t by
 static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    of_k = normed_backward(t, &t->units[number], kv_bytes(t), t->model->kv_heads, &layer->k_norm,
+    of_k = normed_backward(t, number, kv_bytes(t), t->model->kv_heads, &layer->k_norm,
                            RVLI_ROLE_K_NORM, of_k);
     rvli_block part =
         rvli_linear_backward(t, number, RVLI_ROLE_K, RVLI_ROLE_K_BIAS, &of_k, of_input);
@@ -584,8 +614,8 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_attention_gra
     rvli_add(t, of_input, &part, true);
     if (has_gradient_of_k(t, number))
         k_backward(t, number, of->k, of_input);
-    of->q = normed_backward(t, &t->units[number], (is_gated(t) ? 2 : 1) * q_bytes(t),
-                            t->model->heads, &layer->q_norm, RVLI_ROLE_Q_NORM, of->q);
+    of->q = normed_backward(t, number, (is_gated(t) ? 2 : 1) * q_bytes(t), t->model->heads,
+                            &layer->q_norm, RVLI_ROLE_Q_NORM, of->q);
     rvli_release(t, &layer->gate_input);
     part = rvli_linear_backward(t, number, RVLI_ROLE_Q, RVLI_ROLE_Q_BIAS, &of->q, of_input);
     rvli_release(t, &of->q);
@@ -703,7 +733,8 @@ static void in_turn_backward(rvli_training *t, uint32_t number, rvli_attention_g
 rvli_block rvli_attention_backward(rvli_training *t, uint32_t number, rvli_block of_output)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_sum of_attended = {0}, of_input = {0};
+    rvli_sum of_attended = {0}, of_input = {.block = layer->of_beside};
+    layer->of_beside = NULL;
     if (rvli_layer_is(t->model, number, RVLI_LAYER_DELTA))
         return rvli_delta_backward(t, number, of_output);
     if (t->model->features & RVLI_MLA)

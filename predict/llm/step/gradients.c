@@ -88,6 +88,11 @@ void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uin
     if (unit->by_role[role] == 0 || !t->parameters[unit->by_role[role] - 1].trained)
         return;
     rvli_gradient(t, unit, role);
+    rvli_rows_summed(t, rows, width);
+}
+
+void rvli_rows_summed(rvli_training *t, uint64_t rows, uint64_t width)
+{
     rvli_block sums = rvli_activation(t, partial_sums(rows, width));
     rvli_release(t, &sums);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A decoder layer: norm, attention, residual; norm, MLP, residual. Families have the norms before
- * the blocks, behind them, or both. Nemotron-H's layers are one block each.
+ * the blocks, behind them, or both. Nemotron-H's layers are one block each. Cohere's have attention
+ * and MLP side by side: both take what one norm gives.
  *
  * Recomputing, the forward pass keeps its input alone, and the backward pass runs it again up to
  * the last tensor that is needed.
@@ -26,6 +27,11 @@ static bool has_norms_behind(const rvli_training *t)
 static bool is_one_block(const rvli_training *t)
 {
     return (t->model->features & RVLI_ONE_NORM) != 0;
+}
+
+static bool is_parallel(const rvli_training *t)
+{
+    return (t->model->features & RVLI_PARALLEL) != 0;
 }
 
 /* Granite multiplies what a block gave. That stays until its product is added to the residual. */
@@ -105,6 +111,32 @@ static rvli_block run_one_backward(rvli_training *t, uint32_t number)
                               RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
 
+/* Of a layer with both side by side: as run(). Its locals stay until it returns: middle is the
+ * residual with what attention gave. */
+static rvli_block run_parallel(rvli_training *t, uint32_t number, bool kept, bool partial)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block normed =
+        rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_attention : NULL);
+    layer->named = rvli_attention_forward(t, number, kept);
+    rvli_block given = rvli_mlp_forward(t, number, kept, partial);
+    layer->middle = rvli_activation(t, partial ? 0 : RVLI_HALF * t->tokens * width(t));
+    layer->attention_input = normed;
+    return given;
+}
+
+/* The same of its gradients. Answers that of the layer's input. */
+static rvli_block run_parallel_backward(rvli_training *t, uint32_t number)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_unit *unit = &t->units[number];
+    layer->of_beside = rvli_mlp_backward(t, number, NULL);
+    rvli_block gradient = rvli_attention_backward(t, number, NULL);
+    rvli_gradient_others(t, unit);
+    return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
+                              RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
+}
+
 /* Up to the end of the MLP, or of what the backward pass needs of it. Answers the MLP's output. */
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
@@ -112,6 +144,8 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     bool norm_kept = kept && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     if (is_one_block(t))
         return run_one(t, number, kept, partial);
+    if (is_parallel(t))
+        return run_parallel(t, number, kept, partial);
     if (has_norms_before(t))
         layer->attention_input =
             rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
@@ -146,6 +180,8 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
     rvli_release(t, &layer->middle);
     rvli_release(t, &layer->named);
     rvli_release(t, &layer->experts.routed);
+    if (!kept && is_parallel(t)) /* the MLP needs it as well */
+        rvli_release(t, &layer->attention_input);
 }
 
 void rvli_layer_forward(rvli_training *t, uint32_t number)
@@ -243,11 +279,12 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         rvli_release(t, &nothing);
         done_with_middle(t, layer, true);
     }
-    if (!is_one_block(t)) {
+    if (!is_one_block(t) && !is_parallel(t)) {
         backward(t, number, of_given);
         return;
     }
-    rvli_block gradient = run_one_backward(t, number);
+    rvli_block gradient =
+        is_one_block(t) ? run_one_backward(t, number) : run_parallel_backward(t, number);
     rvli_release(t, &layer->input);
     rvli_release(t, &gradient);
 }

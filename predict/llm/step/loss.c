@@ -66,10 +66,10 @@ static bool is_capped(const rvli_training *t)
     return (t->model->features & RVLI_CAPPED_LOGITS) != 0;
 }
 
-/* Granite divides them by a number. Takes the logits, or their gradient. */
+/* Granite divides them by a number, Cohere multiplies. Takes the logits, or their gradient. */
 static rvli_block divided(rvli_training *t, uint64_t tokens, rvli_block half)
 {
-    if ((t->model->features & RVLI_NUMBERS) == 0)
+    if ((t->model->features & (RVLI_NUMBERS | RVLI_SCALED_LOGITS)) == 0)
         return half;
     rvli_block quotient = logits(t, RVLI_HALF, tokens);
     rvli_release(t, &half);

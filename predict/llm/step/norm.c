@@ -32,9 +32,16 @@ static rvli_block weigh(rvli_training *t, uint64_t elements, rvli_block scaled, 
     return output;
 }
 
+static bool is_centred(const rvli_training *t)
+{
+    return (t->model->features & RVLI_CENTRED_NORM) != 0;
+}
+
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
     uint64_t elements = rows * width;
+    if (is_centred(t))
+        return rvli_centred_norm_forward(t, rows, width, kept);
     rvli_block input = rvli_activation(t, rvli_is_wide(t) ? 0 : RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
@@ -125,8 +132,7 @@ static void release_begin(rvli_training *t, uint32_t number)
     rvli_masks_layer_done(t, number);
 }
 
-/* With the last tensor of a layer that was computed again, what it began with goes. */
-static void release_recomputed_from(rvli_training *t, const rvli_norm *kept)
+void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept)
 {
     for (uint32_t i = 0; (t->options->flags & RVL_MODEL_RECOMPUTE) && i < t->model->layers; i++) {
         if (kept == &t->layers[i].before_attention)
@@ -159,7 +165,7 @@ static void scale_backward(rvli_training *t, uint64_t rows, uint64_t elements, r
     rvli_fetched(t);
     rvli_release(t, &of_squares);
     rvli_release(t, &kept->input);
-    release_recomputed_from(t, kept);
+    rvli_norm_recomputed(t, kept);
     rvli_release(t, &added);
 }
 
@@ -255,6 +261,8 @@ rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t w
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient)
 {
+    if (is_centred(t))
+        return rvli_centred_norm_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     bool in_place = is_added_in_place(t, role);
     rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled, in_place);

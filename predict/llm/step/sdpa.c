@@ -259,7 +259,7 @@ static uint64_t attended_kv_bytes(const rvli_training *t, bool repeated)
     return RVLI_HALF * (repeated ? q_elements(t) : kv_elements(t));
 }
 
-/* The gradients of copies become those of what was copied. */
+/* The gradients of copies become those of what was copied. Sums over heads lie by heads. */
 static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
 {
     rvli_block *each[] = {&of->v, &of->k};
@@ -268,6 +268,7 @@ static void copies_backward(rvli_training *t, rvli_attention_gradients *of)
         rvli_release(t, each[i]);
         *each[i] = sum;
     }
+    of->v_by_heads = t->model->kv_heads > 1;
 }
 
 static void drop_copies(rvli_training *t, rvli_layer *layer)

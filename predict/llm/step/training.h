@@ -113,6 +113,9 @@ typedef struct rvli_norm {
     rvli_block mean;   /* of squares, by rows: where the scale is a power of it */
     rvli_block scale;  /* of each row */
     rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
+    rvli_block
+        centred[2];    /* RVLI_CENTRED_NORM: input less its mean, for the square and the scale */
+    rvli_block weight; /* the same: in fp32 */
 } rvli_norm;
 
 /* What a layer keeps besides its blocks where hidden states are streams (Gemma 3n). */
@@ -325,6 +328,7 @@ typedef struct rvli_layer {
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
     rvli_block mlp_input;
+    rvli_block of_beside; /* backward, beside an MLP: the gradient that this gave their input */
     rvli_block gate;
     rvli_block activated;
     rvli_block up; /* with RVLI_FUSED_UP of gate and up */
@@ -597,6 +601,9 @@ void rvli_gradient(rvli_training *t, rvli_unit *unit, rvli_role role);
 void rvli_gradient_summed(rvli_training *t, rvli_unit *unit, rvli_role role, uint64_t rows,
                           uint64_t width);
 
+/* What the sum over rows takes for a moment. */
+void rvli_rows_summed(rvli_training *t, uint64_t rows, uint64_t width);
+
 /* That of the first (0) or second (1) matrix of a role's adapter. */
 void rvli_adapter_gradient(rvli_training *t, rvli_unit *unit, rvli_role role, uint32_t index);
 
@@ -619,9 +626,20 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
  * added to that of the residual. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
+/* With the last tensor of a layer that was computed again, what it began with goes. */
+void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
+
 /* The same in fp32, from the gradient of what was scaled. */
 rvli_block rvli_norm_scaled_backward(rvli_training *t, uint64_t rows, uint64_t width,
                                      rvli_norm *kept, rvli_block of_scaled);
+
+/* ---- centred_norm.c: the same of Cohere ---- */
+
+rvli_block rvli_centred_norm_forward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept);
+rvli_block rvli_centred_norm_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                      rvli_norm *kept, rvli_unit *unit, rvli_role role,
+                                      rvli_block gradient);
 
 /* ---- nf4.c ---- */
 
@@ -707,6 +725,12 @@ bool rvli_rotates_in_full(const rvli_training *t);
 void rvli_full_rotary_forward(rvli_training *t, rvli_layer *layer, rvli_block *q, rvli_block *k,
                               bool kept);
 
+/* ---- wide_rotary.c: Cohere's positions ---- */
+
+bool rvli_rotates_wide(const rvli_training *t);
+/* Takes q and k as they were projected, and leaves them with positions. */
+void rvli_wide_rotary_forward(rvli_training *t, rvli_block *q, rvli_block *k);
+
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
 typedef struct rvli_attention_gradients {
@@ -714,10 +738,12 @@ typedef struct rvli_attention_gradients {
     bool v_by_heads; /* and so is copied before the projection */
 } rvli_attention_gradients;
 
-/* full_rotary.c, complex.c: take their gradients with positions. */
+/* full_rotary.c, complex.c, wide_rotary.c: take their gradients with positions. */
 void rvli_full_rotary_backward(rvli_training *t, rvli_layer *layer, bool with_k,
                                rvli_attention_gradients *of);
 void rvli_complex_backward(rvli_training *t, uint32_t number, rvli_attention_gradients *of);
+/* last: no other layer needs the angles any more. */
+void rvli_wide_rotary_backward(rvli_training *t, bool last, rvli_attention_gradients *of);
 
 /* What flash attention's backward pass works in, for so many queries of each sequence. */
 void rvli_flash_works(rvli_training *t, uint64_t seq_len);
