@@ -77,7 +77,8 @@ static void read_features(rvli_reader *r)
     uint32_t reads = r->family->reads;
     for (size_t i = 0; i < sizeof feature_keys / sizeof feature_keys[0]; i++) {
         const char *key = feature_keys[i].key;
-        bool usual = (reads & RVLI_BIASED) != 0 && strcmp(key, "attention_bias") == 0;
+        bool usual = (reads & RVLI_BIASED) != 0 &&
+                     (strcmp(key, "attention_bias") == 0 || strcmp(key, "use_bias") == 0);
         if ((reads & feature_keys[i].reads) != 0 && rvli_read_flag(r, key, usual))
             r->model->features |= feature_keys[i].features;
     }
@@ -405,10 +406,30 @@ static void read_streams(rvli_reader *r)
     rvli_read_per_layer(r);
 }
 
+static bool drops(rvli_reader *r, const char *key)
+{
+    const json_t *share = rvli_read_value(r, key);
+    bool known = share == NULL || (json_is_number(share) && json_number_value(share) >= 0 &&
+                                   json_number_value(share) <= 1);
+    if (!known)
+        rvli_read_refuse(r, key, "impossible: expected a number from 0 to 1");
+    return known && json_number_value(share) > 0;
+}
+
+static void read_dropout(rvli_reader *r)
+{
+    if (drops(r, "residual_dropout"))
+        r->model->features |= RVLI_DROPOUT;
+    if (drops(r, "embedding_dropout"))
+        r->model->features |= RVLI_INPUT_DROPOUT;
+}
+
 static void read_rest(rvli_reader *r)
 {
     rvl_model *m = r->model;
     read_dense_size(r);
+    if (r->family->reads & RVLI_READS_DROPOUT)
+        read_dropout(r);
     if (m->features & RVLI_ALTUP)
         read_streams(r);
     if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))

@@ -18,7 +18,7 @@ enum {
     RVLI_READS_MLP_BIAS = 1 << 3,
     RVLI_READS_USE_BIAS = 1 << 4, /* use_bias: of attention and MLP */
     RVLI_READS_QK_NORM = 1 << 5,  /* use_qk_norm */
-    RVLI_BIASED = 1 << 6,         /* what the config does not say of attention_bias is true */
+    RVLI_BIASED = 1 << 6, /* attention_bias and use_bias are true where the config is silent */
     RVLI_TIED_BY_DEFAULT = 1 << 7,
     RVLI_TEXT_CONFIG = 1 << 8,    /* the language model's keys are one level down */
     RVLI_OR_FLAT = 1 << 9,        /* RVLI_TEXT_CONFIG: or at the top, as older configs have them */
@@ -39,6 +39,7 @@ enum {
     RVLI_EXPERT_CHOICE_BIAS = 1 << 26, /* use_expert_bias: of the router; true if it is not said */
     RVLI_LFM_SIZES = 1 << 24,          /* block_auto_adjust_ff_dim and what belongs to it */
     RVLI_ATTENTION_NUMBERS = 1 << 23,  /* attn_layer_indices, full_attn_idxs */
+    RVLI_READS_DROPOUT = 1 << 28,      /* residual_dropout, embedding_dropout */
     RVLI_READS_WIDE_QK_NORM = 1 << 29, /* use_qk_norm: a weight for each element of all heads */
     RVLI_SIZED_LAYERS = 1 << 30,       /* Gemma 4: global_head_dim and what belongs to it */
 };

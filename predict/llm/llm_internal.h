@@ -72,6 +72,10 @@
 #define RVLI_PARALLEL (UINT64_C(1) << 45)       /* attention and MLP take what one norm gives */
 #define RVLI_SCALED_LOGITS (UINT64_C(1) << 46)  /* multiplied by a number */
 #define RVLI_WIDE_ROTARY (UINT64_C(1) << 47)    /* q and k are in fp32 while they are rotated */
+#define RVLI_LAYER_NORM (UINT64_C(1) << 49)     /* norms are PyTorch's, with a bias */
+#define RVLI_GELU (UINT64_C(1) << 50)           /* RVLI_NO_GATE: an activation of up alone */
+#define RVLI_DROPOUT (UINT64_C(1) << 51)        /* of what each block gives */
+#define RVLI_INPUT_DROPOUT (UINT64_C(1) << 52)  /* of embeddings */
 #define RVLI_WINDOW_ROTARY (UINT64_C(1) << 48)  /* layers with a window alone know positions */
 
 #define RVLI_PER_LAYER (UINT64_C(1) << 58) /* an embedding of each token for each layer */

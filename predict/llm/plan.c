@@ -154,7 +154,7 @@ static bool has_plain_layers(const rvl_model *m)
                             RVLI_WIDE_QK_NORM | RVLI_FUSED_QKV | RVLI_FUSED_UP | RVLI_NORM_IN_FULL |
                             RVLI_JOINED_ROTARY | RVLI_SCALED_INPUT | RVLI_CAPPED_LOGITS |
                             RVLI_ONE_NORM | RVLI_NO_GATE | RVLI_GATED_Q | RVLI_ALTUP |
-                            RVLI_NO_ROTARY | RVLI_NUMBERS | RVLI_CENTRED_NORM;
+                            RVLI_NO_ROTARY | RVLI_NUMBERS | RVLI_CENTRED_NORM | RVLI_LAYER_NORM;
     return (m->features & others) == 0 && !rvli_has_layers(m, RVLI_LAYER_WINDOW);
 }
 
@@ -358,7 +358,7 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
     rvl_status status = check_gemma(m, o);
     if (status == RVL_OK)
         status = check_paged(o);
-    if (status == RVL_OK && (m->features & RVLI_CENTRED_NORM))
+    if (status == RVL_OK && (m->features & (RVLI_CENTRED_NORM | RVLI_LAYER_NORM)))
         status = check_centred(o);
     if (status == RVL_OK)
         status = check_context(m, o);

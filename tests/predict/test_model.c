@@ -207,6 +207,8 @@ static const published models[] = {
     {"command-r7b", "cohere2", 8028033024, 0},
     {"aya-23-8b", "cohere", 8028033024, 0},
     {"command-r-plus", "cohere", 103810674688, 0},
+    {"starcoder2-3b", "starcoder2", 3030371328, 0},
+    {"starcoder2-7b", "starcoder2", 7173923840, 0},
 };
 
 typedef struct totals {
@@ -250,7 +252,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 84);
+    assert_int_equal(count, 85);
 }
 
 typedef struct wanted {
@@ -456,7 +458,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 84 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 85 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -922,6 +924,8 @@ static const sequence sequences[] = {
      UINT64_C(4096) * 3 * 8192 + 29 * (UINT64_C(3) * (8192 + 256) * 2 + 8192 * 128 * 2), 35},
     /* 8 layers see all, 24 the last 4096; 8 heads of 128. */
     {"command-r7b", 1, 65536, UINT64_C(4096) * (8 * 65536 + 24 * 4096), 64},
+    /* Every layer sees the last 4096; 2 heads of 128. */
+    {"starcoder2-3b", 1, 16384, UINT64_C(1024) * 30 * 4096, 60},
     /* 12 layers see all, 36 a chunk of 8192. */
     {"llama4-text", 8, 131072, UINT64_C(512) * (12 * 131072 + 36 * 8192), 96},
 };
@@ -1150,6 +1154,32 @@ static void layers_may_have_one_norm_for_both_blocks(void **state)
     rvl_model_close(plain);
     rvl_model_close(normed);
     rvl_model_close(windowed);
+}
+
+/* StarCoder 2: norms and products have biases if nothing is said, and a window is of all layers. */
+static void norms_may_have_biases(void **state)
+{
+    (void)state;
+#define STARCODER                                                                                  \
+    "{\"model_type\":\"starcoder2\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":"    \
+    "1000,"                                                                                        \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96"
+    const uint64_t weights = 2 * 64 * 64 + 2 * 32 * 64 + 2 * 96 * 64 + 4 * 64;
+    const uint64_t biases = 2 * 64 + 2 * 32 + 96 + 64;
+    const uint64_t ends = 1000 * 64 + 2 * 64; /* tied */
+    rvl_model *biased = parse_model(STARCODER ",\"sliding_window\":100}");
+    rvl_model *plain = parse_model(STARCODER ",\"use_bias\":false}");
+    assert_int_equal(rvl_model_parameter_count(biased), 2 * (weights + biases) + ends);
+    assert_int_equal(rvl_model_parameter_count(plain), 2 * weights + ends);
+    assert_step_refused(plain,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not predicted beside norms that take the mean away");
+    rvl_model_close(biased);
+    rvl_model_close(plain);
+    assert_refused(STARCODER ",\"residual_dropout\":2}", "residual_dropout", "from 0 to 1");
+    assert_refused(STARCODER ",\"embedding_dropout\":\"a\"}", "embedding_dropout", "from 0 to 1");
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2563,6 +2593,7 @@ int main(void)
         cmocka_unit_test(experts_of_lfm2_have_a_bias_if_nothing_is_said),
         cmocka_unit_test(an_activation_may_have_parameters),
         cmocka_unit_test(layers_may_have_one_norm_for_both_blocks),
+        cmocka_unit_test(norms_may_have_biases),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

@@ -377,6 +377,14 @@ PROGRAMS = [
     ("simulated", "simulated-command-r-plus-2-layers", "command-r-plus", "--micro-batch 1 --seq-len 1024 --layers 2"),
     ("simulated", "simulated-command-r-plus-3-layers-recompute-reshard", "command-r-plus",
      "--micro-batch 2 --seq-len 2048 --layers 3 --recompute --reshard"),
+    ("simulated", "simulated-starcoder2-3b-8-layers", "starcoder2-3b", "--micro-batch 1 --seq-len 2048 --layers 8"),
+    ("simulated", "simulated-starcoder2-7b-4-layers", "starcoder2-7b", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-starcoder2-3b-8-layers-recompute-reshard", "starcoder2-3b",
+     "--micro-batch 1 --seq-len 5000 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-starcoder2-3b-6-layers-ddp-freed", "starcoder2-3b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-starcoder2-7b-6-layers-recompute-reshard", "starcoder2-7b",
+     "--micro-batch 1 --seq-len 3000 --layers 6 --recompute --reshard"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

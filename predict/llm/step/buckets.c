@@ -160,12 +160,16 @@ static void fill_layer(filling *f, rvli_unit *unit)
 {
     static const rvli_role order[] = {RVLI_ROLE_NORM_BEHIND_MLP,
                                       RVLI_ROLE_SHARED_OPEN,
+                                      RVLI_ROLE_DOWN_BIAS,
                                       RVLI_ROLE_DOWN,
                                       RVLI_ROLE_GATE_UP,
+                                      RVLI_ROLE_UP_BIAS,
                                       RVLI_ROLE_UP,
+                                      RVLI_ROLE_GATE_BIAS,
                                       RVLI_ROLE_GATE,
                                       RVLI_ROLE_ROUTER,
                                       RVLI_ROLE_NORM_BEFORE_MLP,
+                                      RVLI_ROLE_NORM_BEFORE_MLP_BIAS,
                                       RVLI_ROLE_NORM_BEHIND_ATTENTION,
                                       RVLI_ROLE_DELTA_OUT,
                                       RVLI_ROLE_DELTA_NORM,
@@ -196,7 +200,8 @@ static void fill_layer(filling *f, rvli_unit *unit)
                                       RVLI_ROLE_MAMBA_CONV,
                                       RVLI_ROLE_MAMBA_CONV_BIAS,
                                       RVLI_ROLE_MAMBA_IN,
-                                      RVLI_ROLE_NORM_BEFORE_ATTENTION};
+                                      RVLI_ROLE_NORM_BEFORE_ATTENTION,
+                                      RVLI_ROLE_NORM_BEFORE_ATTENTION_BIAS};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         if (order[i] == (rvli_is_shared_first(f->t) ? RVLI_ROLE_NORM_BEFORE_MLP : RVLI_ROLE_DOWN))
             fill_shared(f, unit);
@@ -217,6 +222,7 @@ void rvli_buckets_rebuild(rvli_training *t)
         rvli_buckets_release(t);
     fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
     fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM_BIAS);
     fill_role(&f, rvli_root(t), RVLI_ROLE_UNEMBED_STREAMS);
     for (uint32_t layer = t->model->layers; layer > 0; layer--)
         fill_layer(&f, &t->units[layer - 1]);

@@ -41,9 +41,20 @@ static rvli_block multiplied(rvli_training *t, rvli_block given)
     return rvli_activation(t, multiplies ? RVLI_HALF * t->tokens * width(t) : 0);
 }
 
-/* What a block gave, through the norm behind it if there is one. */
-static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bool kept)
+static bool has_dropout(const rvli_training *t)
 {
+    return (t->model->features & RVLI_DROPOUT) != 0;
+}
+
+/* What a block gave, through the norm or the dropout behind it if there is one. */
+static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, rvli_block *dropped,
+                         bool kept)
+{
+    if (has_dropout(t)) {
+        rvli_block left = rvli_dropout_forward(t, kept, dropped);
+        rvli_release(t, &given);
+        return left;
+    }
     if (!has_norms_behind(t) || given == NULL)
         return given;
     rvli_block output = rvli_norm_forward(t, t->tokens, width(t), kept ? norm : NULL);
@@ -53,8 +64,10 @@ static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, bo
 
 /* The gradient of what a block gave. NULL: it is that of the layer's output, which stays. */
 static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
-                                  rvli_role role)
+                                  rvli_block *dropped, rvli_role role)
 {
+    if (has_dropout(t))
+        return rvli_dropout_backward(t, dropped);
     if (t->model->features & RVLI_NUMBERS)
         return rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     if (!has_norms_behind(t))
@@ -150,7 +163,7 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
         layer->attention_input =
             rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
     rvli_block attended = mix(t, number, kept);
-    attended = behind(t, attended, &layer->behind_attention, kept);
+    attended = behind(t, attended, &layer->behind_attention, &layer->dropped[0], kept);
     rvli_block product = multiplied(t, attended);
     layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
     rvli_release(t, &product);
@@ -161,19 +174,20 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     if (has_norms_before(t))
         layer->mlp_input =
             rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
-    rvli_block given = rvli_mlp_forward(t, number, kept, partial && !has_norms_behind(t));
-    return behind(t, given, &layer->behind_mlp, kept);
+    bool goes_on = has_norms_behind(t) || has_dropout(t);
+    rvli_block given = rvli_mlp_forward(t, number, kept, partial && !goes_on);
+    return behind(t, given, &layer->behind_mlp, &layer->dropped[1], kept);
 }
 
-/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps, and in fp32
- * what the norm keeps. */
+/* Between attention and MLP. Without a norm before the MLP it is what the MLP keeps, and what
+ * a norm keeps that copies nothing. */
 static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
 {
     if (kept && !has_norms_before(t) && !rvli_is_frozen(t)) {
         layer->mlp_input = layer->middle;
         layer->middle = NULL;
     }
-    if (kept && rvli_is_wide(t)) {
+    if (kept && rvli_norm_keeps_given(t)) {
         layer->before_mlp.input = layer->middle;
         layer->middle = NULL;
     }
@@ -189,7 +203,7 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_layer *layer = &t->layers[number];
     t->at = number;
     bool recompute = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    bool norm_has_it = rvli_is_wide(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
+    bool norm_has_it = rvli_norm_keeps_given(t) && rvli_wants_gradient(t, number, RVLI_ROLE_Q);
     bool input_kept = recompute || norm_has_it || (!has_norms_before(t) && !rvli_is_frozen(t));
     rvli_block given = run(t, number, !recompute, false);
     rvli_leave(t, &layer->softmax, !recompute); /* plain attention's, which has a name till then */
@@ -212,8 +226,8 @@ static rvli_block mixed_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
-    rvli_block gradient =
-        behind_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION);
+    rvli_block gradient = behind_backward(t, unit, &layer->behind_attention, &layer->dropped[0],
+                                          RVLI_ROLE_NORM_BEHIND_ATTENTION);
     gradient = mix_backward(t, number, gradient);
     if (gradient == NULL || !has_norms_before(t))
         return gradient;
@@ -227,7 +241,8 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
     if (of_given == NULL)
-        of_given = behind_backward(t, unit, &layer->behind_mlp, RVLI_ROLE_NORM_BEHIND_MLP);
+        of_given = behind_backward(t, unit, &layer->behind_mlp, &layer->dropped[1],
+                                   RVLI_ROLE_NORM_BEHIND_MLP);
     rvli_block gradient = rvli_mlp_backward(t, number, of_given);
     rvli_gradient_others(t, unit);
     if (has_norms_before(t))
@@ -269,10 +284,10 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
     }
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
         if (t->model->features & RVLI_NUMBERS) /* which need nothing that was kept */
-            of_given = behind_backward(t, &t->units[number], NULL, RVLI_ROLE_OTHER);
+            of_given = behind_backward(t, &t->units[number], NULL, NULL, RVLI_ROLE_OTHER);
         if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
             rvli_experts_backward_early(t, number, &of_given);
-        else if (!has_norms_behind(t)) /* which need what they kept */
+        else if (!has_norms_behind(t) && !has_dropout(t)) /* which need what they kept */
             rvli_down_backward_early(t, number);
         rvli_fetch(t, RVL_MODEL_ACTIVATIONS, RVLI_HALF * t->tokens * width(t));
         rvli_block nothing = run(t, number, true, true);

@@ -283,7 +283,7 @@ void rvli_loss_forward(rvli_training *t)
     rvli_offload_inputs(t, t->model->layers);
     t->last_hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->last_norm);
     rvli_offload_last_inputs(t);
-    if (rvli_is_wide(t))
+    if (rvli_norm_keeps_given(t))
         t->last_norm.input = t->hidden;
     else
         rvli_release(t, &t->hidden);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The gated MLP of a dense layer. Where gate and up are one parameter, both parts are views of one
- * tensor. Without a gate it is the square of a relu (Nemotron-H), or xIELU
- * (Apertus).
+ * tensor. Without a gate it is the square of a relu (Nemotron-H), xIELU (Apertus), or GELU
+ * (StarCoder 2).
  */
 #include "predict/llm/step/training.h"
 
@@ -61,13 +61,20 @@ static bool is_xielu(const rvli_training *t)
     return (t->model->features & RVLI_XIELU) != 0;
 }
 
-/* Of up: relu, and its square; or xIELU. */
+static bool is_gelu(const rvli_training *t)
+{
+    return (t->model->features & RVLI_GELU) != 0;
+}
+
+/* Of up: relu, and its square; xIELU; or GELU, which keeps up. */
 static void without_gate_forward(rvli_training *t, uint32_t number, bool kept)
 {
     rvli_layer *layer = &t->layers[number];
-    if (is_xielu(t)) {
+    if (is_gelu(t) || is_xielu(t)) {
         layer->up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
-        layer->product = rvli_xielu_forward(t, layer, kept);
+        layer->product =
+            is_xielu(t) ? rvli_xielu_forward(t, layer, kept) : rvli_activation(t, inner_bytes(t));
+        rvli_leave(t, &layer->up, kept);
         return;
     }
     rvli_block up = rvli_linear_forward(t, number, RVLI_ROLE_UP, kept);
@@ -152,14 +159,14 @@ static void apart_backward(rvli_training *t, uint32_t number, rvli_block *of_up,
     rvli_layer *layer = &t->layers[number];
     rvli_release(t, &layer->up);
     rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, of_up, of_input);
+        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS, of_up, of_input);
     rvli_release(t, of_up);
     rvli_add(t, of_input, &part, true);
     rvli_block of_gate = rvli_activation(t, inner_bytes(t));
     bool is_cut = rvli_layer_is(t->model, number, RVLI_LAYER_CUT);
     rvli_release_used(t, of_activated, is_cut ? &(rvli_block){NULL} : &layer->gate);
     cut_backward(t, number, &of_gate);
-    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_OTHER, &of_gate, of_input);
+    part = rvli_linear_backward(t, number, RVLI_ROLE_GATE, RVLI_ROLE_GATE_BIAS, &of_gate, of_input);
     rvli_release_used(t, &of_gate, &layer->mlp_input);
     rvli_add(t, of_input, &part, true);
 }
@@ -179,14 +186,25 @@ rvli_block rvli_squared_backward(rvli_training *t, rvli_block of_square, rvli_bl
     return of_input;
 }
 
+/* Takes the gradient of what was activated, and answers that of what up gave. */
+static rvli_block activation_backward(rvli_training *t, rvli_layer *layer, rvli_block of_product)
+{
+    if (is_xielu(t))
+        return rvli_xielu_backward(t, layer, of_product);
+    if (!is_gelu(t))
+        return rvli_squared_backward(t, of_product, &layer->activated);
+    rvli_block of_up = rvli_activation(t, inner_bytes(t));
+    rvli_release_used(t, &of_product, &layer->up);
+    return of_up;
+}
+
 static void without_gate_backward(rvli_training *t, uint32_t number, rvli_block of_product,
                                   rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
-    rvli_block of_up = is_xielu(t) ? rvli_xielu_backward(t, layer, of_product)
-                                   : rvli_squared_backward(t, of_product, &layer->activated);
+    rvli_block of_up = activation_backward(t, layer, of_product);
     rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_OTHER, &of_up, of_input);
+        rvli_linear_backward(t, number, RVLI_ROLE_UP, RVLI_ROLE_UP_BIAS, &of_up, of_input);
     rvli_release_used(t, &of_up, &layer->mlp_input);
     rvli_add(t, of_input, &part, true);
 }
@@ -200,8 +218,8 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
         rvli_fetched(t);
         return of_tokens;
     }
-    rvli_block part =
-        rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_OTHER, &of_output, &of_product);
+    rvli_block part = rvli_linear_backward(t, number, RVLI_ROLE_DOWN, RVLI_ROLE_DOWN_BIAS,
+                                           &of_output, &of_product);
     rvli_release(t, &of_output);
     rvli_fetched(t);
     rvli_release(t, &layer->product);

@@ -42,6 +42,8 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
     uint64_t elements = rows * width;
     if (is_centred(t))
         return rvli_centred_norm_forward(t, rows, width, kept);
+    if (rvli_is_layer_norm(t))
+        return rvli_layer_norm_forward(t, rows, width, kept);
     rvli_block input = rvli_activation(t, rvli_is_wide(t) ? 0 : RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
@@ -263,6 +265,8 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
 {
     if (is_centred(t))
         return rvli_centred_norm_backward(t, rows, width, kept, unit, role, gradient);
+    if (rvli_is_layer_norm(t))
+        return rvli_layer_norm_backward(t, rows, width, kept, unit, role, gradient);
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     bool in_place = is_added_in_place(t, role);
     rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled, in_place);

@@ -19,6 +19,7 @@ static const named_role roles[] = {
     {"model.embed_tokens.weight", RVLI_ROLE_EMBEDDING},
     {"lm_head.weight", RVLI_ROLE_HEAD},
     {"model.norm.weight", RVLI_ROLE_LAST_NORM},
+    {"model.norm.bias", RVLI_ROLE_LAST_NORM_BIAS},
     {LAYER "self_attn.q_proj.weight", RVLI_ROLE_Q},
     {LAYER "self_attn.q_proj.bias", RVLI_ROLE_Q_BIAS},
     {LAYER "self_attn.k_proj.weight", RVLI_ROLE_K},
@@ -40,6 +41,9 @@ static const named_role roles[] = {
     {LAYER "mlp.up_proj.weight", RVLI_ROLE_UP},
     {LAYER "mlp.gate_up_proj.weight", RVLI_ROLE_GATE_UP},
     {LAYER "mlp.down_proj.weight", RVLI_ROLE_DOWN},
+    {LAYER "mlp.gate_proj.bias", RVLI_ROLE_GATE_BIAS},
+    {LAYER "mlp.up_proj.bias", RVLI_ROLE_UP_BIAS},
+    {LAYER "mlp.down_proj.bias", RVLI_ROLE_DOWN_BIAS},
     {LAYER "mlp.gate.weight", RVLI_ROLE_ROUTER},
     {SHARED "gate_proj.weight", RVLI_ROLE_SHARED_GATE},
     {SHARED "up_proj.weight", RVLI_ROLE_SHARED_UP},
@@ -73,7 +77,9 @@ static const named_role roles[] = {
     {DELTA "norm.weight", RVLI_ROLE_DELTA_NORM},
     {DELTA "out_proj.weight", RVLI_ROLE_DELTA_OUT},
     {LAYER "input_layernorm.weight", RVLI_ROLE_NORM_BEFORE_ATTENTION},
+    {LAYER "input_layernorm.bias", RVLI_ROLE_NORM_BEFORE_ATTENTION_BIAS},
     {LAYER "post_attention_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
+    {LAYER "post_attention_layernorm.bias", RVLI_ROLE_NORM_BEFORE_MLP_BIAS},
     {LAYER "pre_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEFORE_MLP},
     {LAYER "post_feedforward_layernorm.weight", RVLI_ROLE_NORM_BEHIND_MLP},
     {LAYER "post_self_attn_layernorm.weight", RVLI_ROLE_NORM_BEHIND_ATTENTION},
@@ -147,10 +153,11 @@ static void take_adapter(rvli_training *t, rvli_unit *unit, rvli_role role,
 /* PEFT's module has the adapters behind weight and bias. */
 static void put_before_adapter(rvli_training *t, rvli_unit *unit, rvli_role role)
 {
-    static const rvli_role weights[RVLI_ROLE_COUNT] = {[RVLI_ROLE_Q_BIAS] = RVLI_ROLE_Q,
-                                                       [RVLI_ROLE_K_BIAS] = RVLI_ROLE_K,
-                                                       [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V,
-                                                       [RVLI_ROLE_O_BIAS] = RVLI_ROLE_O};
+    static const rvli_role weights[RVLI_ROLE_COUNT] = {
+        [RVLI_ROLE_Q_BIAS] = RVLI_ROLE_Q,       [RVLI_ROLE_K_BIAS] = RVLI_ROLE_K,
+        [RVLI_ROLE_V_BIAS] = RVLI_ROLE_V,       [RVLI_ROLE_O_BIAS] = RVLI_ROLE_O,
+        [RVLI_ROLE_GATE_BIAS] = RVLI_ROLE_GATE, [RVLI_ROLE_UP_BIAS] = RVLI_ROLE_UP,
+        [RVLI_ROLE_DOWN_BIAS] = RVLI_ROLE_DOWN};
     uint32_t *adapter = &unit->adapters[weights[role]];
     if (weights[role] == RVLI_ROLE_OTHER || *adapter == 0 || t->tape.failed)
         return;

@@ -136,6 +136,8 @@ static void forward(rvli_training *t)
     t->embedded = t->hidden;
     rvli_ring_mask_make(t);
     make_before_layers(t);
+    if (t->model->features & RVLI_INPUT_DROPOUT) /* what it was made of has a name */
+        t->hidden = rvli_dropout_forward(t, true, &t->dropped);
     make_rotary(t, rotary_width(t->model), t->rotary);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
@@ -179,6 +181,11 @@ static void embedding_backward(rvli_training *t)
     }
     if (t->model->features & RVLI_SCALED_INPUT) {
         rvli_block of_embedded = rvli_activation(t, rvli_bytes_of(t->flow));
+        rvli_release(t, &t->flow);
+        t->flow = of_embedded;
+    }
+    if (t->model->features & RVLI_INPUT_DROPOUT) {
+        rvli_block of_embedded = rvli_dropout_backward(t, &t->dropped);
         rvli_release(t, &t->flow);
         t->flow = of_embedded;
     }

@@ -44,11 +44,17 @@ typedef enum rvli_role {
     RVLI_ROLE_UP,
     RVLI_ROLE_GATE_UP, /* both in one */
     RVLI_ROLE_DOWN,
+    RVLI_ROLE_GATE_BIAS,
+    RVLI_ROLE_UP_BIAS,
+    RVLI_ROLE_DOWN_BIAS,
     RVLI_ROLE_NORM_BEFORE_ATTENTION,
     RVLI_ROLE_NORM_BEFORE_MLP,
     RVLI_ROLE_NORM_BEHIND_ATTENTION,
     RVLI_ROLE_NORM_BEHIND_MLP,
     RVLI_ROLE_LAST_NORM,
+    RVLI_ROLE_NORM_BEFORE_ATTENTION_BIAS,
+    RVLI_ROLE_NORM_BEFORE_MLP_BIAS,
+    RVLI_ROLE_LAST_NORM_BIAS,
     RVLI_ROLE_ROUTER,
     RVLI_ROLE_SHARED_GATE, /* of the expert for all tokens */
     RVLI_ROLE_SHARED_UP,
@@ -109,8 +115,8 @@ typedef struct rvli_unit {
 
 /* What an RMSNorm keeps for its backward pass. */
 typedef struct rvli_norm {
-    rvli_block input;  /* in fp32 */
-    rvli_block mean;   /* of squares, by rows: where the scale is a power of it */
+    rvli_block input;  /* in fp32; RVLI_LAYER_NORM: as it was given */
+    rvli_block mean;   /* of each row; of its squares where the scale is a power of that */
     rvli_block scale;  /* of each row */
     rvli_block normed; /* what the weight multiplies: bf16, or fp32 by RVLI_NORM_IN_FULL */
     rvli_block
@@ -340,10 +346,11 @@ typedef struct rvli_layer {
     rvli_block latent_q; /* of latent attention: what is compressed, normed */
     rvli_block latent_kv;
     rvli_adapter adapters[RVLI_ROLE_COUNT];
-    rvli_block early;     /* recomputing: of the down projection's gradient, worked out before */
-    rvli_block middle;    /* between attention and MLP, while it is needed */
-    rvli_block angles[2]; /* ERNIE: cosines and sines, twice each */
-    rvli_block named;     /* Llama 4: what attention gave, until the layer returns */
+    rvli_block early;      /* recomputing: of the down projection's gradient, worked out before */
+    rvli_block middle;     /* between attention and MLP, while it is needed */
+    rvli_block dropped[2]; /* RVLI_DROPOUT: masks of what attention and MLP gave */
+    rvli_block angles[2];  /* ERNIE: cosines and sines, twice each */
+    rvli_block named;      /* Llama 4: what attention gave, until the layer returns */
 } rvli_layer;
 
 /* Workspaces of cuBLAS, which stay: of each of autograd's two threads, and for biases. */
@@ -400,7 +407,8 @@ typedef struct rvli_training {
     rvli_block masks[2];  /* of full attention, and of a window */
     rvli_block chosen;    /* by the indexer of the layer before */
     rvli_block hidden;    /* between layers, forward */
-    rvli_block embedded;  /* what the first layer got */
+    rvli_block embedded;  /* what the first layer got, with RVLI_INPUT_DROPOUT before that */
+    rvli_block dropped;   /* the latter's mask */
     rvli_streams streams;
     rvli_norm last_norm;
     rvli_block last_hidden;
@@ -640,6 +648,27 @@ rvli_block rvli_centred_norm_forward(rvli_training *t, uint64_t rows, uint64_t w
 rvli_block rvli_centred_norm_backward(rvli_training *t, uint64_t rows, uint64_t width,
                                       rvli_norm *kept, rvli_unit *unit, rvli_role role,
                                       rvli_block gradient);
+
+/* ---- layer_norm.c: the same of PyTorch. Their input is kept as it is ---- */
+
+bool rvli_is_layer_norm(const rvli_training *t);
+rvli_block rvli_layer_norm_forward(rvli_training *t, uint64_t rows, uint64_t width,
+                                   rvli_norm *kept);
+rvli_block rvli_layer_norm_backward(rvli_training *t, uint64_t rows, uint64_t width,
+                                    rvli_norm *kept, rvli_unit *unit, rvli_role role,
+                                    rvli_block gradient);
+
+/* Whether a norm keeps what it was given, and not a copy in fp32. */
+static inline bool rvli_norm_keeps_given(const rvli_training *t)
+{
+    return rvli_is_wide(t) || rvli_is_layer_norm(t);
+}
+
+/* ---- dropout.c: of hidden states ---- */
+
+/* Answers what is left; *mask_out: which elements are. */
+rvli_block rvli_dropout_forward(rvli_training *t, bool kept, rvli_block *mask_out);
+rvli_block rvli_dropout_backward(rvli_training *t, rvli_block *mask);
 
 /* ---- nf4.c ---- */
 
