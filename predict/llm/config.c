@@ -68,6 +68,7 @@ static const struct {
     {RVLI_READS_OUT_BIAS, "attention_out_bias", RVLI_O_BIAS},
     {RVLI_READS_MLP_BIAS, "mlp_bias", RVLI_MLP_BIAS},
     {RVLI_READS_USE_BIAS, "use_bias", RVLI_QKV_BIAS | RVLI_O_BIAS | RVLI_MLP_BIAS},
+    {RVLI_READS_HEAD_BIAS, "lm_head_bias", RVLI_HEAD_BIAS},
     {RVLI_READS_QK_NORM, "use_qk_norm", RVLI_QK_NORM},
     {RVLI_READS_WIDE_QK_NORM, "use_qk_norm", RVLI_WIDE_QK_NORM},
 };
@@ -406,7 +407,8 @@ static void read_streams(rvli_reader *r)
     rvli_read_per_layer(r);
 }
 
-static bool drops(rvli_reader *r, const char *key)
+/* A share. */
+static bool is_above_zero(rvli_reader *r, const char *key)
 {
     const json_t *share = rvli_read_value(r, key);
     bool known = share == NULL || (json_is_number(share) && json_number_value(share) >= 0 &&
@@ -418,9 +420,9 @@ static bool drops(rvli_reader *r, const char *key)
 
 static void read_dropout(rvli_reader *r)
 {
-    if (drops(r, "residual_dropout"))
+    if (is_above_zero(r, "residual_dropout"))
         r->model->features |= RVLI_DROPOUT;
-    if (drops(r, "embedding_dropout"))
+    if (is_above_zero(r, "embedding_dropout"))
         r->model->features |= RVLI_INPUT_DROPOUT;
 }
 
@@ -430,6 +432,10 @@ static void read_rest(rvli_reader *r)
     read_dense_size(r);
     if (r->family->reads & RVLI_READS_DROPOUT)
         read_dropout(r);
+    if ((m->features & RVLI_SPARSE_MIXER) && is_above_zero(r, "input_jitter_noise"))
+        m->features |= RVLI_JITTER;
+    if ((m->features & RVLI_SPARSE_MIXER) && m->experts_per_token != 2)
+        rvli_read_refuse(r, "num_experts_per_tok", "not known of this family: expected 2");
     if (m->features & RVLI_ALTUP)
         read_streams(r);
     if ((m->features & RVLI_QK_L2_NORM) && !rvli_read_flag(r, "use_qk_norm", true))

@@ -39,6 +39,7 @@ enum {
     RVLI_EXPERT_CHOICE_BIAS = 1 << 26, /* use_expert_bias: of the router; true if it is not said */
     RVLI_LFM_SIZES = 1 << 24,          /* block_auto_adjust_ff_dim and what belongs to it */
     RVLI_ATTENTION_NUMBERS = 1 << 23,  /* attn_layer_indices, full_attn_idxs */
+    RVLI_READS_HEAD_BIAS = 1 << 27,    /* lm_head_bias */
     RVLI_READS_DROPOUT = 1 << 28,      /* residual_dropout, embedding_dropout */
     RVLI_READS_WIDE_QK_NORM = 1 << 29, /* use_qk_norm: a weight for each element of all heads */
     RVLI_SIZED_LAYERS = 1 << 30,       /* Gemma 4: global_head_dim and what belongs to it */

@@ -209,6 +209,8 @@ static const published models[] = {
     {"command-r-plus", "cohere", 103810674688, 0},
     {"starcoder2-3b", "starcoder2", 3030371328, 0},
     {"starcoder2-7b", "starcoder2", 7173923840, 0},
+    {"phi-3.5-moe", "phimoe", 41873153344, 0},
+    {"phi-mini-moe", "phimoe", 7647632704, 0},
 };
 
 typedef struct totals {
@@ -252,7 +254,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 85);
+    assert_int_equal(count, 86);
 }
 
 typedef struct wanted {
@@ -458,7 +460,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 85 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 86 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -1180,6 +1182,29 @@ static void norms_may_have_biases(void **state)
     rvl_model_close(plain);
     assert_refused(STARCODER ",\"residual_dropout\":2}", "residual_dropout", "from 0 to 1");
     assert_refused(STARCODER ",\"embedding_dropout\":\"a\"}", "embedding_dropout", "from 0 to 1");
+}
+
+/* Phi-3.5-MoE: attention, norms and head have biases, experts and router none. */
+static void a_head_may_have_a_bias(void **state)
+{
+    (void)state;
+#define PHI                                                                                        \
+    "{\"model_type\":\"phimoe\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":1000,"   \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96,"                \
+    "\"num_local_experts\":4,"
+    const uint64_t layer = 2 * 64 * 64 + 2 * 32 * 64 + 4 * (3 * 96 * 64 + 64) + 4 * 64;
+    const uint64_t biases = 2 * 64 + 2 * 32;
+    const uint64_t ends = 2 * 1000 * 64 + 2 * 64;
+    rvl_model *plain = parse_model(PHI "\"num_experts_per_tok\":2}");
+    rvl_model *biased =
+        parse_model(PHI "\"num_experts_per_tok\":2,\"attention_bias\":true,\"lm_head_bias\":true}");
+    assert_int_equal(rvl_model_parameter_count(plain), 2 * layer + ends);
+    assert_int_equal(rvl_model_parameter_count(biased), 2 * (layer + biases) + ends + 1000);
+    rvl_model_close(plain);
+    rvl_model_close(biased);
+    assert_refused(PHI "\"num_experts_per_tok\":1}", "num_experts_per_tok", "expected 2");
+    assert_refused(PHI "\"num_experts_per_tok\":2,\"input_jitter_noise\":-1}", "input_jitter_noise",
+                   "from 0 to 1");
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2594,6 +2619,7 @@ int main(void)
         cmocka_unit_test(an_activation_may_have_parameters),
         cmocka_unit_test(layers_may_have_one_norm_for_both_blocks),
         cmocka_unit_test(norms_may_have_biases),
+        cmocka_unit_test(a_head_may_have_a_bias),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

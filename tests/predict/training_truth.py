@@ -385,6 +385,12 @@ PROGRAMS = [
      "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 6"),
     ("simulated", "simulated-starcoder2-7b-6-layers-recompute-reshard", "starcoder2-7b",
      "--micro-batch 1 --seq-len 3000 --layers 6 --recompute --reshard"),
+    ("simulated", "simulated-phi-3.5-moe-3-layers", "phi-3.5-moe", "--micro-batch 1 --seq-len 2048 --layers 3"),
+    ("simulated", "simulated-phi-3.5-moe-3-layers-recompute-reshard", "phi-3.5-moe",
+     "--micro-batch 1 --seq-len 3000 --layers 3 --recompute --reshard"),
+    ("simulated", "simulated-phi-3.5-moe-2-layers-ddp-freed", "phi-3.5-moe",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 2"),
+    ("simulated", "simulated-phi-mini-moe-6-layers", "phi-mini-moe", "--micro-batch 1 --seq-len 4096 --layers 6"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -220,6 +220,7 @@ void rvli_buckets_rebuild(rvli_training *t)
     memset(t->first_bucket, 0, sizeof t->first_bucket);
     if (t->options->flags & RVL_MODEL_BUCKET_FREED)
         rvli_buckets_release(t);
+    fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD_BIAS);
     fill_role(&f, rvli_root(t), RVLI_ROLE_HEAD);
     fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM);
     fill_role(&f, rvli_root(t), RVLI_ROLE_LAST_NORM_BIAS);

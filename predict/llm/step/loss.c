@@ -150,11 +150,18 @@ static rvli_block plain_backward(rvli_training *t)
     rvli_block of_half = logits_backward(t, t->tokens, &t->log_probabilities);
     of_half = cap_backward(t, t->tokens, of_half, &t->capped);
     of_half = divided(t, t->tokens, of_half);
-    rvli_gradient(t, rvli_root(t), head_role(t));
-    if (head(t)->trained)
+    bool biased = rvli_root(t)->by_role[RVLI_ROLE_HEAD_BIAS] != 0;
+    if (!biased)
+        rvli_gradient(t, rvli_root(t), head_role(t));
+    if (!biased && head(t)->trained)
         rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_hidden = rvli_activation(t, hidden_bytes(t, t->tokens));
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD); /* in the first product, behind what it gives */
+    if (biased) {
+        rvli_gradient(t, rvli_root(t), head_role(t));
+        rvli_gradient_summed(t, rvli_root(t), RVLI_ROLE_HEAD_BIAS, t->tokens,
+                             t->model->dim[RVLI_DIM_VOCABULARY]);
+    }
     rvli_release(t, &of_half);
     rvli_release(t, &t->last_hidden);
     rvli_release(t, &t->head_cast);

@@ -18,6 +18,7 @@ typedef struct named_role {
 static const named_role roles[] = {
     {"model.embed_tokens.weight", RVLI_ROLE_EMBEDDING},
     {"lm_head.weight", RVLI_ROLE_HEAD},
+    {"lm_head.bias", RVLI_ROLE_HEAD_BIAS},
     {"model.norm.weight", RVLI_ROLE_LAST_NORM},
     {"model.norm.bias", RVLI_ROLE_LAST_NORM_BIAS},
     {LAYER "self_attn.q_proj.weight", RVLI_ROLE_Q},

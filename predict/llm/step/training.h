@@ -20,6 +20,7 @@ typedef enum rvli_role {
     RVLI_ROLE_OTHER,
     RVLI_ROLE_EMBEDDING,
     RVLI_ROLE_HEAD,
+    RVLI_ROLE_HEAD_BIAS,
     RVLI_ROLE_EMBEDDINGS, /* Gemma 3n: of tokens for each layer, and what belongs to them */
     RVLI_ROLE_EMBEDDINGS_PROJECTION,
     RVLI_ROLE_EMBEDDINGS_NORM,
@@ -176,11 +177,21 @@ typedef struct rvli_adapter {
     rvli_block casts[2]; /* its matrices in bf16 */
 } rvli_adapter;
 
+/* What Phi's router keeps of each of its two draws. */
+typedef struct rvli_mixer {
+    rvli_block far; /* too far from the best: a byte for each token and expert */
+    rvli_block gates;
+    rvli_block index;
+    rvli_block multiplier;
+} rvli_mixer;
+
 /* What the experts of a layer keep, of all tokens for each expert that they chose. */
 typedef struct rvli_experts {
-    rvli_block input;  /* of a router in fp32 */
-    rvli_block router; /* its weights in fp32 */
-    rvli_block logits; /* until the experts are done */
+    rvli_mixer rounds[2];
+    rvli_block noise[2]; /* that multiplied what the block got, and its router */
+    rvli_block input;    /* of a router in fp32 */
+    rvli_block router;   /* its weights in fp32 */
+    rvli_block logits;   /* until the experts are done */
     rvli_block scores;
     rvli_block indices; /* of the chosen */
     rvli_block divided; /* their weights, by their sum */
@@ -759,6 +770,18 @@ void rvli_full_rotary_forward(rvli_training *t, rvli_layer *layer, rvli_block *q
 bool rvli_rotates_wide(const rvli_training *t);
 /* Takes q and k as they were projected, and leaves them with positions. */
 void rvli_wide_rotary_forward(rvli_training *t, rvli_block *q, rvli_block *k);
+
+/* ---- sparse_mixer.c: the router of Phi's experts ---- */
+
+bool rvli_is_sparse_mixer(const rvli_training *t);
+void rvli_jitter_forward(rvli_training *t, rvli_experts *e, bool kept);
+/* Makes e->weights and e->indices. */
+void rvli_sparse_mixer_forward(rvli_training *t, rvli_experts *e);
+void rvli_sparse_mixer_drop(rvli_training *t, rvli_experts *e);
+/* Answers the gradient of the logits. */
+rvli_block rvli_sparse_mixer_backward(rvli_training *t, rvli_experts *e);
+/* Takes the gradient of what experts and router got, and leaves that of what the block got. */
+void rvli_jitter_backward(rvli_training *t, rvli_layer *layer, rvli_sum *of_input);
 
 /* ---- sdpa.c: between the rotated q and k, and the output projection ---- */
 
