@@ -208,6 +208,15 @@ CUresult rvli_code_load_function(int device, CUfunction handle, CUfunction funct
     return result;
 }
 
+uint64_t rvli_code_arguments(int device, CUfunction handle)
+{
+    CUfunction function = NULL;
+    if (rvli_function_find(handle, &function) != CUDA_SUCCESS)
+        return 0;
+    return function->code == NULL ? rvli_registered_arguments(device, handle)
+                                  : function->entry.argument_bytes;
+}
+
 /* ---- Options ---- */
 
 void rvli_code_answer(unsigned count, const CUjit_option *options, void **values)

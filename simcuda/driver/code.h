@@ -58,6 +58,9 @@ CUresult rvli_code_function(rvli_code *code, const char *name, CUmodule module, 
  */
 CUresult rvli_code_load_function(int device, CUfunction handle, CUfunction function);
 
+/* Bytes of arguments of a kernel. 0: not known, as of a library that is not there. */
+uint64_t rvli_code_arguments(int device, CUfunction handle);
+
 /* The first kernels of it, at most so many. */
 CUresult rvli_code_functions(rvli_code *code, unsigned count, CUmodule module, CUlibrary library,
                              CUfunction *functions_out);

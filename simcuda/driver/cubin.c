@@ -19,11 +19,13 @@
            */
 
 /* Records of .nv.info: how long one is, and what it says. */
+#define RECORD_SHORT 3 /* its number stands where others have their length */
 #define RECORD_SIZED 4
 #define SAYS_THREADS_MOST 0x05
 #define SAYS_THREADS 0x10
 #define SAYS_FRAME 0x11
 #define SAYS_STACK 0x12
+#define SAYS_ARGUMENTS 0x19
 #define SAYS_REGISTERS 0x2f
 
 typedef struct cubin {
@@ -201,6 +203,8 @@ static bool read_records(const cubin *of, const Elf64_Shdr *section, rvli_entry 
         uint64_t bytes = at[0] == RECORD_SIZED ? at[2] | (unsigned)at[3] << 8 : 0;
         if (at[0] == 0 || at[0] > RECORD_SIZED || bytes > left - 4)
             return false;
+        if (at[0] == RECORD_SHORT && at[1] == SAYS_ARGUMENTS && entry != NULL)
+            entry->argument_bytes = at[2] | (unsigned)at[3] << 8;
         if (at[0] == RECORD_SIZED && entry != NULL)
             note_threads(entry, at[1], at + 4, bytes);
         else if (at[0] == RECORD_SIZED)

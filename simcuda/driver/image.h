@@ -35,6 +35,7 @@ typedef struct rvli_entry {
     unsigned shared_bytes;   /* a block, static */
     unsigned local_bytes;    /* a thread: its stack */
     unsigned constant_bytes; /* of the image's constant variables */
+    unsigned argument_bytes; /* of a launch */
     unsigned threads_most;   /* a block, as the code says; 0: it does not */
     unsigned required[3];    /* shape of a block, as the code says; 0: it does not */
     unsigned ptx_version;    /* of the text; 0: it is machine code */

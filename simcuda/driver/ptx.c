@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * PTX: the text from which the driver makes machine code. Here it is read as far as directives go:
- * the version, the target, kernels (.entry), their bounds (.maxntid, .reqntid) and static shared
- * memory, variables (.global, .const). Instructions are passed over.
+ * the version, the target, kernels (.entry), their arguments (.param), bounds (.maxntid, .reqntid)
+ * and static shared memory, variables (.global, .const). Instructions are passed over.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 #include "simcuda/driver/image.h"
 
-#define VERSION_MOST 90u /* 9.0: that of the driver of CUDA 13.0 */
+#define VERSION_MOST 90u       /* 9.0: that of the driver of CUDA 13.0 */
+#define ARGUMENTS_MOST 0xffffu /* bytes; a cubin has no place for more */
 
 /* A place in the text. Words are separated by spaces, comments and punctuation. */
 typedef struct reader {
@@ -124,28 +125,38 @@ static bool read_dimensions(reader *of, uint64_t *bytes_io)
     return true;
 }
 
+typedef struct declared {
+    const char *name;
+    size_t length;
+    uint64_t bytes, align;
+} declared;
+
 /*
- * What stands behind .global, .const or .shared up to its name and size: ".align 4 .b8 name[16]".
- * The word is the name then. false: it is not a declaration.
+ * What stands behind .global, .const, .shared or .param up to its name and size: ".align 4 .b8
+ * name[16]". false: it is not a declaration. What a pointer points to may have an .align, too:
+ * ".u64 .ptr .global .align 16 name".
  */
-static bool read_variable(reader *of, const char **name_out, size_t *length_out,
-                          uint64_t *bytes_out)
+static bool read_variable(reader *of, declared *out)
 {
-    uint64_t bytes = 0, vector = 1;
+    uint64_t bytes = 0, vector = 1, align = 0;
+    bool points = false;
     while (next(of)) {
         if (is(of, ".align")) {
             if (!next(of))
                 return false;
+            align = points ? align : number_of(of);
+        } else if (is(of, ".ptr")) {
+            points = true;
         } else if (is(of, ".v2") || is(of, ".v4")) {
             vector = of->word[2] == '2' ? 2 : 4;
         } else if (type_bytes(of) > 0) {
             bytes = type_bytes(of);
         } else if (of->word[0] != '.') {
-            *name_out = of->word;
-            *length_out = of->length;
-            *bytes_out = times(bytes, vector);
+            *out = (declared){of->word, of->length, times(bytes, vector),
+                              align > 0 ? align : times(bytes, vector)};
             skip_spaces(of);
-            return bytes > 0 && is_word((unsigned char)*of->word) && read_dimensions(of, bytes_out);
+            return bytes > 0 && is_word((unsigned char)*out->name) &&
+                   read_dimensions(of, &out->bytes);
         }
     }
     return false;
@@ -165,16 +176,15 @@ typedef struct text {
 static rvli_image_error note_variable(text *of)
 {
     bool constant = is(&of->at, ".const");
-    const char *name;
-    size_t length;
-    uint64_t bytes;
-    if (!read_variable(&of->at, &name, &length, &bytes) || bytes > INT64_MAX)
+    declared it;
+    if (!read_variable(&of->at, &it) || it.bytes > INT64_MAX)
         return RVLI_IMAGE_BAD_PTX;
-    of->constant_bytes += constant && bytes <= UINT32_MAX ? bytes : 0;
-    rvli_variable *added = of->outside ? NULL : rvli_image_add_variable(of->image, name, length);
+    of->constant_bytes += constant && it.bytes <= UINT32_MAX ? it.bytes : 0;
+    rvli_variable *added =
+        of->outside ? NULL : rvli_image_add_variable(of->image, it.name, it.length);
     skip_spaces(&of->at);
     if (added != NULL) {
-        added->size_bytes = bytes;
+        added->size_bytes = it.bytes;
         added->unread = of->at.at < of->at.end && *of->at.at == '=';
     }
     return of->outside || added != NULL ? RVLI_IMAGE_OK : RVLI_IMAGE_OUT_OF_HOST;
@@ -182,17 +192,26 @@ static rvli_image_error note_variable(text *of)
 
 static rvli_image_error note_shared(text *of)
 {
-    const char *name;
-    size_t length;
-    uint64_t bytes;
-    if (!read_variable(&of->at, &name, &length, &bytes))
+    declared it;
+    if (!read_variable(&of->at, &it))
         return RVLI_IMAGE_BAD_PTX;
-    bytes = of->outside ? 0 : bytes;
+    uint64_t bytes = of->outside ? 0 : it.bytes;
     if (bytes > UINT32_MAX || (of->now != NULL && of->now->shared_bytes > UINT32_MAX - bytes))
         return RVLI_IMAGE_BAD_PTX;
     if (of->now != NULL)
         of->now->shared_bytes += (unsigned)bytes;
     return RVLI_IMAGE_OK;
+}
+
+/* One argument of the kernel, behind those before it. Unknown types (.texref) are passed over. */
+static void note_argument(text *of)
+{
+    declared it;
+    if (!read_variable(&of->at, &it) || it.bytes > ARGUMENTS_MOST || it.align > ARGUMENTS_MOST)
+        return;
+    uint64_t at = (of->now->argument_bytes + it.align - 1) / it.align * it.align;
+    if (at + it.bytes <= ARGUMENTS_MOST)
+        of->now->argument_bytes = (unsigned)(at + it.bytes);
 }
 
 static rvli_image_error note_entry(text *of)
@@ -252,6 +271,8 @@ static rvli_image_error note_word(text *of)
         return note_variable(of);
     } else if (is(at, ".shared")) {
         return note_shared(of);
+    } else if (of->depth == 0 && of->now != NULL && is(at, ".param")) {
+        note_argument(of);
     }
     return RVLI_IMAGE_OK;
 }

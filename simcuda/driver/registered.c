@@ -98,6 +98,21 @@ CUresult rvli_registered_load(int device, const void *host)
     return result;
 }
 
+uint64_t rvli_registered_arguments(int device, const void *host)
+{
+    uint64_t found;
+    const rvli_entry *entry = NULL;
+    pthread_mutex_lock(&mutex);
+    if (rvli_intmap_get(&kernels, (uintptr_t)host, &found)) {
+        kernel *of = (kernel *)(uintptr_t)found;
+        need_image(of->of, device);
+        entry = rvli_image_entry(&of->of->image, of->name);
+    }
+    uint64_t bytes = entry != NULL ? entry->argument_bytes : 0;
+    pthread_mutex_unlock(&mutex);
+    return bytes;
+}
+
 /* Kernels of libraries stay, as their code does. */
 static rvli_loaded *need_library(uint64_t number)
 {

@@ -37,4 +37,7 @@ void rvli_registered_end(void *handle);
  */
 CUresult rvli_registered_load(int device, const void *host);
 
+/* Bytes of arguments of the kernel of an address. 0: nobody registered it. */
+uint64_t rvli_registered_arguments(int device, const void *host);
+
 #endif

@@ -91,11 +91,19 @@ static size_t record(unsigned char *to, unsigned kind, const uint32_t *numbers, 
     return 4 + 4 * count;
 }
 
-static size_t add_kernel(writer *to, const cubin_kernel *of, unsigned code_bytes)
+static size_t add_kernel(writer *to, const cubin_kernel *of, unsigned code_bytes,
+                         unsigned argument_bytes)
 {
     static const unsigned char code[32];
-    unsigned char info[64] = {3, 0x1b, 0xff, 0}; /* a short record first, as ptxas has it */
-    size_t length = 4;
+    unsigned char info[64] = {3,
+                              0x1b,
+                              0xff,
+                              0, /* short records first, as ptxas has them */
+                              3,
+                              0x19,
+                              argument_bytes & 0xff,
+                              argument_bytes >> 8 & 0xff};
+    size_t length = 8;
     bool plain = code_bytes == 0;
     size_t text = add_section(to, ".text.", of->name, plain ? SHT_PROGBITS : SHT_NOBITS,
                               plain ? code : NULL, plain ? sizeof code : code_bytes);
@@ -161,7 +169,8 @@ size_t cubin_write(const cubin_shape *shape, unsigned char bytes[CUBIN_BYTES_MOS
     to.symbol_count = 1;
     memset(bytes, 0, CUBIN_BYTES_MOST);
     for (size_t i = 0; i < shape->kernel_count; i++)
-        symbols[i] = add_kernel(&to, &shape->kernels[i], i == 0 ? shape->code_bytes : 0);
+        symbols[i] = add_kernel(&to, &shape->kernels[i], i == 0 ? shape->code_bytes : 0,
+                                shape->argument_bytes);
     add_needs(&to, shape, symbols);
     add_section(&to, ".nv.shared.reserved.0", "", SHT_NOBITS, NULL, 0);
     if (shape->calls != NULL)

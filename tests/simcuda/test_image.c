@@ -26,8 +26,11 @@ static const cubin_kernel kernels[] = {
     {"work", 168, 2048, 0, {256, 2, 1}},
     {"add", 18, 0, 400, {0}},
 };
-static const cubin_shape shape = {
-    .version = 90, .kernels = kernels, .kernel_count = 2, .variables = true};
+static const cubin_shape shape = {.version = 90,
+                                  .kernels = kernels,
+                                  .kernel_count = 2,
+                                  .argument_bytes = 1264,
+                                  .variables = true};
 
 static const char ptx[] = "// made by hand\n.version 8.7\n.target sm_90a, debug\n.address_size 64\n"
                           ".extern .global .align 4 .u32 elsewhere;\n"
@@ -40,7 +43,10 @@ static const char ptx[] = "// made by hand\n.version 8.7\n.target sm_90a, debug\
                           " .shared .align 4 .b8 one[2048];\n .shared .b64 two[4];\n"
                           " { .reg .b32 %r<2>; }\n ret;\n}\n"
                           ".func helper() { ret; }\n"
-                          ".entry add()\n.reqntid 32, 1, 1\n{ ret; }\n";
+                          ".entry add(.param .u32 a, .param .align 8 .b8 b[5],\n"
+                          " .param .u64 .ptr .global .align 32 c, .param .texref none,\n"
+                          " .param .b8 too_many[65536], .param .v2 .f32 d)\n"
+                          ".reqntid 32, 1, 1\n{ .param .b64 not_its_own; ret; }\n";
 
 static rvli_image image;
 
@@ -78,6 +84,13 @@ static void check_entry(const char *name, unsigned registers, unsigned shared_by
     assert_int_equal(entry->threads_most, threads_most);
 }
 
+static unsigned arguments_of(const char *name)
+{
+    const rvli_entry *entry = rvli_image_entry(&image, name);
+    assert_non_null(entry);
+    return entry->argument_bytes;
+}
+
 static void check_variable(const char *name, size_t size_bytes, const void *initial)
 {
     const rvli_variable *variable = rvli_image_variable(&image, name);
@@ -108,6 +121,8 @@ static void a_cubin_says_what_its_kernels_need(void **state)
             assert_int_equal(image.global_bytes, 104);
             check_entry("work", 168, 2048, 0, 512);
             check_entry("add", 18, 0, 400, 0);
+            assert_int_equal(arguments_of("work"), 1264);
+            assert_int_equal(arguments_of("add"), 1264);
             assert_int_equal(rvli_image_entry(&image, "add")->constant_bytes, 64);
             assert_null(rvli_image_entry(&image, "ad"));
             assert_int_equal(image.variable_count, 3);
@@ -220,6 +235,8 @@ static void ptx_says_what_its_directives_say(void **state)
         assert_int_equal(image.version, 90);
         check_entry("work", RVLI_REGISTERS_ASSUMED, 2048 + 32, 0, 128);
         check_entry("add", RVLI_REGISTERS_ASSUMED, 0, 0, 0);
+        assert_int_equal(arguments_of("work"), 8);
+        assert_int_equal(arguments_of("add"), 32); /* at 0, 8, 16 and 24 */
         const rvli_entry *add = rvli_image_entry(&image, "add");
         assert_int_equal(add->required[0], 32);
         assert_int_equal(add->required[2], 1);
