@@ -11,6 +11,9 @@ static const uint32_t code_bytes[] = {
     [RVLI_PRECISION_64] = 39424,
 };
 
+/* Any number from 1265 to 2288 takes the same (simcuda/driver/graph_share.c). */
+#define ARGUMENT_BYTES_16 1776
+
 /* The exponent of the next power of two. */
 static uint64_t magnitude(uint64_t size)
 {
@@ -31,10 +34,14 @@ static uint64_t number_of(const rvli_product *of)
 
 CUresult rvli_product_launch(const rvli_product *product, CUstream stream)
 {
+    static const char kernels[RVLI_PRECISION_64 + 1]; /* their addresses stand for them */
+    const char *kernel = &kernels[product->precision];
     int device;
     CUresult result = rvli_current_or_first(&device);
+    if (product->precision == RVLI_PRECISION_16)
+        rvli_registered_describe(kernel, ARGUMENT_BYTES_16);
     if (result == CUDA_SUCCESS)
         result =
             rvli_registered_library(device, number_of(product), code_bytes[product->precision]);
-    return result == CUDA_SUCCESS ? rvli_library_kernel(stream) : result;
+    return result == CUDA_SUCCESS ? rvli_library_kernel_at(kernel, stream) : result;
 }

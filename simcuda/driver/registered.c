@@ -28,6 +28,7 @@ struct registered_fat {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static rvli_intmap kernels;   /* by the address that is launched */
 static rvli_intmap libraries; /* rvli_loaded by the number of a library's kernel */
+static rvli_intmap described; /* bytes of arguments by the address that is launched */
 
 void rvli_registered_forget(void)
 {
@@ -98,17 +99,30 @@ CUresult rvli_registered_load(int device, const void *host)
     return result;
 }
 
-uint64_t rvli_registered_arguments(int device, const void *host)
+void rvli_registered_describe(const void *host, uint64_t argument_bytes)
 {
     uint64_t found;
-    const rvli_entry *entry = NULL;
     pthread_mutex_lock(&mutex);
-    if (rvli_intmap_get(&kernels, (uintptr_t)host, &found)) {
-        kernel *of = (kernel *)(uintptr_t)found;
-        need_image(of->of, device);
-        entry = rvli_image_entry(&of->of->image, of->name);
-    }
-    uint64_t bytes = entry != NULL ? entry->argument_bytes : 0;
+    if (!rvli_intmap_get(&described, (uintptr_t)host, &found))
+        (void)rvli_intmap_insert(&described, (uintptr_t)host, argument_bytes);
+    pthread_mutex_unlock(&mutex);
+}
+
+static uint64_t arguments_of(kernel *of, int device)
+{
+    need_image(of->of, device);
+    const rvli_entry *entry = rvli_image_entry(&of->of->image, of->name);
+    return entry != NULL ? entry->argument_bytes : 0;
+}
+
+uint64_t rvli_registered_arguments(int device, const void *host)
+{
+    uint64_t found, bytes = 0;
+    pthread_mutex_lock(&mutex);
+    if (rvli_intmap_get(&kernels, (uintptr_t)host, &found))
+        bytes = arguments_of((kernel *)(uintptr_t)found, device);
+    else if (rvli_intmap_get(&described, (uintptr_t)host, &found))
+        bytes = found;
     pthread_mutex_unlock(&mutex);
     return bytes;
 }

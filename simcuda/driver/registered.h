@@ -37,7 +37,13 @@ void rvli_registered_end(void *handle);
  */
 CUresult rvli_registered_load(int device, const void *host);
 
-/* Bytes of arguments of the kernel of an address. 0: nobody registered it. */
+/*
+ * The kernel of an address has so many bytes of arguments: one of a library that is not there.
+ * Without host memory for it, it has none.
+ */
+void rvli_registered_describe(const void *host, uint64_t argument_bytes);
+
+/* Bytes of arguments of the kernel of an address. 0: nobody registered or described it. */
 uint64_t rvli_registered_arguments(int device, const void *host);
 
 #endif

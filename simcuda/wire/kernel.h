@@ -16,15 +16,24 @@
 
 #include "simcuda/wire/current.h"
 
-/* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED and the like: nothing was launched. */
-static inline CUresult rvli_library_kernel(CUstream stream)
+/*
+ * An address stands for it, as that of a program's function does.
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED and the like: nothing was launched.
+ */
+static inline CUresult rvli_library_kernel_at(const void *kernel, CUstream stream)
 {
-    static const char kernel; /* its address stands for it, as that of a program's function does */
     int device;
     CUresult result = rvli_current_or_first(&device);
     if (result != CUDA_SUCCESS)
         return result;
-    return cuLaunchKernel((CUfunction)(uintptr_t)&kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    return cuLaunchKernel((CUfunction)(uintptr_t)kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+}
+
+/* One of which nothing is known. */
+static inline CUresult rvli_library_kernel(CUstream stream)
+{
+    static const char kernel;
+    return rvli_library_kernel_at(&kernel, stream);
 }
 
 #endif
