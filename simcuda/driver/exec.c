@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "simcuda/driver/capture.h"
+#include "simcuda/driver/code.h"
 #include "simcuda/driver/graph_memory.h"
 #include "simcuda/driver/share.h"
 
@@ -15,19 +16,24 @@ struct CUgraphExec_st {
     CUgraphNode *order;
     unsigned long long flags;
     int device;
-    size_t kernels;
+    rvli_graph_needs needs;
 };
 
-static size_t count_kernels(CUgraph graph)
+static uint64_t arguments_of(CUgraphNode node, int device)
 {
-    size_t count = 0;
+    const CUDA_KERNEL_NODE_PARAMS *of = &node->params.kernel;
+    return rvli_code_arguments(device, of->func != NULL ? of->func : (CUfunction)of->kern);
+}
+
+static void add_needs(CUgraph graph, int device, rvli_graph_needs *needs)
+{
     for (size_t i = 0; i < graph->count; i++) {
         CUgraphNode node = graph->nodes[i];
-        count += node->type == CU_GRAPH_NODE_TYPE_KERNEL;
-        if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-            count += count_kernels(node->params.child);
+        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            rvli_graph_needs_add(needs, arguments_of(node, device));
+        else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+            add_needs(node->params.child, device, needs);
     }
-    return count;
 }
 
 static void free_exec(CUgraphExec exec)
@@ -58,8 +64,8 @@ static CUresult fill_exec(CUgraphExec made, CUgraph graph)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!has_order(made->graph) || !rvli_graph_order(made->graph, made->order))
         return CUDA_ERROR_INVALID_VALUE;
-    made->kernels = count_kernels(made->graph);
-    return rvli_share_graph(made->device, made->kernels);
+    add_needs(made->graph, made->device, &made->needs);
+    return rvli_share_graph(made->device, &made->needs);
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -99,7 +105,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     if (exec == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    rvli_share_graph_gone(exec->device, exec->kernels);
+    rvli_share_graph_gone(exec->device, &exec->needs);
     free_exec(exec);
     return CUDA_SUCCESS;
 }
@@ -218,7 +224,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
             (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
     if (result != CUDA_SUCCESS)
         return result;
-    rvli_time_pass(exec->kernels);
+    rvli_time_pass(exec->needs.kernels);
     rvli_owed_set_launched_on(stream);
     result = do_all(exec->order, exec->graph->count, stream);
     rvli_owed_set_launched_on(NULL);

@@ -12,13 +12,11 @@
  * 34 streams take, and what the first graph and the first kernel take there and not on an H200:
  * streams go by the H200's steps, scaled to that, and the other two come on top.
  *
- * Streams: the first is free. Every four take a page, and every 41 one more; this gives all of the
- * 17 numbers read, from 1 to 192 streams, of whatever priority.
- *
- * Graphs: a kernel takes 3 KiB, beyond what the context has room for. The room lies between 4.25
- * and 6 MiB: any figure there gives the readings of kernels with up to 256 bytes of arguments, one
- * of them 2 MiB too high. Sizes of arguments are not known here. In a process with one stream a
- * card took other amounts, which this does not give (docs/fidelity.md: graph_arguments.py).
+ * Streams and instantiated graphs have two pieces of memory each, in the same pages: 512 KiB of a
+ * stream beside 64 KiB of a graph, and 48 KiB of either. The first stream needs none of the 512.
+ * Of the pieces of 48 KiB, the context has room for the first 40: any number from 35 to 43 gives
+ * the readings of 1 to 192 streams, of whatever priority, and of 1 to 1024 graphs. What kernels of
+ * graphs take beside that is in graph_share.h.
  *
  * Graphs that are destroyed leave their memory to later ones, and the card kept it all. Whether it
  * does so with streams was not measured; here it is so.
@@ -34,8 +32,10 @@
  * Local memory: what a thread's stack needs, for all threads that the device has room for at once,
  * by the largest of the kernels launched so far. The context has it for 1024 bytes ("local_up").
  */
-#define STREAMS_A_PAGE 4
-#define STREAMS_A_FURTHER_PAGE 41
+#define GRAPHS_A_PAGE 32
+#define GRAPHS_A_STREAM 8 /* that the piece of a stream has room for */
+#define PIECES_A_PAGE 42
+#define PIECES_FREE 40
 #define STREAMS_MEASURED 34u /* of which a profile has the bytes */
 #define CODE_ROOM_BYTES ((size_t)384 << 10)
 #define CODE_ALIGN_BYTES 256u
@@ -43,16 +43,21 @@
 #define OWN_PAGES_BYTES ((size_t)1 << 20) /* variables from here on share no page */
 #define ASSERT_BYTES ((size_t)90 << 20)
 #define LOCAL_BYTES 1024u
-#define KERNEL_BYTES ((size_t)3 << 10)
-#define GRAPHS_ROOM_BYTES ((size_t)5 << 20)
 
-typedef struct share {
-    size_t count;
+typedef struct both_share {
+    size_t streams, graphs;
     size_t pages;
-} share;
+} both_share;
+
+typedef struct kernels_share {
+    rvli_graph_share slots;
+    bool begun; /* a graph has been made */
+} kernels_share;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static share streams[DEVICES_MAX], graphs[DEVICES_MAX], local[DEVICES_MAX];
+static both_share both[DEVICES_MAX];             /* of streams and graphs */
+static kernels_share graph_kernels[DEVICES_MAX]; /* of graphs */
+static size_t local_pages[DEVICES_MAX];
 
 /* Small things side by side in pages. */
 typedef struct heap {
@@ -80,9 +85,9 @@ void rvli_share_forget(void)
     pthread_mutex_init(&mutex, NULL);
     for (int device = 0; device < DEVICES_MAX; device++)
         pieces[device].count = 0; /* they are the parent's */
-    memset(streams, 0, sizeof streams);
-    memset(graphs, 0, sizeof graphs);
-    memset(local, 0, sizeof local);
+    memset(both, 0, sizeof both);
+    memset(graph_kernels, 0, sizeof graph_kernels);
+    memset(local_pages, 0, sizeof local_pages);
     memset(codes, 0, sizeof codes);
 }
 
@@ -91,27 +96,25 @@ static size_t pages_for(uint64_t bytes)
     return (size_t)((bytes + RVLI_PAGE_BYTES - 1) / RVLI_PAGE_BYTES);
 }
 
-/* As on an H200. */
-static size_t steps_of_streams(size_t count)
+static size_t whole(size_t count, size_t a_page)
 {
-    return count == 0
-               ? 0
-               : (count - 1 + STREAMS_A_PAGE - 1) / STREAMS_A_PAGE + count / STREAMS_A_FURTHER_PAGE;
+    return (count + a_page - 1) / a_page;
 }
 
-static size_t pages_of_streams(int device, size_t count)
+/* As on an H200. */
+static size_t steps_of(size_t streams, size_t graphs)
+{
+    size_t large = (streams > 0 ? streams - 1 : 0) * GRAPHS_A_STREAM + graphs;
+    size_t small = streams + graphs;
+    return whole(large, GRAPHS_A_PAGE) +
+           whole(small > PIECES_FREE ? small - PIECES_FREE : 0, PIECES_A_PAGE);
+}
+
+static size_t pages_of(int device, size_t streams, size_t graphs)
 {
     uint64_t measured = rvli_device_figures(device)->streams_bytes;
-    size_t steps = steps_of_streams(count);
-    return measured == 0 ? steps : pages_for(steps * measured / steps_of_streams(STREAMS_MEASURED));
-}
-
-/* The first takes what a profile says, also where it has no kernel. */
-static size_t pages_of_graphs(int device, size_t kernels)
-{
-    size_t bytes = kernels * KERNEL_BYTES;
-    return pages_for(rvli_device_figures(device)->graph_bytes) +
-           (bytes <= GRAPHS_ROOM_BYTES ? 0 : pages_for(bytes - GRAPHS_ROOM_BYTES));
+    size_t steps = steps_of(streams, graphs);
+    return measured == 0 ? steps : pages_for(steps * measured / steps_of(STREAMS_MEASURED, 0));
 }
 
 /* With the lock held. */
@@ -137,52 +140,86 @@ void rvli_share_give(int device)
     kept *of = &pieces[device];
     while (of->count > 0)
         rvli_physical_give(of->ids[--of->count]);
-    streams[device] = graphs[device] = local[device] = (share){0};
+    both[device] = (both_share){0};
+    graph_kernels[device] = (kernels_share){0};
+    local_pages[device] = 0;
     codes[device] = (code_share){0};
     pthread_mutex_unlock(&mutex);
 }
 
-static CUresult take(share *of, int device, size_t more, size_t (*pages_of)(int, size_t),
-                     const char *kind)
+/* ---- Streams and graphs ---- */
+
+/* With what streams and graphs had before; *more_out: the pages that are to be taken. */
+static both_share with_more(int device, size_t streams, size_t graphs, size_t *more_out)
 {
-    CUresult result = CUDA_SUCCESS;
+    both_share of = both[device];
+    of.streams += streams;
+    of.graphs += graphs;
+    size_t pages = pages_of(device, of.streams, of.graphs);
+    *more_out = pages > of.pages ? pages - of.pages : 0;
+    of.pages += *more_out;
+    return of;
+}
+
+CUresult rvli_share_stream(int device)
+{
+    size_t more;
     pthread_mutex_lock(&mutex);
-    size_t pages = pages_of(device, of->count + more);
-    if (pages > of->pages)
-        result = take_pieces(device, (pages - of->pages) * RVLI_PAGE_BYTES, kind);
+    both_share then = with_more(device, 1, 0, &more);
+    CUresult result =
+        more > 0 ? take_pieces(device, more * RVLI_PAGE_BYTES, "streams") : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        both[device] = then;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+/* One that is gone may be of a context that is gone, too. */
+static void drop(size_t *count)
+{
+    *count -= *count > 0;
+}
+
+void rvli_share_stream_gone(int device)
+{
+    pthread_mutex_lock(&mutex);
+    drop(&both[device].streams);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The first graph takes what a profile says, too. */
+static kernels_share begun(int device, size_t *more_out)
+{
+    *more_out = 0;
+    if (graph_kernels[device].begun)
+        return graph_kernels[device];
+    *more_out = pages_for(rvli_device_figures(device)->graph_bytes);
+    return (kernels_share){.slots = rvli_graph_share_begin(), .begun = true};
+}
+
+CUresult rvli_share_graph(int device, const rvli_graph_needs *needs)
+{
+    size_t first, more;
+    pthread_mutex_lock(&mutex);
+    both_share then = with_more(device, 0, 1, &more);
+    kernels_share kernels = begun(device, &first);
+    more += first + rvli_graph_share_add(&kernels.slots, needs);
+    CUresult result =
+        more > 0 ? take_pieces(device, more * RVLI_PAGE_BYTES, "graphs") : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
-        of->count += more;
-        of->pages = pages > of->pages ? pages : of->pages;
+        both[device] = then;
+        graph_kernels[device] = kernels;
     }
     pthread_mutex_unlock(&mutex);
     return result;
 }
 
-static void drop(share *of, size_t less)
+void rvli_share_graph_gone(int device, const rvli_graph_needs *needs)
 {
     pthread_mutex_lock(&mutex);
-    of->count -= less < of->count ? less : of->count; /* it may be of a context that is gone */
+    drop(&both[device].graphs);
+    rvli_graph_share_drop(&graph_kernels[device].slots, needs);
     pthread_mutex_unlock(&mutex);
-}
-
-CUresult rvli_share_stream(int device)
-{
-    return take(&streams[device], device, 1, pages_of_streams, "streams");
-}
-
-void rvli_share_stream_gone(int device)
-{
-    drop(&streams[device], 1);
-}
-
-CUresult rvli_share_graph(int device, size_t kernels)
-{
-    return take(&graphs[device], device, kernels, pages_of_graphs, "graphs");
-}
-
-void rvli_share_graph_gone(int device, size_t kernels)
-{
-    drop(&graphs[device], kernels);
 }
 
 /* ---- Code ---- */
@@ -267,15 +304,15 @@ CUresult rvli_share_local(int device, uint64_t bytes)
         return CUDA_SUCCESS;
     if (bytes > UINT32_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    share *of = &local[device];
     size_t threads = (size_t)card->multiprocessors * (size_t)card->threads_multiprocessor;
     size_t pages = pages_for((bytes - LOCAL_BYTES) * threads);
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&mutex);
-    if (pages > of->pages)
-        result = take_pieces(device, (pages - of->pages) * RVLI_PAGE_BYTES, "local memory");
-    if (result == CUDA_SUCCESS && pages > of->pages)
-        of->pages = pages;
+    if (pages > local_pages[device])
+        result =
+            take_pieces(device, (pages - local_pages[device]) * RVLI_PAGE_BYTES, "local memory");
+    if (result == CUDA_SUCCESS && pages > local_pages[device])
+        local_pages[device] = pages;
     pthread_mutex_unlock(&mutex);
     return result;
 }

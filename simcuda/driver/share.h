@@ -8,6 +8,7 @@
 #define RVL_SIMCUDA_SHARE_H
 
 #include "simcuda/driver/driver.h"
+#include "simcuda/driver/graph_share.h"
 
 /* The device's last context is gone: all goes back. What is made of it later counts for nothing. */
 void rvli_share_give(int device);
@@ -25,8 +26,8 @@ CUresult rvli_share_image(int device, uint64_t variable_bytes, bool asserts);
 /* A kernel with so many bytes of local memory a thread is launched. */
 CUresult rvli_share_local(int device, uint64_t bytes);
 
-/* A graph with so many kernels is instantiated, and is no more. */
-CUresult rvli_share_graph(int device, size_t kernels);
-void rvli_share_graph_gone(int device, size_t kernels);
+/* A graph is instantiated, and is no more. CUDA_ERROR_OUT_OF_MEMORY: nothing was taken. */
+CUresult rvli_share_graph(int device, const rvli_graph_needs *needs);
+void rvli_share_graph_gone(int device, const rvli_graph_needs *needs);
 
 #endif

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What instantiated graphs take: a JSON line for each reading, each kind of graph in a process of its own.
 
-    graph_arguments.py [PART...]    needs libcuda.so.1 alone
+    graph_arguments.py [PART...]          needs libcuda.so.1 alone
+    graph_arguments.py --again FILE...    asks again what files of its lines were asked
 
 arguments: by the bytes of their kernels' arguments. streams: by how many streams the process has. graphs: of many of one
 size, at each power of two.
@@ -132,7 +133,24 @@ def main(parts):
         alone("graph count", nodes, graphs)
 
 
-if sys.argv[1:2] == ["--alone"]:
+def again(paths):
+    asked = set()
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            asked |= {question(json.loads(line)) for line in file}
+    for words in sorted(asked):
+        alone(*words)
+
+
+def question(row):
+    if row["part"] == "graph count":
+        return row["part"], row["nodes"], NODES_OF_MANY[row["nodes"]]
+    return row["part"], row["arguments"], row["nodes"], row.get("streams", 1)
+
+
+if sys.argv[1:2] == ["--again"]:
+    again(sys.argv[2:])
+elif sys.argv[1:2] == ["--alone"]:
     numbers = [int(word) for word in sys.argv[3:]]
     measure_many(*numbers) if sys.argv[2] == "graph count" else measure_one(sys.argv[2], *numbers)
 else:
