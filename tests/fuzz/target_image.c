@@ -37,6 +37,7 @@ static void check(const rvli_image *image)
         const rvli_entry *entry = &image->entries[i];
         require(strcmp(rvli_image_entry(image, entry->name)->name, entry->name) == 0);
         require(entry->threads_most <= 1024);
+        require(entry->argument_bytes <= 0xffff);
     }
     for (size_t i = 0; i < image->variable_count; i++) {
         const rvli_variable *variable = &image->variables[i];

@@ -95,15 +95,10 @@ static size_t add_kernel(writer *to, const cubin_kernel *of, unsigned code_bytes
                          unsigned argument_bytes)
 {
     static const unsigned char code[32];
-    unsigned char info[64] = {3,
-                              0x1b,
-                              0xff,
-                              0, /* short records first, as ptxas has them */
-                              3,
-                              0x19,
-                              argument_bytes & 0xff,
-                              argument_bytes >> 8 & 0xff};
-    size_t length = 8;
+    unsigned char info[64] = {3, 0x1b, 0xff, 0}; /* short records first, as ptxas has them */
+    const unsigned char arguments[4] = {3, 0x19, argument_bytes & 0xff, argument_bytes >> 8 & 0xff};
+    memcpy(info + 4, arguments, sizeof arguments);
+    size_t length = argument_bytes > 0 ? 8 : 4;
     bool plain = code_bytes == 0;
     size_t text = add_section(to, ".text.", of->name, plain ? SHT_PROGBITS : SHT_NOBITS,
                               plain ? code : NULL, plain ? sizeof code : code_bytes);

@@ -21,7 +21,7 @@ typedef struct cubin_shape {
     size_t kernel_count;
     unsigned code_bytes; /* of the first kernel: its section has no bytes then; 0: 32, as others */
     const char *calls;   /* a function that is elsewhere, as the driver's are; NULL: none */
-    unsigned argument_bytes; /* of each kernel */
+    unsigned argument_bytes; /* of each kernel; 0: it does not say */
     bool variables;          /* "seen", 7; "zeroes" of 100 bytes; "table", constant, 1 2 3 4 */
 } cubin_shape;
 
