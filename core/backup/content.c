@@ -133,7 +133,10 @@ static rvl_status name_for_store(rvli_transition *transition, size_t *failed_out
         if (!is_for_store(transition, item) || !facts_of(transition, item->allocation)->digests ||
             is_unchanged(transition, item))
             continue;
-        rvl_status status = rvli_shared_name(transition, item);
+        const rvli_secret *secret = NULL;
+        rvl_status status = rvli_shared_begin(transition, &secret);
+        if (status == RVL_OK)
+            status = rvli_shared_name(transition->context, item, secret);
         if (status != RVL_OK)
             return status;
         device_mask |= UINT64_C(1) << item->allocation->device;

@@ -5,36 +5,29 @@
 
 #include "base/error.h"
 #include "core/backup/segments.h"
-#include "core/backup/shared_transfer.h"
 
-static uint64_t granule_of(const rvli_transition *transition, const rvli_move_item *item)
+static uint64_t granule_of(const rvl_context *context, const rvli_move_item *item)
 {
-    return transition->context->devices[item->allocation->device].facts.granularity_bytes;
+    return context->devices[item->allocation->device].facts.granularity_bytes;
 }
 
-rvl_status rvli_shared_name(rvli_transition *transition, rvli_move_item *item)
+rvl_status rvli_shared_name(rvl_context *context, rvli_move_item *item, const rvli_secret *secret)
 {
-    rvl_context *context = transition->context;
     const rvli_allocation *allocation = item->allocation;
-    const rvli_secret *secret = NULL;
-    rvl_status status = rvli_shared_begin(transition, &secret);
-    if (status != RVL_OK)
-        return status;
-    item->names = calloc(allocation->size / granule_of(transition, item), sizeof *item->names);
+    item->names = calloc(allocation->size / granule_of(context, item), sizeof *item->names);
     if (item->names == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for digests");
-    status = context->ops.digest(context->self, allocation->device, allocation->addr,
-                                 allocation->size, false, secret, item->names);
+    rvl_status status = context->ops.digest(context->self, allocation->device, allocation->addr,
+                                            allocation->size, false, secret, item->names);
     if (status != RVL_OK)
         rvli_error_op("digest");
     return status;
 }
 
-rvli_digest rvli_shared_name_of(const rvli_transition *transition, const rvli_move_item *item,
-                                uint64_t number)
+rvli_digest rvli_shared_name_of(const rvl_context *context, const rvli_move_item *item,
+                                uint64_t number, const rvli_secret *secret)
 {
-    const rvli_secret *secret = rvli_shared_secret(transition);
-    uint64_t granule = granule_of(transition, item);
+    uint64_t granule = granule_of(context, item);
     uint64_t first = rvli_segment_offset(item->backup, number) / granule;
     uint64_t end = first + rvli_segment_bytes(item->backup, number) / granule;
     rvli_digest name = {0};

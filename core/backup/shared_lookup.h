@@ -11,13 +11,13 @@
 #include "core/transition.h"
 
 /*
- * Queues learning an item's names. They are there when the device has been waited for. RVL_ERR_IO:
- * no store answers; RVL_ERR_HOST_OOM; what the device answers.
+ * Queues learning an item's names. They are there when the device has been waited for.
+ * RVL_ERR_HOST_OOM; what the device answers.
  */
-rvl_status rvli_shared_name(rvli_transition *transition, rvli_move_item *item);
+rvl_status rvli_shared_name(rvl_context *context, rvli_move_item *item, const rvli_secret *secret);
 
-/* The digest of a segment of an item that has names. */
-rvli_digest rvli_shared_name_of(const rvli_transition *transition, const rvli_move_item *item,
-                                uint64_t number);
+/* The digest of a segment of an item that has names by this secret. */
+rvli_digest rvli_shared_name_of(const rvl_context *context, const rvli_move_item *item,
+                                uint64_t number, const rvli_secret *secret);
 
 #endif

@@ -226,7 +226,7 @@ static rvl_status take_uncopied(rvli_shared_transfer *t, rvli_lane *l,
 static rvl_status ask_for_segment(rvli_shared_transfer *t, rvli_lane *l, bool wait)
 {
     rvli_store_found found = {.fd = -1};
-    l->digest = rvli_shared_name_of(t->transition, l->item, l->number);
+    l->digest = rvli_shared_name_of(t->context, l->item, l->number, &t->all.secret);
     l->named = true;
     rvl_status status = rvli_store_find(t->all.store, l->digest, l->bytes, true, &found);
     if (status != RVL_OK)
@@ -272,7 +272,7 @@ static rvl_status save_apart(rvli_shared_transfer *t, rvli_move_item *item, uint
     rvl_status status = begin_segment(t, item, number, &l);
     if (status != RVL_OK)
         return status;
-    l->digest = rvli_shared_name_of(t->transition, item, number);
+    l->digest = rvli_shared_name_of(t->context, item, number, &t->all.secret);
     l->named = l->apart = true;
     return copy_segment(t, l);
 }
@@ -402,11 +402,6 @@ rvl_status rvli_shared_begin(rvli_transition *transition, const rvli_secret **se
     if (status == RVL_OK)
         *secret_out = &transition->shared->all.secret;
     return status;
-}
-
-const rvli_secret *rvli_shared_secret(const rvli_transition *transition)
-{
-    return &transition->shared->all.secret;
 }
 
 rvl_status rvli_shared_save(rvli_transition *transition, const rvli_allocation *allocation,

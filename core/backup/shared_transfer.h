@@ -23,7 +23,6 @@ typedef struct rvli_shared_transfer rvli_shared_transfer;
 
 /* Makes it, if there is none yet. *secret_out: the store's, valid until it ends. RVL_ERR_IO. */
 rvl_status rvli_shared_begin(rvli_transition *transition, const rvli_secret **secret_out);
-const rvli_secret *rvli_shared_secret(const rvli_transition *transition);
 
 /*
  * Puts segments [first, end) of a backup on their way, each once in a transition. What has no room
