@@ -89,6 +89,9 @@ static void what_cannot_be_written_or_run_leaves_the_old_file(void **state)
     check_run(COMMAND_WORD " run --device nosuch -o old.rvt -- " PROGRAM " memory 2>err", 2,
               "nosuch");
     check_run(COMMAND_WORD " run -o old.rvt -- ./nosuch 2>err", 2, "./nosuch does not exist");
+    check_run(COMMAND_WORD " run -o none/x.rvt -- " PROGRAM " memory 2>err", 2,
+              "reveille: none/x.rvt: No such file or directory: name a file in a directory that "
+              "exists\n");
     check_run(COMMAND_WORD " run -o old.rvt.zst -- " PROGRAM " memory 2>err", 2,
               "-o old.rvt.zst: this writes .rvt, and the name says .zst: end it in .rvt");
     check_run(COMMAND_WORD " run -o /dev/stdout -- " PROGRAM " memory 2>err | cat", 0,
