@@ -26,7 +26,7 @@ const command_spec reveille_spec = {
         "`reveille help COMMAND` and `man reveille-COMMAND` describe a command.",
     .options = (const option_spec[]){{.kind = OPTION_END}},
     .exits = (const text_entry[]){{"0", "all is well: what was asked about fits"},
-                                  {"1", "an internal failure: no memory, output not written"},
+                                  {"1", "an internal failure: no memory, or a failed write"},
                                   {"2", "bad usage or bad input: a line says where and why"},
                                   {"3", "something does not fit, is over budget, or grew"},
                                   {NULL, NULL}},

@@ -93,7 +93,7 @@ const command_spec model_spec = {
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"0", "written"},
-                                  {"2", "bad usage or a bad config"},
+                                  {"2", "bad usage, a bad config, or a TRACE that cannot be made"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =

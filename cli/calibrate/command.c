@@ -105,7 +105,8 @@ const command_spec calibrate_spec = {
             {.kind = OPTION_END},
         },
     .exits = (const text_entry[]){{"0", "measured"},
-                                  {"2", "bad usage, no CUDA, or other programs use the card"},
+                                  {"2", "bad usage, no CUDA, a FILE that cannot be made, or other "
+                                        "programs use the card"},
                                   {"1", "an internal failure"},
                                   {NULL, NULL}},
     .examples =

@@ -57,8 +57,9 @@ const command_spec check_spec = {
         (const text_entry[]){
             {"0", "all is well"},
             {"3", "a stage does not fit, is over budget, above its baseline or not in it, or gone"},
-            {"2", "bad usage, or a bad file, trace, config or setting, or a command that fails for "
-                  "another reason than memory (the other checks are run and shown)"},
+            {"2", "bad usage, a FILE that cannot be made, a bad file, trace, config or setting, or "
+                  "a command that fails for another reason than memory (the other checks are run "
+                  "and shown)"},
             {"1", "an internal failure"},
             {NULL, NULL}},
     .examples =

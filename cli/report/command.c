@@ -122,10 +122,12 @@ const command_spec report_spec = {
             OPTION_OF_PROGRESS,
             {.kind = OPTION_END},
         },
-    .exits = (const text_entry[]){{"0", "written"},
-                                  {"2", "bad usage, a bad trace, or built without the page"},
-                                  {"1", "an internal failure"},
-                                  {NULL, NULL}},
+    .exits =
+        (const text_entry[]){{"0", "written"},
+                             {"2", "bad usage, a bad trace, a FILE that cannot be made, or built "
+                                   "without the page"},
+                             {"1", "an internal failure"},
+                             {NULL, NULL}},
     .examples =
         (const text_entry[]){
             {"reveille report traces/qwen2.5-32b-tp2-h200.rvt", "A chart in the terminal."},
