@@ -13,7 +13,12 @@ from collections.abc import Iterable
 from typing import Any
 
 try:
-    from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+    from prometheus_client import (
+        CollectorRegistry,
+        generate_latest,
+        start_http_server,
+        write_to_textfile,
+    )
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -181,6 +186,12 @@ def write_textfile(path: Path) -> None:
     """Writes the metrics of now into a file, whole or not at all.
 
     node_exporter reads files named "*.prom". Raises OSError if it cannot be written: an
-    older file stays as it was.
+    older file stays as it was. A link is followed, and stays. A pipe or a device is written to
+    directly: the client's own function would put a file in its place.
     """
-    write_to_textfile(os.fsdecode(path_bytes(path, "the file of metrics")), _registry())
+    name = os.path.realpath(os.fsdecode(path_bytes(path, "the file of metrics")))
+    if os.path.isfile(name) or not os.path.exists(name):
+        write_to_textfile(name, _registry())
+    else:
+        with open(name, "wb") as there:
+            there.write(generate_latest(_registry()))

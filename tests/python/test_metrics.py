@@ -558,6 +558,24 @@ def test_prometheus_by_a_textfile(gpu, prometheus, tmp_path):
     assert file.read_text() == text
 
 
+def test_prometheus_leaves_a_link_and_a_pipe_in_place(gpu, prometheus, tmp_path):
+    file, link, pipe = (tmp_path / name for name in ("reveille.prom", "link.prom", "pipe.prom"))
+    file.write_text("older")
+    link.symlink_to(file)
+    prometheus.write_textfile(link)
+    assert link.is_symlink()
+    assert file.read_text().startswith("# HELP reveille_memory_bytes")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        prometheus.write_textfile(pipe)
+        assert os.read(reader, 1 << 16).startswith(b"# HELP reveille_memory_bytes")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link.prom", "pipe.prom", "reveille.prom"]
+
+
 def test_prometheus_is_missing(run_python):
     done = run_python(
         "-c",
