@@ -39,7 +39,7 @@ static int dispatch(int argc, char **argv)
     if (argc < 2)
         return options_refuse(&reveille_spec, "name a command");
     if (is_help(argv[1]))
-        return argc > 2 ? help_on(argv[2]) : help();
+        return argc > 2 && !is_help(argv[2]) ? help_on(argv[2]) : help();
     if (argv[1][0] == '-' && !options_parse(&reveille_spec, 2, argv, NULL, &line))
         return line.status;
     const subcommand *found = commands_find(argv[1]);

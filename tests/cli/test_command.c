@@ -442,6 +442,13 @@ static void test_help(void **state)
     RUN("help");
     check_status(0);
     check_contains(answer.out, "usage: reveille COMMAND");
+    strcpy(text, answer.out);
+    RUN("help", "--help");
+    check_status(0);
+    assert_string_equal(answer.out, text);
+    RUN("help", "help");
+    check_status(0);
+    assert_string_equal(answer.out, text);
 }
 
 static void test_version(void **state)
