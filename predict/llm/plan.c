@@ -300,11 +300,8 @@ static rvl_status check_streams(const rvl_model_options *o)
 }
 
 /* Gemma 4's layers. */
-static rvl_status check_sized(const rvl_model *m, const rvl_model_options *o)
+static rvl_status check_sized(const rvl_model_options *o)
 {
-    if (m->experts > 0 && o->train != RVL_MODEL_TRAIN_NONE)
-        return refuse("--train", "the training step of Gemma 4's experts beside an MLP is not "
-                                 "worked out: say none");
     if (o->lora_rank > 0)
         return refuse("--lora", "adapters are not predicted for Gemma 4: leave it out");
     if (o->flags & RVL_MODEL_OFFLOAD)
@@ -322,7 +319,7 @@ static rvl_status check_gemma(const rvl_model *m, const rvl_model_options *o)
     if (m->features & RVLI_ALTUP)
         status = check_streams(o);
     if (status == RVL_OK && (m->features & RVLI_LAYER_SCALE))
-        status = check_sized(m, o);
+        status = check_sized(o);
     return status;
 }
 

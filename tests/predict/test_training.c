@@ -379,6 +379,7 @@ static void nothing_is_left_but_states(void **state)
                                         "starcoder2-3b",
                                         "starcoder2-7b",
                                         "command-r-plus",
+                                        "gemma-4-26b-a4b-text",
                                         "bamba-9b",
                                         "youtu-llm-2b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -391,6 +391,16 @@ PROGRAMS = [
     ("simulated", "simulated-phi-3.5-moe-2-layers-ddp-freed", "phi-3.5-moe",
      "--train ddp --bucket-freed --micro-batch 1 --seq-len 2048 --layers 2"),
     ("simulated", "simulated-phi-mini-moe-6-layers", "phi-mini-moe", "--micro-batch 1 --seq-len 4096 --layers 6"),
+    ("simulated", "simulated-gemma-4-12b-12-layers-recompute-reshard", "gemma-4-12b-text",
+     "--micro-batch 1 --seq-len 4096 --layers 12 --recompute --reshard"),
+    ("simulated", "simulated-gemma-4-31b-12-layers-reshard", "gemma-4-31b",
+     "--micro-batch 2 --seq-len 1024 --layers 12 --reshard"),
+    ("simulated", "simulated-gemma-4-26b-a4b-6-layers", "gemma-4-26b-a4b-text",
+     "--micro-batch 1 --seq-len 2048 --layers 6"),
+    ("simulated", "simulated-gemma-4-26b-a4b-6-layers-recompute-reshard", "gemma-4-26b-a4b-text",
+     "--micro-batch 1 --seq-len 3000 --layers 6 --experts 32 --recompute --reshard"),
+    ("simulated", "simulated-gemma-4-26b-a4b-3-layers-ddp-freed", "gemma-4-26b-a4b-text",
+     "--train ddp --bucket-freed --micro-batch 2 --seq-len 1000 --layers 3"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

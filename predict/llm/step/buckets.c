@@ -158,7 +158,11 @@ static void fill_shared(filling *f, const rvli_unit *unit)
 /* A layer's, as the backward pass has them. */
 static void fill_layer(filling *f, rvli_unit *unit)
 {
-    static const rvli_role order[] = {RVLI_ROLE_NORM_BEHIND_MLP,
+    static const rvli_role order[] = {RVLI_ROLE_PER_LAYER_PROJECTION,
+                                      RVLI_ROLE_PER_LAYER_GATE,
+                                      RVLI_ROLE_NORM_BEHIND_MLP,
+                                      RVLI_ROLE_EXPERTS_DOWN,
+                                      RVLI_ROLE_EXPERTS_UP,
                                       RVLI_ROLE_SHARED_OPEN,
                                       RVLI_ROLE_DOWN_BIAS,
                                       RVLI_ROLE_DOWN,

@@ -49,7 +49,7 @@ static widths widths_of(const rvli_training *t)
 }
 
 /* What nothing needs behind the experts, unless they are run for a backward pass. */
-static void drop(rvli_training *t, rvli_experts *e)
+void rvli_experts_drop(rvli_training *t, rvli_experts *e)
 {
     rvli_block *all[] = {&e->input,
                          &e->router,
@@ -214,6 +214,12 @@ static rvli_block run(rvli_training *t, const widths *w, rvli_experts *e, bool k
     return sum;
 }
 
+rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept)
+{
+    widths w = widths_of(t);
+    return run(t, &w, e, kept, false);
+}
+
 static rvli_block add_shared(rvli_training *t, const widths *w, rvli_experts *e, rvli_block *shared,
                              rvli_block *routed)
 {
@@ -273,7 +279,7 @@ rvli_block rvli_experts_forward(rvli_training *t, uint32_t number, bool kept, bo
     }
     rvli_release(t, &e->logits);
     if (!kept)
-        drop(t, e);
+        rvli_experts_drop(t, e);
     if (rvli_is_sparse_mixer(t)) /* which gathers by those of each draw */
         rvli_release(t, &e->indices);
     rvli_leave(t, &layer->mlp_input, kept && keeps_tokens(t));
@@ -401,7 +407,7 @@ static rvli_block gate_backward(rvli_training *t, const widths *w, rvli_experts 
 static rvli_block outputs_backward(rvli_training *t, const widths *w, rvli_experts *e,
                                    rvli_unit *unit, rvli_block of_given)
 {
-    rvli_gradient(t, unit, RVLI_ROLE_DOWN);
+    rvli_gradient(t, unit, rvli_has_beside(t) ? RVLI_ROLE_EXPERTS_DOWN : RVLI_ROLE_DOWN);
     rvli_workspace(t, RVLI_WORKSPACE_BACKWARD);
     rvli_block of_product = rvli_next(t, w->inner, &of_given);
     rvli_release(t, &e->product);
@@ -435,6 +441,21 @@ static rvli_block selected_backward(rvli_training *t, const widths *w, rvli_expe
     rvli_release(t, &of_selected);
     rvli_release(t, &of_weights);
     return of_tokens;
+}
+
+rvli_block rvli_experts_run_backward(rvli_training *t, uint32_t number, rvli_block of_output)
+{
+    rvli_unit *unit = &t->units[number];
+    rvli_experts *e = &t->layers[number].experts;
+    widths w = widths_of(t);
+    sum_backward(t, &w, e, &of_output);
+    rvli_block of_given = weights_backward(t, &w, e);
+    e->of_ordered = NULL;
+    rvli_block of_up = outputs_backward(t, &w, e, unit, of_given);
+    rvli_gradient(t, unit, RVLI_ROLE_EXPERTS_UP);
+    rvli_block of_selected = rvli_next(t, w.selected, &of_up);
+    rvli_release(t, &e->selected);
+    return selected_backward(t, &w, e, of_selected);
 }
 
 rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block of_output)
@@ -471,7 +492,7 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
         rvli_shared_expert_last_backward(t, number, of_shared != NULL ? &of_shared : &of_output,
                                          &of_tokens);
     rvli_release(t, &of_output);
-    drop(t, e);
+    rvli_experts_drop(t, e);
     rvli_release(t, &layer->mlp_input);
     return of_tokens.block;
 }

@@ -176,6 +176,7 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
             rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
     bool goes_on = has_norms_behind(t) || has_dropout(t);
     rvli_block given = rvli_mlp_forward(t, number, kept, partial && !goes_on);
+    given = rvli_beside_forward(t, number, given, kept);
     return behind(t, given, &layer->behind_mlp, &layer->dropped[1], kept);
 }
 
@@ -212,6 +213,7 @@ void rvli_layer_forward(rvli_training *t, uint32_t number)
     rvli_release(t, &product);
     rvli_release(t, &given);
     done_with_middle(t, layer, !recompute);
+    rvli_beside_done(t, number, !recompute);
     output = rvli_per_layer_forward(t, number, output, !recompute);
     rvli_reshard_forward(t, &t->units[number]);
     if (input_kept && t->hidden != t->streams.embedded)
@@ -243,6 +245,7 @@ static void backward(rvli_training *t, uint32_t number, rvli_block of_given)
     if (of_given == NULL)
         of_given = behind_backward(t, unit, &layer->behind_mlp, &layer->dropped[1],
                                    RVLI_ROLE_NORM_BEHIND_MLP);
+    of_given = rvli_beside_backward(t, number, of_given);
     rvli_block gradient = rvli_mlp_backward(t, number, of_given);
     rvli_gradient_others(t, unit);
     if (has_norms_before(t))
@@ -265,6 +268,7 @@ static void scaled_backward(rvli_training *t, uint32_t number)
         rvli_block output = rvli_activation(t, hidden);
         rvli_release(t, &given);
         done_with_middle(t, &t->layers[number], true);
+        rvli_beside_done(t, number, true);
         output = rvli_per_layer_forward(t, number, output, true);
         rvli_release(t, &output);
     }

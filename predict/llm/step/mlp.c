@@ -122,7 +122,7 @@ static void drop_named(rvli_training *t, rvli_layer *layer)
 rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE) && !rvli_has_beside(t))
         return rvli_experts_forward(t, number, kept, partial);
     (has_gate(t) ? gated_forward : without_gate_forward)(t, number, kept);
     rvli_block output = NULL;
@@ -213,7 +213,7 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
 {
     rvli_layer *layer = &t->layers[number];
     rvli_sum of_product = {0}, of_input = {0};
-    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE)) {
+    if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE) && !rvli_has_beside(t)) {
         rvli_block of_tokens = rvli_experts_backward(t, number, of_output);
         rvli_fetched(t);
         return of_tokens;

@@ -99,6 +99,9 @@ static rvli_role role_of(const rvli_training *t, const char *pattern)
     bool behind = (t->model->features & (RVLI_FOUR_NORMS | RVLI_NORMS_BEHIND)) != 0;
     if (behind && strcmp(pattern, LAYER "post_attention_layernorm.weight") == 0)
         return RVLI_ROLE_NORM_BEHIND_ATTENTION;
+    if (rvli_has_beside(t) && strncmp(pattern, EXPERT, sizeof EXPERT - 1) == 0)
+        return strcmp(pattern, EXPERT "down_proj.weight") == 0 ? RVLI_ROLE_EXPERTS_DOWN
+                                                               : RVLI_ROLE_EXPERTS_UP;
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         if (strcmp(pattern, roles[i].pattern) == 0)
             return roles[i].role;
@@ -179,6 +182,8 @@ static bool has_experts_first(const rvl_model *model)
         return (model->features & RVLI_SHARED_FIRST) == 0;
     if (model->features & (RVLI_MLA | RVLI_ALL_EXPERTS))
         return true;
+    if (model->features & RVLI_LAYER_SCALE)
+        return false;
     return (model->features & RVLI_QK_NORM) != 0 &&
            (model->features & (RVLI_GATED_Q | RVLI_SHARED)) == 0;
 }

@@ -26,6 +26,8 @@ typedef enum rvli_role {
     RVLI_ROLE_EMBEDDINGS_NORM,
     RVLI_ROLE_PER_LAYER_GATE, /* in a layer: around its embedding */
     RVLI_ROLE_PER_LAYER_PROJECTION,
+    RVLI_ROLE_EXPERTS_UP, /* beside an MLP */
+    RVLI_ROLE_EXPERTS_DOWN,
     RVLI_ROLE_EMBED_STREAMS,
     RVLI_ROLE_UNEMBED_STREAMS,
     RVLI_ROLE_Q,
@@ -218,6 +220,20 @@ typedef struct rvli_experts {
     rvli_block shared_opened;
 } rvli_experts;
 
+/* What Gemma 4 keeps around experts that stand beside an MLP. */
+typedef struct rvli_beside {
+    rvli_norm behind_mlp;
+    rvli_norm router; /* without a weight */
+    rvli_block normed;
+    rvli_block input; /* of the router's product */
+    rvli_block values;
+    rvli_block before; /* the same, before they were divided */
+    rvli_block factors;
+    rvli_norm before_experts;
+    rvli_norm behind_experts;
+    rvli_block named[2]; /* what both norms gave, until the layer returns */
+} rvli_beside;
+
 /* What Mamba's scan keeps, all but the first two in fp32. */
 typedef struct rvli_scan {
     rvli_block biased; /* rates, and their softplus */
@@ -351,6 +367,7 @@ typedef struct rvli_layer {
     rvli_block up; /* with RVLI_FUSED_UP of gate and up */
     rvli_block product;
     rvli_experts experts;
+    rvli_beside beside;
     rvli_mamba mamba;
     rvli_short_conv short_conv;
     rvli_xielu xielu;
@@ -909,6 +926,22 @@ rvli_block rvli_experts_backward(rvli_training *t, uint32_t number, rvli_block o
 /* What the backward pass works out before it needs what was kept. of_output: as above; what is not
  * needed any more is released. */
 void rvli_experts_backward_early(rvli_training *t, uint32_t number, rvli_block *of_output);
+
+/* Without a router: answers the sum of what the chosen gave, and takes its gradient. */
+rvli_block rvli_experts_run(rvli_training *t, rvli_experts *e, bool kept);
+rvli_block rvli_experts_run_backward(rvli_training *t, uint32_t number, rvli_block of_output);
+/* All that is kept. */
+void rvli_experts_drop(rvli_training *t, rvli_experts *e);
+
+/* ---- beside.c: experts beside an MLP; else nothing happens ---- */
+
+bool rvli_has_beside(const rvli_training *t);
+/* Takes what the MLP gave, and answers the sum. */
+rvli_block rvli_beside_forward(rvli_training *t, uint32_t number, rvli_block given, bool kept);
+/* When the layer returns. */
+void rvli_beside_done(rvli_training *t, uint32_t number, bool kept);
+/* From the gradient of the sum to that of what the MLP gave. */
+rvli_block rvli_beside_backward(rvli_training *t, uint32_t number, rvli_block of_sum);
 
 /* ---- router.c: what chooses them ---- */
 
