@@ -291,11 +291,8 @@ static rvl_status check_centred(const rvl_model_options *o)
 static rvl_status check_streams(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
-        return refuse("--lora", "adapters are not predicted beside streams of hidden states: "
-                                "leave it out");
-    if (o->flags & RVL_MODEL_OFFLOAD)
-        return refuse("--offload-activations",
-                      "is not predicted for streams of hidden states: leave it out");
+        return refuse("--lora", "adapters are not predicted beside streams of hidden states: PEFT "
+                                "puts them at seven more products of each layer; leave it out");
     return RVL_OK;
 }
 
@@ -304,8 +301,6 @@ static rvl_status check_sized(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
         return refuse("--lora", "adapters are not predicted for Gemma 4: leave it out");
-    if (o->flags & RVL_MODEL_OFFLOAD)
-        return refuse("--offload-activations", "is not predicted for Gemma 4: leave it out");
     if (o->attention != RVL_MODEL_ATTENTION_AUTO)
         return refuse("--attention",
                       "is not known for Gemma 4, of which wide heads have one kernel "

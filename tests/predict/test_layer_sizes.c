@@ -182,13 +182,11 @@ static void what_is_not_worked_out_is_refused(void **state)
 {
     (void)state;
     const rvl_model_options ddp = {.train = RVL_MODEL_TRAIN_DDP};
-    rvl_model_options lora = ddp, offload = ddp, attention = ddp;
+    rvl_model_options lora = ddp, attention = ddp;
     lora.lora_rank = 8;
     lora.lora_targets = RVL_MODEL_LORA_ALL_LINEAR;
-    offload.flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD;
     attention.attention = RVL_MODEL_ATTENTION_FLASH;
     assert_step_refused(GEMMA4 "}", lora, "--lora");
-    assert_step_refused(GEMMA4 "}", offload, "--offload-activations");
     assert_step_refused(GEMMA4 "}", attention, "--attention");
 }
 

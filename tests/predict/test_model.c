@@ -1313,7 +1313,7 @@ static void a_delta_net_refuses_adapters_and_endless_loops(void **state)
 }
 
 /* Adapters beside its narrow products, and its streams on the host, are not predicted. */
-static void streams_are_trained_whole_and_on_the_card(void **state)
+static void streams_are_trained_whole(void **state)
 {
     (void)state;
     rvl_model *model = open_model("gemma-3n-e2b");
@@ -1322,10 +1322,6 @@ static void streams_are_trained_whole_and_on_the_card(void **state)
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
                         "--lora", "not predicted beside streams of hidden states");
-    assert_step_refused(model,
-                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
-                                            .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD},
-                        "--offload-activations", "is not predicted for streams");
     rvl_model_close(model);
 }
 
@@ -2635,7 +2631,7 @@ int main(void)
         cmocka_unit_test(states_are_dealt_out_by_heads),
         cmocka_unit_test(a_rotated_part_that_is_no_part_is_refused),
         cmocka_unit_test(a_delta_net_refuses_adapters_and_endless_loops),
-        cmocka_unit_test(streams_are_trained_whole_and_on_the_card),
+        cmocka_unit_test(streams_are_trained_whole),
         cmocka_unit_test(mxfp4_weights_have_exponents),
         cmocka_unit_test(towers_are_on_the_first_stage),
         cmocka_unit_test(text_that_is_no_config_is_refused),

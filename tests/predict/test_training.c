@@ -705,6 +705,30 @@ static void adapters_alone_have_gradients_and_states(void **state)
     rvl_model_close(model);
 }
 
+/* The tanh of capped logits, streams, and embeddings for each layer: what PyTorch had of pinned
+ * memory in runs on simulated GPUs. */
+static void the_host_has_what_gemma_keeps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t layers;
+        uint64_t pinned; /* as torch.cuda.host_memory_stats() says */
+    } cases[] = {{"gemma-2-2b", 8, 3429130241},
+                 {"gemma-3n-e2b", 30, 7887037441},
+                 {"gemma-4-e2b-text", 35, 3897811969}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rvl_model *model = open_model(cases[i].name);
+        const rvli_training_shape shape = {FSDP, .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD,
+                                           .micro_batch = 1, .seq_len = 2048};
+        rvli_trained trained;
+        model->layers = cases[i].layers;
+        assert_int_equal(rvli_training_run(model, &shape, NULL, &trained), RVL_OK);
+        assert_true(apart(trained.host_bytes, cases[i].pinned) <= cases[i].pinned / 100);
+        rvl_model_close(model);
+    }
+}
+
 /* What PyTorch has of pinned memory, 0.2 % of which is not the step's; states are beside it. */
 static void the_host_has_what_is_not_on_the_device(void **state)
 {
@@ -1199,6 +1223,7 @@ int main(void)
         cmocka_unit_test(layers_keep_streams),
         cmocka_unit_test(adapters_alone_have_gradients_and_states),
         cmocka_unit_test(the_host_has_what_is_not_on_the_device),
+        cmocka_unit_test(the_host_has_what_gemma_keeps),
         cmocka_unit_test(shards_on_the_host_leave_nothing_behind),
         cmocka_unit_test(a_base_of_four_bits_is_as_large_as_its_parts),
         cmocka_unit_test(paged_states_are_what_a_simulated_gpu_read),

@@ -32,6 +32,33 @@ static uint64_t share_on_host(const rvli_training *t, const rvli_parameter *para
     return copied ? bytes + RVLI_FULL * elements : bytes;
 }
 
+/* What a layer gets: its streams are one tensor, its embeddings another. */
+static uint64_t inputs_on_host(const rvli_training *t)
+{
+    const uint64_t *dim = t->model->dim;
+    uint64_t streams = rvli_has_streams(t) ? dim[RVLI_DIM_ALTUP_COUNT] : 1;
+    return t->model->layers *
+           (rvli_pinned_bytes(RVLI_HALF * t->tokens * streams * dim[RVLI_DIM_HIDDEN]) +
+            rvli_pinned_bytes(RVLI_HALF * t->tokens * dim[RVLI_DIM_PER_LAYER]));
+}
+
+/* Of embeddings for each layer: what their norm keeps, and what was projected. Of streams, where
+ * they begin and where they end: what is projected and its product in bf16 twice and once more, and
+ * the size's root in fp32. */
+static uint64_t ends_on_host(const rvli_training *t)
+{
+    const uint64_t *dim = t->model->dim;
+    uint64_t hidden = t->tokens * dim[RVLI_DIM_HIDDEN];
+    uint64_t all = t->tokens * dim[RVLI_DIM_PER_LAYER_ALL];
+    uint64_t others = rvli_has_streams(t) ? dim[RVLI_DIM_ALTUP_COUNT] - 1 : 0;
+    uint64_t norm = rvli_has_per_layer(t) ? 2 * rvli_pinned_bytes(RVLI_FULL * all) +
+                                                rvli_pinned_bytes(RVLI_HALF * hidden)
+                                          : 0;
+    return norm +
+           2 * others *
+               (3 * rvli_pinned_bytes(RVLI_HALF * hidden) + rvli_pinned_bytes(RVLI_FULL * hidden));
+}
+
 /* Each in a tensor: the inputs of layers, what the last norm keeps, and the logarithms. */
 static uint64_t kept_on_host(const rvli_training *t)
 {
@@ -42,9 +69,10 @@ static uint64_t kept_on_host(const rvli_training *t)
         rvli_is_frozen(t) ? 0 : rvli_pinned_bytes((in_full ? RVLI_FULL : RVLI_HALF) * hidden);
     if (!rvli_is_offloaded(t))
         return 0;
-    return t->model->layers * rvli_pinned_bytes(RVLI_HALF * hidden) +
-           rvli_pinned_bytes(RVLI_FULL * hidden) + normed +
-           rvli_pinned_bytes(RVLI_FULL * t->tokens) + rvli_pinned_bytes(RVLI_FULL * logits);
+    bool capped = (t->model->features & RVLI_CAPPED_LOGITS) != 0;
+    return inputs_on_host(t) + ends_on_host(t) + rvli_pinned_bytes(RVLI_FULL * hidden) + normed +
+           rvli_pinned_bytes(RVLI_FULL * t->tokens) + rvli_pinned_bytes(RVLI_FULL * logits) +
+           rvli_pinned_bytes(capped ? RVLI_HALF * logits : 0);
 }
 
 uint64_t rvli_host_bytes(const rvli_training *t)

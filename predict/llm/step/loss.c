@@ -96,7 +96,9 @@ static rvli_block cap_backward(rvli_training *t, uint64_t tokens, rvli_block gra
         return gradient;
     rvli_block of_tanh = logits(t, RVLI_HALF, tokens);
     rvli_release(t, &gradient);
+    rvli_fetch(t, RVL_MODEL_LOGITS, RVLI_HALF * tokens * t->model->dim[RVLI_DIM_VOCABULARY]);
     rvli_block of_divided = logits(t, RVLI_HALF, tokens);
+    rvli_fetched(t);
     rvli_release(t, &of_tanh);
     rvli_release(t, tanh);
     rvli_block of_logits = logits(t, RVLI_HALF, tokens);

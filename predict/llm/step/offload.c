@@ -3,10 +3,11 @@
  * What the forward pass keeps goes to the host, as TRL's OffloadActivations has it
  * (trl/models/activation_offloading.py, with streams), where layers are computed again.
  *
- * The inputs of layers, what the last norm keeps, and the logarithms of probabilities are copied. A
- * copy may still run while three layers' inputs are there; the fourth frees the first. What
- * autograd keeps twice stays on the device as well: the last norm's input and scale, and the
- * logarithms.
+ * The inputs of layers, what the last norm keeps, the tanh of capped logits, and the logarithms of
+ * probabilities are copied. A copy may still run while three layers' inputs are there; the fourth
+ * frees the first. What autograd keeps twice stays on the device as well: the last norm's input and
+ * scale, and the logarithms. What Gemma 3n and 4 keep before and behind their layers is small, and
+ * left on the device here.
  *
  * The backward pass fetches each tensor on a stream of its own, for the node that needs it. It is
  * freed behind the next node that fetches one.
@@ -44,8 +45,10 @@ void rvli_offload_last_inputs(rvli_training *t)
 
 void rvli_offload_end(rvli_training *t)
 {
-    if (rvli_is_offloaded(t))
-        rvli_release(t, &t->last_norm.normed);
+    if (!rvli_is_offloaded(t))
+        return;
+    rvli_release(t, &t->last_norm.normed);
+    rvli_release(t, &t->capped);
 }
 
 void rvli_fetch(rvli_training *t, rvl_model_term holder, uint64_t bytes)

@@ -430,6 +430,7 @@ void rvli_streams_again(rvli_training *t, const rvli_unit *unit)
     if (!rvli_has_streams(t) ||
         number >= t->model->layers) /* a block is missing for want of memory */
         return;
+    rvli_fetch(t, RVL_MODEL_ACTIVATIONS, stream_bytes(t));
     rvli_block nothing = run(t, number, true, true);
     rvli_release(t, &nothing);
 }
