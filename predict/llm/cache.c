@@ -69,7 +69,7 @@ uint64_t rvli_cache_sequence_bytes(const rvl_model *model, const rvli_plan *plan
         uint64_t token_bytes = shape.buffers * shape.bytes + shape.index_bytes;
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
             sum += kept_tokens(model, i, plan->options.seq_len) * token_bytes;
-        else if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
+        if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
             sum += state_bytes(model, plan);
     }
     return sum;
@@ -108,7 +108,7 @@ void rvli_cache_add(const rvl_model *model, const rvli_plan *plan, uint64_t toke
         uint64_t kept = (uint64_t)((wide)tokens * kept_tokens(model, i, length) / length);
         if (rvli_layer_is(model, i, RVLI_LAYER_KEYS))
             add(plan, shape.buffers, kept * shape.bytes, sizes);
-        else if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
+        if (rvli_layer_is(model, i, RVLI_LAYER_STATE))
             add(plan, 1, sequences_of(plan, tokens) * state_bytes(model, plan), sizes);
     }
     for (uint32_t i = plan->first_layer; i < end; i++) {

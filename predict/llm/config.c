@@ -259,6 +259,19 @@ static void read_mamba(rvli_reader *r)
         rvli_read_refuse(r, k->bias, "true is not known of this family: set it to false");
 }
 
+/* Falcon-H1 says Mamba's width once more, and may have a norm or biases that are not known. */
+static void check_hybrid(rvli_reader *r)
+{
+    static const char *const unknown[] = {"mamba_rms_norm", "projectors_bias"};
+    uint64_t inner = r->model->dim[RVLI_DIM_MAMBA_INNER];
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        if (rvli_read_flag(r, unknown[i], false))
+            rvli_read_refuse(r, unknown[i], "true is not known of this family: set it to false");
+    }
+    if (r->status == RVL_OK && rvli_read_dimension(r, "mamba_d_ssm", (uint32_t)inner) != inner)
+        rvli_read_refuse(r, "mamba_d_ssm", "impossible: not mamba_n_heads times mamba_d_head");
+}
+
 static void read_short_conv(rvli_reader *r)
 {
     rvl_model *m = r->model;
@@ -279,6 +292,8 @@ static void read_state(rvli_reader *r)
         read_delta_net(r);
     if (rvli_has_layers(r->model, RVLI_LAYER_MAMBA))
         read_mamba(r);
+    if (r->model->features & RVLI_HYBRID)
+        check_hybrid(r);
 }
 
 /* ---- Experts ---- */

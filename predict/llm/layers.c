@@ -194,6 +194,9 @@ static void read_attention(rvli_reader *r)
     read_window(r);
     if (r->family->reads & RVLI_SIZED_LAYERS) /* the class has it so */
         r->model->kinds[r->model->layers - 1] &= (uint16_t)~RVLI_LAYER_WINDOW;
+    for (uint32_t layer = 0; (r->model->features & RVLI_HYBRID) && layer < r->model->layers;
+         layer++)
+        r->model->kinds[layer] = (uint16_t)(ATTENTION | r->family->state);
     if (r->family->reads & RVLI_SHARED_KEYS)
         read_shared_keys(r);
     if (r->model->features & RVLI_ALTUP)

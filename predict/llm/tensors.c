@@ -170,7 +170,7 @@ static const rule rules[] = {
     {MAMBA "dt_bias", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
     {MAMBA "A_log", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
     {MAMBA "D", MAMBA_LAYER, 0, 0, D(MAMBA_HEADS), D(ONE), BY_ROWS, ALONE, 0},
-    {MAMBA "norm.weight", MAMBA_LAYER, 0, 0, D(MAMBA_INNER), D(ONE), BY_ROWS, ALONE, 0},
+    {MAMBA "norm.weight", MAMBA_LAYER, 0, RVLI_HYBRID, D(MAMBA_INNER), D(ONE), BY_ROWS, ALONE, 0},
     {MAMBA "out_proj.weight", MAMBA_LAYER, 0, 0, D(HIDDEN), D(MAMBA_INNER), BY_COLUMNS, ALONE, 1},
 
     {CONV "conv.weight", CONV_LAYER, 0, 0, D(HIDDEN), D(CONV_KERNEL), BY_ROWS, ALONE, 0},

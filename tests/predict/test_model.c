@@ -211,6 +211,7 @@ static const published models[] = {
     {"starcoder2-7b", "starcoder2", 7173923840, 0},
     {"phi-3.5-moe", "phimoe", 41873153344, 0},
     {"phi-mini-moe", "phimoe", 7647632704, 0},
+    {"falcon-h1-1.5b", "falcon_h1", 1479292288, 0},
 };
 
 typedef struct totals {
@@ -254,7 +255,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 86);
+    assert_int_equal(count, 87);
 }
 
 typedef struct wanted {
@@ -460,7 +461,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 86 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 87 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -926,6 +927,9 @@ static const sequence sequences[] = {
      UINT64_C(4096) * 3 * 8192 + 29 * (UINT64_C(3) * (8192 + 256) * 2 + 8192 * 128 * 2), 35},
     /* 8 layers see all, 24 the last 4096; 8 heads of 128. */
     {"command-r7b", 1, 65536, UINT64_C(4096) * (8 * 65536 + 24 * 4096), 64},
+    /* 24 layers with both: 2 KV heads of 128; 48 heads of 64, 1 group, state 256. */
+    {"falcon-h1-1.5b", 1, 8192,
+     UINT64_C(1024) * 24 * 8192 + 24 * (UINT64_C(3) * (3072 + 512) * 2 + 3072 * 256 * 2), 72},
     /* Every layer sees the last 4096; 2 heads of 128. */
     {"starcoder2-3b", 1, 16384, UINT64_C(1024) * 30 * 4096, 60},
     /* 12 layers see all, 36 a chunk of 8192. */
@@ -1205,6 +1209,33 @@ static void a_head_may_have_a_bias(void **state)
     assert_refused(PHI "\"num_experts_per_tok\":1}", "num_experts_per_tok", "expected 2");
     assert_refused(PHI "\"num_experts_per_tok\":2,\"input_jitter_noise\":-1}", "input_jitter_noise",
                    "from 0 to 1");
+}
+
+/* Falcon-H1: every layer has attention and Mamba 2, without a norm behind the latter. */
+static void a_layer_may_have_a_state_beside_attention(void **state)
+{
+    (void)state;
+#define FALCON                                                                                     \
+    "{\"model_type\":\"falcon_h1\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":"     \
+    "1000,"                                                                                        \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96,"                \
+    "\"mamba_n_heads\":6,\"mamba_d_head\":16,\"mamba_n_groups\":1,\"mamba_d_state\":32,"           \
+    "\"mamba_d_conv\":4"
+    rvl_model *model = parse_model(FALCON ",\"mamba_d_ssm\":96}");
+    const uint64_t attention = 2 * 64 * 64 + 2 * 32 * 64;
+    const uint64_t convolution = 5 * (96 + 2 * 32); /* with its bias */
+    const uint64_t mamba = (2 * 96 + 2 * 32 + 6) * 64 + convolution + 3 * 6 + 96 * 64;
+    const uint64_t layer = attention + mamba + 3 * 96 * 64 + 2 * 64;
+    assert_int_equal(rvl_model_parameter_count(model), 2 * layer + 2 * 1000 * 64 + 64);
+    assert_step_refused(model,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "not beside experts, latent attention, Mamba");
+    rvl_model_close(model);
+    assert_refused(FALCON ",\"mamba_d_ssm\":128}", "mamba_d_ssm", "not mamba_n_heads times");
+    assert_refused(FALCON ",\"mamba_rms_norm\":true}", "mamba_rms_norm", "set it to false");
+    assert_refused(FALCON ",\"projectors_bias\":true}", "projectors_bias", "set it to false");
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2616,6 +2647,7 @@ int main(void)
         cmocka_unit_test(layers_may_have_one_norm_for_both_blocks),
         cmocka_unit_test(norms_may_have_biases),
         cmocka_unit_test(a_head_may_have_a_bias),
+        cmocka_unit_test(a_layer_may_have_a_state_beside_attention),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

@@ -407,6 +407,11 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 3000 --layers 6 --experts 32 --recompute --reshard"),
     ("simulated", "simulated-gemma-4-26b-a4b-3-layers-ddp-freed", "gemma-4-26b-a4b-text",
      "--train ddp --bucket-freed --micro-batch 2 --seq-len 1000 --layers 3"),
+    ("simulated", "simulated-falcon-h1-1.5b-4-layers", "falcon-h1-1.5b", "--micro-batch 1 --seq-len 1024 --layers 4"),
+    ("simulated", "simulated-falcon-h1-1.5b-4-layers-recompute-reshard", "falcon-h1-1.5b",
+     "--micro-batch 1 --seq-len 1100 --layers 4 --recompute --reshard"),
+    ("simulated", "simulated-falcon-h1-1.5b-4-layers-ddp-freed", "falcon-h1-1.5b",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 512 --layers 4"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

@@ -194,6 +194,8 @@ static void apart_forward(rvli_training *t, uint32_t number, bool kept)
     if (is_normed_at_once(t))
         q = normed(t, q, t->model->heads, &layer->q_norm, kept);
     rvli_block k = rvli_linear_forward(t, number, RVLI_ROLE_K, kept);
+    if (rvli_is_hybrid(t)) /* times a number */
+        k = rvli_next(t, kv_bytes(t), &k);
     bool k_kept = kept && has_gradient_of_k(t, number);
     if (is_normed_at_once(t))
         k = normed(t, k, t->model->kv_heads, &layer->k_norm, k_kept);
@@ -572,6 +574,8 @@ static rvli_block normed_backward(rvli_training *t, uint32_t number, uint64_t by
 static void k_backward(rvli_training *t, uint32_t number, rvli_block of_k, rvli_sum *of_input)
 {
     rvli_layer *layer = &t->layers[number];
+    if (rvli_is_hybrid(t))
+        of_k = rvli_next(t, kv_bytes(t), &of_k);
     of_k = normed_backward(t, number, kv_bytes(t), t->model->kv_heads, &layer->k_norm,
                            RVLI_ROLE_K_NORM, of_k);
     rvli_block part =

@@ -62,13 +62,19 @@ static rvli_block behind(rvli_training *t, rvli_block given, rvli_norm *norm, rv
     return output;
 }
 
+/* Numbers multiplied what the MLP gave. That needs nothing that was kept. */
+static bool has_multiplied_mlp(const rvli_training *t)
+{
+    return (t->model->features & (RVLI_NUMBERS | RVLI_HYBRID)) != 0;
+}
+
 /* The gradient of what a block gave. NULL: it is that of the layer's output, which stays. */
 static rvli_block behind_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm,
                                   rvli_block *dropped, rvli_role role)
 {
     if (has_dropout(t))
         return rvli_dropout_backward(t, dropped);
-    if (t->model->features & RVLI_NUMBERS)
+    if (has_multiplied_mlp(t))
         return rvli_activation(t, RVLI_HALF * t->tokens * width(t));
     if (!has_norms_behind(t))
         return NULL;
@@ -150,6 +156,21 @@ static rvli_block run_parallel_backward(rvli_training *t, uint32_t number)
                               RVLI_ROLE_NORM_BEFORE_ATTENTION, gradient);
 }
 
+/* Attention, or what is in its place, and the residual: makes layer->middle. */
+static void run_mixer(rvli_training *t, uint32_t number, bool kept)
+{
+    rvli_layer *layer = &t->layers[number];
+    rvli_block attended = mix(t, number, kept);
+    attended = behind(t, attended, &layer->behind_attention, &layer->dropped[0], kept);
+    rvli_block product = multiplied(t, attended);
+    layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
+    rvli_release(t, &product);
+    if (rvli_has_complex_positions(t))
+        layer->named = attended;
+    else
+        rvli_release(t, &attended);
+}
+
 /* Up to the end of the MLP, or of what the backward pass needs of it. Answers the MLP's output. */
 static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
@@ -162,15 +183,10 @@ static rvli_block run(rvli_training *t, uint32_t number, bool kept, bool partial
     if (has_norms_before(t))
         layer->attention_input =
             rvli_norm_forward(t, t->tokens, width(t), norm_kept ? &layer->before_attention : NULL);
-    rvli_block attended = mix(t, number, kept);
-    attended = behind(t, attended, &layer->behind_attention, &layer->dropped[0], kept);
-    rvli_block product = multiplied(t, attended);
-    layer->middle = rvli_activation(t, rvli_flow_bytes(t) * t->tokens * width(t));
-    rvli_release(t, &product);
-    if (rvli_has_complex_positions(t))
-        layer->named = attended;
+    if (rvli_is_hybrid(t))
+        rvli_hybrid_forward(t, number, layer->attention_input, kept);
     else
-        rvli_release(t, &attended);
+        run_mixer(t, number, kept);
     if (has_norms_before(t))
         layer->mlp_input =
             rvli_norm_forward(t, t->tokens, width(t), kept ? &layer->before_mlp : NULL);
@@ -194,6 +210,8 @@ static void done_with_middle(rvli_training *t, rvli_layer *layer, bool kept)
     }
     rvli_release(t, &layer->middle);
     rvli_release(t, &layer->named);
+    rvli_release(t, &layer->mixed[0]);
+    rvli_release(t, &layer->mixed[1]);
     rvli_release(t, &layer->experts.routed);
     if (!kept && is_parallel(t)) /* the MLP needs it as well */
         rvli_release(t, &layer->attention_input);
@@ -228,9 +246,14 @@ static rvli_block mixed_backward(rvli_training *t, uint32_t number)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_unit *unit = &t->units[number];
-    rvli_block gradient = behind_backward(t, unit, &layer->behind_attention, &layer->dropped[0],
-                                          RVLI_ROLE_NORM_BEHIND_ATTENTION);
-    gradient = mix_backward(t, number, gradient);
+    rvli_block gradient = NULL;
+    if (rvli_is_hybrid(t)) {
+        gradient = rvli_hybrid_backward(t, number);
+    } else {
+        gradient = behind_backward(t, unit, &layer->behind_attention, &layer->dropped[0],
+                                   RVLI_ROLE_NORM_BEHIND_ATTENTION);
+        gradient = mix_backward(t, number, gradient);
+    }
     if (gradient == NULL || !has_norms_before(t))
         return gradient;
     return rvli_norm_backward(t, t->tokens, width(t), &layer->before_attention, unit,
@@ -287,7 +310,7 @@ void rvli_layer_backward(rvli_training *t, uint32_t number)
         return;
     }
     if (t->options->flags & RVL_MODEL_RECOMPUTE) {
-        if (t->model->features & RVLI_NUMBERS) /* which need nothing that was kept */
+        if (has_multiplied_mlp(t))
             of_given = behind_backward(t, &t->units[number], NULL, NULL, RVLI_ROLE_OTHER);
         if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE))
             rvli_experts_backward_early(t, number, &of_given);

@@ -4,7 +4,8 @@
  * causal-conv1d is installed: one projection, a convolution over the last tokens, the scan, a norm
  * with a gate, and the output projection.
  *
- * Gate and norm are in fp32; the norm is of each group (Nemotron-H), or of all at once.
+ * Gate and norm are in fp32; the norm is of each group (Nemotron-H), or of all at once. Falcon-H1
+ * has no norm, its gate is in bf16, and numbers multiply what is projected.
  */
 #include "predict/llm/step/training.h"
 
@@ -75,14 +76,26 @@ static rvli_block gated_norm(rvli_training *t, rvli_mamba *m, bool kept)
     return output;
 }
 
+/* The same without a norm. */
+static rvli_block gated(rvli_training *t, rvli_mamba *m, bool kept)
+{
+    m->opened_gate = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_INNER));
+    rvli_block output = rvli_activation(t, RVLI_FULL * width(t, RVLI_DIM_MAMBA_INNER));
+    unless(t, kept, &m->opened_gate);
+    unless(t, kept, &m->scan.output);
+    return output;
+}
+
 rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool partial)
 {
     rvli_layer *layer = &t->layers[number];
     rvli_mamba *m = &layer->mamba;
     m->projected = rvli_linear_forward(t, number, RVLI_ROLE_MAMBA_IN, kept);
+    if (rvli_is_hybrid(t))
+        m->projected = next(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_IN), &m->projected);
     rvli_block convolved = convolve(t, m, kept);
     rvli_scan_forward(t, &m->scan, kept);
-    rvli_block normed = gated_norm(t, m, kept);
+    rvli_block normed = (rvli_is_hybrid(t) ? gated : gated_norm)(t, m, kept);
     m->given = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_INNER));
     rvli_block output = NULL;
     if (!partial)
@@ -123,6 +136,25 @@ static rvli_block gated_norm_backward(rvli_training *t, rvli_unit *unit, rvli_ma
     return of_scanned;
 }
 
+/* The same without a norm. What was recomputed goes before a gradient becomes bf16. */
+static rvli_block gated_backward(rvli_training *t, rvli_mamba *m, rvli_block of_given,
+                                 rvli_block *of_gate_out)
+{
+    uint64_t full = RVLI_FULL * width(t, RVLI_DIM_MAMBA_INNER);
+    bool again = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
+    rvli_block of_output = next(t, full, &of_given);
+    rvli_block of_opened = rvli_activation(t, full);
+    rvli_block of_scanned = rvli_activation(t, full);
+    unless(t, !again, &m->scan.output);
+    unless(t, !again, &m->opened_gate);
+    rvli_block half = next(t, full / 2, &of_opened);
+    rvli_release(t, &of_output);
+    rvli_release(t, &m->scan.output);
+    rvli_release(t, &m->opened_gate);
+    *of_gate_out = next(t, full / 2, &half);
+    return of_scanned;
+}
+
 /* Answers the gradient of what was projected for the convolution. */
 static rvli_block convolve_backward(rvli_training *t, rvli_unit *unit, rvli_mamba *m,
                                     rvli_block of_output)
@@ -152,13 +184,17 @@ rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_
     rvli_release(t, &of_output);
     rvli_release(t, &m->given);
     rvli_add(t, &of_given, &part, true);
-    rvli_block of_scanned = gated_norm_backward(t, unit, m, of_given.block, &of_gate);
+    rvli_block of_scanned = rvli_is_hybrid(t)
+                                ? gated_backward(t, m, of_given.block, &of_gate)
+                                : gated_norm_backward(t, unit, m, of_given.block, &of_gate);
     rvli_block of_convolved = rvli_scan_backward(t, unit, &m->scan, of_scanned, &of_rates);
     of_convolved = convolve_backward(t, unit, m, of_convolved);
     rvli_block of_projected = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_IN));
     rvli_release(t, &of_gate);
     rvli_release(t, &of_convolved);
     rvli_release(t, &of_rates);
+    if (rvli_is_hybrid(t))
+        of_projected = next(t, rvli_bytes_of(of_projected), &of_projected);
     part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_IN, RVLI_ROLE_OTHER, &of_projected,
                                 &of_input);
     rvli_release_used(t, &of_projected, &layer->attention_input);

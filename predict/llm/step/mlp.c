@@ -124,6 +124,8 @@ rvli_block rvli_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool p
     rvli_layer *layer = &t->layers[number];
     if (rvli_layer_is(t->model, number, RVLI_LAYER_SPARSE) && !rvli_has_beside(t))
         return rvli_experts_forward(t, number, kept, partial);
+    if (rvli_is_hybrid(t))
+        return rvli_hybrid_mlp_forward(t, number, kept, partial);
     (has_gate(t) ? gated_forward : without_gate_forward)(t, number, kept);
     rvli_block output = NULL;
     if (partial)
@@ -224,6 +226,8 @@ rvli_block rvli_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_ou
     rvli_fetched(t);
     rvli_release(t, &layer->product);
     rvli_add(t, &of_product, &part, true);
+    if (rvli_is_hybrid(t))
+        return rvli_hybrid_mlp_backward(t, number, of_product.block);
     if (!has_gate(t)) {
         without_gate_backward(t, number, of_product.block, &of_input);
         return of_input.block;

@@ -239,6 +239,33 @@ static void take(void *user, const rvli_tensor *tensor)
     take_adapter(t, unit, role, tensor);
 }
 
+/* Falcon-H1's modules come in another order than all others': MLP, Mamba, attention, norms. */
+static int place_of(const rvli_parameter *parameter)
+{
+    static const char *const modules[] = {LAYER "mlp.", LAYER "mamba.", LAYER "self_attn."};
+    const int count = sizeof modules / sizeof modules[0];
+    for (int i = 0; i < count; i++) {
+        if (strncmp(parameter->pattern, modules[i], strlen(modules[i])) == 0)
+            return i;
+    }
+    return count;
+}
+
+/* Sorts them by their modules, which have few parameters. */
+static void put_in_order(rvli_training *t, rvli_unit *unit)
+{
+    rvli_parameter *all = &t->parameters[unit->first];
+    for (uint32_t i = 1; i < unit->count; i++) {
+        rvli_parameter moved = all[i];
+        uint32_t at = i;
+        for (; at > 0 && place_of(&all[at - 1]) > place_of(&moved); at--)
+            all[at] = all[at - 1];
+        all[at] = moved;
+    }
+    for (uint32_t i = 0; i < unit->count; i++)
+        unit->by_role[all[i].role] = unit->first + i + 1;
+}
+
 static void measure(rvli_training *t)
 {
     uint64_t ranks = t->sharded ? t->options->train_ranks : 1;
@@ -264,6 +291,8 @@ rvli_parameter *rvli_parameter_of(const rvli_training *t, const rvli_unit *unit,
 void rvli_parameters_make(rvli_training *t)
 {
     rvli_model_walk_trained(t->model, take, t);
+    for (uint32_t i = 0; rvli_is_hybrid(t) && !t->tape.failed && i < t->model->layers; i++)
+        put_in_order(t, &t->units[i]);
     if (!t->tape.failed)
         measure(t);
 }

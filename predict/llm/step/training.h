@@ -260,6 +260,7 @@ typedef struct rvli_scan {
 
 /* What Mamba 2 keeps in the place of attention. */
 typedef struct rvli_mamba {
+    rvli_block input; /* RVLI_HYBRID: while attention has its own */
     rvli_block projected;
     rvli_block convolved;
     rvli_scan scan;
@@ -361,6 +362,7 @@ typedef struct rvli_layer {
     rvli_norm before_mlp;
     rvli_norm behind_mlp;
     rvli_block mlp_input;
+    rvli_block mixed[2];  /* RVLI_HYBRID: what Mamba and attention gave, until the layer returns */
     rvli_block of_beside; /* backward, beside an MLP: the gradient that this gave their input */
     rvli_block gate;
     rvli_block activated;
@@ -859,6 +861,16 @@ void rvli_ring_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_atte
 
 rvli_block rvli_xielu_forward(rvli_training *t, rvli_layer *layer, bool kept);
 rvli_block rvli_xielu_backward(rvli_training *t, rvli_layer *layer, rvli_block of_output);
+
+/* ---- hybrid.c: Falcon-H1's layers ---- */
+
+bool rvli_is_hybrid(const rvli_training *t);
+/* Takes what the norm gave, and makes layer->middle. */
+void rvli_hybrid_forward(rvli_training *t, uint32_t number, rvli_block normed, bool kept);
+/* Answers the gradient of what the norm gave. */
+rvli_block rvli_hybrid_backward(rvli_training *t, uint32_t number);
+rvli_block rvli_hybrid_mlp_forward(rvli_training *t, uint32_t number, bool kept, bool partial);
+rvli_block rvli_hybrid_mlp_backward(rvli_training *t, uint32_t number, rvli_block of_product);
 
 /* ---- short_conv.c: LFM2's convolution in the place of attention ---- */
 
