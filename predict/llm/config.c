@@ -447,6 +447,9 @@ static void read_rest(rvli_reader *r)
     read_dense_size(r);
     if (r->family->reads & RVLI_READS_DROPOUT)
         read_dropout(r);
+    if ((m->features & RVLI_PLAIN_NORM) &&
+        json_is_null(json_object_get(r->config, "final_logit_softcapping")))
+        m->features &= ~RVLI_CAPPED_LOGITS;
     if ((m->features & RVLI_SPARSE_MIXER) && is_above_zero(r, "input_jitter_noise"))
         m->features |= RVLI_JITTER;
     if ((m->features & RVLI_SPARSE_MIXER) && m->experts_per_token != 2)

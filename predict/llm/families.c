@@ -66,6 +66,10 @@ static const rvli_family families[] = {
      .window = 4096,
      .full_every = 4,
      .step_key = "sliding_window_pattern"},
+    {.type = "nanochat",
+     .features =
+         RVLI_GQA | RVLI_NO_GATE | RVLI_PLAIN_NORM | RVLI_QK_NORM_BEHIND | RVLI_CAPPED_LOGITS,
+     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_KV_HEADS_AS_HEADS},
     {.type = "phimoe",
      .features = RVLI_GQA | RVLI_LAYER_NORM | RVLI_SPARSE_MIXER,
      .reads = RVLI_READS_ATTENTION_BIAS | RVLI_READS_HEAD_BIAS | RVLI_KV_HEADS_AS_HEADS,

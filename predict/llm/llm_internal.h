@@ -79,7 +79,8 @@
 #define RVLI_SPARSE_MIXER (UINT64_C(1) << 53)   /* Phi's router: two draws while it trains */
 #define RVLI_JITTER (UINT64_C(1) << 54)         /* noise multiplies what experts and router get */
 #define RVLI_HYBRID (UINT64_C(1) << 55)         /* Mamba and attention in one layer, and numbers */
-#define RVLI_WINDOW_ROTARY (UINT64_C(1) << 48)  /* layers with a window alone know positions */
+#define RVLI_PLAIN_NORM (UINT64_C(1) << 56)    /* norms have no weights, one stands before layers */
+#define RVLI_WINDOW_ROTARY (UINT64_C(1) << 48) /* layers with a window alone know positions */
 
 #define RVLI_PER_LAYER (UINT64_C(1) << 58) /* an embedding of each token for each layer */
 #define RVLI_V_NORM (UINT64_C(1) << 59)    /* q, k and v come in turn, and v has a norm, too */

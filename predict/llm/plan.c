@@ -277,14 +277,15 @@ static rvl_status check_chunks(const rvl_model *m, const rvl_model_options *o)
     return RVL_OK;
 }
 
-static rvl_status check_centred(const rvl_model_options *o)
+static rvl_status check_norms(const rvl_model_options *o)
 {
     if (o->lora_rank > 0)
-        return refuse("--lora", "adapters are not predicted beside norms that take the mean away: "
-                                "leave it out");
+        return refuse("--lora",
+                      "adapters are not predicted beside LayerNorm or norms without weights: "
+                      "leave it out");
     if (o->flags & RVL_MODEL_OFFLOAD)
         return refuse("--offload-activations",
-                      "is not predicted for norms that take the mean away: leave it out");
+                      "is not predicted for LayerNorm or norms without weights: leave it out");
     return RVL_OK;
 }
 
@@ -350,8 +351,8 @@ static rvl_status check_trainer(const rvl_model *m, const rvl_model_options *o)
     rvl_status status = check_gemma(m, o);
     if (status == RVL_OK)
         status = check_paged(o);
-    if (status == RVL_OK && (m->features & (RVLI_CENTRED_NORM | RVLI_LAYER_NORM)))
-        status = check_centred(o);
+    if (status == RVL_OK && (m->features & (RVLI_CENTRED_NORM | RVLI_LAYER_NORM | RVLI_PLAIN_NORM)))
+        status = check_norms(o);
     if (status == RVL_OK)
         status = check_context(m, o);
     if (status == RVL_OK)

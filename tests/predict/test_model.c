@@ -212,6 +212,7 @@ static const published models[] = {
     {"phi-3.5-moe", "phimoe", 41873153344, 0},
     {"phi-mini-moe", "phimoe", 7647632704, 0},
     {"falcon-h1-1.5b", "falcon_h1", 1479292288, 0},
+    {"nanochat-d32", "nanochat", 1879048192, 0},
 };
 
 typedef struct totals {
@@ -255,7 +256,7 @@ static void every_family_is_checked(void **state)
             found = found || strcmp(models[i].type, family) == 0;
         assert_true(found);
     }
-    assert_int_equal(count, 87);
+    assert_int_equal(count, 88);
 }
 
 typedef struct wanted {
@@ -461,7 +462,7 @@ static void unknown_families_are_refused_with_a_way_out(void **state)
     (void)state;
     assert_refused(
         "{\"model_type\":\"gpt2\"}", "model_type",
-        "gpt2 is not known: expected one of the 87 families that docs/model.md lists, such "
+        "gpt2 is not known: expected one of the 88 families that docs/model.md lists, such "
         "as llama, qwen3 or deepseek_v3; `reveille run` and `reveille snapshot` need no "
         "family");
     assert_refused("{\"model_type\":7}", "model_type", "expected a string");
@@ -1152,11 +1153,11 @@ static void layers_may_have_one_norm_for_both_blocks(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside norms that take the mean away");
+                        "--lora", "not predicted beside LayerNorm or norms without");
     assert_step_refused(plain,
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .flags = RVL_MODEL_RECOMPUTE | RVL_MODEL_OFFLOAD},
-                        "--offload-activations", "is not predicted for norms");
+                        "--offload-activations", "is not predicted for LayerNorm");
     rvl_model_close(plain);
     rvl_model_close(normed);
     rvl_model_close(windowed);
@@ -1181,7 +1182,7 @@ static void norms_may_have_biases(void **state)
                         (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
                                             .lora_rank = 8,
                                             .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
-                        "--lora", "not predicted beside norms that take the mean away");
+                        "--lora", "not predicted beside LayerNorm or norms without");
     rvl_model_close(biased);
     rvl_model_close(plain);
     assert_refused(STARCODER ",\"residual_dropout\":2}", "residual_dropout", "from 0 to 1");
@@ -1236,6 +1237,35 @@ static void a_layer_may_have_a_state_beside_attention(void **state)
     assert_refused(FALCON ",\"mamba_d_ssm\":128}", "mamba_d_ssm", "not mamba_n_heads times");
     assert_refused(FALCON ",\"mamba_rms_norm\":true}", "mamba_rms_norm", "set it to false");
     assert_refused(FALCON ",\"projectors_bias\":true}", "projectors_bias", "set it to false");
+}
+
+/* nanochat: no norm has a weight, and logits may have no cap. */
+static void norms_may_have_no_weights(void **state)
+{
+    (void)state;
+#define NANO                                                                                       \
+    "{\"model_type\":\"nanochat\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":1000," \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96"
+    rvl_model *capped = parse_model(NANO "}");
+    rvl_model *plain = parse_model(NANO ",\"final_logit_softcapping\":null}");
+    const uint64_t layer = 2 * 64 * 64 + 2 * 32 * 64 + 2 * 96 * 64;
+    assert_int_equal(rvl_model_parameter_count(capped), 2 * layer + 2 * 1000 * 64);
+    assert_int_equal(rvl_model_parameter_count(plain), 2 * layer + 2 * 1000 * 64);
+    const rvl_model_options ddp = {.train = RVL_MODEL_TRAIN_DDP, .seq_len = 65536};
+    rvl_model_step *with = make_step(capped, ddp), *without = make_step(plain, ddp);
+    const uint64_t tanh = 2 * 65536 * UINT64_C(1000); /* of each logit, kept */
+    uint64_t more = rvl_model_step_bytes(with, RVL_MODEL_LOGITS) -
+                    rvl_model_step_bytes(without, RVL_MODEL_LOGITS);
+    assert_in_range(more, tanh - 2 * MIB, tanh + 2 * MIB); /* whole segments */
+    rvl_model_step_close(with);
+    rvl_model_step_close(without);
+    assert_step_refused(plain,
+                        (rvl_model_options){.train = RVL_MODEL_TRAIN_DDP,
+                                            .lora_rank = 8,
+                                            .lora_targets = RVL_MODEL_LORA_ALL_LINEAR},
+                        "--lora", "norms without weights");
+    rvl_model_close(capped);
+    rvl_model_close(plain);
 }
 
 /* A tie under LFM2's own name counts; so does the usual one, and true if there is none. */
@@ -2648,6 +2678,7 @@ int main(void)
         cmocka_unit_test(norms_may_have_biases),
         cmocka_unit_test(a_head_may_have_a_bias),
         cmocka_unit_test(a_layer_may_have_a_state_beside_attention),
+        cmocka_unit_test(norms_may_have_no_weights),
         cmocka_unit_test(a_tie_may_have_two_names),
         cmocka_unit_test(other_attention_refuses_parts_of_sequences),
         cmocka_unit_test(layers_with_attention_may_be_numbered),

@@ -374,6 +374,7 @@ static void nothing_is_left_but_states(void **state)
                                         "gemma-4-e2b-text",
                                         "gemma-4-12b-text",
                                         "command-r7b",
+                                        "nanochat-d32",
                                         "falcon-h1-1.5b",
                                         "phi-3.5-moe",
                                         "phi-mini-moe",

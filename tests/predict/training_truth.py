@@ -412,6 +412,11 @@ PROGRAMS = [
      "--micro-batch 1 --seq-len 1100 --layers 4 --recompute --reshard"),
     ("simulated", "simulated-falcon-h1-1.5b-4-layers-ddp-freed", "falcon-h1-1.5b",
      "--train ddp --bucket-freed --micro-batch 1 --seq-len 512 --layers 4"),
+    ("simulated", "simulated-nanochat-d32-4-layers", "nanochat-d32", "--micro-batch 1 --seq-len 2048 --layers 4"),
+    ("simulated", "simulated-nanochat-d32-8-layers-recompute-reshard", "nanochat-d32",
+     "--micro-batch 1 --seq-len 3000 --layers 8 --recompute --reshard"),
+    ("simulated", "simulated-nanochat-d32-6-layers-ddp-freed", "nanochat-d32",
+     "--train ddp --bucket-freed --micro-batch 1 --seq-len 4096 --layers 6"),
 ]
 BOUNDS = {"max_allocated": 0.02, "max_reserved": 0.01}
 MIB = 1 << 20

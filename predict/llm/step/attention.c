@@ -17,7 +17,7 @@ static uint64_t kv_bytes(const rvli_training *t)
 
 static bool has_norms(const rvli_training *t)
 {
-    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM)) != 0;
+    return (t->model->features & (RVLI_QK_NORM | RVLI_WIDE_QK_NORM | RVLI_PLAIN_NORM)) != 0;
 }
 
 /* Hunyuan's come behind the rotation. */
@@ -441,6 +441,12 @@ static bool is_first_with_attention(const rvli_training *t, uint32_t number)
     return number == 0;
 }
 
+/* nanochat turns the other way: what is negated is added as the second half. */
+static bool negates_second(const rvli_training *t)
+{
+    return rvli_has_plain_norms(t);
+}
+
 /* Takes the gradient of what was rotated, and answers that of what it was. angles: which go; NULL:
  * none, others need them. */
 static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *gradient,
@@ -453,9 +459,10 @@ static rvli_block rotate_backward(rvli_training *t, uint64_t bytes, rvli_block *
         rvli_release(t, &angles[RVLI_ROTARY_SINE]);
     rvli_block negated = rvli_activation(t, bytes / 2);
     rvli_block first_half = rvli_activation(t, bytes);
-    rvli_release(t, &negated);
+    rvli_release(t, negates_second(t) ? &by_sine : &negated);
     rvli_block second_half = rvli_activation(t, bytes);
     rvli_release(t, &by_sine);
+    rvli_release(t, &negated);
     rvli_release(t, &second_half);
     rvli_block by_cosine = rvli_activation(t, bytes);
     rvli_release(t, gradient);

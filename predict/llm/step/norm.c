@@ -4,7 +4,8 @@
  * others multiply by the weight in fp32 before they go back to bf16, and keep what it multiplies in
  * fp32.
  *
- * What is given in fp32 is kept as it is, and there is nothing to convert.
+ * What is given in fp32 is kept as it is, and there is nothing to convert. nanochat's have no
+ * weight.
  */
 #include "predict/llm/step/training.h"
 
@@ -37,6 +38,28 @@ static bool is_centred(const rvli_training *t)
     return (t->model->features & RVLI_CENTRED_NORM) != 0;
 }
 
+bool rvli_has_plain_norms(const rvli_training *t)
+{
+    return (t->model->features & RVLI_PLAIN_NORM) != 0;
+}
+
+static rvli_block weightless_forward(rvli_training *t, uint64_t rows, uint64_t width,
+                                     rvli_norm *kept)
+{
+    uint64_t full = RVLI_FULL * rows * width;
+    rvli_norm made = {.input = rvli_activation(t, full)};
+    rvli_block squares = rvli_activation(t, full);
+    rvli_block variance = rvli_next(t, RVLI_FULL * rows, &squares);
+    rvli_block above_zero = rvli_next(t, RVLI_FULL * rows, &variance);
+    made.scale = rvli_next(t, RVLI_FULL * rows, &above_zero);
+    rvli_block scaled = rvli_activation(t, full);
+    rvli_leave(t, &made.scale, kept != NULL);
+    rvli_leave(t, &made.input, kept != NULL);
+    if (kept != NULL)
+        *kept = made;
+    return rvli_next(t, full / 2, &scaled);
+}
+
 rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept)
 {
     uint64_t elements = rows * width;
@@ -44,6 +67,8 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
         return rvli_centred_norm_forward(t, rows, width, kept);
     if (rvli_is_layer_norm(t))
         return rvli_layer_norm_forward(t, rows, width, kept);
+    if (rvli_has_plain_norms(t))
+        return weightless_forward(t, rows, width, kept);
     rvli_block input = rvli_activation(t, rvli_is_wide(t) ? 0 : RVLI_FULL * elements);
     rvli_block squares = rvli_activation(t, RVLI_FULL * elements);
     rvli_block variance = rvli_activation(t, RVLI_FULL * rows);
@@ -267,6 +292,8 @@ rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, r
         return rvli_centred_norm_backward(t, rows, width, kept, unit, role, gradient);
     if (rvli_is_layer_norm(t))
         return rvli_layer_norm_backward(t, rows, width, kept, unit, role, gradient);
+    if (rvli_has_plain_norms(t))
+        return rvli_norm_plain_backward(t, rows, width, kept, gradient);
     rvli_block of_scaled = weigh_backward(t, rows, width, kept, unit, role, gradient);
     bool in_place = is_added_in_place(t, role);
     rvli_block of_input = scaled_backward(t, rows, width, kept, of_scaled, in_place);

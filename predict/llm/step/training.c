@@ -139,6 +139,8 @@ static void forward(rvli_training *t)
     if (t->model->features & RVLI_INPUT_DROPOUT) /* what it was made of has a name */
         t->hidden = rvli_dropout_forward(t, true, &t->dropped);
     make_rotary(t, rotary_width(t->model), t->rotary);
+    if (rvli_has_plain_norms(t))
+        t->hidden = rvli_norm_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN], &t->first_norm);
     for (uint32_t layer = 0; layer < t->model->layers; layer++) {
         rvli_offload_inputs(t, layer);
         rvli_gather_forward(t, &t->units[layer]);
@@ -225,6 +227,9 @@ static void backward(rvli_training *t)
     rvli_streams_begin_backward(t);
     if (!rvli_has_streams(t))
         rvli_per_layer_backward(t);
+    if (rvli_has_plain_norms(t))
+        t->flow = rvli_norm_plain_backward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN],
+                                           &t->first_norm, t->flow);
     embedding_backward(t);
     rvli_fetch_end(t);
     rvli_reduce(t, rvli_root(t));

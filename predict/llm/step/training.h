@@ -440,6 +440,7 @@ typedef struct rvli_training {
     rvli_block embedded;  /* what the first layer got, with RVLI_INPUT_DROPOUT before that */
     rvli_block dropped;   /* the latter's mask */
     rvli_streams streams;
+    rvli_norm first_norm; /* of embeddings, before all layers */
     rvli_norm last_norm;
     rvli_block last_hidden;
     rvli_block head_cast; /* of a head in fp32: in bf16 */
@@ -664,6 +665,9 @@ rvli_block rvli_norm_forward(rvli_training *t, uint64_t rows, uint64_t width, rv
  * added to that of the residual. */
 rvli_block rvli_norm_backward(rvli_training *t, uint64_t rows, uint64_t width, rvli_norm *kept,
                               rvli_unit *unit, rvli_role role, rvli_block gradient);
+/* nanochat's: without weights, and one before all layers. */
+bool rvli_has_plain_norms(const rvli_training *t);
+
 /* With the last tensor of a layer that was computed again, what it began with goes. */
 void rvli_norm_recomputed(rvli_training *t, const rvli_norm *kept);
 
