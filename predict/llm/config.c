@@ -31,14 +31,13 @@ rvl_status rvli_model_fail(rvl_status status, const char *key, const char *forma
 
 /* ---- Parts of a config ---- */
 
-/* Of two, the one that the family's class takes. */
+/* Of two, the one that the family's class takes: the outer alone where that is true by default. */
 static bool is_tied(rvli_reader *r)
 {
     const json_t *outer = json_object_get(r->root, "tie_word_embeddings");
-    bool sized = (r->family->reads & RVLI_SIZED_LAYERS) != 0; /* which are tied by default */
-    if ((r->family->reads & RVLI_OUTER_TIE) && (sized || json_is_boolean(outer)))
-        return !json_is_false(outer);
     bool usual = (r->family->reads & RVLI_TIED_BY_DEFAULT) != 0;
+    if ((r->family->reads & RVLI_OUTER_TIE) && (usual || json_is_boolean(outer)))
+        return outer == NULL || json_is_true(outer);
     usual = rvli_read_flag(r, "tie_word_embeddings", usual);
     return r->family->tie_key != NULL ? rvli_read_flag(r, r->family->tie_key, usual) : usual;
 }

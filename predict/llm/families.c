@@ -131,7 +131,7 @@ static const rvli_family families[] = {
      GEMMA3_SIZES},
     {.type = "gemma3",
      .features = GEMMA3,
-     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_TIED_BY_DEFAULT | RVLI_TEXT_CONFIG,
+     .reads = RVLI_READS_ATTENTION_BIAS | RVLI_TIED_BY_DEFAULT | RVLI_TEXT_CONFIG | RVLI_OUTER_TIE,
      GEMMA3_SIZES,
      .text_types = "gemma3_text,",
      .tower = RVLI_TOWER_SIGLIP},
