@@ -148,6 +148,8 @@ typedef struct run {
     rvl_profile profile;
     uint32_t measured_costs;
     agreement agreed;
+    output_file file; /* of -o, from before anything is measured */
+    bool file_open;
     char name[64], description[160], source[200], date[16];
 } run;
 
@@ -429,22 +431,21 @@ static bool print_report(const run *it)
 
 /* ---- The command ---- */
 
-static int write_profile(const char *path, const char *text)
+static int write_profile(run *it, const char *text)
 {
-    output_file file;
-    int exit = output_open(path, &file);
-    if (exit != EXIT_FITS)
-        return exit;
-    fputs(text, file.stream);
-    return output_finish(&file, true);
+    if (it->parsed->output == NULL)
+        return EXIT_FITS;
+    fputs(text, it->file.stream);
+    it->file_open = false;
+    return output_finish(&it->file, true);
 }
 
-static int tell(const run *it)
+static int tell(run *it)
 {
     char *text = text_of(it, true);
     if (text == NULL)
         return complain(EXIT_INTERNAL, "out of host memory");
-    int exit = it->parsed->output != NULL ? write_profile(it->parsed->output, text) : EXIT_FITS;
+    int exit = write_profile(it, text);
     if (exit == EXIT_FITS && it->parsed->json)
         fputs(text, stdout);
     else if (exit == EXIT_FITS && !print_report(it))
@@ -480,7 +481,7 @@ static void wait_for_memory(run *it)
     }
 }
 
-static int calibrate(run *it, context_child *child)
+static int measure_card(run *it, context_child *child)
 {
     int exit = begin(it, child);
     context_child_end(child);
@@ -495,10 +496,15 @@ static int calibrate(run *it, context_child *child)
     rvl_status status = make_profile(it);
     if (status == RVL_OK)
         status = replay_own_trace(it);
-    if (status != RVL_OK)
-        return explain(status);
+    return status == RVL_OK ? EXIT_FITS : explain(status);
+}
+
+static int calibrate(run *it, context_child *child)
+{
+    progress_begin("calibrate", "parts");
+    int exit = measure_card(it, child);
     progress_end();
-    return tell(it);
+    return exit == EXIT_FITS ? tell(it) : exit;
 }
 
 /*
@@ -544,6 +550,16 @@ static int check_disk(const arguments *parsed)
                     parsed->disk, strerror(number));
 }
 
+/* Before anything is measured, so that a minute's work has a place to go. */
+static int open_output(run *it)
+{
+    if (it->parsed->output == NULL)
+        return EXIT_FITS;
+    int exit = output_open(it->parsed->output, &it->file);
+    it->file_open = exit == EXIT_FITS;
+    return exit;
+}
+
 static int run_it(const arguments *parsed)
 {
     int refused = check_disk(parsed);
@@ -566,9 +582,13 @@ static int run_it(const arguments *parsed)
     it->card.library =
         (struct library_options){.disk_directory = parsed->no_disk ? NULL : parsed->disk,
                                  .host_bytes_max = host_bytes_free()};
-    progress_begin("calibrate", "parts");
-    int exit = calibrate(it, child);
-    progress_end();
+    int exit = open_output(it);
+    if (exit == EXIT_FITS)
+        exit = calibrate(it, child);
+    else
+        context_child_end(child);
+    if (it->file_open)
+        output_abandon(&it->file);
     card_close(&it->card);
     neighbours_close(&it->others);
     samples_free(&it->all);

@@ -141,6 +141,16 @@ def check_refusals(reveille, fake, folder):
     expect(done.returncode == 2 and "end it in .json" in done.stderr, f"an ending: {done.stderr}")
     done = run(reveille, "calibrate", "-o", os.path.join(folder, "none", "card.json"), **fake)
     expect(done.returncode == 2 and "none/card.json" in done.stderr, f"no such folder: {done.stderr}")
+    kept = os.path.join(folder, "kept.json")
+    with open(kept, "w", encoding="utf-8") as file:
+        file.write("older")
+    before = sorted(os.listdir(folder))
+    done = run(reveille, "calibrate", "-o", os.path.join(folder, "none", "card.json"), FAKE_CUDA_DEVICES=-1, **fake)
+    expect("none/card.json" in done.stderr and "no device" not in done.stderr, f"measured first: {done.stderr}")
+    done = run(reveille, "calibrate", "-o", kept, FAKE_CUDA_DEVICES=-1, **fake)
+    with open(kept, encoding="utf-8") as file:
+        expect(done.returncode == 2 and file.read() == "older", f"an older profile is gone: {done.returncode} {done.stderr}")
+    expect(sorted(os.listdir(folder)) == before, f"a draft is left: {os.listdir(folder)}")
     closed = os.path.join(folder, "closed")
     os.mkdir(closed, 0o500)
     for disk, why in ((os.path.join(folder, "none"), "No such file or directory"), (__file__, "Not a directory"),
