@@ -18,6 +18,12 @@ static const rvli_backend_ops *const backends[] = {
     NULL,
 };
 
+#ifdef RVL_HAVE_CUDA
+#define NAMES "name sim or cuda"
+#else
+#define NAMES "it has sim alone, as no cuda.h was found when it was built"
+#endif
+
 const rvli_backend_ops *rvli_backend_find(const char *name)
 {
     for (const rvli_backend_ops *const *each = backends; *each != NULL; each++)
@@ -33,6 +39,6 @@ rvl_status rvl_context_open(const char *backend, const rvl_context_options *opti
         return rvli_error(RVL_ERR_INVALID, "the name of the backend is NULL");
     const rvli_backend_ops *ops = rvli_backend_find(backend);
     if (ops == NULL)
-        return rvli_error(RVL_ERR_NO_BACKEND, "this build has no backend of that name");
+        return rvli_error(RVL_ERR_NO_BACKEND, "this build has no backend of that name: " NAMES);
     return rvli_context_open_ops(ops, options, context_out);
 }

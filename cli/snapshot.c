@@ -10,6 +10,8 @@
 #include "progress.h"
 #include "reveille/snapshot.h"
 
+#define CAPACITY_MIN (UINT64_C(1) << 20) /* bytes; less is a number without its unit */
+
 #define DEVICE_MAX 4096
 
 typedef struct arguments {
@@ -174,6 +176,11 @@ static int check(const arguments *parsed, const option_line *line, int operands)
                                                "stage-prefix"};
     if (operands != 1)
         return options_refuse(&snapshot_spec, "snapshot: name one snapshot");
+    if (parsed->options.capacity_bytes > 0 && parsed->options.capacity_bytes < CAPACITY_MIN)
+        return options_refuse(&snapshot_spec,
+                              "--capacity: %" PRIu64 " bytes, which no GPU has: write the unit, "
+                              "such as 80GiB",
+                              parsed->options.capacity_bytes);
     for (size_t i = 0; parsed->tensors && i < sizeof of_the_model / sizeof *of_the_model; i++)
         if (options_given(&snapshot_spec, line, of_the_model[i]))
             return options_refuse(&snapshot_spec,

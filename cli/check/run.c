@@ -238,7 +238,8 @@ static void refuse_unmarked(const check_item *item, check_refusal *why)
                  item->simulated.nvtx);
     else
         snprintf(why->text, sizeof why->text,
-                 "%s: the trace has no stage: mark them with rvl_stage()",
+                 "%s: the trace has no stage: mark them with rvl_stage() or "
+                 "reveille.stage(), or with NVTX ranges (`reveille run --stages-nvtx`)",
                  item->model != NULL ? item->model : item->traces[0]);
 }
 

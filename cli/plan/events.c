@@ -200,9 +200,11 @@ int plan_events_open(const plan_arguments *arguments, const char *const *paths, 
     if (status != RVL_OK)
         code = describe_replay(status, why, why_size);
     else
-        snprintf(why, why_size,
-                 "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage()",
-                 paths[0]);
+        snprintf(
+            why, why_size,
+            "%s: the trace has no stage, so there is none to fit: mark them with rvl_stage() or "
+            "reveille.stage(), or with NVTX ranges (`reveille run --stages-nvtx`)",
+            paths[0]);
     plan_events_close(&events);
     return code;
 }

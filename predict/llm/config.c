@@ -607,6 +607,17 @@ rvl_status rvl_model_parse(const char *text, size_t length, rvl_model **model_ou
 
 /* ---- Files ---- */
 
+static rvl_status cannot_read(int number)
+{
+    char why[128];
+    rvl_status status =
+        number == EISDIR ? rvli_model_fail(RVL_ERR_IO, "", "a folder: name the config.json in it")
+                         : rvli_model_fail(RVL_ERR_IO, "", "the config cannot be read: %s",
+                                           strerror_r(number, why, sizeof why));
+    rvli_error_errno(number);
+    return status;
+}
+
 static rvl_status read_stream(FILE *file, char **text_out, size_t *length_out)
 {
     char *text = malloc(CONFIG_BYTES_MAX + 1);
@@ -615,7 +626,7 @@ static rvl_status read_stream(FILE *file, char **text_out, size_t *length_out)
     size_t length = fread(text, 1, CONFIG_BYTES_MAX + 1, file);
     rvl_status status = RVL_OK;
     if (ferror(file))
-        status = rvli_model_fail(RVL_ERR_IO, "", "the config cannot be read");
+        status = cannot_read(errno);
     else if (length > CONFIG_BYTES_MAX)
         status = rvli_model_fail(RVL_ERR_INVALID, "",
                                  "more than 16 MiB: no config is; name a config.json");

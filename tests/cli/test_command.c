@@ -615,6 +615,10 @@ static void test_bad_snapshots(void **state)
     check_bad_usage("name one snapshot");
     RUN("snapshot", "a", "--capacity", "much");
     check_bad_usage("--capacity much: expected a size such as 80GiB");
+    RUN("snapshot", "a", "--capacity", "80");
+    check_bad_usage("--capacity: 80 bytes, which no GPU has: write the unit, such as 80GiB");
+    RUN("snapshot", "a", "--set", "capacity=1048575");
+    check_bad_usage("--capacity: 1048575 bytes, which no GPU has");
     RUN("snapshot", "a", "--device", "x");
     check_bad_usage("--device x: neither a size nor a profile that `reveille devices` lists");
     RUN("snapshot", "a", "--device", "4096");

@@ -628,7 +628,9 @@ static void bad_input_is_named(void **state)
     folder_write("bad.rvt", HEAD "stage 2 engine 0 a\nfree 3 engine 0 7\nend 2\n");
     folder_write("half.rvt", HEAD "stage 2 engine 0 a\nalloc 3 engine 0 1 0 2097152 t\n");
     assert_int_equal(run_command("plan none.rvt --max t"), 2);
-    check_printed("none.rvt: the trace has no stage");
+    check_printed("none.rvt: the trace has no stage, so there is none to fit: mark them with "
+                  "rvl_stage() or reveille.stage(), or with NVTX ranges (`reveille run "
+                  "--stages-nvtx`)\n");
     assert_int_equal(run_command("plan x.rvt --max kash"), 2);
     check_printed("nothing is allocated under the tag kash; there are: weights, cache, "
                   "activations, copy");

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/folder.h"
@@ -121,6 +122,10 @@ static void what_is_refused(void **state)
     RUN("store", path);
     check_refused("the path of a store is a file");
     assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    RUN("store", path);
+    check_refused("the path of a store is a folder: name a file in it, to be made");
+    assert_int_equal(rmdir(path), 0);
 }
 
 static int make_folder(void **state)

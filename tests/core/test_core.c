@@ -262,6 +262,8 @@ static void opening_can_be_refused(void **state)
     (void)state;
     rvl_context *context = NULL;
     assert_int_equal(rvl_context_open("tpu", NULL, &context), RVL_ERR_NO_BACKEND);
+    assert_non_null(strstr(last_error().message, "this build has no backend of that name: "));
+    assert_non_null(strstr(last_error().message, " sim "));
     assert_int_equal(rvl_context_open(NULL, NULL, &context), RVL_ERR_INVALID);
     assert_int_equal(rvl_context_open("sim", NULL, NULL), RVL_ERR_INVALID);
     struct {

@@ -617,7 +617,12 @@ static void text_that_is_no_config_is_refused(void **state)
     assert_string_equal(error.native_name, "ENOENT");
     assert_int_equal(rvl_model_open("/tmp", &model), RVL_ERR_IO);
     rvl_last_error(&error);
-    assert_string_equal(error.message, "the config cannot be read");
+    assert_string_equal(error.message, "a folder: name the config.json in it");
+    assert_string_equal(error.native_name, "EISDIR");
+    assert_int_equal(rvl_model_open("/proc/self/mem", &model), RVL_ERR_IO);
+    rvl_last_error(&error);
+    assert_string_equal(error.message, "the config cannot be read: Input/output error");
+    assert_string_equal(error.native_name, "EIO");
     assert_int_equal(rvl_model_open("/dev/zero", &model), RVL_ERR_INVALID);
     rvl_last_error(&error);
     assert_non_null(strstr(error.message, "more than 16 MiB"));

@@ -588,7 +588,10 @@ static rvl_status make_way(const struct sockaddr_un *address)
         return RVL_OK;
     if (!S_ISSOCK(facts.st_mode)) {
         errno = EEXIST;
-        return os_error(RVL_ERR_IO, "the path of a store is a file: name another, or remove it",
+        return os_error(RVL_ERR_IO,
+                        S_ISDIR(facts.st_mode)
+                            ? "the path of a store is a folder: name a file in it, to be made"
+                            : "the path of a store is a file: name another, or remove it",
                         address->sun_path);
     }
     int answers = rvli_store_connect(address);
