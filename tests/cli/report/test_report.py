@@ -404,7 +404,7 @@ class Report(unittest.TestCase):
     def test_files_are_whole_or_not_there(self):
         target = self.out / "there.svg"
         target.write_text("as it was")
-        self.bad(1, "No such file or directory", STEP, "--svg", self.out / "none" / "x.svg")
+        self.bad(2, "No such file or directory", STEP, "--svg", self.out / "none" / "x.svg")
         self.bad(1, "/dev/full: No space left on device", STEP, "--svg", "/dev/full")
         # No room for the file: what was there before stays, and no draft is left behind.
         # With coverage the counts would be cut off, too, and every later program complain of them.
