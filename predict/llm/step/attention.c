@@ -119,22 +119,10 @@ static bool rotates_by_halves(const rvli_training *t)
     return (t->model->features & RVLI_SINKS) != 0;
 }
 
-/* x * cos + rotated(x) * sin */
 static rvli_block rotate(rvli_training *t, uint64_t whole_bytes)
 {
     uint64_t bytes = rotary_part(t, whole_bytes);
-    if (rotates_by_halves(t))
-        return rvli_rotate_pairs(t, bytes);
-    rvli_block by_cosine = rvli_activation(t, bytes);
-    rvli_block negated = rvli_activation(t, bytes / 2);
-    rvli_block rotated = rvli_activation(t, bytes);
-    rvli_release(t, &negated);
-    rvli_block by_sine = rvli_activation(t, bytes);
-    rvli_release(t, &rotated);
-    rvli_block sum = rvli_activation(t, bytes);
-    rvli_release(t, &by_cosine);
-    rvli_release(t, &by_sine);
-    return sum;
+    return (rotates_by_halves(t) ? rvli_rotate_pairs : rvli_rotate_halves)(t, bytes);
 }
 
 /* With the part that is not rotated, if there is one. */

@@ -32,27 +32,20 @@ static bool is_grouped(const rvli_training *t)
     return t->model->kv_heads != t->model->heads;
 }
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 void rvli_eager_forward(rvli_training *t, rvli_layer *layer, bool kept)
 {
     layer->wide_k = rvli_activation(t, is_grouped(t) ? q_bytes(t) : 0);
     layer->wide_v = rvli_activation(t, is_grouped(t) ? q_bytes(t) : 0);
     rvli_block products = rvli_activation(t, scores(t, 0));
-    rvli_block scaled = next(t, scores(t, 0), &products);
-    rvli_block masked = next(t, scores(t, 0), &scaled);
+    rvli_block scaled = rvli_next(t, scores(t, 0), &products);
+    rvli_block masked = rvli_next(t, scores(t, 0), &scaled);
     rvli_block with_sinks = rvli_activation(t, scores(t, 1));
     layer->largest = rvli_activation(t, INDEX_BYTES * t->tokens * t->model->heads);
-    rvli_block lowered = next(t, scores(t, 1), &with_sinks);
+    rvli_block lowered = rvli_next(t, scores(t, 1), &with_sinks);
     rvli_leave(t, &layer->largest, kept);
-    layer->softmax = next(t, scores(t, 1), &masked);
+    layer->softmax = rvli_next(t, scores(t, 1), &masked);
     rvli_block by_heads = rvli_activation(t, q_bytes(t));
-    layer->attended = next(t, q_bytes(t), &by_heads);
+    layer->attended = rvli_next(t, q_bytes(t), &by_heads);
     rvli_release(t, &lowered);
     rvli_leave(t, &layer->wide_k, kept);
     rvli_leave(t, &layer->wide_v, kept);
@@ -74,7 +67,7 @@ void rvli_eager_done(rvli_training *t, rvli_layer *layer, bool kept)
 /* From the gradient of what the softmax gave to that of the products. */
 static rvli_block scores_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_weights)
 {
-    rvli_block of_softmax = next(t, scores(t, 1), of_weights);
+    rvli_block of_softmax = rvli_next(t, scores(t, 1), of_weights);
     rvli_block of_lowered = rvli_activation(t, scores(t, 1));
     rvli_block passing = rvli_activation(t, scores(t, 1));
     rvli_release(t, &passing);
@@ -85,7 +78,7 @@ static rvli_block scores_backward(rvli_training *t, rvli_layer *layer, rvli_bloc
         rvli_release(t, &passing);
     }
     rvli_release(t, &layer->largest);
-    return next(t, scores(t, 0), &of_lowered);
+    return rvli_next(t, scores(t, 0), &of_lowered);
 }
 
 void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
@@ -93,16 +86,16 @@ void rvli_eager_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_att
 {
     rvli_release(t, &layer->attended);
     rvli_block of_wide_v = rvli_activation(t, q_bytes(t));
-    rvli_block of_weights = next(t, scores(t, 0), of_attended);
+    rvli_block of_weights = rvli_next(t, scores(t, 0), of_attended);
     rvli_release(t, &layer->wide_v);
     rvli_block of_products = scores_backward(t, layer, &of_weights);
     of->q = rvli_activation(t, q_bytes(t));
-    rvli_block of_wide_k = next(t, q_bytes(t), &of_products);
+    rvli_block of_wide_k = rvli_next(t, q_bytes(t), &of_products);
     rvli_release(t, &layer->wide_k);
     rvli_release(t, &layer->q);
     rvli_release(t, &layer->k);
     rvli_release(t, &layer->v);
-    of->v = next(t, kv_bytes(t), &of_wide_v);
-    of->k = next(t, kv_bytes(t), &of_wide_k);
+    of->v = rvli_next(t, kv_bytes(t), &of_wide_v);
+    of->k = rvli_next(t, kv_bytes(t), &of_wide_k);
     of->v_by_heads = is_grouped(t);
 }

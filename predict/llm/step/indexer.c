@@ -59,45 +59,9 @@ static uint64_t rotary_bytes(const rvli_training *t, uint64_t heads)
     return RVLI_HALF * t->tokens * heads * (dim[RVLI_DIM_KV_DOWN] - dim[RVLI_DIM_KV_LORA]);
 }
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
-rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes)
-{
-    rvli_block halves[2];
-    for (int i = 0; i < 2; i++) {
-        rvli_block by_cosine = rvli_activation(t, bytes / 2);
-        rvli_block by_sine = rvli_activation(t, bytes / 2);
-        halves[i] = rvli_activation(t, bytes / 2);
-        rvli_release(t, &by_cosine);
-        rvli_release(t, &by_sine);
-    }
-    rvli_block whole = rvli_activation(t, bytes);
-    rvli_release(t, &halves[1]);
-    rvli_release(t, &halves[0]);
-    return whole;
-}
-
-/* x * cos + rotated(x) * sin, where pairs do not lie beside each other. */
-static rvli_block rotate_halves(rvli_training *t, uint64_t bytes)
-{
-    rvli_block by_cosine = rvli_activation(t, bytes);
-    rvli_block negated = rvli_activation(t, bytes / 2);
-    rvli_block rotated = next(t, bytes, &negated);
-    rvli_block by_sine = next(t, bytes, &rotated);
-    rvli_block sum = rvli_activation(t, bytes);
-    rvli_release(t, &by_cosine);
-    rvli_release(t, &by_sine);
-    return sum;
-}
-
 static rvli_block rotate(rvli_training *t, uint64_t bytes)
 {
-    return (is_glm(t) ? rvli_rotate_pairs : rotate_halves)(t, bytes);
+    return (is_glm(t) ? rvli_rotate_pairs : rvli_rotate_halves)(t, bytes);
 }
 
 /* What stays until the indexer returns. */
@@ -113,7 +77,7 @@ static void project(rvli_training *t, working *w)
 {
     w->q = rvli_activation(t, bytes_of(t, RVLI_DIM_INDEX));
     rvli_block k = rvli_activation(t, bytes_of(t, RVLI_DIM_INDEX_HEAD));
-    w->normed_k = next(t, bytes_of(t, RVLI_DIM_INDEX_HEAD), &k);
+    w->normed_k = rvli_next(t, bytes_of(t, RVLI_DIM_INDEX_HEAD), &k);
     w->rotated_q = rotate(t, rotary_bytes(t, t->model->dim[RVLI_DIM_INDEX_HEADS]));
     w->rotated_k = rotate(t, rotary_bytes(t, 1));
     w->joined_q = rvli_activation(t, bytes_of(t, RVLI_DIM_INDEX));
@@ -134,11 +98,11 @@ static void score(rvli_training *t, working *w)
     rvli_release(t, &copies);
     rvli_release(t, &q);
     rvli_release(t, &k);
-    rvli_block scaled = next(t, all, &products);
-    w->scores = next(t, all, &scaled);
+    rvli_block scaled = rvli_next(t, all, &products);
+    w->scores = rvli_next(t, all, &scaled);
     rvli_block weights = rvli_activation(t, bytes_of(t, RVLI_DIM_INDEX_HEADS));
-    rvli_block full = next(t, 2 * bytes_of(t, RVLI_DIM_INDEX_HEADS), &weights);
-    w->weights = next(t, 2 * bytes_of(t, RVLI_DIM_INDEX_HEADS), &full);
+    rvli_block full = rvli_next(t, 2 * bytes_of(t, RVLI_DIM_INDEX_HEADS), &weights);
+    w->weights = rvli_next(t, 2 * bytes_of(t, RVLI_DIM_INDEX_HEADS), &full);
 }
 
 /* Sums over heads, without tokens that come later; the best of these. */
@@ -156,7 +120,7 @@ static rvli_block choose(rvli_training *t, rvli_block *masked)
     rvli_release(t, &counts);
     rvli_release(t, &digits);
     rvli_release(t, &values);
-    return next(t, CHOSEN_BYTES * chosen(t), &indices);
+    return rvli_next(t, CHOSEN_BYTES * chosen(t), &indices);
 }
 
 static rvli_block run(rvli_training *t)
@@ -184,7 +148,7 @@ void rvli_indexer_forward(rvli_training *t, rvli_layer *layer)
     rvli_release(t, &ones);
     rvli_release(t, &wide);
     rvli_block shown = rvli_activation(t, pairs(t));
-    layer->seen_pairs = next(t, pairs(t), &shown);
+    layer->seen_pairs = rvli_next(t, pairs(t), &shown);
     layer->mask = rvli_activation(t, RVLI_HALF * pairs(t));
 }
 

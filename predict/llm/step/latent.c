@@ -119,13 +119,6 @@ rvli_block rvli_latent_forward(rvli_training *t, uint32_t number, bool kept)
 
 /* ---- Backward ---- */
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 /* What attention works in, as in sdpa.c, but once where heads of keys and values differ. */
 static void attend_backward(rvli_training *t, rvli_layer *layer, rvli_block *of_attended,
                             rvli_attention_gradients *of)
@@ -150,12 +143,12 @@ static rvli_block join_backward(rvli_training *t, rvli_attention_gradients *of)
     rvli_release(t, &of_rotated);
     rvli_release(t, &of->k);
     rvli_block without = rvli_activation(t, wide);
-    rvli_block of_plain = next(t, both - bytes_of(t, RVLI_DIM_ATTENDED), &without);
+    rvli_block of_plain = rvli_next(t, both - bytes_of(t, RVLI_DIM_ATTENDED), &without);
     rvli_release(t, &with_positions);
     rvli_release(t, &rotated);
-    rvli_block joined = next(t, both, &of_plain);
+    rvli_block joined = rvli_next(t, both, &of_plain);
     rvli_release(t, &of->v);
-    return next(t, both, &joined);
+    return rvli_next(t, both, &joined);
 }
 
 /* Takes the gradient of what a projection gave, and answers that of its input. */
@@ -163,7 +156,7 @@ static rvli_block projected_backward(rvli_training *t, rvli_unit *unit, rvli_rol
                                      rvli_dim input, rvli_block *of_output)
 {
     rvli_gradient(t, unit, role);
-    return next(t, bytes_of(t, input), of_output);
+    return rvli_next(t, bytes_of(t, input), of_output);
 }
 
 /* Answers the gradient of the part of q that was rotated. */
@@ -176,8 +169,8 @@ static rvli_block pairs_backward(rvli_training *t)
     rvli_release(t, &by_sine[1]);
     rvli_block added = rvli_activation(t, bytes / 2);
     rvli_release(t, &added);
-    rvli_block sum = next(t, bytes, &by_cosine[1]);
-    rvli_block other = next(t, bytes, &by_cosine[0]);
+    rvli_block sum = rvli_next(t, bytes, &by_cosine[1]);
+    rvli_block other = rvli_next(t, bytes, &by_cosine[0]);
     rvli_release(t, &other);
     return sum;
 }
@@ -193,16 +186,16 @@ static rvli_block kv_backward(rvli_training *t, rvli_unit *unit, rvli_layer *lay
     rvli_block of_compressed =
         rvli_norm_backward(t, t->tokens, t->model->dim[RVLI_DIM_KV_LORA], &layer->k_norm, unit,
                            RVLI_ROLE_K_NORM, of_normed);
-    rvli_block of_down = next(t, bytes_of(t, RVLI_DIM_KV_DOWN), &of_compressed);
+    rvli_block of_down = rvli_next(t, bytes_of(t, RVLI_DIM_KV_DOWN), &of_compressed);
     return projected_backward(t, unit, RVLI_ROLE_K, RVLI_DIM_HIDDEN, &of_down);
 }
 
 static rvli_block q_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer, rvli_block *of_q,
                              rvli_block *of_rotated)
 {
-    rvli_block joined = next(t, bytes_of(t, RVLI_DIM_Q), of_q);
+    rvli_block joined = rvli_next(t, bytes_of(t, RVLI_DIM_Q), of_q);
     rvli_release(t, of_rotated);
-    rvli_block of_projected = next(t, bytes_of(t, RVLI_DIM_Q), &joined);
+    rvli_block of_projected = rvli_next(t, bytes_of(t, RVLI_DIM_Q), &joined);
     if (!compresses_q(t))
         return projected_backward(t, unit, RVLI_ROLE_Q, RVLI_DIM_HIDDEN, &of_projected);
     rvli_block of_normed = projected_backward(t, unit, RVLI_ROLE_Q, RVLI_DIM_Q_LORA, &of_projected);

@@ -22,13 +22,6 @@ static uint64_t convolved_bytes(const rvli_training *t)
     return RVLI_HALF * t->options->micro_batch * tokens * dim[RVLI_DIM_MAMBA_CONV];
 }
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 /* Groups that the norm has: Granite's is of all heads at once. */
 static uint64_t norm_groups(const rvli_training *t)
 {
@@ -47,7 +40,7 @@ static void unless(rvli_training *t, bool kept, rvli_block *block)
 static rvli_block convolve(rvli_training *t, rvli_mamba *m, bool kept)
 {
     rvli_block contiguous = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_CONV));
-    m->convolved = next(t, convolved_bytes(t), &contiguous);
+    m->convolved = rvli_next(t, convolved_bytes(t), &contiguous);
     rvli_block output = rvli_activation(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_CONV));
     unless(t, kept, &m->convolved);
     return output;
@@ -64,9 +57,9 @@ static rvli_block gated_norm(rvli_training *t, rvli_mamba *m, bool kept)
     m->norm.input = rvli_activation(t, bytes);
     unless(t, kept, &m->opened_gate);
     rvli_block squares = rvli_activation(t, bytes);
-    rvli_block variance = next(t, rows, &squares);
+    rvli_block variance = rvli_next(t, rows, &squares);
     rvli_block above_zero = rvli_activation(t, rows);
-    m->norm.scale = next(t, rows, &above_zero);
+    m->norm.scale = rvli_next(t, rows, &above_zero);
     m->norm.normed = rvli_activation(t, bytes);
     unless(t, kept, &m->norm.scale);
     unless(t, kept, &m->norm.input);
@@ -92,7 +85,7 @@ rvli_block rvli_mamba_forward(rvli_training *t, uint32_t number, bool kept, bool
     rvli_mamba *m = &layer->mamba;
     m->projected = rvli_linear_forward(t, number, RVLI_ROLE_MAMBA_IN, kept);
     if (rvli_is_hybrid(t))
-        m->projected = next(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_IN), &m->projected);
+        m->projected = rvli_next(t, RVLI_HALF * width(t, RVLI_DIM_MAMBA_IN), &m->projected);
     rvli_block convolved = convolve(t, m, kept);
     rvli_scan_forward(t, &m->scan, kept);
     rvli_block normed = (rvli_is_hybrid(t) ? gated : gated_norm)(t, m, kept);
@@ -117,7 +110,7 @@ static rvli_block gated_norm_backward(rvli_training *t, rvli_unit *unit, rvli_ma
 {
     uint64_t inner = t->model->dim[RVLI_DIM_MAMBA_INNER];
     uint64_t bytes = RVLI_FULL * t->tokens * inner, groups = norm_groups(t);
-    rvli_block of_output = next(t, bytes, &of_given);
+    rvli_block of_output = rvli_next(t, bytes, &of_given);
     rvli_block of_scaled = rvli_activation(t, bytes);
     rvli_block of_weight = rvli_activation(t, bytes);
     rvli_gradient_summed(t, unit, RVLI_ROLE_MAMBA_NORM, t->tokens, inner);
@@ -127,12 +120,12 @@ static rvli_block gated_norm_backward(rvli_training *t, rvli_unit *unit, rvli_ma
     rvli_block of_product =
         rvli_norm_scaled_backward(t, t->tokens * groups, inner / groups, &m->norm, of_scaled);
     rvli_block of_opened = rvli_activation(t, bytes);
-    rvli_block of_scanned = next(t, bytes, &of_product);
+    rvli_block of_scanned = rvli_next(t, bytes, &of_product);
     rvli_release(t, &m->opened_gate);
     rvli_release(t, &m->scan.output);
-    rvli_block of_gate = next(t, bytes, &of_opened);
+    rvli_block of_gate = rvli_next(t, bytes, &of_opened);
     rvli_release(t, &m->gate);
-    *of_gate_out = next(t, bytes / 2, &of_gate);
+    *of_gate_out = rvli_next(t, bytes / 2, &of_gate);
     return of_scanned;
 }
 
@@ -142,16 +135,16 @@ static rvli_block gated_backward(rvli_training *t, rvli_mamba *m, rvli_block of_
 {
     uint64_t full = RVLI_FULL * width(t, RVLI_DIM_MAMBA_INNER);
     bool again = (t->options->flags & RVL_MODEL_RECOMPUTE) != 0;
-    rvli_block of_output = next(t, full, &of_given);
+    rvli_block of_output = rvli_next(t, full, &of_given);
     rvli_block of_opened = rvli_activation(t, full);
     rvli_block of_scanned = rvli_activation(t, full);
     unless(t, !again, &m->scan.output);
     unless(t, !again, &m->opened_gate);
-    rvli_block half = next(t, full / 2, &of_opened);
+    rvli_block half = rvli_next(t, full / 2, &of_opened);
     rvli_release(t, &of_output);
     rvli_release(t, &m->scan.output);
     rvli_release(t, &m->opened_gate);
-    *of_gate_out = next(t, full / 2, &half);
+    *of_gate_out = rvli_next(t, full / 2, &half);
     return of_scanned;
 }
 
@@ -160,12 +153,12 @@ static rvli_block convolve_backward(rvli_training *t, rvli_unit *unit, rvli_mamb
                                     rvli_block of_output)
 {
     uint64_t bytes = RVLI_HALF * width(t, RVLI_DIM_MAMBA_CONV);
-    rvli_block of_silu = next(t, bytes, &of_output);
+    rvli_block of_silu = rvli_next(t, bytes, &of_output);
     rvli_release(t, &m->convolved);
-    rvli_block of_convolved = next(t, convolved_bytes(t), &of_silu);
+    rvli_block of_convolved = rvli_next(t, convolved_bytes(t), &of_silu);
     rvli_block contiguous = rvli_activation(t, bytes);
     rvli_gradient(t, unit, RVLI_ROLE_MAMBA_CONV);
-    rvli_block of_input = next(t, bytes, &contiguous);
+    rvli_block of_input = rvli_next(t, bytes, &contiguous);
     rvli_release(t, &of_convolved);
     rvli_release(t, &m->projected);
     rvli_gradient(t, unit, RVLI_ROLE_MAMBA_CONV_BIAS);
@@ -194,7 +187,7 @@ rvli_block rvli_mamba_backward(rvli_training *t, uint32_t number, rvli_block of_
     rvli_release(t, &of_convolved);
     rvli_release(t, &of_rates);
     if (rvli_is_hybrid(t))
-        of_projected = next(t, rvli_bytes_of(of_projected), &of_projected);
+        of_projected = rvli_next(t, rvli_bytes_of(of_projected), &of_projected);
     part = rvli_linear_backward(t, number, RVLI_ROLE_MAMBA_IN, RVLI_ROLE_OTHER, &of_projected,
                                 &of_input);
     rvli_release_used(t, &of_projected, &layer->attention_input);

@@ -59,18 +59,11 @@ static sizes sizes_of(const rvli_training *t)
                    .products = RVLI_FULL * padded * inner * state};
 }
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 /* Of two tensors, summed over a dimension. */
 static rvli_block product(rvli_training *t, uint64_t whole, uint64_t bytes)
 {
     rvli_block all = rvli_activation(t, whole);
-    return next(t, bytes, &all);
+    return rvli_next(t, bytes, &all);
 }
 
 /* ---- Forward ---- */
@@ -87,9 +80,9 @@ static rvli_block segments(rvli_training *t, uint64_t bytes)
 {
     rvli_block masked = rvli_activation(t, bytes);
     rvli_block sums = rvli_activation(t, bytes);
-    rvli_block lower = next(t, bytes, &sums);
+    rvli_block lower = rvli_next(t, bytes, &sums);
     rvli_release(t, &masked);
-    return next(t, bytes, &lower);
+    return rvli_next(t, bytes, &lower);
 }
 
 /* In fp32, then for every head. */
@@ -153,7 +146,7 @@ static void across(rvli_training *t, const sizes *z, rvli_scan *s, locals *l, bo
     s->decayed = rvli_activation(t, z->padded_keys);
     rvli_block own = product(t, z->products, z->states);
     l->first = rvli_activation(t, z->first);
-    s->states = next(t, z->states + z->first, &own);
+    s->states = rvli_next(t, z->states + z->first, &own);
     s->between = segments(t, z->between);
     s->entering = product(t, (z->states + z->first) * (z->chunks + 1), z->states + z->first);
     unless(t, kept, &s->states);
@@ -167,7 +160,7 @@ static void add_up(rvli_training *t, const sizes *z, rvli_scan *s, locals *l, bo
     l->off_diagonal = rvli_activation(t, z->padded_inputs);
     unless(t, kept, &s->read);
     rvli_block sum = rvli_activation(t, z->padded_inputs);
-    s->output = next(t, z->padded_inputs, &sum);
+    s->output = rvli_next(t, z->padded_inputs, &sum);
 }
 
 static void leave(rvli_training *t, rvli_scan *s, locals *l, bool kept)
@@ -232,8 +225,8 @@ static void product_backward(rvli_training *t, const factors *f, uint64_t whole,
     rvli_block of_second = rvli_activation(t, whole);
     rvli_block of_first = rvli_activation(t, whole);
     used(t, f);
-    *first_out = next(t, first, &of_first);
-    *second_out = next(t, second, &of_second);
+    *first_out = rvli_next(t, first, &of_first);
+    *second_out = rvli_next(t, second, &of_second);
     done(t, f);
 }
 
@@ -244,7 +237,7 @@ static void scaled_backward(rvli_training *t, const factors *f, uint64_t large, 
     rvli_block of_small = rvli_activation(t, large);
     *large_out = rvli_activation(t, large);
     used(t, f);
-    *small_out = next(t, small, &of_small);
+    *small_out = rvli_next(t, small, &of_small);
     done(t, f);
 }
 
@@ -252,16 +245,16 @@ static void scaled_backward(rvli_training *t, const factors *f, uint64_t large, 
 static rvli_block segments_backward(rvli_training *t, uint64_t bytes, uint64_t times,
                                     rvli_block *of_segments, rvli_block *kept)
 {
-    rvli_block of_lower = next(t, bytes, of_segments);
+    rvli_block of_lower = rvli_next(t, bytes, of_segments);
     rvli_release(t, kept);
-    rvli_block of_sums = next(t, bytes, &of_lower);
+    rvli_block of_sums = rvli_next(t, bytes, &of_lower);
     rvli_block turned = rvli_activation(t, bytes);
     rvli_block summed = rvli_activation(t, bytes);
-    rvli_block back = next(t, bytes, &summed);
+    rvli_block back = rvli_next(t, bytes, &summed);
     rvli_release(t, &turned);
     rvli_release(t, &of_sums);
-    rvli_block of_masked = next(t, bytes, &back);
-    return next(t, bytes / times, &of_masked);
+    rvli_block of_masked = rvli_next(t, bytes, &back);
+    return rvli_next(t, bytes / times, &of_masked);
 }
 
 /* Gradients that several steps pass on. */
@@ -285,7 +278,7 @@ static void read_backward(rvli_training *t, const sizes *z, rvli_scan *s, gradie
                      &g->queries, z->states, &of_entering);
     g->sums = rvli_activation(t, z->padded_rates);
     rvli_release_used(t, &of_begins, &s->begins);
-    g->states = next(t, z->states + z->first, &of_entering);
+    g->states = rvli_next(t, z->states + z->first, &of_entering);
 }
 
 /* The states that enter, from those that each chunk adds. */
@@ -297,7 +290,7 @@ static void between_backward(rvli_training *t, const sizes *z, rvli_scan *s, gra
                      &of_between, all, &of_states);
     g->states = of_states;
     rvli_block of_last = segments_backward(t, z->between, z->chunks + 1, &of_between, &s->between);
-    rvli_block selected = next(t, z->padded_rates, &of_last);
+    rvli_block selected = rvli_next(t, z->padded_rates, &of_last);
     rvli_release(t, &selected); /* added in place, as more below */
 }
 
@@ -311,7 +304,7 @@ static void states_backward(rvli_training *t, const sizes *z, rvli_scan *s, grad
                     &g->keys);
     rvli_block of_difference = rvli_activation(t, z->padded_rates);
     rvli_release_used(t, &of_ends, &s->ends);
-    rvli_block negated = next(t, z->padded_rates, &of_difference);
+    rvli_block negated = rvli_next(t, z->padded_rates, &of_difference);
     rvli_release(t, &negated);
     rvli_block of_last = rvli_activation(t, z->padded_rates);
     rvli_release(t, &of_last);
@@ -323,7 +316,7 @@ static rvli_block weighed_backward(rvli_training *t, const sizes *z, rvli_scan *
     rvli_block of_weighed, of_inputs;
     product_backward(t, &(factors){.kept = {&s->chunked, &s->weighed}}, z->pairs * z->head,
                      z->pairs, &of_weighed, z->padded_inputs, &of_inputs);
-    rvli_block inputs = next(t, z->padded_inputs, &g->chunked);
+    rvli_block inputs = rvli_next(t, z->padded_inputs, &g->chunked);
     rvli_release(t, &of_inputs);
     g->chunked = inputs;
     return of_weighed;
@@ -339,7 +332,7 @@ static void within_backward(rvli_training *t, const sizes *z, rvli_scan *s, grad
     product_backward(t, &(factors){&of_scores, {&s->keys, &s->queries}}, z->pairs * z->state,
                      z->padded_keys, &of_queries, z->padded_keys, &of_keys);
     rvli_release(t, &of_keys);
-    rvli_block queries = next(t, z->padded_keys, &g->queries);
+    rvli_block queries = rvli_next(t, z->padded_keys, &g->queries);
     rvli_release(t, &of_queries);
     g->queries = queries;
     g->decay = segments_backward(t, z->pairs, t->model->mamba_chunk, &of_segments, &s->segments);
@@ -352,15 +345,15 @@ static void chunk_backward(rvli_training *t, const sizes *z, gradients *g)
     rvli_block summed = rvli_activation(t, z->padded_rates);
     rvli_block copy = rvli_activation(t, z->padded_rates);
     rvli_release(t, &copy);
-    rvli_block back = next(t, z->padded_rates, &summed);
+    rvli_block back = rvli_next(t, z->padded_rates, &summed);
     rvli_release(t, &turned);
     rvli_release(t, &g->sums);
-    rvli_block sum = next(t, z->padded_rates, &g->decay);
+    rvli_block sum = rvli_next(t, z->padded_rates, &g->decay);
     rvli_release(t, &back);
-    g->queries = next(t, z->keys, &g->queries);
-    g->keys = next(t, z->keys, &g->keys);
-    g->decay = next(t, z->rates, &sum);
-    g->chunked = next(t, z->inputs, &g->chunked);
+    g->queries = rvli_next(t, z->keys, &g->queries);
+    g->keys = rvli_next(t, z->keys, &g->keys);
+    g->decay = rvli_next(t, z->rates, &sum);
+    g->chunked = rvli_next(t, z->inputs, &g->chunked);
 }
 
 /* Inputs and decay by their rates. Answers the gradient of the inputs. */
@@ -373,11 +366,11 @@ static rvli_block rates_backward(rvli_training *t, const sizes *z, rvli_unit *un
     rvli_release(t, &of_decay);
     rvli_release(t, &g->decay);
     rvli_release(t, &s->rates_of_decay);
-    g->rates = next(t, z->rates_half, &of_rates);
+    g->rates = rvli_next(t, z->rates_half, &of_rates);
     rvli_block of_inputs;
     scaled_backward(t, &(factors){&g->chunked, {&s->rates_of_inputs, &s->inputs}}, z->inputs,
                     z->rates, &of_rates, &of_inputs);
-    rvli_block half = next(t, z->rates_half, &of_rates);
+    rvli_block half = rvli_next(t, z->rates_half, &of_rates);
     rvli_release(t, &half);
     return of_inputs;
 }
@@ -392,15 +385,15 @@ static void skipped_backward(rvli_training *t, const sizes *z, rvli_unit *unit, 
     rvli_release(t, &of_weight);
     rvli_release(t, of_output);
     rvli_release(t, &s->padded);
-    rvli_block of_inputs = next(t, z->inputs, &of_padded);
+    rvli_block of_inputs = rvli_next(t, z->inputs, &of_padded);
     rvli_release(t, &of_inputs);
 }
 
 /* The same summed over heads of a group, in bf16. */
 static rvli_block of_group(rvli_training *t, const sizes *z, rvli_block *gradient)
 {
-    rvli_block sum = next(t, z->group_keys, gradient);
-    return next(t, z->group_keys / 2, &sum);
+    rvli_block sum = rvli_next(t, z->group_keys, gradient);
+    return rvli_next(t, z->group_keys / 2, &sum);
 }
 
 /* Through bounds and softplus of the rates. */
@@ -409,11 +402,11 @@ static rvli_block opened_backward(rvli_training *t, const sizes *z, rvli_unit *u
 {
     rvli_block above = rvli_activation(t, z->rates_half / 2);
     rvli_block below = rvli_activation(t, z->rates_half / 2);
-    rvli_block bounded = next(t, z->rates_half, &below);
+    rvli_block bounded = rvli_next(t, z->rates_half, &below);
     rvli_release(t, &above);
     rvli_release(t, of_rates);
     rvli_release(t, &s->opened);
-    rvli_block of_biased = next(t, z->rates_half, &bounded);
+    rvli_block of_biased = rvli_next(t, z->rates_half, &bounded);
     rvli_release(t, &s->biased);
     rvli_gradient_summed(t, unit, RVLI_ROLE_MAMBA_RATES, t->tokens,
                          t->model->dim[RVLI_DIM_MAMBA_HEADS]);
@@ -426,7 +419,7 @@ rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan
     sizes z = sizes_of(t);
     gradients g = {0};
     if (z.padded_inputs > z.inputs) /* what was cut off has no gradient */
-        of_output = next(t, z.padded_inputs, &of_output);
+        of_output = rvli_next(t, z.padded_inputs, &of_output);
     read_backward(t, &z, scan, &g);
     between_backward(t, &z, scan, &g);
     states_backward(t, &z, scan, &g);
@@ -436,7 +429,7 @@ rvli_block rvli_scan_backward(rvli_training *t, rvli_unit *unit, rvli_scan *scan
     skipped_backward(t, &z, unit, scan, &of_output);
     rvli_block of_queries = of_group(t, &z, &g.queries);
     rvli_block of_keys = of_group(t, &z, &g.keys);
-    of_inputs = next(t, z.inputs / 2, &of_inputs);
+    of_inputs = rvli_next(t, z.inputs / 2, &of_inputs);
     *of_rates_out = opened_backward(t, &z, unit, scan, &g.rates);
     rvli_block of_convolved =
         rvli_activation(t, RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_MAMBA_CONV]);

@@ -43,13 +43,6 @@ static uint64_t laurel_bytes(const rvli_training *t)
     return RVLI_HALF * t->tokens * t->model->dim[RVLI_DIM_LAUREL];
 }
 
-static rvli_block next(rvli_training *t, uint64_t bytes, rvli_block *before)
-{
-    rvli_block made = rvli_activation(t, bytes);
-    rvli_release(t, before);
-    return made;
-}
-
 /* What is there for a moment. */
 static void pass(rvli_training *t, uint64_t bytes)
 {
@@ -94,10 +87,10 @@ static rvli_block scaled_backward(rvli_training *t, rvli_scaled *kept)
     rvli_block of_product = rvli_activation(t, hidden_bytes(t));
     for (int i = 2; i >= 0; i--)
         rvli_release(t, &parts[i]);
-    rvli_block by_size = next(t, hidden_bytes(t), &of_product);
+    rvli_block by_size = rvli_next(t, hidden_bytes(t), &of_product);
     rvli_release(t, &kept->product);
     rvli_block of_size = rvli_activation(t, hidden_bytes(t));
-    rvli_block of_projected = next(t, hidden_bytes(t), &of_size);
+    rvli_block of_projected = rvli_next(t, hidden_bytes(t), &of_size);
     rvli_release(t, &by_size);
     for (int i = 0; i < 3; i++)
         parts[i] = rvli_activation(t, hidden_bytes(t));
@@ -145,7 +138,7 @@ void rvli_streams_end(rvli_training *t)
     }
     rvli_block stacked = rvli_activation(t, stream_bytes(t));
     s->streams = t->hidden;
-    t->hidden = next(t, hidden_bytes(t), &stacked);
+    t->hidden = rvli_next(t, hidden_bytes(t), &stacked);
 }
 
 void rvli_streams_done(rvli_training *t)
@@ -172,12 +165,12 @@ void rvli_streams_end_backward(rvli_training *t)
     rvli_streams *s = &t->streams;
     if (!rvli_has_streams(t))
         return;
-    rvli_block of_stacked = next(t, stream_bytes(t), &t->flow);
+    rvli_block of_stacked = rvli_next(t, stream_bytes(t), &t->flow);
     projections_gradient(t, RVLI_ROLE_UNEMBED_STREAMS);
     for (uint64_t i = others(t); i > 0; i--) {
         rvli_block of_projected = scaled_backward(t, &s->last[i - 1]);
-        rvli_block of_stream = next(t, hidden_bytes(t), &of_projected);
-        rvli_block of_all = next(t, stream_bytes(t), &of_stream);
+        rvli_block of_stream = rvli_next(t, hidden_bytes(t), &of_projected);
+        rvli_block of_all = rvli_next(t, stream_bytes(t), &of_stream);
         if (t->flow == NULL)
             t->flow = of_all;
         else
@@ -206,9 +199,9 @@ void rvli_streams_begin_backward(rvli_training *t)
     projections_gradient(t, RVLI_ROLE_EMBED_STREAMS);
     for (uint64_t i = others(t); i > 0; i--) {
         rvli_block of_projected = scaled_backward(t, &s->first[i - 1]);
-        rvli_block part = next(t, hidden_bytes(t), &of_projected);
+        rvli_block part = rvli_next(t, hidden_bytes(t), &of_projected);
         if (of_embedded == NULL)
-            of_embedded = next(t, hidden_bytes(t), &part);
+            of_embedded = rvli_next(t, hidden_bytes(t), &part);
         else
             rvli_release(t, &part);
     }
@@ -224,7 +217,7 @@ void rvli_streams_begin_backward(rvli_training *t)
 static rvli_block route(rvli_training *t, rvli_norm *norm, bool kept)
 {
     rvli_block given = normed(t, norm, kept);
-    rvli_block scaled = next(t, hidden_bytes(t), &given);
+    rvli_block scaled = rvli_next(t, hidden_bytes(t), &given);
     if (!kept)
         rvli_release(t, &scaled);
     return scaled;
@@ -236,7 +229,7 @@ static void route_backward(rvli_training *t, rvli_unit *unit, rvli_norm *norm, r
 {
     rvli_block of_scaled = rvli_activation(t, hidden_bytes(t));
     rvli_release(t, scaled);
-    rvli_block of_normed = next(t, hidden_bytes(t), &of_scaled);
+    rvli_block of_normed = rvli_next(t, hidden_bytes(t), &of_scaled);
     rvli_block of_seen = normed_backward(t, unit, norm, RVLI_ROLE_OTHER, of_normed);
     rvli_block whole = rvli_activation(t, seen_bytes > hidden_bytes(t) ? seen_bytes : 0);
     rvli_release(t, &of_seen);
@@ -247,17 +240,17 @@ static rvli_block predict(rvli_training *t, rvli_layer_streams *s, bool kept)
 {
     s->predicts = route(t, &s->before, kept);
     rvli_block made = rvli_activation(t, stream_bytes(t));
-    return next(t, stream_bytes(t), &made);
+    return rvli_next(t, stream_bytes(t), &made);
 }
 
 /* Takes the gradient of what was predicted (t->flow), and leaves that of the layer's input. */
 static void predict_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer,
                              rvli_layer_streams *s)
 {
-    rvli_block of_predicted = next(t, stream_bytes(t), &t->flow);
+    rvli_block of_predicted = rvli_next(t, stream_bytes(t), &t->flow);
     rvli_block permuted = rvli_activation(t, stream_bytes(t));
-    t->flow = next(t, stream_bytes(t), &of_predicted);
-    rvli_block of_input = next(t, stream_bytes(t), &permuted);
+    t->flow = rvli_next(t, stream_bytes(t), &of_predicted);
+    rvli_block of_input = rvli_next(t, stream_bytes(t), &permuted);
     rvli_release(t, &layer->input);
     rvli_release(t, &of_input);
     route_backward(t, unit, &s->before, &s->predicts, stream_bytes(t));
@@ -281,9 +274,9 @@ static void laurel_backward(rvli_training *t, rvli_unit *unit, rvli_layer *layer
                             rvli_layer_streams *s)
 {
     rvli_block of_wide = normed_backward(t, unit, &s->behind_laurel, RVLI_ROLE_OTHER, NULL);
-    rvli_block of_narrow = next(t, laurel_bytes(t), &of_wide);
+    rvli_block of_narrow = rvli_next(t, laurel_bytes(t), &of_wide);
     rvli_release(t, &s->narrow);
-    rvli_block part = next(t, hidden_bytes(t), &of_narrow);
+    rvli_block part = rvli_next(t, hidden_bytes(t), &of_narrow);
     rvli_release(t, &layer->attention_input);
     rvli_release(t, &part);
 }
@@ -293,7 +286,7 @@ static rvli_block correct(rvli_training *t, rvli_layer_streams *s, bool kept)
 {
     s->corrects = route(t, &s->behind, kept);
     rvli_block change = rvli_activation(t, hidden_bytes(t));
-    s->changes = next(t, stream_bytes(t), &change);
+    s->changes = rvli_next(t, stream_bytes(t), &change);
     rvli_block corrected = rvli_activation(t, stream_bytes(t));
     if (!kept)
         rvli_release(t, &s->changes);
@@ -304,11 +297,11 @@ static rvli_block correct(rvli_training *t, rvli_layer_streams *s, bool kept)
 static rvli_block correct_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams *s)
 {
     rvli_block by_weights = rvli_activation(t, stream_bytes(t));
-    rvli_block of_changes = next(t, stream_bytes(t), &by_weights);
+    rvli_block of_changes = rvli_next(t, stream_bytes(t), &by_weights);
     rvli_release(t, &s->changes);
-    rvli_block of_change = next(t, hidden_bytes(t), &of_changes);
+    rvli_block of_change = rvli_next(t, hidden_bytes(t), &of_changes);
     rvli_block negated = rvli_activation(t, hidden_bytes(t));
-    rvli_block of_first = next(t, stream_bytes(t), &negated);
+    rvli_block of_first = rvli_next(t, stream_bytes(t), &negated);
     rvli_release(t, &of_first);
     route_backward(t, unit, &s->behind, &s->corrects, 0);
     return of_change;
@@ -321,10 +314,10 @@ static void embed(rvli_training *t, rvli_layer_streams *s, bool kept, bool parti
     s->scaled = rvli_activation(t, hidden_bytes(t));
     if (!kept)
         rvli_release(t, &s->first);
-    s->gate = next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->scaled);
-    s->activated = next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->gate);
-    s->product = next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->activated);
-    rvli_block projected = next(t, hidden_bytes(t), kept ? &(rvli_block){NULL} : &s->product);
+    s->gate = rvli_next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->scaled);
+    s->activated = rvli_next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->gate);
+    s->product = rvli_next(t, embedding_bytes(t), kept ? &(rvli_block){NULL} : &s->activated);
+    rvli_block projected = rvli_next(t, hidden_bytes(t), kept ? &(rvli_block){NULL} : &s->product);
     rvli_block given = NULL;
     if (partial)
         rvli_norm_partial_forward(t, t->tokens, t->model->dim[RVLI_DIM_HIDDEN],
@@ -348,26 +341,26 @@ static void embed_backward(rvli_training *t, rvli_unit *unit, rvli_layer_streams
     rvli_release(t, &copy);
     t->flow = rvli_activation(t, stream_bytes(t));
     of_rest = rvli_activation(t, rest);
-    rvli_block of_normed = next(t, hidden_bytes(t), &of_rest);
+    rvli_block of_normed = rvli_next(t, hidden_bytes(t), &of_rest);
     rvli_release(t, &of_given);
     rvli_block of_projected =
         normed_backward(t, unit, &s->behind_embedding, RVLI_ROLE_OTHER, of_normed);
     rvli_gradient(t, unit, RVLI_ROLE_PER_LAYER_PROJECTION);
-    rvli_block of_product = next(t, embedding_bytes(t), &of_projected);
+    rvli_block of_product = rvli_next(t, embedding_bytes(t), &of_projected);
     rvli_release(t, &s->product);
     rvli_block of_embedding = rvli_activation(t, embedding_bytes(t));
-    rvli_block of_activated = next(t, embedding_bytes(t), &of_product);
+    rvli_block of_activated = rvli_next(t, embedding_bytes(t), &of_product);
     rvli_release(t, &s->activated);
-    rvli_block of_gate = next(t, embedding_bytes(t), &of_activated);
+    rvli_block of_gate = rvli_next(t, embedding_bytes(t), &of_activated);
     rvli_release(t, &s->gate);
     rvli_gradient(t, unit, RVLI_ROLE_PER_LAYER_GATE);
-    rvli_block of_scaled = next(t, hidden_bytes(t), &of_gate);
+    rvli_block of_scaled = rvli_next(t, hidden_bytes(t), &of_gate);
     rvli_release(t, &s->scaled);
     rvli_block of_scale = rvli_activation(t, hidden_bytes(t));
-    rvli_block of_first = next(t, hidden_bytes(t), &of_scale);
+    rvli_block of_first = rvli_next(t, hidden_bytes(t), &of_scale);
     rvli_release(t, &of_scaled);
     rvli_release(t, &s->first);
-    rvli_block whole = next(t, stream_bytes(t), &of_first);
+    rvli_block whole = rvli_next(t, stream_bytes(t), &of_first);
     rvli_release(t, &whole);
     rvli_per_layer_part_backward(t);
     rvli_release(t, &of_embedding);
@@ -389,7 +382,7 @@ static rvli_block blocks(rvli_training *t, uint32_t number, bool kept, names *n)
     rvli_release(t, &given);
     n->gated = rvli_activation(t, hidden);
     rvli_block sum = rvli_activation(t, hidden);
-    n->middle = next(t, hidden, &sum);
+    n->middle = rvli_next(t, hidden, &sum);
     layer->mlp_input = normed(t, &layer->before_mlp, kept);
     n->given = rvli_mlp_forward(t, number, kept, false);
     n->normed = normed(t, &layer->behind_mlp, kept);
@@ -445,11 +438,11 @@ static rvli_block blocks_backward(rvli_training *t, uint32_t number, rvli_block 
     rvli_gradient_others(t, unit);
     gradient = normed_backward(t, unit, &layer->before_mlp, RVLI_ROLE_NORM_BEFORE_MLP, gradient);
     rvli_release(t, &gradient); /* added in place */
-    rvli_block of_sum = next(t, hidden_bytes(t), &of_given);
+    rvli_block of_sum = rvli_next(t, hidden_bytes(t), &of_given);
     gradient =
         normed_backward(t, unit, &layer->behind_attention, RVLI_ROLE_NORM_BEHIND_ATTENTION, NULL);
     gradient = rvli_attention_backward(t, number, gradient);
-    gradient = next(t, hidden_bytes(t), &gradient); /* with what went around */
+    gradient = rvli_next(t, hidden_bytes(t), &gradient); /* with what went around */
     laurel_backward(t, unit, layer, &layer->streams);
     gradient = normed_backward(t, unit, &layer->before_attention, RVLI_ROLE_NORM_BEFORE_ATTENTION,
                                gradient);
@@ -464,7 +457,7 @@ void rvli_streams_layer_backward(rvli_training *t, uint32_t number)
     embed_backward(t, unit, &layer->streams);
     rvli_block of_given = correct_backward(t, unit, &layer->streams);
     rvli_block of_first = blocks_backward(t, number, of_given);
-    rvli_block whole = next(t, stream_bytes(t), &of_first);
+    rvli_block whole = rvli_next(t, stream_bytes(t), &of_first);
     rvli_release(t, &whole);
     predict_backward(t, unit, layer, &layer->streams);
 }

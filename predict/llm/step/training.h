@@ -928,11 +928,15 @@ void rvli_indexer_forward(rvli_training *t, rvli_layer *layer);
 /* Behind the output projection; behind attention, which may be computed again. */
 void rvli_indexer_attended(rvli_training *t, rvli_layer *layer);
 void rvli_indexer_done(rvli_training *t, rvli_layer *layer, bool again);
-/* Parts with positions, each half from two products. */
-rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes);
 /* Behind a layer; behind the last norm. */
 void rvli_indexer_hand_on(rvli_training *t, uint32_t number);
 void rvli_indexer_end(rvli_training *t);
+
+/* ---- rotary.c ---- */
+
+/* Each half from two products; or all from two, beside a copy with its halves exchanged. */
+rvli_block rvli_rotate_pairs(rvli_training *t, uint64_t bytes);
+rvli_block rvli_rotate_halves(rvli_training *t, uint64_t bytes);
 
 /* ---- experts.c: what is in the place of an MLP ---- */
 

@@ -12,18 +12,6 @@ bool rvli_rotates_wide(const rvli_training *t)
 
 /* ---- Forward ---- */
 
-static rvli_block rotate(rvli_training *t, uint64_t full)
-{
-    rvli_block by_cosine = rvli_activation(t, full);
-    rvli_block negated = rvli_activation(t, full / 2);
-    rvli_block rotated = rvli_next(t, full, &negated);
-    rvli_block by_sine = rvli_next(t, full, &rotated);
-    rvli_block sum = rvli_activation(t, full);
-    rvli_release(t, &by_cosine);
-    rvli_release(t, &by_sine);
-    return sum;
-}
-
 void rvli_wide_rotary_forward(rvli_training *t, rvli_block *q, rvli_block *k)
 {
     rvli_block *each[] = {q, k};
@@ -31,7 +19,7 @@ void rvli_wide_rotary_forward(rvli_training *t, rvli_block *q, rvli_block *k)
     for (int i = 0; i < 2; i++)
         wide[i] = rvli_activation(t, 2 * rvli_bytes_of(*each[i]));
     for (int i = 0; i < 2; i++)
-        sums[i] = rotate(t, rvli_bytes_of(wide[i]));
+        sums[i] = rvli_rotate_halves(t, rvli_bytes_of(wide[i]));
     for (int i = 0; i < 2; i++)
         outputs[i] = rvli_activation(t, rvli_bytes_of(*each[i]));
     for (int i = 0; i < 2; i++) {
