@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "predict/llm/llm_internal.h"
+#include "tests/predict/model_configs.h"
 
 #define HIDDEN UINT64_C(64)
 #define TEXT_BYTES 2048
@@ -18,37 +19,12 @@
     "\"sliding_attention\",\"full_attention\",\"sliding_attention\"]"
 #define GEMMA4 "{\"model_type\":\"gemma4_text\"," SIZES
 
-static rvl_model *parse(const char *text)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model *model = NULL;
-    rvl_status status = rvl_model_parse(text, strlen(text), &model);
-    rvl_last_error(&error);
-    if (status != RVL_OK)
-        print_error("%s: %s\n", error.key, error.message);
-    assert_int_equal(status, RVL_OK);
-    return model;
-}
-
 static uint64_t count_of(const char *text)
 {
-    rvl_model *model = parse(text);
+    rvl_model *model = parse_model(text);
     uint64_t count = rvl_model_parameter_count(model);
     rvl_model_close(model);
     return count;
-}
-
-static void assert_refused(const char *text, const char *key, const char *part)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model *model = NULL;
-    assert_int_equal(rvl_model_parse(text, strlen(text), &model), RVL_ERR_INVALID);
-    rvl_last_error(&error);
-    assert_null(model);
-    assert_string_equal(error.key, key);
-    if (strstr(error.message, part) == NULL)
-        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
-    assert_non_null(strstr(error.message, part));
 }
 
 /* A layer's norms, q and k with theirs, v, o, an MLP, its number. */
@@ -118,7 +94,7 @@ static void experts_stand_beside_an_mlp(void **state)
     const uint64_t dense = count_of(text);
     snprintf(text, sizeof text, "%s%s,\"enable_moe_block\":true}", GEMMA4, experts);
     assert_int_equal(count_of(text), dense + more);
-    rvl_model *model = parse(text);
+    rvl_model *model = parse_model(text);
     for (uint32_t layer = 0; layer < 4; layer++) {
         assert_true(rvli_layer_is(model, layer, RVLI_LAYER_DENSE));
         assert_true(rvli_layer_is(model, layer, RVLI_LAYER_SPARSE));
@@ -152,7 +128,7 @@ static void engines_have_keys_as_values_twice(void **state)
         char text[TEXT_BYTES];
         snprintf(text, sizeof text, "%s,\"global_head_dim\":32,\"attention_k_eq_v\":%s}", GEMMA4,
                  i == 0 ? "false" : "true");
-        rvl_model *model = parse(text);
+        rvl_model *model = parse_model(text);
         rvl_model_step *step = NULL;
         const rvl_model_options options = {.struct_size = sizeof options, .tp = 2};
         assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_OK);
@@ -169,7 +145,7 @@ static void assert_step_refused(const char *text, rvl_model_options options, con
 {
     rvl_error error = {.struct_size = sizeof error};
     rvl_model_step *step = NULL;
-    rvl_model *model = parse(text);
+    rvl_model *model = parse_model(text);
     options.struct_size = sizeof options;
     assert_int_equal(rvl_model_step_make(model, &options, &step), RVL_ERR_INVALID);
     rvl_last_error(&error);

@@ -19,6 +19,7 @@
 
 #include "tests/support/folder.h"
 #include "reveille/model.h"
+#include "tests/predict/model_configs.h"
 #include "tests/support/short_memory.h"
 
 #define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
@@ -52,32 +53,6 @@ static void *failing_malloc(size_t size)
 }
 
 /* ---- Models ---- */
-
-static rvl_model *open_model(const char *name)
-{
-    char path[PATH_BYTES];
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model *model = NULL;
-    snprintf(path, sizeof path, CONFIGS "%s.json", name);
-    rvl_status status = rvl_model_open(path, &model);
-    rvl_last_error(&error);
-    if (status != RVL_OK)
-        print_error("%s: %s: %s\n", name, error.key, error.message);
-    assert_int_equal(status, RVL_OK);
-    return model;
-}
-
-static rvl_model *parse_model(const char *text)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model *model = NULL;
-    rvl_status status = rvl_model_parse(text, strlen(text), &model);
-    rvl_last_error(&error);
-    if (status != RVL_OK)
-        print_error("%s: %s\n", error.key, error.message);
-    assert_non_null(model);
-    return model;
-}
 
 /* A model of every published family; the counts are those of the safetensors files' headers, as
  * the models' pages show them. */
@@ -324,19 +299,6 @@ static void tensors_have_names_and_shapes(void **state)
     "size\":1000,"                                                                                 \
     "\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,"       \
     "\"q_lora_rank\":null,\"n_routed_experts\":null"
-
-static void assert_refused(const char *text, const char *key, const char *part)
-{
-    rvl_error error = {.struct_size = sizeof error};
-    rvl_model *model = NULL;
-    assert_int_equal(rvl_model_parse(text, strlen(text), &model), RVL_ERR_INVALID);
-    rvl_last_error(&error);
-    assert_null(model);
-    assert_string_equal(error.key, key);
-    if (strstr(error.message, part) == NULL)
-        print_error("\"%s\" is not in \"%s\"\n", part, error.message);
-    assert_non_null(strstr(error.message, part));
-}
 
 static void missing_keys_are_named(void **state)
 {

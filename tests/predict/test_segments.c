@@ -12,9 +12,9 @@
 #include "predict/llm/step/shown.h"
 #include "reveille/model.h"
 #include "reveille/replay.h"
+#include "tests/predict/model_configs.h"
 #include "tests/predict/step_memory.h"
 
-#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
 #define SEGMENT_STEP (2 * MIB)
 #define GIB (UINT64_C(1) << 30)
 
@@ -45,15 +45,6 @@ static const shape shapes[] = {
                           .train_pp = 2, .accumulate = 4)},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
-
-static rvl_model *open_model(const char *name)
-{
-    char path[512];
-    rvl_model *model;
-    snprintf(path, sizeof path, CONFIGS "%s.json", name);
-    assert_int_equal(rvl_model_open(path, &model), RVL_OK);
-    return model;
-}
 
 static rvl_model_step *make(const rvl_model *model, rvl_model_options options, bool segments)
 {

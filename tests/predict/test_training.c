@@ -14,20 +14,10 @@
 #include <string.h>
 
 #include "predict/llm/step/training.h"
+#include "tests/predict/model_configs.h"
 #include "tests/predict/step_memory.h"
 
-#define CONFIGS RVL_SOURCE_DIR "/tests/data/configs/"
-#define PATH_BYTES 256
 #define GIB (UINT64_C(1) << 30)
-
-static rvl_model *open_model(const char *name)
-{
-    char path[PATH_BYTES];
-    rvl_model *model = NULL;
-    snprintf(path, sizeof path, CONFIGS "%s.json", name);
-    assert_int_equal(rvl_model_open(path, &model), RVL_OK);
-    return model;
-}
 
 /* ---- Against a card ---- */
 
