@@ -127,7 +127,7 @@ typedef struct rvli_host_facts {
  *                 may be any host memory: it is written by the time that waiting for an event
  *                 recorded afterwards, or synchronize, has answered; until then it must stay, and
  *                 the content as it is. Where that answer is a failure, what it holds is undefined.
- * Group "prefetch" (a hint; the stub answers RVL_OK):
+ * Group "prefetch" (a hint: without it the answer is RVL_OK):
  *   prefetch      Something is about to be done with addr: brings into the caches what the backend
  *                 will look at, `depth` pointers away. addr may be anything.
  * Group "host":

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "wake_scene.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -247,7 +248,8 @@ rvl_guard watch_refusing_guard(void)
 
 void scene_record(scene *s)
 {
-    int file = mkstemp(strcpy(s->recording, "/tmp/reveille-wake-XXXXXX"));
+    snprintf(s->recording, sizeof s->recording, "/tmp/reveille-wake-XXXXXX");
+    int file = mkstemp(s->recording);
     assert_true(file >= 0);
     close(file);
     assert_int_equal(rvl_record_start(s->context, s->recording), RVL_OK);
