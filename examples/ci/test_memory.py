@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory peaks as tests: `pip install reveille`, then pytest finds the fixture by itself."""
+"""Memory peaks as tests: with the package installed, pytest finds the fixture by itself."""
 
 from pathlib import Path
 

@@ -10,7 +10,9 @@ The package needs the standard library alone. Functions that work on PyTorch imp
 them.
 """
 
-from . import _c
+DISTRIBUTION = "reveille-gpu"  # as package indexes have it
+
+from . import _c  # noqa: E402
 from ._communicators import Communicator
 from ._context import Context
 from ._hooks import HookContext, configure_subprocess

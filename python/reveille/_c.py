@@ -28,6 +28,11 @@ from ctypes import (
 from pathlib import Path
 from typing import Any, Callable
 
+from . import _distribution
+
+# Every part of the package comes by here, also where another project has replaced __init__.py.
+_distribution.check(__package__, __file__)
+
 API_VERSION = "0.1"
 LIBRARY_VARIABLE = "RVL_LIBRARY_DIR"
 

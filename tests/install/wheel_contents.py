@@ -34,7 +34,7 @@ MUST_HAVE = [
     r"reveille/alias/torch_memory_saver_hook_mode_preload\.abi3\.so",
     r"reveille/licences/lib(jansson|zstd|lz4|deflate|uring|tomlplusplus)",
     r"reveille\.pth",
-    r"reveille-[0-9.]+\.dist-info/licenses/LICENSE",
+    r"reveille_gpu-[0-9.]+\.dist-info/licenses/LICENSE",
 ]
 MUST_NOT_HAVE = [r"mpi", r"libjansson.*\.so", r"lib(zstd|lz4).*\.so", r"reveille\.libs/", r"\.h$"]
 
@@ -50,6 +50,7 @@ def check_metadata(text: str) -> list[str]:
     wrong = []
     about = email.message_from_string(text)
     for key, value in [
+        ("Name", "reveille-gpu"),
         ("License-Expression", "MIT"),
         ("License-File", "LICENSE"),
         ("Description-Content-Type", "text/markdown"),
