@@ -228,15 +228,20 @@ static void settle_shares(rvli_ledger *ledger)
 }
 
 /* A stage inherits what is in use: its peak is at least that. */
+static void begin_with_what_is(rvli_ledger *ledger)
+{
+    ledger->stage =
+        (rvli_stage_device){.peak_bytes = ledger->used_bytes, .host_bytes = ledger->host_bytes};
+    ledger->part_bytes_at_peak = ledger->part_bytes;
+    ledger->epoch++;
+}
+
 static void turn_stage(rvli_ledger *ledger, uint32_t ending)
 {
     rvli_stage_device ended = ended_now(ledger);
     settle_shares(ledger);
     rvli_history_end_stage(&ledger->history, ending, &ended);
-    ledger->stage =
-        (rvli_stage_device){.peak_bytes = ledger->used_bytes, .host_bytes = ledger->host_bytes};
-    ledger->part_bytes_at_peak = ledger->part_bytes;
-    ledger->epoch++;
+    begin_with_what_is(ledger);
 }
 
 static rvl_status reserve_histories(rvl_context *context)
@@ -247,25 +252,52 @@ static rvl_status reserve_histories(rvl_context *context)
     return status;
 }
 
+/* Room for a stage more, and for the end of the current one. */
+static rvl_status reserve_stage(rvl_context *context)
+{
+    if (!grow_stages(context))
+        return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
+    return context->stage_count > 0 ? reserve_histories(context) : RVL_OK;
+}
+
+/* With the room reserved. */
+static void add_stage(rvl_context *context, const char *name, const char *mark)
+{
+    for (int device = 0; context->stage_count > 0 && device < context->device_count; device++)
+        turn_stage(&context->devices[device].ledger, context->stage_count - 1);
+    context->stages[context->stage_count++] =
+        (rvli_stage){.name = name, .mark = mark, .step = context->step};
+}
+
 rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *name)
 {
     rvli_mark *mark = find_mark(context, name);
-    if (mark == NULL || !grow_stages(context))
+    if (mark == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
-    rvl_status status = context->stage_count > 0 ? reserve_histories(context) : RVL_OK;
+    rvl_status status = reserve_stage(context);
     if (status != RVL_OK)
         return status;
     char *numbered = NULL;
     if (mark->count > 0 && (numbered = numbered_name(mark)) == NULL)
         return rvli_error(RVL_ERR_HOST_OOM, "no host memory for a stage");
-    for (int device = 0; context->stage_count > 0 && device < context->device_count; device++)
-        turn_stage(&context->devices[device].ledger, context->stage_count - 1);
     mark->count++;
-    context->stages[context->stage_count++] =
-        (rvli_stage){.name = numbered != NULL ? numbered : mark->name,
-                     .mark = mark->name,
-                     .step = context->step};
+    add_stage(context, numbered != NULL ? numbered : mark->name, mark->name);
     return RVL_OK;
+}
+
+rvl_status rvli_ledger_next_segment(rvl_context *context)
+{
+    static const char name[] = "segment";
+    rvl_status status = reserve_stage(context);
+    if (status == RVL_OK)
+        add_stage(context, name, name);
+    return status;
+}
+
+void rvli_ledger_begin_again(rvl_context *context)
+{
+    for (int device = 0; device < context->device_count; device++)
+        begin_with_what_is(&context->devices[device].ledger);
 }
 
 rvli_stage_device rvli_ledger_stage(const rvl_context *context, uint32_t stage, int device)

@@ -131,6 +131,11 @@ size_t rvli_ledger_copy_holders(rvl_context *context, uint32_t stage, int device
 /* Ends the current stage, if any, and begins one. RVL_ERR_HOST_OOM changes nothing. */
 rvl_status rvli_ledger_begin_stage(rvl_context *context, const char *mark);
 
+/* The same for a stage without a name of its own. */
+rvl_status rvli_ledger_next_segment(rvl_context *context);
+/* The current stage begins again with what is in use now: what it was so far is forgotten. */
+void rvli_ledger_begin_again(rvl_context *context);
+
 /* Frees stages, marks and causes, at close. */
 void rvli_ledger_destroy(rvl_context *context);
 

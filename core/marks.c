@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "core/tables.h"
 #include "core/listener.h"
+#include "core/prefetch.h"
 
 #define NAME_BYTES_MAX 255u
 #define SAMPLE_TRIES 20
@@ -101,6 +102,43 @@ rvl_status rvl_step(rvl_context *context)
     if (hears != NULL)
         hears->step(context);
     return RVL_OK;
+}
+
+/* ---- Segments, of which replay makes stages that overlap ---- */
+
+rvl_status rvl_private_segment_now(rvl_context *context, int device,
+                                   rvl_private_segment *segment_out)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status == RVL_OK)
+        status = rvli_device_check(context, device);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    const rvli_ledger *ledger = &context->devices[device].ledger;
+    *segment_out = (rvl_private_segment){
+        .peak_bytes = ledger->stage.peak_bytes,
+        .part_bytes = ledger->part_bytes_at_peak,
+        .end_bytes = ledger->used_bytes,
+        .host_bytes = ledger->stage.host_bytes,
+        .transition_ns = ledger->stage.transition_ns,
+    };
+    rvli_unlock(context);
+    return RVL_OK;
+}
+
+rvl_status rvl_private_segment_next(rvl_context *context, bool forget)
+{
+    rvl_status status = rvli_context_check(context);
+    if (status != RVL_OK)
+        return status;
+    rvli_lock(context);
+    if (forget)
+        rvli_ledger_begin_again(context);
+    else
+        status = rvli_ledger_next_segment(context);
+    rvli_unlock(context);
+    return status;
 }
 
 /* ---- External bytes ---- */

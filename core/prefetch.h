@@ -32,4 +32,24 @@ RVL_API rvl_status rvl_private_let_pass(rvl_context *context, uint64_t ns);
 RVL_API rvl_status rvl_private_set_part(rvl_context *context, int device, rvl_tag own, rvl_tag part,
                                         uint64_t before_bytes, uint64_t bytes);
 
+/* A stretch of a device's time, as far as it has come. */
+typedef struct rvl_private_segment {
+    uint64_t peak_bytes;
+    uint64_t part_bytes; /* of the peak: what of it lies in parts */
+    uint64_t end_bytes;
+    uint64_t host_bytes; /* most within it */
+    uint64_t transition_ns;
+} rvl_private_segment;
+
+/*
+ * Stages that overlap are made of segments: replay cuts time wherever one begins or ends, on all
+ * devices. A segment is a stage of the context with no name of its own, and has its index.
+ * rvl_private_segment_now() reads the current one. rvl_private_segment_next() ends it; with forget
+ * it leaves no trace, and the next one has its index. RVL_OK; RVL_ERR_INVALID; RVL_ERR_NO_DEVICE;
+ * RVL_ERR_HOST_OOM, which changes nothing; RVL_ERR_FORKED. Any thread.
+ */
+RVL_API rvl_status rvl_private_segment_now(rvl_context *context, int device,
+                                           rvl_private_segment *segment_out);
+RVL_API rvl_status rvl_private_segment_next(rvl_context *context, bool forget);
+
 #endif

@@ -2,28 +2,46 @@
 /*
  * The stages of a timeline, with what the replay says of them.
  *
- * The timeline counts "start", which the replay lists only if memory was in use in it. Where there
- * are more stages than points, one of the timeline is several of the replay.
+ * Both number the stages of a run in the order in which they began. A device lists some of them:
+ * those of the processes that mark for it. Where there are more stages than points, one of the
+ * timeline is several of the replay.
  */
 #include "cli/report/report.h"
 
-/* How many stages of the run come before those that the replay lists. */
-static uint32_t unlisted(const report_run *run, size_t device)
+static uint32_t place_of(const report_run *run, size_t device, uint32_t stage)
 {
-    rvl_timeline_stage last = {.struct_size = sizeof last};
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    return rvl_replay_get_mark(run->replay, device, stage, &mark) == RVL_OK ? mark.place
+                                                                            : UINT32_MAX;
+}
+
+static uint32_t count_listed(const report_run *run, size_t device)
+{
     rvl_replay_device replayed = {.struct_size = sizeof replayed};
-    uint32_t count = rvl_timeline_stage_count(run->timeline);
-    if (count == 0 || rvl_timeline_get_stage(run->timeline, count - 1, &last) != RVL_OK ||
-        rvl_replay_get_device(run->replay, device, &replayed) != RVL_OK)
-        return 0;
-    return last.first + last.count - replayed.stage_count;
+    return rvl_replay_get_device(run->replay, device, &replayed) == RVL_OK ? replayed.stage_count
+                                                                           : 0;
+}
+
+/* The first stage that the device lists from a place on: its places rise. */
+static uint32_t first_from(const report_run *run, size_t device, uint32_t place)
+{
+    uint32_t low = 0, high = count_listed(run, device);
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (place_of(run, device, middle) < place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 bool stage_is_listed(const report_run *run, size_t device, uint32_t index)
 {
     rvl_timeline_stage stage = {.struct_size = sizeof stage};
     return rvl_timeline_get_stage(run->timeline, index, &stage) == RVL_OK &&
-           stage.first + stage.count > unlisted(run, device);
+           first_from(run, device, stage.first) <
+               first_from(run, device, stage.first + stage.count);
 }
 
 static void add_stats(listed_stage *sum, const rvl_stage_stats *stats, uint32_t index)
@@ -44,9 +62,8 @@ bool stage_get(const report_run *run, size_t device, uint32_t index, listed_stag
     rvl_timeline_stage stage = {.struct_size = sizeof stage};
     if (rvl_timeline_get_stage(run->timeline, index, &stage) != RVL_OK)
         return false;
-    uint32_t offset = unlisted(run, device);
-    uint32_t first = stage.first > offset ? stage.first - offset : 0;
-    uint32_t end = stage.first + stage.count - offset;
+    uint32_t first = first_from(run, device, stage.first);
+    uint32_t end = first_from(run, device, stage.first + stage.count);
     *stage_out = (listed_stage){.stats = {.struct_size = sizeof stage_out->stats},
                                 .begin_ns = stage.begin_ns,
                                 .step = stage.step,

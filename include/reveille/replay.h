@@ -59,8 +59,8 @@ typedef struct rvl_replay_options {
     const char *backend;   /* NULL: "sim" */
     const char *device;    /* for every device, as rvl_profile_load() takes it; NULL: the trace's
                               own */
-    const char *conductor; /* process that marks stages and steps; NULL: the first that
-                              marks */
+    const char *conductor; /* process that marks stages and steps; NULL: each marks its own
+                              stages, and the first that marks the steps */
     rvl_wake wake;
     uint32_t settle_ms; /* on a real device: how long to wait before each resume, so that the
                            driver has cleared what was just released */
@@ -207,6 +207,34 @@ RVL_API rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
 RVL_API rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index,
                                         uint32_t stage, rvl_stage_stats *stage_out,
                                         bool *over_budget_out);
+
+/* Of a process that does not say which rank it is. */
+#define RVL_NO_RANK UINT32_MAX
+
+/* Flags of a mark. */
+/* Several processes mark for the device, or stages overlap: the name alone does not say which. */
+#define RVL_REPLAY_MARK_OF_PROCESS 1u
+
+/* Which stage of which process one is. */
+typedef struct rvl_replay_mark {
+    size_t struct_size;
+    const char *process; /* that has marked it; NULL: nobody has marked anything */
+    uint32_t rank;       /* of that process; RVL_NO_RANK: not known */
+    uint32_t place;      /* in the order in which the run's stages began; 0: before any mark. Stages
+                            of the timeline have the same numbers */
+    uint32_t number;     /* among the process's stages of this name, from 1 */
+    uint32_t count;      /* above 1: stands for so many of the name, of which it is the largest */
+    uint64_t begin_ns;
+    uint64_t end_ns;
+    uint64_t flags; /* RVL_REPLAY_MARK_* */
+} rvl_replay_mark;
+
+/*
+ * Which stage of which process a stage of a device is. Strings live as long as the result. Returns
+ * as rvl_replay_get_device(). Since 0.1.
+ */
+RVL_API rvl_status rvl_replay_get_mark(const rvl_replay *replay, size_t device_index,
+                                       uint32_t stage, rvl_replay_mark *mark_out);
 
 /*
  * Who held what at the peak of a stage: writes up to capacity holders to holders_out, the largest

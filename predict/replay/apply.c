@@ -12,9 +12,9 @@
 
 #include "predict/replay/replay_internal.h"
 
-/* Words of a line, from 1: the kind, the time, the process, the thread, and what the kind has. */
+/* Words of a line, as RVLI_FIELD_ID. */
 #define FIELD_PROCESS 3u
-#define FIELD_ID 5u
+#define FIELD_ID RVLI_FIELD_ID
 #define FIELD_TAG 5u
 #define FIELD_NAME 5u
 #define FIELD_DEVICE 5u
@@ -78,6 +78,7 @@ static rvl_status define_process(rvl_replay *replay, const rvl_trace_event *even
     if (status != RVL_OK)
         return refuse_value(replay, event, FIELD_PROCESS, status);
     process->name = event->process;
+    process->rank = RVL_NO_RANK;
     rvli_replay_conductor *conductor = &replay->conductor;
     if (conductor->name != NULL && strcmp(conductor->name, event->process) == 0)
         conductor->seen = true;
@@ -165,6 +166,21 @@ static rvl_status device_of(rvl_replay *replay, const rvl_trace_event *event, ui
 
 /* ---- The first instant that does not fit ---- */
 
+/* In which stage it is, is decided when it is known which stages the device lists. Without memory
+ * for it, in the first of them. */
+static void note_open_stages(const rvl_replay *replay, const rvl_trace_event *event,
+                             rvli_replay_device *state)
+{
+    const rvli_stages *stages = &replay->stages;
+    state->oom_stages = malloc((stages->open_count + 1) * sizeof *state->oom_stages);
+    if (state->oom_stages == NULL)
+        return;
+    memcpy(state->oom_stages, stages->open, stages->open_count * sizeof *stages->open);
+    state->oom_stages[stages->open_count] =
+        rvli_replay_stages_current(replay, event->process_index);
+    state->oom_stage_count = stages->open_count + 1;
+}
+
 static void note_overcommit(rvl_replay *replay, const rvl_trace_event *event, int device)
 {
     rvli_replay_device *state = &replay->devices[device];
@@ -173,6 +189,7 @@ static void note_overcommit(rvl_replay *replay, const rvl_trace_event *event, in
     state->overcommitted = true;
     state->oom_file = replay->paths[event->file];
     state->oom_line = event->line;
+    note_open_stages(replay, event, state);
 }
 
 static void note_overcommits(rvl_replay *replay, const rvl_trace_event *event)
@@ -246,6 +263,7 @@ static rvl_status apply_alloc(rvl_replay *replay, const rvl_trace_event *event,
     (void)rvli_intmap_insert(&process->addrs, event->id, addr); /* there is room, and ids rise */
     process->any_id = true;
     process->last_id = event->id;
+    process->stages.used_devices |= UINT64_C(1) << options.device;
     note_overcommit(replay, event, options.device);
     return rvli_replay_note_alloc(replay, event, options.tag_id, options.device);
 }
@@ -358,15 +376,15 @@ static rvl_status apply_resume(rvl_replay *replay, const rvl_trace_event *event)
 
 /* ---- Marks, external bytes, samples ---- */
 
+/* Marks of every process count, or those of the named one alone. The first that marks conducts. */
+static bool counts(rvl_replay *replay, const rvl_trace_event *event)
+{
+    return rvli_replay_conducts(&replay->conductor, event) || replay->conductor.name == NULL;
+}
+
 static rvl_status apply_stage(rvl_replay *replay, const rvl_trace_event *event)
 {
-    if (!rvli_replay_conducts(&replay->conductor, event))
-        return RVL_OK;
-    rvl_status status = rvl_stage(replay->context, event->name);
-    if (status != RVL_OK)
-        return refuse_value(replay, event, FIELD_NAME, status);
-    replay->moved = false;
-    return rvli_replay_note_stage(replay, event);
+    return counts(replay, event) ? rvli_replay_stages_flat(replay, event) : RVL_OK;
 }
 
 static rvl_status apply_step(rvl_replay *replay, const rvl_trace_event *event)
@@ -466,7 +484,8 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
     if (magnitude(difference) > magnitude(state->worst_difference_bytes))
         state->worst_difference_bytes = difference;
     state->sample_count++;
-    return rvli_replay_note_reading(replay, device, event->bytes, stats.used_bytes);
+    rvli_replay_stages_read(replay, device, event->bytes, stats.used_bytes);
+    return RVL_OK;
 }
 
 static bool moves_memory(rvl_event_kind kind)

@@ -117,6 +117,23 @@ static void add_truth(json_t *object, const rvl_replay *replay, size_t device, u
     rvli_error_set(&before);
 }
 
+/* Which of several, where the name does not say it. */
+static void add_mark(json_t *object, const rvl_replay *replay, size_t device, uint32_t stage,
+                     const rvl_stage_stats *stats, bool *ok)
+{
+    rvl_replay_mark mark = {.struct_size = sizeof mark};
+    if (rvl_replay_get_mark(replay, device, stage, &mark) != RVL_OK)
+        *ok = false;
+    if (!(mark.flags & RVL_REPLAY_MARK_OF_PROCESS))
+        return;
+    set(object, "mark", text_or_null(stats->mark), ok);
+    set(object, "instance", json_integer(mark.number), ok);
+    set(object, "process", text_or_null(mark.process), ok);
+    set(object, "rank", mark.rank != RVL_NO_RANK ? json_integer(mark.rank) : json_null(), ok);
+    if (mark.count > 1)
+        set(object, "merged", json_integer(mark.count), ok);
+}
+
 static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t stage, bool *ok)
 {
     rvl_stage_stats stats = {.struct_size = sizeof stats};
@@ -142,6 +159,7 @@ static json_t *stage_to_json(const rvl_replay *replay, size_t device, uint32_t s
             rest_bytes -= holders[i].bytes;
         set(object, "at_peak_others", others_to_json(count - listed, rest_bytes, ok), ok);
     }
+    add_mark(object, replay, device, stage, &stats, ok);
     return object;
 }
 

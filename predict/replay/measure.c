@@ -8,7 +8,6 @@
  * answer what the prediction is made of.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -50,63 +49,33 @@ void rvli_replay_measure_settle(const rvl_replay *replay)
     }
 }
 
-/* The record of the stage that is current. NULL: no host memory. */
-static rvli_replay_measured_stage *current_stage(rvl_replay *replay, rvli_replay_measured *measured)
-{
-    uint32_t count = rvl_stage_count(replay->context);
-    if (count > measured->capacity) {
-        uint32_t capacity = count * 2;
-        rvli_replay_measured_stage *stages =
-            realloc(measured->stages, capacity * sizeof *measured->stages);
-        if (stages == NULL)
-            return NULL;
-        measured->stages = stages;
-        measured->capacity = capacity;
-    }
-    for (; measured->count < count; measured->count++) /* begins with what the last ended with */
-        measured->stages[measured->count] = (rvli_replay_measured_stage){
-            .peak_bytes = measured->used_bytes, .end_bytes = measured->used_bytes};
-    return &measured->stages[count - 1];
-}
-
-rvl_status rvli_replay_measure(rvl_replay *replay)
+void rvli_replay_measure(rvl_replay *replay)
 {
     for (int device = 0; device < replay->device_count; device++) {
         rvli_replay_measured *measured = &replay->measured[device];
         if (measured->free_before == 0)
             continue;
-        rvli_replay_measured_stage *stage = current_stage(replay, measured);
-        if (stage == NULL)
-            return rvli_replay_refuse(replay, NULL, 0, RVL_ERR_HOST_OOM,
-                                      "no host memory for what is measured");
         uint64_t free_now = free_bytes_of(replay, device);
         measured->used_bytes =
             free_now < measured->free_before ? measured->free_before - free_now : 0;
-        stage->end_bytes = measured->used_bytes;
-        if (stage->peak_bytes < measured->used_bytes)
-            stage->peak_bytes = measured->used_bytes;
+        if (measured->peak_bytes < measured->used_bytes)
+            measured->peak_bytes = measured->used_bytes;
     }
-    return RVL_OK;
-}
-
-void rvli_replay_measure_destroy(rvl_replay *replay)
-{
-    for (int device = 0; device < RVL_MAX_DEVICES; device++)
-        free(replay->measured[device].stages);
 }
 
 rvl_status rvl_replay_get_measured(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                    uint64_t *peak_bytes_out, uint64_t *end_bytes_out)
 {
+    uint32_t index;
     if (replay == NULL || peak_bytes_out == NULL || end_bytes_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "the replay or a result is NULL");
-    if (device_index >= (size_t)replay->device_count)
-        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
-    const rvli_replay_measured *measured = &replay->measured[device_index];
-    uint32_t index = replay->devices[device_index].first_stage + stage;
-    if (index >= measured->count || stage >= replay->devices[device_index].stage_count)
+    rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
+    if (status != RVL_OK)
+        return status;
+    const rvli_stage_part *part = rvli_stage_on(replay, index, (int)device_index);
+    if (!part->measured)
         return rvli_error(RVL_ERR_NOT_FOUND, "nothing was measured in a stage of this index");
-    *peak_bytes_out = measured->stages[index].peak_bytes;
-    *end_bytes_out = measured->stages[index].end_bytes;
+    *peak_bytes_out = part->measured_peak_bytes;
+    *end_bytes_out = part->measured_end_bytes;
     return RVL_OK;
 }

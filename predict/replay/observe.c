@@ -5,6 +5,8 @@
  * Nothing is summed here: after an event the context is asked what the tags that it touched have
  * now. A free does not name its tag, so that is looked up before the free.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,16 +154,19 @@ rvl_status rvli_replay_note_external(rvl_replay *replay, const rvl_trace_event *
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 
-rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event)
+rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event,
+                                  const rvli_stage_of_process *stage)
 {
-    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    char numbered[256 + sizeof "#4294967295"];
+    const char *name = stage->mark;
     if (replay->options.timeline == NULL)
         return RVL_OK;
+    if (stage->number > 1) {
+        snprintf(numbered, sizeof numbered, "%s#%" PRIu32, stage->mark, stage->number);
+        name = numbered;
+    }
     rvl_status status =
-        rvl_stage_get_stats(replay->context, rvl_stage_count(replay->context) - 1, 0, &stats);
-    if (status == RVL_OK)
-        status =
-            rvli_timeline_stage(replay->options.timeline, stats.name, stats.step, event->time_ns);
+        rvli_timeline_stage(replay->options.timeline, name, stage->step, event->time_ns);
     return status == RVL_OK ? RVL_OK : no_memory(replay, event);
 }
 

@@ -210,6 +210,8 @@ static rvl_status prepare(rvl_replay *replay)
         status = rvli_replay_input_open(replay);
     if (status == RVL_OK)
         status = open_devices(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_stages_begin(replay);
     if (status == RVL_OK && replay->options.wake == RVL_WAKE_TOGETHER)
         status = rvli_replay_together_collect(replay);
     if (status == RVL_OK)
@@ -240,10 +242,11 @@ static rvl_status run_events(rvl_replay *replay)
             status = rvli_replay_apply(replay, event);
         if (status == RVL_OK)
             rvli_replay_note_event(replay, event);
-        if (status == RVL_OK && measures)
-            status = rvli_replay_measure(replay);
         if (status != RVL_OK)
             return status;
+        if (measures)
+            rvli_replay_measure(replay);
+        replay->last_ns = event->time_ns;
         if (--until_progress == 0) {
             tell_progress(replay);
             until_progress = PROGRESS_EVENTS;
@@ -267,6 +270,7 @@ static void forget_run(rvl_replay *replay)
     for (uint32_t i = 0; i < replay->process_capacity; i++) {
         rvli_intmap_destroy(&replay->processes[i].addrs);
         rvli_replay_parts_destroy(&replay->processes[i]);
+        rvli_replay_stages_forget_process(&replay->processes[i].stages);
     }
     replay->options = (rvl_replay_options){0};
     replay->conductor.name = NULL;
@@ -283,6 +287,8 @@ static rvl_status run(rvl_replay *replay, const char *const *paths, size_t path_
         status = prepare(replay);
     if (status == RVL_OK)
         status = run_events(replay);
+    if (status == RVL_OK)
+        status = rvli_replay_stages_end(replay);
     if (status == RVL_OK)
         status = rvli_replay_watch_end(replay);
     if (status == RVL_OK)
@@ -348,8 +354,7 @@ void rvl_replay_close(rvl_replay *replay)
     forget_run(replay);
     free(replay->processes);
     rvli_replay_result_destroy(replay);
-    rvli_replay_measure_destroy(replay);
-    rvli_replay_readings_destroy(replay);
+    rvli_replay_stages_destroy(replay);
     rvl_context_close(replay->context, NULL);
     rvli_replay_input_close(replay);
     for (size_t i = 0; i < replay->path_count; i++)

@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/trace_element.h"
 #include "predict/replay/snapshot_input.h"
+#include "predict/replay/stages.h"
 #include "reveille/replay.h"
 #include "reveille/transition.h"
 
@@ -49,18 +50,13 @@ typedef struct rvli_replay_parted rvli_replay_parted;
 typedef struct rvli_replay_process {
     const char *name; /* NULL: it has had no event yet */
     rvl_process number;
+    uint32_t rank; /* RVL_NO_RANK: not known */
     bool any_id;
     uint64_t last_id;  /* the highest so far, with any_id */
     rvli_intmap addrs; /* of what is live, by id */
     rvli_replay_parted *parted;
+    rvli_stages_of_process stages;
 } rvli_replay_process;
-
-/* The last sample of the true use in a stage, and what was predicted at that instant. */
-typedef struct rvli_replay_reading {
-    bool made;
-    uint64_t read_bytes;
-    uint64_t predicted_bytes;
-} rvli_replay_reading;
 
 typedef struct rvli_replay_device {
     int trace_index;
@@ -73,17 +69,17 @@ typedef struct rvli_replay_device {
     bool sampled;
     uint64_t sample_count; /* after the first */
     int64_t worst_difference_bytes;
-    rvli_replay_reading *readings; /* by stage of the context */
-    uint32_t reading_capacity;
     bool overcommitted;
     const char *oom_file;
     uint32_t oom_line;
+    uint32_t *oom_stages; /* those that were open then, the one begun last at the end */
+    uint32_t oom_stage_count;
     /* Filled in at the end: */
     rvl_device_stats stats;
-    uint32_t
-        first_stage; /* the context's stage that is the first listed: 0, or 1 without "start" */
+    uint32_t *listed; /* its stages */
     uint32_t stage_count;
     bool within_budgets;
+    bool names_processes; /* a stage's name alone does not say which one it is */
 } rvli_replay_device;
 
 /* Events that have been read and not yet applied, in a ring. */
@@ -103,17 +99,10 @@ typedef struct rvli_replay_ahead {
 } rvli_replay_ahead;
 
 /* What a real device said, in bytes above what was used before the first event. */
-typedef struct rvli_replay_measured_stage {
-    uint64_t peak_bytes;
-    uint64_t end_bytes;
-} rvli_replay_measured_stage;
-
 typedef struct rvli_replay_measured {
-    uint64_t free_before;               /* 0: a simulated device, which is not asked */
-    uint64_t used_bytes;                /* as last answered */
-    rvli_replay_measured_stage *stages; /* by stage of the context */
-    uint32_t count;
-    uint32_t capacity;
+    uint64_t free_before; /* 0: a simulated device, which is not asked */
+    uint64_t used_bytes;  /* as last answered */
+    uint64_t peak_bytes;  /* since the last mark */
 } rvli_replay_measured;
 
 /* A tag on a device, as the timeline knows it. */
@@ -174,9 +163,12 @@ struct rvl_replay {
 
     rvli_replay_ahead ahead;
     rvli_replay_together together;
-    size_t step; /* the conductor's steps so far */
-    bool moved;  /* since the last mark of a stage something was taken or given back */
-    bool woken;  /* the step's resumes have been made, wake together */
+    rvli_stages stages;
+    bool ranges;      /* the trace has some */
+    uint64_t last_ns; /* of the last event */
+    size_t step;      /* the conductor's steps so far */
+    bool moved;       /* since the last mark of a stage something was taken or given back */
+    bool woken;       /* the step's resumes have been made, wake together */
 
     rvli_replay_watched *watched; /* by tag, then by device; only with a timeline */
     uint32_t watched_tags;
@@ -192,6 +184,15 @@ static inline uint32_t rvli_replay_tag_slot(const rvl_trace_event *event)
 {
     return event->tag_index == RVL_TRACE_NO_TAG ? 0 : event->tag_index + 1;
 }
+
+/* What a stage came to on a device. */
+static inline rvli_stage_part *rvli_stage_on(const rvl_replay *replay, uint32_t stage, int device)
+{
+    return &replay->stages.parts[(size_t)stage * (size_t)replay->device_count + (size_t)device];
+}
+
+/* Words of a line, from 1: the kind, the time, the process, the thread, and what the kind has. */
+#define RVLI_FIELD_ID 5u
 
 /* ---- replay.c ---- */
 
@@ -272,18 +273,10 @@ const rvli_replay_pair *rvli_replay_together_step(const rvli_replay_together *to
 
 /* Notes what is free before the first event. */
 void rvli_replay_measure_begin(rvl_replay *replay);
-/* Asks real devices, after an event. RVL_ERR_HOST_OOM. */
-rvl_status rvli_replay_measure(rvl_replay *replay);
+/* Asks real devices, after an event. */
+void rvli_replay_measure(rvl_replay *replay);
 /* On a real device: gives the driver the time that was asked for. */
 void rvli_replay_measure_settle(const rvl_replay *replay);
-void rvli_replay_measure_destroy(rvl_replay *replay);
-
-/* ---- readings.c ---- */
-
-/* Notes a sample, of all but the first. RVL_ERR_HOST_OOM. */
-rvl_status rvli_replay_note_reading(rvl_replay *replay, int device, uint64_t read_bytes,
-                                    uint64_t predicted_bytes);
-void rvli_replay_readings_destroy(rvl_replay *replay);
 
 /* ---- observe.c: nothing happens without a timeline ---- */
 
@@ -300,7 +293,8 @@ rvl_status rvli_replay_note_tags(rvl_replay *replay, const rvl_trace_event *even
                                  const rvl_tag *tags, size_t count);
 rvl_status rvli_replay_note_external(rvl_replay *replay, const rvl_trace_event *event, int device,
                                      const char *cause, uint64_t bytes);
-rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event);
+rvl_status rvli_replay_note_stage(rvl_replay *replay, const rvl_trace_event *event,
+                                  const rvli_stage_of_process *stage);
 /* The event is over: what was noted becomes one instant. */
 void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event);
 
@@ -310,6 +304,9 @@ void rvli_replay_note_event(rvl_replay *replay, const rvl_trace_event *event);
 rvl_status rvli_replay_copy_budgets(rvl_replay *replay);
 /* Reads the result from the context, and holds it against the budgets. */
 rvl_status rvli_replay_finish(rvl_replay *replay);
+/* The stage that a device lists at an index, or why there is none. */
+rvl_status rvli_replay_find_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                                  uint32_t *stage_out);
 void rvli_replay_result_destroy(rvl_replay *replay);
 
 #endif

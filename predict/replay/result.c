@@ -2,8 +2,8 @@
 /*
  * The result: what the context knows when the trace has ended, held against the budgets.
  *
- * A device lists the context's stages from first_stage on: "start" is left out where nothing was in
- * use in it.
+ * A device lists the stages of the processes that mark for it (docs/replay.md); `start` where
+ * memory was in use in it, and `outside` where memory has changed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +21,23 @@ static rvl_status refuse(rvl_replay *replay, rvl_status status)
     return rvli_replay_refuse(replay, NULL, 0, status, "the result: %s", rvl_status_text(status));
 }
 
-static rvl_status read_stage(const rvl_replay *replay, int device, uint32_t context_stage,
-                             rvl_stage_stats *stats_out)
+/* What is listed of a stage on a device. */
+static rvl_stage_stats stage_stats(const rvl_replay *replay, int device, uint32_t index)
 {
-    *stats_out = (rvl_stage_stats){.struct_size = sizeof *stats_out};
-    return rvl_stage_get_stats(replay->context, context_stage, device, stats_out);
+    const rvli_stage_of_process *stage = &replay->stages.list[index];
+    const rvli_stage_part *part = rvli_stage_on(replay, index, device);
+    uint64_t capacity = replay->devices[device].stats.capacity_bytes;
+    return (rvl_stage_stats){
+        .struct_size = sizeof(rvl_stage_stats),
+        .name = stage->name != NULL ? stage->name : stage->mark,
+        .mark = stage->mark,
+        .step = stage->step,
+        .peak_bytes = part->peak_bytes,
+        .end_bytes = part->end_bytes,
+        .free_at_peak_bytes = part->peak_bytes < capacity ? capacity - part->peak_bytes : 0,
+        .host_bytes = part->host_bytes,
+        .transition_ns = part->transition_ns,
+    };
 }
 
 static bool over_budget(const rvl_replay *replay, const rvl_stage_stats *stats)
@@ -38,35 +50,133 @@ static bool over_budget(const rvl_replay *replay, const rvl_stage_stats *stats)
     return false;
 }
 
-static rvl_status hold_against_budgets(rvl_replay *replay, int device)
+static void hold_against_budgets(rvl_replay *replay, int device)
 {
     rvli_replay_device *state = &replay->devices[device];
-    rvl_status status = RVL_OK;
     state->within_budgets = true;
     for (uint32_t i = 0; replay->budget_count > 0 && i < state->stage_count; i++) {
-        rvl_stage_stats stats;
-        status = read_stage(replay, device, state->first_stage + i, &stats);
-        if (status != RVL_OK)
-            break;
+        const rvl_stage_stats stats = stage_stats(replay, device, state->listed[i]);
         if (over_budget(replay, &stats))
             state->within_budgets = false;
     }
-    return status;
+}
+
+/* ---- Which stages a device lists ---- */
+
+/* Of the processes that mark: those that use the device. */
+static bool marks_itself(const rvl_replay *replay, uint32_t process, int device)
+{
+    const rvli_stages_of_process *stages = &replay->processes[process].stages;
+    return stages->marks > 0 && (stages->used_devices >> device & 1) != 0;
+}
+
+/* Those that use no device mark for devices whose users do not mark. */
+static bool marks_for_others(const rvl_replay *replay, uint32_t process, bool often)
+{
+    const rvli_stages_of_process *stages = &replay->processes[process].stages;
+    return stages->marks > (often ? 1 : 0) && stages->used_devices == 0;
+}
+
+static bool is_conductor(const rvl_replay *replay, uint32_t process)
+{
+    const rvli_replay_conductor *conductor = &replay->conductor;
+    return replay->processes[process].stages.marks > 0 &&
+           (conductor->name != NULL || !conductor->seen || conductor->process_index == process);
+}
+
+typedef enum choice {
+    ITSELF,     /* processes that use the device, and mark */
+    OFTEN,      /* controllers that mark more than once */
+    CONTROLLER, /* any controller, such as the machine with its one stage of all */
+    CONDUCTOR,  /* the first process that has marked */
+    WHOLE,      /* nobody has marked: the whole run is one stage */
+} choice;
+
+static bool is_chosen(const rvl_replay *replay, uint32_t process, int device, choice which)
+{
+    switch (which) {
+    case ITSELF:
+        return marks_itself(replay, process, device);
+    case OFTEN:
+        return marks_for_others(replay, process, true);
+    case CONTROLLER:
+        return marks_for_others(replay, process, false);
+    case CONDUCTOR:
+        return is_conductor(replay, process);
+    case WHOLE:
+        break;
+    }
+    return false;
+}
+
+/* Whose marks count on a device: docs/replay.md has the rule. */
+static choice choose(const rvl_replay *replay, int device)
+{
+    choice which = replay->conductor.name != NULL ? CONDUCTOR : ITSELF;
+    for (; which < WHOLE; which++)
+        for (uint32_t i = 0; i < replay->process_capacity; i++)
+            if (is_chosen(replay, i, device, which))
+                return which;
+    return WHOLE;
+}
+
+/* `start` is a stage where memory was in use in it, `outside` where memory has changed. */
+static bool is_worth_listing(const rvl_replay *replay, uint32_t index, int device)
+{
+    const rvli_stage_of_process *stage = &replay->stages.list[index];
+    const rvli_stage_part *part = rvli_stage_on(replay, index, device);
+    if (!stage->gap)
+        return true;
+    return part->peak_bytes > part->begin_bytes || part->end_bytes != part->begin_bytes;
+}
+
+static bool is_listed(const rvl_replay *replay, uint32_t index, int device, choice which)
+{
+    const rvli_stage_of_process *stage = &replay->stages.list[index];
+    if (index == 0 || stage->count == 0)
+        return index == 0 && which == WHOLE && is_worth_listing(replay, index, device);
+    return is_chosen(replay, stage->process_index, device, which) &&
+           is_worth_listing(replay, index, device);
+}
+
+/* Two processes that are listed, or ranges: names come several times, and overlap. */
+static bool needs_processes(const rvl_replay *replay, const rvli_replay_device *state)
+{
+    const rvli_stage_of_process *list = replay->stages.list;
+    for (uint32_t i = 1; i < state->stage_count; i++)
+        if (list[state->listed[i]].process_index != list[state->listed[0]].process_index ||
+            list[state->listed[i]].count > 1)
+            return true;
+    return replay->ranges && state->stage_count > 0 && state->listed[0] != 0;
+}
+
+/* In the order in which they began, `start` first, which is known only once it has ended. */
+static rvl_status list_stages(rvl_replay *replay, int device)
+{
+    rvli_replay_device *state = &replay->devices[device];
+    const rvli_stages *stages = &replay->stages;
+    choice which = choose(replay, device);
+    state->listed = malloc((stages->count + 1) * sizeof *state->listed);
+    if (state->listed == NULL)
+        return RVL_ERR_HOST_OOM;
+    for (int later = 0; later <= 1; later++)
+        for (uint32_t i = 0; i < stages->count; i++)
+            if ((stages->list[i].place > 0) == (later > 0) && is_listed(replay, i, device, which))
+                state->listed[state->stage_count++] = i;
+    state->names_processes = needs_processes(replay, state);
+    return RVL_OK;
 }
 
 static rvl_status finish_device(rvl_replay *replay, int device)
 {
     rvli_replay_device *state = &replay->devices[device];
-    rvl_stage_stats start;
     state->stats.struct_size = sizeof state->stats;
     rvl_status status = rvl_device_get_stats(replay->context, device, &state->stats);
     if (status == RVL_OK)
-        status = read_stage(replay, device, 0, &start);
-    if (status != RVL_OK)
-        return status;
-    state->first_stage = start.peak_bytes > 0 ? 0 : 1;
-    state->stage_count = rvl_stage_count(replay->context) - state->first_stage;
-    return hold_against_budgets(replay, device);
+        status = list_stages(replay, device);
+    if (status == RVL_OK)
+        hold_against_budgets(replay, device);
+    return status;
 }
 
 /* ---- Budgets ---- */
@@ -76,14 +186,26 @@ static bool has_mark(const rvl_replay *replay, const char *mark)
 {
     for (int device = 0; device < replay->device_count; device++) {
         const rvli_replay_device *state = &replay->devices[device];
-        for (uint32_t i = 0; i < state->stage_count; i++) {
-            rvl_stage_stats stats;
-            if (read_stage(replay, device, state->first_stage + i, &stats) == RVL_OK &&
-                strcmp(stats.mark, mark) == 0)
+        for (uint32_t i = 0; i < state->stage_count; i++)
+            if (strcmp(replay->stages.list[state->listed[i]].mark, mark) == 0)
                 return true;
-        }
     }
     return false;
+}
+
+/* Whether it is the first of its name on the first device that lists one. */
+static bool is_first_of_mark(const rvl_replay *replay, int device, uint32_t at)
+{
+    const rvli_stage_of_process *list = replay->stages.list;
+    const char *mark = list[replay->devices[device].listed[at]].mark;
+    for (int i = 0; i <= device; i++) {
+        const rvli_replay_device *state = &replay->devices[i];
+        uint32_t end = i < device ? state->stage_count : at;
+        for (uint32_t j = 0; j < end; j++)
+            if (strcmp(list[state->listed[j]].mark, mark) == 0)
+                return false;
+    }
+    return true;
 }
 
 /* "asleep, weights_awake", each mark once, cut where the room ends. */
@@ -91,18 +213,19 @@ static void list_marks(const rvl_replay *replay, char *text, size_t size)
 {
     size_t length = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < rvl_stage_count(replay->context); i++) {
-        rvl_stage_stats stats;
-        if (read_stage(replay, 0, i, &stats) != RVL_OK || strcmp(stats.name, stats.mark) != 0)
-            continue;
-        if (i == 0 && !has_mark(replay, stats.mark))
-            continue;
-        const char *separator = length > 0 ? ", " : "";
-        if (length + strlen(separator) + strlen(stats.mark) + sizeof ", ..." > size) {
-            snprintf(text + length, size - length, "%s...", separator);
-            return;
+    for (int device = 0; device < replay->device_count; device++) {
+        const rvli_replay_device *state = &replay->devices[device];
+        for (uint32_t i = 0; i < state->stage_count; i++) {
+            const char *mark = replay->stages.list[state->listed[i]].mark;
+            if (!is_first_of_mark(replay, device, i))
+                continue;
+            const char *separator = length > 0 ? ", " : "";
+            if (length + strlen(separator) + strlen(mark) + sizeof ", ..." > size) {
+                snprintf(text + length, size - length, "%s...", separator);
+                return;
+            }
+            length += (size_t)snprintf(text + length, size - length, "%s%s", separator, mark);
         }
-        length += (size_t)snprintf(text + length, size - length, "%s%s", separator, stats.mark);
     }
 }
 
@@ -170,6 +293,10 @@ void rvli_replay_result_destroy(rvl_replay *replay)
     for (size_t i = 0; i < replay->budget_count; i++)
         free((void *)(uintptr_t)replay->budgets[i].stage);
     free(replay->budgets);
+    for (int device = 0; device < RVL_MAX_DEVICES; device++) {
+        free(replay->devices[device].listed);
+        free(replay->devices[device].oom_stages);
+    }
 }
 
 /* ---- Handing it out ---- */
@@ -186,10 +313,42 @@ uint64_t rvl_replay_event_count(const rvl_replay *replay, uint64_t *skipped_out)
     return replay != NULL ? replay->progress.events : 0;
 }
 
-/* A stage of the context as an index into those that the device lists. */
-static uint32_t listed_stage(const rvli_replay_device *state, uint32_t context_stage)
+/* A stage as an index into those that the device lists; stage_count: it does not. */
+static uint32_t index_of(const rvli_replay_device *state, uint32_t stage)
 {
-    return context_stage > state->first_stage ? context_stage - state->first_stage : 0;
+    uint32_t i = 0;
+    while (i < state->stage_count && state->listed[i] != stage)
+        i++;
+    return i;
+}
+
+/* The listed stage in which memory ran out: the process's own, or what was begun last. */
+static uint32_t oom_stage(const rvli_replay_device *state)
+{
+    for (uint32_t i = state->oom_stage_count; i > 0; i--) {
+        uint32_t index = index_of(state, state->oom_stages[i - 1]);
+        if (index < state->stage_count)
+            return index;
+    }
+    return 0;
+}
+
+/* The listed stage with the device's peak: of several that were open then, the one begun last. */
+static uint32_t peak_stage(const rvl_replay *replay, int device)
+{
+    const rvli_replay_device *state = &replay->devices[device];
+    uint32_t largest = 0, exact = RVLI_NO_STAGE;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < state->stage_count; i++) {
+        const rvli_stage_part *part = rvli_stage_on(replay, state->listed[i], device);
+        if (part->peak_bytes > most) {
+            most = part->peak_bytes;
+            largest = i;
+        }
+        if (part->peak_bytes == state->stats.peak_bytes && part->segment == state->stats.peak_stage)
+            exact = i;
+    }
+    return exact != RVLI_NO_STAGE ? exact : largest;
 }
 
 static const char *process_name(const rvl_replay *replay, rvl_process number)
@@ -207,7 +366,7 @@ static void describe_oom(const rvl_replay *replay, const rvli_replay_device *sta
     const rvl_oom *oom = &state->stats.oom;
     device->oom_file = state->oom_file;
     device->oom_line = state->oom_line;
-    device->oom_stage = listed_stage(state, oom->stage);
+    device->oom_stage = oom_stage(state);
     device->oom_requested_bytes = oom->requested_bytes;
     device->oom_free_bytes = oom->free_bytes;
     if (oom->external) {
@@ -241,7 +400,7 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
         .profile = state->profile,
         .capacity_bytes = state->stats.capacity_bytes,
         .peak_bytes = state->stats.peak_bytes,
-        .peak_stage = listed_stage(state, state->stats.peak_stage),
+        .peak_stage = peak_stage(replay, (int)index),
         .stage_count = state->stage_count,
         .fits = !state->stats.oom.happened,
         .within_budgets = state->within_budgets,
@@ -257,34 +416,57 @@ rvl_status rvl_replay_get_device(const rvl_replay *replay, size_t index,
     return rvli_result_write(device_out, &device, sizeof device);
 }
 
-/* The context's stage that a device lists at an index, or why there is none. */
-static rvl_status find_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
-                             uint32_t *context_stage_out)
+rvl_status rvli_replay_find_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                                  uint32_t *stage_out)
 {
     if (replay == NULL)
         return rvli_error(RVL_ERR_INVALID, "the replay is NULL");
-    if (device_index >= (size_t)replay->device_count ||
-        stage >= replay->devices[device_index].stage_count)
+    if (device_index >= (size_t)replay->device_count)
+        return rvli_error(RVL_ERR_NOT_FOUND, "no device of this index in the replay");
+    if (stage >= replay->devices[device_index].stage_count)
         return rvli_error(RVL_ERR_NOT_FOUND, "no stage of this index in the replay");
-    *context_stage_out = replay->devices[device_index].first_stage + stage;
+    *stage_out = replay->devices[device_index].listed[stage];
     return RVL_OK;
 }
 
 rvl_status rvl_replay_get_stage(const rvl_replay *replay, size_t device_index, uint32_t stage,
                                 rvl_stage_stats *stage_out, bool *over_budget_out)
 {
-    uint32_t context_stage = 0;
-    rvl_stage_stats stats;
+    uint32_t index;
     if (stage_out == NULL)
         return rvli_error(RVL_ERR_INVALID, "stage_out is NULL");
-    rvl_status status = find_stage(replay, device_index, stage, &context_stage);
-    if (status == RVL_OK)
-        status = read_stage(replay, (int)device_index, context_stage, &stats);
-    if (status == RVL_OK)
-        status = rvli_result_write(stage_out, &stats, sizeof stats);
+    rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
+    if (status != RVL_OK)
+        return status;
+    const rvl_stage_stats stats = stage_stats(replay, (int)device_index, index);
+    status = rvli_result_write(stage_out, &stats, sizeof stats);
     if (status == RVL_OK && over_budget_out != NULL)
         *over_budget_out = over_budget(replay, &stats);
     return status;
+}
+
+rvl_status rvl_replay_get_mark(const rvl_replay *replay, size_t device_index, uint32_t stage,
+                               rvl_replay_mark *mark_out)
+{
+    uint32_t index;
+    if (mark_out == NULL)
+        return rvli_error(RVL_ERR_INVALID, "mark_out is NULL");
+    rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
+    if (status != RVL_OK)
+        return status;
+    const rvli_stage_of_process *found = &replay->stages.list[index];
+    const rvl_replay_mark mark = {
+        .struct_size = sizeof mark,
+        .process = index > 0 ? replay->processes[found->process_index].name : NULL,
+        .rank = index > 0 ? replay->processes[found->process_index].rank : RVL_NO_RANK,
+        .place = found->place,
+        .number = rvli_stage_on(replay, index, (int)device_index)->number,
+        .count = found->count,
+        .begin_ns = found->begin_ns,
+        .end_ns = found->end_ns,
+        .flags = replay->devices[device_index].names_processes ? RVL_REPLAY_MARK_OF_PROCESS : 0,
+    };
+    return rvli_result_write(mark_out, &mark, sizeof mark);
 }
 
 /* ---- Holders ---- */
@@ -293,11 +475,12 @@ rvl_status rvl_replay_get_holders(const rvl_replay *replay, size_t device_index,
                                   rvl_holder *holders_out, size_t holder_size, size_t capacity,
                                   size_t *count_out)
 {
-    uint32_t context_stage = 0;
-    rvl_status status = find_stage(replay, device_index, stage, &context_stage);
+    uint32_t index;
+    rvl_status status = rvli_replay_find_stage(replay, device_index, stage, &index);
     if (status == RVL_OK)
-        status = rvl_stage_get_holders(replay->context, context_stage, (int)device_index,
-                                       holders_out, holder_size, capacity, count_out);
+        status = rvl_stage_get_holders(
+            replay->context, rvli_stage_on(replay, index, (int)device_index)->segment,
+            (int)device_index, holders_out, holder_size, capacity, count_out);
     for (size_t i = 0; status == RVL_OK && i < capacity && i < *count_out; i++) {
         rvl_holder *holder = (rvl_holder *)(void *)((char *)holders_out + i * holder_size);
         if (holder->process == NULL)

@@ -169,7 +169,8 @@ def replay(
             resume of a step
         budgets: upper bounds on the peaks of stages, by the name they were marked with
         partial: read a trace that is cut off up to its last whole line
-        conductor: process that marks stages and steps; None: the first that marks
+        conductor: process that marks stages and steps; None: each process marks its own stages, and
+            the first that marks the steps
         backend: what replays
 
     Raises:

@@ -719,6 +719,14 @@ static void test_conductor(void **state)
 {
     (void)state;
     rvl_replay *replay = run_well(two_markers, (rvl_replay_options){0});
+    assert_int_equal(device_of(replay, 0).stage_count, 4); /* each has its own */
+    check_stage(replay, 0, "start", 500 * MIB, 500 * MIB);
+    check_stage(replay, 1, "start", 500 * MIB, 500 * MIB);
+    check_stage(replay, 2, "of_b", 500 * MIB, 400 * MIB);
+    check_stage(replay, 3, "of_a", 500 * MIB, 400 * MIB);
+    rvl_replay_close(replay);
+
+    replay = run_well(two_markers, (rvl_replay_options){.conductor = "b"});
     assert_int_equal(device_of(replay, 0).stage_count, 2);
     check_stage(replay, 1, "of_b", 500 * MIB, 400 * MIB);
     rvl_replay_close(replay);

@@ -2,7 +2,7 @@
 /*
  * Replays count nothing themselves: what they report is what reached the backend.
  *
- * Linked with --wrap for rvl_context_open and rvl_stage, so that the replay runs over an ops table
+ * Linked with --wrap for rvl_context_open and the end of a segment, so that the replay runs over an ops table
  * that counts its calls and bytes on its way to the simulator. The counts must be those that the
  * trace's events explain, and every figure of the result must follow from them.
  */
@@ -90,8 +90,8 @@ static rvl_status summed_external_set(void *self, int device, uint64_t bytes)
 
 rvl_status __wrap_rvl_context_open(const char *backend, const rvl_context_options *options,
                                    rvl_context **context_out);
-rvl_status __real_rvl_stage(rvl_context *context, const char *name);
-rvl_status __wrap_rvl_stage(rvl_context *context, const char *name);
+rvl_status __real_rvl_private_segment_next(rvl_context *context, bool forget);
+rvl_status __wrap_rvl_private_segment_next(rvl_context *context, bool forget);
 
 rvl_status __wrap_rvl_context_open(const char *backend, const rvl_context_options *options,
                                    rvl_context **context_out)
@@ -109,13 +109,13 @@ rvl_status __wrap_rvl_context_open(const char *backend, const rvl_context_option
     return rvli_context_open_ops(&ops, options, context_out);
 }
 
-rvl_status __wrap_rvl_stage(rvl_context *context, const char *name)
+rvl_status __wrap_rvl_private_segment_next(rvl_context *context, bool forget)
 {
     assert_true(seen.stage_count < STAGES_MAX);
     seen.stage_peaks[seen.stage_count] = seen.peak_bytes;
     seen.stage_ends[seen.stage_count++] = bytes_in_use();
     seen.peak_bytes = bytes_in_use();
-    return __real_rvl_stage(context, name);
+    return __real_rvl_private_segment_next(context, forget);
 }
 
 /* ---- Replaying ---- */
