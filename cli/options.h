@@ -180,7 +180,7 @@ bool suggest_matches(const char *word, const char *name);
 #define OPTION_OF_CONDUCTOR(offset)                                                                \
     {                                                                                              \
         .kind = OPTION_STRING, .name = "conductor", .value = "PROCESS", .field = (offset),         \
-        .usual = "the first process that marks",                                                   \
+        .usual = "each its own stages",                                                            \
         .help = "the process that marks stages and steps; marks of others are ignored",            \
     }
 
