@@ -70,7 +70,7 @@ static bool marks_itself(const rvl_replay *replay, uint32_t process, int device)
     return stages->marks > 0 && (stages->used_devices >> device & 1) != 0;
 }
 
-/* Those that use no device mark for devices whose users do not mark. */
+/* Those that use no device mark for devices that are used by processes which do not mark. */
 static bool marks_for_others(const rvl_replay *replay, uint32_t process, bool often)
 {
     const rvli_stages_of_process *stages = &replay->processes[process].stages;
@@ -109,7 +109,7 @@ static bool is_chosen(const rvl_replay *replay, uint32_t process, int device, ch
     return false;
 }
 
-/* Whose marks count on a device: docs/replay.md has the rule. */
+/* The processes that mark for a device: docs/replay.md has the rule. */
 static choice choose(const rvl_replay *replay, int device)
 {
     choice which = replay->conductor.name != NULL ? CONDUCTOR : ITSELF;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stages of processes: whose stages a device lists, what overlapping ones come to, and that very
+ * Stages of processes: which stages a device lists, what overlapping ones come to, and that very
  * many stay within bounds. Sizes are small, in MiB, on devices of 1000 MiB.
  */
 #include "support/support.h"
@@ -131,7 +131,7 @@ static void forget(run *made, rvl_replay *replay)
     free(made->events);
 }
 
-/* ---- Whose stages a device lists ---- */
+/* ---- Which stages a device lists ---- */
 
 /* Each rank uses a device of its own: what another marks does not end its stage. */
 static void test_ranks_on_devices_of_their_own(void **state)
