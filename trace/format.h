@@ -24,6 +24,8 @@
 
 /* The first minor version that has parts. */
 #define RVLI_TRACE_MINOR_PARTS 1u
+/* And the first that has ranges. */
+#define RVLI_TRACE_MINOR_RANGES 2u
 
 #define RVLI_WORD_CLOCK "clock"
 #define RVLI_WORD_DEVICE "device"

@@ -220,11 +220,17 @@ static bool time_and_process(rvli_cursor *cursor, rvli_trace_file *file, rvl_tra
     return true;
 }
 
+/* Of a range that ends; 0: all of them. */
+static bool range_field(rvli_cursor *cursor, rvl_trace_event *event)
+{
+    return space(cursor, "a space and the id should follow") &&
+           number(cursor, &event->id, "the id should stand here");
+}
+
 static bool id_field(rvli_cursor *cursor, rvl_trace_event *event)
 {
     const char *begin = cursor->at + 1;
-    if (!space(cursor, "a space and the id should follow") ||
-        !number(cursor, &event->id, "the id of the allocation should stand here"))
+    if (!range_field(cursor, event))
         return false;
     return event->id != 0 || fail_at(cursor, begin, "ids begin at 1");
 }
@@ -430,6 +436,11 @@ static bool event_fields(rvli_cursor *cursor, rvli_trace_file *file, rvl_trace_e
                newer_options(cursor, file);
     case RVL_EVENT_PART:
         return part_fields(cursor, file, event);
+    case RVL_EVENT_ENTER:
+        return id_field(cursor, event) && name_field(cursor, file, event) &&
+               newer_options(cursor, file);
+    case RVL_EVENT_LEAVE:
+        return range_field(cursor, event) && newer_options(cursor, file);
     default: /* step */
         return newer_options(cursor, file);
     }
@@ -565,7 +576,12 @@ static bool event_kind(const char *text, size_t length, rvl_event_kind *kind_out
 /* Of a kind that the version of the file does not have. */
 static bool is_newer(const rvli_trace_file *file, rvl_event_kind kind)
 {
-    return kind == RVL_EVENT_PART && file->minor < RVLI_TRACE_MINOR_PARTS;
+    static const uint32_t minors[RVL_EVENT_KIND_COUNT] = {
+        [RVL_EVENT_PART] = RVLI_TRACE_MINOR_PARTS,
+        [RVL_EVENT_ENTER] = RVLI_TRACE_MINOR_RANGES,
+        [RVL_EVENT_LEAVE] = RVLI_TRACE_MINOR_RANGES,
+    };
+    return file->minor < minors[kind];
 }
 
 /*

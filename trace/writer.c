@@ -429,7 +429,7 @@ static bool uses_device(rvl_event_kind kind)
 
 static bool uses_name(rvl_event_kind kind)
 {
-    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL;
+    return kind == RVL_EVENT_STAGE || kind == RVL_EVENT_EXTERNAL || kind == RVL_EVENT_ENTER;
 }
 
 static bool good_alloc(const rvl_trace_writer *writer, const rvl_trace_event *event,
@@ -457,6 +457,10 @@ static bool good_event(const rvl_trace_writer *writer, const rvl_trace_event *ev
         return false;
     if (event->kind == RVL_EVENT_PART)
         return writer->minor >= RVLI_TRACE_MINOR_PARTS && event->id > 0 && event->tag != NULL;
+    if (event->kind == RVL_EVENT_ENTER)
+        return writer->minor >= RVLI_TRACE_MINOR_RANGES && event->id > 0;
+    if (event->kind == RVL_EVENT_LEAVE)
+        return writer->minor >= RVLI_TRACE_MINOR_RANGES;
     return event->kind != RVL_EVENT_ALLOC || good_alloc(writer, event, owner);
 }
 
@@ -522,6 +526,13 @@ static void write_fields(rvl_trace_writer *writer, const rvl_trace_event *event)
         field_number(writer, event->id);
         field_number(writer, event->bytes);
         field_name(writer, event->tag);
+        break;
+    case RVL_EVENT_ENTER:
+        field_number(writer, event->id);
+        field_name(writer, event->name);
+        break;
+    case RVL_EVENT_LEAVE:
+        field_number(writer, event->id);
         break;
     default: /* step: nothing more */
         break;

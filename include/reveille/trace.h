@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define RVL_TRACE_MAJOR 1
-#define RVL_TRACE_MINOR 1
+#define RVL_TRACE_MINOR 2
 
 /* X(NAME, keyword): the kinds of event. */
 #define RVL_EVENT_MAP(X)                                                                           \
@@ -28,7 +28,9 @@ extern "C" {
     X(STEP, "step")         /* process, thread */                                                  \
     X(EXTERNAL, "external") /* process, thread, device, bytes (0 allowed), name (cause) */         \
     X(SAMPLE, "sample")     /* process, thread, device, bytes: true use of the whole device */     \
-    X(PART, "part") /* process, thread, id, bytes (0 allowed), tag: what of it the tag has; 1.1 */
+    X(PART, "part") /* process, thread, id, bytes (0 allowed), tag: what of it the tag has; 1.1 */ \
+    X(ENTER, "enter") /* process, thread, id, name: a range that is a stage begins; 1.2 */         \
+    X(LEAVE, "leave") /* process, thread, id: it ends; 0: all that the process has marked; 1.2 */
 
 typedef enum rvl_event_kind {
 #define RVL_EVENT_ENUM(name, keyword) RVL_EVENT_##name,
@@ -61,7 +63,7 @@ typedef struct rvl_trace_event {
     uint8_t reserved[3];
     const char *process;
     const char *tag;  /* NULL: untagged */
-    const char *name; /* stage name, or cause of external bytes */
+    const char *name; /* of a stage or range, or cause of external bytes */
     uint32_t file;    /* index of the file it was read from */
     uint32_t line;    /* from 1 */
 } rvl_trace_event;
@@ -87,7 +89,7 @@ typedef struct rvl_trace_header {
     size_t device_count; /* at least 1 */
     size_t device_size;  /* sizeof(rvl_trace_device) */
     const char *comment; /* comment lines behind the first line, with LF between; NULL: none */
-    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART */
+    uint32_t minor;      /* of the version that is written: 1 allows RVL_EVENT_PART, 2 all kinds */
     uint32_t reserved;   /* 0 */
 } rvl_trace_header;
 

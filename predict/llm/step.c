@@ -132,7 +132,7 @@ rvl_status rvl_model_step_write(const rvl_model_step *step, const char *path)
                                .device_count = 1,
                                .device_size = sizeof step->device,
                                .comment = step->header,
-                               .minor = step->terms.by_program ? RVL_TRACE_MINOR : 0};
+                               .minor = step->terms.by_program ? 1 : 0};
     rvl_trace_writer *writer;
     rvl_status status = rvl_trace_writer_open_draft(path, &header, &writer);
     if (status != RVL_OK)

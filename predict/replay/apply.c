@@ -387,6 +387,15 @@ static rvl_status apply_stage(rvl_replay *replay, const rvl_trace_event *event)
     return counts(replay, event) ? rvli_replay_stages_flat(replay, event) : RVL_OK;
 }
 
+static rvl_status apply_range(rvl_replay *replay, const rvl_trace_event *event)
+{
+    if (!counts(replay, event))
+        return RVL_OK;
+    replay->ranges = true;
+    return event->kind == RVL_EVENT_ENTER ? rvli_replay_stages_enter(replay, event)
+                                          : rvli_replay_stages_leave(replay, event);
+}
+
 static rvl_status apply_step(rvl_replay *replay, const rvl_trace_event *event)
 {
     if (!rvli_replay_conducts(&replay->conductor, event))
@@ -491,7 +500,7 @@ static rvl_status apply_sample(rvl_replay *replay, const rvl_trace_event *event)
 static bool moves_memory(rvl_event_kind kind)
 {
     return kind != RVL_EVENT_STAGE && kind != RVL_EVENT_STEP && kind != RVL_EVENT_SAMPLE &&
-           kind != RVL_EVENT_PART;
+           kind != RVL_EVENT_PART && kind != RVL_EVENT_ENTER && kind != RVL_EVENT_LEAVE;
 }
 
 rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
@@ -521,6 +530,9 @@ rvl_status rvli_replay_apply(rvl_replay *replay, const rvl_trace_event *event)
         return apply_sample(replay, event);
     case RVL_EVENT_PART:
         return apply_part(replay, event, process);
+    case RVL_EVENT_ENTER:
+    case RVL_EVENT_LEAVE:
+        return apply_range(replay, event);
     case RVL_EVENT_KIND_COUNT:
         break;
     }

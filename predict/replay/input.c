@@ -94,13 +94,16 @@ static const char *fault_of(const rvli_replay_memory *memory, const rvl_trace_ev
         return "an event of a kind that there is not";
     if (event->process == NULL || event->process[0] == '\0')
         return "an event without a process";
-    if ((event->kind == RVL_EVENT_STAGE || event->kind == RVL_EVENT_EXTERNAL) &&
+    if ((event->kind == RVL_EVENT_STAGE || event->kind == RVL_EVENT_EXTERNAL ||
+         event->kind == RVL_EVENT_ENTER) &&
         (event->name == NULL || event->name[0] == '\0'))
         return "a stage or external bytes without a name";
     if ((event->kind == RVL_EVENT_ALLOC || event->kind == RVL_EVENT_FREE ||
          event->kind == RVL_EVENT_PART) &&
         event->id == 0)
         return "an allocation without an id: ids begin at 1";
+    if (event->kind == RVL_EVENT_ENTER && event->id == 0)
+        return "a range without an id: ids begin at 1";
     if (event->kind == RVL_EVENT_PART && event->tag == NULL)
         return "a part without a tag";
     if (event->time_ns < memory->last_ns)

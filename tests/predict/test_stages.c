@@ -66,7 +66,19 @@ static void flat(run *made, const char *process, const char *name)
     add(made, RVL_EVENT_STAGE, process)->name = name;
 }
 
-static rvl_replay *replay_with(const run *made, rvl_replay_options options)
+static void enter(run *made, const char *process, uint64_t id, const char *name)
+{
+    rvl_trace_event *event = add(made, RVL_EVENT_ENTER, process);
+    event->id = id;
+    event->name = name;
+}
+
+static void leave(run *made, const char *process, uint64_t id)
+{
+    add(made, RVL_EVENT_LEAVE, process)->id = id;
+}
+
+static rvl_status run_with(const run *made, rvl_replay_options options, rvl_replay **replay_out)
 {
     rvl_trace_device devices[DEVICES_MAX];
     for (uint32_t i = 0; i < DEVICES_MAX; i++)
@@ -81,9 +93,26 @@ static rvl_replay *replay_with(const run *made, rvl_replay_options options)
         .event_count = made->count,
         .event_size = sizeof *made->events,
     };
-    rvl_replay *replay = NULL;
     options.struct_size = sizeof options;
-    rvl_status status = rvl_replay_run_events(&events, &options, &replay);
+    return rvl_replay_run_events(&events, &options, replay_out);
+}
+
+static void check_refused(run *made, const char *message)
+{
+    rvl_replay *replay = NULL;
+    rvl_error error = {.struct_size = sizeof error};
+    assert_int_equal(run_with(made, (rvl_replay_options){0}, &replay), RVL_ERR_CORRUPT_TRACE);
+    rvl_last_error(&error);
+    assert_int_equal(error.line, made->count);
+    if (strstr(error.message, message) == NULL)
+        fail_msg("%s", error.message);
+    free(made->events);
+}
+
+static rvl_replay *replay_with(const run *made, rvl_replay_options options)
+{
+    rvl_replay *replay = NULL;
+    rvl_status status = run_with(made, options, &replay);
     if (status != RVL_OK) {
         rvl_error error = {.struct_size = sizeof error};
         rvl_last_error(&error);
@@ -276,6 +305,120 @@ static void test_interleaving_changes_nothing(void **state)
     assert_non_null(strstr(first, "p1:step 380>320"));
 }
 
+/* ---- Ranges ---- */
+
+/* An inner range counts for the outer one; what is between ranges has a name. */
+static void test_nested_ranges(void **state)
+{
+    (void)state;
+    run made = {.devices = 1};
+    take(&made, "p0", 0, 100);
+    enter(&made, "p0", 1, "step");
+    enter(&made, "p0", 2, "forward");
+    pulse(&made, "p0", 0, 300);
+    leave(&made, "p0", 2);
+    enter(&made, "p0", 3, "backward");
+    pulse(&made, "p0", 0, 200);
+    leave(&made, "p0", 3);
+    leave(&made, "p0", 1);
+    pulse(&made, "p0", 0, 500);
+    enter(&made, "p0", 4, "step");
+    leave(&made, "p0", 4);
+    rvl_replay *replay = replay_of(&made); /* the second outside changes nothing */
+    assert_string_equal(listed(replay, 0),
+                        "p0:start 100>100, p0:step 400>100, p0:forward 400>100, "
+                        "p0:backward 300>100, p0:outside 600>100, p0:step#2 100>100");
+    rvl_stage_stats stats = {.struct_size = sizeof stats};
+    assert_int_equal(rvl_replay_get_stage(replay, 0, device_of(replay, 0).peak_stage, &stats, NULL),
+                     RVL_OK);
+    assert_string_equal(stats.name, "outside");
+    char *json = NULL;
+    assert_int_equal(rvl_replay_to_json(replay, &json), RVL_OK);
+    assert_non_null(strstr(json, "\"mark\":\"step\",\"instance\":2,\"process\":\"p0\","
+                                 "\"rank\":null}"));
+    rvl_string_free(json);
+    forget(&made, replay);
+}
+
+/* Those of start and end may overlap without one being in the other. */
+static void test_overlapping_ranges(void **state)
+{
+    (void)state;
+    run made = {.devices = 1};
+    enter(&made, "p0", 7, "a");
+    uint64_t held = take(&made, "p0", 0, 100);
+    enter(&made, "p0", 9, "b");
+    pulse(&made, "p0", 0, 300);
+    leave(&made, "p0", 7);
+    pulse(&made, "p0", 0, 500);
+    leave(&made, "p0", 9);
+    enter(&made, "p0", 7, "a"); /* its id is free again */
+    give(&made, "p0", held);
+    rvl_replay *replay = replay_of(&made);
+    assert_string_equal(listed(replay, 0), "p0:a 400>100, p0:b 600>100, p0:a#2 100>0");
+    forget(&made, replay);
+}
+
+/* A flat stage lasts until the next one, whatever ranges are in it. */
+static void test_ranges_in_a_flat_stage(void **state)
+{
+    (void)state;
+    run made = {.devices = 1};
+    flat(&made, "p0", "train");
+    enter(&made, "p0", 1, "forward");
+    pulse(&made, "p0", 0, 300);
+    leave(&made, "p0", 1);
+    pulse(&made, "p0", 0, 100);
+    flat(&made, "p0", "save");
+    rvl_replay *replay = replay_of(&made);
+    assert_string_equal(listed(replay, 0), "p0:train 300>0, p0:forward 300>0, p0:save 0>0");
+    forget(&made, replay);
+}
+
+/* A process that has ended has no stage any more: what others do then is not in its stages. */
+static void test_a_process_that_ends(void **state)
+{
+    (void)state;
+    run made = {.devices = 1};
+    flat(&made, "p0", "load");
+    enter(&made, "p0", 1, "copy");
+    pulse(&made, "p0", 0, 100);
+    leave(&made, "p0", 0);
+    enter(&made, "p1", 1, "serve");
+    pulse(&made, "p1", 0, 600);
+    rvl_replay *replay = replay_of(&made);
+    assert_string_equal(listed(replay, 0),
+                        "p1:start 100>0, p0:load 100>0, p0:copy 100>0, p1:serve 600>0");
+    forget(&made, replay);
+}
+
+static void test_ranges_that_cannot_be(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t first_id;
+        rvl_event_kind kind;
+        uint64_t id;
+        const char *message;
+    } cases[] = {
+        {1, RVL_EVENT_ENTER, 1, "range 1 of process p0 is open already"},
+        {1, RVL_EVENT_LEAVE, 2, "no range 2 of process p0 is open"},
+        {1, RVL_EVENT_ENTER, 0, "a range without an id"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run made = {.devices = 1};
+        enter(&made, "p0", cases[i].first_id, "a");
+        rvl_trace_event *event = add(&made, cases[i].kind, "p0");
+        event->id = cases[i].id;
+        event->name = "b";
+        check_refused(&made, cases[i].message);
+    }
+    run deep = {.devices = 1};
+    for (uint64_t id = 1; id <= 257; id++)
+        enter(&deep, "p0", id, "deep");
+    check_refused(&deep, "more than 256 ranges of process p0 are open at a time");
+}
+
 /* ---- Very many ---- */
 
 static uint64_t now_ms(void)
@@ -393,6 +536,11 @@ int main(void)
         cmocka_unit_test(test_a_device_of_one_that_does_not_mark),
         cmocka_unit_test(test_nobody_marks),
         cmocka_unit_test(test_interleaving_changes_nothing),
+        cmocka_unit_test(test_nested_ranges),
+        cmocka_unit_test(test_overlapping_ranges),
+        cmocka_unit_test(test_ranges_in_a_flat_stage),
+        cmocka_unit_test(test_a_process_that_ends),
+        cmocka_unit_test(test_ranges_that_cannot_be),
         cmocka_unit_test(test_a_million_stages_stay_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

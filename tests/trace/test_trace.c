@@ -196,6 +196,10 @@ static const rvl_trace_event golden_events[] = {
     {RVL_EVENT_SAMPLE, .time_ns = 2, TRAINER, NO_TAG},
     {RVL_EVENT_PART, .time_ns = 1, TRAINER, .id = 1, .bytes = INT64_MAX, .tag = "logits"},
     {RVL_EVENT_PART, .time_ns = 2, DASH, .id = UINT64_MAX, .tag = "-", .tag_index = 1},
+    {RVL_EVENT_ENTER, .time_ns = 1, TRAINER, .id = 1, .name = "forward", NO_TAG},
+    {RVL_EVENT_ENTER, .time_ns = 2, DASH, .id = UINT64_MAX, .name = "-", NO_TAG},
+    {RVL_EVENT_LEAVE, .time_ns = 1, TRAINER, .id = 1, NO_TAG},
+    {RVL_EVENT_LEAVE, .time_ns = 2, DASH, NO_TAG},
 };
 #define GOLDEN_COUNT (sizeof golden_events / sizeof golden_events[0])
 
@@ -252,6 +256,12 @@ static rvl_trace_writer *open_writer(const char *path)
     return open_writer_of(path, 0);
 }
 
+/* The first version that has a kind. */
+static uint32_t minor_of(size_t kind)
+{
+    return kind < RVL_EVENT_PART ? 0 : kind == RVL_EVENT_PART ? 1 : 2;
+}
+
 static void writes_each_kind_as_golden(void **state)
 {
     (void)state;
@@ -260,7 +270,7 @@ static void writes_each_kind_as_golden(void **state)
         size_t wanted_length, length;
         new_path(path, "");
         golden_path(golden, sizeof golden, kind);
-        rvl_trace_writer *writer = open_writer_of(path, kind == RVL_EVENT_PART);
+        rvl_trace_writer *writer = open_writer_of(path, minor_of(kind));
         for (size_t i = 0; i < GOLDEN_COUNT; i++)
             if (golden_events[i].kind == kind)
                 assert_int_equal(
@@ -592,11 +602,48 @@ static void parts_are_of_their_version(void **state)
     assert_int_equal(rvl_trace_writer_add_event(writer, &part, sizeof part), RVL_OK);
     assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     rvl_trace_header header = golden_header;
-    header.minor = 2;
+    header.minor = 3;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
     header.minor = 1;
     header.reserved = 1;
     assert_int_equal(rvl_trace_writer_open(path, &header, &writer), RVL_ERR_INVALID);
+    unlink(path);
+}
+
+/* Ranges came with 1.2. */
+static void ranges_are_of_their_version(void **state)
+{
+    (void)state;
+    static const rvl_trace_event enter = {RVL_EVENT_ENTER, .time_ns = 1, .process = "trainer",
+                                          .id = 1, .name = "forward"};
+    static const rvl_trace_event leave = {RVL_EVENT_LEAVE, .time_ns = 2, .process = "trainer"};
+    char path[PATH_BYTES];
+    check_error(read_text(PARTS "enter 1 p 0 1 forward\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 1,
+                "not a kind of line");
+    check_error(read_text(PARTS "leave 1 p 0 1\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 1,
+                "not a kind of line");
+#define RANGES "reveille-trace 1.2\n" CLOCK DEVICES "process p pid=1\n"
+    check_error(read_text(RANGES "enter 1 p 0 0 forward\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 13,
+                "1");
+    check_error(read_text(RANGES "enter 1 p 0 1\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 14, "name");
+    check_error(read_text(RANGES "leave 1 p 0\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 12, "id");
+    check_error(read_text(RANGES "leave 1 p 0 1 x\nend 1\n"), RVL_ERR_CORRUPT_TRACE, 6, 14,
+                "should end");
+    new_path(path, "");
+    rvl_trace_writer *writer = open_writer_of(path, 1);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &enter, sizeof enter), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &leave, sizeof leave), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
+    writer = open_writer_of(path, 2);
+    rvl_trace_event nameless = enter, unnumbered = enter;
+    nameless.name = NULL;
+    unnumbered.id = 0;
+    assert_int_equal(rvl_trace_writer_add_event(writer, &nameless, sizeof enter), RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &unnumbered, sizeof enter),
+                     RVL_ERR_INVALID);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &enter, sizeof enter), RVL_OK);
+    assert_int_equal(rvl_trace_writer_add_event(writer, &leave, sizeof leave), RVL_OK);
+    assert_int_equal(rvl_trace_writer_close(writer), RVL_OK);
     unlink(path);
 }
 
@@ -1189,6 +1236,7 @@ int main(void)
         cmocka_unit_test(limits_the_length_of_lines),
         cmocka_unit_test(limits_names_and_processes),
         cmocka_unit_test(parts_are_of_their_version),
+        cmocka_unit_test(ranges_are_of_their_version),
         cmocka_unit_test(passes_over_what_a_newer_minor_added),
         cmocka_unit_test(refuses_another_major),
         cmocka_unit_test(passes_over_comments_and_empty_lines),
